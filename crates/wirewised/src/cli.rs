@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line: which commands there are, and how an error leaves the process.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+use crate::error::Result;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege or kernel feature is missing, \
+4 refused by the kernel verifier.";
+
+/// Run wirewise bundles on the packet path: machine learning in XDP, without a compiler or Python on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "wirewised", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Show what libbpf does (twice: everything it says) on standard error
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Completions(commands::completions::Args),
+}
+
+impl Command {
+    fn run(&self) -> Result<()> {
+        match self {
+            Command::Completions(args) => commands::completions::run(args),
+        }
+    }
+}
+
+/// Parses the command line and runs it. Every error ends here, as one line on standard error and an exit code.
+pub fn main() -> ExitCode {
+    restore_sigpipe();
+    let cli = Cli::parse();
+    let level = match cli.verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+/// Rust ignores SIGPIPE, and then `wirewised ... | head` ends in a panic of `println!`.
+fn restore_sigpipe() {
+    // SAFETY: no other thread runs yet, and SIG_DFL installs no handler of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}

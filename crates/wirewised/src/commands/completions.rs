@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised completions SHELL`.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::error::Result;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    shell: Shell,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    clap_complete::generate(args.shell, &mut Cli::command(), "wirewised", &mut std::io::stdout());
+    Ok(())
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one error type of the agent. Its kind is the exit code, its message one line that names the input, the rule
+//! it broke and the way out.
+
+use std::fmt;
+
+/// What went wrong, as a script that calls the agent needs to tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An input or option breaks a rule.
+    Input,
+    /// A privilege, kernel feature, driver feature or interface is missing.
+    Missing,
+    /// The kernel verifier refused a program.
+    Refused,
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Kind::Other => 1,
+            Kind::Input => 2,
+            Kind::Missing => 3,
+            Kind::Refused => 4,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    fn new(kind: Kind, message: impl fmt::Display) -> Self {
+        let message = message.to_string();
+        let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+        Self { kind, message: lines.collect::<Vec<_>>().join("; ") }
+    }
+
+    pub fn input(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Input, message)
+    }
+
+    pub fn missing(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Missing, message)
+    }
+
+    pub fn refused(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Refused, message)
+    }
+
+    pub fn other(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Other, message)
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        let error = Error::input("policy.yaml: unknown class\n  known: a, b\n");
+        assert_eq!(error.to_string(), "policy.yaml: unknown class; known: a, b");
+        assert_eq!(error.kind().exit_code(), 2);
+    }
+
+    #[test]
+    fn kinds_have_the_documented_exit_codes() {
+        let codes = [Kind::Other, Kind::Input, Kind::Missing, Kind::Refused].map(Kind::exit_code);
+        assert_eq!(codes, [1, 2, 3, 4]);
+    }
+}
