@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_JOBS ?= auto
+FUZZ_SECONDS ?= 60
+# The demo and the benchmark make network namespaces and load programs.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: help setup demo test lint format bench fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: packages, virtual environment, wirewise and wirewised
+	@scripts/setup.sh dev
+
+demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own captures)
+	@scripts/setup.sh demo
+	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(CAPTURES),--captures "$(CAPTURES)")
+
+test: setup ## unit, property, parity, kernel and end-to-end tests
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS)
+	cargo test --locked --quiet
+
+lint: setup ## all linters
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	scripts/clang-format.sh --dry-run -Werror
+
+format: setup ## format everything in place
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+	cargo fmt --all
+	scripts/clang-format.sh -i
+
+bench: setup ## ns per packet, written to build/bench/kernel.json
+	$(SUDO) $(BIN)/python bench/kernel.py --output build/bench/kernel.json
+
+fuzz: setup ## fuzz the bundle and policy readers (FUZZ_SECONDS each)
+	scripts/fuzz.sh $(FUZZ_SECONDS)
+
+clean: ## remove what was built (keeps the virtual environment)
+	rm -rf build target .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find python tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what this machine lacks to run wirewise from a checkout. Quick and silent when nothing is to do.
+#
+#   scripts/setup.sh demo    what it takes to build and run
+#   scripts/setup.sh dev     and to test, lint and import every kind of model (default)
+#
+# Debian 12, Ubuntu 22.04 and 24.04: system packages come from apt (as root or with sudo). Elsewhere the
+# packages that apt would have installed are named and left to you.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+level=${1:-dev}
+# First of `a|b` that the distribution has.
+packages=(
+    "clang-19|clang" "llvm-19|llvm" libbpf-dev libelf-dev zlib1g-dev linux-libc-dev
+    build-essential pkg-config iproute2 ethtool procps python3-venv
+)
+case $level in
+    demo) extras="" ;;
+    dev)
+        extras="[dev]"
+        # Two compilers: every shape must load with the oldest and the newest supported one.
+        packages+=("clang-14|clang" "clang-format-19|clang-format" libcap2-bin tcpdump tcpreplay)
+        ;;
+    *) echo "usage: scripts/setup.sh [demo|dev]" >&2; exit 2 ;;
+esac
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit "${code:-3}"; }
+
+# Runs a command; shows its output only if it fails.
+quietly() {
+    local log
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 40 "$log" >&2
+        rm -f "$log"
+        code=1 fail "failed: $*"
+    fi
+    rm -f "$log"
+}
+
+# --- System packages ---------------------------------------------------------------------------
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+available() { [ -n "$(apt-cache madison "$1" 2>/dev/null)" ]; }
+
+missing=()
+if command -v dpkg-query >/dev/null; then
+    for entry in "${packages[@]}"; do
+        found=""
+        for name in ${entry//|/ }; do installed "$name" && found=1 && break; done
+        [ -n "$found" ] || missing+=("$entry")
+    done
+else
+    for tool in clang llvm-strip cc pkg-config ip ethtool; do
+        command -v "$tool" >/dev/null || fail "$tool is missing and this is not Debian or Ubuntu: install the counterparts of: ${packages[*]}"
+    done
+fi
+# A Python of another origin (pyenv, ...) brings its own venv.
+if python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    missing=("${missing[@]/python3-venv/}")
+fi
+wanted=()
+for entry in "${missing[@]}"; do [ -z "$entry" ] || wanted+=("$entry"); done
+
+if [ ${#wanted[@]} -gt 0 ]; then
+    as_root=()
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || fail "these packages are missing and neither root nor sudo is at hand: ${wanted[*]}"
+        as_root=(sudo)
+    fi
+    say "updating the package lists"
+    quietly "${as_root[@]}" apt-get update -qq
+    names=()
+    for entry in "${wanted[@]}"; do
+        chosen=""
+        for name in ${entry//|/ }; do available "$name" && chosen=$name && break; done
+        [ -n "$chosen" ] || fail "no package ${entry//|/ or } in this distribution; wirewise is made for Debian 12 and Ubuntu 22.04 or 24.04"
+        names+=("$chosen")
+    done
+    say "installing ${names[*]}"
+    quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${names[@]}"
+fi
+
+# --- Rust toolchain ----------------------------------------------------------------------------
+needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+get_rust="get one with 'sudo apt-get install rustup && rustup default stable' (Ubuntu 24.04) or as https://rustup.rs says"
+command -v cargo >/dev/null || fail "no Rust toolchain found (cargo); $get_rust"
+have=$(rustc --version | awk '{print $2}')
+if [ "$(printf '%s\n%s\n' "$needed" "$have" | sort -V | head -n 1)" != "$needed" ]; then
+    fail "Rust $have is too old, $needed or newer is needed; $get_rust"
+fi
+
+# --- Virtual environment, wirewise and wirewised -------------------------------------------------
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or newer is needed, this is $(python3 --version)"
+if [ ! -x .venv/bin/python ]; then
+    say "creating .venv"
+    quietly python3 -m venv .venv
+fi
+
+digest() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
+# What the installed Python dependencies and the installed programs depend on. The Python code itself is
+# used in place, so that changing it needs no new installation.
+want_python="$level $(digest pyproject.toml)"
+mapfile -t sources < <(find crates python/wirewise.data -type f -not -path '*/target/*' -not -path '*/fuzz/*' | sort)
+want_programs=$(digest Cargo.toml Cargo.lock pyproject.toml bpf/wirewise/abi.h "${sources[@]}")
+stamp_python=.venv/.wirewise-python stamp_programs=.venv/.wirewise-programs
+
+current=$(cat "$stamp_python" 2>/dev/null || true)
+# What dev installed is enough for demo.
+if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]; then
+    say "installing Python packages ($level)"
+    quietly .venv/bin/python -m pip install --quiet "maturin>=1.8,<2"
+    say "building wirewised and installing wirewise"
+    quietly .venv/bin/python -m pip install --quiet --no-build-isolation --editable ".$extras"
+    echo "$want_python" >"$stamp_python"
+    echo "$want_programs" >"$stamp_programs"
+elif [ "$(cat "$stamp_programs" 2>/dev/null || true)" != "$want_programs" ]; then
+    say "building wirewised"
+    quietly .venv/bin/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+    echo "$want_programs" >"$stamp_programs"
+fi
