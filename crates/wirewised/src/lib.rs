@@ -3,6 +3,7 @@
 //!
 //! `cli` names the commands, `commands` holds one module for each; the modules beside them are what commands share.
 
+pub mod abi;
 pub mod cli;
 pub mod commands;
 pub mod error;

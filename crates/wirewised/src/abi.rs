@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the data path and user space share: the mirror of `bpf/wirewise/abi.h`, where the meaning of each field
+//! stands. `tests/abi.rs` compares every type here with the BTF of a compiled object.
+//!
+//! Integers are in host byte order; addresses and ports are as in the packet (network byte order).
+
+use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
+
+pub const ABI_VERSION: u32 = 1;
+pub const MAX_FEATURES: usize = 128;
+pub const MAX_CLASSES: usize = 64;
+pub const WAYS: u32 = 4;
+pub const HASH_WORDS: usize = 10;
+pub const TRIGGER_WORDS: usize = 16;
+/// Trigger `packets` can name packets 1 to this of a flow.
+pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
+pub const ALLOW_PORT_WORDS: u32 = 1024;
+
+pub const SLOT_SWAPPED: u8 = 1;
+pub const SLOT_VERDICT: u8 = 2;
+
+pub const ALLOW_IPV4: u32 = 1;
+pub const ALLOW_IPV6: u32 = 2;
+pub const ALLOW_PORTS: u32 = 4;
+
+pub const XDP_DROP: u32 = 1;
+pub const XDP_PASS: u32 = 2;
+
+/// An enum of `abi.h`: codes from 0 on, each with the name that options, JSON and tables use.
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+        #[repr(u32)]
+        pub enum $name {
+            $(#[serde(rename = $text)] $variant),+
+        }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+            pub const COUNT: usize = Self::ALL.len();
+
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text),+
+                }
+            }
+
+            /// The value of a code the kernel wrote; `None` if it is none of ours.
+            pub fn from_code(code: u32) -> Option<$name> {
+                Self::ALL.get(code as usize).copied()
+            }
+
+            pub fn code(self) -> u32 {
+                self as u32
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+codes! {
+    /// Why a packet was or was not classified.
+    Status {
+        Classified = "classified",
+        NotIp = "not_ip",
+        MalformedEthernet = "malformed_ethernet",
+        MalformedIp = "malformed_ip",
+        MalformedTransport = "malformed_transport",
+        MalformedTunnel = "malformed_tunnel",
+        TooManyExtensions = "too_many_extensions",
+        AllowedPrefix = "allowed_prefix",
+        AllowedPort = "allowed_port",
+        NoPolicy = "no_policy",
+    }
+}
+
+codes! {
+    /// What the policy asks for a class.
+    Action {
+        Pass = "pass",
+        Drop = "drop",
+        Count = "count",
+        RateLimit = "rate-limit",
+    }
+}
+
+codes! {
+    /// What became of a classified packet; `would-...`: it passed because the mode is observe.
+    Outcome {
+        Pass = "pass",
+        Drop = "drop",
+        Limited = "limited",
+        WouldDrop = "would-drop",
+        WouldLimit = "would-limit",
+    }
+}
+
+codes! {
+    /// Whether the policy's actions are taken, or only counted.
+    Mode {
+        Observe = "observe",
+        Enforce = "enforce",
+    }
+}
+
+codes! {
+    /// When a flow's packet is inferred.
+    Trigger {
+        Every = "every",
+        Packets = "packets",
+        Interval = "interval",
+        FirstN = "first-n",
+    }
+}
+
+codes! {
+    /// Where the data path reads the time.
+    Clock {
+        Coarse = "coarse",
+        Fine = "fine",
+        Metadata = "metadata",
+    }
+}
+
+/// `struct ww_config`, the map `.rodata.ww_config`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Config {
+    pub abi_version: u32,
+    pub clock: u32,
+    pub bucket_mask: u32,
+    pub shards: u32,
+    pub proven_packets: u32,
+    pub trace: u32,
+    pub bench_flows: u32,
+    pub bench_spoof: u32,
+    pub idle_timeout_ns: u64,
+    pub grace_ns: u64,
+    pub hash_seed: [u64; HASH_WORDS],
+}
+
+/// `struct ww_key4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Key4 {
+    pub source: [u8; 4],
+    pub destination: [u8; 4],
+    pub source_port: [u8; 2],
+    pub destination_port: [u8; 2],
+    pub protocol: u8,
+    pub reserved: [u8; 3],
+}
+
+/// `struct ww_key6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Key6 {
+    pub source: [u8; 16],
+    pub destination: [u8; 16],
+    pub source_port: [u8; 2],
+    pub destination_port: [u8; 2],
+    pub protocol: u8,
+    pub reserved: [u8; 3],
+}
+
+/// `struct ww_slot`, the head of a flow-table entry.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Slot {
+    pub last_seen_ns: u64,
+    pub packets: u32,
+    pub class_id: u8,
+    pub flags: u8,
+    pub reserved: [u8; 2],
+}
+
+/// `struct ww_class_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct ClassPolicy {
+    pub action: u32,
+    pub reserved: u32,
+    pub interval_ns: u64,
+    pub burst_ns: u64,
+}
+
+/// `struct ww_policy`, the one element of the map `ww_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Policy {
+    pub version: u32,
+    pub mode: u32,
+    pub enforce_until_ns: u64,
+    pub allow: u32,
+    pub drop_malformed: u32,
+    pub trigger: u32,
+    pub trigger_first_n: u32,
+    pub trigger_interval_ns: u64,
+    pub trigger_packets: [u64; TRIGGER_WORDS],
+    pub event_interval_ns: u64,
+    pub event_burst_ns: u64,
+    pub class_policy: [ClassPolicy; MAX_CLASSES],
+}
+
+/// `struct ww_prefix4`, key of `ww_allow4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Prefix4 {
+    pub length: u32,
+    pub address: [u8; 4],
+}
+
+/// `struct ww_prefix6`, key of `ww_allow6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Prefix6 {
+    pub length: u32,
+    pub address: [u8; 16],
+}
+
+/// `struct ww_counter`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Counter {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// `struct ww_stats`, an element of the map `ww_stats`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Stats {
+    pub status: [Counter; Status::COUNT],
+    pub class_outcome: [[Counter; Outcome::COUNT]; MAX_CLASSES],
+    pub inferred: u64,
+    pub flows_new: u64,
+    pub flows_expired: u64,
+    pub flows_evicted: u64,
+    pub flows_refused: u64,
+    pub events_sent: u64,
+    pub events_limited: u64,
+    pub events_lost: u64,
+    pub event_tat_ns: u64,
+}
+
+/// `struct ww_event`, a record of the ring buffer `ww_events`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Event {
+    pub time_ns: u64,
+    pub key: Key6,
+    pub ip_version: u8,
+    pub class_id: u8,
+    pub action: u8,
+    pub outcome: u8,
+    pub packets: u32,
+    pub length: u32,
+    pub reserved: u32,
+}
+
+/// `struct ww_scratch`, an element of the map `ww_scratch`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Scratch {
+    pub feature: [i64; MAX_FEATURES],
+    pub score: [i64; MAX_CLASSES],
+    pub status: u32,
+    pub inferred: u32,
+    pub class_id: u32,
+    pub action: u32,
+    pub outcome: u32,
+    pub refused: u32,
+    pub packets: u32,
+    pub ip_version: u32,
+    pub key: Key6,
+    pub length: u32,
+    pub frame_length: u32,
+    pub bucket: u32,
+    pub way: u32,
+    pub now_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
+    #[test]
+    fn sizes_and_offsets_are_those_of_abi_h() {
+        assert_eq!(size_of::<Config>(), 128);
+        assert_eq!(offset_of!(Config, hash_seed), 48);
+        assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
+        assert_eq!(offset_of!(Policy, trigger_packets), 40);
+        assert_eq!(offset_of!(Policy, class_policy), 184);
+        assert_eq!(size_of::<Policy>(), 184 + 64 * 24);
+        assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
+        assert_eq!(offset_of!(Stats, class_outcome), 10 * 16);
+        assert_eq!(size_of::<Stats>(), 10 * 16 + 64 * 5 * 16 + 9 * 8);
+        assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
+        assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
+        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4);
+    }
+
+    #[test]
+    fn codes_and_names_go_both_ways() {
+        assert_eq!(Status::from_code(9), Some(Status::NoPolicy));
+        assert_eq!(Status::from_code(10), None);
+        assert_eq!(Outcome::WouldLimit.code(), 4);
+        assert_eq!(Action::RateLimit.to_string(), "rate-limit");
+        assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");
+    }
+}
