@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors a user can act on. The command line prints their message on one line and exits with `exit_code`."""
+
+from __future__ import annotations
+
+
+class WirewiseError(Exception):
+    """Something went wrong that is not covered by a more precise class below."""
+
+    exit_code = 1
+
+
+class InputError(WirewiseError):
+    """Bad input or usage: names the input, the rule it broke and the way out.
+
+    `InputError("forest.pkl", "has 200 features, the limit is 128", "train on fewer features")` reads
+    `forest.pkl: has 200 features, the limit is 128; train on fewer features`. A lone first argument is the
+    whole message.
+    """
+
+    exit_code = 2
+
+    def __init__(self, subject: str, rule: str = "", way_out: str = "") -> None:
+        message = f"{subject}: {rule}" if rule else subject
+        if way_out:
+            message += f"; {way_out}"
+        super().__init__(" ".join(message.split()))  # one line, whatever the input held
+        self.subject, self.rule, self.way_out = subject, rule, way_out
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
+        return type(self), (self.subject, self.rule, self.way_out)
+
+
+class MissingFeatureError(WirewiseError):
+    """A privilege, a kernel feature or a tool that the task needs is not here."""
+
+    exit_code = 3
+
+
+class RefusedError(WirewiseError):
+    """The kernel (its verifier) refused what was loaded."""
+
+    exit_code = 4

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tree ensembles as integers: decision trees, forests and boosted trees.
+
+Inner node: `x[feature] <= threshold` goes left, with int64 operands. What the trees say is combined in one of two ways:
+
+- `majority`: every tree votes for one class; most votes win, ties go to the lowest class.
+- `sum`: every tree adds integer leaf scores to `base`. One output: class 1 if the score is above 0, else class 0.
+  One output per class: the largest score wins, ties go to the lowest class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import chain
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirewise.errors import InputError
+
+MAX_FEATURES = 128  # WW_MAX_FEATURES in bpf/wirewise/abi.h
+MAX_CLASSES = 64  # WW_MAX_CLASSES
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+LEAF = -1
+
+Ints = tuple[int, ...]
+Votes = Literal["majority", "sum"]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One binary tree in parallel tuples, one element per node; node 0 is the root, children come after their parent.
+
+    feature: index of the feature tested, -1 at a leaf. threshold: int64, 0 at a leaf. left, right: node indices, -1 at a leaf.
+    value: () at an inner node; at a leaf `(class,)` for majority votes, else one int32 score per output, or a single
+    score when the tree adds to one output only (`output`).
+    """
+
+    feature: Ints
+    threshold: Ints
+    left: Ints
+    right: Ints
+    value: tuple[Ints, ...]
+    output: int | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.feature)
+
+    @property
+    def n_leaves(self) -> int:
+        return self.feature.count(LEAF)
+
+    @cached_property
+    def depth(self) -> int:
+        """Tests on the longest path; 0 for a lone leaf."""
+        depth = [0] * self.n_nodes
+        for node, (left, right) in enumerate(zip(self.left, self.right, strict=True)):
+            if left != LEAF:
+                depth[left] = depth[right] = depth[node] + 1
+        return max(depth)
+
+    def path(self, row: Sequence[int]) -> list[int]:
+        """Nodes visited by one row of features, root first, leaf last."""
+        node, visited = 0, [0]
+        while self.feature[node] != LEAF:
+            node = self.left[node] if row[self.feature[node]] <= self.threshold[node] else self.right[node]
+            visited.append(node)
+        return visited
+
+
+@dataclass(frozen=True)
+class TreeEnsemble:
+    """Trees over `n_features` int64 features that choose one of `n_classes` classes. Checked when built.
+
+    `n_outputs` is 1 (two classes, sum) or `n_classes`; `base` has one integer per output. Raises InputError when a rule below is broken:
+    at most 128 features and 64 classes, well-formed trees, thresholds in int64, and scores that fit int32 whatever
+    leaves are reached and in whatever order they are added.
+    """
+
+    n_features: int
+    n_classes: int
+    votes: Votes
+    trees: tuple[Tree, ...]
+    n_outputs: int
+    base: Ints
+
+    family: ClassVar[str] = "tree-ensemble"
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check_shape(self)
+        for index, tree in enumerate(self.trees):
+            _check_tree(self, index, tree)
+        _check_scores_fit(self)
+
+    # -- meaning
+
+    def predict_one(self, row: Sequence[int]) -> tuple[int, list[int]]:
+        """Class and scores (votes, for majority) of one row: the definition every other form is tested against."""
+        scores = list(self.base)
+        for tree in self.trees:
+            leaf = tree.value[tree.path(row)[-1]]
+            if self.votes == "majority":
+                scores[leaf[0]] += 1
+            elif tree.output is not None:
+                scores[tree.output] += leaf[0]
+            else:
+                scores = [score + part for score, part in zip(scores, leaf, strict=True)]
+        if self.n_outputs == 1:
+            return int(scores[0] > 0), scores
+        return scores.index(max(scores)), scores
+
+    def path(self, row: Sequence[int]) -> list[list[int]]:
+        """Nodes visited by one row, one list per tree."""
+        return [tree.path(row) for tree in self.trees]
+
+    def predict(self, x: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Classes (n,) and scores (n, n_outputs) of rows (n, n_features); same meaning as `predict_one`."""
+        x = self._rows(x)
+        scores = np.tile(np.array(self.base, np.int64), (len(x), 1))
+        for tree, walk in zip(self.trees, self._walks, strict=True):
+            leaf = walk.leaves(x)
+            if self.votes == "majority":
+                scores[np.arange(len(x)), walk.value[leaf, 0]] += 1
+            elif tree.output is not None:
+                scores[:, tree.output] += walk.value[leaf, 0]
+            else:
+                scores += walk.value[leaf]
+        if self.n_outputs == 1:
+            return (scores[:, 0] > 0).astype(np.int32), scores
+        return scores.argmax(axis=1).astype(np.int32), scores
+
+    def leaves(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Leaf node reached in each tree, (n, trees)."""
+        x = self._rows(x)
+        return np.stack([walk.leaves(x) for walk in self._walks], axis=1)
+
+    def _rows(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] != self.n_features:
+            raise InputError(f"rows of shape {x.shape}", f"the model reads {self.n_features} features a row")
+        if not np.can_cast(x.dtype, np.int64):
+            raise InputError(f"rows of type {x.dtype}", "features are signed 64-bit integers")
+        return x.astype(np.int64, copy=False)
+
+    @cached_property
+    def _walks(self) -> tuple[_Walk, ...]:
+        return tuple(_Walk.of(tree) for tree in self.trees)
+
+    # -- facts
+
+    @cached_property
+    def used_features(self) -> tuple[int, ...]:
+        """Indices of the features that some tree tests, ascending."""
+        return tuple(sorted(set(chain.from_iterable(tree.feature for tree in self.trees)) - {LEAF}))
+
+    @property
+    def depth(self) -> int:
+        return max(tree.depth for tree in self.trees)
+
+    @property
+    def n_nodes(self) -> int:
+        return sum(tree.n_nodes for tree in self.trees)
+
+    def describe(self) -> str:
+        """One line for people: trees, depth, leaves, features used, votes, classes."""
+        trees = "1 tree" if len(self.trees) == 1 else f"{len(self.trees)} trees"
+        votes = "majority vote" if self.votes == "majority" else "sum of integer scores"
+        leaves = sum(tree.n_leaves for tree in self.trees)
+        return (
+            f"{trees}, depth {self.depth}, {leaves:,} {'leaf' if leaves == 1 else 'leaves'}, "
+            f"{len(self.used_features)} of {self.n_features} features used, {votes}, {self.n_classes} classes"
+        )
+
+    # -- serialisation
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and integers, ready for JSON."""
+        return {
+            "family": self.family,
+            "version": self.version,
+            "n_features": self.n_features,
+            "n_classes": self.n_classes,
+            "votes": self.votes,
+            "n_outputs": self.n_outputs,
+            "base": list(self.base),
+            "trees": [
+                {
+                    "feature": list(tree.feature),
+                    "threshold": list(tree.threshold),
+                    "left": list(tree.left),
+                    "right": list(tree.right),
+                    "value": [list(value) for value in tree.value],
+                    "output": tree.output,
+                }
+                for tree in self.trees
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> TreeEnsemble:
+        """The inverse of `to_dict`; InputError for an unknown version, a missing or unknown key, or a broken rule."""
+        if document.get("family") != cls.family:
+            raise InputError("model", f"family is {document.get('family')!r}, not {cls.family!r}")
+        if document.get("version") != cls.version:
+            raise InputError(
+                "model",
+                f"version {document.get('version')!r} of {cls.family} is unknown, this wirewise reads version {cls.version}",
+                "use the wirewise that wrote it, or compile it again",
+            )
+        _check_keys("model", document, {"family", "version", *(field.name for field in fields(cls))})
+        trees = document["trees"]
+        if not isinstance(trees, list):
+            raise InputError("model", "trees is not a list")
+        return cls(
+            n_features=document["n_features"],
+            n_classes=document["n_classes"],
+            votes=document["votes"],
+            trees=tuple(_tree_from_dict(index, tree) for index, tree in enumerate(trees)),
+            n_outputs=document["n_outputs"],
+            base=_as_tuple("model", "base", document["base"]),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical JSON of `to_dict`."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """A tree as arrays in which a leaf leads to itself, so that all rows take the same number of steps."""
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.int64]
+    children: NDArray[np.int64]  # (nodes, 2): right, left
+    value: NDArray[np.int64]
+    depth: int
+
+    @classmethod
+    def of(cls, tree: Tree) -> _Walk:
+        feature = np.array(tree.feature, np.int64)
+        leaf = feature == LEAF
+        itself = np.arange(tree.n_nodes)
+        children = np.stack([np.where(leaf, itself, tree.right), np.where(leaf, itself, tree.left)], axis=1)
+        width = len(tree.value[int(leaf.argmax())])
+        value = np.array([value or (0,) * width for value in tree.value], np.int64)
+        return cls(
+            np.where(leaf, 0, feature), np.array(tree.threshold, np.int64), children, value, tree.depth
+        )
+
+    def leaves(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        rows = np.arange(len(x))
+        node = np.zeros(len(x), np.int64)
+        for _ in range(self.depth):
+            goes_left = x[rows, self.feature[node]] <= self.threshold[node]
+            node = self.children[node, goes_left.astype(np.int64)]
+        return node
+
+
+# -- rules
+
+
+def _is_int(value: object, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _check_shape(model: TreeEnsemble) -> None:
+    if not _is_int(model.n_features, 1, MAX_FEATURES):
+        raise InputError(
+            "model",
+            f"has {model.n_features} features, allowed are 1 to {MAX_FEATURES}",
+            "train it on fewer features",
+        )
+    if not _is_int(model.n_classes, 2, MAX_CLASSES):
+        raise InputError(
+            "model",
+            f"has {model.n_classes} classes, allowed are 2 to {MAX_CLASSES}",
+            "merge classes and train again",
+        )
+    if model.votes not in ("majority", "sum"):
+        raise InputError("model", f"votes is {model.votes!r}, known are 'majority' and 'sum'")
+    one_output = model.votes == "sum" and model.n_classes == 2 and model.n_outputs == 1
+    if not one_output and (type(model.n_outputs) is not int or model.n_outputs != model.n_classes):
+        raise InputError(
+            "model", f"has {model.n_outputs} outputs for {model.n_classes} classes",
+            "give one output per class (or a single one for two classes with sum votes)",
+        )  # fmt: skip
+    if len(model.base) != model.n_outputs or not all(_is_int(b, INT32_MIN, INT32_MAX) for b in model.base):
+        raise InputError("model", f"base is not {model.n_outputs} 32-bit integers")
+    if model.votes == "majority" and any(model.base):
+        raise InputError("model", "base must be zero with majority votes")
+    if not model.trees:
+        raise InputError("model", "has no trees", "train it with at least one")
+
+
+def _check_tree(model: TreeEnsemble, index: int, tree: Tree) -> None:
+    where = f"model, tree {index}"
+    n = tree.n_nodes
+    columns = (tree.feature, tree.threshold, tree.left, tree.right)
+    if n == 0 or any(len(column) != n for column in (*columns, tree.value)):
+        raise InputError(where, "feature, threshold, left, right and value must have one element per node")
+    if set(map(type, chain(*columns, *tree.value))) != {int}:
+        raise InputError(where, "holds something that is not an integer")
+    if min(tree.threshold) < INT64_MIN or max(tree.threshold) > INT64_MAX:
+        raise InputError(where, "a threshold does not fit a signed 64-bit integer")
+    if min(map(min, columns)) < INT64_MIN or max(map(max, columns)) > INT64_MAX:
+        raise InputError(where, "an index is out of range")
+    feature, threshold, left, right = (np.array(column, np.int64) for column in columns)
+
+    leaf = feature == LEAF
+    if ((feature < LEAF) | (feature >= model.n_features)).any():
+        raise InputError(where, f"tests a feature outside 0 to {model.n_features - 1}")
+    if (left[leaf] != LEAF).any() or (right[leaf] != LEAF).any() or threshold[leaf].any():
+        raise InputError(where, "a leaf has children (must be -1) or a threshold (must be 0)")
+    children = np.concatenate([left[~leaf], right[~leaf]])
+    if (children <= np.tile(np.flatnonzero(~leaf), 2)).any() or (children >= n).any():
+        raise InputError(where, "a child does not come after its parent, or does not exist")
+    if not np.array_equal(np.sort(children), np.arange(1, n)):
+        raise InputError(where, "a node has no parent or several")
+
+    if tree.output is not None and not (
+        model.votes == "sum" and _is_int(tree.output, 0, model.n_outputs - 1)
+    ):
+        raise InputError(where, f"adds to output {tree.output}, which does not exist")
+    width = 1 if model.votes == "majority" or tree.output is not None else model.n_outputs
+    if any(
+        len(value) != (width if is_leaf else 0)
+        for value, is_leaf in zip(tree.value, leaf.tolist(), strict=True)
+    ):
+        raise InputError(where, f"a leaf needs {width} value(s), an inner node none")
+    low, high = (0, model.n_classes - 1) if model.votes == "majority" else (INT32_MIN, INT32_MAX)
+    if any(not low <= part <= high for part in chain(*tree.value)):
+        raise InputError(where, f"a leaf value is outside {low} to {high}")
+
+
+def _check_scores_fit(model: TreeEnsemble) -> None:
+    """The sum of the largest magnitudes, so that no order of additions leaves int32 on its way."""
+    reach = [abs(base) for base in model.base]
+    for tree in model.trees:
+        if model.votes == "majority":
+            reach = [votes + 1 for votes in reach]
+            continue
+        largest = [max(map(abs, column)) for column in zip(*filter(None, tree.value), strict=True)]
+        outputs = range(model.n_outputs) if tree.output is None else (tree.output,)
+        for output, part in zip(outputs, largest, strict=True):
+            reach[output] += part
+    if max(reach) > INT32_MAX:
+        raise InputError(
+            "model",
+            f"scores can reach {max(reach):,}, which does not fit a signed 32-bit integer",
+            "scale the leaf scores down",
+        )
+
+
+def _check_keys(where: str, document: object, known: set[str]) -> None:
+    if not isinstance(document, dict):
+        raise InputError(where, "is not an object")
+    if missing := sorted(known - document.keys()):
+        raise InputError(where, f"lacks {', '.join(missing)}")
+    if unknown := sorted(map(str, document.keys() - known)):
+        raise InputError(where, f"has unknown keys: {', '.join(unknown)}")
+
+
+def _as_tuple(where: str, name: str, value: object) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise InputError(where, f"{name} is not a list")
+    return tuple(value)
+
+
+def _tree_from_dict(index: int, document: Any) -> Tree:
+    where = f"model, tree {index}"
+    _check_keys(where, document, {field.name for field in fields(Tree)})
+    columns = {
+        name: _as_tuple(where, name, document[name])
+        for name in ("feature", "threshold", "left", "right", "value")
+    }
+    columns["value"] = tuple(_as_tuple(where, "value", value) for value in columns["value"])
+    return Tree(**columns, output=document["output"])
