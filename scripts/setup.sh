@@ -99,6 +99,8 @@ if [ ! -x .venv/bin/python ]; then
     quietly python3 -m venv .venv
 fi
 
+pip() { PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
+
 digest() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
 # What the installed Python dependencies and the installed programs depend on. The Python code itself is
 # used in place, so that changing it needs no new installation.
@@ -111,13 +113,13 @@ current=$(cat "$stamp_python" 2>/dev/null || true)
 # What dev installed is enough for demo.
 if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]; then
     say "installing Python packages ($level)"
-    quietly .venv/bin/python -m pip install --quiet "maturin>=1.8,<2"
+    quietly pip install "maturin>=1.8,<2"
     say "building wirewised and installing wirewise"
-    quietly .venv/bin/python -m pip install --quiet --no-build-isolation --editable ".$extras"
+    quietly pip install --no-build-isolation --editable ".$extras"
     echo "$want_python" >"$stamp_python"
     echo "$want_programs" >"$stamp_programs"
 elif [ "$(cat "$stamp_programs" 2>/dev/null || true)" != "$want_programs" ]; then
     say "building wirewised"
-    quietly .venv/bin/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+    quietly pip install --no-build-isolation --no-deps --editable .
     echo "$want_programs" >"$stamp_programs"
 fi
