@@ -26,9 +26,9 @@ def random_tree_ensemble(
 ) -> TreeEnsemble:
     """An ensemble drawn from `rng`; equal generators give equal ensembles.
 
-    full: every leaf at `depth`; otherwise a node above it is a leaf with probability 1/4 and the root never is.
+    full: every leaf at `depth`; otherwise a node above it is a leaf with probability 1/4, the root never.
     n_outputs: for sum votes, 1 (two classes only) or n_classes; default n_classes.
-    one_output_trees: each tree adds to one output, as in multi-class boosting; default: a coin toss for each tree.
+    one_output_trees: each tree adds to one output, as in multi-class boosting; default: a coin toss a tree.
     thresholds: inclusive range drawn from, one for all features or one per feature.
     """
     ranges = np.array(thresholds, dtype=np.int64)

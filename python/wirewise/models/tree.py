@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tree ensembles as integers: decision trees, forests and boosted trees.
 
-Inner node: `x[feature] <= threshold` goes left, with int64 operands. What the trees say is combined in one of two ways:
+Inner node: `x[feature] <= threshold` goes left, with int64 operands. What the trees say is combined in one
+of two ways:
 
 - `majority`: every tree votes for one class; most votes win, ties go to the lowest class.
-- `sum`: every tree adds integer leaf scores to `base`. One output: class 1 if the score is above 0, else class 0.
-  One output per class: the largest score wins, ties go to the lowest class.
+- `sum`: every tree adds integer leaf scores to `base`. One output: class 1 if the score is above 0, else
+  class 0. One output per class: the largest score wins, ties go to the lowest class.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ Votes = Literal["majority", "sum"]
 
 @dataclass(frozen=True)
 class Tree:
-    """One binary tree in parallel tuples, one element per node; node 0 is the root, children come after their parent.
+    """One binary tree in parallel tuples, an element per node; node 0 is the root, children follow their parent.
 
-    feature: index of the feature tested, -1 at a leaf. threshold: int64, 0 at a leaf. left, right: node indices, -1 at a leaf.
-    value: () at an inner node; at a leaf `(class,)` for majority votes, else one int32 score per output, or a single
-    score when the tree adds to one output only (`output`).
+    feature: index of the feature tested, -1 at a leaf. threshold: int64, 0 at a leaf. left, right: node
+    indices, -1 at a leaf. value: () at an inner node; at a leaf `(class,)` for majority votes, else one int32
+    score per output, or a single score when the tree adds to one output only (`output`).
     """
 
     feature: Ints
@@ -79,9 +80,9 @@ class Tree:
 class TreeEnsemble:
     """Trees over `n_features` int64 features that choose one of `n_classes` classes. Checked when built.
 
-    `n_outputs` is 1 (two classes, sum) or `n_classes`; `base` has one integer per output. Raises InputError when a rule below is broken:
-    at most 128 features and 64 classes, well-formed trees, thresholds in int64, and scores that fit int32 whatever
-    leaves are reached and in whatever order they are added.
+    `n_outputs` is 1 (two classes, sum) or `n_classes`; `base` has one integer per output. Raises InputError
+    when a rule below is broken: at most 128 features and 64 classes, well-formed trees, thresholds in int64,
+    and scores that fit int32 whatever leaves are reached and in whatever order they are added.
     """
 
     n_features: int
@@ -103,7 +104,7 @@ class TreeEnsemble:
     # -- meaning
 
     def predict_one(self, row: Sequence[int]) -> tuple[int, list[int]]:
-        """Class and scores (votes, for majority) of one row: the definition every other form is tested against."""
+        """Class and scores (votes, for majority) of one row: the definition that all else is tested against."""
         scores = list(self.base)
         for tree in self.trees:
             leaf = tree.value[tree.path(row)[-1]]
@@ -206,13 +207,13 @@ class TreeEnsemble:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> TreeEnsemble:
-        """The inverse of `to_dict`; InputError for an unknown version, a missing or unknown key, or a broken rule."""
+        """The inverse of `to_dict`; InputError for an unknown version or key, a missing key or a broken rule."""
         if document.get("family") != cls.family:
             raise InputError("model", f"family is {document.get('family')!r}, not {cls.family!r}")
         if document.get("version") != cls.version:
             raise InputError(
                 "model",
-                f"version {document.get('version')!r} of {cls.family} is unknown, this wirewise reads version {cls.version}",
+                f"version {document.get('version')!r} is unknown, this wirewise reads version {cls.version}",
                 "use the wirewise that wrote it, or compile it again",
             )
         _check_keys("model", document, {"family", "version", *(field.name for field in fields(cls))})
