@@ -36,7 +36,7 @@ Votes = Literal["majority", "sum"]
 
 @dataclass(frozen=True)
 class Tree:
-    """One binary tree in parallel tuples, an element per node; node 0 is the root, children follow their parent.
+    """One binary tree in parallel tuples, an element per node. Node 0 is the root; children follow parents.
 
     feature: index of the feature tested, -1 at a leaf. threshold: int64, 0 at a leaf. left, right: node
     indices, -1 at a leaf. value: () at an inner node; at a leaf `(class,)` for majority votes, else one int32
@@ -104,7 +104,7 @@ class TreeEnsemble:
     # -- meaning
 
     def predict_one(self, row: Sequence[int]) -> tuple[int, list[int]]:
-        """Class and scores (votes, for majority) of one row: the definition that all else is tested against."""
+        """Class and scores (votes, for majority) of one row: the meaning that all else is tested against."""
         scores = list(self.base)
         for tree in self.trees:
             leaf = tree.value[tree.path(row)[-1]]
@@ -207,7 +207,7 @@ class TreeEnsemble:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> TreeEnsemble:
-        """The inverse of `to_dict`; InputError for an unknown version or key, a missing key or a broken rule."""
+        """The inverse of `to_dict`; InputError for an unknown version or key, a missing key, a broken rule."""
         if document.get("family") != cls.family:
             raise InputError("model", f"family is {document.get('family')!r}, not {cls.family!r}")
         if document.get("version") != cls.version:
