@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands;
 use crate::error::Result;
+use crate::libbpf_log;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege or kernel feature is missing, \
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
         _ => tracing::Level::DEBUG,
     };
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
+    libbpf_log::init();
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

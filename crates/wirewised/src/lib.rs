@@ -3,7 +3,18 @@
 //!
 //! `cli` names the commands, `commands` holds one module for each; the modules beside them are what commands share.
 
+mod libbpf_log;
+
 pub mod abi;
+pub mod bundle;
 pub mod cli;
 pub mod commands;
 pub mod error;
+pub mod kernel;
+pub mod manifest;
+pub mod mapped;
+pub mod object;
+pub mod policy;
+pub mod policy_file;
+pub mod units;
+pub mod verifier;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this process may do and what this kernel is.
+
+use std::fs;
+use std::io;
+
+use crate::error::{Error, Result};
+
+/// The oldest kernel whose verifier accepts what wirewise generates.
+pub const OLDEST: (u32, u32) = (5, 15);
+
+/// The capabilities the data path needs, with their bit in `CapEff` (linux/capability.h).
+const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// The kernel release, such as `6.1.0-18-amd64`.
+pub fn release() -> String {
+    match fs::read_to_string("/proc/sys/kernel/osrelease") {
+        Ok(release) => release.trim().to_owned(),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
+/// Major and minor version of a release; `None` if it does not start with two numbers.
+pub fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Which of the needed capabilities this process lacks.
+pub fn missing_capabilities() -> Vec<&'static str> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    missing_in(bits)
+}
+
+fn missing_in(effective: u64) -> Vec<&'static str> {
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    // CAP_SYS_ADMIN includes what was split off from it, which has the bits from 32 on.
+    let may = |bit: u32| has(bit) || (bit >= 32 && has(CAP_SYS_ADMIN));
+    CAPABILITIES.iter().filter(|(_, bit)| !may(*bit)).map(|(name, _)| *name).collect()
+}
+
+/// Refuses to go on where loading a program cannot work: a kernel too old, or a capability missing.
+pub fn require() -> Result<()> {
+    let release = release();
+    if version_of(&release).is_some_and(|version| version < OLDEST) {
+        return Err(Error::missing(format!(
+            "kernel {release} is too old: wirewise needs Linux {}.{} or newer",
+            OLDEST.0, OLDEST.1
+        )));
+    }
+    let missing = missing_capabilities();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::missing(format!(
+        "missing {}: run as root, or give the binary the capabilities with \
+         `setcap cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v wirewised)`",
+        missing.join(", ")
+    )))
+}
+
+/// CPUs this kernel can ever have; per-CPU map elements are indexed below this.
+pub fn possible_cpus() -> Result<u32> {
+    let cpus = libbpf_rs::num_possible_cpus()
+        .map_err(|error| Error::missing(format!("cannot read the possible CPUs: {error}")))?;
+    Ok(cpus as u32)
+}
+
+/// Keeps this thread on the first CPU it may use, and returns it. Flow tables have a shard a CPU: a run that moved
+/// would meet its own flows as new ones.
+pub fn pin_to_one_cpu() -> Result<u32> {
+    // SAFETY: cpu_set_t is a plain bit mask, for which zero is a value.
+    let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: `allowed` is a cpu_set_t of `size` bytes, which the call fills.
+    if unsafe { libc::sched_getaffinity(0, size, &mut allowed) } != 0 {
+        return Err(affinity_error());
+    }
+    // SAFETY: CPU_ISSET reads the bit of a CPU below CPU_SETSIZE of a filled mask.
+    let first = (0..libc::CPU_SETSIZE as usize).find(|&cpu| unsafe { libc::CPU_ISSET(cpu, &allowed) });
+    let cpu = first.ok_or_else(affinity_error)?;
+    // SAFETY: as above.
+    let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `cpu` is below CPU_SETSIZE.
+    unsafe { libc::CPU_SET(cpu, &mut one) };
+    // SAFETY: `one` is a cpu_set_t of `size` bytes, which the call reads.
+    if unsafe { libc::sched_setaffinity(0, size, &one) } != 0 {
+        return Err(affinity_error());
+    }
+    Ok(cpu as u32)
+}
+
+fn affinity_error() -> Error {
+    Error::other(format!("cannot stay on one CPU: {}", io::Error::last_os_error()))
+}
+
+/// The clock of `bpf_ktime_get_ns`.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a timespec the call fills; CLOCK_MONOTONIC exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_releases() {
+        assert_eq!(version_of("6.1.0-18-amd64"), Some((6, 1)));
+        assert_eq!(version_of("5.15"), Some((5, 15)));
+        assert_eq!(version_of("6.18.44-fc-v595"), Some((6, 18)));
+        assert_eq!(version_of("next"), None);
+        assert!(version_of("5.4.0-generic") < Some(OLDEST));
+    }
+
+    #[test]
+    fn each_missing_capability_is_named() {
+        assert_eq!(missing_in(0), ["CAP_NET_ADMIN", "CAP_PERFMON", "CAP_BPF"]);
+        assert_eq!(missing_in(1 << 12 | 1 << 39), ["CAP_PERFMON"]);
+        assert_eq!(missing_in(1 << 12 | 1 << 38 | 1 << 39), [""; 0]);
+        // CAP_SYS_ADMIN includes what was split off from it, but not CAP_NET_ADMIN.
+        assert_eq!(missing_in(1 << 21), ["CAP_NET_ADMIN"]);
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An array map in our address space: reading an element costs no system call.
+
+use std::os::fd::AsRawFd;
+use std::{io, ptr};
+
+use bytemuck::AnyBitPattern;
+use libbpf_rs::MapCore;
+
+use crate::error::{Error, Result};
+
+/// An array map (BPF_F_MMAPABLE), mapped read-only. The data path may write at any time: reads copy.
+#[derive(Debug)]
+pub struct MappedArray {
+    start: *const u8,
+    length: usize,
+    stride: usize,
+    value_size: usize,
+    entries: u32,
+}
+
+// SAFETY: the mapping is shared memory that is only ever read, and every read copies.
+unsafe impl Send for MappedArray {}
+// SAFETY: as for Send; no method changes `self`.
+unsafe impl Sync for MappedArray {}
+
+impl MappedArray {
+    pub fn new(map: &impl MapCore) -> Result<Self> {
+        let value_size = map.value_size() as usize;
+        let stride = value_size.next_multiple_of(8);
+        let length = stride * map.max_entries() as usize;
+        let fd = map.as_fd().as_raw_fd();
+        // SAFETY: a new shared read-only mapping of `length` bytes of the map; the kernel checks type, flags and size.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+        if start == libc::MAP_FAILED {
+            let name = map.name().to_string_lossy();
+            return Err(Error::other(format!("cannot map {name}: {}", io::Error::last_os_error())));
+        }
+        Ok(Self { start: start.cast(), length, stride, value_size, entries: map.max_entries() })
+    }
+
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// A copy of the start of element `index`; `None` if there is no such element or `T` is larger than one.
+    pub fn read<T: AnyBitPattern>(&self, index: u32) -> Option<T> {
+        const { assert!(align_of::<T>() <= 8) };
+        if index >= self.entries || size_of::<T>() > self.value_size {
+            return None;
+        }
+        // SAFETY: element `index` lies inside the mapping (checked above), elements are aligned to 8 bytes as the
+        // stride and the page are, and any bytes are a `T`. The data path may be writing: hence volatile.
+        Some(unsafe { ptr::read_volatile(self.start.add(index as usize * self.stride).cast::<T>()) })
+    }
+
+    /// Copies element `index` into `bytes`, which must not be longer than an element; false if there is no such element.
+    pub fn read_bytes(&self, index: u32, bytes: &mut [u8]) -> bool {
+        if index >= self.entries || bytes.len() > self.value_size {
+            return false;
+        }
+        // SAFETY: as in `read`; `bytes` is ours alone, so the two do not overlap.
+        unsafe {
+            let element = self.start.add(index as usize * self.stride);
+            ptr::copy_nonoverlapping(element, bytes.as_mut_ptr(), bytes.len());
+        }
+        true
+    }
+}
+
+impl Drop for MappedArray {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nothing else points into: reads copy.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), self.length) };
+    }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An eBPF object of wirewise: opened (no privilege needed), set up for one load, loaded.
+
+use std::fs::File;
+use std::io::Read;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use bytemuck::Zeroable;
+use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program};
+use serde::Serialize;
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::kernel;
+use crate::libbpf_log;
+use crate::mapped::MappedArray;
+use crate::verifier::Refusal;
+
+pub const ENTRY: &str = "ww_xdp";
+const CONFIG_MAP: &str = ".rodata.ww_config";
+const TAIL_CALLS: &str = "ww_progs";
+const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
+const PER_CPU: [&str; 2] = ["ww_scratch", "ww_stats"];
+/// Entries a CPU: what a 32-bit map key can number, with room for 256 CPUs.
+pub const MAX_TABLE_SIZE: u32 = 1 << 24;
+
+/// What the loader decides, apart from what the compiler wrote into `struct ww_config`.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// CPUs that have a shard of the flow tables, scratch space and counters.
+    pub shards: u32,
+    /// Flow-table entries a CPU; `None`: the compiled default.
+    pub table_size: Option<u32>,
+    /// `None`: what the features need, as compiled.
+    pub clock: Option<abi::Clock>,
+    pub hash_seed: [u64; abi::HASH_WORDS],
+    pub trace: bool,
+    pub bench_flows: u32,
+    pub bench_spoof: bool,
+}
+
+impl Settings {
+    /// For live traffic: a shard for every CPU and a secret nobody knows.
+    pub fn live() -> Result<Self> {
+        Ok(Self::with_seed(kernel::possible_cpus()?, random_seed()?))
+    }
+
+    /// For a run on one CPU, given as its number.
+    pub fn on_cpu(cpu: u32, hash_seed: [u64; abi::HASH_WORDS]) -> Self {
+        Self::with_seed(cpu + 1, hash_seed)
+    }
+
+    fn with_seed(shards: u32, hash_seed: [u64; abi::HASH_WORDS]) -> Self {
+        Self {
+            shards,
+            table_size: None,
+            clock: None,
+            hash_seed,
+            trace: false,
+            bench_flows: 0,
+            bench_spoof: false,
+        }
+    }
+}
+
+pub fn random_seed() -> Result<[u64; abi::HASH_WORDS]> {
+    let mut bytes = [0; abi::HASH_WORDS * 8];
+    let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+    read.map_err(|error| Error::other(format!("/dev/urandom: {error}")))?;
+    Ok(bytemuck::cast(bytes))
+}
+
+/// The hash seed of a run that is to be repeatable: splitmix64 (Steele et al., OOPSLA 2014) from `seed`.
+pub fn seed_from(seed: u64) -> [u64; abi::HASH_WORDS] {
+    let mut state = seed;
+    std::array::from_fn(|_| {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    })
+}
+
+/// An object as in its file. `input` names it in errors.
+#[derive(Debug)]
+pub struct Opened {
+    input: String,
+    object: OpenObject,
+    config: Option<abi::Config>,
+}
+
+impl Opened {
+    pub fn open(input: &str, bytes: &[u8]) -> Result<Self> {
+        let (object, warnings) = libbpf_log::collect(|| ObjectBuilder::default().open_memory(bytes));
+        let object = object.map_err(|_| {
+            let reason = warnings.last().map_or("not an ELF file", String::as_str);
+            Error::input(format!(
+                "{input}: not an eBPF object ({reason}); give one made by `wirewise compile`"
+            ))
+        })?;
+        let config = read_config(input, &object)?;
+        if !object.progs().any(|program| program.section() == "xdp") {
+            return Err(Error::input(format!("{input}: holds no XDP program (no section \"xdp\")")));
+        }
+        Ok(Self { input: input.to_owned(), object, config })
+    }
+
+    /// The compiled configuration; `None` in an object that is not a data path of ours.
+    pub fn config(&self) -> Option<&abi::Config> {
+        self.config.as_ref()
+    }
+
+    /// Writes the settings into the object: constants, and sizes of maps.
+    pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
+        let Some(config) = self.config.as_mut() else { return Ok(()) };
+        if let Some(size) = settings.table_size {
+            config.bucket_mask = check_table_size(size)? / abi::WAYS - 1;
+        }
+        if let Some(clock) = settings.clock {
+            config.clock = clock.code();
+        }
+        config.shards = settings.shards;
+        config.trace = settings.trace.into();
+        config.bench_flows = settings.bench_flows;
+        config.bench_spoof = settings.bench_spoof.into();
+        config.hash_seed = settings.hash_seed;
+        let config = *config;
+
+        let elements = u64::from(config.shards) * (u64::from(config.bucket_mask) + 1);
+        let elements = u32::try_from(elements).map_err(|_| {
+            Error::input(format!("a flow table of {elements} buckets is too large: choose a smaller size"))
+        })?;
+        for mut map in self.object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let set = match name.as_str() {
+                CONFIG_MAP => map.set_initial_value(bytemuck::bytes_of(&config)),
+                name if FLOW_TABLES.contains(&name) => map.set_max_entries(elements),
+                name if PER_CPU.contains(&name) => map.set_max_entries(config.shards),
+                _ => Ok(()),
+            };
+            set.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
+        }
+        Ok(())
+    }
+
+    /// Loads every program and map into the kernel; attaches nothing. A refusal of the verifier is an error.
+    pub fn load(self) -> Result<Loaded> {
+        let input = self.input.clone();
+        self.try_load()?.map_err(|refusal| refusal.into_error(&input))
+    }
+
+    /// As `load`, with a refusal of the verifier as a value to show.
+    pub fn try_load(self) -> Result<std::result::Result<Loaded, Refusal>> {
+        kernel::require()?;
+        let Self { input, object, config } = self;
+        let start = Instant::now();
+        let (loaded, warnings) = libbpf_log::collect(|| object.load());
+        let load_time = start.elapsed();
+        let object = match loaded {
+            Ok(object) => object,
+            Err(error) => {
+                return match Refusal::from_warnings(&warnings)? {
+                    Some(refusal) => Ok(Err(refusal)),
+                    None => Err(load_error(&input, &error, &warnings)),
+                };
+            }
+        };
+        let loaded = Loaded { object, load_time, config };
+        loaded.fill_tail_calls()?;
+        Ok(Ok(loaded))
+    }
+}
+
+fn read_config(input: &str, object: &OpenObject) -> Result<Option<abi::Config>> {
+    let Some(map) = object.maps().find(|map| map.name() == CONFIG_MAP) else { return Ok(None) };
+    let config = map
+        .initial_value()
+        .and_then(|bytes| bytemuck::try_pod_read_unaligned::<abi::Config>(bytes).ok())
+        .ok_or_else(|| {
+            Error::input(format!("{input}: map {CONFIG_MAP} is not {} bytes", size_of::<abi::Config>()))
+        })?;
+    if config.abi_version != abi::ABI_VERSION {
+        return Err(Error::input(format!(
+            "{input}: made for version {} of the data path's interface, this agent speaks version {}: compile the \
+             model again, or use the agent of the release that made it",
+            config.abi_version,
+            abi::ABI_VERSION
+        )));
+    }
+    Ok(Some(config))
+}
+
+fn check_table_size(size: u32) -> Result<u32> {
+    if size.is_power_of_two() && (abi::WAYS..=MAX_TABLE_SIZE).contains(&size) {
+        return Ok(size);
+    }
+    Err(Error::input(format!(
+        "a flow table of {size} entries a CPU is not possible: choose a power of two from {} to {MAX_TABLE_SIZE}",
+        abi::WAYS
+    )))
+}
+
+fn load_error(input: &str, error: &libbpf_rs::Error, warnings: &[String]) -> Error {
+    let said =
+        warnings.iter().map(|warning| warning.trim_start_matches("libbpf: ")).next_back().unwrap_or("");
+    match error.kind() {
+        ErrorKind::PermissionDenied => Error::missing(format!(
+            "{input}: the kernel does not let this process load programs, although it has the capabilities \
+             (a user namespace, a seccomp filter or lockdown mode?): {said}"
+        )),
+        ErrorKind::OutOfMemory | ErrorKind::TooBig => {
+            Error::other(format!("{input}: no memory for the maps; choose a smaller flow table: {said}"))
+        }
+        _ => Error::other(format!("{input}: cannot be loaded: {error:#}: {said}")),
+    }
+}
+
+/// A loaded program as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProgramInfo {
+    pub name: String,
+    /// After the kernel's own rewriting.
+    pub instructions: u32,
+    pub jited_bytes: u32,
+    /// What the verifier went through, of its limit of one million.
+    pub verified_instructions: u32,
+}
+
+/// An object in the kernel. Dropping it frees what is neither attached nor pinned.
+#[derive(Debug)]
+pub struct Loaded {
+    pub object: Object,
+    pub load_time: Duration,
+    pub config: Option<abi::Config>,
+}
+
+impl Loaded {
+    /// The program to attach or run: `ww_xdp`, or the only one of an object that is not ours.
+    pub fn entry(&self) -> Result<Program<'_>> {
+        let mut programs: Vec<_> = self.object.progs().collect();
+        let place = programs.iter().position(|program| program.name() == ENTRY);
+        match place {
+            Some(place) => Ok(programs.swap_remove(place)),
+            None if programs.len() == 1 => Ok(programs.swap_remove(0)),
+            None => Err(Error::input(format!("the object holds no program {ENTRY}"))),
+        }
+    }
+
+    pub fn map(&self, name: &str) -> Option<Map<'_>> {
+        self.object.maps().find(|map| map.name() == name)
+    }
+
+    pub fn require_map(&self, name: &str) -> Result<Map<'_>> {
+        self.map(name).ok_or_else(|| Error::input(format!("the object has no map {name}")))
+    }
+
+    /// Buckets of a CPU's shard of each flow table.
+    pub fn buckets(&self) -> u32 {
+        self.config.map_or(0, |config| config.bucket_mask + 1)
+    }
+
+    pub fn map_array(&self, name: &str) -> Result<MappedArray> {
+        MappedArray::new(&self.require_map(name)?)
+    }
+
+    pub fn write_policy(&self, policy: &abi::Policy) -> Result<()> {
+        let map = self.require_map("ww_policy")?;
+        map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(policy), MapFlags::ANY)
+            .map_err(|error| Error::other(format!("cannot write the policy: {error}")))
+    }
+
+    pub fn programs(&self) -> Result<Vec<ProgramInfo>> {
+        self.object.progs().map(|program| program_info(&program)).collect()
+    }
+
+    /// Tail-call program `ww_model_<i>` goes to index i of `ww_progs`.
+    fn fill_tail_calls(&self) -> Result<()> {
+        let Some(map) = self.map(TAIL_CALLS) else { return Ok(()) };
+        for program in self.object.progs() {
+            let name = program.name().to_string_lossy();
+            let index = name.strip_prefix("ww_model_").and_then(|index| index.parse::<u32>().ok());
+            let Some(index) = index else { continue };
+            let fd = program.as_fd().as_raw_fd();
+            map.update(&index.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(|error| {
+                Error::other(format!("cannot put program {name} into {TAIL_CALLS}: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn program_info(program: &Program<'_>) -> Result<ProgramInfo> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = mem::size_of_val(&info) as u32;
+    // SAFETY: `info` is a bpf_prog_info of `length` bytes, zeroed so that the kernel copies no arrays; the
+    // descriptor is open as long as `program` lives.
+    let code =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length) };
+    if code != 0 {
+        let error = std::io::Error::from_raw_os_error(-code);
+        return Err(Error::other(format!("cannot read what the kernel made of the program: {error}")));
+    }
+    Ok(ProgramInfo {
+        name: program.name().to_string_lossy().into_owned(),
+        instructions: info.xlated_prog_len / mem::size_of::<libbpf_sys::bpf_insn>() as u32,
+        jited_bytes: info.jited_prog_len,
+        verified_instructions: info.verified_insns,
+    })
+}
+
+/// A policy under which every class passes and every packet is inferred: what runs without a policy file.
+pub fn pass_all() -> abi::Policy {
+    abi::Policy { version: 1, ..abi::Policy::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splitmix64_gives_the_published_sequence() {
+        // First outputs for seed 1234567, from the reference implementation.
+        assert_eq!(
+            seed_from(1_234_567)[..3],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+    }
+
+    #[test]
+    fn table_sizes_are_powers_of_two_within_bounds() {
+        for size in [4, 65_536, MAX_TABLE_SIZE] {
+            assert_eq!(check_table_size(size), Ok(size));
+        }
+        for size in [0, 1, 2, 5, 65_537, MAX_TABLE_SIZE * 2] {
+            assert!(check_table_size(size).is_err(), "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_by_name() {
+        for bytes in [&b""[..], b"\x7fELF", b"not an object at all"] {
+            let error = Opened::open("x.bpf.o", bytes).unwrap_err();
+            assert!(error.to_string().starts_with("x.bpf.o: not an eBPF object"), "{error}");
+            assert_eq!(error.kind().exit_code(), 2);
+        }
+    }
+}
