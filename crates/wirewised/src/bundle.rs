@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads bundles (`.wirewise`): a zip archive whose comment is the SHA-256 of all before it, with a manifest that
+//! has the SHA-256 of every other member. Nothing of a file is used, or even unpacked, before its digest is checked.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::policy_file;
+
+pub const MANIFEST: &str = "manifest.json";
+pub const MODEL: &str = "model.json";
+pub const FEATURES: &str = "features.json";
+pub const PROGRAM: &str = "program.bpf.o";
+pub const CARD: &str = "card.md";
+
+/// Of the file, and of what its members unpack to: a forest of 100 trees of depth 10 needs less than a tenth.
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_MEMBERS: usize = 4096;
+/// Hexadecimal digits of SHA-256.
+const SEAL: usize = 64;
+const AGAIN: &str = "copy it again or make one with `wirewise compile`";
+
+/// A bundle whose digests were all right.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub manifest: Manifest,
+    /// `program.bpf.o`.
+    pub object: Vec<u8>,
+    /// `model.json`, the model IR.
+    pub model: Value,
+    /// SHA-256 of the file but its last 64 bytes, which hold it: the bundle's identity.
+    pub digest: String,
+}
+
+impl Bundle {
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = policy_file::read(path, MAX_BYTES)?;
+        Self::from_bytes(&bytes)
+            .map_err(|message| Error::input(format_args!("{}: {message}", path.display())))
+    }
+
+    /// Reads a bundle from its file's content. The error is one line without the file's name.
+    pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let digest = check_seal(bytes)?;
+        let mut members = unpack(bytes)?;
+        let manifest = members.remove(MANIFEST).ok_or_else(|| format!("has no {MANIFEST}; {AGAIN}"))?;
+        let manifest = Manifest::parse(&manifest)?;
+        check_digests(&manifest, &members)?;
+        for name in [MODEL, FEATURES, PROGRAM, CARD] {
+            if !members.contains_key(name) {
+                return Err(format!("{name} is missing; {AGAIN}"));
+            }
+        }
+        let model = serde_json::from_slice(&members[MODEL])
+            .map_err(|error| format!("{MODEL} is not JSON: {error}; {AGAIN}"))?;
+        let object = members.remove(PROGRAM).unwrap_or_default();
+        Ok(Self { manifest, object, model, digest })
+    }
+}
+
+fn check_seal(bytes: &[u8]) -> std::result::Result<String, String> {
+    if !bytes.starts_with(b"PK\x03\x04") || bytes.len() < SEAL {
+        return Err("is not a wirewise bundle; make one with `wirewise compile`".to_string());
+    }
+    let (body, seal) = bytes.split_at(bytes.len() - SEAL);
+    let digest = sha256(body);
+    if digest.as_bytes() == seal {
+        Ok(digest)
+    } else {
+        Err(format!(
+            "the file's digest does not match its content: it is damaged, cut off or no bundle; {AGAIN}"
+        ))
+    }
+}
+
+/// The members in memory; nothing is ever written to a path that an archive names.
+fn unpack(bytes: &[u8]) -> std::result::Result<BTreeMap<String, Vec<u8>>, String> {
+    let unreadable = |error: zip::result::ZipError| format!("is not a readable archive: {error}; {AGAIN}");
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(unreadable)?;
+    if archive.len() > MAX_MEMBERS {
+        return Err(format!("has {} members, more than {MAX_MEMBERS}; {AGAIN}", archive.len()));
+    }
+    archive.validate_header_consistency().map_err(unreadable)?;
+    let mut members = BTreeMap::new();
+    let mut left = MAX_BYTES;
+    for index in 0..archive.len() {
+        let file = archive.by_index(index).map_err(unreadable)?;
+        let name = file.name().map_err(unreadable)?.into_owned();
+        if !is_plain(&name) {
+            return Err(format!("holds a member named {name:?}, which no bundle does; {AGAIN}"));
+        }
+        if !matches!(file.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
+            return Err(format!("{name} is packed with {}, not with deflate; {AGAIN}", file.compression()));
+        }
+        // The size an archive states may be a lie, so what comes out is counted.
+        let mut content = Vec::new();
+        let read = file.take(left + 1).read_to_end(&mut content);
+        read.map_err(|error| format!("{name} cannot be unpacked: {error}; {AGAIN}"))?;
+        left = left.checked_sub(content.len() as u64).ok_or_else(|| {
+            format!("unpacks to more than {} MiB, so it is no bundle; {AGAIN}", MAX_BYTES >> 20)
+        })?;
+        members.insert(name, content);
+    }
+    Ok(members)
+}
+
+/// A relative path of plain parts: nothing that would mean another place if somebody unpacked it.
+fn is_plain(name: &str) -> bool {
+    let character = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
+    name.len() <= 200
+        && name.chars().all(character)
+        && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+fn check_digests(
+    manifest: &Manifest,
+    members: &BTreeMap<String, Vec<u8>>,
+) -> std::result::Result<(), String> {
+    if let Some(missing) = manifest.digests.keys().find(|name| !members.contains_key(*name)) {
+        return Err(format!("{missing:?} is missing; {AGAIN}"));
+    }
+    for (name, content) in members {
+        match manifest.digests.get(name) {
+            None => return Err(format!("{name} is not in the manifest; {AGAIN}")),
+            Some(digest) if *digest != sha256(content) => {
+                return Err(format!(
+                    "the digest of {name} is not the one in the manifest: edited or damaged; {AGAIN}"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

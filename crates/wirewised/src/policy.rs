@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policy: which class is dropped, limited or counted, when the model runs, and who is always let through.
+//!
+//! docs/policy.md describes the file. Reading it needs the classes of a bundle and no privilege; `Policy::to_abi`
+//! turns it into the value of the map `ww_policy`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+
+use bytemuck::Zeroable;
+use serde::Deserialize;
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::policy_file::{self, ActionFile, EventsFile, PolicyFile, TriggerFile};
+use crate::units::{Nanoseconds, Rate};
+
+/// A policy file is text that a person writes: more than this is something else.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+const DEFAULT_BURST: u32 = 20;
+const MAX_BURST: u32 = 1_000_000;
+
+/// How many may pass in a row (`burst`) and how many in the long run (`rate`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    pub rate: Rate,
+    pub burst: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassAction {
+    Pass,
+    Drop,
+    Count,
+    RateLimit(Limit),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trigger {
+    Every,
+    /// Packet numbers of a flow, from 1 to `abi::MAX_TRIGGER_PACKET`.
+    Packets(BTreeSet<u32>),
+    Interval(Nanoseconds),
+    FirstN(u32),
+}
+
+/// An IPv4 or IPv6 prefix without host bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Prefix {
+    pub address: IpAddr,
+    pub length: u8,
+}
+
+/// A destination port, of one protocol or of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Port {
+    pub port: u16,
+    pub tcp: bool,
+    pub udp: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The class names of the bundle; the index is the class id.
+    pub classes: Vec<String>,
+    /// One for each class.
+    pub actions: Vec<ClassAction>,
+    pub trigger: Trigger,
+    pub prefixes: BTreeSet<Prefix>,
+    pub ports: BTreeSet<Port>,
+    pub enforce_for: Option<Nanoseconds>,
+    pub drop_malformed: bool,
+    pub events: Limit,
+}
+
+impl Policy {
+    /// What holds when no policy file is given: every class passes, every packet is inferred, nobody is exempt.
+    pub fn all_pass(classes: &[String]) -> Self {
+        Self {
+            classes: classes.to_vec(),
+            actions: vec![ClassAction::Pass; classes.len()],
+            trigger: Trigger::Every,
+            prefixes: BTreeSet::new(),
+            ports: BTreeSet::new(),
+            enforce_for: None,
+            drop_malformed: false,
+            events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
+        }
+    }
+
+    pub fn load(path: &Path, classes: &[String]) -> Result<Self> {
+        let name = path.display();
+        let bytes = policy_file::read(path, MAX_FILE_BYTES)?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            Error::input(format_args!("{name}: not UTF-8 text (byte {})", error.valid_up_to()))
+        })?;
+        Self::parse(text, classes).map_err(|message| Error::input(format_args!("{name}: {message}")))
+    }
+
+    /// Reads the text of a policy file. The error names the rule that was broken, without the file's name.
+    pub fn parse(text: &str, classes: &[String]) -> std::result::Result<Self, String> {
+        let file: PolicyFile = policy_file::from_yaml(text)?;
+        if file.version != 1 {
+            return Err(format!("version {} is not supported; this wirewised reads version 1", file.version));
+        }
+        let allow = file.allow.unwrap_or_default();
+        Ok(Self {
+            classes: classes.to_vec(),
+            actions: class_actions(file.classes.unwrap_or_default(), classes)?,
+            trigger: trigger(file.trigger)?,
+            prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
+            ports: allow.ports.unwrap_or_default().into_iter().collect(),
+            enforce_for: file.enforce_for,
+            drop_malformed: match file.malformed.as_deref() {
+                None | Some("pass") => false,
+                Some("drop") => true,
+                Some(other) => return Err(format!("malformed: unknown choice '{other}'; known: pass, drop")),
+            },
+            events: events(file.events)?,
+        })
+    }
+
+    /// The value of the map `ww_policy`.
+    ///
+    /// now_ns : CLOCK_MONOTONIC; `enforce_for` starts there.
+    pub fn to_abi(&self, now_ns: u64, mode: abi::Mode) -> abi::Policy {
+        let mut policy = abi::Policy::zeroed();
+        policy.version = 1;
+        policy.mode = mode.code();
+        if let Some(duration) = self.enforce_for {
+            policy.enforce_until_ns = now_ns.saturating_add(duration.0);
+        }
+        policy.allow = self.allow_bits();
+        policy.drop_malformed = self.drop_malformed.into();
+        match &self.trigger {
+            Trigger::Every => policy.trigger = abi::Trigger::Every.code(),
+            Trigger::Packets(packets) => {
+                policy.trigger = abi::Trigger::Packets.code();
+                for packet in packets {
+                    policy.trigger_packets[*packet as usize / 64] |= 1 << (packet % 64);
+                }
+            }
+            Trigger::Interval(interval) => {
+                policy.trigger = abi::Trigger::Interval.code();
+                policy.trigger_interval_ns = interval.0;
+            }
+            Trigger::FirstN(n) => {
+                policy.trigger = abi::Trigger::FirstN.code();
+                policy.trigger_first_n = *n;
+            }
+        }
+        (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
+        for (element, action) in policy.class_policy.iter_mut().zip(&self.actions) {
+            element.action = action.code().code();
+            if let ClassAction::RateLimit(limit) = action {
+                (element.interval_ns, element.burst_ns) = limit.to_abi();
+            }
+        }
+        policy
+    }
+
+    fn allow_bits(&self) -> u32 {
+        let mut bits = 0;
+        for prefix in &self.prefixes {
+            bits |= if prefix.address.is_ipv4() { abi::ALLOW_IPV4 } else { abi::ALLOW_IPV6 };
+        }
+        if !self.ports.is_empty() {
+            bits |= abi::ALLOW_PORTS;
+        }
+        bits
+    }
+
+    /// The map `ww_allow_ports`: TCP's words, then UDP's.
+    pub fn port_words(&self) -> Vec<u64> {
+        let mut words = vec![0; 2 * abi::ALLOW_PORT_WORDS as usize];
+        for rule in &self.ports {
+            let (word, bit) = (usize::from(rule.port) / 64, 1u64 << (rule.port % 64));
+            if rule.tcp {
+                words[word] |= bit;
+            }
+            if rule.udp {
+                words[abi::ALLOW_PORT_WORDS as usize + word] |= bit;
+            }
+        }
+        words
+    }
+
+    /// Whether nothing would ever be dropped, in any mode.
+    pub fn drops_nothing(&self) -> bool {
+        let harmless = |action: &ClassAction| matches!(action, ClassAction::Pass | ClassAction::Count);
+        !self.drop_malformed && self.actions.iter().all(harmless)
+    }
+}
+
+impl ClassAction {
+    pub fn code(&self) -> abi::Action {
+        match self {
+            Self::Pass => abi::Action::Pass,
+            Self::Drop => abi::Action::Drop,
+            Self::Count => abi::Action::Count,
+            Self::RateLimit(_) => abi::Action::RateLimit,
+        }
+    }
+}
+
+impl std::fmt::Display for ClassAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RateLimit(limit) => write!(f, "rate-limit {} burst {}", limit.rate, limit.burst),
+            other => f.pad(other.code().name()),
+        }
+    }
+}
+
+impl Limit {
+    /// GCRA: the time one packet costs, and how far ahead of the clock that may get (`burst` packets at once).
+    fn to_abi(self) -> (u64, u64) {
+        let interval = self.rate.interval_ns();
+        (interval, interval * u64::from(self.burst - 1))
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text.as_str(), None),
+        };
+        let refuse = || format!("'{text}' is not a prefix; write 10.0.0.0/8 or 2001:db8::/32");
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            None => bits,
+            Some(length) => length.parse().ok().filter(|length| *length <= bits).ok_or_else(refuse)?,
+        };
+        let network = match address {
+            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & mask(length, 32) as u32).into()),
+            IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & mask(length, 128)).into()),
+        };
+        if network != address {
+            return Err(format!("'{text}' has bits set behind the prefix; did you mean {network}/{length}?"));
+        }
+        Ok(Self { address, length })
+    }
+}
+
+/// `bits` one-bits of which the lowest `bits - length` are cleared.
+fn mask(length: u8, bits: u32) -> u128 {
+    let all = u128::MAX >> (128 - bits);
+    if u32::from(length) == 0 { 0 } else { all & (all << (bits - u32::from(length))) }
+}
+
+impl TryFrom<String> for Port {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let (protocol, number) = text.split_once('/').unwrap_or(("", &text));
+        let (tcp, udp) = match protocol {
+            "" if !text.contains('/') => (true, true),
+            "tcp" => (true, false),
+            "udp" => (false, true),
+            _ => return Err(format!("'{text}' is not a port; write 22 (TCP and UDP), tcp/22 or udp/53")),
+        };
+        match number.parse() {
+            Ok(port) if number.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Self { port, tcp, udp }),
+            _ => Err(format!("'{text}' is not a port; ports are 0 to 65535, such as 22, tcp/179, udp/53")),
+        }
+    }
+}
+
+fn class_actions(
+    file: BTreeMap<String, ActionFile>,
+    classes: &[String],
+) -> std::result::Result<Vec<ClassAction>, String> {
+    let mut actions = vec![ClassAction::Pass; classes.len()];
+    for (name, action) in file {
+        let Some(class_id) = classes.iter().position(|class| *class == name) else {
+            return Err(format!("classes: unknown class '{name}'; the bundle has: {}", classes.join(", ")));
+        };
+        actions[class_id] = class_action(action).map_err(|message| format!("classes: {name}: {message}"))?;
+    }
+    Ok(actions)
+}
+
+fn class_action(file: ActionFile) -> std::result::Result<ClassAction, String> {
+    let (name, rate, burst) = file.parts();
+    if name != "rate-limit" && (rate.is_some() || burst.is_some()) {
+        return Err(format!("rate and burst belong to the action rate-limit, not to '{name}'"));
+    }
+    match (name.as_str(), rate) {
+        ("pass", _) => Ok(ClassAction::Pass),
+        ("drop", _) => Ok(ClassAction::Drop),
+        ("count", _) => Ok(ClassAction::Count),
+        ("rate-limit", Some(rate)) if rate.count > 0 => Ok(ClassAction::RateLimit(limit(rate, burst)?)),
+        ("rate-limit", Some(_)) => Err("rate 0 lets nothing through; use the action drop".to_string()),
+        ("rate-limit", None) => {
+            Err("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}".to_string())
+        }
+        (other, _) => Err(format!("unknown action '{other}'; known: pass, drop, count, rate-limit")),
+    }
+}
+
+fn limit(rate: Rate, burst: Option<u32>) -> std::result::Result<Limit, String> {
+    let burst = burst.unwrap_or(DEFAULT_BURST);
+    if !(1..=MAX_BURST).contains(&burst) {
+        return Err(format!("burst {burst} is out of range; 1 to {MAX_BURST}"));
+    }
+    Ok(Limit { rate, burst })
+}
+
+fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
+    const FORMS: &str = "every, {packets: [1, 2, 4]}, {interval: 100ms} or {first-n: 8}";
+    let Some(file) = file else { return Ok(Trigger::Every) };
+    match file.parts() {
+        (Some(name), None, None, None) if name == "every" => Ok(Trigger::Every),
+        (None, Some(packets), None, None) => {
+            let last = abi::MAX_TRIGGER_PACKET;
+            if let Some(wrong) = packets.iter().find(|packet| !(1..=last).contains(*packet)) {
+                return Err(format!(
+                    "trigger: packets: {wrong} is out of range; packets of a flow are 1 to {last}"
+                ));
+            }
+            if packets.is_empty() {
+                return Err("trigger: packets: the list is empty, so the model would never run".to_string());
+            }
+            Ok(Trigger::Packets(packets.into_iter().collect()))
+        }
+        (None, None, Some(interval), None) => Ok(Trigger::Interval(interval)),
+        (None, None, None, Some(0)) => Err("trigger: first-n: 0, so the model would never run".to_string()),
+        (None, None, None, Some(n)) => Ok(Trigger::FirstN(n)),
+        (Some(name), ..) => Err(format!("trigger: unknown trigger '{name}'; write {FORMS}")),
+        _ => Err(format!("trigger: needs exactly one of its forms: {FORMS}")),
+    }
+}
+
+fn events(file: Option<EventsFile>) -> std::result::Result<Limit, String> {
+    let file = file.unwrap_or_default();
+    limit(file.rate.unwrap_or(Rate::per_second(100)), file.burst)
+        .map_err(|message| format!("events: {message}"))
+}

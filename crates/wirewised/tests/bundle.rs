@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bundle reader: what is right is read, everything else is refused with one line.
+
+mod common;
+
+use common::{bundle, bundle_with, manifest, members, reseal, seal};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wirewised::bundle::Bundle;
+
+/// The refusal of a bundle; panics if it is accepted, or if the message is not one line.
+fn refusal(bytes: &[u8]) -> String {
+    let message = Bundle::from_bytes(bytes).expect_err("accepted");
+    assert!(!message.contains('\n') && message.len() < 500, "not one short line: {message}");
+    message
+}
+
+#[test]
+fn a_bundle_is_read() {
+    let read = Bundle::from_bytes(&bundle(b"object")).unwrap();
+    assert_eq!(read.object, b"object");
+    assert_eq!(read.manifest.classes, ["benign", "attack"]);
+    assert_eq!(read.manifest.flow.table_size, 1024);
+    assert_eq!(read.model["n_outputs"], 2);
+    assert_eq!(read.digest.len(), 64);
+}
+
+#[test]
+fn every_changed_byte_and_every_cut_is_found() {
+    let good = bundle(b"object");
+    for place in 0..good.len() {
+        let mut bad = good.clone();
+        bad[place] ^= 1 << (place % 8);
+        refusal(&bad);
+        refusal(&good[..place]);
+    }
+    let mut longer = good.clone();
+    longer.push(0);
+    refusal(&longer);
+}
+
+#[test]
+fn digests_are_checked_even_if_the_file_was_sealed_again() {
+    let members = members(b"object");
+    let manifest = manifest(&members);
+    for name in members.keys() {
+        let mut edited = members.clone();
+        edited.insert(name.clone(), b"edited".to_vec());
+        let message = refusal(&bundle_with(&manifest, &edited));
+        assert!(message.contains(&format!("the digest of {name}")), "{message}");
+        edited.remove(name);
+        assert!(refusal(&bundle_with(&manifest, &edited)).contains("is missing"));
+    }
+    let mut more = members.clone();
+    more.insert("extra".to_string(), vec![]);
+    assert!(refusal(&bundle_with(&manifest, &more)).contains("extra is not in the manifest"));
+}
+
+#[test]
+fn a_manifest_that_breaks_a_rule_is_refused() {
+    let members = members(b"object");
+    let cases: Vec<(&str, Value, &str)> = vec![
+        ("/version", json!(2), "bundle version 2 is not supported, this wirewised reads version 1"),
+        ("/abi", json!(7), "bundle abi 7 is not supported"),
+        ("/format", json!("other"), "is not one of a wirewise bundle"),
+        ("/classes", json!(["one"]), "1 classes"),
+        ("/classes", json!(["same", "same"]), "stands twice"),
+        ("/classes", json!(["a", "b\u{1b}[2J"]), "cannot be a name"),
+        ("/feature_names", json!([]), "0 features"),
+        ("/model/n_features", json!(2), "are not those of the lists"),
+        ("/flow/table_size", json!(1000), "table_size 1000 is not a power of two"),
+        ("/flow/state/0/offset", json!(60), "lies outside a flow entry"),
+        ("/flow/state/0/offset", json!(u32::MAX), "lies outside a flow entry"),
+        ("/flow/state/0/type", json!("f32"), "unknown variant `f32`"),
+        ("/flow", json!(null), "invalid type"),
+    ];
+    for (pointer, value, expected) in cases {
+        let mut manifest = manifest(&members);
+        *manifest.pointer_mut(pointer).unwrap() = value;
+        let message = refusal(&bundle_with(&manifest, &members));
+        assert!(message.contains(expected), "{pointer}: {message}");
+    }
+    let mut unknown = manifest(&members);
+    unknown["surprise"] = json!(1);
+    assert!(refusal(&bundle_with(&unknown, &members)).contains("unknown field `surprise`"));
+}
+
+#[test]
+fn hostile_archives_are_refused() {
+    for name in ["../../etc/passwd", "/etc/passwd", "a/../b", "a\\b", "a//b", "./a", "a b"] {
+        assert!(refusal(&seal(&[(name, b"x")])).contains("holds a member named"), "{name}");
+    }
+    assert!(refusal(&seal(&[("card.md", b"x")])).contains("has no manifest.json"));
+    assert!(refusal(&seal(&[("manifest.json", b"[")])).contains("manifest.json is not JSON"));
+    assert!(refusal(b"PK\x03\x04").contains("is not a wirewise bundle"));
+    assert!(refusal(b"").contains("is not a wirewise bundle"));
+
+    // One byte more than the limit, packed to a few hundred KiB.
+    let bomb = vec![0; (256 << 20) + 1];
+    assert!(refusal(&seal(&[("manifest.json", &bomb)])).contains("unpacks to more than 256 MiB"));
+
+    // The same member twice: whoever reads the first and whoever reads the last would see different bundles.
+    let mut twice = seal(&[("card.md", b"one"), ("card.me", b"two")]);
+    for place in 0..twice.len() - 7 {
+        if &twice[place..place + 7] == b"card.me" {
+            twice[place + 6] = b'd';
+        }
+    }
+    refusal(&reseal(twice));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Damage that was sealed again reaches the zip reader and the manifest.
+    #[test]
+    fn no_damage_panics(places in prop::collection::vec((0usize..4000, any::<u8>()), 1..6)) {
+        let mut bytes = bundle(b"object");
+        let body = bytes.len() - 64;
+        for (place, value) in places {
+            bytes[place % body] = value;
+        }
+        let _ = Bundle::from_bytes(&reseal(bytes));
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bundles for tests: made as the toolkit writes them, with any member replaced.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The members of a bundle of two classes, `benign` and `attack`, around `object`.
+pub fn members(object: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    BTreeMap::from([
+        ("model.json".to_string(), br#"{"family": "tree-ensemble", "n_outputs": 2}"#.to_vec()),
+        ("features.json".to_string(), b"{}".to_vec()),
+        ("program.bpf.o".to_string(), object.to_vec()),
+        ("card.md".to_string(), b"# card\n".to_vec()),
+        ("sources/xdp.bpf.c".to_string(), b"int x;\n".to_vec()),
+    ])
+}
+
+pub fn manifest(members: &BTreeMap<String, Vec<u8>>) -> Value {
+    let digests: BTreeMap<_, _> = members.iter().map(|(name, content)| (name, sha256(content))).collect();
+    json!({
+        "format": "wirewise-bundle", "version": 1, "abi": 1, "name": "test", "created": "2026-01-01T00:00:00+00:00",
+        "classes": ["benign", "attack"], "digests": digests, "feature_names": ["length"],
+        "features": [{"name": "length", "spec": "length", "unit": "byte", "fraction_bits": 0, "minimum": 0,
+            "maximum": 65535}],
+        "flow": {"key": "five-tuple", "table_size": 1024, "idle_timeout_ns": 60_000_000_000u64,
+            "grace_ns": 5_000_000_000u64, "proven_packets": 4, "clock": "coarse", "entry4_size": 64,
+            "entry6_size": 64, "layout_digest": "0", "state": [{"name": "sum_length", "type": "u64", "offset": 0}]},
+        "program": {"section": "xdp", "entry": "ww_xdp", "tail_calls": [], "shape": "inline", "why": "small",
+            "instructions": 1, "object_bytes": 1, "clang": "19", "predicted": {}, "verifier": null},
+        "model": {"family": "tree-ensemble", "digest": "0", "n_features": 1, "n_classes": 2, "summary": "a test",
+            "source": "", "notes": []},
+        "training": null, "fidelity": null, "accuracy": null, "tools": {"wirewise": "0.1.0"}
+    })
+}
+
+/// The zip with its seal, in the order given.
+pub fn seal(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+    for (name, content) in members {
+        archive.start_file(*name, options).unwrap();
+        archive.write_all(content).unwrap();
+    }
+    archive.set_comment("0".repeat(64)).unwrap();
+    reseal(archive.finish().unwrap().into_inner())
+}
+
+/// Replaces the last 64 bytes by the digest of what is before them.
+pub fn reseal(mut file: Vec<u8>) -> Vec<u8> {
+    let body = file.len() - 64;
+    let digest = sha256(&file[..body]);
+    file[body..].copy_from_slice(digest.as_bytes());
+    file
+}
+
+pub fn bundle_with(manifest: &Value, members: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+    let manifest = manifest.to_string();
+    let mut all = vec![("manifest.json", manifest.as_bytes())];
+    all.extend(members.iter().map(|(name, content)| (name.as_str(), content.as_slice())));
+    seal(&all)
+}
+
+#[allow(dead_code, reason = "each test binary includes this module and uses a part of it")]
+pub fn bundle(object: &[u8]) -> Vec<u8> {
+    let members = members(object);
+    bundle_with(&manifest(&members), &members)
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policy reader: docs/policy.md as examples, refusals, and properties of what reaches the map.
+
+use proptest::prelude::*;
+use wirewised::abi;
+use wirewised::policy::{ClassAction, Policy, Trigger};
+
+fn classes() -> Vec<String> {
+    ["benign", "attack", "scan", "other"].map(String::from).to_vec()
+}
+
+fn parse(text: &str) -> Policy {
+    Policy::parse(text, &classes()).unwrap_or_else(|message| panic!("{text}: {message}"))
+}
+
+fn refusal(text: &str) -> String {
+    let message = Policy::parse(text, &classes()).expect_err(text);
+    assert!(!message.contains('\n'), "not one line: {message}");
+    message
+}
+
+const FULL: &str = r#"
+version: 1
+classes: {attack: drop, scan: {action: rate-limit, rate: 100/s, burst: 20}, benign: pass, other: count}
+trigger: {packets: [1, 2, 4, 1023]}
+allow: {prefixes: [10.0.0.0/8, "2001:db8::/32", 192.0.2.7], ports: [22, tcp/179, udp/53]}
+enforce_for: 10m
+malformed: drop
+events: {rate: 50/s, burst: 5}
+"#;
+
+#[test]
+fn a_full_policy_reaches_the_map() {
+    let policy = parse(FULL);
+    let value = policy.to_abi(1_000, abi::Mode::Enforce);
+    assert_eq!((value.version, value.mode), (1, abi::Mode::Enforce.code()));
+    assert_eq!(value.enforce_until_ns, 600_000_001_000);
+    assert_eq!(value.allow, abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS);
+    assert_eq!(value.drop_malformed, 1);
+    assert_eq!(value.trigger, abi::Trigger::Packets.code());
+    assert_eq!((value.trigger_packets[0], value.trigger_packets[15]), (0b10110, 1 << 63));
+    assert_eq!((value.event_interval_ns, value.event_burst_ns), (20_000_000, 4 * 20_000_000));
+    let actions = value.class_policy.map(|class| class.action);
+    assert_eq!(actions[..5], [0, 1, 3, 2, 0]);
+    let scan = value.class_policy[2];
+    assert_eq!((scan.interval_ns, scan.burst_ns), (10_000_000, 19 * 10_000_000));
+
+    let words = policy.port_words();
+    assert_eq!(words.len(), 2048);
+    let allowed = |udp: usize, port: usize| words[udp * 1024 + port / 64] >> (port % 64) & 1 == 1;
+    assert!(allowed(0, 22) && allowed(1, 22) && allowed(0, 179) && allowed(1, 53));
+    assert!(!allowed(1, 179) && !allowed(0, 53) && !allowed(0, 23));
+    assert_eq!(words.iter().map(|word| word.count_ones()).sum::<u32>(), 4);
+}
+
+#[test]
+fn what_is_not_named_has_its_default() {
+    let policy = parse("version: 1\n");
+    assert_eq!(policy, Policy::all_pass(&classes()));
+    assert!(policy.drops_nothing());
+    let value = policy.to_abi(5, abi::Mode::Observe);
+    assert_eq!((value.version, value.mode, value.enforce_until_ns, value.allow), (1, 0, 0, 0));
+    assert_eq!((value.event_interval_ns, value.event_burst_ns), (10_000_000, 190_000_000));
+
+    let policy = parse("version: 1\nclasses: {scan: {action: rate-limit, rate: 30/m}}\nevents: {rate: 0}\n");
+    let value = policy.to_abi(0, abi::Mode::Observe);
+    assert_eq!(value.event_interval_ns, 0);
+    assert_eq!(value.class_policy[2].burst_ns, 19 * 2_000_000_000);
+    assert!(!policy.drops_nothing());
+    assert_eq!(policy.actions[2].to_string(), "rate-limit 30/m burst 20");
+}
+
+#[test]
+fn every_form_of_trigger_is_read() {
+    assert_eq!(parse("version: 1\ntrigger: every").trigger, Trigger::Every);
+    assert_eq!(parse("version: 1\ntrigger: {first-n: 8}").to_abi(0, abi::Mode::Observe).trigger_first_n, 8);
+    let interval = parse("version: 1\ntrigger: {interval: 100ms}").to_abi(0, abi::Mode::Observe);
+    assert_eq!(interval.trigger_interval_ns, 100_000_000);
+    assert_eq!(interval.trigger, abi::Trigger::Interval.code());
+}
+
+#[test]
+fn each_broken_rule_is_named_with_what_exists() {
+    let cases = [
+        ("classes: {worm: drop}", "unknown class 'worm'; the bundle has: benign, attack, scan, other"),
+        (
+            "classes: {attack: block}",
+            "classes: attack: unknown action 'block'; known: pass, drop, count, rate-limit",
+        ),
+        ("classes: {attack: rate-limit}", "rate-limit needs a rate"),
+        ("classes: {attack: {action: rate-limit}}", "rate-limit needs a rate"),
+        ("classes: {attack: {action: rate-limit, rate: 0/s}}", "use the action drop"),
+        ("classes: {attack: {action: rate-limit, rate: 5}}", "'5' is not a rate"),
+        ("classes: {attack: {action: rate-limit, rate: 5/s, burst: 0}}", "burst 0 is out of range"),
+        ("classes: {attack: {action: drop, rate: 5/s}}", "rate and burst belong to the action rate-limit"),
+        (
+            "classes: {attack: {action: drop, speed: 1}}",
+            "unknown field `speed`, expected one of action, rate, burst",
+        ),
+        ("classes: {attack: drop, attack: pass}", "duplicate"),
+        ("classes: [attack]", "line 2"),
+        ("surprise: 1", "unknown field `surprise`, expected one of version, classes, trigger, allow"),
+        ("trigger: sometimes", "unknown trigger 'sometimes'; write every, {packets: [1, 2, 4]}"),
+        ("trigger: {}", "needs exactly one of its forms"),
+        ("trigger: {packets: [1], first-n: 2}", "needs exactly one of its forms"),
+        ("trigger: {packets: []}", "the model would never run"),
+        ("trigger: {packets: [0]}", "0 is out of range; packets of a flow are 1 to 1023"),
+        ("trigger: {packets: [1024]}", "1024 is out of range"),
+        ("trigger: {first-n: 0}", "the model would never run"),
+        ("trigger: {interval: 5}", "'5' is not a duration"),
+        ("allow: {prefixes: [10.0.0.1/8]}", "did you mean 10.0.0.0/8?"),
+        ("allow: {prefixes: ['2001:db8::1/32']}", "did you mean 2001:db8::/32?"),
+        ("allow: {prefixes: [10.0.0.0/33]}", "'10.0.0.0/33' is not a prefix"),
+        ("allow: {prefixes: [example.org]}", "'example.org' is not a prefix"),
+        ("allow: {ports: [65536]}", "'65536' is not a port; ports are 0 to 65535"),
+        ("allow: {ports: [sctp/22]}", "'sctp/22' is not a port"),
+        ("allow: {ports: [/22]}", "'/22' is not a port"),
+        ("enforce_for: 0s", "must be a positive whole number of nanoseconds"),
+        ("malformed: maybe", "malformed: unknown choice 'maybe'; known: pass, drop"),
+        ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),
+    ];
+    for (line, expected) in cases {
+        let message = refusal(&format!("version: 1\n{line}\n"));
+        assert!(message.contains(expected), "{line}: {message}");
+    }
+    assert!(refusal("version: 2").contains("version 2 is not supported; this wirewised reads version 1"));
+    assert!(refusal("classes: {}").contains("missing field `version`"));
+    for text in ["", "~", "[", "version: 1\n---\nversion: 1", "\0", "a: &a [*a]", "version: !x 1\n: :"] {
+        refusal(text);
+    }
+}
+
+#[test]
+fn a_policy_file_that_cannot_be_read_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p.yaml");
+    let load = |content: &[u8]| {
+        std::fs::write(&path, content).unwrap();
+        let error = Policy::load(&path, &classes()).unwrap_err();
+        assert_eq!(error.kind().exit_code(), 2);
+        error.to_string()
+    };
+    assert!(load(b"version: 1\n\xff").contains("p.yaml: not UTF-8 text (byte 11)"));
+    assert!(load(&vec![b'#'; (1 << 20) + 1]).contains("p.yaml: larger than 1048576 bytes"));
+    let gone = Policy::load(&directory.path().join("gone.yaml"), &classes()).unwrap_err();
+    assert!(gone.to_string().contains("gone.yaml: cannot be read: No such file"), "{gone}");
+}
+
+/// Aliases that would unfold to 10^9 strings.
+#[test]
+fn a_yaml_bomb_is_refused_quickly() {
+    let mut text = "version: 1\nallow: {prefixes: &a0 [x]}\n".to_string();
+    for level in 1..10 {
+        let previous = format!("*a{}, ", level - 1).repeat(10);
+        text += &format!("k{level}: &a{level} [{previous}]\n");
+    }
+    let start = std::time::Instant::now();
+    refusal(&text);
+    assert!(start.elapsed().as_secs() < 2);
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "(version: 1\n)?[ -~\n]{0,80}") {
+        let _ = Policy::parse(&text, &classes());
+    }
+
+    #[test]
+    fn prefixes_are_those_of_the_mask(bits in any::<u32>(), length in 0u8..=32) {
+        let masked = if length == 0 { 0 } else { bits >> (32 - length) << (32 - length) };
+        let network = std::net::Ipv4Addr::from(masked);
+        let policy = parse(&format!("version: 1\nallow: {{prefixes: [{network}/{length}]}}"));
+        let prefix = policy.prefixes.first().unwrap();
+        prop_assert_eq!((prefix.address, prefix.length), (network.into(), length));
+        if bits != masked {
+            let address = std::net::Ipv4Addr::from(bits);
+            let message = refusal(&format!("version: 1\nallow: {{prefixes: [{address}/{length}]}}"));
+            let advice = format!("did you mean {network}/{length}?");
+            prop_assert!(message.contains(&advice), "{}", message);
+        }
+    }
+
+    #[test]
+    fn rates_become_times(rate in 1u64..1_000_000_000, burst in 1u32..1_000_000) {
+        let text = format!("version: 1\nclasses: {{attack: {{action: rate-limit, rate: {rate}/s, burst: {burst}}}}}");
+        let policy = parse(&text);
+        prop_assert!(matches!(policy.actions[1], ClassAction::RateLimit(_)));
+        let class = policy.to_abi(0, abi::Mode::Enforce).class_policy[1];
+        prop_assert_eq!(class.interval_ns, 1_000_000_000 / rate);
+        prop_assert_eq!(class.burst_ns, class.interval_ns * u64::from(burst - 1));
+    }
+}
