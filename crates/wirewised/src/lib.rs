@@ -7,6 +7,7 @@ mod libbpf_log;
 
 pub mod abi;
 pub mod bundle;
+pub mod capture;
 pub mod cli;
 pub mod commands;
 pub mod error;
