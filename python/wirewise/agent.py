@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding and calling the agent, `wirewised`: the only part of wirewise that talks to the kernel."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from wirewise.errors import InputError, MissingFeatureError, RefusedError, WirewiseError
+
+_ERRORS: dict[int, type[WirewiseError]] = {
+    error.exit_code: error for error in (InputError, MissingFeatureError, RefusedError)
+}
+
+
+def find() -> Path:
+    """The `wirewised` binary: beside this Python, on PATH, or built in a checkout. Raises MissingFeatureError."""
+    checkout = Path(__file__).parents[2]
+    candidates = [Path(sys.executable).parent / "wirewised"]
+    if on_path := shutil.which("wirewised"):
+        candidates.append(Path(on_path))
+    candidates += [checkout / "target" / profile / "wirewised" for profile in ("release", "debug")]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise MissingFeatureError(
+        "wirewised is not installed beside wirewise nor on PATH; run `make setup` or `cargo install wirewised`"
+    )
+
+
+def call(*arguments: str | Path, timeout: float | None = 300) -> dict[str, Any]:
+    """Runs a command of the agent with --json and returns its object.
+
+    timeout : seconds. Raises the error that the agent's exit code stands for, with the agent's own message. What the
+    kernel refused comes back as an object too when the agent printed one.
+    """
+    command = [str(find()), *map(str, arguments), "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except OSError as error:
+        raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise WirewiseError(f"`{' '.join(command)}` did not end within {timeout:g} s") from error
+    if done.returncode in (0, RefusedError.exit_code) and done.stdout.strip():
+        try:
+            result = json.loads(done.stdout)
+        except json.JSONDecodeError as error:
+            raise WirewiseError(f"`{' '.join(command)}` printed no JSON ({error})") from error
+        if isinstance(result, dict):
+            return result
+    lines = done.stderr.strip().splitlines() or [f"`{' '.join(command)}` ended with code {done.returncode}"]
+    raise _ERRORS.get(done.returncode, WirewiseError)(lines[-1].removeprefix("error: "))
+
+
+def verify(object_file: bytes) -> dict[str, Any]:
+    """What the kernel verifier of this machine says about an object: the result of `wirewised verify`.
+
+    Nothing is attached. Raises MissingFeatureError without the privilege to load programs.
+    """
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        path = Path(folder) / "program.bpf.o"
+        path.write_bytes(object_file)
+        return call("verify", "--object", path)

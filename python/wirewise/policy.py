@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies: which class is dropped, limited or counted, when the model runs, and who is always let through.
+
+The file is YAML; docs/policy.md describes it. The agent's reader (crates/wirewised/src/policy.rs) is the one
+that counts; this one gives the same answers to the toolkit: `explain`, the demo and the parity tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from wirewise.errors import InputError
+from wirewise.files import describe_validation_error, read_text
+from wirewise.units import parse_duration
+
+VERSION = 1
+MAX_TRIGGER_PACKET = 1023
+MAX_BURST = 1_000_000
+DEFAULT_BURST = 20
+_SECOND = 1_000_000_000
+
+
+class Action(IntEnum):
+    """enum ww_action: what the policy asks for a class."""
+
+    PASS = 0
+    DROP = 1
+    COUNT = 2
+    RATE_LIMIT = 3
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+
+class Outcome(IntEnum):
+    """enum ww_outcome: what became of a classified packet; the WOULD_ ones passed, in observe mode."""
+
+    PASS = 0
+    DROP = 1
+    LIMITED = 2
+    WOULD_DROP = 3
+    WOULD_LIMIT = 4
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def drops(self) -> bool:
+        return self in (Outcome.DROP, Outcome.LIMITED)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A rate limit (GCRA): one packet costs interval_ns, and the cost may be burst_ns ahead of the clock.
+
+    `burst` packets may pass at once, so burst_ns is (burst - 1) intervals. interval_ns 0: no packet passes.
+    """
+
+    interval_ns: int
+    burst_ns: int
+
+    @classmethod
+    def of(cls, interval_ns: int, burst: int) -> Limit:
+        return cls(interval_ns, interval_ns * (burst - 1))
+
+
+@dataclass(frozen=True)
+class ClassPolicy:
+    """What the policy asks for one class; limit only with RATE_LIMIT."""
+
+    action: Action = Action.PASS
+    limit: Limit | None = None
+    named: bool = False
+    """False: the policy does not name the class, so it passes."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When a flow's packet is inferred; exactly one attribute is set, or none: every packet."""
+
+    packets: frozenset[int] = frozenset()
+    interval_ns: int = 0
+    first_n: int = 0
+
+
+@dataclass(frozen=True)
+class Port:
+    """An allowed destination port, of TCP, of UDP or of both."""
+
+    number: int
+    tcp: bool
+    udp: bool
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy for the classes of one bundle. Durations are nanoseconds."""
+
+    classes: tuple[str, ...]
+    actions: tuple[ClassPolicy, ...]
+    trigger: Trigger = field(default_factory=Trigger)
+    prefixes: tuple[IPv4Network | IPv6Network, ...] = ()
+    ports: tuple[Port, ...] = ()
+    enforce_for_ns: int | None = None
+    drop_malformed: bool = False
+    events: Limit = field(default_factory=lambda: Limit.of(_SECOND // 100, DEFAULT_BURST))
+
+    @classmethod
+    def all_pass(cls, classes: Sequence[str]) -> Policy:
+        """What holds when no policy is given: every class passes and every packet is inferred."""
+        return cls(tuple(classes), (ClassPolicy(),) * len(classes))
+
+    @classmethod
+    def load(cls, path: str | Path, classes: Sequence[str]) -> Policy:
+        """A policy from its file, for the classes of a bundle (index = class id). Raises InputError."""
+        return cls.parse(read_text(path, what="policy file", limit=1 << 20), classes, source=str(path))
+
+    @classmethod
+    def parse(cls, text: str, classes: Sequence[str], *, source: str = "policy") -> Policy:
+        """As `load`, from the file's text; source: its name in errors."""
+        try:
+            document = yaml.load(text, _Loader)
+        except (yaml.YAMLError, RecursionError) as error:
+            raise InputError(source, f"is not YAML: {error}") from error
+        return cls.from_dict(document, classes, source=source)
+
+    @classmethod
+    def from_dict(cls, document: object, classes: Sequence[str], *, source: str = "policy") -> Policy:
+        """As `load`, from the file's content as Python values."""
+        if not isinstance(document, dict):
+            raise InputError(
+                source, "is not a mapping", "start with `version: 1` and `classes: {NAME: drop}`"
+            )
+        if str(document.get("version")) != str(VERSION):
+            raise InputError(
+                source, f"version {document.get('version')!r} is unknown", f"write `version: {VERSION}`"
+            )
+        unknown = sorted(set(map(str, document)) - set(_File.model_fields))
+        if unknown:
+            raise InputError(
+                source, f"unknown key {unknown[0]!r}", f"known keys: {', '.join(_File.model_fields)}"
+            )
+        try:
+            file = _File.model_validate(document)
+        except ValidationError as error:
+            raise InputError(source, describe_validation_error(error)) from error
+        for name in file.classes:
+            if name not in classes:
+                raise InputError(
+                    source, f"classes: unknown class {name!r}", f"the bundle has: {', '.join(classes)}"
+                )
+        allow = file.allow or _Allow()
+        return cls(
+            tuple(classes),
+            tuple(file.classes.get(name, ClassPolicy()) for name in classes),
+            file.trigger,
+            tuple(allow.prefixes),
+            tuple(allow.ports),
+            file.enforce_for,
+            file.malformed == "drop",
+            Limit.of(file.events.rate, file.events.burst),
+        )
+
+    # -- meaning
+
+    def allows(self, source: bytes, protocol: int, destination_port: int) -> str | None:
+        """Why a packet is let through before anything is inferred: the entry of the allow list, or None.
+
+        source : address, 4 or 16 bytes. protocol : behind extension headers; only TCP (6) and UDP
+        (17) have ports.
+        """
+        address = ip_address(source)
+        for prefix in self.prefixes:
+            if address in prefix:
+                return f"prefix {prefix}"
+        for port in self.ports:
+            if port.number == destination_port and (
+                (protocol == 6 and port.tcp) or (protocol == 17 and port.udp)
+            ):
+                return f"port {'tcp' if protocol == 6 else 'udp'}/{port.number}"
+        return None
+
+    def rule(self, class_id: int) -> str:
+        """The rule for a class, for people: `attack: drop`, or that there is none."""
+        policy, name = self.actions[class_id], self.classes[class_id]
+        return f"{name}: {policy.action}" if policy.named else f"{name}: pass (not named in the policy)"
+
+
+class Decider:
+    """The reference of what the data path does with a class: action and outcome, with the rate limits' state.
+
+    enforce : the mode when the packet comes; observe counts limits in the same way and lets everything pass.
+    """
+
+    def __init__(self, policy: Policy, *, enforce: bool) -> None:
+        self.policy = policy
+        self.enforce = enforce
+        self._tat_ns = [0] * len(policy.classes)
+
+    def decide(self, class_id: int, now_ns: int) -> tuple[Action, Outcome]:
+        """Action and outcome of one packet of a class at a time; advances the class's rate limit."""
+        policy = self.policy.actions[class_id]
+        if policy.action is Action.DROP:
+            return policy.action, Outcome.DROP if self.enforce else Outcome.WOULD_DROP
+        if policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
+            return policy.action, Outcome.LIMITED if self.enforce else Outcome.WOULD_LIMIT
+        return policy.action, Outcome.PASS
+
+    def _conforms(self, class_id: int, limit: Limit, now_ns: int) -> bool:
+        """Generic cell rate algorithm, virtual scheduling (ITU-T I.371, annex A)."""
+        arrival = max(now_ns, self._tat_ns[class_id])
+        if arrival - now_ns > limit.burst_ns:
+            return False
+        self._tat_ns[class_id] = arrival + limit.interval_ns
+        return True
+
+
+# -- the file
+
+
+class _Loader(yaml.BaseLoader):
+    """YAML in which every scalar is text (a class may be called `no`) and no key may stand twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key {twice[0]!r} stands twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def _duration(value: object) -> int:
+    try:
+        return parse_duration(str(value), what="")
+    except InputError as error:
+        raise ValueError(str(error).removeprefix(": ")) from error
+
+
+def _rate(value: object) -> int:
+    """Nanoseconds a packet costs, 0 for the rate 0."""
+    text = str(value).strip()
+    match = re.fullmatch(r"(\d{1,20})\s*/\s*([sm])", text, re.ASCII)
+    if text == "0":
+        return 0
+    if match is None:
+        raise ValueError(f"{text!r} is not a rate; write packets a second or minute, such as 100/s or 30/m")
+    count, period_ns = int(match[1]), _SECOND if match[2] == "s" else 60 * _SECOND
+    if count > period_ns:
+        raise ValueError(f"{text!r} is above the largest rate, {_SECOND}/s")
+    return period_ns // count if count else 0
+
+
+def _class_policy(value: object) -> ClassPolicy:
+    known = [str(action) for action in Action]
+    if isinstance(value, str):
+        value = {"action": value}
+    if not isinstance(value, Mapping) or set(value) - {"action", "rate", "burst"} or "action" not in value:
+        raise ValueError(f"write one of {', '.join(known)} or {{action: rate-limit, rate: 100/s, burst: 20}}")
+    if value["action"] not in known:
+        raise ValueError(f"unknown action {value['action']!r}; known: {', '.join(known)}")
+    action = Action(known.index(str(value["action"])))
+    if action is not Action.RATE_LIMIT:
+        if len(value) > 1:
+            raise ValueError(f"rate and burst belong to the action rate-limit, not to {str(action)!r}")
+        return ClassPolicy(action, named=True)
+    if "rate" not in value:
+        raise ValueError("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}")
+    interval_ns = _rate(value["rate"])
+    if interval_ns == 0:
+        raise ValueError("rate 0 lets nothing through; use the action drop")
+    return ClassPolicy(action, Limit.of(interval_ns, _burst(value.get("burst", DEFAULT_BURST))), named=True)
+
+
+def _burst(value: object) -> int:
+    text = str(value)
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 1 <= int(text) <= MAX_BURST:
+        raise ValueError(f"burst {text!r} is out of range; 1 to {MAX_BURST}")
+    return int(text)
+
+
+def _trigger(value: object) -> Trigger:
+    forms = "every, {packets: [1, 2, 4]}, {interval: 100ms} or {first-n: 8}"
+    if value == "every":
+        return Trigger()
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise ValueError(f"needs exactly one of its forms: {forms}")
+    kind, argument = next(iter(value.items()))
+    if kind == "interval":
+        return Trigger(interval_ns=_duration(argument))
+    if kind == "first-n":
+        return Trigger(first_n=_whole(argument, (1 << 32) - 1))
+    if kind == "packets" and isinstance(argument, list) and argument:
+        return Trigger(packets=frozenset(_whole(packet, MAX_TRIGGER_PACKET) for packet in argument))
+    raise ValueError(f"needs exactly one of its forms: {forms}")
+
+
+def _whole(value: object, maximum: int) -> int:
+    text = str(value)
+    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or not 1 <= int(text) <= maximum:
+        raise ValueError(f"{text!r} is out of range; packets of a flow are 1 to {maximum}")
+    return int(text)
+
+
+def _prefix(value: object) -> IPv4Network | IPv6Network:
+    text = str(value)
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a prefix; write 10.0.0.0/8 or 2001:db8::/32") from None
+    if network.network_address != ip_address(text.partition("/")[0]):
+        raise ValueError(f"{text!r} has bits set behind the prefix; did you mean {network}?")
+    return network
+
+
+def _port(value: object) -> Port:
+    match = re.fullmatch(r"(?:(tcp|udp)/)?(\d{1,5})", str(value), re.ASCII)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(
+            f"{str(value)!r} is not a port (0 to 65535); write 22 (TCP and UDP), tcp/179 or udp/53"
+        )
+    return Port(int(match[2]), tcp=match[1] != "udp", udp=match[1] != "tcp")
+
+
+def _one_of(*choices: str) -> BeforeValidator:
+    def check(value: object) -> object:
+        if value not in choices:
+            raise ValueError(f"unknown choice {value!r}; known: {', '.join(choices)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+class _Allow(_Part):
+    prefixes: list[Annotated[Any, BeforeValidator(_prefix)]] = []
+    ports: list[Annotated[Any, BeforeValidator(_port)]] = []
+
+
+class _Events(_Part):
+    rate: Annotated[int, BeforeValidator(_rate)] = _SECOND // 100
+    burst: Annotated[int, BeforeValidator(_burst)] = DEFAULT_BURST
+
+
+class _File(_Part):
+    version: int
+    classes: dict[str, Annotated[ClassPolicy, BeforeValidator(_class_policy)]] = {}
+    trigger: Annotated[Trigger, BeforeValidator(_trigger)] = Field(default_factory=Trigger)
+    allow: _Allow | None = None
+    enforce_for: Annotated[int, BeforeValidator(_duration)] | None = None
+    malformed: Annotated[str, _one_of("pass", "drop")] = "pass"
+    events: _Events = Field(default_factory=_Events)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wirewise.bundle import Bundle, Flow, Program, StateField
+from wirewise.errors import InputError
+from wirewise.features import FeatureSet
+from wirewise.models import Tree, TreeEnsemble
+
+STUMP = TreeEnsemble(
+    2, 2, "majority", (Tree((1, -1, -1), (80, 0, 0), (1, -1, -1), (2, -1, -1), ((), (0,), (1,))),), 2, (0, 0)
+)
+FEATURES = FeatureSet.from_dict({"name": "small", "features": ["length", "mean(length)"]})
+
+
+def make(**changes: Any) -> Bundle:
+    """A bundle whose object is not a program: the format does not look inside."""
+    parts: dict[str, Any] = {
+        "name": "stump",
+        "classes": ["benign", "attack"],
+        "model": STUMP,
+        "feature_set": FEATURES,
+        "flow": Flow(
+            key="five-tuple", table_size=65536, idle_timeout_ns=60_000_000_000, grace_ns=10_000_000_000,
+            proven_packets=4, clock="coarse", entry4_size=64, entry6_size=96, layout_digest="00",
+            state=[StateField(name="sum_length", type="u64", offset=0)],
+        ),
+        "program": Program(
+            section="xdp", entry="ww_xdp", tail_calls=[], shape="inline", why="small", instructions=1,
+            object_bytes=4, clang="clang 19", predicted={}, verifier=None,
+        ),
+        "object_file": b"\x7fELF",
+        "sources": {"xdp.bpf.c": "int x;\n"},
+        "accuracy": {"rows": 10, "accuracy": 0.9},
+    }  # fmt: skip
+    return Bundle.create(**(parts | changes))
+
+
+CONTENT = make().to_bytes()
+
+
+def repack(data: bytes, **members: bytes | None) -> bytes:
+    """The archive with members replaced (None: left out) and a right seal, as a forger would make it."""
+    source = zipfile.ZipFile(io.BytesIO(data))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in source.namelist():
+            content = members.get(name, source.read(name))
+            if content is not None:
+                archive.writestr(name, content)
+        archive.comment = b"0" * 64
+    body = buffer.getvalue()[:-64]
+    return body + sha256(body).hexdigest().encode()
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(InputError) as caught:
+        Bundle.from_bytes(data, source="b.wirewise")
+    message = str(caught.value)
+    assert message.startswith("b.wirewise: ") and "\n" not in message
+    return message
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    bundle = make()
+    path = tmp_path / "new" / "b.wirewise"
+    bundle.write(path)
+    assert Bundle.read(path) == bundle
+    assert bundle.to_bytes() == path.read_bytes()
+    assert [p.name for p in path.parent.iterdir()] == ["b.wirewise"]
+    assert zipfile.ZipFile(path).testzip() is None
+    manifest = json.loads(zipfile.ZipFile(path).read("manifest.json"))
+    assert manifest["digests"]["program.bpf.o"] == sha256(b"\x7fELF").hexdigest()
+    assert set(manifest["digests"]) == {
+        "model.json", "features.json", "program.bpf.o", "card.md", "sources/xdp.bpf.c",
+    }  # fmt: skip
+    assert "benign" in bundle.card and "sum_length" not in bundle.card
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_every_changed_byte_is_found(data: st.DataObject) -> None:
+    content = bytearray(CONTENT)
+    index = data.draw(st.integers(0, len(content) - 1))
+    content[index] ^= data.draw(st.integers(1, 255))
+    refusal(bytes(content))
+
+
+@given(st.integers(0, 3000))
+def test_cut_off_bundles_are_refused(length: int) -> None:
+    refusal(CONTENT[: min(length, len(CONTENT) - 1)])
+
+
+@given(st.binary(max_size=300))
+def test_other_files_are_refused(data: bytes) -> None:
+    refusal(data)
+    refusal(b"PK\x03\x04" + data)
+
+
+def test_digests_are_checked_even_if_the_seal_is_right() -> None:
+    assert Bundle.from_bytes(repack(CONTENT), source="b") == Bundle.from_bytes(CONTENT, source="b")
+    assert "digest of program.bpf.o" in refusal(repack(CONTENT, **{"program.bpf.o": b"\x7fELG"}))
+    assert "card.md is missing" in refusal(repack(CONTENT, **{"card.md": None}))
+    assert "manifest.json" in refusal(repack(CONTENT, **{"manifest.json": None}))
+    assert "not JSON" in refusal(repack(CONTENT, **{"manifest.json": b"{"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "fragment"),
+    [
+        ({"version": 2}, "version 2 is unknown, this wirewise reads version 1"),
+        ({"abi": 7}, "abi 7 is unknown"),
+        ({"format": "other"}, "not one of a wirewise bundle"),
+        ({"classes": ["benign"]}, "manifest.json: classes"),
+        ({"colour": "red"}, "manifest.json: colour"),
+        ({"classes": ["benign", "benign"]}, "twice"),
+        ({"classes": ["benign", "a\x1b[2J"]}, "cannot be a name"),
+        ({"feature_names": ["a", "b"]}, "feature names"),
+    ],
+)
+def test_manifests_that_are_wrong(change: dict[str, Any], fragment: str) -> None:
+    manifest = json.loads(zipfile.ZipFile(io.BytesIO(CONTENT)).read("manifest.json")) | change
+    assert fragment in refusal(repack(CONTENT, **{"manifest.json": json.dumps(manifest).encode()}))
+
+
+def test_parts_must_belong_together() -> None:
+    with pytest.raises(InputError, match="number of classes"):
+        make(classes=["a", "b", "c"])
+    with pytest.raises(InputError, match="number of features"):
+        make(feature_set=FeatureSet.from_dict({"name": "one", "features": ["length"]}))
+
+
+def test_writing_where_it_cannot_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a folder"):
+        make().write(tmp_path / "folder")
+    with pytest.raises(InputError, match="cannot be written"):
+        make().write(tmp_path / "file" / "b.wirewise")
+    with pytest.raises(InputError, match="does not exist"):
+        Bundle.read(tmp_path / "nothing.wirewise")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "folder"]

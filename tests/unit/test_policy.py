@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wirewise.errors import InputError
+from wirewise.policy import Action, ClassPolicy, Decider, Limit, Outcome, Policy, Port, Trigger
+
+CLASSES = ["benign", "attack", "scan", "other"]
+FULL = """
+version: 1
+classes: {attack: drop, scan: {action: rate-limit, rate: 100/s, burst: 20}, other: count}
+trigger: {packets: [1, 2, 4, 8]}
+allow: {prefixes: [10.0.0.0/8, "2001:db8::/32"], ports: [22, tcp/179, udp/53]}
+enforce_for: 10m
+malformed: drop
+events: {rate: 30/m, burst: 3}
+"""
+
+
+def test_every_key_is_read() -> None:
+    policy = Policy.parse(FULL, CLASSES)
+    assert [entry.action for entry in policy.actions] == [
+        Action.PASS,
+        Action.DROP,
+        Action.RATE_LIMIT,
+        Action.COUNT,
+    ]
+    assert policy.actions[0] == ClassPolicy(named=False)
+    assert policy.actions[2].limit == Limit(10_000_000, 190_000_000)
+    assert policy.trigger == Trigger(packets=frozenset({1, 2, 4, 8}))
+    assert policy.prefixes == (ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"))
+    assert policy.ports == (Port(22, True, True), Port(179, True, False), Port(53, False, True))
+    assert policy.enforce_for_ns == 600_000_000_000
+    assert policy.drop_malformed
+    assert policy.events == Limit(2_000_000_000, 4_000_000_000)
+
+
+def test_what_is_not_said_passes() -> None:
+    assert Policy.parse("version: 1", CLASSES) == Policy.all_pass(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("text", "trigger"),
+    [
+        ("every", Trigger()),
+        ("{interval: 100ms}", Trigger(interval_ns=100_000_000)),
+        ("{first-n: 8}", Trigger(first_n=8)),
+        ("{packets: [1023, 1]}", Trigger(packets=frozenset({1, 1023}))),
+    ],
+)
+def test_triggers(text: str, trigger: Trigger) -> None:
+    assert Policy.parse(f"version: 1\ntrigger: {text}", CLASSES).trigger == trigger
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("", ["not a mapping", "version: 1"]),
+        ("- 1", ["not a mapping"]),
+        ("classes: {}", ["version None"]),
+        ("version: 2", ["version '2'"]),
+        ("version: 1\nclases: {}", ["unknown key 'clases'", "classes, trigger, allow"]),
+        ("version: 1\nclasses: {atack: drop}", ["unknown class 'atack'", "benign, attack, scan, other"]),
+        ("version: 1\nclasses: {attack: block}", ["attack", "unknown action 'block'", "rate-limit"]),
+        ("version: 1\nclasses: {attack: drop, attack: pass}", ["'attack' stands twice"]),
+        ("version: 1\nclasses: {attack: {action: drop, rate: 1/s}}", ["rate and burst belong"]),
+        ("version: 1\nclasses: {attack: {action: rate-limit}}", ["needs a rate"]),
+        ("version: 1\nclasses: {attack: {action: rate-limit, rate: 0}}", ["use the action drop"]),
+        ("version: 1\nclasses: {attack: {action: rate-limit, rate: 5/h}}", ["not a rate", "100/s"]),
+        ("version: 1\nclasses: {attack: {action: rate-limit, rate: 5/s, burst: 0}}", ["burst '0'"]),
+        ("version: 1\ntrigger: sometimes", ["every, {packets"]),
+        ("version: 1\ntrigger: {packets: []}", ["every, {packets"]),
+        ("version: 1\ntrigger: {packets: [1024]}", ["'1024' is out of range", "1023"]),
+        ("version: 1\ntrigger: {interval: 5}", ["not a duration", "500ms"]),
+        ("version: 1\nallow: {prefixes: [10.0.0.1/8]}", ["did you mean 10.0.0.0/8"]),
+        ("version: 1\nallow: {prefixes: [10.0.0.0/33]}", ["not a prefix"]),
+        ("version: 1\nallow: {ports: [sctp/22]}", ["not a port", "tcp/179"]),
+        ("version: 1\nallow: {ports: [65536]}", ["0 to 65535"]),
+        ("version: 1\nenforce_for: -1s", ["enforce_for", "not a duration"]),
+        ("version: 1\nmalformed: drops", ["unknown choice 'drops'", "pass, drop"]),
+        ("version: 1\nevents: {rate: 2000000000/s}", ["above the largest rate"]),
+        ("{", ["not YAML"]),
+        ("version: 1\nclasses: &a {attack: *a}", ["attack"]),
+    ],
+)
+def test_bad_policies_are_refused_in_one_line(text: str, fragments: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        Policy.parse(text, CLASSES, source="p.yaml")
+    message = str(caught.value)
+    assert message.startswith("p.yaml: ") and "\n" not in message
+    for fragment in fragments:
+        assert fragment in message
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_a_traceback(text: str) -> None:
+    with suppress(InputError):
+        Policy.parse("version: 1\n" + text, CLASSES)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    with pytest.raises(InputError, match="does not exist"):
+        Policy.load(path, CLASSES)
+    path.write_bytes(b"version: 1 \xff")
+    with pytest.raises(InputError, match="not UTF-8 text"):
+        Policy.load(path, CLASSES)
+
+
+def test_allow_list_names_the_entry() -> None:
+    policy = Policy.parse(FULL, CLASSES)
+    addresses = ("10.1.2.3", "192.0.2.1", "2001:db8::1", "2001:db9::1")
+    packed = {text: ip_address(text).packed for text in addresses}
+    assert policy.allows(packed["10.1.2.3"], 6, 80) == "prefix 10.0.0.0/8"
+    assert policy.allows(packed["2001:db8::1"], 17, 80) == "prefix 2001:db8::/32"
+    assert policy.allows(packed["192.0.2.1"], 6, 22) == "port tcp/22"
+    assert policy.allows(packed["192.0.2.1"], 17, 22) == "port udp/22"
+    assert policy.allows(packed["192.0.2.1"], 17, 53) == "port udp/53"
+    assert policy.allows(packed["192.0.2.1"], 6, 53) is None
+    assert policy.allows(packed["192.0.2.1"], 132, 22) is None
+    assert policy.allows(packed["2001:db9::1"], 17, 179) is None
+
+
+@pytest.mark.parametrize("enforce", [False, True])
+def test_outcomes_by_mode(enforce: bool) -> None:
+    policy = Policy.parse("version: 1\nclasses: {attack: drop, other: count}", CLASSES)
+    decider = Decider(policy, enforce=enforce)
+    assert decider.decide(0, 0) == (Action.PASS, Outcome.PASS)
+    assert decider.decide(1, 0) == (Action.DROP, Outcome.DROP if enforce else Outcome.WOULD_DROP)
+    assert decider.decide(3, 0) == (Action.COUNT, Outcome.PASS)
+    assert Outcome.DROP.drops and not Outcome.WOULD_DROP.drops
+
+
+@given(
+    interval=st.integers(1, 10**9),
+    burst=st.integers(1, 50),
+    gaps=st.lists(st.integers(0, 10**10), max_size=200),
+)
+def test_rate_limit_bounds(interval: int, burst: int, gaps: list[int]) -> None:
+    """At most burst + span / interval packets conform in any span; a rested class may send `burst`."""
+    limit = Limit.of(interval, burst)
+    policy = Policy(("a", "b"), (ClassPolicy(Action.RATE_LIMIT, limit, True), ClassPolicy()))
+    decider = Decider(policy, enforce=True)
+    now, passed = 10**12, []
+    for gap in gaps:
+        now += gap
+        if decider.decide(0, now)[1] is Outcome.PASS:
+            passed.append(now)
+    for first, start in enumerate(passed):
+        for last in range(first, len(passed)):
+            assert last - first + 1 <= burst + (passed[last] - start) // interval
+    now += interval * (burst + 1) + 1
+    assert [decider.decide(0, now)[1] for _ in range(burst + 1)] == [Outcome.PASS] * burst + [Outcome.LIMITED]
