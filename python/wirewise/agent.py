@@ -19,7 +19,7 @@ _ERRORS: dict[int, type[WirewiseError]] = {
 
 
 def find() -> Path:
-    """The `wirewised` binary: beside this Python, on PATH, or built in a checkout. Raises MissingFeatureError."""
+    """`wirewised`: beside this Python, on PATH, or built in a checkout. Raises MissingFeatureError."""
     checkout = Path(__file__).parents[2]
     candidates = [Path(sys.executable).parent / "wirewised"]
     if on_path := shutil.which("wirewised"):
@@ -29,15 +29,15 @@ def find() -> Path:
         if candidate.is_file():
             return candidate
     raise MissingFeatureError(
-        "wirewised is not installed beside wirewise nor on PATH; run `make setup` or `cargo install wirewised`"
+        "wirewised is neither beside wirewise nor on PATH; run `make setup` or `cargo install wirewised`"
     )
 
 
 def call(*arguments: str | Path, timeout: float | None = 300) -> dict[str, Any]:
     """Runs a command of the agent with --json and returns its object.
 
-    timeout : seconds. Raises the error that the agent's exit code stands for, with the agent's own message. What the
-    kernel refused comes back as an object too when the agent printed one.
+    timeout : seconds. Raises the error that the agent's exit code stands for, with the agent's own message.
+    What the kernel refused comes back as an object too when the agent printed one.
     """
     command = [str(find()), *map(str, arguments), "--json"]
     try:

@@ -49,8 +49,8 @@ def write_card(manifest: Manifest, model: Model) -> str:
             }
         ),
         "## Limits",
-        "The verdicts are only as good as the traffic it was trained on is like yours. Observe before you enforce, "
-        "keep an allow list, and compare `wirewised stats` with what you expect.",
+        "The verdicts are only as good as the traffic it was trained on is like yours. Observe before you "
+        "enforce, keep an allow list, and compare `wirewised stats` with what you expect.",
     ]
     if manifest.model.notes:
         sections += ["## Notes of the importer", _list(manifest.model.notes)]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `wirewise` command: one module a verb, and the guard through which every error leaves the process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import typer
+
+import wirewise
+from wirewise.errors import WirewiseError
+
+_EPILOG = (
+    "Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege, kernel feature or tool is missing, "
+    "4 refused by the kernel verifier."
+)
+_VERBS = ("features", "train", "import_model", "compile", "inspect", "evaluate", "explain", "demo")
+
+app = typer.Typer(
+    name="wirewise",
+    help="Turn tree models into eBPF programs: from packets to a bundle for `wirewised`.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"wirewise {wirewise.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+for _verb in _VERBS:
+    import_module(f"wirewise.cli.{_verb}").register(app)
+
+
+def main() -> None:
+    """Runs the command line. Every error ends here: one line on standard error and an exit code."""
+    try:
+        app()
+    except WirewiseError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except BrokenPipeError:  # `wirewise inspect ... | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nothing may flush into the closed pipe)
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("WIREWISE_DEBUG"):
+            raise
+        _fail(
+            f"unexpected {type(error).__name__}: {error}; this is a bug in wirewise, please report it with "
+            "what WIREWISE_DEBUG=1 prints",
+            1,
+        )
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wirewise inspect`: what is in a bundle, readably."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+
+from wirewise.cli.output import Json, console, grid, heading, listing, print_json
+
+
+def register(app: typer.Typer) -> None:
+    app.command("inspect")(inspect)
+
+
+def inspect(
+    bundle: Annotated[Path, typer.Argument(help="Bundle made by `wirewise compile`.")],
+    card: Annotated[bool, typer.Option("--card", help="Print the model card (Markdown) instead.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a bundle: features, flow table and its memory, model, program, what the verifier said, accuracy.
+
+    Every digest in the bundle is checked first; a damaged bundle is refused.
+    """
+    from wirewise.bundle import Bundle
+
+    loaded = Bundle.read(bundle)
+    if card:
+        print(loaded.card, end="")
+        return
+    model = describe_model(loaded.model)
+    memory = flow_table_memory(loaded)
+    if as_json:
+        manifest = loaded.manifest.model_dump(mode="json")
+        print_json(manifest | {"model_detail": model, "memory": memory, "sources": sorted(loaded.sources)})
+        return
+    _print(loaded, model, memory)
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Sizes of the trees, and how often each feature is tested."""
+    from wirewise.card import split_counts
+
+    depths, nodes = [tree.depth for tree in model.trees], [tree.n_nodes for tree in model.trees]
+    return {
+        "trees": len(model.trees),
+        "votes": model.votes,
+        "outputs": model.n_outputs,
+        "depth": {"least": min(depths), "median": median(depths), "most": max(depths)},
+        "nodes": {"least": min(nodes), "median": median(nodes), "most": max(nodes), "all": sum(nodes)},
+        "splits": split_counts(model),
+    }
+
+
+def flow_table_memory(bundle: Any) -> dict[str, int]:
+    """Bytes of the flow tables of one CPU: they are allocated when the bundle is loaded, and never grow."""
+    flow = bundle.manifest.flow
+    ipv4, ipv6 = flow.table_size * flow.entry4_size, flow.table_size * flow.entry6_size
+    return {"ipv4_bytes_per_cpu": ipv4, "ipv6_bytes_per_cpu": ipv6, "bytes_per_cpu": ipv4 + ipv6}
+
+
+def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
+    from wirewise.units import format_duration
+
+    manifest = bundle.manifest
+    flow, program = manifest.flow, manifest.program
+    console.print(f"[bold]{manifest.name}[/bold]  [dim]{manifest.model.summary}[/dim]", markup=True)
+    grid(
+        [
+            ("classes", ", ".join(f"{i} {name}" for i, name in enumerate(manifest.classes))),
+            ("made", f"{manifest.created} by wirewise {manifest.tools['wirewise']}, {program.clang}"),
+            ("from", manifest.model.source or "a model in memory"),
+        ]
+    )
+    total = max(1, sum(model["splits"]))
+    listing(
+        ("", "feature", "is", "unit", "range", "tests", ""),
+        (
+            (
+                index,
+                f.name,
+                f.spec,
+                f.unit + (f" / 2^{f.fraction_bits}" if f.fraction_bits else ""),
+                f"{_short(f.minimum >> f.fraction_bits)} to {_short(f.maximum >> f.fraction_bits)}",
+                f"{splits:,}" if splits else "none",
+                "▇" * round(20 * splits / total) if splits else "",
+            )
+            for index, (f, splits) in enumerate(zip(manifest.features, model["splits"], strict=True))
+        ),
+        title="Features",
+        right=(0, 5),
+    )
+    grid(
+        [
+            ("key", flow.key),
+            ("forgotten", f"after {format_duration(flow.idle_timeout_ns)} without a packet"),
+            ("protected", f"for {format_duration(flow.grace_ns)}, from {flow.proven_packets} packets on"),
+            ("entries", f"{flow.table_size:,} for each CPU and IP version"),
+            ("memory", f"{_size(memory['bytes_per_cpu'])} for each CPU"),
+            ("entry", f"{flow.entry4_size} bytes for IPv4, {flow.entry6_size} for IPv6"),
+            ("state", ", ".join(f"{s.name} ({s.type} at {s.offset})" for s in flow.state) or "none"),
+            ("clock", flow.clock),
+        ],
+        title="Flow table",
+    )
+    depth, nodes = model["depth"], model["nodes"]
+    grid(
+        [
+            ("trees", f"{model['trees']}, {model['votes']}"),
+            ("depth", f"{depth['least']} to {depth['most']}, median {depth['median']:g}"),
+            ("nodes", f"{nodes['all']:,}; a tree {nodes['least']:,} to {nodes['most']:,}"),
+            *(("note", text) for text in manifest.model.notes),
+        ],
+        title="Model",
+    )
+    grid(
+        [
+            ("shape", f"{program.shape}: {program.why}"),
+            ("tail calls", ", ".join(program.tail_calls) or "none"),
+            ("size", f"{program.instructions:,} instructions, {_size(program.object_bytes)}"),
+            *_facts(program.predicted, "predicted"),
+            *(_facts(program.verifier, "verifier") or [("verifier", "not asked when this was compiled")]),
+        ],
+        title="Program",
+    )
+    for title, facts in (
+        ("Training", manifest.training),
+        ("Accuracy", manifest.accuracy),
+        ("Agreement with the estimator", manifest.fidelity),
+    ):
+        if facts:
+            heading(title)
+            grid(_facts(facts))
+
+
+def _facts(facts: dict[str, Any] | None, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested facts, one line each."""
+    lines = []
+    for key, value in (facts or {}).items():
+        label = f"{prefix} {key}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            lines += _facts(value, label)
+        elif isinstance(value, float):
+            lines.append((label, f"{value:.6g}"))
+        elif isinstance(value, list):
+            shown = ", ".join(map(str, value[:12]))
+            lines.append((label, shown + (", ..." if len(value) > 12 else "")))
+        else:
+            lines.append((label, f"{value:,}" if type(value) is int else str(value)))
+    return lines
+
+
+def _short(value: int) -> str:
+    return f"{value:,}" if abs(value) < 10**7 else f"{value:.2e}"
+
+
+def _size(count: int) -> str:
+    if count < 1 << 10:
+        return f"{count} bytes"
+    return f"{count / (1 << 10):.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
