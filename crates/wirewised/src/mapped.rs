@@ -43,6 +43,11 @@ impl MappedArray {
         self.entries
     }
 
+    /// Bytes of an element.
+    pub fn value_size(&self) -> usize {
+        self.value_size
+    }
+
     /// A copy of the start of element `index`; `None` if there is no such element or `T` is larger than one.
     pub fn read<T: AnyBitPattern>(&self, index: u32) -> Option<T> {
         const { assert!(align_of::<T>() <= 8) };

@@ -7,8 +7,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use bytemuck::Zeroable;
-use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program};
+use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program, ProgramMut};
 use serde::Serialize;
 
 use crate::abi;
@@ -239,8 +238,8 @@ pub struct Loaded {
 
 impl Loaded {
     /// The program to attach or run: `ww_xdp`, or the only one of an object that is not ours.
-    pub fn entry(&self) -> Result<Program<'_>> {
-        let mut programs: Vec<_> = self.object.progs().collect();
+    pub fn entry(&self) -> Result<ProgramMut<'_>> {
+        let mut programs: Vec<_> = self.object.progs_mut().collect();
         let place = programs.iter().position(|program| program.name() == ENTRY);
         match place {
             Some(place) => Ok(programs.swap_remove(place)),
@@ -264,12 +263,6 @@ impl Loaded {
 
     pub fn map_array(&self, name: &str) -> Result<MappedArray> {
         MappedArray::new(&self.require_map(name)?)
-    }
-
-    pub fn write_policy(&self, policy: &abi::Policy) -> Result<()> {
-        let map = self.require_map("ww_policy")?;
-        map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(policy), MapFlags::ANY)
-            .map_err(|error| Error::other(format!("cannot write the policy: {error}")))
     }
 
     pub fn programs(&self) -> Result<Vec<ProgramInfo>> {
@@ -309,11 +302,6 @@ fn program_info(program: &Program<'_>) -> Result<ProgramInfo> {
         jited_bytes: info.jited_prog_len,
         verified_instructions: info.verified_insns,
     })
-}
-
-/// A policy under which every class passes and every packet is inferred: what runs without a policy file.
-pub fn pass_all() -> abi::Policy {
-    abi::Policy { version: 1, ..abi::Policy::zeroed() }
 }
 
 #[cfg(test)]

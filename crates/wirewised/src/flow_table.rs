@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows as they lie in the tables `ww_flows4` and `ww_flows6`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::manifest::{Flow as Layout, STATE_OFFSET_4, STATE_OFFSET_6};
+use crate::mapped::MappedArray;
+
+/// The IP versions, each with a table of its own.
+pub const TABLES: [(u8, &str); 2] = [(4, "ww_flows4"), (6, "ww_flows6")];
+
+/// A flow key in words: what it is for a person or JSON. Parts that the feature set's key has not are zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct FlowKey {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub protocol: u8,
+}
+
+impl From<&abi::Key4> for FlowKey {
+    fn from(key: &abi::Key4) -> Self {
+        Self {
+            source: Ipv4Addr::from(key.source).into(),
+            destination: Ipv4Addr::from(key.destination).into(),
+            source_port: u16::from_be_bytes(key.source_port),
+            destination_port: u16::from_be_bytes(key.destination_port),
+            protocol: key.protocol,
+        }
+    }
+}
+
+impl From<&abi::Key6> for FlowKey {
+    fn from(key: &abi::Key6) -> Self {
+        Self {
+            source: Ipv6Addr::from(key.source).into(),
+            destination: Ipv6Addr::from(key.destination).into(),
+            source_port: u16::from_be_bytes(key.source_port),
+            destination_port: u16::from_be_bytes(key.destination_port),
+            protocol: key.protocol,
+        }
+    }
+}
+
+/// An entry in use.
+#[derive(Debug, Clone, Serialize)]
+pub struct Flow {
+    pub ip_version: u8,
+    pub cpu: u32,
+    /// Bucket of the CPU's shard, and place in it.
+    pub bucket: u32,
+    pub way: u32,
+    #[serde(flatten)]
+    pub key: FlowKey,
+    pub packets: u32,
+    pub last_seen_ns: u64,
+    /// `None`: no verdict yet.
+    pub class_id: Option<u8>,
+    /// The key is in canonical order, which is not that of the flow's first packet.
+    pub swapped: bool,
+    /// The generated state, by the names in the bundle's manifest.
+    pub state: Map<String, Value>,
+}
+
+/// One table, mapped into the agent.
+pub struct FlowTable<'a> {
+    map: MappedArray,
+    ip_version: u8,
+    layout: &'a Layout,
+    entry_size: usize,
+    /// Buckets of a CPU's shard.
+    buckets: u32,
+}
+
+impl<'a> FlowTable<'a> {
+    /// buckets : of a CPU's shard.
+    pub fn new(map: MappedArray, ip_version: u8, layout: &'a Layout, buckets: u32) -> Result<Self> {
+        let entry_size = if ip_version == 4 { layout.entry4_size } else { layout.entry6_size } as usize;
+        if map.value_size() != entry_size * abi::WAYS as usize || buckets == 0 {
+            return Err(Error::input(format!(
+                "the bundle says an entry of the IPv{ip_version} flow table has {entry_size} bytes, but the program's \
+                 have {}: compile the model again",
+                map.value_size() / abi::WAYS as usize
+            )));
+        }
+        Ok(Self { map, ip_version, layout, entry_size, buckets })
+    }
+
+    /// Every entry in use, in the order of the table.
+    pub fn flows(&self) -> impl Iterator<Item = Flow> + '_ {
+        let mut bytes = vec![0; self.map.value_size()];
+        (0..self.map.entries()).flat_map(move |bucket| {
+            let read = self.map.read_bytes(bucket, &mut bytes);
+            let entries = bytes.chunks_exact(self.entry_size).zip(0..).filter(|_| read);
+            let flows = entries.filter_map(|(entry, way)| self.flow(entry, bucket, way));
+            flows.collect::<Vec<_>>()
+        })
+    }
+
+    fn flow(&self, entry: &[u8], bucket: u32, way: u32) -> Option<Flow> {
+        let (slot, key) = entry.split_at_checked(size_of::<abi::Slot>())?;
+        let slot: abi::Slot = bytemuck::pod_read_unaligned(slot);
+        if slot.packets == 0 {
+            return None;
+        }
+        let (key, state) = if self.ip_version == 4 {
+            let key: abi::Key4 = bytemuck::pod_read_unaligned(key.get(..size_of::<abi::Key4>())?);
+            (FlowKey::from(&key), entry.get(STATE_OFFSET_4..)?)
+        } else {
+            let key: abi::Key6 = bytemuck::pod_read_unaligned(key.get(..size_of::<abi::Key6>())?);
+            (FlowKey::from(&key), entry.get(STATE_OFFSET_6..)?)
+        };
+        let state = self.layout.state.iter().filter_map(|field| {
+            let value = field.kind.read(state.get(field.offset as usize..)?)?;
+            let number = i64::try_from(value).map(Value::from).unwrap_or_else(|_| Value::from(value as u64));
+            Some((field.name.clone(), number))
+        });
+        Some(Flow {
+            ip_version: self.ip_version,
+            cpu: bucket / self.buckets,
+            bucket: bucket % self.buckets,
+            way,
+            key,
+            packets: slot.packets,
+            last_seen_ns: slot.last_seen_ns,
+            class_id: (slot.flags & abi::SLOT_VERDICT != 0).then_some(slot.class_id),
+            swapped: slot.flags & abi::SLOT_SWAPPED != 0,
+            state: state.collect(),
+        })
+    }
+}
