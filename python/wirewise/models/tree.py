@@ -207,7 +207,7 @@ class TreeEnsemble:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> TreeEnsemble:
-        """The inverse of `to_dict`; InputError for an unknown version or key, a missing key, a broken rule."""
+        """The inverse of `to_dict`; InputError: unknown version, missing or unknown key, broken rule."""
         if document.get("family") != cls.family:
             raise InputError("model", f"family is {document.get('family')!r}, not {cls.family!r}")
         if document.get("version") != cls.version:

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX files: a graph around one TreeEnsembleClassifier, or one TreeEnsemble (ai.onnx.ml 5).
+
+Only the answer counts: the path from the graph's input to the trees may convert types, the path from their
+label (or their scores) to a graph output may not change which class it names. Probabilities are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wirewise.importers.lowering import (
+    Imported,
+    Predict,
+    Request,
+    Rows,
+    build,
+    check_features,
+    class_names,
+    library,
+)
+from wirewise.importers.onnx_trees import OnnxTrees, read_classifier, read_ensemble
+
+KEEPS_LABEL = {"Cast", "Identity", "Reshape", "Squeeze", "Flatten"}
+KEEPS_ORDER = {"Cast", "Identity", "Softmax", "Sigmoid", "Normalizer"}  # of the scores of a row
+READERS = {"TreeEnsembleClassifier": read_classifier, "TreeEnsemble": read_ensemble}
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The graph output that names the class; `scores` if it holds scores instead of classes."""
+
+    name: str
+    scores: bool
+
+
+def import_file(path: str, request: Request) -> Imported:
+    """An .onnx file."""
+    onnx = library("onnx", "onnx")
+    data = Path(path).read_bytes()
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's own error class depends on its version
+        raise request.refuse(f"is not an ONNX model ({_line(error)})", "export it again") from None
+    return import_model(model, request)
+
+
+def import_model(model: Any, request: Request) -> Imported:
+    """An onnx.ModelProto."""
+    onnx = library("onnx", "onnx")
+    if request.votes == "majority":
+        raise request.refuse("an ONNX model says how its trees are combined", "leave out votes=majority")
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise request.refuse(f"is not a valid ONNX model ({_line(error)})", "export it again") from None
+    graph = model.graph
+    trees_at = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]
+    if len(trees_at) != 1 or trees_at[0].op_type not in READERS:
+        found = ", ".join(sorted({node.op_type for node in trees_at or graph.node})) or "nothing"
+        raise request.refuse(
+            f"needs exactly one {' or '.join(READERS)}, its graph holds {found}",
+            "import the estimator it was exported from instead",
+        )
+    node = trees_at[0]
+    source, types = _input(graph, node, request)
+    try:
+        trees: OnnxTrees = READERS[node.op_type](node, types, request)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise request.refuse(
+            f"the attributes of {node.op_type} do not fit together ({error})", "export it again"
+        ) from None
+    answer = _answer(graph, node, trees, request)
+    names = class_names(request, trees.labels)
+    width = _width(source)
+    built = build(
+        request,
+        trees.trees,
+        n_features=check_features(request, width or request.n_features or trees.n_features),
+        n_classes=len(names),
+        base=trees.base,
+    )
+    return Imported(
+        model=built.model,
+        classes=names,
+        source=f"ONNX {node.op_type} by {model.producer_name or 'unknown'} {model.producer_version}".strip(),
+        notes=[built.note, *trees.notes],
+        node_ids=built.node_ids,
+        predict=_predict(model, types[0], answer, trees),
+    )
+
+
+def _input(graph: Any, node: Any, request: Request) -> tuple[Any, list[type[Any]]]:
+    """The graph input that the trees read, and the types its values pass through on the way."""
+    onnx = library("onnx")
+    numpy_type = onnx.helper.tensor_dtype_to_np_dtype
+    producer = {name: made_by for made_by in graph.node for name in made_by.output}
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = {value.name: value for value in graph.input if value.name not in constants}
+    name, casts = node.input[0], []
+    while name not in inputs:
+        step = producer.get(name)
+        if step is None or step.op_type not in ("Cast", "Identity"):
+            what = "a constant" if step is None else f"node {step.name or name!r} ({step.op_type})"
+            raise request.refuse(
+                f"{what} changes the features before the trees",
+                "train and export the trees on the integer features",
+            )
+        if step.op_type == "Cast":
+            casts.append(numpy_type(next(a.i for a in step.attribute if a.name == "to")).type)
+        name = step.input[0]
+    source = inputs[name]
+    types = [numpy_type(source.type.tensor_type.elem_type).type, *reversed(casts)]
+    if unfit := [kind.__name__ for kind in types if kind not in (np.float32, np.float64, np.int64)]:
+        raise request.refuse(
+            f"reads features as {unfit[0]}, known are float32, float64 and int64",
+            "export it with one of those",
+        )
+    return source, types
+
+
+def _width(source: Any) -> int | None:
+    """Number of features that the graph input declares, if it does."""
+    shape = source.type.tensor_type.shape.dim
+    return shape[1].dim_value or None if len(shape) == 2 else None
+
+
+def _reached(graph: Any, name: str, through: set[str]) -> Iterator[tuple[str, Any]]:
+    """Tensors made from `name` by the given operators alone, each with the node that made it."""
+    waiting: list[tuple[str, Any]] = [(name, None)]
+    while waiting:
+        tensor, made_by = waiting.pop(0)
+        yield tensor, made_by
+        for step in graph.node:
+            if step.input and step.input[0] == tensor and step.op_type in through:
+                waiting += [(output, step) for output in step.output]
+
+
+def _answer(graph: Any, node: Any, trees: OnnxTrees, request: Request) -> _Answer:
+    outputs = {value.name for value in graph.output}
+    if node.op_type == "TreeEnsembleClassifier":
+        labels = [tensor for tensor, _ in _reached(graph, node.output[0], KEEPS_LABEL)]
+        scores = []
+    else:
+        scores = [tensor for tensor, _ in _reached(graph, node.output[0], KEEPS_ORDER)]
+        labels = [
+            label
+            for step in graph.node
+            if step.op_type == "ArgMax" and step.input[0] in scores and _first_of_row(step)
+            for label, _ in _reached(graph, step.output[0], KEEPS_LABEL)
+        ]
+    for tensor in labels:
+        if tensor in outputs:
+            return _Answer(tensor, scores=False)
+    for tensor in scores:
+        if tensor in outputs and (len(trees.base) > 1 or trees.logistic):
+            return _Answer(tensor, scores=True)
+    consumers = sorted({step.op_type for step in graph.node if set(step.input) & {*labels, *scores}})
+    raise request.refuse(
+        f"no output of its graph is the class that node {node.name or node.op_type!r} chooses"
+        + (f" (it goes into {', '.join(consumers)})" if consumers else ""),
+        "export a classifier whose label is an output",
+    )
+
+
+def _first_of_row(arg_max: Any) -> bool:
+    attributes = {a.name: a.i for a in arg_max.attribute}
+    return attributes.get("axis", 0) in (1, -1) and not attributes.get("select_last_index", 0)
+
+
+def _predict(model: Any, fed_as: type[Any], answer: _Answer, trees: OnnxTrees) -> Predict:
+    def predict(x: Rows) -> Any:
+        runtime = library("onnxruntime")
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        feed = {session.get_inputs()[0].name: x.astype(fed_as)}
+        (result,) = session.run([answer.name], feed)
+        if not answer.scores:
+            index = {label: position for position, label in enumerate(trees.labels)}
+            return np.array([index[label] for label in np.ravel(result).tolist()], np.int32)
+        classes = result[:, 0] > 0.5 if len(trees.base) == 1 else result.argmax(axis=1)
+        return classes.astype(np.int32)
+
+    return predict
+
+
+def _line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

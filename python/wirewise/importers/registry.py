@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be imported: the one list that dispatch, help and docs/importers.md are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FLOAT32 = "float32(x) ≤ t"
+SUM_OR_MAJORITY = "sum of class fractions; majority on request"
+
+
+@dataclass(frozen=True)
+class Format:
+    """An estimator class (`module.Class`, the top-level module) or a file suffix, and who reads it."""
+
+    key: str
+    library: str
+    reader: str  # module:function under wirewise.importers
+    test: str  # how the original compares
+    scores: str
+    limits: str
+
+    @property
+    def what(self) -> str:
+        return self.key if self.key.startswith(".") else self.key.rpartition(".")[2]
+
+
+def _sklearn(name: str, reader: str, test: str, scores: str, limits: str) -> Format:
+    return Format(f"sklearn.{name}", "scikit-learn", f"sklearn:{reader}", test, scores, limits)
+
+
+_ONE_OUTPUT = "one output"
+_BOOSTED = "sum of margins"
+_XGB = "`binary:logistic`, `multi:softprob`, `multi:softmax`; gbtree or dart; no categorical splits"
+_LGBM = "`binary`, `multiclass`; no categorical splits, linear trees or `zero_as_missing`"
+_ONNX = "TreeEnsembleClassifier, TreeEnsemble; only type casts before it; no EQ, NEQ or MEMBER tests"
+
+FORMATS = (
+    _sklearn(
+        "DecisionTreeClassifier", "import_tree", FLOAT32, "the leaf's class; sum on request", _ONE_OUTPUT
+    ),
+    _sklearn("RandomForestClassifier", "import_forest", FLOAT32, SUM_OR_MAJORITY, _ONE_OUTPUT),
+    _sklearn("ExtraTreesClassifier", "import_forest", FLOAT32, SUM_OR_MAJORITY, _ONE_OUTPUT),
+    _sklearn(
+        "GradientBoostingClassifier", "import_gradient_boosting", FLOAT32, _BOOSTED, "`init` None or `'zero'`"
+    ),
+    _sklearn(
+        "HistGradientBoostingClassifier",
+        "import_hist_gradient_boosting",
+        "float64(x) ≤ t",
+        _BOOSTED,
+        "no categorical features",
+    ),
+    _sklearn(
+        "Pipeline", "import_pipeline", "as its last step", "as its last step", "no other step does anything"
+    ),
+    Format("xgboost.XGBClassifier", "XGBoost", "xgboost:import_classifier", "float32(x) < t", _BOOSTED, _XGB),
+    Format("xgboost.Booster", "XGBoost", "xgboost:import_booster", "float32(x) < t", _BOOSTED, _XGB),
+    Format(".json", "XGBoost", "xgboost:import_file", "float32(x) < t", _BOOSTED, _XGB),
+    Format(".ubj", "XGBoost", "xgboost:import_file", "float32(x) < t", _BOOSTED, _XGB),
+    Format(
+        "lightgbm.LGBMClassifier", "LightGBM", "lightgbm:import_classifier", "float64(x) ≤ t", _BOOSTED, _LGBM
+    ),
+    Format("lightgbm.Booster", "LightGBM", "lightgbm:import_booster", "float64(x) ≤ t", _BOOSTED, _LGBM),
+    Format(".txt", "LightGBM", "lightgbm:import_file", "float64(x) ≤ t", _BOOSTED, _LGBM),
+    Format(
+        "onnx.ModelProto",
+        "ONNX",
+        "onnx:import_model",
+        "float32(x) or float64(x); ≤, <, ≥, >",
+        "as the operator",
+        _ONNX,
+    ),
+    Format(
+        ".onnx", "ONNX", "onnx:import_file", "float32(x) or float64(x); ≤, <, ≥, >", "as the operator", _ONNX
+    ),
+    *(
+        Format(suffix, library, "saved:import_file", "as the estimator", "as the estimator", limits)
+        for suffix, library, limits in (
+            (".pkl", "pickle", "any estimator above; loading a pickle runs code in it"),
+            (".pickle", "pickle", "any estimator above; loading a pickle runs code in it"),
+            (".joblib", "joblib", "any estimator above; loading a pickle runs code in it"),
+            (".skops", "skops", "any estimator above, if skops trusts every type in it"),
+        )
+    ),
+)
+
+BY_KEY = {entry.key: entry for entry in FORMATS}
+
+
+def supported() -> list[tuple[str, str, str, str, str]]:
+    """Rows (library, estimator or file, test, scores, limits) of all that can be imported."""
+    return [(entry.library, entry.what, entry.test, entry.scores, entry.limits) for entry in FORMATS]
+
+
+def supported_table() -> str:
+    """`supported()` as a Markdown table."""
+    head = ("Library", "Estimator or file", "How it tests", "What the integer model adds up", "Limits")
+    rows = [head, ("---",) * len(head), *supported()]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimators saved with pickle, joblib or skops.
+
+Loading a pickle (and joblib files are pickles) runs whatever code it holds: load only what you, or people you
+trust, made. skops loads types it knows to be safe and refuses the rest.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wirewise.importers.lowering import Imported, Request, library
+
+UNSAFE = (
+    "a pickle can run any code when it is loaded: import only files from people you trust, or save with skops"
+)
+
+
+def import_file(path: str, request: Request) -> Imported:
+    """A .pkl, .pickle, .joblib or .skops file that holds one fitted estimator."""
+    from wirewise.importers import import_estimator
+
+    estimator, notes = _load_skops(path, request) if path.endswith(".skops") else _load_pickle(path, request)
+    imported = import_estimator(estimator, request)
+    return replace(imported, notes=[*notes, *imported.notes])
+
+
+def _load_pickle(path: str, request: Request) -> tuple[Any, list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if path.endswith(".joblib"):
+                estimator = library("joblib").load(path)
+            else:
+                estimator = pickle.loads(Path(path).read_bytes())
+        except Exception as error:  # a pickle may raise anything
+            raise request.refuse(
+                f"cannot be loaded ({type(error).__name__}: {error})",
+                "save the estimator again with the library versions installed here",
+            ) from None
+    versions = [str(item.message).split(".")[0] for item in caught if "version" in str(item.message)]
+    return estimator, [UNSAFE, *dict.fromkeys(versions)]
+
+
+def _load_skops(path: str, request: Request) -> tuple[Any, list[str]]:
+    skops = library("skops.io")
+    try:
+        untrusted = skops.get_untrusted_types(file=path)
+        if untrusted:
+            raise request.refuse(
+                f"holds types that skops does not trust: {', '.join(untrusted)}",
+                "save the bare estimator with skops",
+            )
+        return skops.load(path), []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise request.refuse(f"is no skops file ({error})", "save it with skops.io.dump") from None

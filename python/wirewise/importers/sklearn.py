@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scikit-learn classifiers made of trees.
+
+Trees, forests and GradientBoosting round features to float32 and compare `<=` with a float64 threshold;
+HistGradientBoosting compares float64 with float64. Integers have no missing values, so it does not matter
+where a tree would send them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from wirewise.importers.lowering import (
+    Cuts,
+    Imported,
+    Predict,
+    Request,
+    Rows,
+    SourceTree,
+    build,
+    check_features,
+    class_names,
+    cuts_at,
+    library,
+    only_sum,
+)
+from wirewise.models.tree import LEAF, Votes
+
+
+def import_pipeline(pipeline: Any, request: Request) -> Imported:
+    """A pipeline in which only the last step does something."""
+    from wirewise.importers import import_estimator
+
+    *before, (_, last) = pipeline.steps
+    for name, step in before:
+        if step not in (None, "passthrough"):
+            raise request.refuse(
+                f"is a pipeline whose step {name!r} ({type(step).__name__}) changes the features",
+                "trees need no scaling: train the classifier alone on the integer features",
+            )
+    return import_estimator(last, request)
+
+
+def import_tree(estimator: Any, request: Request) -> Imported:
+    """One tree: its leaf names the class, ties to the lowest, which is a majority vote of one."""
+    return _import_trees(estimator, [estimator], request, request.votes or "majority")
+
+
+def import_forest(estimator: Any, request: Request) -> Imported:
+    """RandomForest and ExtraTrees: the sum of the trees' class fractions, or one vote a tree."""
+    _check_fitted(estimator, request)
+    return _import_trees(estimator, estimator.estimators_, request, request.votes or "sum")
+
+
+def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Votes) -> Imported:
+    _check_fitted(estimator, request)
+    if getattr(estimator, "n_outputs_", 1) != 1:
+        raise request.refuse("predicts several outputs", "train one classifier for the output you need")
+    names = class_names(request, estimator.classes_.tolist())
+    two_classes = votes == "sum" and len(names) == 2
+    sources = []
+    for tree in trees:
+        counts = tree.tree_.value[:, 0, :]
+        fractions = counts / counts.sum(axis=1, keepdims=True)
+        sources.append(_source(tree.tree_, fractions[:, 1:] - fractions[:, :1] if two_classes else fractions))
+    built = build(
+        request,
+        sources,
+        n_features=check_features(request, estimator.n_features_in_),
+        n_classes=len(names),
+        votes=votes,
+        base=(0.0,) * (1 if two_classes else len(names)),
+        fractions=True,
+    )
+    notes = [built.note] if built.note else []
+    if votes == "majority" and len(trees) > 1:
+        notes.append("majority votes were asked for: scikit-learn itself adds the trees' class fractions")
+    return _imported(estimator, built, names, notes)
+
+
+def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
+    """GradientBoostingClassifier: learning rate x leaf, on top of the constant that `init` predicts."""
+    only_sum(request)
+    _check_fitted(estimator, request)
+    names = class_names(request, estimator.classes_.tolist())
+    start = estimator.init_
+    constant = type(start).__name__ == "DummyClassifier" and start.strategy != "stratified"
+    if not (constant or (isinstance(start, str) and start == "zero")):
+        raise request.refuse(
+            f"starts from another estimator (init={type(start).__name__})",
+            "train it with init=None or init='zero'",
+        )
+    n_features = check_features(request, estimator.n_features_in_)
+    base = estimator._raw_predict_init(np.zeros((1, n_features), np.float32))[0]
+    stages = estimator.estimators_
+    built = build(
+        request,
+        [
+            _source(
+                tree.tree_,
+                estimator.learning_rate * tree.tree_.value[:, 0, :],
+                output=None if len(base) == 1 else output,
+            )
+            for stage in stages
+            for output, tree in enumerate(stage)
+        ],
+        n_features=n_features,
+        n_classes=len(names),
+        base=base.tolist(),
+        zero_is_class_1=len(base) == 1,  # it predicts class 1 for a score of exactly 0
+    )
+    return _imported(estimator, built, names, [built.note])
+
+
+def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
+    """HistGradientBoostingClassifier without categorical features."""
+    only_sum(request)
+    _check_fitted(estimator, request)
+    names = class_names(request, estimator.classes_.tolist())
+    if getattr(estimator, "is_categorical_", None) is not None and np.any(estimator.is_categorical_):
+        raise request.refuse("splits on categorical features", "train it with categorical_features=None")
+    base = np.ravel(estimator._baseline_prediction)
+    built = build(
+        request,
+        [
+            _hist_source(predictor.nodes, output=None if len(base) == 1 else output)
+            for stage in estimator._predictors
+            for output, predictor in enumerate(stage)
+        ],
+        n_features=check_features(request, estimator.n_features_in_),
+        n_classes=len(names),
+        base=base.tolist(),
+    )
+    return _imported(estimator, built, names, [built.note])
+
+
+def _source(tree: Any, scores: Any, output: int | None = None) -> SourceTree:
+    leaf = tree.children_left == -1
+    return SourceTree(
+        feature=np.where(leaf, LEAF, tree.feature),
+        cuts=cuts_at(tree.threshold, np.float32),
+        left=tree.children_left,
+        right=tree.children_right,
+        scores=scores,
+        output=output,
+    )
+
+
+def _hist_source(nodes: Any, output: int | None) -> SourceTree:
+    leaf = nodes["is_leaf"].astype(bool)
+    tests: Cuts = cuts_at(nodes["num_threshold"], np.float64)
+    return SourceTree(
+        feature=np.where(leaf, LEAF, nodes["feature_idx"]),
+        cuts=tests,
+        left=nodes["left"].astype(np.int64),
+        right=nodes["right"].astype(np.int64),
+        scores=nodes["value"][:, None],
+        output=output,
+    )
+
+
+def _check_fitted(estimator: Any, request: Request) -> None:
+    validation = library("sklearn.utils.validation")
+    try:
+        validation.check_is_fitted(estimator)
+    except library("sklearn.exceptions").NotFittedError:
+        raise request.refuse("is not fitted", "call fit first") from None
+
+
+def _imported(estimator: Any, built: Any, names: list[str], notes: list[str]) -> Imported:
+    trained_on = getattr(estimator, "feature_names_in_", None)
+    version = library("sklearn").__version__
+    return Imported(
+        model=built.model,
+        classes=names,
+        source=f"scikit-learn {version} {type(estimator).__name__}",
+        notes=notes,
+        node_ids=built.node_ids,
+        predict=_predict(estimator),
+        feature_names=None if trained_on is None else list(map(str, trained_on)),
+    )
+
+
+def _predict(estimator: Any) -> Predict:
+    def predict(x: Rows) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            labels = estimator.predict(x)
+        return np.searchsorted(estimator.classes_, labels).astype(np.int32)
+
+    return predict
