@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the data path and user space share: map values, codes and limits.
+ *
+ * The only place where these are defined. crates/wirewised/src/abi.rs mirrors it and a test compares
+ * both with the BTF of a compiled object; raise WW_ABI_VERSION with any change. Integers are in host byte order
+ * unless the type says __be.
+ */
+#ifndef WW_ABI_H
+#define WW_ABI_H
+
+#include <linux/types.h>
+
+#define WW_ABI_VERSION 1
+
+#define WW_MAX_FEATURES 128 /* of a feature set */
+#define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
+#define WW_WAYS 4	    /* entries of a flow-table bucket */
+#define WW_HASH_WORDS 10    /* 32-bit words of the largest flow key (IPv6) */
+#define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
+
+/* Why a packet was or was not classified. Order is the order of ww_stats.status. */
+enum ww_status {
+	WW_CLASSIFIED = 0,
+	WW_NOT_IP,		  /* ARP, 802.3, MPLS, a third VLAN tag, ... */
+	WW_MALFORMED_ETHERNET,	  /* ends inside the Ethernet or VLAN header */
+	WW_MALFORMED_IP,	  /* version, header length, total length; or ends inside the header */
+	WW_MALFORMED_TRANSPORT,	  /* ends inside the TCP, UDP, ... header; TCP data offset below 5 */
+	WW_MALFORMED_TUNNEL,	  /* a tunnel the feature set looks into holds something broken */
+	WW_TOO_MANY_EXTENSIONS,	  /* more IPv6 extension headers than WW_MAX_EXTENSIONS */
+	WW_ALLOWED_PREFIX,	  /* allow list, source address */
+	WW_ALLOWED_PORT,	  /* allow list, destination port */
+	WW_NO_POLICY,		  /* no policy was written: the packet passes unclassified */
+	WW_UNDECIDED,		  /* no verdict yet: the trigger has not fired for this flow */
+	WW_STATUSES
+};
+
+/* What the policy asks for a class. */
+enum ww_action {
+	WW_ACTION_PASS = 0,
+	WW_ACTION_DROP,
+	WW_ACTION_COUNT,      /* pass, and show in events */
+	WW_ACTION_RATE_LIMIT, /* pass up to a rate, drop beyond it */
+	WW_ACTIONS
+};
+
+/* What became of a classified packet. The would_ outcomes are those of observe mode: the packet passed. */
+enum ww_outcome {
+	WW_OUTCOME_PASS = 0,
+	WW_OUTCOME_DROP,
+	WW_OUTCOME_LIMITED, /* dropped by a rate limit */
+	WW_OUTCOME_WOULD_DROP,
+	WW_OUTCOME_WOULD_LIMIT,
+	WW_OUTCOMES
+};
+
+enum ww_mode { WW_MODE_OBSERVE = 0, WW_MODE_ENFORCE = 1 };
+
+/* When a flow's packet is inferred; between, the verdict kept with the flow holds. */
+enum ww_trigger {
+	WW_TRIGGER_EVERY = 0,
+	WW_TRIGGER_PACKETS,  /* packet numbers in trigger_packets */
+	WW_TRIGGER_INTERVAL, /* first packet in each trigger_interval_ns of the clock */
+	WW_TRIGGER_FIRST_N,  /* packets 1..trigger_first_n */
+};
+
+/* Where the time comes from; set at load, so that one object serves live traffic and captures. */
+enum ww_clock {
+	WW_CLOCK_COARSE = 0, /* bpf_ktime_get_coarse_ns: some milliseconds, a few ns to read */
+	WW_CLOCK_FINE,	     /* bpf_ktime_get_ns */
+	WW_CLOCK_METADATA,   /* __u64 ns in front of the packet (XDP metadata): replay and tests */
+};
+
+/* Where a flow's entry came from; the order of ww_stats.flows_*. */
+enum ww_lookup {
+	WW_FLOW_NEW = 0, /* an empty place */
+	WW_FLOW_EXPIRED, /* the place of a flow idle for longer than the timeout, perhaps its own */
+	WW_FLOW_EVICTED, /* the place of a live flow */
+	WW_FLOW_REFUSED, /* none, every entry was protected: judged as the first packet of its flow */
+	WW_LOOKUPS,
+	WW_FLOW_HIT = WW_LOOKUPS /* the flow was known; not counted */
+};
+
+enum ww_allow {
+	WW_ALLOW_IPV4 = 1,
+	WW_ALLOW_IPV6 = 2,
+	WW_ALLOW_PORTS = 4,
+};
+
+/* Map .rodata.ww_config: constants of one load. The kernel verifier drops the branches they rule out. */
+struct ww_config {
+	__u32 abi_version;    /* WW_ABI_VERSION; written by the compiler, read by the agent */
+	__u32 clock;	      /* enum ww_clock; the compiler writes what the features need */
+	__u32 bucket_mask;    /* buckets of a shard - 1; a power of two of buckets */
+	__u32 shards;	      /* CPUs; a shard of each flow table belongs to one CPU */
+	__u32 proven_packets; /* an entry with so many packets is protected while grace_ns lasts */
+	__u32 trace;	      /* 1: leave the packet's way through the program in ww_scratch */
+	__u32 bench_flows;    /* >0: rewrite the IPv4 source address to cycle over so many flows (bench, tests) */
+	__u32 bench_spoof;    /* 1: rewrite only frames with IPv4 identification 0xffff */
+	__u64 idle_timeout_ns;
+	__u64 grace_ns;
+	__u64 hash_seed[WW_HASH_WORDS]; /* random for each load */
+};
+
+/* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
+struct ww_key4 {
+	__be32 source;
+	__be32 destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u8 protocol;
+	__u8 reserved[3];
+};
+
+struct ww_key6 {
+	__u8 source[16];
+	__u8 destination[16];
+	__be16 source_port;
+	__be16 destination_port;
+	__u8 protocol;
+	__u8 reserved[3];
+};
+
+#define WW_SLOT_SWAPPED 1 /* the flow's first packet was swapped into canonical order */
+#define WW_SLOT_VERDICT 2 /* class_id holds a verdict */
+
+/* Head of every flow-table entry; a key and the generated state follow (struct ww_entry4, ww_entry6 in
+ * the generated ww_state.h; offsets in the bundle's manifest). packets == 0: the entry is empty. */
+struct ww_slot {
+	__u64 last_seen_ns;
+	__u32 packets; /* saturates */
+	__u8 class_id;
+	__u8 flags; /* WW_SLOT_* */
+	__u8 reserved[2];
+};
+
+struct ww_class_policy {
+	__u32 action; /* enum ww_action */
+	__u32 reserved;
+	__u64 interval_ns; /* rate limit: time a packet costs (GCRA) ... */
+	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
+};
+
+/* Map ww_policy, one element. version 0: nothing was written yet. */
+struct ww_policy {
+	__u32 version;
+	__u32 mode;		/* enum ww_mode */
+	__u64 enforce_until_ns; /* CLOCK_MONOTONIC; enforcement falls back to observe after; 0: never */
+	__u32 allow;		/* enum ww_allow bits: which parts of the allow list hold something */
+	__u32 drop_malformed;	/* 1: drop what is WW_MALFORMED_* in enforce mode, instead of passing it */
+	__u32 trigger;		/* enum ww_trigger */
+	__u32 trigger_first_n;
+	__u64 trigger_interval_ns;
+	__u64 trigger_packets[WW_TRIGGER_WORDS]; /* bit n of word n / 64: packet n of a flow is inferred */
+	__u64 event_interval_ns;		 /* events of one CPU: time one costs; 0: no events */
+	__u64 event_burst_ns;
+	struct ww_class_policy class_policy[WW_MAX_CLASSES];
+};
+
+/* Key of the LPM tries ww_allow4 (4 address bytes) and ww_allow6 (16); the value is a __u32, unused. */
+struct ww_prefix4 {
+	__u32 length;
+	__u8 address[4];
+};
+
+struct ww_prefix6 {
+	__u32 length;
+	__u8 address[16];
+};
+
+/* Map ww_allow_ports: bit p % 64 of element p / 64 allows destination port p; elements from 1024 on: UDP. */
+#define WW_ALLOW_PORT_WORDS 1024
+
+struct ww_counter {
+	__u64 packets;
+	__u64 bytes; /* frame length */
+};
+
+/* Map ww_stats, one element a CPU, mapped into the agent. */
+struct ww_stats {
+	struct ww_counter status[WW_STATUSES];
+	struct ww_counter class_outcome[WW_MAX_CLASSES][WW_OUTCOMES];
+	__u64 inferred;	      /* packets on which the model ran */
+	__u64 flows_new; /* flows begun, by where the entry came from, in the order of enum ww_lookup */
+	__u64 flows_expired;
+	__u64 flows_evicted;
+	__u64 flows_refused;
+	__u64 events_sent;
+	__u64 events_limited; /* not sent: over the event rate */
+	__u64 events_lost;    /* not sent: ring buffer full */
+	__u64 event_tat_ns;   /* event rate limit, theoretical arrival time */
+};
+
+/* Ring buffer ww_events: one record. */
+struct ww_event {
+	__u64 time_ns;
+	struct ww_key6 key; /* IPv4: address in the first 4 bytes */
+	__u8 ip_version;
+	__u8 class_id;
+	__u8 action;  /* enum ww_action */
+	__u8 outcome; /* enum ww_outcome */
+	__u32 packets; /* of the flow so far */
+	__u32 length;  /* IP length of this packet */
+	__u32 reserved;
+};
+
+/* Map ww_scratch, one element a CPU, mapped into the agent: features and, when ww_config.trace is set,
+ * what happened to the last packet. */
+struct ww_scratch {
+	__s64 feature[WW_MAX_FEATURES];
+	__s64 score[WW_MAX_CLASSES]; /* votes or summed leaf scores; [0] alone where the model has one output */
+	__u32 status;		     /* enum ww_status */
+	__u32 inferred;		     /* 1: the model ran on this packet */
+	__u32 class_id;
+	__u32 action;
+	__u32 outcome;
+	__u32 refused;	  /* 1: no flow entry was free; judged as the first packet of its flow */
+	__u32 packets;	  /* of the flow, with this one */
+	__u32 ip_version; /* 4 or 6 */
+	struct ww_key6 key;
+	/* Carried over a tail call from the feature stage to the model and on to the verdict. */
+	__u32 length;
+	__u32 frame_length;
+	__u32 bucket;
+	__u32 way; /* WW_WAYS: the flow has no entry */
+	__u64 now_ns;
+};
+
+#endif

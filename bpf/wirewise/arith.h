@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Integer arithmetic of the accumulators; each helper has its reference in features/accumulators.py.
+ *
+ * Branch-free where a branch would make the verifier walk both ways. eBPF before -mcpu=v4 has unsigned division only.
+ */
+#ifndef WW_ARITH_H
+#define WW_ARITH_H
+
+#include <linux/types.h>
+
+#define WW_SUM_MAX ((1ULL << 47) - 1)
+#define WW_SQUARE_MAX (1ULL << 62)
+#define WW_DEVIATION_MAX ((1LL << 31) - 1)
+#define WW_US_MAX 0xffffffffULL
+
+#define ww_min(a, b)                    \
+	({                              \
+		typeof(a) _a = (a);     \
+		typeof(a) _b = (b);     \
+		_a < _b ? _a : _b;      \
+	})
+#define ww_max(a, b)                    \
+	({                              \
+		typeof(a) _a = (a);     \
+		typeof(a) _b = (b);     \
+		_a > _b ? _a : _b;      \
+	})
+
+/* Makes the compiler and the verifier forget what they know of a value, so that no branch is made of it. */
+#define ww_hide(value) asm volatile("" : "+r"(value))
+
+/* value + amount (0 or 1), saturating at 2^32 - 1. */
+static __always_inline __u32 ww_increment(__u32 value, __u32 amount)
+{
+	__u64 sum = (__u64)value + amount;
+
+	return sum - (sum >> 32);
+}
+
+/* Time from then to now; captures may run backwards. */
+static __always_inline __u64 ww_elapsed(__u64 now, __u64 then)
+{
+	return now > then ? now - then : 0;
+}
+
+/* Nanoseconds to microseconds, saturating at 2^32 - 1. */
+static __always_inline __u32 ww_microseconds(__u64 ns)
+{
+	return ww_min(ns / 1000, WW_US_MAX);
+}
+
+static __always_inline __u64 ww_ratio(__u64 dividend, __u32 divisor)
+{
+	return divisor ? dividend / divisor : 0;
+}
+
+/* Mean with 16 fractional bits; 0 without samples. */
+static __always_inline __u64 ww_mean(__u64 sum, __u32 samples)
+{
+	return ww_ratio(sum << 16, samples);
+}
+
+/* |sample - mean| with 16 fractional bits; 0 without samples. */
+static __always_inline __u64 ww_deviation(__u64 sample, __u64 sum, __u32 samples)
+{
+	__s64 difference = (sample << 16) - ww_mean(sum, samples);
+	__s64 sign = difference >> 63;
+
+	return samples ? (difference ^ sign) - sign : 0;
+}
+
+static __always_inline __s64 ww_clamp_deviation(__s64 value)
+{
+	value = value > WW_DEVIATION_MAX ? WW_DEVIATION_MAX : value;
+	return value < -WW_DEVIATION_MAX ? -WW_DEVIATION_MAX : value;
+}
+
+/* Welford's recurrence on a sample with fractional bits; samples counts this one. */
+static __always_inline void ww_welford(__s64 *mean, __u64 *squares, __s64 sample, __u32 samples)
+{
+	__s64 before = ww_clamp_deviation(sample - *mean);
+	__s64 sign = before >> 63;
+	__u64 step = ww_ratio((before ^ sign) - sign, samples);
+	__s64 after;
+
+	*mean += (step ^ sign) - sign;
+	after = ww_clamp_deviation(sample - *mean);
+	/* Both have the same sign: the product is not negative. */
+	*squares = ww_min(*squares + (__u64)(before * after), WW_SQUARE_MAX);
+}
+
+/* Index of the largest score, the lowest if several. Branch-free: a branch a class would double the verifier's paths. */
+static __always_inline __u32 ww_argmax(const __s64 *score, __u32 count)
+{
+	__s64 best = score[0];
+	__u64 index = 0;
+
+#pragma unroll
+	for (__u32 i = 1; i < count; i++) {
+		/* All ones where score[i] > best; scores fit 32 bits, so the difference does not overflow. */
+		__u64 larger = (best - score[i]) >> 63;
+
+		ww_hide(larger);
+		best += (score[i] - best) & larger;
+		index += (i - index) & larger;
+	}
+	return index;
+}
+
+#endif

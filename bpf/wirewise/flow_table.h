@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The flow table of one IP version; flow.h includes this once for WW_VERSION 4 and once for 6.
+ *
+ * docs/architecture.md ("The flow table") states the rules of replacement.
+ */
+#define WW_PASTE_(name, version) name##version
+#define WW_PASTE(name, version) WW_PASTE_(name, version)
+#define WW_V(name) WW_PASTE(name, WW_VERSION)
+
+#define WW_KEY struct WW_V(ww_key)
+#define WW_ENTRY struct WW_V(ww_entry)
+#define WW_BUCKET struct WW_V(ww_bucket)
+
+static __always_inline int WW_V(ww_same_key)(const WW_KEY *a, const WW_KEY *b)
+{
+	const __u64 *x = (const void *)a, *y = (const void *)b;
+	__u64 difference = 0;
+
+#pragma unroll
+	for (int i = 0; i < sizeof(WW_KEY) / 8; i++)
+		difference |= x[i] ^ y[i];
+	return difference == 0;
+}
+
+/* Looks through the whole bucket for the key, or else for the entry to give up. Returns the way | enum ww_lookup << 8.
+ * Not inlined: the usual packet is found at the first try. */
+static __noinline __u32 WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first, __u64 now)
+{
+	__u32 reuse = WW_FLOW_REFUSED << 8, evict = WW_FLOW_REFUSED << 8;
+	__u64 oldest_seen = ~0ULL;
+
+	for (__u32 i = 0; i < WW_WAYS; i++) {
+		__u32 way = (first ^ i) & (WW_WAYS - 1);
+		WW_ENTRY *entry = &bucket->entry[way];
+		int used = entry->slot.packets != 0;
+		int free = !used || ww_idle(&entry->slot, now);
+
+		if (used && WW_V(ww_same_key)(&entry->key, key))
+			return way | (free ? WW_FLOW_EXPIRED : WW_FLOW_HIT) << 8;
+		if (free) {
+			if (reuse == WW_FLOW_REFUSED << 8)
+				reuse = way | (used ? WW_FLOW_EXPIRED : WW_FLOW_NEW) << 8;
+		} else if (!ww_protected(&entry->slot, now) && entry->slot.last_seen_ns < oldest_seen) {
+			oldest_seen = entry->slot.last_seen_ns;
+			evict = way | WW_FLOW_EVICTED << 8;
+		}
+	}
+	return reuse != WW_FLOW_REFUSED << 8 ? reuse : evict;
+}
+
+/* Finds the packet's entry, or makes room for one. flow->slot stays NULL only if a map look-up failed. */
+static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, __u32 cpu, __u64 now)
+{
+	WW_KEY key = {};
+	WW_BUCKET *bucket;
+	WW_ENTRY *entry;
+	__u32 hash, found, zero = 0;
+
+	flow->swapped = WW_V(ww_swap)(p);
+	WW_V(ww_make_key)(&key, p, flow->swapped);
+	hash = ww_hash((const __u32 *)&key, sizeof(key) / 4);
+	flow->bucket = cpu * (ww_config.bucket_mask + 1) + (hash >> 2 & ww_config.bucket_mask);
+	flow->way = hash & (WW_WAYS - 1);
+	bucket = bpf_map_lookup_elem(&WW_V(ww_flows), &flow->bucket);
+	if (!bucket)
+		return;
+	entry = &bucket->entry[flow->way];
+	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, &key) || ww_idle(&entry->slot, now)) {
+		found = WW_V(ww_search)(bucket, &key, flow->way, now);
+		flow->lookup = found >> 8;
+		if (flow->lookup == WW_FLOW_REFUSED) {
+			struct ww_blank_entry *blank = bpf_map_lookup_elem(&ww_blank, &zero);
+
+			if (!blank)
+				return;
+			flow->way = WW_WAYS;
+			flow->slot = &blank->slot;
+			flow->state = &blank->state;
+			__builtin_memcpy(&blank->key, &key, sizeof(key));
+			return;
+		}
+		flow->way = found & (WW_WAYS - 1);
+		entry = &bucket->entry[flow->way];
+		entry->key = key;
+	}
+	flow->slot = &entry->slot;
+	flow->state = &entry->state;
+}
+
+#undef WW_BUCKET
+#undef WW_ENTRY
+#undef WW_KEY
+#undef WW_V
+#undef WW_PASTE
+#undef WW_PASTE_

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
+ * ww_scratch and ww_stats, shards * buckets for the flow tables.
+ *
+ * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
+ * mapped into the agent, which then reads counters and flows without system calls.
+ */
+#ifndef WW_MAPS_H
+#define WW_MAPS_H
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+
+#define WW_EVENT_BYTES (256 * 1024)
+#define WW_ALLOW_PREFIXES 16384
+
+#define WW_MAP(name, map_type, key_type, value_type, entries, flags) \
+	struct {                                                     \
+		__uint(type, map_type);                              \
+		__uint(max_entries, entries);                        \
+		__uint(map_flags, flags);                            \
+		__type(key, key_type);                               \
+		__type(value, value_type);                           \
+	} name SEC(".maps")
+
+/* What ww_blank holds for a packet whose flow got no entry. */
+struct ww_blank_entry {
+	struct ww_slot slot;
+	struct ww_key6 key;
+	struct ww_state state;
+};
+
+WW_MAP(ww_flows4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_flows6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket6, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_scratch, BPF_MAP_TYPE_ARRAY, __u32, struct ww_scratch, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_stats, BPF_MAP_TYPE_ARRAY, __u32, struct ww_stats, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_policy, BPF_MAP_TYPE_ARRAY, __u32, struct ww_policy, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, 0);
+WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
+WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
+WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2 * WW_ALLOW_PORT_WORDS, 0);
+WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, WW_EVENT_BYTES);
+} ww_events SEC(".maps");
+
+/* Programs of a model that is split over tail calls; the loader fills it with ww_model_1, ww_model_2, ... */
+#define WW_PROGS(count)                                     \
+	struct {                                            \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY);      \
+		__uint(max_entries, count);                 \
+		__uint(key_size, sizeof(__u32));            \
+		__uint(value_size, sizeof(__u32));          \
+	} ww_progs SEC(".maps")
+
+/* The compiler's defaults; the loader overwrites what depends on the machine and the run. */
+const volatile struct ww_config ww_config SEC(".rodata.ww_config") = {
+	.abi_version = WW_ABI_VERSION,
+	.clock = WW_NEEDS_TIME ? WW_CLOCK_FINE : WW_CLOCK_COARSE,
+	.bucket_mask = WW_TABLE_SIZE / WW_WAYS - 1,
+	.shards = 1,
+	.proven_packets = WW_PROVEN_PACKETS,
+	.idle_timeout_ns = WW_IDLE_TIMEOUT_NS,
+	.grace_ns = WW_GRACE_NS,
+};
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the data path knows of one packet: its headers, and its place in its flow.
+ *
+ * Fields hold host byte order unless the type says __be. The generated accumulators read these two
+ * structures; what no used feature reads, the compiler drops.
+ */
+#ifndef WW_PACKET_H
+#define WW_PACKET_H
+
+#include <linux/types.h>
+
+struct ww_packet {
+	union {
+		__be32 source4;
+		__be32 source6[4];
+	};
+	union {
+		__be32 destination4;
+		__be32 destination6[4];
+	};
+	__u32 ip_version;
+	__u32 protocol;
+	__u32 length; /* IP length: header and payload */
+	__u32 network_header_length;
+	__u32 transport_header_length;
+	__u32 payload_length;
+	__u32 ttl;
+	__u32 tos;
+	__u32 fragment;	       /* 1: any fragment */
+	__u32 fragment_offset; /* 8-byte units; not 0: no transport header */
+	__be16 source_port_be;
+	__be16 destination_port_be;
+	__u32 source_port;
+	__u32 destination_port;
+	__u32 tcp_flags;
+	__u32 tcp_window;
+	__u32 icmp_type;
+	__u32 icmp_code;
+	__u32 vlan_id;
+	__u32 teid;
+};
+
+struct ww_context {
+	__u64 now_ns;
+	__u64 elapsed_ns; /* since the flow's previous packet; 0 for the first */
+	__u32 packets;	  /* of the flow, with this one */
+	__u32 forward;	  /* 1: goes the way of the flow's first packet */
+	__u32 iat_us;
+	__u32 age_us;
+};
+
+#endif

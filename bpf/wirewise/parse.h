@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Parsing: Ethernet, VLAN, IPv4, IPv6, transport, and one level of tunnel.
+ *
+ * Each parser takes a cursor, checks bounds before it reads, moves the cursor behind what it read and returns an enum ww_status (0: go on).
+ * Reference: features/packet.py. Tunnels cost nothing unless the feature set asks for them (WW_DECAPSULATE_*).
+ */
+#ifndef WW_PARSE_H
+#define WW_PARSE_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/types.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+#include "packet.h"
+
+#define WW_MAX_VLAN_TAGS 2
+#define WW_MAX_EXTENSIONS 8
+#define WW_MAX_GTP_EXTENSIONS 4
+
+#define WW_ETH_QINQ_OLD 0x9100
+#define WW_ETH_TRANSPARENT 0x6558 /* GRE: an Ethernet frame */
+#define WW_PORT_GTP_U 2152
+#define WW_PORT_VXLAN 4789
+#define WW_DECAPSULATE (WW_DECAPSULATE_GTP_U || WW_DECAPSULATE_VXLAN || WW_DECAPSULATE_GRE || WW_DECAPSULATE_IP_IN_IP)
+
+struct ww_cursor {
+	void *at;
+	void *end;
+};
+
+struct ww_vlan {
+	__be16 tci;
+	__be16 type;
+};
+
+/* Reads the Ethernet and VLAN headers; *type gets the EtherType behind them, *vlan_id the outermost tag's. */
+static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id)
+{
+	struct ethhdr *eth = cursor->at;
+
+	if ((void *)(eth + 1) > cursor->end)
+		return WW_MALFORMED_ETHERNET;
+	cursor->at = eth + 1;
+	*type = eth->h_proto;
+#pragma unroll
+	for (int tag = 0; tag < WW_MAX_VLAN_TAGS; tag++) {
+		struct ww_vlan *vlan = cursor->at;
+
+		if (*type != bpf_htons(ETH_P_8021Q) && *type != bpf_htons(ETH_P_8021AD) &&
+		    *type != bpf_htons(WW_ETH_QINQ_OLD))
+			break;
+		if ((void *)(vlan + 1) > cursor->end)
+			return WW_MALFORMED_ETHERNET;
+		if (tag == 0)
+			*vlan_id = bpf_ntohs(vlan->tci) & 0x0fff;
+		*type = vlan->type;
+		cursor->at = vlan + 1;
+	}
+	return 0;
+}
+
+static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_packet *p)
+{
+	struct iphdr *ip = cursor->at;
+	__u32 header_length, fragment;
+	__u8 version_and_length;
+
+	if ((void *)(ip + 1) > cursor->end)
+		return WW_MALFORMED_IP;
+	version_and_length = *(__u8 *)ip;
+	header_length = (version_and_length & 15) * 4;
+	p->length = bpf_ntohs(ip->tot_len);
+	if (version_and_length >> 4 != 4 || header_length < sizeof(*ip) || header_length > p->length)
+		return WW_MALFORMED_IP;
+	cursor->at += header_length;
+	if (cursor->at > cursor->end)
+		return WW_MALFORMED_IP;
+	fragment = bpf_ntohs(ip->frag_off);
+	p->ip_version = 4;
+	p->source4 = ip->saddr;
+	p->destination4 = ip->daddr;
+	p->protocol = ip->protocol;
+	p->network_header_length = header_length;
+	p->ttl = ip->ttl;
+	p->tos = ip->tos;
+	p->fragment = (fragment & 0x3fff) != 0;
+	p->fragment_offset = fragment & 0x1fff;
+	return 0;
+}
+
+static __always_inline int ww_is_extension(__u32 protocol)
+{
+	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_FRAGMENT ||
+	       protocol == IPPROTO_AH || protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_MH || protocol == 139 ||
+	       protocol == 140;
+}
+
+static __always_inline int ww_parse_ipv6(struct ww_cursor *cursor, struct ww_packet *p)
+{
+	struct ipv6hdr *ip = cursor->at;
+	void *start = cursor->at;
+	__u32 first_word, length = sizeof(*ip);
+
+	if ((void *)(ip + 1) > cursor->end)
+		return WW_MALFORMED_IP;
+	first_word = bpf_ntohl(*(__be32 *)ip);
+	if (first_word >> 28 != 6)
+		return WW_MALFORMED_IP;
+	p->ip_version = 6;
+	__builtin_memcpy(p->source6, &ip->saddr, 16);
+	__builtin_memcpy(p->destination6, &ip->daddr, 16);
+	p->protocol = ip->nexthdr;
+	p->length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	p->ttl = ip->hop_limit;
+	p->tos = first_word >> 20 & 255;
+	p->fragment = 0;
+	p->fragment_offset = 0;
+	for (int i = 0; ww_is_extension(p->protocol) && !p->fragment_offset; i++) {
+		__u8 *extension = start + length;
+		__u32 size;
+
+		if (i == WW_MAX_EXTENSIONS)
+			return WW_TOO_MANY_EXTENSIONS;
+		if ((void *)(extension + 8) > cursor->end)
+			return WW_MALFORMED_IP;
+		size = (extension[1] + 1) * 8;
+		if (p->protocol == IPPROTO_AH) {
+			size = (extension[1] + 2) * 4;
+		} else if (p->protocol == IPPROTO_FRAGMENT) {
+			size = 8;
+			p->fragment = 1;
+			p->fragment_offset = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3;
+		}
+		p->protocol = extension[0];
+		if ((void *)extension + size > cursor->end)
+			return WW_MALFORMED_IP;
+		length += size;
+	}
+	p->network_header_length = length;
+	/* Bounds the offset for the verifier: 40 bytes and eight extensions of at most 2048. */
+	if (length > sizeof(*ip) + WW_MAX_EXTENSIONS * 2048)
+		return WW_TOO_MANY_EXTENSIONS;
+	cursor->at = start + length;
+	return 0;
+}
+
+static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct ww_packet *p)
+{
+	void *at = cursor->at, *end = cursor->end;
+
+	p->transport_header_length = 0;
+	p->source_port_be = 0;
+	p->destination_port_be = 0;
+	p->tcp_flags = 0;
+	p->tcp_window = 0;
+	p->icmp_type = 0;
+	p->icmp_code = 0;
+	if (p->fragment_offset)
+		return 0;
+	switch (p->protocol) {
+	case IPPROTO_TCP: {
+		struct tcphdr *tcp = at;
+
+		if ((void *)(tcp + 1) > end)
+			return WW_MALFORMED_TRANSPORT;
+		p->transport_header_length = (((__u8 *)at)[12] >> 4) * 4;
+		if (p->transport_header_length < sizeof(*tcp))
+			return WW_MALFORMED_TRANSPORT;
+		p->source_port_be = tcp->source;
+		p->destination_port_be = tcp->dest;
+		p->tcp_flags = ((__u8 *)at)[13];
+		p->tcp_window = bpf_ntohs(tcp->window);
+		break;
+	}
+	case IPPROTO_UDP:
+	case IPPROTO_UDPLITE: {
+		struct udphdr *udp = at;
+
+		if ((void *)(udp + 1) > end)
+			return WW_MALFORMED_TRANSPORT;
+		p->transport_header_length = sizeof(*udp);
+		p->source_port_be = udp->source;
+		p->destination_port_be = udp->dest;
+		break;
+	}
+	case IPPROTO_SCTP:
+	case IPPROTO_DCCP:
+		if (at + 12 > end)
+			return WW_MALFORMED_TRANSPORT;
+		p->transport_header_length = 12;
+		p->source_port_be = ((__be16 *)at)[0];
+		p->destination_port_be = ((__be16 *)at)[1];
+		break;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		if (at + 8 > end)
+			return WW_MALFORMED_TRANSPORT;
+		p->transport_header_length = 8;
+		p->icmp_type = ((__u8 *)at)[0];
+		p->icmp_code = ((__u8 *)at)[1];
+		break;
+	}
+	return 0;
+}
+
+/* An IP packet and its transport header; the cursor stays at the transport header. */
+static __always_inline int ww_parse_ip(struct ww_cursor *cursor, __be16 type, struct ww_packet *p)
+{
+	int status;
+
+	if (type == bpf_htons(ETH_P_IP))
+		status = ww_parse_ipv4(cursor, p);
+	else
+		status = ww_parse_ipv6(cursor, p);
+	return status ? status : ww_parse_transport(cursor, p);
+}
+
+#if WW_DECAPSULATE
+#include "tunnel.h"
+#endif
+
+/* Parses a frame. data, end: first byte and the one behind the last. Returns an enum ww_status; 0: p is filled. */
+static __always_inline int ww_parse(void *data, void *end, struct ww_packet *p)
+{
+	struct ww_cursor cursor = {data, end};
+	__s32 payload;
+	__be16 type;
+	int status;
+
+	p->vlan_id = 0;
+	p->teid = 0;
+	status = ww_parse_ethernet(&cursor, &type, &p->vlan_id);
+	if (status)
+		return status;
+	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
+		return WW_NOT_IP;
+	status = ww_parse_ip(&cursor, type, p);
+	if (status)
+		return status;
+#if WW_DECAPSULATE
+	status = ww_parse_tunnel(&cursor, p);
+	if (status)
+		return status;
+#endif
+	p->source_port = bpf_ntohs(p->source_port_be);
+	p->destination_port = bpf_ntohs(p->destination_port_be);
+	payload = p->length - p->network_header_length - p->transport_header_length;
+	p->payload_length = payload > 0 ? payload : 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feature sets: an ordered list of named integer features over a flow key.
+
+    FeatureSet.from_dict({"name": "small", "features": ["length", "mean(length)", "max(iat, window=500ms)"]})
+
+A feature is `field`, `accumulator(field)`, `count` (packets of the flow), each but the first with `window=DURATION` and then
+`previous`: the last finished tumbling window instead of the current one. Window 0 of a flow opens with its first packet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from wirewise.errors import InputError
+from wirewise.features.accumulators import ACCUMULATORS, COUNT_MAX, Accumulator
+from wirewise.features.fields import FIELDS, Field
+from wirewise.features.packet import TUNNELS
+from wirewise.units import format_duration, parse_duration
+
+KEYS = ("five-tuple", "five-tuple-bidirectional", "source", "destination", "source-destination")
+MAX_FEATURES = 128
+MAX_TABLE_SIZE = 1 << 24
+
+T = TypeVar("T")
+
+_SPEC = re.compile(r"([a-z_]+)(?:\((.*)\))?")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Over what samples are accumulated: the flow (window_ns 0) or a tumbling window, the current or the previous."""
+
+    window_ns: int = 0
+    previous: bool = False
+
+    def __str__(self) -> str:
+        if not self.window_ns:
+            return "flow"
+        return f"window={format_duration(self.window_ns)}" + (", previous" if self.previous else "")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature. field None: the number of packets. accumulator None: the packet's own value."""
+
+    name: str
+    field: Field | None
+    accumulator: Accumulator | None
+    scope: Scope = field(default_factory=Scope)
+
+    @property
+    def spec(self) -> str:
+        """The canonical text; `Feature.parse` reads it back."""
+        window = str(self.scope) if self.scope.window_ns else ""
+        if self.field is None:
+            return f"count({window})" if window else "count"
+        if self.accumulator is None:
+            return self.field.name
+        return f"{self.accumulator.name}({self.field.name}{', ' + window if window else ''})"
+
+    @property
+    def unit(self) -> str:
+        if self.field is None:
+            return "packets"
+        if self.accumulator is None:
+            return self.field.unit
+        if self.accumulator.name == "count":
+            return "packets"
+        return self.field.unit + ("^2" if self.accumulator.name == "variance" else "")
+
+    @property
+    def fraction_bits(self) -> int:
+        """Fractional bits of the integer: 16 where the value is a ratio."""
+        return self.accumulator.fraction_bits(self.field) if self.accumulator and self.field else 0
+
+    @property
+    def minimum(self) -> int:
+        return 0
+
+    @property
+    def maximum(self) -> int:
+        if self.field is None:
+            return COUNT_MAX
+        return self.accumulator.maximum(self.field) if self.accumulator else self.field.maximum
+
+    @classmethod
+    def parse(cls, text: str | dict[str, str]) -> Feature:
+        """A feature from `spec` or `{"name": ..., "is": spec}`. Raises InputError."""
+        if isinstance(text, dict):
+            if set(text) != {"name", "is"}:
+                raise InputError(f"feature {text!r}: write {{name: NAME, is: SPEC}} or the spec alone")
+            feature = cls.parse(str(text["is"]))
+            if not _NAME.fullmatch(str(text["name"])):
+                raise InputError(f"feature name {text['name']!r}: use lower-case letters, digits and _, 63 at most")
+            return replace(feature, name=str(text["name"]))
+        spec = str(text).strip()
+        match = _SPEC.fullmatch(spec)
+        if match is None:
+            raise InputError(f"feature {spec!r}: expected FIELD, ACCUMULATOR(FIELD) or ACCUMULATOR(FIELD, window=500ms)")
+        head, arguments = match[1], [a.strip() for a in match[2].split(",")] if match[2] is not None else []
+        target: Field | None = None
+        accumulator: Accumulator | None = None
+        if head == "count" and (not arguments or arguments[0].startswith("window")):
+            scope = _parse_scope(spec, arguments)
+        elif match[2] is None or head == "last":
+            target = _lookup(spec, arguments[0] if arguments else head, FIELDS, "packet field")
+            scope = _parse_scope(spec, arguments[1:])
+            if scope.window_ns:
+                raise InputError(f"feature {spec!r}: a packet's own value has no window; accumulate it, as in max(...)")
+        else:
+            accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
+            target = _lookup(spec, arguments[0], FIELDS, "packet field")
+            scope = _parse_scope(spec, arguments[1:])
+            if scope.previous and accumulator.of_sample:
+                raise InputError(f"feature {spec!r}: {head} compares with the current packet; drop `previous`")
+        feature = cls("", target, accumulator, scope)
+        return replace(feature, name=_default_name(feature))
+
+
+def _lookup(spec: str, name: str, registry: dict[str, T], kind: str) -> T:
+    if name not in registry:
+        raise InputError(f"feature {spec!r}: no {kind} {name!r} (there are: {', '.join(registry)})")
+    return registry[name]
+
+
+def _parse_scope(spec: str, arguments: list[str]) -> Scope:
+    window_ns, previous = 0, False
+    for argument in arguments:
+        if argument.startswith("window=") and not window_ns:
+            text = argument.removeprefix("window=")
+            if re.fullmatch(r"0+(\.0*)?[a-z]*", text):
+                raise InputError(f"feature {spec!r}: a window of 0 has no samples to divide by; try window=500ms")
+            window_ns = parse_duration(text, what=f"feature {spec!r}, window")
+        elif argument == "previous" and window_ns and not previous:
+            previous = True
+        else:
+            raise InputError(f"feature {spec!r}: {argument!r} is not window=DURATION or, behind it, previous")
+    return Scope(window_ns, previous)
+
+
+def _default_name(feature: Feature) -> str:
+    parts = ["previous"] if feature.scope.previous else []
+    parts += [feature.accumulator.name] if feature.accumulator else []
+    parts += [feature.field.name] if feature.field else ["count"]
+    parts += [format_duration(feature.scope.window_ns)] if feature.scope.window_ns else []
+    return "_".join(parts)
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """What is computed per flow, and how flows are kept. See docs/feature-sets.md.
+
+    key : one of KEYS. idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of each CPU's flow table, a power of
+    two, for IPv4 and for IPv6 each. decapsulate : of TUNNELS. grace_ns, proven_packets : an entry with so
+    many packets, seen within the grace time, is not given up for a new flow.
+    """
+
+    name: str
+    features: tuple[Feature, ...]
+    key: str = "five-tuple"
+    idle_timeout_ns: int = 60_000_000_000
+    table_size: int = 65536
+    decapsulate: tuple[str, ...] = ()
+    grace_ns: int = 10_000_000_000
+    proven_packets: int = 4
+    doc: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        where = f"feature set {self.name!r}"
+        names = self.feature_names
+        if not 1 <= len(names) <= MAX_FEATURES:
+            raise InputError(f"{where}: {len(names)} features; there must be 1 to {MAX_FEATURES}")
+        if len(set(names)) < len(names):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            raise InputError(f"{where}: feature {twice[0]!r} stands twice; leave one out or name it: {{name: ..., is: ...}}")
+        if self.key not in KEYS:
+            raise InputError(f"{where}: no flow key {self.key!r} (there are: {', '.join(KEYS)})")
+        size = self.table_size
+        if not 4 <= size <= MAX_TABLE_SIZE or size & (size - 1):
+            raise InputError(f"{where}: table_size {size} must be a power of two from 4 to {MAX_TABLE_SIZE}")
+        for tunnel in self.decapsulate:
+            if tunnel not in TUNNELS:
+                raise InputError(f"{where}: cannot look into {tunnel!r} (only into: {', '.join(TUNNELS)})")
+        if not 1 <= self.proven_packets <= COUNT_MAX:
+            raise InputError(f"{where}: proven_packets must be 1 or more, not {self.proven_packets}")
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [feature.name for feature in self.features]
+
+    @property
+    def needs_time(self) -> bool:
+        """Some feature reads microseconds, so the fine clock is needed."""
+        return any(f.scope.window_ns or (f.field and f.field.needs_time) for f in self.features)
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of the canonical JSON: equal digests compute equal features."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, version 1; `from_dict` reads it back."""
+        return {
+            "version": 1,
+            "name": self.name,
+            "key": self.key,
+            "idle_timeout": format_duration(self.idle_timeout_ns),
+            "table_size": self.table_size,
+            "decapsulate": list(self.decapsulate),
+            "grace": format_duration(self.grace_ns),
+            "proven_packets": self.proven_packets,
+            "features": [{"name": f.name, "is": f.spec} for f in self.features],
+        }
+
+    @classmethod
+    def from_dict(cls, data: object, *, source: str = "feature set") -> FeatureSet:
+        """A feature set from its JSON or YAML form. Raises InputError naming `source`."""
+        if not isinstance(data, dict):
+            raise InputError(f"{source}: expected keys and values (name, key, features, ...), not {type(data).__name__}")
+        known = {"version", "name", "key", "idle_timeout", "table_size", "decapsulate", "grace", "proven_packets", "features"}
+        unknown = sorted(set(map(str, data)) - known)
+        if unknown:
+            raise InputError(f"{source}: unknown key {unknown[0]!r} (known: {', '.join(sorted(known))})")
+        if data.get("version", 1) != 1:
+            raise InputError(f"{source}: version {data['version']!r} is not known to this wirewise; it reads version 1")
+        features = data.get("features")
+        if not isinstance(features, list):
+            raise InputError(f"{source}: `features` must be a list such as [length, mean(length)]")
+        decapsulate = data.get("decapsulate", [])
+        if not isinstance(decapsulate, list):
+            raise InputError(f"{source}: `decapsulate` must be a list such as [gtp-u]")
+        numbers = {}
+        for key in ("table_size", "proven_packets"):
+            if key in data:
+                if type(data[key]) is not int:
+                    raise InputError(f"{source}: {key} must be a whole number, not {data[key]!r}")
+                numbers[key] = data[key]
+        for key, attribute in (("idle_timeout", "idle_timeout_ns"), ("grace", "grace_ns")):
+            if key in data:
+                numbers[attribute] = parse_duration(data[key], what=f"{source}, {key}")
+        return cls(
+            name=str(data.get("name", Path(source).stem)),
+            features=tuple(Feature.parse(f) for f in features),
+            key=str(data.get("key", "five-tuple")),
+            decapsulate=tuple(map(str, decapsulate)),
+            **numbers,
+        )
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> FeatureSet:
+        """A preset by name, or a YAML (or JSON) file. Raises InputError."""
+        from wirewise.features.presets import PRESETS
+
+        if str(name_or_path) in PRESETS:
+            return PRESETS[str(name_or_path)]
+        path = Path(name_or_path)
+        try:
+            return cls.from_dict(yaml.safe_load(path.read_text()), source=str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not text"
+            raise InputError(
+                f"{path}: {reason}; give a YAML file or a preset ({', '.join(PRESETS)})"
+            ) from error
+        except yaml.YAMLError as error:
+            raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error

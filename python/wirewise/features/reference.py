@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference extractor: packets in, features out, slowly and obviously.
+
+This is the meaning of a feature set. Every lowering is tested against it, packet by packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wirewise.features.feature_set import FeatureSet
+from wirewise.features.fields import Context
+from wirewise.features.flow import PACKETS_MAX, Entry, FlowTable, Key, Lookup, make_key, seed_from
+from wirewise.features.packet import Packet, Status, parse
+from wirewise.features.state import FlowState, StateLayout
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one frame came to.
+
+    features : one int a feature in the feature set's order, units and fractional bits as it says; None unless
+    status is CLASSIFIED. packets : of the flow, with this one. refused : no table entry was free. entry : the flow's entry
+    after this packet.
+    """
+
+    status: Status
+    packet: Packet | None = None
+    key: Key | None = None
+    features: list[int] | None = None
+    packets: int = 0
+    lookup: Lookup | None = None
+    entry: Entry | None = None
+    elapsed_ns: int = 0
+    """Since the flow's previous packet; 0 for the first."""
+
+    @property
+    def refused(self) -> bool:
+        return self.lookup is Lookup.REFUSED
+
+
+class Extractor:
+    """Follows flows and computes a feature set, one frame at a time, in time order.
+
+    hash_seed : 10 u64 as in ww_config (only the flow table's replacement depends on it). table_size : instead of the feature set's.
+    """
+
+    def __init__(
+        self, feature_set: FeatureSet, *, hash_seed: Sequence[int] | None = None, table_size: int | None = None
+    ) -> None:
+        self.feature_set = feature_set
+        self.layout = StateLayout.of(feature_set)
+        seed = list(hash_seed) if hash_seed is not None else seed_from(0)
+        self.tables = {version: FlowTable(feature_set, seed, table_size) for version in (4, 6)}
+
+    def process(self, frame: bytes, time_ns: int) -> Observation:
+        """Account one Ethernet frame seen at time_ns (any monotonic origin, nanoseconds >= 0)."""
+        status, packet = parse(frame, self.feature_set.decapsulate)
+        if packet is None:
+            return Observation(status)
+        return self.process_packet(packet, time_ns)
+
+    def process_packet(self, packet: Packet, time_ns: int) -> Observation:
+        """Account one parsed packet."""
+        key, swapped = make_key(packet, self.feature_set.key)
+        entry, lookup = self.tables[packet.ip_version].find(key, swapped, time_ns)
+        if entry.packets == 0:
+            entry.state = FlowState(self.layout, time_ns)
+        elapsed_ns = max(0, time_ns - entry.last_seen_ns) if entry.packets else 0
+        entry.packets = min(entry.packets + 1, PACKETS_MAX)
+        entry.last_seen_ns = time_ns
+        age_ns = max(0, time_ns - entry.state.first_seen_ns)
+        context = Context(packet, entry.packets, elapsed_ns, int(swapped == entry.swapped), age_ns)
+        entry.state.sample(context, time_ns)
+        features = [entry.state.read(feature, context) for feature in self.feature_set.features]
+        return Observation(Status.CLASSIFIED, packet, key, features, entry.packets, lookup, entry, elapsed_ns)

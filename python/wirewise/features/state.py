@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state a feature set keeps with each flow: only what its features need.
+
+Both the reference (`FlowState`) and the lowering (a C struct) are made from the one `StateLayout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wirewise.features.accumulators import CELLS, COUNT_MAX, Cell, State
+from wirewise.features.feature_set import Feature, FeatureSet
+from wirewise.features.fields import FIELDS, Context, Field
+from wirewise.units import format_duration
+
+
+@dataclass(frozen=True)
+class Track:
+    """Cells of one field in one scope, in the order in which a sample updates them."""
+
+    field: Field
+    cells: tuple[Cell, ...]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variable of the state -> C type, e.g. `sum_length` -> `__u64`."""
+        return {f"{v}_{self.field.name}": t for cell in self.cells for v, t in cell.variables.items()}
+
+
+@dataclass(frozen=True)
+class Window:
+    """State of one tumbling window length: the current window and, if a feature reads it, the previous.
+
+    counts : keep the number of samples. counts_iat : likewise of the fields whose first packet is no sample.
+    """
+
+    window_ns: int
+    tracks: tuple[Track, ...]
+    counts: bool
+    counts_iat: bool
+    previous: bool
+
+    @property
+    def suffix(self) -> str:
+        return format_duration(self.window_ns)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        counts = {"samples": "__u32"} if self.counts else {}
+        counts |= {"samples_iat": "__u32"} if self.counts_iat else {}
+        return {v: t for track in self.tracks for v, t in track.variables.items()} | counts
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """All state of a flow behind its slot and key."""
+
+    tracks: tuple[Track, ...]
+    windows: tuple[Window, ...]
+    first_seen: bool
+
+    @classmethod
+    def of(cls, feature_set: FeatureSet) -> StateLayout:
+        cells: dict[int, dict[str, list[str]]] = {}
+        counts: set[int] = set()
+        previous: set[int] = set()
+        for feature in feature_set.features:
+            window_ns = feature.scope.window_ns
+            fields = cells.setdefault(window_ns, {})
+            if feature.scope.previous:
+                previous.add(window_ns)
+            if feature.field is None:
+                counts.add(window_ns)
+            elif feature.accumulator is not None:
+                wanted = fields.setdefault(feature.field.name, [])
+                wanted += [c for c in feature.accumulator.cells if c not in wanted]
+        windows = []
+        for window_ns, by_field in sorted(cells.items()):
+            if window_ns:
+                tracks = _tracks(by_field)
+                # Every window counts its samples: `first` and the ratios need them, and empty windows are told apart.
+                windows.append(
+                    Window(
+                        window_ns,
+                        tracks,
+                        counts=window_ns in counts or any(not t.field.from_second for t in tracks),
+                        counts_iat=any(t.field.from_second for t in tracks),
+                        previous=window_ns in previous,
+                    )
+                )
+        needs_age = any(f.field is not None and f.field.needs_age for f in feature_set.features)
+        return cls(_tracks(cells.get(0, {})), tuple(windows), needs_age)
+
+
+# `deviations` reads `sum`, so cells are updated in the order of the catalogue.
+_ORDER = {name: index for index, name in enumerate(CELLS)}
+
+
+def _tracks(by_field: dict[str, list[str]]) -> tuple[Track, ...]:
+    return tuple(
+        Track(FIELDS[name], tuple(CELLS[c] for c in sorted(wanted, key=_ORDER.__getitem__)))
+        for name, wanted in by_field.items()
+    )
+
+
+@dataclass
+class ScopeState:
+    """Reference state of one scope: by field the variables of its cells, and how many samples there were.
+
+    samples : packets in the scope; samples_iat : those that are samples of a field which skips a flow's first packet.
+    """
+
+    cells: dict[str, State]
+    samples: int = 0
+    samples_iat: int = 0
+
+    @classmethod
+    def blank(cls, tracks: Sequence[Track]) -> ScopeState:
+        return cls({t.field.name: {v: 0 for cell in t.cells for v in cell.variables} for t in tracks})
+
+    def sample(self, tracks: Sequence[Track], context: Context) -> None:
+        self.samples = min(self.samples + 1, COUNT_MAX)
+        if context.packets > 1:
+            self.samples_iat = min(self.samples_iat + 1, COUNT_MAX)
+        for track in tracks:
+            field = track.field
+            if field.from_second and context.packets == 1:
+                continue
+            x, n = field.read(context), self.samples_iat if field.from_second else self.samples
+            for cell in track.cells:
+                cell.update(self.cells[field.name], x, n, field)
+
+
+class FlowState:
+    """Reference state of one flow: what the generated struct ww_state holds."""
+
+    def __init__(self, layout: StateLayout, time_ns: int) -> None:
+        self._layout = layout
+        self.first_seen_ns = time_ns
+        self.flow = ScopeState.blank(layout.tracks)
+        self.current = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
+        self.previous = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
+        self.start_ns = {w.window_ns: time_ns for w in layout.windows}
+
+    def sample(self, context: Context, time_ns: int) -> None:
+        """Account one packet seen at time_ns."""
+        self.flow.sample(self._layout.tracks, context)
+        for window in self._layout.windows:
+            width = window.window_ns
+            passed = max(0, time_ns - self.start_ns[width]) // width
+            if passed:
+                blank = ScopeState.blank(window.tracks)
+                self.previous[width] = self.current[width] if passed == 1 else blank
+                self.current[width] = ScopeState.blank(window.tracks)
+                self.start_ns[width] += passed * width
+            self.current[width].sample(window.tracks, context)
+
+    def read(self, feature: Feature, context: Context) -> int:
+        """A feature's value for the packet that was sampled last."""
+        scope, field = feature.scope, feature.field
+        state = self.flow
+        if scope.window_ns:
+            state = (self.previous if scope.previous else self.current)[scope.window_ns]
+        if field is None:
+            return state.samples
+        if feature.accumulator is None:
+            return field.read(context)
+        is_sample = not scope.previous and not (field.from_second and context.packets == 1)
+        samples = state.samples_iat if field.from_second else state.samples
+        x = field.read(context) if is_sample else None
+        return feature.accumulator.read(state.cells[field.name], x, samples, field)

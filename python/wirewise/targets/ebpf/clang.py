@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs clang on generated sources and reads what came out."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from wirewise.errors import MissingFeatureError, WirewiseError
+
+MINIMUM = 14
+# -mcpu=v3: atomics with results and 32-bit jumps; every kernel from 5.12 on runs it.
+FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function", "-fbracket-depth=4096")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections."""
+
+    object: bytes
+    clang: str
+    instructions: int
+
+
+def find_clang() -> str:
+    """The newest clang on PATH, 14 or later. Raises MissingFeatureError saying how to get one."""
+    for version in range(24, MINIMUM - 1, -1):
+        if path := shutil.which(f"clang-{version}"):
+            return path
+    if path := shutil.which("clang"):
+        return path
+    raise MissingFeatureError(f"no clang found: compiling needs clang {MINIMUM} or newer; apt-get install clang")
+
+
+def clang_version(clang: str) -> str:
+    """`19.1.7` of `clang version 19.1.7`."""
+    try:
+        text = subprocess.run([clang, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MissingFeatureError(f"{clang}: cannot be run: {error}; give --clang PATH") from error
+    match = re.search(r"version (\d+)([.\d]*)", text)
+    if match is None or int(match[1]) < MINIMUM:
+        raise MissingFeatureError(f"{clang}: is {text.splitlines()[0]!r}; clang {MINIMUM} or newer is needed")
+    return match[1] + match[2]
+
+
+def system_includes() -> list[str]:
+    """Where the UAPI headers' asm/ lies: the multiarch folder, which `-target bpf` does not search."""
+    return [str(path) for path in sorted(Path("/usr/include").glob("*-linux-gnu")) if (path / "asm").is_dir()]
+
+
+def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Built:
+    """Compile xdp.bpf.c with the generated headers. sources: file name -> text.
+
+    Raises MissingFeatureError without a usable clang, WirewiseError with clang's first error otherwise.
+    """
+    clang = clang or find_clang()
+    version = clang_version(clang)
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as name, as_file(files("wirewise") / "bpf") as bpf:
+        folder = Path(name)
+        for file, text in sources.items():
+            (folder / file).write_text(text)
+        target = folder / "program.bpf.o"
+        includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
+        command = [clang, *FLAGS, f"-ffile-prefix-map={folder}=.", f"-fdebug-compilation-dir=.", *includes, "-c", str(folder / "xdp.bpf.c"), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        if done.returncode:
+            raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
+        data = target.read_bytes()
+    return Built(data, version, _instructions(data))
+
+
+def _first_error(text: str) -> str:
+    errors = [line for line in text.splitlines() if "error" in line]
+    if any("bpf/bpf_helpers.h" in line or "linux/bpf.h" in line for line in errors):
+        return f"{errors[0]}; install the headers: apt-get install libbpf-dev linux-libc-dev"
+    return errors[0] if errors else text.strip()[-500:]
+
+
+def _instructions(data: bytes) -> int:
+    """Instructions (8 bytes each) of the executable sections of a 64-bit little-endian ELF file."""
+    number = lambda offset, size: int.from_bytes(data[offset : offset + size], "little")  # noqa: E731
+    table, entry_size, count = number(0x28, 8), number(0x3A, 2), number(0x3C, 2)
+    executable = 0x4
+    total = 0
+    for index in range(count):
+        section = table + index * entry_size
+        if number(section + 8, 8) & executable:
+            total += number(section + 32, 8) // 8
+    return total

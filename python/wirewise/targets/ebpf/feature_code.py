@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lowers a feature set to ww_feature_set.h: options, flow state, accumulators, features.
+
+What no feature of the set needs is not generated: no state, no code, no clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wirewise.features.accumulators import CELLS
+from wirewise.features.feature_set import Feature, FeatureSet
+from wirewise.features.packet import TUNNELS
+from wirewise.features.state import StateLayout, Track, Window
+
+SLOT_SIZE, KEY_SIZE, ENTRY_ALIGNMENT = 16, {4: 16, 6: 40}, 32
+_C_TYPES = {"__u32": ctypes.c_uint32, "__u64": ctypes.c_uint64, "__s64": ctypes.c_int64}
+
+
+@dataclass(frozen=True)
+class StateField:
+    """One variable of struct ww_state: where it lies behind slot and key, as the bundle's manifest lists it."""
+
+    name: str
+    type: str
+    offset: int
+
+
+def state_fields(feature_set: FeatureSet) -> list[StateField]:
+    """The variables of a flow's state with their offsets in bytes from the start of the state."""
+    declared = _declarations(StateLayout.of(feature_set))
+    struct = _structure([(name, members) for name, members in declared])
+    fields = []
+    for name, members in declared:
+        at = getattr(struct, name).offset
+        if isinstance(members, str):
+            fields.append(StateField(name, members.strip("_"), at))
+        else:
+            inner = _structure(members)
+            fields += [StateField(f"{name}.{n}", str(t).strip("_"), at + getattr(inner, n).offset) for n, t in members]
+    return fields
+
+
+def entry_size(feature_set: FeatureSet, ip_version: int) -> int:
+    """Bytes of one flow-table entry: slot, key and state, rounded up so that entries share cache lines evenly."""
+    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set))))
+    size = SLOT_SIZE + KEY_SIZE[ip_version] + state
+    return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
+
+
+Declarations = list[tuple[str, "str | Declarations"]]
+
+
+def _by_size(variables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return sorted(variables, key=lambda item: -ctypes.sizeof(_C_TYPES[item[1]]))
+
+
+def _declarations(layout: StateLayout) -> Declarations:
+    """Members of struct ww_state in their order: 8-byte variables, windows, 4-byte variables; no holes."""
+    variables = [("first_seen_ns", "__u64")] if layout.first_seen else []
+    variables += [(f"start_{w.suffix}_ns", "__u64") for w in layout.windows]
+    variables += [item for track in layout.tracks for item in track.variables.items()]
+    wide = [v for v in variables if v[1] != "__u32"]
+    narrow = [v for v in variables if v[1] == "__u32"]
+    windows: Declarations = []
+    for window in layout.windows:
+        members: Declarations = [*_by_size(window.variables.items())]
+        windows.append((f"current_{window.suffix}", members))
+        if window.previous:
+            windows.append((f"previous_{window.suffix}", members))
+    return [*wide, *windows, *narrow]
+
+
+def _structure(declarations: Declarations) -> type[ctypes.Structure]:
+    fields = [(n, _C_TYPES[t] if isinstance(t, str) else _structure(t)) for n, t in declarations]
+    return type("State", (ctypes.Structure,), {"_fields_": fields})
+
+
+def feature_set_header(feature_set: FeatureSet, banner: str) -> str:
+    """The text of ww_feature_set.h."""
+    layout = StateLayout.of(feature_set)
+    return "\n".join(
+        [
+            banner,
+            "#ifndef WW_FEATURE_SET_H",
+            "#define WW_FEATURE_SET_H",
+            "",
+            *_options(feature_set),
+            "",
+            '#include "wirewise/abi.h"',
+            '#include "wirewise/arith.h"',
+            '#include "wirewise/packet.h"',
+            "",
+            *_structs(layout),
+            *(line for window in layout.windows for line in _roll(window)),
+            *_begin(layout),
+            *_accumulate(layout),
+            *_extract(feature_set),
+            "#endif",
+            "",
+        ]
+    )
+
+
+def _options(s: FeatureSet) -> list[str]:
+    transport = s.key.startswith("five-tuple")
+    values = {
+        "WW_KEY_SOURCE": int(s.key != "destination"),
+        "WW_KEY_DESTINATION": int(s.key != "source"),
+        "WW_KEY_TRANSPORT": int(transport),
+        "WW_KEY_BIDIRECTIONAL": int(s.key == "five-tuple-bidirectional"),
+        **{f"WW_DECAPSULATE_{t.upper().replace('-', '_')}": int(t in s.decapsulate) for t in TUNNELS},
+        "WW_TABLE_SIZE": f"{s.table_size}U",
+        "WW_IDLE_TIMEOUT_NS": f"{s.idle_timeout_ns}ULL",
+        "WW_GRACE_NS": f"{s.grace_ns}ULL",
+        "WW_PROVEN_PACKETS": f"{s.proven_packets}U",
+        "WW_NEEDS_TIME": int(s.needs_time),
+    }
+    return [f"#define {name} {value}" for name, value in values.items()]
+
+
+def _structs(layout: StateLayout) -> list[str]:
+    lines = []
+    members = []
+    for window in layout.windows:
+        inner = [f"\t{t} {n};" for n, t in _by_size(window.variables.items())]
+        lines += [f"struct ww_window_{window.suffix} {{", *inner, "};", ""]
+    for name, declared in _declarations(layout):
+        kind = declared if isinstance(declared, str) else f"struct ww_window_{name.split('_')[1]}"
+        members.append(f"\t{kind} {name};")
+    lines += ["/* What is kept of a flow; starts as zeros. */", "struct ww_state {", *members, "};", ""]
+    for version in (4, 6):
+        lines += [
+            f"struct ww_entry{version} {{",
+            "\tstruct ww_slot slot;",
+            f"\tstruct ww_key{version} key;",
+            "\tstruct ww_state state;",
+            f"}} __attribute__((aligned({ENTRY_ALIGNMENT})));",
+            "",
+            f"struct ww_bucket{version} {{",
+            f"\tstruct ww_entry{version} entry[WW_WAYS];",
+            "};",
+            "",
+        ]
+    return lines
+
+
+def _roll(window: Window) -> list[str]:
+    name = window.suffix
+    keep = [
+        "\tif (passed == 1)",
+        f"\t\ts->previous_{name} = s->current_{name};",
+        "\telse",
+        f"\t\t__builtin_memset(&s->previous_{name}, 0, sizeof(s->previous_{name}));",
+    ]
+    return [
+        f"/* Opens the tumbling window of {name} that now falls into. */",
+        f"static __always_inline void ww_roll_{name}(struct ww_state *s, __u64 now)",
+        "{",
+        f"\t__u64 passed = ww_elapsed(now, s->start_{name}_ns);",
+        "",
+        f"\tif (passed < {window.window_ns}ULL)",
+        "\t\treturn;",
+        f"\tpassed /= {window.window_ns}ULL;",
+        *(keep if window.previous else []),
+        f"\t__builtin_memset(&s->current_{name}, 0, sizeof(s->current_{name}));",
+        f"\ts->start_{name}_ns += passed * {window.window_ns}ULL;",
+        "}",
+        "",
+    ]
+
+
+def _begin(layout: StateLayout) -> list[str]:
+    starts = ["first_seen_ns"] if layout.first_seen else []
+    starts += [f"start_{w.suffix}_ns" for w in layout.windows]
+    return [
+        "/* The flow's first packet: what does not start as zero. */",
+        "static __always_inline void ww_begin(struct ww_state *s, const struct ww_context *c)",
+        "{",
+        *(f"\ts->{name} = c->now_ns;" for name in starts),
+        "}",
+        "",
+    ]
+
+
+def _places(track: Track, prefix: str) -> dict[str, str]:
+    """Cell variable -> C lvalue."""
+    return {v: f"{prefix}{v}_{track.field.name}" for cell in track.cells for v in cell.variables}
+
+
+def _samples(tracks: tuple[Track, ...], prefix: str, n: str, n_iat: str) -> list[str]:
+    """Statements that account one packet in the tracks of one scope."""
+    lines = []
+    for from_second in (False, True):
+        block = []
+        for track in (t for t in tracks if t.field.from_second == from_second):
+            updates = [cell.c(track.field) for cell in track.cells]
+            counted = any("{n}" in update for update in updates)
+            block += [
+                f"\t{{ /* {track.field.name}, {track.field.unit} */",
+                f"\t\tconst __u32 x = {track.field.c};",
+                *([f"\t\tconst __u32 n = {n_iat if from_second else n};"] if counted else []),
+                "",
+                *(f"\t\t{update.format(x='x', n='n', **_places(track, prefix))}" for update in updates),
+                "\t}",
+            ]
+        if block and from_second:
+            block = ["\tif (c->packets > 1) { /* the first packet is no sample of these */",
+                     *("\t" + line if line else line for line in block), "\t}"]  # fmt: skip
+        lines += block
+    return lines
+
+
+def _accumulate(layout: StateLayout) -> list[str]:
+    lines = [
+        "/* Accounts one packet in its flow's state. */",
+        "static __always_inline void ww_accumulate(struct ww_state *s, const struct ww_packet *p,",
+        "\t\t\t\t\t  struct ww_context *c)",
+        "{",
+    ]
+    if layout.first_seen:
+        lines.append("\tc->age_us = ww_microseconds(ww_elapsed(c->now_ns, s->first_seen_ns));")
+    lines += _samples(layout.tracks, "s->", "c->packets", "c->packets - 1")
+    for window in layout.windows:
+        current = f"s->current_{window.suffix}."
+        lines.append(f"\tww_roll_{window.suffix}(s, c->now_ns);")
+        if window.counts:
+            lines.append(f"\t{current}samples = ww_increment({current}samples, 1);")
+        if window.counts_iat:
+            lines.append(f"\t{current}samples_iat = ww_increment({current}samples_iat, c->packets > 1);")
+        lines += _samples(window.tracks, current, f"{current}samples", f"{current}samples_iat")
+    return [*lines, "}", ""]
+
+
+def _extract(feature_set: FeatureSet) -> list[str]:
+    lines = [
+        "/* The features of the packet accounted last, in the order the model reads them. */",
+        "static __always_inline void ww_extract(__s64 *x, const struct ww_state *s, const struct ww_packet *p,",
+        "\t\t\t\t       const struct ww_context *c)",
+        "{",
+    ]
+    for index, feature in enumerate(feature_set.features):
+        fraction = f", Q{feature.fraction_bits}" if feature.fraction_bits else ""
+        lines.append(f"\tx[{index}] = {_expression(feature)}; /* {feature.name}, {feature.unit}{fraction} */")
+    return [*lines, "}", ""]
+
+
+def _expression(feature: Feature) -> str:
+    scope, field = feature.scope, feature.field
+    prefix, n, n_iat = "s->", "c->packets", "(c->packets - 1)"
+    if scope.window_ns:
+        name = str(scope).split(",")[0].removeprefix("window=")
+        prefix = f"s->{'previous' if scope.previous else 'current'}_{name}."
+        n, n_iat = f"{prefix}samples", f"{prefix}samples_iat"
+    if field is None:
+        return n
+    if feature.accumulator is None:
+        return field.c
+    accumulator = feature.accumulator
+    places = {
+        v: f"{prefix}{v}_{field.name}" for name in accumulator.cells for v in CELLS[name].variables
+    }
+    return accumulator.c(field).format(x=field.c, n=n_iat if field.from_second else n, **places)
+

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lowers a TreeEnsemble to ww_model.h: one if/else per node, thresholds and leaf values as immediates.
+
+Two things keep the kernel verifier's work linear in the number of nodes, in every shape: features are read through a volatile
+pointer, so that no register carries what one path learned of a feature into the next tree, and what a leaf adds is
+hidden (`ww_hide`) where the paths of a tree meet, so that they meet in equal states.
+
+A model's trees are cut into chunks. By size the chunks become, in this order of preference (`plan`):
+
+- `inline`: the one chunk stands in ww_infer;
+- `functions`: a global function a chunk, verified once each;
+- `tail-calls`: programs of such functions, for what exceeds half of a limit of one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wirewise.errors import InputError
+from wirewise.models.tree import LEAF, Tree, TreeEnsemble
+
+# Limits, and how much of them is used: half, because another compiler may need more (docs/architecture.md).
+VERIFIED_LIMIT = 1_000_000 // 2
+SUBPROGRAM_LIMIT = 256 // 2
+TAIL_CALL_LIMIT = 33 - 1
+# A conditional jump spans 2^15 instructions; a node takes about five.
+NODES_PER_PART = 3_000
+NODES_PER_CHUNK = 1_500
+INLINE_NODES = 300
+# The rest of ww_xdp is verified for IPv4, for IPv6 and for a flow without entry.
+WAYS_TO_INFERENCE = 3
+INSTRUCTIONS_PER_NODE = 2.6
+INSTRUCTIONS_OF_THE_REST = 1_200
+PACKED_VOTE_CLASSES = 8
+PACKED_VOTE_TREES = 255
+
+SHAPES = ("inline", "functions", "tail-calls")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen shape. programs: per program the chunks it runs, a chunk being tree indices; without tail calls there is one,
+    part of ww_xdp. instructions, verified: predicted."""
+
+    shape: str
+    why: str
+    programs: tuple[tuple[tuple[int, ...], ...], ...]
+    instructions: int
+    verified: int
+
+
+def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
+    """Choose the cheapest shape that stays under half of every limit, or check the one asked for.
+
+    Raises InputError where the model does not fit, saying what would.
+    """
+    if shape not in ("auto", *SHAPES):
+        raise InputError(f"shape {shape!r}: there are auto, {', '.join(SHAPES)}")
+    nodes = sum(tree.n_nodes for tree in model.trees)
+    instructions = int(nodes * INSTRUCTIONS_PER_NODE) + INSTRUCTIONS_OF_THE_REST
+    if shape == "inline" or (shape == "auto" and nodes <= INLINE_NODES):
+        chunk = tuple(_order(model))
+        why = f"{nodes} nodes: small enough to verify in place (up to {INLINE_NODES})"
+        return Plan("inline", why, ((chunk,),), instructions, instructions * WAYS_TO_INFERENCE)
+    chunks = _chunks(model)
+    parts = sum(len(_cut(model.trees[t])) for chunk in chunks for t in chunk)
+    one_program = parts + len(chunks) <= SUBPROGRAM_LIMIT and instructions <= VERIFIED_LIMIT
+    if shape == "functions" or (shape == "auto" and one_program):
+        why = f"{nodes} nodes: over {INLINE_NODES}, so {len(chunks)} functions that are verified once each"
+        return Plan("functions", why, (tuple(chunks),), instructions, instructions)
+    programs = _programs(model, chunks)
+    if len(programs) > TAIL_CALL_LIMIT:
+        fits = nodes * TAIL_CALL_LIMIT // len(programs)
+        raise InputError(
+            f"model: {len(model.trees)} trees with {nodes} nodes need {len(programs)} tail calls; the kernel allows "
+            f"{TAIL_CALL_LIMIT}: about {fits} nodes would fit; train fewer or shallower trees (max_depth, max_leaf_nodes)"
+        )
+    why = f"{nodes} nodes: over half of a program's limits, so {len(programs)} programs in a chain of tail calls"
+    return Plan("tail-calls", why, tuple(programs), instructions, instructions)
+
+
+def _order(model: TreeEnsemble) -> list[int]:
+    """Trees by the output they add to, so that one running sum serves at a time."""
+    return sorted(range(len(model.trees)), key=lambda t: (model.trees[t].output or 0, t))
+
+
+def _chunks(model: TreeEnsemble) -> list[tuple[int, ...]]:
+    chunks: list[list[int]] = []
+    size, output = 0, None
+    for index in _order(model):
+        tree = model.trees[index]
+        if not chunks or size + tree.n_nodes > NODES_PER_CHUNK or tree.output != output:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(index)
+        size, output = size + tree.n_nodes, tree.output
+    return [tuple(chunk) for chunk in chunks]
+
+
+def _programs(model: TreeEnsemble, chunks: list[tuple[int, ...]]) -> list[tuple[tuple[int, ...], ...]]:
+    programs: list[list[tuple[int, ...]]] = []
+    nodes = functions = 0
+    for chunk in chunks:
+        chunk_nodes = sum(model.trees[t].n_nodes for t in chunk)
+        chunk_functions = 1 + sum(len(_cut(model.trees[t])) for t in chunk)
+        too_large = (nodes + chunk_nodes) * INSTRUCTIONS_PER_NODE > VERIFIED_LIMIT
+        if not programs or too_large or functions + chunk_functions > SUBPROGRAM_LIMIT:
+            programs.append([])
+            nodes = functions = 0
+        programs[-1].append(chunk)
+        nodes, functions = nodes + chunk_nodes, functions + chunk_functions
+    return [tuple(program) for program in programs]
+
+
+def _cut(tree: Tree) -> list[int]:
+    """Nodes whose subtrees become functions of their own, so that no jump is too long. Deepest first."""
+    if tree.n_nodes <= NODES_PER_PART:
+        return []
+    weight = [1] * tree.n_nodes
+    cut = []
+    for node in range(tree.n_nodes - 1, -1, -1):
+        if tree.feature[node] == LEAF:
+            continue
+        weight[node] = 1 + weight[tree.left[node]] + weight[tree.right[node]]
+        if node and weight[node] > NODES_PER_PART // 2:
+            cut.append(node)
+            weight[node] = 1
+    return cut
+
+
+class TreeCode:
+    """Prints one model. What a leaf holds depends on `kind`:
+
+    - `packed`: majority votes of up to 8 classes in the bytes of one 64-bit word: a leaf adds to its class's byte;
+    - `single`: a leaf adds its score to the running sum of the one output its tree adds to;
+    - `rows`: a leaf is a class, or the index of a row of scores, which is added to the scores in ww_scratch.
+    """
+
+    def __init__(self, model: TreeEnsemble, chosen: Plan) -> None:
+        self.model, self.plan = model, chosen
+        self.majority = model.votes == "majority"
+        if self.majority:
+            small = model.n_classes <= PACKED_VOTE_CLASSES and len(model.trees) <= PACKED_VOTE_TREES
+            self.kind = "packed" if small else "rows"
+        else:
+            alone = model.n_outputs == 1 or all(t.output is not None for t in model.trees)
+            self.kind = "single" if alone else "rows"
+        self.n_scores = model.n_classes if self.majority else model.n_outputs
+        self.type = "__u64" if self.kind == "packed" else "int"
+
+    def header(self, banner: str) -> str:
+        """The text of ww_model.h: ww_begin_inference, ww_add_N for each program, ww_decide."""
+        tail = self.plan.shape == "tail-calls"
+        lines = [banner, "#ifndef WW_MODEL_H", "#define WW_MODEL_H", "", f"#define WW_TAIL_CALLS {int(tail)}", ""]
+        if tail:
+            lines += [f"WW_PROGS({len(self.plan.programs) + 1});", ""]
+        for index, tree in enumerate(self.model.trees):
+            if self._has_rows(tree):
+                lines += self._rows(index, tree)
+        for program in self.plan.programs:
+            for chunk in program:
+                for index in chunk:
+                    lines += self._parts(index)
+                if self.plan.shape != "inline":
+                    lines += self._chunk_function(chunk)
+        lines += self._begin()
+        for number, program in enumerate(self.plan.programs):
+            lines += self._add(number, program)
+        lines += self._decide()
+        if not tail:
+            lines += [
+                "/* Class of the features in s. */",
+                "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
+                "{",
+                "\tww_begin_inference(s);",
+                "\tww_add_0(s);",
+                "\treturn ww_decide(s);",
+                "}",
+                "",
+            ]
+        return "\n".join([*lines, "#endif", ""])
+
+    def tail_calls(self, banner: str) -> str:
+        """The text of ww_tail_calls.h: the chain of programs behind ww_xdp."""
+        count = len(self.plan.programs)
+        lines = [banner]
+        for number in range(1, count + 1):
+            lines += [
+                'SEC("xdp")',
+                f"int ww_model_{number}(struct xdp_md *ctx)",
+                "{",
+                "\tstruct ww_slot *slot;",
+                "\tstruct ww_way way;",
+                "",
+                "\tif (ww_resume(&way, &slot))",
+                "\t\treturn XDP_PASS;",
+                f"\tww_add_{number - 1}(way.scratch);",
+            ]
+            if number < count:
+                lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
+            else:
+                lines += [
+                    "\tww_keep_verdict(&way, slot, ww_decide(way.scratch));",
+                    "\treturn ww_finish(&way, slot, way.scratch->ip_version, way.scratch->length);",
+                    "}",
+                    "",
+                ]
+        return "\n".join(lines)
+
+    # -- one tree
+
+    def _has_rows(self, tree: Tree) -> bool:
+        return self.kind == "rows" and not self.majority and tree.output is None
+
+    def _leaf_values(self, tree: Tree) -> dict[int, str]:
+        """Leaf node -> what it holds, as C."""
+        leaves = [node for node in range(tree.n_nodes) if tree.feature[node] == LEAF]
+        if self.kind == "packed":
+            return {node: f"{1 << 8 * tree.value[node][0]:#x}ULL" for node in leaves}
+        if self._has_rows(tree):
+            return {node: str(row) for row, node in enumerate(leaves)}
+        return {node: str(tree.value[node][0]) for node in leaves}
+
+    def _branches(self, index: int, root: int, target: str, cut: set[int]) -> list[str]:
+        """Nested if/else that gives what the leaf holds to `target`. Without recursion, for trees of any depth."""
+        tree = self.model.trees[index]
+        values = self._leaf_values(tree)
+        lines: list[str] = []
+        todo: list[tuple[int, str | int]] = [(1, root)]
+        while todo:
+            depth, item = todo.pop()
+            indent = "\t" * depth
+            if isinstance(item, str):
+                lines.append(indent + item)
+            elif item in values:
+                lines.append(f"{indent}{target} {values[item]};")
+            elif item in cut and item != root:
+                lines.append(f"{indent}{target} ww_tree_{index}_{item}(s);")
+            else:
+                lines.append(f"{indent}if (x[{tree.feature[item]}] <= {_int64(tree.threshold[item])}) {{")
+                todo += [(depth, "}"), (depth + 1, tree.right[item]), (depth, "} else {"), (depth + 1, tree.left[item])]
+        return lines
+
+    def _tree(self, index: int) -> list[str]:
+        """Statements for one whole tree; its paths meet again at their end."""
+        tree = self.model.trees[index]
+        cut = set(_cut(tree))
+        title = f"\t/* Tree {index}: {tree.n_nodes} nodes. */"
+        if self.kind != "rows":
+            return [title, *self._branches(index, 0, "sum +=", cut), "\tww_hide(sum);"]
+        lines = [title, *self._branches(index, 0, "leaf =", cut), "\tww_hide(leaf);"]
+        if self.majority:
+            return [*lines, "\ts->score[leaf & (WW_MAX_CLASSES - 1)]++;"]
+        if not self._has_rows(tree):
+            return [*lines, f"\ts->score[{tree.output}] += (__s32)leaf;"]
+        count = tree.feature.count(LEAF)
+        lines.append(f"\tleaf = leaf < {count} ? leaf : 0; /* always true; for the verifier */")
+        return lines + [f"\ts->score[{c}] += ww_rows_{index}[leaf][{c}];" for c in range(self.n_scores)]
+
+    def _rows(self, index: int, tree: Tree) -> list[str]:
+        rows = ["\t{" + ", ".join(map(str, value)) + "}," for value in tree.value if value]
+        head = f"static const volatile __s32 ww_rows_{index}[{len(rows)}][{self.n_scores}] SEC(\".rodata.ww_rows\") = {{"
+        return [head, *rows, "};", ""]
+
+    def _parts(self, index: int) -> list[str]:
+        """Functions for subtrees of a large tree, the deepest first; each returns what its leaf holds."""
+        cut = _cut(self.model.trees[index])
+        lines = []
+        for node in cut:
+            lines += [
+                f"/* Tree {index} from node {node} down. */",
+                *self._open(f"ww_tree_{index}_{node}", f"{self.type} leaf = 0;"),
+                *self._branches(index, node, "leaf =", set(cut)),
+                "\treturn leaf;",
+                "}",
+                "",
+            ]
+        return lines
+
+    # -- chunks and programs
+
+    def _open(self, name: str, *declarations: str) -> list[str]:
+        """A global function over ww_scratch: the verifier looks at it once, whoever calls."""
+        return [
+            f"__noinline {self.type} {name}(struct ww_scratch *s)",
+            "{",
+            "\tconst volatile __s64 *x;",
+            *(f"\t{declaration}" for declaration in declarations),
+            "",
+            "\tif (!s)",
+            "\t\treturn 0;",
+            "\tx = s->feature;",
+        ]
+
+    @property
+    def _local(self) -> str:
+        return "__u32 leaf = 0;" if self.kind == "rows" else f"{'__u64' if self.kind == 'packed' else '__s64'} sum = 0;"
+
+    def _chunk_function(self, chunk: tuple[int, ...]) -> list[str]:
+        trees = [line for index in chunk for line in self._tree(index)]
+        result = "0" if self.kind == "rows" else "sum"
+        return [*self._open(f"ww_trees_{chunk[0]}", self._local), *trees, f"\treturn {result};", "}", ""]
+
+    def _begin(self) -> list[str]:
+        base = [0] * self.n_scores if self.majority else list(self.model.base)
+        if self.kind == "packed":
+            base = [0]
+        return [
+            "static __always_inline void ww_begin_inference(struct ww_scratch *s)",
+            "{",
+            *(f"\ts->score[{c}] = {value};" for c, value in enumerate(base)),
+            "}",
+            "",
+        ]
+
+    def _add(self, number: int, program: tuple[tuple[int, ...], ...]) -> list[str]:
+        """ww_add_N: runs one program's trees and adds what they say to the scores."""
+        lines = [f"static __always_inline void ww_add_{number}(struct ww_scratch *s)", "{"]
+        outputs: dict[int, list[str]] = {}
+        if self.plan.shape == "inline":
+            lines += ["\tconst volatile __s64 *x = s->feature;", f"\t{self._local}", ""]
+            for index in program[0]:
+                lines += self._tree(index)
+                output = self.model.trees[index].output or 0
+                if self.kind == "single" and self.n_scores > 1:
+                    lines += [f"\ts->score[{output}] += sum;", "\tsum = 0;"]
+            if self.kind == "packed" or (self.kind == "single" and self.n_scores == 1):
+                lines.append("\ts->score[0] += sum;")
+            return [*lines, "}", ""]
+        for chunk in program:
+            output = self.model.trees[chunk[0]].output or 0
+            outputs.setdefault(output, []).append(f"ww_trees_{chunk[0]}(s)")
+        for output, calls in outputs.items():
+            if self.kind == "rows":
+                lines += [f"\t{call};" for call in calls]
+            else:
+                lines += [f"\ts->score[{output}] += (__s64){calls[0]}"]
+                lines += [f"\t\t+ (__s64){call}" for call in calls[1:]]
+                lines[-1] += ";"
+        return [*lines, "}", ""]
+
+    def _decide(self) -> list[str]:
+        lines = ["/* The class the scores say. */", "static __always_inline __u32 ww_decide(struct ww_scratch *s)", "{"]
+        if not self.majority and self.model.n_outputs == 1:
+            return [*lines, "\treturn s->score[0] > 0;", "}", ""]
+        if self.kind == "packed":
+            lines += ["\t__u64 votes = s->score[0];", ""]
+            lines += [f"\ts->score[{c}] = votes >> {8 * c} & 0xff;" for c in range(self.n_scores)]
+        lines += [f"\treturn ww_argmax(s->score, {self.n_scores});", "}", ""]
+        return lines
+
+
+def _int64(value: int) -> str:
+    if value == -(1 << 63):
+        return "(-0x7fffffffffffffffLL - 1)"
+    return str(value) if -(1 << 31) <= value < 1 << 31 else f"{value}LL"
+
+
+def depths(tree: Tree) -> Iterator[int]:
+    """Depth of every node, the root's 0."""
+    depth = [0] * tree.n_nodes
+    for node in range(tree.n_nodes):
+        if tree.feature[node] != LEAF:
+            depth[tree.left[node]] = depth[tree.right[node]] = depth[node] + 1
+        yield depth[node]
