@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures, labels, and the feature tables made from them."""
+
+from wirewise.datasets.captures import CapturedPacket, read_capture, read_ethernet, write_capture
+from wirewise.datasets.labels import LabelFile, Labels
+from wirewise.datasets.manifest import CaptureFolder
+from wirewise.datasets.table import Table, build_table
+
+__all__ = [
+    "CaptureFolder",
+    "CapturedPacket",
+    "LabelFile",
+    "Labels",
+    "Table",
+    "build_table",
+    "read_capture",
+    "read_ethernet",
+    "write_capture",
+]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder of captures with a `manifest.json` that says what each file and each packet is.
+
+The manifest is a list with one object for each file: `path`, `link_type`, `class` (of the attack or
+application), `label` (`attack`, `mixed`, `benign`, `odd`), and for attacks the rules `attack_rule` and
+`reply_rule` and what the `rest` is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from wirewise.datasets.captures import CapturedPacket
+from wirewise.datasets.labels import UNLABELLED, Labeller, Rule
+from wirewise.errors import InputError
+from wirewise.features.packet import Packet
+from wirewise.files import describe_validation_error, read_text
+
+BENIGN = "benign"
+
+
+class CaptureEntry(BaseModel):
+    """What the manifest says of one file; what we do not need is ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    path: str
+    link_type: str
+    packets: int
+    duration_s: float | None = None
+    group: str = Field(alias="class")
+    label: Literal["attack", "mixed", "benign", "odd"]
+    attack_rule: Rule | None = None
+    reply_rule: Rule | None = None
+    rest: str | None = None
+    attack_packets: int | None = None
+    reply_packets: int | None = None
+
+    def labeller(self) -> Labeller:
+        """`benign`, the class of the attack, or unlabelled: replies, and what the manifest cannot tell."""
+        if self.label == "benign":
+            return lambda captured, packet: BENIGN
+        if self.attack_rule is None:
+            return lambda captured, packet: UNLABELLED
+        attack = self.attack_rule.compile(0)
+        reply = self.reply_rule.compile(0) if self.reply_rule else None
+        rest = BENIGN if self.rest == "benign" else UNLABELLED
+        name = self.group.replace("_", "-")
+
+        def label(captured: CapturedPacket, packet: Packet | None) -> str:
+            if attack.holds(captured, packet):
+                return name
+            return UNLABELLED if reply and reply.holds(captured, packet) else rest
+
+        return label
+
+
+@dataclass(frozen=True)
+class CaptureFolder:
+    """Captures and their manifest."""
+
+    path: Path
+    entries: tuple[CaptureEntry, ...]
+    _by_path: dict[Path, CaptureEntry] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = {(self.path / entry.path).resolve(): entry for entry in self.entries}
+        object.__setattr__(self, "_by_path", known)
+
+    @classmethod
+    def read(cls, path: str | Path) -> CaptureFolder:
+        """Raises InputError when the folder has no manifest or it is not one."""
+        path = Path(path)
+        file = path / "manifest.json"
+        try:
+            document: Any = json.loads(read_text(file, what="manifest of captures"))
+            entries = TypeAdapter(list[CaptureEntry]).validate_python(document)
+        except (json.JSONDecodeError, RecursionError) as error:
+            rule = f"is not JSON ({error})"
+            raise InputError(str(file), rule, "give a folder with a manifest.json") from error
+        except ValidationError as error:
+            raise InputError(str(file), describe_validation_error(error), "see docs/labels.md") from error
+        return cls(path, tuple(entries))
+
+    def file(self, entry: CaptureEntry) -> Path:
+        return self.path / entry.path
+
+    def labeller(self, capture: Path) -> Labeller:
+        entry = self._by_path.get(capture.resolve())
+        if entry is None:
+            rule = f"is not in {self.path / 'manifest.json'}"
+            raise InputError(str(capture), rule, "label it with a label file")
+        return entry.labeller()

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training trees on a feature table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirewise.datasets.table import Table
+from wirewise.errors import InputError
+from wirewise.evaluate.report import Report
+from wirewise.evaluate.split import grouped_split
+
+BENIGN = "benign"
+
+
+class Estimator(Protocol):
+    """What we use of a scikit-learn classifier."""
+
+    def fit(self, rows: Any, labels: Any, sample_weight: Any = None) -> Any: ...
+    def predict(self, rows: Any) -> Any: ...
+
+
+def _tree(depth: int, trees: int, seed: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(max_depth=depth, random_state=seed)
+
+
+def _forest(depth: int, trees: int, seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(trees, max_depth=depth, random_state=seed, n_jobs=-1)
+
+
+def _extra_trees(depth: int, trees: int, seed: int) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    return ExtraTreesClassifier(trees, max_depth=depth, random_state=seed, n_jobs=-1)
+
+
+def _boosting(depth: int, trees: int, seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(max_iter=trees, max_depth=depth, random_state=seed)
+
+
+ESTIMATORS: dict[str, Callable[[int, int, int], Any]] = {
+    "tree": _tree,
+    "forest": _forest,
+    "extra-trees": _extra_trees,
+    "boosting": _boosting,
+}
+"""Estimators by name: (depth, number of trees, seed) -> a scikit-learn classifier."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A fitted estimator, the names of its classes by number, and how it did on flows it had not seen."""
+
+    estimator: Any
+    classes: list[str]
+    report: Report
+
+
+def class_names(labels: list[str]) -> list[str]:
+    """The classes in the order of their numbers: `benign` first, because ties go to the lowest class."""
+    return sorted(set(labels), key=lambda name: (name != BENIGN, name))
+
+
+def matrix(table: Table) -> NDArray[np.int64]:
+    """The features as an int64 array of shape (n rows, n features), in the feature set's order."""
+    return np.ascontiguousarray(
+        table.frame.select(table.feature_set.feature_names).to_numpy(), dtype=np.int64
+    )
+
+
+def numbers(table: Table, classes: list[str]) -> NDArray[np.int64]:
+    """The labels as class numbers; -1 for a label that is not in classes."""
+    index = {name: number for number, name in enumerate(classes)}
+    return np.array([index.get(label, -1) for label in table.frame["label"].to_list()], np.int64)
+
+
+def train(
+    table: Table,
+    estimator: str | Any = "forest",
+    *,
+    depth: int = 10,
+    trees: int = 10,
+    class_weight: str | Mapping[str, float] | None = None,
+    test_share: float = 0.3,
+    seed: int = 0,
+) -> Training:
+    """Fit an estimator to a table and test it on flows it has not seen.
+
+    table : its unlabelled rows are left out. estimator : a name of ESTIMATORS, or an unfitted scikit-learn
+    classifier. depth : of each tree. trees : how many; for boosting, rounds. class_weight : "balanced" (every
+    class weighs as much as every other), weights by class name (1 if not named), or None (every packet weighs
+    the same). A heavier `benign` lets more attack packets pass and stops fewer benign ones.
+
+    The estimator that is returned was fitted on the training part only, so the report is about that very
+    model. Raises InputError when the table has fewer than two classes, or a weight names none.
+    """
+    usable = table.labelled
+    classes = class_names(usable.frame["label"].unique().to_list())
+    if len(classes) < 2:
+        found = f"only {classes[0]!r}" if classes else "none"
+        raise InputError(
+            "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"
+        )
+    rows, labels = matrix(usable), numbers(usable, classes)
+    fitted = make_estimator(estimator, depth=depth, trees=trees, seed=seed)
+    learn, test = grouped_split(usable.frame, test_share=test_share, seed=seed)
+    missing = sorted(set(range(len(classes))) - set(labels[learn].tolist()))
+    if missing:
+        raise InputError(
+            "the table",
+            f"has no flow of class {classes[missing[0]]!r} left to train on",
+            "give more captures",
+        )
+    fitted.fit(rows[learn], labels[learn], sample_weight=_weights(labels[learn], classes, class_weight))
+    predicted = np.asarray(fitted.predict(rows[test]), np.int64)
+    return Training(fitted, classes, Report.of(labels[test], predicted, classes))
+
+
+def make_estimator(estimator: str | Any, *, depth: int, trees: int, seed: int) -> Any:
+    """An unfitted classifier from its name in ESTIMATORS; anything else is given back as it is."""
+    if not isinstance(estimator, str):
+        return estimator
+    if estimator not in ESTIMATORS:
+        raise InputError(f"estimator {estimator!r}", f"is not known (there are: {', '.join(ESTIMATORS)})")
+    if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
+        raise InputError(f"depth {depth} and {trees} trees", "must be 1 to 32 and 1 to 1000")
+    return ESTIMATORS[estimator](depth, trees, seed)
+
+
+def _weights(
+    labels: NDArray[np.int64], classes: list[str], class_weight: str | Mapping[str, float] | None
+) -> NDArray[np.float64] | None:
+    """The weight of every row; None if all weigh the same."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InputError(f"class weight {class_weight!r}", "is not known; write balanced or CLASS=WEIGHT")
+        counts = np.bincount(labels, minlength=len(classes))
+        by_class = len(labels) / (len(classes) * np.maximum(counts, 1))
+    else:
+        unknown = sorted(set(class_weight) - set(classes))
+        if unknown:
+            raise InputError(
+                f"class weight {unknown[0]!r}", f"names no class (there are: {', '.join(classes)})"
+            )
+        by_class = np.array([float(class_weight.get(name, 1)) for name in classes])
+        if (by_class <= 0).any():
+            raise InputError("class weights", "must be positive")
+    return np.asarray(by_class[labels], np.float64)
