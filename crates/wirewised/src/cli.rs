@@ -27,12 +27,20 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Verify(commands::verify::Args),
+    Trace(commands::trace::Args),
+    Explain(commands::explain::Args),
+    Bench(commands::bench::Args),
     Completions(commands::completions::Args),
 }
 
 impl Command {
     fn run(&self) -> Result<()> {
         match self {
+            Command::Verify(args) => commands::verify::run(args),
+            Command::Trace(args) => commands::trace::run(args),
+            Command::Explain(args) => commands::explain::run(args),
+            Command::Bench(args) => commands::bench::run(args),
             Command::Completions(args) => commands::completions::run(args),
         }
     }

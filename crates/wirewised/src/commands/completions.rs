@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use crate::cli::Cli;
 use crate::error::Result;
 
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub struct Args {
     shell: Shell,

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised trace`: what a bundle's program makes of each packet of a capture.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::NamedTempFile;
+
+use crate::bundle::Bundle;
+use crate::capture::Capture;
+use crate::error::{Error, Result};
+use crate::policy::Policy;
+use crate::runner::{self, Options, Runner};
+use crate::trace_output::{Format, Writer};
+
+const PROGRESS_EVERY: u64 = 1 << 14;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Run every packet of an Ethernet capture through a bundle's program in this kernel, with the captured times, and
+/// write what came of it. Nothing is attached to an interface and no packet leaves.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example: wirewised trace attack.pcap --bundle forest.wirewise --policy policy.yaml --mode enforce | head")]
+pub struct Args {
+    /// pcap or pcapng file of Ethernet packets; - reads standard input
+    capture: PathBuf,
+
+    #[command(flatten)]
+    run: RunArgs,
+
+    /// Write to this file instead of standard output; it appears when the whole capture was run
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+
+    /// At the end, write the flow table to this file, one JSON object a flow
+    #[arg(long, value_name = "FILE")]
+    dump_flows: Option<PathBuf>,
+}
+
+/// What a run of captured packets needs, here and for `explain`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// Bundle made by `wirewise compile`
+    #[arg(long, value_name = "FILE")]
+    pub bundle: PathBuf,
+
+    /// Policy file; without it every class passes
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+
+    /// Whether the policy's drops happen or are only counted
+    #[arg(long, value_enum, default_value_t = ModeArg::Observe)]
+    pub mode: ModeArg,
+
+    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Entries of the flow table, a power of two; without it the bundle's
+    #[arg(long, value_name = "ENTRIES")]
+    pub table_size: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModeArg {
+    /// Every packet passes; what would have been dropped is counted
+    Observe,
+    /// Packets are dropped as the policy says
+    Enforce,
+}
+
+impl From<ModeArg> for crate::abi::Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Observe => Self::Observe,
+            ModeArg::Enforce => Self::Enforce,
+        }
+    }
+}
+
+impl RunArgs {
+    /// The bundle's name in errors.
+    pub fn name(&self) -> String {
+        self.bundle.display().to_string()
+    }
+
+    pub fn options(&self, bundle: &Bundle) -> Result<Options> {
+        let classes = &bundle.manifest.classes;
+        let policy = match &self.policy {
+            Some(path) => Policy::load(path, classes)?,
+            None => Policy::all_pass(classes),
+        };
+        let hash_seed = runner::hash_seed(self.seed)?;
+        Ok(Options { policy, mode: self.mode.into(), hash_seed, table_size: self.table_size })
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    if args.output.is_none() && args.format == Format::Raw && io::stdout().is_terminal() {
+        return Err(Error::input("raw records are not for a terminal: give -o FILE, or --format jsonl"));
+    }
+    let bundle = Bundle::read(&args.run.bundle)?;
+    let options = args.run.options(&bundle)?;
+    let mut capture = Capture::open(&args.capture)?;
+    let mut runner = Runner::new(&args.run.name(), &bundle, options)?;
+    let start = Instant::now();
+    let packets = match &args.output {
+        None => run_all(args.format, &bundle, &mut runner, &mut capture, io::stdout().lock()),
+        Some(path) => {
+            write_whole(path, |file| run_all(args.format, &bundle, &mut runner, &mut capture, file))
+        }
+    }?;
+    let seconds = start.elapsed().as_secs_f64();
+    if let Some(path) = &args.dump_flows {
+        write_whole(path, |file| dump_flows(&runner, file))?;
+    }
+    if args.output.is_some() {
+        let rate = packets as f64 / seconds.max(1e-9);
+        eprintln!(
+            "{packets} packets in {seconds:.2} s ({rate:.0} packets/s), program loaded in {:.1} ms",
+            runner.load_time().as_secs_f64() * 1e3
+        );
+    }
+    Ok(())
+}
+
+/// Number of packets. What came of whole packets is written even if the capture then breaks off.
+fn run_all(
+    format: Format,
+    bundle: &Bundle,
+    runner: &mut Runner<'_>,
+    capture: &mut Capture,
+    out: impl Write,
+) -> Result<u64> {
+    let shape = (runner.n_features(), runner.n_scores());
+    let mut writer =
+        Writer::new(format, bundle, shape, BufWriter::with_capacity(1 << 16, out)).map_err(output)?;
+    let mut progress = Progress::new();
+    let mut packets = 0;
+    let read = loop {
+        let packet = match capture.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        };
+        let observation = runner.run(&packet)?;
+        writer.write(&packet, &observation).map_err(output)?;
+        packets = packet.number;
+        progress.show(packets);
+    };
+    progress.clear();
+    writer.finish().map_err(output)?;
+    read.map(|()| packets)
+}
+
+fn dump_flows(runner: &Runner<'_>, out: impl Write) -> Result<()> {
+    let mut out = BufWriter::new(out);
+    for table in runner.flow_tables()? {
+        for flow in table.flows() {
+            serde_json::to_writer(&mut out, &flow).map_err(|error| output(error.into()))?;
+            out.write_all(b"\n").map_err(output)?;
+        }
+    }
+    out.flush().map_err(output)
+}
+
+fn output(error: io::Error) -> Error {
+    Error::other(format!("cannot write: {error}"))
+}
+
+/// Lets `write` fill a file that appears under its name when it is complete, and not at all if something fails.
+fn write_whole<T>(path: &Path, write: impl FnOnce(&mut NamedTempFile) -> Result<T>) -> Result<T> {
+    let named = |error: io::Error| Error::input(format!("{}: cannot be written: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Permissions of an ordinary new file, not those of a secret one.
+    let mut file = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(named)?;
+    let result = write(&mut file)?;
+    file.persist(path).map_err(|error| named(error.error))?;
+    Ok(result)
+}
+
+/// A line on a terminal, rewritten about twice a second; nothing elsewhere.
+struct Progress {
+    shown: Option<Instant>,
+    terminal: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        // Results on the same terminal are progress enough.
+        Self { shown: None, terminal: io::stderr().is_terminal() && !io::stdout().is_terminal() }
+    }
+
+    fn show(&mut self, packets: u64) {
+        if !self.terminal || !packets.is_multiple_of(PROGRESS_EVERY) {
+            return;
+        }
+        if self.shown.is_none_or(|shown| shown.elapsed() >= PROGRESS_INTERVAL) {
+            self.shown = Some(Instant::now());
+            eprint!("\r{packets} packets ...");
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

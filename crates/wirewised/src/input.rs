@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How commands read files and print JSON.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// A whole file.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| Error::input(format!("{}: {error}", path.display())))
+}
+
+/// One JSON document on standard output.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::other(format!("JSON: {error}")))?;
+    let written = writeln!(io::stdout(), "{text}");
+    written.map_err(|error| Error::other(format!("standard output: {error}")))
+}
