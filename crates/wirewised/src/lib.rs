@@ -6,6 +6,7 @@
 mod libbpf_log;
 
 pub mod abi;
+pub mod attach;
 pub mod attachment;
 pub mod bundle;
 pub mod capture;

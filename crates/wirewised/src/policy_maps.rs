@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a policy into the maps the data path reads, while packets may be passing through it.
+//! Puts a policy into the maps the data path reads, while packets may be passing through it. Who is allowed by the
+//! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use bytemuck::{Pod, bytes_of};
+use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::policy::Policy;
+use crate::policy::{Policy, Prefix};
 
-/// Writes the allow list, then `element` (made by `policy.to_abi`), so that what its bits switch on is there.
+/// Writes the allow list and `element` (made by `policy.to_abi`).
 ///
 /// find : an open map by its name; `None` if the object has no such map.
 pub fn write<M: MapCore>(
@@ -18,56 +20,91 @@ pub fn write<M: MapCore>(
     element: &abi::Policy,
     find: impl Fn(&str) -> Option<M>,
 ) -> Result<()> {
-    let addresses = policy.prefixes.iter().map(|prefix| (prefix.address, u32::from(prefix.length)));
-    let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for (address, length) in addresses {
-        match address {
-            IpAddr::V4(address) => v4.push(abi::Prefix4 { length, address: address.octets() }),
-            IpAddr::V6(address) => v6.push(abi::Prefix6 { length, address: address.octets() }),
-        }
+    let (v4, v6): (Vec<_>, Vec<_>) = policy.prefixes.iter().partition(|prefix| prefix.address.is_ipv4());
+    let tables = [
+        PrefixTable::open("ww_allow4", find("ww_allow4"), &v4)?,
+        PrefixTable::open("ww_allow6", find("ww_allow6"), &v6)?,
+    ];
+    let tables: Vec<_> = tables.into_iter().flatten().collect();
+    let ports = find("ww_allow_ports");
+    if ports.is_none() && !policy.ports.is_empty() {
+        return Err(no_map("ww_allow_ports"));
     }
-    replace_prefixes("ww_allow4", find("ww_allow4"), &v4)?;
-    replace_prefixes("ww_allow6", find("ww_allow6"), &v6)?;
-    match find("ww_allow_ports") {
-        Some(map) => {
-            for (index, word) in (0u32..).zip(policy.port_words()) {
-                update(&map, &index, &word)?;
-            }
-        }
-        None if policy.ports.is_empty() => {}
-        None => return Err(no_map("ww_allow_ports")),
-    }
-    let map = find("ww_policy").ok_or_else(|| no_map("ww_policy"))?;
-    update(&map, &0u32, element)
+    let words = policy.port_words();
+    tables.iter().try_for_each(PrefixTable::add)?;
+    merge_ports(&ports, &words, |old, new| old | new)?;
+    write_element(element, find)?;
+    merge_ports(&ports, &words, |_, new| new)?;
+    tables.iter().try_for_each(PrefixTable::remove)
 }
 
-/// Makes `wanted` the content of an LPM trie: adds first, so that no address loses its exemption meanwhile.
-fn replace_prefixes<K: Pod>(name: &str, map: Option<impl MapCore>, wanted: &[K]) -> Result<()> {
-    let Some(map) = map else {
-        return if wanted.is_empty() { Ok(()) } else { Err(no_map(name)) };
-    };
-    for prefix in wanted {
-        update(&map, prefix, &0u32)?;
-    }
-    let stale: Vec<_> =
-        map.keys().filter(|key| !wanted.iter().any(|prefix| bytes_of(prefix) == key.as_slice())).collect();
-    for key in stale {
-        map.delete(&key).map_err(|error| Error::other(format!("{name}: cannot remove a prefix: {error}")))?;
+/// Writes mode, actions, trigger and events, and leaves the allow list as it is.
+pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> Option<M>) -> Result<()> {
+    let map = find("ww_policy").ok_or_else(|| no_map("ww_policy"))?;
+    update(&map, bytes_of(&0u32), bytes_of(element))
+}
+
+fn merge_ports(map: &Option<impl MapCore>, words: &[u64], merge: impl Fn(u64, u64) -> u64) -> Result<()> {
+    let Some(map) = map else { return Ok(()) };
+    for (index, new) in (0u32..).zip(words) {
+        let old = map.lookup(bytes_of(&index), MapFlags::ANY).ok().flatten();
+        let old = old.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0);
+        let merged = merge(old, *new);
+        if merged != old {
+            update(map, bytes_of(&index), bytes_of(&merged))?;
+        }
     }
     Ok(())
 }
 
-fn update<K: Pod, V: Pod>(map: &impl MapCore, key: &K, value: &V) -> Result<()> {
-    map.update(bytes_of(key), bytes_of(value), MapFlags::ANY).map_err(|error| {
-        let name = map.name().to_string_lossy();
-        if name.starts_with("ww_allow") && error.kind() == libbpf_rs::ErrorKind::Other {
-            return Error::input(format!(
-                "the allow list has more prefixes than the {} that {name} holds",
+/// The allow list of one IP version: what is in the map, and what shall be.
+struct PrefixTable<M> {
+    map: M,
+    present: BTreeSet<Vec<u8>>,
+    wanted: BTreeSet<Vec<u8>>,
+}
+
+impl<M: MapCore> PrefixTable<M> {
+    fn open(name: &str, map: Option<M>, prefixes: &[&Prefix]) -> Result<Option<Self>> {
+        let Some(map) = map else {
+            return if prefixes.is_empty() { Ok(None) } else { Err(no_map(name)) };
+        };
+        let present = map.keys().collect::<BTreeSet<_>>();
+        let wanted = prefixes.iter().map(|prefix| map_key(prefix)).collect::<BTreeSet<_>>();
+        let together = present.union(&wanted).count();
+        if together > map.max_entries() as usize {
+            return Err(Error::input(format!(
+                "the allow list needs room for {together} prefixes, {name} holds {}; join neighbouring prefixes",
                 map.max_entries()
-            ));
+            )));
         }
-        Error::other(format!("cannot write {name}: {error}"))
-    })
+        Ok(Some(Self { map, present, wanted }))
+    }
+
+    fn add(&self) -> Result<()> {
+        self.wanted.difference(&self.present).try_for_each(|key| update(&self.map, key, bytes_of(&1u32)))
+    }
+
+    fn remove(&self) -> Result<()> {
+        let mut stale = self.present.difference(&self.wanted);
+        stale.try_for_each(|key| self.map.delete(key)).map_err(|error| failed(&self.map, &error))
+    }
+}
+
+fn map_key(prefix: &Prefix) -> Vec<u8> {
+    let length = u32::from(prefix.length);
+    match prefix.address {
+        IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
+        IpAddr::V6(address) => bytes_of(&abi::Prefix6 { length, address: address.octets() }).to_vec(),
+    }
+}
+
+fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
+    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
+}
+
+fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
+    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
 }
 
 fn no_map(name: &str) -> Error {

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An attachment as it is in the kernel now: opened from its pins, whether or not the agent that made it lives.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::kernel;
+use crate::meta::Meta;
+use crate::netdev;
+use crate::pins::{self, Root};
+use crate::xdp::{self, LinkInfo};
+
+pub const POLICY_MAP: &str = "ww_policy";
+pub const STATS_MAP: &str = "ww_stats";
+pub const EVENTS_MAP: &str = "ww_events";
+pub const FLOW_MAPS: [&str; 2] = ["ww_flows4", "ww_flows6"];
+
+#[derive(Debug)]
+pub struct Attachment {
+    pub directory: PathBuf,
+    /// The name it has now; the one it had when it was attached if it is gone or in another network namespace.
+    pub interface: String,
+    /// `None`: an agent was killed before it attached, or the link was removed by hand.
+    pub link: Option<(OwnedFd, LinkInfo)>,
+    pub meta: Option<Meta>,
+}
+
+impl Attachment {
+    pub fn open(directory: &Path) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            let message = format!("{}: {error}", directory.display());
+            match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => match kernel::require() {
+                    Err(missing) => missing,
+                    Ok(()) => Error::missing(format!("{message}: these pins belong to another user")),
+                },
+                _ => Error::other(message),
+            }
+        };
+        let link = match xdp::open_pin(&directory.join(pins::LINK)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            other => {
+                let link = other.map_err(failed)?;
+                xdp::link_info(link.as_fd()).map_err(failed)?.map(|info| (link, info))
+            }
+        };
+        let meta = Meta::open(&directory.join(pins::META));
+        let here = meta.as_ref().is_none_or(|meta| meta.namespace == netdev::namespace());
+        let current = link.as_ref().filter(|_| here).and_then(|(_, info)| netdev::name(info.ifindex));
+        let interface = current.unwrap_or_else(|| pins::interface_of(directory));
+        Ok(Self { directory: directory.to_path_buf(), interface, link, meta })
+    }
+
+    /// All attachments under a root, those without a link included.
+    pub fn all(root: &Root) -> Result<Vec<Self>> {
+        root.directories()?.iter().map(|directory| Self::open(directory)).collect()
+    }
+
+    /// The attachment of an interface, or the only one if none is named.
+    pub fn find(root: &Root, interface: Option<&str>) -> Result<Self> {
+        let mut all = Self::all(root)?;
+        all.retain(|attachment| attachment.link.is_some());
+        let names: Vec<_> = all.iter().map(|attachment| attachment.interface.clone()).collect();
+        let known = if names.is_empty() { "nothing".to_string() } else { names.join(", ") };
+        match interface {
+            Some(interface) => {
+                let found = all.into_iter().find(|attachment| attachment.is_for(interface));
+                found.ok_or_else(|| {
+                    Error::input(format!(
+                        "no wirewise program on '{interface}'; attached under {}: {known}",
+                        root.path().display()
+                    ))
+                })
+            }
+            None if all.len() == 1 => Ok(all.remove(0)),
+            None if all.is_empty() => Err(Error::input(format!(
+                "nothing is attached under {}; start with `wirewised run --bundle FILE --interface NAME`",
+                root.path().display()
+            ))),
+            None => Err(Error::input(format!(
+                "several interfaces are attached, name one with --interface: {known}"
+            ))),
+        }
+    }
+
+    pub fn is_for(&self, interface: &str) -> bool {
+        self.interface == interface || self.meta.as_ref().is_some_and(|meta| meta.interface == interface)
+    }
+
+    /// The link's interface in this network namespace; `None` if the interface is gone or elsewhere.
+    pub fn ifindex(&self) -> Option<u32> {
+        let here = self.meta.as_ref().is_none_or(|meta| meta.namespace == netdev::namespace());
+        self.link.as_ref().filter(|_| here).map(|(_, info)| info.ifindex).filter(|ifindex| *ifindex != 0)
+    }
+
+    pub fn map(&self, name: &str) -> Result<MapHandle> {
+        MapHandle::from_pinned_path(self.directory.join(name))
+            .map_err(|error| Error::other(format!("{}/{name}: {error}", self.directory.display())))
+    }
+
+    /// As `map`, for a map the object may do without.
+    pub fn optional_map(&self, name: &str) -> Result<Option<MapHandle>> {
+        if self.directory.join(name).exists() { self.map(name).map(Some) } else { Ok(None) }
+    }
+
+    pub fn policy(&self) -> Result<abi::Policy> {
+        read_element(&self.map(POLICY_MAP)?, 0)
+    }
+
+    /// Bytes of the flow tables.
+    pub fn flow_table_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for name in FLOW_MAPS {
+            if let Some(map) = self.optional_map(name)? {
+                bytes += u64::from(map.max_entries()) * u64::from(map.value_size());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The name of a class, or its number if nobody remembers it.
+    pub fn class_name(&self, class_id: u8) -> String {
+        let known = self.meta.as_ref().and_then(|meta| meta.class_name(class_id));
+        known.map_or_else(|| format!("class {class_id}"), str::to_string)
+    }
+
+    pub fn classes(&self) -> usize {
+        self.meta.as_ref().map_or(abi::MAX_CLASSES, |meta| meta.classes.len())
+    }
+}
+
+/// One element of an array map of a type of `abi`.
+pub fn read_element<T: bytemuck::AnyBitPattern>(map: &MapHandle, index: u32) -> Result<T> {
+    let name = map.name().to_string_lossy();
+    let value = map
+        .lookup(&index.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::other(format!("{name}: cannot be read: {error}")))?;
+    value.and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok()).ok_or_else(
+        || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
+    )
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an attachment remembers of how it came about: JSON in a pinned map beside the link, so that it appears and
+//! goes with it, and needs no other place to be written to.
+
+use std::ffi::CStr;
+use std::path::Path;
+use std::time::SystemTime;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use serde::{Deserialize, Serialize};
+
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use crate::manifest::Flow;
+use crate::netdev;
+use crate::policy::Policy;
+use crate::xdp::Plane;
+
+const MAP_NAME: &str = "ww_meta";
+const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Meta {
+    pub version: u32,
+    pub agent: String,
+    pub interface: String,
+    /// Inode of the network namespace: pins of several namespaces may lie in one bpffs.
+    pub namespace: u64,
+    /// The plane asked for; what was obtained, the kernel knows.
+    pub plane: Plane,
+    /// When this program was attached, RFC 3339.
+    pub since: String,
+    pub bundle: BundleMeta,
+    /// The index is the class id.
+    pub classes: Vec<String>,
+    pub flow: Flow,
+    /// Flow-table entries a CPU.
+    pub table_size: u32,
+    pub policy: PolicyMeta,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BundleMeta {
+    pub name: String,
+    pub digest: String,
+    pub file: String,
+    pub created: String,
+    pub model: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PolicyMeta {
+    /// `None`: no policy file was given, every class passes.
+    pub file: Option<String>,
+    pub enforce_for_ns: Option<u64>,
+    /// Each class with its action, as the file says it.
+    pub actions: Vec<String>,
+    /// When policy or mode were last changed, RFC 3339.
+    pub changed: String,
+}
+
+impl PolicyMeta {
+    pub fn new(file: Option<&Path>, policy: &Policy) -> Self {
+        Self {
+            file: file.map(|path| path.display().to_string()),
+            enforce_for_ns: policy.enforce_for.map(|duration| duration.0),
+            actions: policy.actions.iter().map(ToString::to_string).collect(),
+            changed: now(),
+        }
+    }
+}
+
+impl Meta {
+    pub fn new(
+        bundle: &Bundle,
+        file: &Path,
+        interface: &str,
+        plane: Plane,
+        table_size: u32,
+        policy: PolicyMeta,
+    ) -> Self {
+        let manifest = &bundle.manifest;
+        Self {
+            version: VERSION,
+            agent: env!("CARGO_PKG_VERSION").to_string(),
+            interface: interface.to_string(),
+            namespace: netdev::namespace(),
+            plane,
+            since: now(),
+            bundle: BundleMeta {
+                name: manifest.name.clone(),
+                digest: bundle.digest.clone(),
+                file: file.display().to_string(),
+                created: manifest.created.clone(),
+                model: manifest.model.summary.clone(),
+            },
+            classes: manifest.classes.clone(),
+            flow: manifest.flow.clone(),
+            table_size,
+            policy,
+        }
+    }
+
+    /// A new map that holds this.
+    pub fn to_map(&self) -> Result<MapHandle> {
+        let failed =
+            |error: &dyn std::fmt::Display| Error::other(format!("cannot keep what is attached: {error}"));
+        let mut value = serde_json::to_vec(self).map_err(|error| failed(&error))?;
+        value.resize(value.len().next_multiple_of(8) + 8, 0);
+        let opts = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        let map = MapHandle::create(MapType::Array, Some(MAP_NAME), 4, value.len() as u32, 1, &opts)
+            .map_err(|error| failed(&error))?;
+        map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(|error| failed(&error))?;
+        Ok(map)
+    }
+
+    /// Reads a pinned map; `None` if it is not there or was written by an agent that put it differently.
+    pub fn open(path: &Path) -> Option<Self> {
+        let map = MapHandle::from_pinned_path(path).ok()?;
+        let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+        let text = CStr::from_bytes_until_nul(&value).ok()?;
+        let meta: Self = serde_json::from_slice(text.to_bytes()).ok()?;
+        (meta.version == VERSION).then_some(meta)
+    }
+
+    pub fn class_name(&self, class_id: u8) -> Option<&str> {
+        self.classes.get(usize::from(class_id)).map(String::as_str)
+    }
+}
+
+/// This moment, RFC 3339 in UTC with seconds.
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an interface is: index, MTU, driver, offloads, queues. Asked over a socket, not over /sys/class/net, which
+//! shows the namespace it was mounted in.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use crate::error::{Error, Result};
+
+const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETH_FLAG_LRO: u32 = 1 << 15;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+/// Offset of `driver` in `struct ethtool_drvinfo` (linux/ethtool.h), and its length.
+const DRIVER: std::ops::Range<usize> = 4..36;
+const DRVINFO_WORDS: usize = 196 / 4;
+
+/// The index of an interface of this network namespace.
+pub fn index(interface: &str) -> Result<u32> {
+    let missing = |why: &str| {
+        let known = names().join(", ");
+        Error::input(format!("no interface '{interface}'{why}; this network namespace has: {known}"))
+    };
+    let name = CString::new(interface).map_err(|_| missing(" (a name holds no zero byte)"))?;
+    // SAFETY: `name` is a C string that outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(missing("")),
+        index => Ok(index),
+    }
+}
+
+/// The name that an index has now; `None` if there is no such interface.
+pub fn name(index: u32) -> Option<String> {
+    let mut buffer = [0 as libc::c_char; libc::IF_NAMESIZE];
+    // SAFETY: `buffer` has IF_NAMESIZE bytes, as the call asks for.
+    if index == 0 || unsafe { libc::if_indextoname(index, buffer.as_mut_ptr()) }.is_null() {
+        return None;
+    }
+    // SAFETY: the call ended the name with a zero byte.
+    Some(unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+/// All interfaces of this network namespace.
+pub fn names() -> Vec<String> {
+    // SAFETY: the call returns an array ended by an element of index 0, or null; read here, then freed once.
+    unsafe {
+        let start = libc::if_nameindex();
+        if start.is_null() {
+            return Vec::new();
+        }
+        let mut names = Vec::new();
+        let mut entry = start;
+        while (*entry).if_index != 0 {
+            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(start);
+        names
+    }
+}
+
+/// What tells this network namespace from others on this machine.
+pub fn namespace() -> u64 {
+    fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
+}
+
+/// An interface, for questions. What a driver does not answer is `None`.
+#[derive(Debug)]
+pub struct Device {
+    socket: OwnedFd,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl Device {
+    pub fn open(interface: &str) -> Result<Self> {
+        index(interface)?;
+        // SAFETY: makes a new socket and returns its descriptor, or -1.
+        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if socket < 0 {
+            return Err(Error::other(format!(
+                "cannot ask about {interface}: {}",
+                io::Error::last_os_error()
+            )));
+        }
+        let mut name = [0; libc::IFNAMSIZ];
+        for (to, from) in name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
+            *to = from as libc::c_char;
+        }
+        // SAFETY: `socket` is a new descriptor that nobody else owns.
+        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(socket) }, name })
+    }
+
+    pub fn is_up(&self) -> Option<bool> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFFLAGS as _, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS fills `ifru_flags`.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        Some(i32::from(flags) & libc::IFF_UP != 0)
+    }
+
+    pub fn mtu(&self) -> Option<u32> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFMTU as _, &mut request)?;
+        // SAFETY: SIOCGIFMTU fills `ifru_mtu`.
+        u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
+    }
+
+    pub fn driver(&self) -> Option<String> {
+        let mut words = [0u32; DRVINFO_WORDS];
+        self.ethtool(ETHTOOL_GDRVINFO, &mut words)?;
+        let bytes: &[u8] = bytemuck::cast_slice(&words);
+        let name = CStr::from_bytes_until_nul(&bytes[DRIVER]).ok()?;
+        Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
+    }
+
+    /// Large receive offload.
+    pub fn lro(&self) -> Option<bool> {
+        let mut words = [0u32; 2];
+        self.ethtool(ETHTOOL_GFLAGS, &mut words)?;
+        Some(words[1] & ETH_FLAG_LRO != 0)
+    }
+
+    /// Receive queues in use.
+    pub fn receive_queues(&self) -> Option<u32> {
+        let mut words = [0u32; 9];
+        self.ethtool(ETHTOOL_GCHANNELS, &mut words)?;
+        let [.., receive, _transmit, _other, combined] = words;
+        Some(receive + combined)
+    }
+
+    /// Asks with a structure of ethtool's, whose first word is the command.
+    fn ethtool(&self, command: u32, words: &mut [u32]) -> Option<()> {
+        words[0] = command;
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        self.ioctl(SIOCETHTOOL, &mut request)
+    }
+
+    fn ioctl(&self, request: libc::c_ulong, argument: &mut libc::ifreq) -> Option<()> {
+        // SAFETY: `argument` is the ifreq these requests take. For SIOCETHTOOL its data points to a buffer as long as
+        // the command's structure, which outlives the call.
+        let code =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), request as _, argument as *mut libc::ifreq) };
+        (code >= 0).then_some(())
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: zero is a value of every field of this plain C struct.
+        let mut request: libc::ifreq = unsafe { mem::zeroed() };
+        request.ifr_name = self.name;
+        request
+    }
+}

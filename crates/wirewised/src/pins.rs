@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where attachments live on: one directory an interface in a BPF file system, with the link, the program, every map
+//! and what the agent remembers. Who has the directory has the attachment; nothing else is written anywhere.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
+pub const LINK: &str = "link";
+pub const PROGRAM: &str = "prog";
+pub const META: &str = "meta";
+/// What a directory is called while its attachment is being replaced. No interface is called so: names have no colon.
+const NEW: &str = ":new";
+
+/// The option every command on attachments has.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RootArgs {
+    /// Directory in a BPF file system that holds the attachments; must be writable by who runs this
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT)]
+    pin_root: PathBuf,
+}
+
+impl RootArgs {
+    pub fn root(&self) -> Root {
+        Root { path: self.pin_root.clone() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Root {
+    path: PathBuf,
+}
+
+/// The state of the directory that pins need.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    Writable,
+    NotBpf,
+    NotWritable,
+}
+
+impl Root {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Names in a BPF file system have no dot: VLAN interface `eth0.100` is kept as `eth0:100`.
+    pub fn directory(&self, interface: &str) -> PathBuf {
+        self.path.join(interface.replace('.', ":"))
+    }
+
+    pub fn new_directory(&self, interface: &str) -> PathBuf {
+        let mut name = self.directory(interface).into_os_string();
+        name.push(NEW);
+        name.into()
+    }
+
+    /// Whether pins can be made here, found without making any.
+    pub fn file_system(&self) -> FileSystem {
+        let existing = self.path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+        let Ok(c_path) = std::ffi::CString::new(existing.as_os_str().as_bytes()) else {
+            return FileSystem::NotBpf;
+        };
+        let mut buffer = MaybeUninit::<libc::statfs>::zeroed();
+        // SAFETY: `c_path` is a C string and `buffer` a statfs; both outlive the call.
+        if unsafe { libc::statfs(c_path.as_ptr(), buffer.as_mut_ptr()) } != 0 {
+            return FileSystem::NotBpf;
+        }
+        // SAFETY: the call filled it, and zero is a value of every field.
+        if unsafe { buffer.assume_init() }.f_type as i64 != libc::BPF_FS_MAGIC as i64 {
+            return FileSystem::NotBpf;
+        }
+        // SAFETY: `c_path` outlives the call. The effective user is asked about, not the real one.
+        match unsafe {
+            libc::faccessat(libc::AT_FDCWD, c_path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS)
+        } {
+            0 => FileSystem::Writable,
+            _ => FileSystem::NotWritable,
+        }
+    }
+
+    /// Makes the directory if need be, and keeps other agents out of it until the lock is dropped.
+    pub fn lock(&self) -> Result<Lock> {
+        loop {
+            match fs::create_dir_all(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(self.failed("made", &error));
+                }
+                _ => {}
+            }
+            let directory = File::open(&self.path).map_err(|error| self.failed("opened", &error))?;
+            // SAFETY: the descriptor is open.
+            if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX) } != 0 {
+                return Err(self.failed("locked", &io::Error::last_os_error()));
+            }
+            // Whoever had the lock may have removed the directory: then this one is not the one others will open.
+            let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+            if let (Ok(ours), Ok(there)) = (directory.metadata(), fs::metadata(&self.path))
+                && same(ours, there)
+            {
+                return Ok(Lock { _directory: directory, root: self.path.clone() });
+            }
+        }
+    }
+
+    /// The directories in it, in order; none if it does not exist.
+    pub fn directories(&self) -> Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|error| self.failed("read", &error))?,
+        };
+        let mut found: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        found.retain(|path| path.is_dir());
+        found.sort();
+        Ok(found)
+    }
+
+    fn failed(&self, what: &str, error: &io::Error) -> Error {
+        let message = format!("{} cannot be {what}: {error}", self.path.display());
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Error::missing(format!(
+                "{message}; run as root, or give a directory of a BPF file system that you own with --pin-root"
+            )),
+            io::ErrorKind::NotFound => Error::missing(format!("{message}; {MOUNT}")),
+            _ => Error::other(message),
+        }
+    }
+}
+
+pub const MOUNT: &str = "mount a BPF file system: `mount -t bpf bpf /sys/fs/bpf`";
+
+/// While it is held no other agent changes the attachments. Dropping it removes the default directory if it is empty.
+#[derive(Debug)]
+pub struct Lock {
+    _directory: File,
+    root: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A directory given with --pin-root is its owner's: an agent without privilege could not make it again.
+        if self.root == Path::new(DEFAULT_ROOT) {
+            let _ = fs::remove_dir(&self.root);
+        }
+    }
+}
+
+/// The interface that a directory is for.
+pub fn interface_of(directory: &Path) -> String {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(NEW).unwrap_or(&name).replace(':', ".")
+}
+
+/// Removes a directory of pins. The link goes last: until then the attachment is whole.
+pub fn remove(directory: &Path) -> io::Result<()> {
+    let mut pins: Vec<_> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    pins.sort_by_key(|path| path.file_name().is_some_and(|name| name == LINK));
+    for pin in pins {
+        fs::remove_file(pin)?;
+    }
+    fs::remove_dir(directory)
+}
+
+/// A directory that is removed with all its pins unless it is kept.
+#[derive(Debug)]
+pub struct Provisional {
+    path: Option<PathBuf>,
+}
+
+impl Provisional {
+    /// Makes the directory; what an agent that was killed left under this name goes first.
+    pub fn create(path: &Path) -> Result<Self> {
+        let failed = |error: io::Error| Error::other(format!("{}: {error}", path.display()));
+        if path.is_dir() {
+            remove(path).map_err(failed)?;
+        }
+        fs::create_dir(path).map_err(failed)?;
+        Ok(Self { path: Some(path.to_path_buf()) })
+    }
+
+    pub fn keep(mut self) {
+        self.path = None;
+    }
+}
+
+impl Drop for Provisional {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path
+            && let Err(error) = remove(path)
+        {
+            tracing::warn!("{} is left behind: {error}; remove it with `rm -r`", path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_vlan_interfaces_go_both_ways() {
+        let root = Root { path: PathBuf::from("/sys/fs/bpf/wirewise") };
+        assert_eq!(root.directory("eth0.100"), Path::new("/sys/fs/bpf/wirewise/eth0:100"));
+        for interface in ["eth0", "eth0.100", "a-b_c"] {
+            assert_eq!(interface_of(&root.directory(interface)), interface);
+            assert_eq!(interface_of(&root.new_directory(interface)), interface);
+        }
+    }
+
+    #[test]
+    fn a_directory_elsewhere_is_no_bpf_file_system() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Root { path: directory.path().join("deep/er") }.file_system(), FileSystem::NotBpf);
+    }
+
+    #[test]
+    fn what_is_provisional_goes_unless_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("eth0");
+        let provisional = Provisional::create(&path).unwrap();
+        fs::write(path.join(LINK), "").unwrap();
+        drop(provisional);
+        assert!(!path.exists());
+        Provisional::create(&path).unwrap().keep();
+        assert!(path.exists());
+    }
+}
