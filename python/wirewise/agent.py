@@ -53,8 +53,9 @@ def call(*arguments: str | Path, timeout: float | None = 300) -> dict[str, Any]:
             raise WirewiseError(f"`{' '.join(command)}` printed no JSON ({error})") from error
         if isinstance(result, dict):
             return result
-    lines = done.stderr.strip().splitlines() or [f"`{' '.join(command)}` ended with code {done.returncode}"]
-    raise _ERRORS.get(done.returncode, WirewiseError)(lines[-1].removeprefix("error: "))
+    said = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    message = said[0] if said else f"`{' '.join(command)}` ended with code {done.returncode}"
+    raise _ERRORS.get(done.returncode, WirewiseError)(message)
 
 
 def verify(object_file: bytes) -> dict[str, Any]:

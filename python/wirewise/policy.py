@@ -91,6 +91,18 @@ class Trigger:
     interval_ns: int = 0
     first_n: int = 0
 
+    def fires(self, packets: int, now_ns: int, elapsed_ns: int) -> bool:
+        """Whether the model runs on a packet: the `packets`-th of its flow, elapsed_ns after the one before.
+
+        interval_ns divides the clock, not the flow's age: the first packet in each interval is inferred.
+        """
+        if self.packets:
+            return packets in self.packets
+        if self.interval_ns:
+            previous_ns = now_ns - elapsed_ns
+            return packets == 1 or now_ns // self.interval_ns != previous_ns // self.interval_ns
+        return not self.first_n or packets <= self.first_n
+
 
 @dataclass(frozen=True)
 class Port:
@@ -172,11 +184,11 @@ class Policy:
 
     # -- meaning
 
-    def allows(self, source: bytes, protocol: int, destination_port: int) -> str | None:
+    def allows(self, source: bytes, protocol: int, destination_port: int | None) -> str | None:
         """Why a packet is let through before anything is inferred: the entry of the allow list, or None.
 
         source : address, 4 or 16 bytes. protocol : behind extension headers; only TCP (6) and UDP
-        (17) have ports.
+        (17) have ports. destination_port : None for fragments but the first, which have none.
         """
         address = ip_address(source)
         for prefix in self.prefixes:

@@ -71,11 +71,11 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
     grid(
         [
             ("classes", ", ".join(f"{i} {name}" for i, name in enumerate(manifest.classes))),
-            ("made", f"{manifest.created} by wirewise {manifest.tools['wirewise']}, {program.clang}"),
+            ("made", f"{manifest.created} by wirewise {manifest.tools['wirewise']}, clang {program.clang}"),
             ("from", manifest.model.source or "a model in memory"),
         ]
     )
-    total = max(1, sum(model["splits"]))
+    most = max(1, *model["splits"])
     listing(
         ("", "feature", "is", "unit", "range", "tests", ""),
         (
@@ -86,7 +86,7 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
                 f.unit + (f" / 2^{f.fraction_bits}" if f.fraction_bits else ""),
                 f"{_short(f.minimum >> f.fraction_bits)} to {_short(f.maximum >> f.fraction_bits)}",
                 f"{splits:,}" if splits else "none",
-                "▇" * round(20 * splits / total) if splits else "",
+                "▇" * round(10 * splits / most),
             )
             for index, (f, splits) in enumerate(zip(manifest.features, model["splits"], strict=True))
         ),
@@ -146,6 +146,8 @@ def _facts(facts: dict[str, Any] | None, prefix: str = "") -> list[tuple[str, st
         elif isinstance(value, float):
             lines.append((label, f"{value:.6g}"))
         elif isinstance(value, list):
+            if not value or isinstance(value[0], dict):  # details are for --json
+                continue
             shown = ", ".join(map(str, value[:12]))
             lines.append((label, shown + (", ..." if len(value) > 12 else "")))
         else:

@@ -55,7 +55,7 @@ def listing(
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     right = set(right)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index in right else "left", overflow="fold")
+        table.add_column(column, justify="right" if index in right else "left", no_wrap=index == 1)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     heading(title)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wirewise features`: captures to a table; without captures, what there is to compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wirewise.cli.output import FeatureSetOption, Json, console, grid, listing, note, print_json
+
+if TYPE_CHECKING:
+    from wirewise.datasets import Labels
+    from wirewise.features import FeatureSet
+
+_SUFFIXES = (".pcap", ".pcapng", ".cap")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("features")(features)
+
+
+def features(
+    captures: Annotated[
+        list[Path] | None, typer.Argument(help="pcap or pcapng files of Ethernet, or folders of them.")
+    ] = None,
+    feature_set: FeatureSetOption = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels", "-l", help="What each packet is: a YAML label file, or a folder with a manifest.json."
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Processes. Default: one a CPU.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute the features of every packet of some captures, with labels, as a table to train on.
+
+    Without captures: list the presets, packet fields and accumulators, or show one feature set (-f).
+
+    Each capture starts with an empty flow table. A packet that cannot be parsed has a row with its status.
+    """
+    from wirewise.datasets import LabelFile, build_table
+    from wirewise.errors import InputError
+    from wirewise.features import FeatureSet
+
+    if not captures:
+        _catalogue(FeatureSet.load(feature_set) if feature_set else None, as_json)
+        return
+    if feature_set is None:
+        raise InputError(
+            "no feature set was given", way_out="give -f hara2026, another preset or a YAML file"
+        )
+    chosen = FeatureSet.load(feature_set)
+    paths, folder = _expand(captures)
+    source: Labels | None = folder
+    if labels:
+        source = _folder(labels) if labels.is_dir() else LabelFile.read(labels)
+    table = build_table(paths, chosen, source, jobs=jobs, progress=not as_json)
+    if output:
+        table.write(output)
+    _summarise(table, output, as_json)
+
+
+def _expand(captures: list[Path]) -> tuple[list[Path], Labels | None]:
+    """The files meant; the labels of a folder with a manifest if that is all that was given."""
+    from wirewise.errors import InputError
+
+    if len(captures) == 1 and (captures[0] / "manifest.json").is_file():
+        folder = _folder(captures[0])
+        wanted = [e for e in folder.entries if e.link_type == "ETHERNET" and e.label != "odd"]
+        return [folder.file(entry) for entry in wanted], folder
+    paths: list[Path] = []
+    for path in captures:
+        if path.is_dir():
+            found = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES)
+            if not found:
+                raise InputError(str(path), f"holds no capture ({', '.join(_SUFFIXES)})", "name the files")
+            paths += found
+        else:
+            paths.append(path)
+    return paths, None
+
+
+def _folder(path: Path) -> Any:
+    from wirewise.datasets import CaptureFolder
+
+    return CaptureFolder.read(path)
+
+
+def _summarise(table: Any, output: Path | None, as_json: bool) -> None:
+    from wirewise.features.packet import Status
+
+    frame = table.frame
+    statuses = {Status(code).name.lower(): n for code, n in frame["status"].value_counts().rows()}
+    labels = dict(sorted(frame["label"].value_counts().rows(), key=lambda item: -item[1]))
+    if as_json:
+        print_json(
+            {
+                "packets": len(frame),
+                "flows": frame["flow"].n_unique(),
+                "labels": labels,
+                "statuses": statuses,
+                "feature_set": table.feature_set.to_dict(),
+                "output": output and str(output),
+            }
+        )
+        return
+    flows = frame.group_by("label").agg(pl_unique_flows())
+    by_label = dict(flows.rows())
+    listing(
+        ("label", "packets", "flows"),
+        ((name or "(unlabelled)", f"{n:,}", f"{by_label[name]:,}") for name, n in labels.items()),
+        right=(1, 2),
+    )
+    left_out = {name: n for name, n in statuses.items() if name != "classified"}
+    grid(
+        [
+            ("packets", f"{len(frame):,} in {frame['capture'].n_unique()} captures"),
+            *([("left out", ", ".join(f"{n:,} {name}" for name, n in left_out.items()))] if left_out else []),
+            *([("written", output)] if output else []),
+        ]
+    )
+    if not output:
+        note("nothing was written; give -o table.parquet to keep the table")
+
+
+def pl_unique_flows() -> Any:
+    import polars as pl
+
+    return pl.col("flow").n_unique()
+
+
+def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
+    from wirewise.features import ACCUMULATORS, FIELDS, KEYS, PRESETS
+
+    if feature_set is not None:
+        if as_json:
+            print_json(feature_set.to_dict())
+        else:
+            _show(feature_set)
+        return
+    if as_json:
+        print_json(
+            {
+                "presets": list(PRESETS),
+                "keys": list(KEYS),
+                "fields": [{"name": f.name, "unit": f.unit, "doc": f.doc} for f in FIELDS.values()],
+                "accumulators": [{"name": a.name, "doc": a.doc} for a in ACCUMULATORS.values()],
+            }
+        )
+        return
+    listing(
+        ("preset", "features", "from"),
+        ((p.name, len(p.features), " ".join(p.doc.split())) for p in PRESETS.values()),
+        title="Presets",
+        right=(1,),
+    )
+    listing(("field", "unit", ""), ((f.name, f.unit, f.doc) for f in FIELDS.values()), title="Packet fields")
+    listing(("accumulator", ""), ((a.name, a.doc) for a in ACCUMULATORS.values()), title="Accumulators")
+    console.print(
+        "\nA feature is FIELD, ACCUMULATOR(FIELD) or count; with [bold]window=500ms[/bold] over a tumbling "
+        "window, and then [bold]previous[/bold] for the last finished one:\n"
+        '  features: [length, mean(length), "max(iat, window=500ms)", "count(window=1s, previous)"]\n'
+        f"Flow keys: {', '.join(KEYS)}"
+    )
+
+
+def _show(feature_set: FeatureSet) -> None:
+    from wirewise.units import format_duration
+
+    console.print(f"[bold]{feature_set.name}[/bold]  [dim]{' '.join(feature_set.doc.split())}[/dim]")
+    listing(
+        ("", "feature", "is", "unit", "fraction bits"),
+        (
+            (index, f.name, f.spec, f.unit, f.fraction_bits or "")
+            for index, f in enumerate(feature_set.features)
+        ),
+        right=(0, 4),
+    )
+    grid(
+        [
+            ("key", feature_set.key),
+            ("idle timeout", format_duration(feature_set.idle_timeout_ns)),
+            ("table size", f"{feature_set.table_size:,} flows per CPU and IP version"),
+            ("looks into", ", ".join(feature_set.decapsulate) or "no tunnels"),
+        ]
+    )
