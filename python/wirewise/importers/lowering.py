@@ -24,6 +24,9 @@ Predict = Callable[[Rows], NDArray[np.int32]]
 # Multiples of lcm(1..16) keep equal sums of small fractions (1/2 + 1/2, 1/3 + 2/3, ...) equal as integers.
 FRACTIONS = 720_720
 
+# The largest rounding of a sum of margins (log-odds) that is accepted: beyond it classes would differ.
+COARSEST = 1e-3
+
 
 @dataclass(frozen=True)
 class Request:
@@ -144,7 +147,7 @@ def build(
         integer_base = [round(part * scale) for part in base]
         note = (
             f"leaf scores are multiplied by {scale:.6g} and rounded to integers: a sum is within "
-            f"{(len(trees) + 1) / 2 / scale:.1e} of the exact one, only closer calls can differ"
+            f"{_rounding(len(trees), scale):.1e} of the exact one, only closer calls can differ"
         )
     if zero_is_class_1:
         integer_base[0] += 1
@@ -221,12 +224,21 @@ def _scale(
             reach[tree.output] += largest[0]
     if not np.isfinite(reach).all():
         raise request.refuse("has a leaf score or base score that is not a finite number", "train it again")
-    room = (
-        INT32_MAX - len(trees) - 2
-    )  # rounding adds at most half to each leaf and the base, and 1 for the edge
+    # Rounding adds at most half to each leaf and to the base, deciding `score >= 0` adds 1 to the base.
+    room = INT32_MAX - len(trees) - 2
     largest_sum = float(reach.max())
-    scale = room / largest_sum if largest_sum > 1e-300 else 1.0
+    scale = room / largest_sum if largest_sum > 1e-290 else float(room)
+    if not fractions and _rounding(len(trees), scale) > COARSEST:
+        raise request.refuse(
+            f"has sums of leaf scores up to {largest_sum:.1e}, beside which small scores vanish in 32 bits",
+            "it has diverged: train it with a smaller learning rate, fewer trees or more regularisation",
+        )
     return scale // FRACTIONS * FRACTIONS if fractions and scale >= FRACTIONS else scale
+
+
+def _rounding(n_trees: int, scale: float) -> float:
+    """How far a sum of rounded scores can be from the exact sum, in the estimator's unit."""
+    return (n_trees + 1) / 2 / scale
 
 
 def _tree(source: SourceTree, kept: _Kept, values: NDArray[np.int64]) -> Tree:

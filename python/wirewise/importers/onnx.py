@@ -91,7 +91,7 @@ def import_model(model: Any, request: Request) -> Imported:
         source=f"ONNX {node.op_type} by {model.producer_name or 'unknown'} {model.producer_version}".strip(),
         notes=[built.note, *trees.notes],
         node_ids=built.node_ids,
-        predict=_predict(model, types[0], answer, trees),
+        predict=_predict(model, types[0], answer, trees, request),
     )
 
 
@@ -173,12 +173,21 @@ def _first_of_row(arg_max: Any) -> bool:
     return attributes.get("axis", 0) in (1, -1) and not attributes.get("select_last_index", 0)
 
 
-def _predict(model: Any, fed_as: type[Any], answer: _Answer, trees: OnnxTrees) -> Predict:
+def _predict(model: Any, fed_as: type[Any], answer: _Answer, trees: OnnxTrees, request: Request) -> Predict:
     def predict(x: Rows) -> Any:
         runtime = library("onnxruntime")
-        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        feed = {session.get_inputs()[0].name: x.astype(fed_as)}
-        (result,) = session.run([answer.name], feed)
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3  # errors only: it warns of declared shapes that it then ignores
+        try:
+            session = runtime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+            (result,) = session.run([answer.name], {session.get_inputs()[0].name: x.astype(fed_as)})
+        except Exception as error:  # onnxruntime has no base class of its errors
+            raise request.refuse(
+                f"onnxruntime cannot run it ({_line(error)})",
+                "export it again, with zipmap off if it reads float64",
+            ) from None
         if not answer.scores:
             index = {label: position for position, label in enumerate(trees.labels)}
             return np.array([index[label] for label in np.ravel(result).tolist()], np.int32)

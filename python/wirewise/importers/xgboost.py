@@ -89,7 +89,7 @@ def _import(booster: Any, request: Request, *, sklearn: bool, own_names: Sequenc
         source=f"XGBoost {library('xgboost').__version__} {objective}",
         notes=notes,
         node_ids=built.node_ids,
-        predict=_predict(booster, 0 if best is None else int(best) + 1),
+        predict=_predict(booster, objective, 0 if best is None else int(best) + 1),
         feature_names=learner.get("feature_names") or None,
     )
 
@@ -145,13 +145,14 @@ def _source(tree: Any, weight: float, output: int | None, request: Request) -> S
     )
 
 
-def _predict(booster: Any, iterations: int) -> Predict:
+def _predict(booster: Any, objective: str, iterations: int) -> Predict:
     def predict(x: Rows) -> Any:
         matrix = library("xgboost").DMatrix(x)
-        margins = booster.predict(
-            matrix, output_margin=True, iteration_range=(0, iterations), validate_features=False
-        )
-        classes = margins > 0 if margins.ndim == 1 else margins.argmax(axis=1)
-        return classes.astype(np.int32)
+        chances = booster.predict(matrix, iteration_range=(0, iterations), validate_features=False)
+        if objective == "binary:logistic":
+            chances = chances > 0.5
+        elif objective == "multi:softprob":
+            chances = chances.argmax(axis=1)
+        return chances.astype(np.int32)  # multi:softmax predicts the class itself
 
     return predict
