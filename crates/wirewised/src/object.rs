@@ -18,6 +18,8 @@ use crate::mapped::MappedArray;
 use crate::verifier::Refusal;
 
 pub const ENTRY: &str = "ww_xdp";
+/// What libbpf calls the object in its messages, and the first part of the name of maps such as .bss.
+const OBJECT_NAME: &str = "wirewise";
 const CONFIG_MAP: &str = ".rodata.ww_config";
 const TAIL_CALLS: &str = "ww_progs";
 const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
@@ -93,9 +95,10 @@ pub struct Opened {
 
 impl Opened {
     pub fn open(input: &str, bytes: &[u8]) -> Result<Self> {
-        let (object, warnings) = libbpf_log::collect(|| ObjectBuilder::default().open_memory(bytes));
+        let (object, warnings) =
+            libbpf_log::collect(|| ObjectBuilder::default().name(OBJECT_NAME)?.open_memory(bytes));
         let object = object.map_err(|_| {
-            let reason = warnings.last().map_or("not an ELF file", String::as_str);
+            let reason = said(&warnings);
             Error::input(format!(
                 "{input}: not an eBPF object ({reason}); give one made by `wirewise compile`"
             ))
@@ -200,6 +203,11 @@ fn check_table_size(size: u32) -> Result<u32> {
         "a flow table of {size} entries a CPU is not possible: choose a power of two from {} to {MAX_TABLE_SIZE}",
         abi::WAYS
     )))
+}
+
+/// The last thing libbpf complained about.
+fn said(warnings: &[String]) -> &str {
+    warnings.last().map_or("no reason given", |warning| warning.trim_start_matches("libbpf: "))
 }
 
 fn load_error(input: &str, error: &libbpf_rs::Error, warnings: &[String]) -> Error {

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised::abi` against the BTF of an object compiled from `bpf/wirewise/abi.h`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::mem::{offset_of, size_of};
+
+use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
+use libbpf_rs::btf::{Btf, BtfType, HasSize};
+use wirewised::abi::{self, Action, Clock, Mode, Outcome, Status, Trigger};
+
+use crate::fixture;
+
+/// Size, and name and offset of each member.
+type Layout = (usize, Vec<(String, usize)>);
+
+macro_rules! layout {
+    ($type:ty { $($member:ident),+ $(,)? }) => {
+        (size_of::<$type>(), vec![$((stringify!($member).to_owned(), offset_of!($type, $member))),+])
+    };
+}
+
+fn ours() -> BTreeMap<&'static str, Layout> {
+    BTreeMap::from([
+        (
+            "ww_config",
+            layout!(abi::Config {
+                abi_version,
+                clock,
+                bucket_mask,
+                shards,
+                proven_packets,
+                trace,
+                bench_flows,
+                bench_spoof,
+                idle_timeout_ns,
+                grace_ns,
+                hash_seed,
+            }),
+        ),
+        (
+            "ww_key4",
+            layout!(abi::Key4 { source, destination, source_port, destination_port, protocol, reserved }),
+        ),
+        (
+            "ww_key6",
+            layout!(abi::Key6 { source, destination, source_port, destination_port, protocol, reserved }),
+        ),
+        ("ww_slot", layout!(abi::Slot { last_seen_ns, packets, class_id, flags, reserved })),
+        ("ww_class_policy", layout!(abi::ClassPolicy { action, reserved, interval_ns, burst_ns })),
+        (
+            "ww_policy",
+            layout!(abi::Policy {
+                version,
+                mode,
+                enforce_until_ns,
+                allow,
+                drop_malformed,
+                trigger,
+                trigger_first_n,
+                trigger_interval_ns,
+                trigger_packets,
+                event_interval_ns,
+                event_burst_ns,
+                class_policy,
+            }),
+        ),
+        ("ww_prefix4", layout!(abi::Prefix4 { length, address })),
+        ("ww_prefix6", layout!(abi::Prefix6 { length, address })),
+        ("ww_counter", layout!(abi::Counter { packets, bytes })),
+        (
+            "ww_stats",
+            layout!(abi::Stats {
+                status,
+                class_outcome,
+                inferred,
+                flows_new,
+                flows_expired,
+                flows_evicted,
+                flows_refused,
+                events_sent,
+                events_limited,
+                events_lost,
+                event_tat_ns,
+            }),
+        ),
+        (
+            "ww_event",
+            layout!(abi::Event {
+                time_ns,
+                key,
+                ip_version,
+                class_id,
+                action,
+                outcome,
+                packets,
+                length,
+                reserved
+            }),
+        ),
+        (
+            "ww_scratch",
+            layout!(abi::Scratch {
+                feature,
+                score,
+                status,
+                inferred,
+                class_id,
+                action,
+                outcome,
+                refused,
+                packets,
+                ip_version,
+                key,
+                length,
+                frame_length,
+                bucket,
+                way,
+                now_ns,
+            }),
+        ),
+    ])
+}
+
+fn find<'btf, T: TryFrom<BtfType<'btf>>>(btf: &'btf Btf<'_>, name: &str) -> T {
+    let id = (1..btf.len()).map(|id| (id as u32).into());
+    let mut types = id.filter_map(|id| btf.type_by_id::<BtfType<'_>>(id));
+    let found =
+        types.find_map(|t| if t.name() == Some(OsStr::new(name)) { T::try_from(t).ok() } else { None });
+    found.unwrap_or_else(|| panic!("the object's BTF has no {name}"))
+}
+
+#[test]
+fn types_are_laid_out_as_in_the_object() {
+    let Some(object) = fixture::object(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.bpf.o");
+    std::fs::write(&path, object).unwrap();
+    let btf = Btf::from_path(&path).unwrap();
+    for (name, layout) in ours() {
+        let theirs: Struct<'_> = find(&btf, name);
+        let members = theirs.iter().map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else { panic!("{name} has a bit field") };
+            (member.name.unwrap().to_string_lossy().into_owned(), offset as usize / 8)
+        });
+        assert_eq!((theirs.size(), members.collect::<Vec<_>>()), layout, "struct {name}");
+    }
+}
+
+#[test]
+fn codes_are_those_of_the_object() {
+    let Some(object) = fixture::object(&[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.bpf.o");
+    std::fs::write(&path, object).unwrap();
+    let btf = Btf::from_path(&path).unwrap();
+    /// `rate-limit` of ww_action is WW_ACTION_RATE_LIMIT.
+    fn names(prefix: &str, names: Vec<&str>) -> Vec<String> {
+        names.iter().map(|name| format!("WW_{prefix}{}", name.to_uppercase().replace('-', "_"))).collect()
+    }
+    for (name, ours) in [
+        ("ww_status", names("", Status::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_action", names("ACTION_", Action::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_outcome", names("OUTCOME_", Outcome::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_mode", names("MODE_", Mode::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_trigger", names("TRIGGER_", Trigger::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_clock", names("CLOCK_", Clock::ALL.iter().map(|code| code.name()).collect())),
+    ] {
+        let theirs: Enum<'_> = find(&btf, name);
+        let mut theirs: Vec<(i64, String)> = theirs
+            .iter()
+            .map(|value| (value.value, value.name.unwrap().to_string_lossy().into_owned()))
+            .collect();
+        // The last of some is their number.
+        theirs.retain(|(_, name)| !["WW_STATUSES", "WW_ACTIONS", "WW_OUTCOMES"].contains(&name.as_str()));
+        let ours: Vec<(i64, String)> = (0..).zip(ours).collect();
+        assert_eq!(theirs, ours, "enum {name}");
+    }
+}

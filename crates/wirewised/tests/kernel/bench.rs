@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised bench` with the program of the fixture in this kernel.
+
+use crate::fixture::{Place, loadable, pcap, udp};
+
+#[test]
+fn programs_are_measured_in_turns_and_compared_with_the_first() {
+    let Some(object) = loadable(&[]) else { return };
+    let place = Place::new(&object);
+    place.write("tail.o", &loadable(&["TAIL_CALL"]).unwrap());
+    let arguments = "--repeat 2000 --rounds 4 --json";
+    let report = place.json(&format!("bench --object x.bpf.o --object tail.o --flows 100 {arguments}"));
+    let results = report["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    assert_eq!(results[0]["ratio"], 1.0);
+    for result in results {
+        assert_eq!(result["rounds_ns"].as_array().unwrap().len(), 4);
+        let ns = ["min_ns", "ns_per_packet", "max_ns"].map(|name| result[name].as_f64().unwrap());
+        assert!(0.0 < ns[0] && ns[0] <= ns[1] && ns[1] <= ns[2], "{result}");
+    }
+    assert_eq!((report["frame_bytes"].as_u64(), report["flows"].as_u64()), (Some(64), Some(100)));
+}
+
+#[test]
+fn a_frame_can_come_from_a_capture() {
+    let Some(object) = loadable(&[]) else { return };
+    let place = Place::new(&object);
+    place.write("x.pcap", &pcap(&[udp(1, 500)]));
+    place.write("empty.pcap", &pcap(&[]));
+    let text = place.stdout("bench --object x.bpf.o --frame x.pcap --repeat 1000 --rounds 1");
+    assert!(text.contains("514 bytes a frame"), "{text}");
+    assert!(place.error("bench --object x.bpf.o --frame empty.pcap", 2).contains("holds no packet"));
+    assert!(place.error("bench --object nowhere.o", 2).contains("nowhere.o"));
+    assert!(place.error("bench --object x.bpf.o --table-size 7", 2).contains("power of two"));
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Objects compiled from fixtures/fixture.bpf.c while the tests run, and captures of packets for them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::common::{bundle_with, manifest, members};
+
+const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
+
+/// The fixture with some macros defined. `None`, with a message, where there is no clang for eBPF.
+pub fn object(defines: &[&str]) -> Option<Vec<u8>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let object = folder.path().join("fixture.bpf.o");
+    let Some(clang) = COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())
+    else {
+        eprintln!("SKIPPED: no clang to compile the test's eBPF object with");
+        return None;
+    };
+    let compiled = Command::new(clang)
+        .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-I"])
+        .arg(here.join("../../bpf"))
+        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .args(defines.iter().map(|define| format!("-D{define}")))
+        .arg("-c")
+        .arg(here.join("tests/fixtures/fixture.bpf.c"))
+        .arg("-o")
+        .arg(&object)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some(std::fs::read(&object).unwrap())
+}
+
+/// As `object`, where this process may also load it.
+pub fn loadable(defines: &[&str]) -> Option<Vec<u8>> {
+    let missing = wirewised::kernel::missing_capabilities();
+    if !missing.is_empty() {
+        eprintln!("SKIPPED: loading a program needs {}", missing.join(", "));
+        return None;
+    }
+    object(defines)
+}
+
+/// A folder with a bundle around `object`, and what a test puts there.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new(object: &[u8]) -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        let mut members = members(object);
+        members.insert("model.json".to_owned(), model().to_string().into_bytes());
+        place.write("b.wirewise", &bundle_with(&manifest(&members), &members));
+        place.write("x.bpf.o", object);
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    /// Names of the files here.
+    pub fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Runs the agent in this folder.
+    pub fn run(&self, arguments: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_wirewised"))
+            .args(arguments.split_whitespace())
+            .current_dir(self.folder.path())
+            .env("TMPDIR", self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    /// Standard output of a run that must succeed.
+    pub fn stdout(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn json(&self, arguments: &str) -> Value {
+        serde_json::from_str(&self.stdout(arguments)).unwrap()
+    }
+
+    /// The one line of a run that must fail with this exit code.
+    pub fn error(&self, arguments: &str, exit_code: i32) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(exit_code), "{arguments}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert!(stderr.starts_with("error: "), "{stderr}");
+        stderr.trim_end().to_owned()
+    }
+}
+
+/// The fixture's model: one tree, length <= 100 is class 0.
+fn model() -> Value {
+    json!({"family": "tree-ensemble", "version": 1, "n_features": 1, "n_classes": 2, "votes": "majority",
+        "n_outputs": 1, "base": [0], "trees": [{"feature": [0, -1, -1], "threshold": [100, 0, 0],
+        "left": [1, 0, 0], "right": [2, 0, 0], "value": [[], [0], [1]], "output": null}]})
+}
+
+/// A UDP packet from 10.0.0.`host` whose IPv4 total length is `length`.
+pub fn udp(host: u8, length: u16) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, host], [10, 0, 1, 1], 64)
+        .udp(5000, 53);
+    builder.write(&mut frame, &vec![0; usize::from(length) - 28]).unwrap();
+    frame
+}
+
+/// A pcap file with nanoseconds; the packets are a millisecond apart from 1 s on.
+pub fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let numbers = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    file.extend(numbers(&[0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1]));
+    for (index, frame) in (0u32..).zip(frames) {
+        let length = frame.len() as u32;
+        file.extend(numbers(&[1 + index / 1000, index % 1000 * 1_000_000, length, length]));
+        file.extend(frame);
+    }
+    file
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands that need no interface, with programs compiled here and run in this kernel.
+
+mod abi;
+mod bench;
+#[path = "../common/mod.rs"]
+mod common;
+mod fixture;
+mod trace;
+mod verify;
