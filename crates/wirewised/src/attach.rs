@@ -51,9 +51,30 @@ pub enum Plan {
     Reattach(Attachment, Plane),
 }
 
+/// The plane of what we have on an interface; `None` if we have nothing there.
+pub fn current_plane(root: &Root, interface: &str) -> Option<Plane> {
+    let ours = Attachment::find(root, Some(interface)).ok()?;
+    xdp::query(ours.ifindex()?).ok()?.plane_of(ours.link.as_ref()?.1.program_id)
+}
+
 /// Looks, and changes nothing.
 pub fn plan(request: &Request) -> Result<Plan> {
-    let Request { interface, plane, replace, .. } = request;
+    let plan = choose(request)?;
+    let kept = match &plan {
+        Plan::Adopt(ours) => ours.meta.as_ref().is_some_and(|meta| meta.policy.file.is_some()),
+        _ => false,
+    };
+    if request.mode == Some(Mode::Enforce) && request.policy.is_none() && !kept {
+        return Err(Error::input(
+            "--mode enforce needs --policy FILE: without a policy every class passes and there is nothing to \
+             enforce (such as `version: 1` and `classes: {NAME: drop}`)",
+        ));
+    }
+    Ok(plan)
+}
+
+fn choose(request: &Request) -> Result<Plan> {
+    let Request { interface, replace, .. } = request;
     let ifindex = netdev::index(interface)?;
     let state = xdp::query(ifindex)
         .map_err(|error| Error::other(format!("{interface}: cannot ask what is attached: {error}")))?;
@@ -63,7 +84,7 @@ pub fn plan(request: &Request) -> Result<Plan> {
         && elsewhere.ifindex() != Some(ifindex)
     {
         return Err(Error::input(format!(
-            "{} belongs to an interface of this name in another network namespace; use another --pin-root",
+            "{} belongs to another interface, renamed since or in another network namespace; use another --pin-root",
             elsewhere.directory.display()
         )));
     }
@@ -81,7 +102,7 @@ pub fn plan(request: &Request) -> Result<Plan> {
         (Some(difference), _) if !replace => Err(Error::other(format!(
             "{interface}: wirewise is attached {difference}; `--replace` changes that"
         ))),
-        (Some(_), Some(obtained)) if obtained != *plane => Ok(Plan::Reattach(ours, obtained)),
+        (Some(_), Some(obtained)) if obtained != request.plane => Ok(Plan::Reattach(ours, obtained)),
         (Some(_), _) => Ok(Plan::Swap(ours)),
     }
 }
@@ -259,9 +280,6 @@ fn adopt(request: &Request, ours: Attachment) -> Result<Attachment> {
         policy_maps::write(policy, &policy.to_abi(now, mode), find)?;
         meta.policy = PolicyMeta::new(Some(file), policy);
     } else if request.mode.is_some() {
-        if mode == Mode::Enforce && meta.policy.file.is_none() {
-            return Err(enforce_needs_policy());
-        }
         let until = meta.policy.enforce_for_ns.map_or(0, |duration| now.saturating_add(duration));
         let element = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current };
         policy_maps::write_element(&element, find)?;
@@ -281,13 +299,6 @@ fn adopt(request: &Request, ours: Attachment) -> Result<Attachment> {
 pub fn effective_mode(policy: &abi::Policy, now_ns: u64) -> Mode {
     let in_time = policy.enforce_until_ns == 0 || now_ns < policy.enforce_until_ns;
     if policy.mode == Mode::Enforce.code() && in_time { Mode::Enforce } else { Mode::Observe }
-}
-
-pub fn enforce_needs_policy() -> Error {
-    Error::input(
-        "--mode enforce needs --policy FILE: without a policy every class passes and there is nothing to enforce \
-         (such as `version: 1` and `classes: {NAME: drop}`)",
-    )
 }
 
 /// A program of somebody else, taken off an interface.

@@ -27,6 +27,13 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(commands::run::Args),
+    Status(commands::status::Args),
+    Stats(commands::stats::Args),
+    Flows(commands::flows::Args),
+    Events(commands::events::Args),
+    Detach(commands::detach::Args),
+    Doctor(commands::doctor::Args),
     Verify(commands::verify::Args),
     Trace(commands::trace::Args),
     Explain(commands::explain::Args),
@@ -37,6 +44,13 @@ enum Command {
 impl Command {
     fn run(&self) -> Result<()> {
         match self {
+            Command::Run(args) => commands::run::run(args),
+            Command::Status(args) => commands::status::run(args),
+            Command::Stats(args) => commands::stats::run(args),
+            Command::Flows(args) => commands::flows::run(args),
+            Command::Events(args) => commands::events::run(args),
+            Command::Detach(args) => commands::detach::run(args),
+            Command::Doctor(args) => commands::doctor::run(args),
             Command::Verify(args) => commands::verify::run(args),
             Command::Trace(args) => commands::trace::run(args),
             Command::Explain(args) => commands::explain::run(args),

@@ -26,7 +26,9 @@ const MEMLOCK_UNTIL: (u32, u32) = (5, 11);
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     Ok,
-    /// Works, but not as well as it could, or could not be told.
+    /// Works, but not as well as it could.
+    Note,
+    /// Something may be wrong, or could not be told.
     Warning,
     /// `run` would fail.
     Error,
@@ -48,7 +50,11 @@ impl Finding {
         Self { check, level: Level::Ok, found: found.into(), remedy: None, kind: Kind::Missing }
     }
 
-    fn warning(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+    fn note(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { level: Level::Note, ..Self::warning(check, found, remedy) }
+    }
+
+    pub fn warning(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { level: Level::Warning, remedy: Some(remedy.into()), ..Self::ok(check, found) }
     }
 
@@ -59,7 +65,7 @@ impl Finding {
     /// The finding as the error that ends `run`.
     pub fn to_error(&self) -> Error {
         let remedy = self.remedy.as_deref().unwrap_or_default();
-        let message = format!("{}: {}; {remedy}", self.check, self.found);
+        let message = format!("{}; {remedy}", self.found);
         match self.kind {
             Kind::Input => Error::input(message),
             Kind::Other => Error::other(message),
@@ -92,14 +98,14 @@ fn check_kernel(release: &str) -> Finding {
 
 fn check_jit() -> Finding {
     match std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").as_deref().map(str::trim) {
-        Ok("0") => Finding::warning(
+        Ok("0") => Finding::note(
             "jit",
             "off: programs are interpreted, several times slower",
             "`sysctl -w net.core.bpf_jit_enable=1`",
         ),
         Ok(_) => Finding::ok("jit", "on"),
-        // Only a privileged process may read it, and a kernel may be built with the JIT always on.
-        Err(_) => Finding::ok("jit", "not readable without privilege"),
+        // Only root sees it, and only in the first network namespace.
+        Err(_) => Finding::ok("jit", "cannot be seen from here"),
     }
 }
 
@@ -107,7 +113,7 @@ fn check_btf() -> Finding {
     if Path::new("/sys/kernel/btf/vmlinux").exists() {
         Finding::ok("btf", "the kernel describes its types")
     } else {
-        Finding::warning(
+        Finding::note(
             "btf",
             "no /sys/kernel/btf/vmlinux: wirewise runs, but bpftool shows less",
             "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or mount /sys",
@@ -127,7 +133,7 @@ fn check_capabilities(missing: &[&str]) -> Vec<Finding> {
         }
         Finding::error(
             name,
-            format!("missing ({what})"),
+            format!("{name} is missing ({what})"),
             "run as root, or `setcap cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v wirewised)`",
         )
     };
@@ -176,7 +182,8 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root) -> Vec<Findin
     let (index, device) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            let finding = Finding::error("interface", error.to_string(), "`ip link` lists the interfaces");
+            let finding =
+                Finding::error("interface", error.to_string(), "give one of these with --interface");
             return vec![Finding { kind: error.kind(), ..finding }];
         }
     };
@@ -190,7 +197,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root) -> Vec<Findin
         }
         Ok(state) => {
             let release = kernel::release();
-            findings.push(check_native(&state, &release, native));
+            findings.push(check_native(interface, &state, &release, native));
             findings.push(check_programs(interface, index, &state, root));
         }
     }
@@ -208,7 +215,7 @@ fn check_state(interface: &str, device: &Device) -> Finding {
     Finding::ok("interface", format!("{interface} is up"))
 }
 
-fn check_native(state: &xdp::Interface, release: &str, wanted: bool) -> Finding {
+fn check_native(interface: &str, state: &xdp::Interface, release: &str, wanted: bool) -> Finding {
     let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
     if state.driver_features & XDP_BASIC != 0 {
         return Finding::ok("native", "the driver supports XDP");
@@ -220,7 +227,7 @@ fn check_native(state: &xdp::Interface, release: &str, wanted: bool) -> Finding 
             "try it: `run` says so cleanly if not; `--plane xdp-generic` works everywhere",
         );
     }
-    let found = "the driver has no native XDP";
+    let found = format!("the driver of {interface} has no native XDP");
     let remedy = "add `--plane xdp-generic` (works on every interface, slower)";
     if wanted { Finding::error("native", found, remedy) } else { Finding::ok("native", found) }
 }
@@ -296,7 +303,7 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
 fn check_queues(interface: &str, queues: u32) -> Finding {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     if queues == 1 && cpus > 1 {
-        return Finding::warning(
+        return Finding::note(
             "queues",
             format!("1 receive queue: one of {cpus} CPUs does all the work"),
             format!(
@@ -345,10 +352,10 @@ mod tests {
     #[test]
     fn whether_a_driver_is_native_has_three_answers() {
         let state = |driver_features| xdp::Interface { driver_features, ..Default::default() };
-        assert_eq!(check_native(&state(XDP_BASIC), "6.18", true).level, Level::Ok);
-        assert_eq!(check_native(&state(0), "6.18", true).level, Level::Error);
-        assert_eq!(check_native(&state(0), "6.18", false).level, Level::Ok);
-        assert_eq!(check_native(&state(0), "5.15", true).level, Level::Warning);
+        assert_eq!(check_native("eth0", &state(XDP_BASIC), "6.18", true).level, Level::Ok);
+        assert_eq!(check_native("eth0", &state(0), "6.18", true).level, Level::Error);
+        assert_eq!(check_native("eth0", &state(0), "6.18", false).level, Level::Ok);
+        assert_eq!(check_native("eth0", &state(0), "5.15", true).level, Level::Warning);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Root {
             return FileSystem::NotBpf;
         }
         // SAFETY: the call filled it, and zero is a value of every field.
-        if unsafe { buffer.assume_init() }.f_type as i64 != libc::BPF_FS_MAGIC as i64 {
+        if unsafe { buffer.assume_init() }.f_type != libc::BPF_FS_MAGIC {
             return FileSystem::NotBpf;
         }
         // SAFETY: `c_path` outlives the call. The effective user is asked about, not the real one.
@@ -136,7 +136,7 @@ impl Root {
 
 pub const MOUNT: &str = "mount a BPF file system: `mount -t bpf bpf /sys/fs/bpf`";
 
-/// While it is held no other agent changes the attachments. Dropping it removes the default directory if it is empty.
+/// While it is held no other agent changes the attachments. Dropping it removes the directory if it is empty.
 #[derive(Debug)]
 pub struct Lock {
     _directory: File,
@@ -145,10 +145,8 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A directory given with --pin-root is its owner's: an agent without privilege could not make it again.
-        if self.root == Path::new(DEFAULT_ROOT) {
-            let _ = fs::remove_dir(&self.root);
-        }
+        // Stays where it is not empty, a mount point, or made by root for an agent without privilege.
+        let _ = fs::remove_dir(&self.root);
     }
 }
 
@@ -158,10 +156,10 @@ pub fn interface_of(directory: &Path) -> String {
     name.strip_suffix(NEW).unwrap_or(&name).replace(':', ".")
 }
 
-/// Removes a directory of pins. The link goes last: until then the attachment is whole.
+/// Removes a directory of pins. The link goes first: a program whose maps lost their pins loses its tail calls.
 pub fn remove(directory: &Path) -> io::Result<()> {
     let mut pins: Vec<_> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    pins.sort_by_key(|path| path.file_name().is_some_and(|name| name == LINK));
+    pins.sort_by_key(|path| path.file_name().is_none_or(|name| name != LINK));
     for pin in pins {
         fs::remove_file(pin)?;
     }

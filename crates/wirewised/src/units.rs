@@ -52,7 +52,7 @@ impl FromStr for Nanoseconds {
 impl fmt::Display for Nanoseconds {
     /// The shortest exact spelling: 500000000 is `500ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = UNITS.iter().rev().find(|(_, scale)| self.0 != 0 && self.0 % scale == 0);
+        let exact = UNITS.iter().rev().find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale));
         let (name, scale) = exact.unwrap_or(&UNITS[0]);
         f.pad(&format!("{}{name}", self.0 / scale))
     }

@@ -3,6 +3,13 @@
 
 pub mod bench;
 pub mod completions;
+pub mod detach;
+pub mod doctor;
+pub mod events;
 pub mod explain;
+pub mod flows;
+pub mod run;
+pub mod stats;
+pub mod status;
 pub mod trace;
 pub mod verify;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised events`.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use libbpf_rs::RingBufferBuilder;
+use serde::Serialize;
+
+use crate::abi::{Action, Event, Key4, Outcome};
+use crate::attachment::{Attachment, EVENTS_MAP};
+use crate::commands::flows::{end, protocol_name};
+use crate::error::{Error, Result};
+use crate::flow_table::FlowKey;
+use crate::kernel;
+use crate::pins::RootArgs;
+use crate::watch::Stop;
+
+const EXAMPLES: &str = "\
+Examples:
+  wirewised events                     what waits in the buffer, then ends
+  wirewised events --follow            goes on until Ctrl-C
+  wirewised events --follow --json | jq 'select(.outcome == \"drop\") | .source'
+There is an event for a packet whose class is dropped, limited or counted, up to the rate `events` of the policy
+(`stats` counts those over it). One reader at a time: two would share the events between them.";
+
+/// Show packets of classes that do not simply pass, one a line, newest last.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Which interface; not needed if only one is attached
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+
+    /// Wait for more
+    #[arg(long, short)]
+    follow: bool,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    time: String,
+    class: String,
+    action: Option<Action>,
+    outcome: Option<Outcome>,
+    #[serde(flatten)]
+    key: FlowKey,
+    /// Of the flow so far.
+    packets: u32,
+    /// IP length of the packet.
+    length: u32,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let attachment = Attachment::find(&args.root.root(), args.interface.as_deref())?;
+    let stop = Stop::on_signals()?;
+    let map = attachment.map(EVENTS_MAP)?;
+    let epoch = monotonic_epoch();
+    let failed = |error: libbpf_rs::Error| Error::other(format!("{EVENTS_MAP}: {error}"));
+    let mut builder = RingBufferBuilder::new();
+    let print = |bytes: &[u8]| {
+        let Ok(event) = bytemuck::try_pod_read_unaligned::<Event>(bytes) else { return 0 };
+        let line = line(&attachment, &event, epoch);
+        let text = if args.json { serde_json::to_string(&line).unwrap_or_default() } else { line.describe() };
+        // Whoever reads may have gone: a negative value ends the reading.
+        if writeln!(std::io::stdout(), "{text}").is_ok() { 0 } else { -libc::EPIPE }
+    };
+    builder.add(&map, print).map_err(failed)?;
+    let ring = builder.build().map_err(failed)?;
+    ring.consume().map_err(failed)?;
+    while args.follow && !stop.asked() {
+        match ring.poll(Duration::from_millis(100)) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+            other => other.map_err(failed)?,
+        }
+    }
+    Ok(())
+}
+
+fn line(attachment: &Attachment, event: &Event, epoch: SystemTime) -> Line {
+    let key = if event.ip_version == 4 {
+        let first = |address: [u8; 16]| [address[0], address[1], address[2], address[3]];
+        FlowKey::from(&Key4 {
+            source: first(event.key.source),
+            destination: first(event.key.destination),
+            source_port: event.key.source_port,
+            destination_port: event.key.destination_port,
+            protocol: event.key.protocol,
+            reserved: event.key.reserved,
+        })
+    } else {
+        FlowKey::from(&event.key)
+    };
+    Line {
+        time: humantime::format_rfc3339_millis(epoch + Duration::from_nanos(event.time_ns)).to_string(),
+        class: attachment.class_name(event.class_id),
+        action: Action::from_code(event.action.into()),
+        outcome: Outcome::from_code(event.outcome.into()),
+        key,
+        packets: event.packets,
+        length: event.length,
+    }
+}
+
+/// When CLOCK_MONOTONIC, which events carry, was zero.
+fn monotonic_epoch() -> SystemTime {
+    SystemTime::now().checked_sub(Duration::from_nanos(kernel::monotonic_ns())).unwrap_or(UNIX_EPOCH)
+}
+
+impl Line {
+    fn describe(&self) -> String {
+        let key = &self.key;
+        let outcome = self.outcome.map_or("unknown", Outcome::name);
+        format!(
+            "{}  {:<11} {}  {} > {} {}  packet {} of its flow, {} bytes",
+            self.time,
+            outcome,
+            self.class,
+            end(key.source, key.source_port),
+            end(key.destination, key.destination_port),
+            protocol_name(key),
+            self.packets,
+            self.length
+        )
+    }
+}

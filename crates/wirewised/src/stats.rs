@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The counters of an attachment: read, summed over CPUs, and compared with the reading before.
+
+use std::time::Instant;
+
+use libbpf_rs::MapCore;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::abi::{self, Counter, Outcome, Stats};
+use crate::attachment::{Attachment, STATS_MAP, read_element};
+use crate::error::Result;
+use crate::status;
+use crate::units::format_count;
+
+/// One reading.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub at: Instant,
+    pub stats: Stats,
+    /// Whose counters: another program starts again from zero.
+    program_id: Option<u32>,
+}
+
+impl Reading {
+    pub fn take(attachment: &Attachment) -> Result<Self> {
+        let map = attachment.map(STATS_MAP)?;
+        let mut sum = read_element::<Stats>(&map, 0)?;
+        for cpu in 1..map.max_entries() {
+            add(&mut sum, &read_element(&map, cpu)?);
+        }
+        let program_id = attachment.link.as_ref().map(|(_, info)| info.program_id);
+        Ok(Self { at: Instant::now(), stats: sum, program_id })
+    }
+}
+
+fn add(sum: &mut Stats, more: &Stats) {
+    // All members are u64 counters, but for event_tat_ns, which nobody reads.
+    let words = bytemuck::bytes_of_mut(sum);
+    let words: &mut [u64] = bytemuck::cast_slice_mut(words);
+    let more: &[u64] = bytemuck::cast_slice(bytemuck::bytes_of(more));
+    for (word, more) in words.iter_mut().zip(more) {
+        *word = word.wrapping_add(*more);
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub interface: String,
+    pub time: String,
+    pub mode: String,
+    pub bundle: Option<String>,
+    /// Since the reading before; null in the first.
+    pub interval_seconds: Option<f64>,
+    pub classes: Vec<ClassRow>,
+    /// Packets and bytes by `ww_status`.
+    pub status: Vec<StatusRow>,
+    /// Packets on which the model ran.
+    pub inferred: u64,
+    pub flows: Flows,
+    pub events: Events,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ClassRow {
+    pub name: String,
+    pub action: String,
+    pub packets: u64,
+    pub bytes: u64,
+    pub packets_per_second: Option<f64>,
+    pub bits_per_second: Option<f64>,
+    /// Packets and bytes by outcome.
+    pub outcomes: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StatusRow {
+    pub status: abi::Status,
+    pub packets: u64,
+    pub bytes: u64,
+    pub packets_per_second: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Flows {
+    pub new: u64,
+    pub expired: u64,
+    pub evicted: u64,
+    pub refused: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Events {
+    pub sent: u64,
+    pub limited: u64,
+    pub lost: u64,
+}
+
+pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) -> Result<Report> {
+    let before = before.filter(|before| before.program_id == now.program_id);
+    let seconds = before.map(|before| now.at.duration_since(before.at).as_secs_f64()).filter(|s| *s > 0.0);
+    let rate = |now: u64, before: Option<u64>| Some(now.saturating_sub(before?) as f64 / seconds?);
+    let stats = &now.stats;
+    let old = before.map(|before| &before.stats);
+    let classes = status::classes(attachment)?.into_iter().enumerate().map(|(id, class)| {
+        let total = total(&stats.class_outcome[id]);
+        let old = old.map(|old| self::total(&old.class_outcome[id]));
+        let outcomes = Outcome::ALL.iter().zip(&stats.class_outcome[id]);
+        ClassRow {
+            name: class.name,
+            action: class.action,
+            packets: total.packets,
+            bytes: total.bytes,
+            packets_per_second: rate(total.packets, old.map(|old| old.packets)),
+            bits_per_second: rate(total.bytes, old.map(|old| old.bytes)).map(|bytes| bytes * 8.0),
+            outcomes: outcomes
+                .map(|(outcome, count)| {
+                    (outcome.to_string(), json!({"packets": count.packets, "bytes": count.bytes}))
+                })
+                .collect(),
+        }
+    });
+    let statuses = abi::Status::ALL.iter().enumerate().map(|(index, status)| {
+        let Counter { packets, bytes } = stats.status[index];
+        let before = old.map(|old| old.status[index].packets);
+        StatusRow { status: *status, packets, bytes, packets_per_second: rate(packets, before) }
+    });
+    Ok(Report {
+        interface: attachment.interface.clone(),
+        time: crate::meta::now(),
+        mode: status::of(attachment)?.describe_mode(),
+        bundle: attachment.meta.as_ref().map(|meta| meta.bundle.name.clone()),
+        interval_seconds: seconds,
+        classes: classes.collect(),
+        status: statuses.collect(),
+        inferred: stats.inferred,
+        flows: Flows {
+            new: stats.flows_new,
+            expired: stats.flows_expired,
+            evicted: stats.flows_evicted,
+            refused: stats.flows_refused,
+        },
+        events: Events { sent: stats.events_sent, limited: stats.events_limited, lost: stats.events_lost },
+    })
+}
+
+fn total(outcomes: &[Counter]) -> Counter {
+    outcomes.iter().fold(Counter::default(), |sum, count| Counter {
+        packets: sum.packets.wrapping_add(count.packets),
+        bytes: sum.bytes.wrapping_add(count.bytes),
+    })
+}
+
+impl Report {
+    pub const CLASS_HEADER: [&str; 10] = [
+        "class",
+        "action",
+        "packets",
+        "bytes",
+        "packet/s",
+        "bit/s",
+        "drop",
+        "limited",
+        "would drop",
+        "would limit",
+    ];
+
+    /// The classes as the cells of a table.
+    pub fn class_cells(&self) -> Vec<[String; 10]> {
+        let rate = |rate: Option<f64>| rate.map_or("-".to_string(), format_count);
+        let cells = |row: &ClassRow| {
+            let outcome = |outcome: Outcome| row.outcomes[outcome.name()]["packets"].to_string();
+            [
+                row.name.clone(),
+                row.action.clone(),
+                row.packets.to_string(),
+                row.bytes.to_string(),
+                rate(row.packets_per_second),
+                rate(row.bits_per_second),
+                outcome(Outcome::Drop),
+                outcome(Outcome::Limited),
+                outcome(Outcome::WouldDrop),
+                outcome(Outcome::WouldLimit),
+            ]
+        };
+        self.classes.iter().map(cells).collect()
+    }
+
+    /// The other counters, without the reasons that never occurred: name, value.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut counters = vec![("inferred", self.inferred)];
+        let occurred =
+            self.status.iter().filter(|row| row.packets > 0 || row.status == abi::Status::Classified);
+        counters.extend(occurred.map(|row| (row.status.name(), row.packets)));
+        counters.extend([
+            ("flows new", self.flows.new),
+            ("flows expired", self.flows.expired),
+            ("flows evicted", self.flows.evicted),
+            ("flows refused", self.flows.refused),
+            ("events sent", self.events.sent),
+            ("events limited", self.events.limited),
+            ("events lost", self.events.lost),
+        ]);
+        counters
+    }
+
+    pub fn title(&self) -> String {
+        let bundle = self.bundle.as_deref().unwrap_or("unknown bundle");
+        format!("{}  {bundle}  mode {}", self.interface, self.mode)
+    }
+
+    pub fn print(&self) {
+        println!("{}  {}", self.title(), self.time);
+        let header = Self::CLASS_HEADER.map(str::to_string);
+        let rows: Vec<_> = std::iter::once(header).chain(self.class_cells()).collect();
+        crate::table::print(&rows, 2);
+        let counters: Vec<_> =
+            self.counters().into_iter().map(|(name, value)| [name.to_string(), value.to_string()]).collect();
+        println!();
+        crate::table::print(&counters, 1);
+    }
+}

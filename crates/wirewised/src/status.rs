@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is attached, as `status` and `run` tell it: asked for and obtained, from the kernel where the kernel knows.
+
+use libbpf_rs::{MapCore, MapFlags};
+use serde::Serialize;
+
+use crate::abi::Mode;
+use crate::attach::effective_mode;
+use crate::attachment::{Attachment, STATS_MAP};
+use crate::error::Result;
+use crate::kernel;
+use crate::meta::{BundleMeta, PolicyMeta};
+use crate::units::{format_age, format_bytes};
+use crate::xdp::{self, Plane};
+
+#[derive(Debug, Serialize)]
+pub struct Status {
+    pub interface: String,
+    /// False: the interface or the link is gone, only pins are left.
+    pub attached: bool,
+    pub plane_asked: Option<Plane>,
+    /// Read back from the kernel; null if the interface is in another network namespace.
+    pub plane_obtained: Option<Plane>,
+    /// What holds now.
+    pub mode: Mode,
+    /// False: enforcement was asked for a time that is over.
+    pub mode_as_asked: bool,
+    pub enforce_remaining_seconds: Option<f64>,
+    pub since: Option<String>,
+    pub bundle: Option<BundleMeta>,
+    pub classes: Vec<Class>,
+    pub policy: Option<PolicyMeta>,
+    pub flow_tables: FlowTables,
+    pub link_id: Option<u32>,
+    pub program_id: Option<u32>,
+    pub tail_call_program_ids: Vec<u32>,
+    pub pins: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Class {
+    pub name: String,
+    pub action: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct FlowTables {
+    pub entries_per_cpu: Option<u32>,
+    pub cpus: u32,
+    /// Of both tables, IPv4 and IPv6.
+    pub bytes: u64,
+}
+
+pub fn of(attachment: &Attachment) -> Result<Status> {
+    let policy = attachment.policy()?;
+    let now = kernel::monotonic_ns();
+    let mode = effective_mode(&policy, now);
+    let meta = attachment.meta.as_ref();
+    let link = attachment.link.as_ref().map(|(_, info)| *info);
+    let obtained = attachment.ifindex().and_then(|ifindex| xdp::query(ifindex).ok());
+    let limited = mode == Mode::Enforce && policy.enforce_until_ns != 0;
+    Ok(Status {
+        interface: attachment.interface.clone(),
+        attached: link.is_some_and(|link| link.ifindex != 0),
+        plane_asked: meta.map(|meta| meta.plane),
+        plane_obtained: obtained.zip(link).and_then(|(state, link)| state.plane_of(link.program_id)),
+        mode,
+        mode_as_asked: mode.code() == policy.mode,
+        enforce_remaining_seconds: limited.then(|| (policy.enforce_until_ns - now) as f64 / 1e9),
+        since: meta.map(|meta| meta.since.clone()),
+        bundle: meta.map(|meta| meta.bundle.clone()),
+        classes: classes(attachment)?,
+        policy: meta.map(|meta| meta.policy.clone()),
+        flow_tables: FlowTables {
+            entries_per_cpu: meta.map(|meta| meta.table_size),
+            cpus: attachment.map(STATS_MAP)?.max_entries(),
+            bytes: attachment.flow_table_bytes()?,
+        },
+        link_id: link.map(|link| link.id),
+        program_id: link.map(|link| link.program_id),
+        tail_call_program_ids: tail_calls(attachment)?,
+        pins: attachment.directory.display().to_string(),
+    })
+}
+
+/// Each class with what the policy asks for it.
+pub fn classes(attachment: &Attachment) -> Result<Vec<Class>> {
+    let policy = attachment.policy()?;
+    let written = attachment.meta.as_ref().map(|meta| &meta.policy.actions);
+    let action = |class_id: usize| match written.and_then(|actions| actions.get(class_id)) {
+        Some(action) => action.clone(),
+        None => match crate::abi::Action::from_code(policy.class_policy[class_id].action) {
+            Some(action) => action.name().to_string(),
+            None => "unknown".to_string(),
+        },
+    };
+    let class = |id: usize| Class { name: attachment.class_name(id as u8), action: action(id) };
+    Ok((0..attachment.classes()).map(class).collect())
+}
+
+fn tail_calls(attachment: &Attachment) -> Result<Vec<u32>> {
+    let Some(map) = attachment.optional_map("ww_progs")? else { return Ok(Vec::new()) };
+    let id = |index: u32| {
+        let value = map.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok()??;
+        Some(u32::from_ne_bytes(value.try_into().ok()?))
+    };
+    Ok((0..map.max_entries()).filter_map(id).collect())
+}
+
+impl Status {
+    pub fn print(&self) {
+        let row = |name: &str, value: &str| println!("  {name:<12} {value}");
+        let name = |plane: Option<Plane>| plane.map_or("unknown", Plane::name);
+        println!("{}", self.interface);
+        match (self.plane_asked == self.plane_obtained, self.attached) {
+            (_, false) => row("plane", "gone: only pins are left, `wirewised detach` removes them"),
+            (true, _) => row("plane", name(self.plane_obtained)),
+            (false, _) => {
+                row("plane", &format!("{} (asked for {})", name(self.plane_obtained), name(self.plane_asked)))
+            }
+        }
+        row("mode", &self.describe_mode());
+        if let Some(bundle) = &self.bundle {
+            row("bundle", &format!("{} ({}), sha256 {}", bundle.name, bundle.model, &bundle.digest[..16]));
+        }
+        let classes: Vec<_> =
+            self.classes.iter().map(|class| format!("{}: {}", class.name, class.action)).collect();
+        row("classes", &classes.join(", "));
+        if let Some(policy) = &self.policy {
+            row("policy", policy.file.as_deref().unwrap_or("none: every class passes"));
+        }
+        let tables = &self.flow_tables;
+        let entries = tables.entries_per_cpu.map_or("?".to_string(), |entries| entries.to_string());
+        row(
+            "flow tables",
+            &format!("{entries} entries x {} CPUs, {}", tables.cpus, format_bytes(tables.bytes)),
+        );
+        let mut programs = vec![self.program_id.map_or("none".to_string(), |id| id.to_string())];
+        programs.extend(self.tail_call_program_ids.iter().map(u32::to_string));
+        row("programs", &format!("{} (`bpftool prog show id ID`)", programs.join(", ")));
+        row("since", self.since.as_deref().unwrap_or("unknown"));
+        row("pins", &self.pins);
+    }
+
+    pub fn describe_mode(&self) -> String {
+        match self.enforce_remaining_seconds {
+            Some(seconds) => format!("enforce, {} left", format_age((seconds * 1e9) as u64)),
+            None if !self.mode_as_asked => "observe (the time of enforcement is over)".to_string(),
+            None => self.mode.name().to_string(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counters as they change: a screen that rewrites itself on a terminal, else one report an interval.
+
+use std::io::{IsTerminal, stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Cell, Row, Table};
+
+use crate::attachment::Attachment;
+use crate::error::{Error, Result};
+use crate::pins::Root;
+use crate::stats::{self, Reading, Report};
+
+/// How soon a key or a signal is noticed.
+const RESPONSE: Duration = Duration::from_millis(100);
+
+/// Set by SIGINT and SIGTERM, so that a command ends in order.
+#[derive(Debug, Clone)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub fn on_signals() -> Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag))
+                .map_err(|error| Error::other(format!("cannot wait for signals: {error}")))?;
+        }
+        Ok(Self(flag))
+    }
+
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps, but not beyond a signal. Returns false when one came.
+    fn sleep(&self, duration: Duration) -> bool {
+        let end = Instant::now() + duration;
+        while !self.asked() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(RESPONSE));
+        }
+        false
+    }
+}
+
+/// The attachment's successive reports. Each looks the attachment up anew, as it may be replaced or detached.
+struct Source<'a> {
+    root: &'a Root,
+    interface: &'a str,
+    before: Option<Reading>,
+}
+
+impl Source<'_> {
+    fn next(&mut self) -> Result<Report> {
+        let attachment = Attachment::find(self.root, Some(self.interface))?;
+        let reading = Reading::take(&attachment)?;
+        let report = stats::report(&attachment, &reading, self.before.as_ref())?;
+        self.before = Some(reading);
+        Ok(report)
+    }
+}
+
+/// Shows the counters until a signal, `q` or Ctrl-C.
+pub fn watch(root: &Root, interface: &str, interval: Duration, json: bool, stop: &Stop) -> Result<()> {
+    let mut source = Source { root, interface, before: None };
+    if !json && stdout().is_terminal() {
+        return on_screen(&mut source, interval, stop);
+    }
+    loop {
+        let report = source.next()?;
+        if json {
+            let line =
+                serde_json::to_string(&report).map_err(|error| Error::other(format!("JSON: {error}")))?;
+            println!("{line}");
+        } else {
+            report.print();
+            println!();
+        }
+        if !stop.sleep(interval) {
+            return Ok(());
+        }
+    }
+}
+
+fn on_screen(source: &mut Source<'_>, interval: Duration, stop: &Stop) -> Result<()> {
+    let failed = |error: std::io::Error| Error::other(format!("cannot draw on the terminal: {error}"));
+    let mut report = source.next()?;
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    // The terminal is restored before anything else happens with the result.
+    let result = (|| {
+        let mut next = Instant::now() + interval.min(Duration::from_millis(500));
+        loop {
+            terminal.draw(|frame| draw(frame, &report)).map_err(failed)?;
+            loop {
+                let left = next.saturating_duration_since(Instant::now());
+                if stop.asked()
+                    || (event::poll(left.min(RESPONSE)).map_err(failed)?
+                        && quits(&event::read().map_err(failed)?))
+                {
+                    return Ok(());
+                }
+                if left.is_zero() {
+                    break;
+                }
+            }
+            next = Instant::now() + interval;
+            report = source.next()?;
+        }
+    })();
+    ratatui::restore();
+    result
+}
+
+fn quits(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    control_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+fn draw(frame: &mut Frame<'_>, report: &Report) {
+    let classes = report.classes.len() as u16 + 3;
+    let areas = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Max(classes),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ]);
+    let [title, class_area, counter_area, footer] = areas.areas(frame.area());
+    frame.render_widget(Line::from(report.title()).bold(), title);
+
+    let header = Row::new(Report::CLASS_HEADER.map(right_from(2))).style(Style::new().bold());
+    let rows = report.class_cells().into_iter().map(|cells| {
+        let drops = cells[6..10].iter().any(|count| count != "0");
+        let style = if drops { Style::new().fg(Color::Red) } else { Style::new() };
+        Row::new(cells.map(right_from(2))).style(style)
+    });
+    let widths = [20, 26, 14, 16, 10, 10, 12, 10, 12, 12].map(Constraint::Max);
+    let table = Table::new(rows, widths).header(header).block(Block::bordered().title("classes"));
+    frame.render_widget(table, class_area);
+
+    let rows = report
+        .counters()
+        .into_iter()
+        .map(|(name, value)| Row::new([name.to_string(), value.to_string()].map(right_from(1))));
+    let table = Table::new(rows, [Constraint::Length(22), Constraint::Length(20)])
+        .block(Block::bordered().title("packets, flows, events"));
+    frame.render_widget(table, counter_area);
+    frame.render_widget(Line::from("q quits; the program stays attached").dim(), footer);
+}
+
+/// Makes cells of a row: the first columns stand left, the others right. Columns are counted by the calls.
+fn right_from<T: Into<String>>(left: usize) -> impl FnMut(T) -> Cell<'static> {
+    let mut column = 0;
+    move |text| {
+        column += 1;
+        let line = Line::from(text.into());
+        Cell::from(if column > left { line.right_aligned() } else { line })
+    }
+}
