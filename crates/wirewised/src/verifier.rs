@@ -96,7 +96,9 @@ fn is_reason(line: &str) -> bool {
     let state = STATE.iter().any(|start| line.starts_with(start))
         || (line.starts_with('R') && line.split(' ').next().is_some_and(|word| word.contains('=')))
         || line.split_once(": ").is_some_and(|(number, _)| number.bytes().all(|b| b.is_ascii_digit()));
-    !state
+    // What it says of global functions it has finished with, or starts on.
+    let progress = line.starts_with("Validating ") || line.starts_with("Func#");
+    !state && !progress
 }
 
 #[cfg(test)]
@@ -133,6 +135,13 @@ processed 2 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
             deciding_lines(log),
             ["17: (0f) r1 += r2", "BPF program is too large. Processed 1000001 insn"]
         );
+    }
+
+    #[test]
+    fn functions_already_found_safe_decide_nothing() {
+        let log = "9: (95) exit\nFunc#1 ('ww_trees_1') is safe for any args that match its prototype\n\
+                   combined stack size of 2 calls is 768. Too large\nprocessed 9 insns (limit 1000000) x";
+        assert_eq!(deciding_lines(log), ["9: (95) exit", "combined stack size of 2 calls is 768. Too large"]);
     }
 
     #[test]
