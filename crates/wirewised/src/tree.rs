@@ -17,8 +17,8 @@ struct Tree {
     /// -1 at a leaf.
     feature: Vec<i64>,
     threshold: Vec<i64>,
-    left: Vec<usize>,
-    right: Vec<usize>,
+    left: Vec<i64>,
+    right: Vec<i64>,
     /// At a leaf: one class (majority), or scores.
     value: Vec<Vec<i64>>,
     /// The one output the tree adds to; `None`: all.
@@ -72,7 +72,8 @@ impl Tree {
             let (value, threshold) = (*features.get(feature)?, *self.threshold.get(node)?);
             let left = value <= threshold;
             steps.push(Step { feature, value, threshold, left });
-            let next = *if left { self.left.get(node)? } else { self.right.get(node)? };
+            let child = *if left { self.left.get(node)? } else { self.right.get(node)? };
+            let next = usize::try_from(child).ok()?;
             // Children stand behind their parents, or this would not end.
             if next <= node {
                 return None;
@@ -87,9 +88,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn stump(left: usize) -> Value {
+    fn stump(left: i64) -> Value {
         json!({"family": "tree-ensemble", "trees": [{
-            "feature": [1, -1, -1], "threshold": [10, 0, 0], "left": [left, 0, 0], "right": [2, 0, 0],
+            "feature": [1, -1, -1], "threshold": [10, 0, 0], "left": [left, -1, -1], "right": [2, -1, -1],
             "value": [[], [0], [1]], "output": null,
         }]})
     }
