@@ -189,6 +189,8 @@ def _predict(estimator: Any) -> Predict:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             labels = estimator.predict(x)
-        return np.searchsorted(estimator.classes_, labels).astype(np.int32)
+        by_name = np.argsort(estimator.classes_)  # in our order, which need not be that of the names
+        numbers = by_name[np.searchsorted(estimator.classes_, labels, sorter=by_name)]
+        return numbers.astype(np.int32)
 
     return predict
