@@ -44,7 +44,7 @@ def import_file(path: str, request: Request) -> Imported:
     """A text file that `save_model` wrote."""
     lightgbm = library("lightgbm", "lightgbm")
     try:
-        booster = lightgbm.Booster(model_file=path, params={"verbosity": -1})
+        booster = lightgbm.Booster(model_file=path)
     except lightgbm.basic.LightGBMError as error:
         raise request.refuse(
             f"LightGBM cannot read it ({error})", "save it with Booster.save_model"

@@ -7,7 +7,7 @@ label (or their scores) to a graph output may not change which class it names. P
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ from wirewise.importers.lowering import (
 )
 from wirewise.importers.onnx_trees import OnnxTrees, read_classifier, read_ensemble
 
-KEEPS_LABEL = {"Cast", "Identity", "Reshape", "Squeeze", "Flatten"}
-KEEPS_ORDER = {"Cast", "Identity", "Softmax", "Sigmoid", "Normalizer"}  # of the scores of a row
 READERS = {"TreeEnsembleClassifier": read_classifier, "TreeEnsemble": read_ensemble}
 
 
@@ -112,7 +110,7 @@ def _input(graph: Any, node: Any, request: Request) -> tuple[Any, list[type[Any]
                 "train and export the trees on the integer features",
             )
         if step.op_type == "Cast":
-            casts.append(numpy_type(next(a.i for a in step.attribute if a.name == "to")).type)
+            casts.append(numpy_type(_integers(step)["to"]).type)
         name = step.input[0]
     source = inputs[name]
     types = [numpy_type(source.type.tensor_type.elem_type).type, *reversed(casts)]
@@ -130,35 +128,56 @@ def _width(source: Any) -> int | None:
     return shape[1].dim_value or None if len(shape) == 2 else None
 
 
-def _reached(graph: Any, name: str, through: set[str]) -> Iterator[tuple[str, Any]]:
-    """Tensors made from `name` by the given operators alone, each with the node that made it."""
-    waiting: list[tuple[str, Any]] = [(name, None)]
+def _reached(graph: Any, name: str, allowed: Callable[[Any], bool]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Tensors made from `name` by allowed steps alone, each with the operators on its way."""
+    waiting: list[tuple[str, tuple[str, ...]]] = [(name, ())]
     while waiting:
-        tensor, made_by = waiting.pop(0)
-        yield tensor, made_by
+        tensor, way = waiting.pop(0)
+        yield tensor, way
         for step in graph.node:
-            if step.input and step.input[0] == tensor and step.op_type in through:
-                waiting += [(output, step) for output in step.output]
+            if step.input and step.input[0] == tensor and allowed(step):
+                waiting += [(output, (*way, step.op_type)) for output in step.output]
+
+
+def _keeps_label(step: Any) -> bool:
+    to_bool = step.op_type == "Cast" and _integers(step).get("to") == library("onnx").TensorProto.BOOL
+    return step.op_type in ("Cast", "Identity", "Reshape", "Squeeze", "Flatten") and not to_bool
+
+
+def _keeps_order(step: Any) -> bool:
+    """Whether the largest score of a row stays the largest, and only nearly equal ones become equal."""
+    to_float = _integers(step).get("to") in (
+        library("onnx").TensorProto.FLOAT,
+        library("onnx").TensorProto.DOUBLE,
+    )
+    over_row = _integers(step).get("axis", -1) in (1, -1)
+    kept = {"Identity": True, "Cast": to_float, "Softmax": over_row, "Sigmoid": True}
+    return kept.get(step.op_type, False)
 
 
 def _answer(graph: Any, node: Any, trees: OnnxTrees, request: Request) -> _Answer:
     outputs = {value.name for value in graph.output}
+    scores: list[str] = []
     if node.op_type == "TreeEnsembleClassifier":
-        labels = [tensor for tensor, _ in _reached(graph, node.output[0], KEEPS_LABEL)]
-        scores = []
+        labels = [tensor for tensor, _ in _reached(graph, node.output[0], _keeps_label)]
     else:
-        scores = [tensor for tensor, _ in _reached(graph, node.output[0], KEEPS_ORDER)]
+        # A single score is a class only as a probability; several saturate, hence tie, as probabilities.
+        ways = _reached(graph, node.output[0], _keeps_order)
+        scores = [tensor for tensor, way in ways if ("Sigmoid" in way) == (len(trees.base) == 1)]
         labels = [
             label
             for step in graph.node
-            if step.op_type == "ArgMax" and step.input[0] in scores and _first_of_row(step)
-            for label, _ in _reached(graph, step.output[0], KEEPS_LABEL)
+            if step.op_type == "ArgMax"
+            and step.input[0] in scores
+            and len(trees.base) > 1
+            and _first_of_row(step)
+            for label, _ in _reached(graph, step.output[0], _keeps_label)
         ]
     for tensor in labels:
         if tensor in outputs:
             return _Answer(tensor, scores=False)
     for tensor in scores:
-        if tensor in outputs and (len(trees.base) > 1 or trees.logistic):
+        if tensor in outputs:
             return _Answer(tensor, scores=True)
     consumers = sorted({step.op_type for step in graph.node if set(step.input) & {*labels, *scores}})
     raise request.refuse(
@@ -169,8 +188,12 @@ def _answer(graph: Any, node: Any, trees: OnnxTrees, request: Request) -> _Answe
 
 
 def _first_of_row(arg_max: Any) -> bool:
-    attributes = {a.name: a.i for a in arg_max.attribute}
+    attributes = _integers(arg_max)
     return attributes.get("axis", 0) in (1, -1) and not attributes.get("select_last_index", 0)
+
+
+def _integers(step: Any) -> dict[str, int]:
+    return {a.name: a.i for a in step.attribute}
 
 
 def _predict(model: Any, fed_as: type[Any], answer: _Answer, trees: OnnxTrees, request: Request) -> Predict:

@@ -38,13 +38,12 @@ NUMBERED_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 @dataclass(frozen=True)
 class OnnxTrees:
-    """Trees of an operator. labels: of the classes, as in the model. logistic: its one score is a logit."""
+    """Trees of an operator. labels: of the classes, as in the model. base: one number per score."""
 
     trees: list[SourceTree]
     labels: list[Any]
     base: list[float]
     n_features: int
-    logistic: bool
     notes: list[str]
 
 
@@ -99,7 +98,7 @@ def read_classifier(node: Any, types: Sequence[type[Any]], request: Request) -> 
                 **_one_output(scores[own], scored[own]),
             )
         )
-    return OnnxTrees(trees, labels, base, int(feature.max()) + 1, logistic=False, notes=notes)
+    return OnnxTrees(trees, labels, base, int(feature.max()) + 1, notes)
 
 
 def read_ensemble(node: Any, types: Sequence[type[Any]], request: Request) -> OnnxTrees:
@@ -108,10 +107,10 @@ def read_ensemble(node: Any, types: Sequence[type[Any]], request: Request) -> On
     aggregate = NUMBERED_AGGREGATES[values.get("aggregate_function", 1)]
     transform = NUMBERED_TRANSFORMS[values.get("post_transform", 0)]
     n_targets = values["n_targets"]
-    if aggregate not in ("SUM", "AVERAGE") or transform not in ("NONE", "SOFTMAX", "LOGISTIC"):
+    if aggregate not in ("SUM", "AVERAGE") or transform not in ("NONE", "SOFTMAX")[:n_targets]:
         raise request.refuse(
             f"combines its trees by {aggregate} and {transform}",
-            "known are SUM and AVERAGE with NONE, SOFTMAX or LOGISTIC",
+            "known are SUM and AVERAGE with NONE or SOFTMAX",
         )
     modes = [NUMBERED_MODES[mode] for mode in values["nodes_modes"].tolist()]
     tests, true_is_left = _tests(values["nodes_splits"], modes, np.zeros(len(modes), bool), types, request)
@@ -145,9 +144,8 @@ def read_ensemble(node: Any, types: Sequence[type[Any]], request: Request) -> On
                 **_one_output(scores[own], scored[own]),
             )
         )
-    logistic = transform == "LOGISTIC" and n_targets == 1
     labels = list(range(max(n_targets, 2)))
-    return OnnxTrees(trees, labels, [0.0] * n_targets, int(feature.max()) + 1, logistic, notes=[])
+    return OnnxTrees(trees, labels, [0.0] * n_targets, int(feature.max()) + 1, notes=[])
 
 
 def _reachable(

@@ -80,7 +80,7 @@ FORMATS = (
             (".pkl", "pickle", "any estimator above; loading a pickle runs code in it"),
             (".pickle", "pickle", "any estimator above; loading a pickle runs code in it"),
             (".joblib", "joblib", "any estimator above; loading a pickle runs code in it"),
-            (".skops", "skops", "any estimator above, if skops trusts every type in it"),
+            (".skops", "skops", "any scikit-learn estimator above"),
         )
     ),
 )

@@ -2,7 +2,7 @@
 """Estimators saved with pickle, joblib or skops.
 
 Loading a pickle (and joblib files are pickles) runs whatever code it holds: load only what you, or people you
-trust, made. skops loads types it knows to be safe and refuses the rest.
+trust, made. skops loads types it knows to be safe, and we refuse the rest.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from wirewise.importers.lowering import Imported, Request, library
+
+# Types that skops asks about but that hold numbers only.
+TRUSTED = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
 
 UNSAFE = (
     "a pickle can run any code when it is loaded: import only files from people you trust, or save with skops"
@@ -47,14 +51,14 @@ def _load_pickle(path: str, request: Request) -> tuple[Any, list[str]]:
 
 
 def _load_skops(path: str, request: Request) -> tuple[Any, list[str]]:
-    skops = library("skops.io")
+    skops = library("skops.io", "skops")
     try:
-        untrusted = skops.get_untrusted_types(file=path)
-        if untrusted:
+        asks = skops.get_untrusted_types(file=path)
+        if unknown := [kind for kind in asks if kind not in TRUSTED]:
             raise request.refuse(
-                f"holds types that skops does not trust: {', '.join(untrusted)}",
-                "save the bare estimator with skops",
+                f"holds types that skops does not trust: {', '.join(unknown)}",
+                "save the bare estimator, or use its library's own format",
             )
-        return skops.load(path), []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return skops.load(path, trusted=asks), []
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise request.refuse(f"is no skops file ({error})", "save it with skops.io.dump") from None

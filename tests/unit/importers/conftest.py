@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # read when a library is first loaded: small models gain nothing from threads
+)
 
 import numpy as np
 import pytest

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """XGBoost: paths, base scores of every version, early stopping, refusals.
 
-data/xgboost-VERSION-CLASSES.{json,ubj} were saved by those versions' XGBClassifier (3 rounds, depth 3), with what
-it predicted for 60 rows beside them.
+data/xgboost-VERSION-CLASSES.{json,ubj} were saved by those versions' XGBClassifier (3 rounds, depth 3), with
+what it predicted for 60 rows beside them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPTIONS = [
     {"booster": "dart", "rate_drop": 0.4},
     {"num_parallel_tree": 3, "subsample": 0.5},
     {"tree_method": "exact", "max_depth": 9},
-    {"grow_policy": "lossguide", "max_leaves": 9, "scale_pos_weight": 3},
+    {"grow_policy": "lossguide", "max_leaves": 9, "reg_lambda": 0.1},
 ]
 
 
