@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bundle reader: what is right is read, everything else is refused with one line.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{bundle, bundle_with, manifest, members, reseal, seal};

@@ -19,8 +19,10 @@ const SMALLEST_TABLE: u32 = 65_536;
 const ENTRIES_A_FLOW: u32 = 2;
 const WARM_UP: u32 = 1000;
 
-/// Measure what a packet costs in one or more programs, in this kernel, without an interface. The programs take
-/// turns, round by round, so that what disturbs the machine disturbs them alike; the median of the rounds counts.
+/// Measure what a packet costs in one or more programs
+///
+/// In this kernel, without an interface. The programs take turns, round by round, so that what disturbs the machine disturbs
+/// them alike; the median of the rounds counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example: wirewised bench --object empty.bpf.o --object program.bpf.o --flows 10000 --json")]

@@ -17,8 +17,10 @@ use crate::runner::{Observation, Runner};
 use crate::trace_output::class_name;
 use crate::tree::{Ensemble, Path};
 
-/// Show why a packet of a capture gets its verdict: headers, features with units, the way through the trees, class,
-/// policy rule and action. Runs the capture up to that packet through the bundle's program in this kernel.
+/// Show why a packet of a capture gets its verdict
+///
+/// Headers, features with units, the way through the trees, class, policy rule and action. Runs the capture up to that
+/// packet through the bundle's program in this kernel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example: wirewised explain attack.pcap --packet 17 --bundle forest.wirewise --policy policy.yaml")]

@@ -17,8 +17,10 @@ use crate::trace_output::{Format, Writer};
 const PROGRESS_EVERY: u64 = 1 << 14;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Run every packet of an Ethernet capture through a bundle's program in this kernel, with the captured times, and
-/// write what came of it. Nothing is attached to an interface and no packet leaves.
+/// Run a capture through a bundle's program, packet by packet
+///
+/// Every packet of an Ethernet capture goes through the program in this kernel, with the captured times, and a line says what
+/// came of it. Nothing is attached to an interface and no packet leaves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example: wirewised trace attack.pcap --bundle forest.wirewise --policy policy.yaml --mode enforce | head")]

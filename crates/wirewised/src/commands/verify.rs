@@ -12,7 +12,9 @@ use crate::kernel;
 use crate::object::{Opened, ProgramInfo, Settings};
 use crate::verifier::Refusal;
 
-/// Ask this kernel's verifier whether it accepts a program. Loads it, attaches nothing, and unloads it again.
+/// Ask this kernel's verifier whether it accepts a program
+///
+/// Loads it, attaches nothing, and unloads it again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -114,7 +114,7 @@ impl Place {
 fn model() -> Value {
     json!({"family": "tree-ensemble", "version": 1, "n_features": 1, "n_classes": 2, "votes": "majority",
         "n_outputs": 1, "base": [0], "trees": [{"feature": [0, -1, -1], "threshold": [100, 0, 0],
-        "left": [1, 0, 0], "right": [2, 0, 0], "value": [[], [0], [1]], "output": null}]})
+        "left": [1, -1, -1], "right": [2, -1, -1], "value": [[], [0], [1]], "output": null}]})
 }
 
 /// A UDP packet from 10.0.0.`host` whose IPv4 total length is `length`.

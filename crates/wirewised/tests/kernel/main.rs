@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands that need no interface, with programs compiled here and run in this kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod abi;
 mod bench;
 #[path = "../common/mod.rs"]
