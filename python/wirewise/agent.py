@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ _ERRORS: dict[int, type[WirewiseError]] = {
 
 
 def find() -> Path:
-    """`wirewised`: beside this Python, on PATH, or built in a checkout. Raises MissingFeatureError."""
+    """`wirewised`: beside this Python, on PATH, or the last one built in a checkout.
+
+    Raises MissingFeatureError.
+    """
     checkout = Path(__file__).parents[2]
     candidates = [Path(sys.executable).parent / "wirewised"]
     if on_path := shutil.which("wirewised"):
         candidates.append(Path(on_path))
-    candidates += [checkout / "target" / profile / "wirewised" for profile in ("release", "debug")]
+    built = [checkout / "target" / profile / "wirewised" for profile in ("release", "debug")]
+    candidates += sorted((path for path in built if path.is_file()), key=lambda path: -path.stat().st_mtime)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -33,13 +38,14 @@ def find() -> Path:
     )
 
 
-def call(*arguments: str | Path, timeout: float | None = 300) -> dict[str, Any]:
+def call(*arguments: str | Path, timeout: float | None = 300, within: Sequence[str] = ()) -> dict[str, Any]:
     """Runs a command of the agent with --json and returns its object.
 
-    timeout : seconds. Raises the error that the agent's exit code stands for, with the agent's own message.
-    What the kernel refused comes back as an object too when the agent printed one.
+    timeout : seconds. within : a command that runs another, such as `nsenter --net=...`. Raises the error
+    that the agent's exit code stands for, with the agent's own message. What the kernel refused comes back
+    as an object too when the agent printed one.
     """
-    command = [str(find()), *map(str, arguments), "--json"]
+    command = [*within, str(find()), *map(str, arguments), "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except OSError as error:

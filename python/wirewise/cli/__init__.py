@@ -16,7 +16,7 @@ _EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege, kernel feature or tool is missing, "
     "4 refused by the kernel verifier."
 )
-_VERBS = ("features", "train", "import_model", "compile", "inspect", "evaluate", "explain")
+_VERBS = ("features", "train", "import_model", "compile", "inspect", "evaluate", "explain", "demo")
 
 app = typer.Typer(
     name="wirewise",

@@ -11,20 +11,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from wirewise.datasets.captures import CapturedPacket, read_ethernet
-from wirewise.datasets.labels import UNLABELLED, Labels
+from wirewise.datasets.labels import UNLABELLED, Labeller, Labels
 from wirewise.errors import InputError
 from wirewise.features import Extractor, FeatureSet
 from wirewise.features.packet import Packet, Status, parse
@@ -110,43 +113,85 @@ def build_table(
     paths = [Path(capture) for capture in captures]
     if not paths:
         raise InputError("no capture was given", way_out="name at least one pcap or pcapng file")
-    workers = min(jobs or os.cpu_count() or 1, len(paths))
-    frames: dict[Path, pl.DataFrame] = {}
-    with _bar(len(paths), progress) as advance:
+    tasks = [(path, feature_set.to_dict(), labels) for path in paths]
+    return Table(pl.concat(_each(_extract, tasks, jobs, progress, "extracting features")), feature_set)
+
+
+def build_table_from(
+    source: Callable[..., tuple[str, Iterable[CapturedPacket], Sequence[str]]],
+    arguments: Sequence[tuple[Any, ...]],
+    feature_set: FeatureSet,
+    *,
+    what: str = "extracting features",
+    jobs: int | None = None,
+    progress: bool = True,
+) -> Table:
+    """As `build_table`, from packets that are not in files.
+
+    source : a module-level function, called once with each of the arguments, in several processes. It gives
+    a name for the column `capture`, packets in time order and a label for each. what : shown beside the
+    progress bar.
+    """
+    tasks = [(source, each, feature_set.to_dict()) for each in arguments]
+    return Table(pl.concat(_each(_extract_from, tasks, jobs, progress, what)), feature_set)
+
+
+def _each(
+    work: Callable[..., Columns],
+    tasks: Sequence[tuple[Any, ...]],
+    jobs: int | None,
+    progress: bool,
+    what: str,
+) -> list[pl.DataFrame]:
+    """The rows of every task, in order, worked on by several processes."""
+    workers = min(jobs or os.cpu_count() or 1, len(tasks))
+    with _bar(what, len(tasks), progress) as advance:
         if workers == 1:
-            for path in paths:
-                frames[path] = extract(path, feature_set, labels)
-                advance()
-        else:
-            with ProcessPoolExecutor(workers) as pool:
-                tasks = {pool.submit(extract, path, feature_set, labels): path for path in paths}
-                try:
-                    for task in as_completed(tasks):
-                        frames[tasks[task]] = task.result()
-                        advance()
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
-    return Table(pl.concat([frames[path] for path in paths]), feature_set)
+            return [_frame(work(*task), advance) for task in tasks]
+        with ProcessPoolExecutor(workers) as pool:
+            futures = [pool.submit(work, *task) for task in tasks]
+            try:
+                return [_frame(future.result(), advance) for future in futures]
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
-def extract(capture: Path, feature_set: FeatureSet, labels: Labels | None) -> pl.DataFrame:
-    """The rows of one capture."""
-    return observe(
-        read_ethernet(capture), str(capture), feature_set, labels.labeller(capture) if labels else None
-    )
+@dataclass(frozen=True)
+class Columns:
+    """Rows as they leave a worker. Polars has threads, which a forked process must not touch."""
+
+    capture: str
+    time_ns: list[int]
+    flow: list[str]
+    features: NDArray[np.int64]  # (n, n_features); 0 where not classified
+    feature_names: list[str]
+    label: list[str]
+    status: list[int]
+
+
+def _extract(capture: Path, feature_set: dict[str, Any], labels: Labels | None) -> Columns:
+    label = labels.labeller(capture) if labels else None
+    return observe(read_ethernet(capture), str(capture), FeatureSet.from_dict(feature_set), label)
+
+
+def _extract_from(
+    source: Callable[..., tuple[str, Iterable[CapturedPacket], Sequence[str]]],
+    arguments: tuple[Any, ...],
+    feature_set: dict[str, Any],
+) -> Columns:
+    name, packets, labels = source(*arguments)
+    following = iter(labels)
+    return observe(packets, name, FeatureSet.from_dict(feature_set), lambda captured, packet: next(following))
 
 
 def observe(
-    packets: Iterable[CapturedPacket],
-    name: str,
-    feature_set: FeatureSet,
-    label: Callable[[CapturedPacket, Packet | None], str] | None,
-) -> pl.DataFrame:
-    """The rows of some packets; name goes into the column `capture`."""
+    packets: Iterable[CapturedPacket], capture: str, feature_set: FeatureSet, label: Labeller | None
+) -> Columns:
+    """Run packets through the reference extractor, with an empty flow table; capture: where they are from."""
     extractor = Extractor(feature_set)
-    times, flows, features, names, statuses = [], [], [], [], []
-    blank = [None] * len(feature_set.features)
+    times, flows, rows, names, statuses = [], [], [], [], []
+    blank = [0] * len(feature_set.features)
     for captured in packets:
         _, outer = parse(captured.frame)
         if outer is None or feature_set.decapsulate:
@@ -155,21 +200,29 @@ def observe(
             seen = extractor.process_packet(outer, captured.time_ns)
         times.append(captured.time_ns)
         flows.append(flow_id(outer) if outer else "")
-        features.append(seen.features if seen.features is not None else blank)
+        rows.append(seen.features or blank)
         names.append(label(captured, outer) if label else UNLABELLED)
         statuses.append(int(seen.status))
-    count = len(times)
-    columns: dict[str, pl.Series] = {
-        "time_ns": pl.Series(times, dtype=pl.Int64),
-        "capture": pl.repeat(name, count, dtype=pl.String, eager=True),
-        "packet": pl.int_range(1, count + 1, dtype=pl.Int64, eager=True),
-        "flow": pl.Series(flows, dtype=pl.String),
-    }
-    for index, feature in enumerate(feature_set.feature_names):
-        columns[feature] = pl.Series([row[index] for row in features], dtype=pl.Int64)
-    columns["label"] = pl.Series(names, dtype=pl.String)
-    columns["status"] = pl.Series(statuses, dtype=pl.Int32)
-    return pl.DataFrame(columns)
+    features = np.array(rows, np.int64).reshape(len(rows), len(blank))
+    return Columns(capture, times, flows, features, feature_set.feature_names, names, statuses)
+
+
+def _frame(columns: Columns, advance: Callable[[], None]) -> pl.DataFrame:
+    count = len(columns.time_ns)
+    frame = pl.DataFrame(
+        {
+            "time_ns": pl.Series(columns.time_ns, dtype=pl.Int64),
+            "capture": pl.repeat(columns.capture, count, dtype=pl.String, eager=True),
+            "packet": pl.int_range(1, count + 1, dtype=pl.Int64, eager=True),
+            "flow": pl.Series(columns.flow, dtype=pl.String),
+            **{name: columns.features[:, index] for index, name in enumerate(columns.feature_names)},
+            "label": pl.Series(columns.label, dtype=pl.String),
+            "status": pl.Series(columns.status, dtype=pl.Int32),
+        }
+    )
+    advance()
+    classified = pl.col("status") == Status.CLASSIFIED
+    return frame.with_columns(pl.when(classified).then(pl.col(name)) for name in columns.feature_names)
 
 
 def flow_id(packet: Packet) -> str:
@@ -184,12 +237,12 @@ def _address(address: bytes) -> str:
 
 
 @contextmanager
-def _bar(total: int, shown: bool) -> Iterator[Callable[[], None]]:
-    """A progress bar over captures, on a terminal only; yields what moves it on."""
+def _bar(what: str, total: int, shown: bool) -> Iterator[Callable[[], None]]:
+    """A progress bar, on a terminal only; yields what moves it on."""
     console = Console(stderr=True)
-    columns = (TextColumn("extracting features"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
     ) as progress:
-        task = progress.add_task("captures", total=total)
+        task = progress.add_task(what, total=total)
         yield lambda: progress.advance(task)

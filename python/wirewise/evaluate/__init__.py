@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training trees on feature tables, and saying how good they are."""
 
-from wirewise.evaluate.report import Agreement, ClassReport, Report, agreement
+from wirewise.evaluate.report import ClassReport, Report
 from wirewise.evaluate.split import grouped_split
 from wirewise.evaluate.train import ESTIMATORS, Training, class_names, matrix, numbers, train
 
 __all__ = [
     "ESTIMATORS",
-    "Agreement",
     "ClassReport",
     "Report",
     "Training",
-    "agreement",
     "class_names",
     "grouped_split",
     "matrix",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How good a classifier is on labelled packets, and whether two classifiers agree."""
+"""How good a classifier is on labelled packets."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,49 +52,3 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "macro_f1": self.macro_f1}
-
-
-class Model(Protocol):
-    """A model of the IR."""
-
-    def predict(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One row on which two classifiers differ: its number, its features and what each says."""
-
-    row: int
-    features: list[int]
-    estimator: int
-    model: int
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How often the integer model says what the estimator says; differences: the first few rows where not."""
-
-    rows: int
-    agree: int
-    differences: list[Difference]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def agreement(estimator: Any, model: Model, rows: NDArray[np.int64], *, shown: int = 5) -> Agreement:
-    """Compare an estimator that predicts class numbers with the model imported from it.
-
-    rows : int64, shape (n, n_features). shown : differing rows to keep.
-    """
-    said = np.asarray(estimator.predict(rows)).astype(np.int64)
-    model_said = model.predict(rows)[0].astype(np.int64)
-    differing = np.flatnonzero(said != model_said)
-    return Agreement(
-        len(rows),
-        len(rows) - len(differing),
-        [
-            Difference(int(row), rows[row].tolist(), int(said[row]), int(model_said[row]))
-            for row in differing[:shown]
-        ],
-    )

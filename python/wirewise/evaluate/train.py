@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,6 @@ from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import grouped_split
 
 BENIGN = "benign"
-
-
-class Estimator(Protocol):
-    """What we use of a scikit-learn classifier."""
-
-    def fit(self, rows: Any, labels: Any, sample_weight: Any = None) -> Any: ...
-    def predict(self, rows: Any) -> Any: ...
 
 
 def _tree(depth: int, trees: int, seed: int) -> Any:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wirewise demo`: the whole way, on this machine, in two namespaces of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wirewise.cli.output import Json, console, grid, listing, note, print_json
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the bundle, the policy and report.json.")
+    ] = Path("build/demo"),
+    captures: Annotated[
+        Path | None,
+        typer.Option("--captures", help="Learn from and send captures: a folder with a manifest.json."),
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(
+            help="With --captures: `time` learns from the start of each, `files` holds some captures back."
+        ),
+    ] = "time",
+    seed: Annotated[int, typer.Option(min=0, help="Of the packets made; another seed, other packets.")] = 1,
+    packets: Annotated[
+        int, typer.Option(min=1000, help="About how many packets to make and send.")
+    ] = 480_000,
+    duration: Annotated[float, typer.Option(min=1, max=600, help="Seconds to send them in.")] = 12.0,
+    no_watch: Annotated[
+        bool, typer.Option("--no-watch", help="No live view while packets are sent.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a forest on packets, attach it to an interface, send an attack through it, and report.
+
+    Nothing outside two network namespaces of its own is touched, and they are removed at the end. Needs
+    root, for the namespaces.
+    """
+    from wirewise.demo import Options, run
+    from wirewise.errors import InputError
+
+    if split not in ("time", "files"):
+        raise InputError(f"--split {split}", "must be time or files")
+    options = Options(
+        output=output,
+        captures=captures,
+        split="time" if split == "time" else "files",
+        seed=seed,
+        duration_s=duration,
+        packets=packets,
+        watch=not (no_watch or as_json),
+        quiet=as_json,
+    )
+    report = run(options)
+    if as_json:
+        print_json(report)
+        return
+    print_report(report)
+    note(f"written: {output / 'report.json'}; look at the model with `wirewise inspect {report['bundle']}`")
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """The table of kinds, the totals, and what was missed."""
+    listing(
+        ("traffic", "class", "sent", "passed", "dropped", "dropped %"),
+        (
+            (
+                row["kind"],
+                row["label"],
+                f"{row['sent']:,}",
+                f"{row['passed']:,}",
+                f"{row['dropped']:,}",
+                f"{100 * row['dropped_ratio']:.2f}",
+            )
+            for row in report["kinds"]
+        ),
+        title=f"Sent through {report['plane']}",
+        right=(2, 3, 4, 5),
+    )
+    facts = [
+        ("attack dropped", f"{100 * report['attack_dropped_ratio']:.2f} %"),
+        ("benign passed", f"{100 * report['benign_passed_ratio']:.2f} %"),
+        (
+            "benign connections",
+            f"{100 * report['benign_connection_attempts_passed_ratio']:.2f} % of "
+            f"{report['benign_connection_attempts']:,} first SYNs passed",
+        ),
+        ("in the kernel", f"{report['kernel_ns_per_packet']:.0f} ns/packet"),
+        ("sent", f"{report['packets']:,} packets at {report['packets_per_second']:,.0f} packets/s"),
+    ]
+    if report["lost_before_program"]:
+        facts.append(
+            ("lost on the way", f"{report['lost_before_program']:,} packets, counted against the model")
+        )
+    console.print()
+    grid(facts)
+    if report["missed"]:
+        grid(
+            (
+                (
+                    miss["kind"],
+                    f"{miss['passed']:,} packets ({100 * miss['passed_ratio']:.1f} %) passed; {miss['why']}",
+                )
+                for miss in report["missed"]
+            ),
+            title="Missed",
+        )
+    for text in report["left_out"]:
+        note(text)

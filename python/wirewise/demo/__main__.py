@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m wirewise.demo` is `wirewise demo`."""
+
+import sys
+
+from wirewise.cli import main
+
+sys.argv.insert(1, "demo")
+main()

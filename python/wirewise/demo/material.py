@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo learns from and what it sends: packets made here, or the captures of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name, read_capture
+from wirewise.datasets.manifest import BENIGN, CaptureFolder
+from wirewise.datasets.table import Table, build_table, build_table_from
+from wirewise.demo.counters import tag
+from wirewise.errors import InputError
+from wirewise.features import FeatureSet
+from wirewise.features.packet import parse
+from wirewise.traffic import KINDS, LABELS, generate
+
+HERE = Path(__file__).parent
+MAX_FRAME = 1514
+"""Bytes of the longest frame that is sent; longer ones are cut, which changes nothing: only headers are
+read.
+"""
+_LEARN_SHARE = 0.6
+
+Split = Literal["time", "files"]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything a demo needs.
+
+    table : labelled packets to learn from. kinds : what the packets sent are, finer than classes; label_of
+    says the class of each. packets : (time_ns from the start, frame, kind number), in time order, none of
+    them in the table. notes : what was left out, and why.
+    """
+
+    feature_set: FeatureSet
+    table: Table
+    class_weight: Mapping[str, float]
+    kinds: list[str]
+    label_of: dict[str, str]
+    packets: list[tuple[int, bytes, int]]
+    notes: list[str]
+
+    def attacks(self, kind: str) -> bool:
+        return self.label_of[kind] != BENIGN
+
+    def tagged(self) -> list[tuple[int, bytes]]:
+        """The packets with their truth in the source address (see `counters`)."""
+        return [(time_ns, tag(frame, tag_of(kind, frame))) for time_ns, frame, kind in self.packets]
+
+
+def tag_of(kind: int, frame: bytes) -> int:
+    """Two tags a kind: 2 * kind, plus 1 if the packet asks for a TCP connection."""
+    _, packet = parse(frame)
+    opens = packet is not None and packet.protocol == 6 and packet.tcp_flags & 0x17 == 0x02
+    return 2 * kind + opens
+
+
+def synthetic(
+    seed: int, *, duration_s: float, packets: int, training_runs: int = 8, training_packets: int = 25_000
+) -> Material:
+    """Traffic of the generator: several short runs to learn from, one long run of another seed to send.
+
+    Several, because each has its own tools and hosts: a single one would teach the forest a single flood.
+    """
+    feature_set = FeatureSet.load(HERE / "features.yaml")
+    runs = [(1000 * seed + run + 1, duration_s, training_packets) for run in range(training_runs)]
+    table = build_table_from(_training_run, runs, feature_set, what="making and reading training packets")
+    traffic = generate(1000 * seed, duration_s=duration_s, packets=packets)
+    numbers = traffic.rows["kind"].tolist()
+    sent = [(packet.time_ns, packet.frame, kind) for packet, kind in zip(traffic, numbers, strict=True)]
+    weights = {BENIGN: 6.0}  # a visitor turned away costs more than an attack packet let through
+    return Material(feature_set, table, weights, list(KINDS), dict(LABELS), sent, [])
+
+
+def _training_run(seed: int, duration_s: float, packets: int) -> tuple[str, list[CapturedPacket], list[str]]:
+    traffic = list(generate(seed, duration_s=duration_s, packets=packets))
+    captured = [CapturedPacket(p.time_ns, p.frame, len(p.frame), ETHERNET) for p in traffic]
+    return f"seed {seed}", captured, [packet.label for packet in traffic]
+
+
+def from_captures(folder: str | Path, *, split: Split, duration_s: float) -> Material:
+    """The captures of a folder with a manifest: one part of each class to learn from, the other to send.
+
+    split : "time" learns from the first 60 % of each capture and sends what follows, without the flows that
+    were seen; "files" learns from some captures and sends others, as far as a class has several. Packets
+    without a label, and those that no program could classify (no IP), are left out of both.
+
+    They are sent in `duration_s` seconds, each capture spread evenly over them, its order kept. Raises
+    InputError.
+    """
+    captures = CaptureFolder.read(folder)
+    feature_set = FeatureSet.load(HERE / "features-captures.yaml")
+    usable = [e for e in captures.entries if e.link_type == link_name(ETHERNET) and e.label != "odd"]
+    if not usable:
+        raise InputError(str(folder), "has no Ethernet capture to learn from", "see its manifest.json")
+    every = build_table([captures.file(entry) for entry in usable], feature_set, captures)
+    known = every.labelled.frame
+    learned, sent = _split_time(known) if split == "time" else _split_files(known)
+    if not len(learned) or not len(sent) or learned["label"].n_unique() < 2:
+        raise InputError(
+            str(folder), f"is too small to be split by {split}", "add captures, or split the other way"
+        )
+    kinds = [BENIGN, *sorted(set(known["label"].unique().to_list()) - {BENIGN})]
+    notes = [
+        f"{len(captures.entries) - len(usable)} captures left out: not Ethernet, or made for parser tests",
+        f"{len(every.frame) - len(known)} packets left out: no label, or not IP",
+        f"{len(known) - len(learned) - len(sent)} packets left out: of flows that were learned from",
+    ]
+    missing = sorted(set(kinds) - set(sent["label"].unique().to_list()))
+    if missing:
+        notes.append(f"not sent, for want of a second part: {', '.join(missing)}")
+    packets = _read_again(sent, kinds, duration_s)
+    label_of = {kind: kind for kind in kinds}
+    return Material(feature_set, Table(learned, feature_set), {BENIGN: 5.0}, kinds, label_of, packets, notes)
+
+
+def _split_time(known: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    order = known.sort("time_ns", maintain_order=True)
+    place = pl.int_range(pl.len()).over("capture") / pl.len().over("capture")
+    order = order.with_columns(early=place < _LEARN_SHARE)
+    learned = order.filter("early")
+    sent = order.filter(~pl.col("early")).join(learned.select("flow").unique(), on="flow", how="anti")
+    return learned.drop("early"), sent.drop("early")
+
+
+def _split_files(known: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """About every third capture of each class is sent; a class with one capture is only learned."""
+    captures = known.group_by("capture").agg(pl.col("label").mode().sort().first()).sort("label", "capture")
+    rank = pl.int_range(pl.len()).over("label")
+    several = pl.len().over("label") > 1
+    held_out = captures.filter(several & (rank % 3 == 1)).select("capture")
+    learned = known.join(held_out, on="capture", how="anti", maintain_order="left")
+    sent = known.join(held_out, on="capture", how="semi", maintain_order="left")
+    return learned, sent.join(learned.select("flow").unique(), on="flow", how="anti", maintain_order="left")
+
+
+def _read_again(sent: pl.DataFrame, kinds: list[str], duration_s: float) -> list[tuple[int, bytes, int]]:
+    """The frames of some rows of a table, with the times at which they are sent."""
+    number_of = {kind: number for number, kind in enumerate(kinds)}
+    packets: list[tuple[int, bytes, int]] = []
+    for (capture,), rows in sent.group_by(["capture"], maintain_order=True):
+        wanted = dict(zip(rows["packet"].to_list(), rows["label"].to_list(), strict=True))
+        frames = [
+            (captured.time_ns, captured.frame[:MAX_FRAME], number_of[wanted[number]])
+            for number, captured in enumerate(read_capture(str(capture)), 1)
+            if number in wanted
+        ]
+        frames.sort(key=lambda packet: packet[0])
+        times = ((np.arange(len(frames)) + 0.5) / len(frames) * duration_s * 1e9).astype(np.int64).tolist()
+        packets += [(time, frame, kind) for time, (_, frame, kind) in zip(times, frames, strict=True)]
+    packets.sort(key=lambda packet: packet[0])
+    return packets

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo says in the end: who was dropped, who passed, which class was missed and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirewise import agent
+from wirewise.datasets.captures import write_capture
+from wirewise.demo.material import Material, tag_of
+from wirewise.demo.session import Outcome
+from wirewise.errors import WirewiseError
+
+_KEPT = 192
+"""Bytes of each frame that are kept for the second look: all headers."""
+_XDP_PASS = 2
+_EARLY = 3
+
+LIKENESS: dict[str, str] = {
+    "syn-flood": "part of the flood comes from real TCP stacks, and such a SYN is a visitor's SYN",
+    "udp-amplification": "a small amplified answer, or the first of a burst, is an ordinary answer",
+    "port-scan": "a probe from a real TCP stack, to a port in use, is an ordinary connection attempt",
+    "slow-http": "until a client has been slow for a while, it has only connected, as every client does",
+}
+"""In what the generator's attacks are made to look like ordinary traffic."""
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """One kind of traffic: packets sent, and what came of them. offline_dropped : packets of it that the
+    same object drops when it sees them with their exact times; the difference to dropped is what timing
+    on the wire did.
+    """
+
+    kind: str
+    label: str
+    sent: int
+    passed: int
+    dropped: int
+    offline_dropped: int
+
+    @property
+    def dropped_ratio(self) -> float:
+        return self.dropped / self.sent if self.sent else 0.0
+
+
+@dataclass(frozen=True)
+class Missed:
+    """An attack of which packets passed, and why.
+
+    early_ratio : of those, how many were among the first three packets of their flow. classes : what the
+    model took them for.
+    """
+
+    kind: str
+    passed: int
+    passed_ratio: float
+    early_ratio: float
+    classes: dict[str, int]
+    why: str
+
+
+def second_look(
+    material: Material, bundle: Path, policy: Path, folder: Path, features: int
+) -> NDArray[np.void]:
+    """What the object does with the packets sent, in this kernel, with their exact times: one row a packet.
+
+    Writes the headers of the packets as `sent.pcap` into folder, and reads the agent's trace of it.
+    """
+    capture, output = folder / "sent.pcap", folder / "sent.trace"
+    # The agent wants times a clock could show; any origin will do.
+    write_capture(capture, ((10**18 + time_ns, frame[:_KEPT]) for time_ns, frame, _ in material.packets))
+    trace: list[str | Path] = ["trace", capture, "--bundle", bundle, "--policy", policy, "--mode", "enforce"]
+    try:
+        agent.call(*trace, "--format", "raw", "-o", output)
+        data = output.read_bytes()
+    finally:
+        output.unlink(missing_ok=True)
+    scores = int.from_bytes(data[12:16], "little")
+    row = np.dtype(
+        [(name, "<u4") for name in (
+            "status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return",
+        )] + [("feature", "<i8", (features,)), ("score", "<i8", (scores,))]
+    )  # fmt: skip
+    if data[:8] != b"WWTRACE1" or (len(data) - 16) != row.itemsize * len(material.packets):
+        raise WirewiseError(f"the agent's trace of {capture} has not one row for each packet")
+    return np.frombuffer(data, row, offset=16)
+
+
+def kind_rows(material: Material, outcome: Outcome, offline: NDArray[np.void]) -> list[KindRow]:
+    """One row for each kind that was sent."""
+    kinds = np.array([kind for _, _, kind in material.packets])
+    rows = []
+    for number, kind in enumerate(material.kinds):
+        mask = kinds == number
+        sent = int(mask.sum())
+        passed = outcome.passed[2 * number] + outcome.passed[2 * number + 1]
+        offline_dropped = int((offline["xdp_return"][mask] != _XDP_PASS).sum())
+        if sent:
+            rows.append(KindRow(kind, material.label_of[kind], sent, passed, sent - passed, offline_dropped))
+    return rows
+
+
+def missed(
+    material: Material, rows: list[KindRow], offline: NDArray[np.void], classes: list[str]
+) -> list[Missed]:
+    """The attacks of which packets passed, the one with most first."""
+    kinds = np.array([kind for _, _, kind in material.packets])
+    found = []
+    for row in rows:
+        through = (kinds == material.kinds.index(row.kind)) & (offline["xdp_return"] == _XDP_PASS)
+        if not material.attacks(row.kind) or not row.passed:
+            continue
+        early = float((offline["packets"][through] <= _EARLY).mean()) if through.any() else 0.0
+        taken = Counter(classes[int(number)] for number in offline["class_id"][through])
+        why = f"{early:.0%} of them were among the first {_EARLY} packets of their flow"
+        if row.kind in LIKENESS:
+            why += f": {LIKENESS[row.kind]}"
+        found.append(
+            Missed(row.kind, row.passed, row.passed / row.sent, early, dict(taken.most_common()), why)
+        )
+    return sorted(found, key=lambda miss: -miss.passed)
+
+
+def connection_attempts(material: Material, outcome: Outcome) -> tuple[int, int]:
+    """TCP connection attempts of benign traffic: sent, and passed. A visitor turned away at the first
+    packet is one packet of many in the ratio of packets.
+    """
+    benign = [number for number, kind in enumerate(material.kinds) if not material.attacks(kind)]
+    sent = sum(tag_of(kind, frame) % 2 for _, frame, kind in material.packets if kind in benign)
+    return sent, sum(outcome.passed[2 * number + 1] for number in benign)
+
+
+def make_report(
+    material: Material,
+    outcome: Outcome,
+    offline: NDArray[np.void],
+    classes: list[str],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of report.json.
+
+    Ratios are 0 to 1. Packets that did not reach the program (the pair's ring was full) are counted as attack
+    packets that it did not drop, and as benign packets that it did not pass: never in favour of the model.
+    """
+    rows = kind_rows(material, outcome, offline)
+    lost = outcome.sent.packets - outcome.seen
+    attack = [row for row in rows if material.attacks(row.kind)]
+    benign = [row for row in rows if not material.attacks(row.kind)]
+    attack_dropped, attack_sent = sum(row.dropped for row in attack), sum(row.sent for row in attack)
+    attempts, attempts_passed = connection_attempts(material, outcome)
+    return {
+        "plane": outcome.status["plane_obtained"],
+        "packets": outcome.sent.packets,
+        "attack_dropped_ratio": max(0, attack_dropped - lost) / max(1, attack_sent),
+        "benign_passed_ratio": sum(row.passed for row in benign) / max(1, sum(row.sent for row in benign)),
+        "kernel_ns_per_packet": outcome.run_time_ns / max(1, outcome.runs),
+        "packets_per_second": outcome.sent.packets / outcome.sent.seconds,
+        "benign_connection_attempts": attempts,
+        "benign_connection_attempts_passed_ratio": attempts_passed / max(1, attempts),
+        "seconds": outcome.sent.seconds,
+        "late_us_99": outcome.sent.late_ns / 1000,
+        "lost_before_program": lost,
+        "kinds": [asdict(row) | {"dropped_ratio": row.dropped_ratio} for row in rows],
+        "missed": [asdict(miss) for miss in missed(material, rows, offline, classes)],
+        "left_out": material.notes,
+        "flows": outcome.stats["flows"],
+        "flow_table_bytes": outcome.status["flow_tables"]["bytes"],
+        "truth": "the last byte of the source MAC address names the kind of a packet, no feature reads it, "
+        "and the kernel counts by it what arrives",
+        "machine": {
+            "kernel": platform.release(),
+            "architecture": platform.machine(),
+            "cpus": os.cpu_count(),
+        },
+        **facts,
+    }

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo from beginning to end: packets, table, forest, bundle, kernel, report."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+from wirewise import compiler
+from wirewise.bundle import Bundle
+from wirewise.cli.output import step
+from wirewise.datasets.manifest import BENIGN
+from wirewise.demo import material as materials
+from wirewise.demo.material import Material, Split
+from wirewise.demo.network import check_needs, wire
+from wirewise.demo.results import make_report, second_look
+from wirewise.demo.session import play
+from wirewise.evaluate import Training, matrix, train
+from wirewise.files import write_atomically
+from wirewise.importers import import_model
+
+
+@dataclass(frozen=True)
+class Options:
+    """output : folder for the bundle, the policy, the headers sent and report.json. captures : a folder
+    with a manifest.json; None makes packets. duration_s, packets : of what is sent (packets: only of
+    made ones).
+    """
+
+    output: Path = Path("build/demo")
+    captures: Path | None = None
+    split: Split = "time"
+    seed: int = 1
+    duration_s: float = 12.0
+    packets: int = 480_000
+    trees: int = 10
+    depth: int = 11
+    watch: bool = True
+    quiet: bool = False
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Play the demo; gives what it writes to report.json.
+
+    Everything it makes in the system is removed when it ends, is interrupted or fails. Raises WirewiseError.
+    """
+    began = time.monotonic()
+    check_needs()
+    with _ending_is_an_exception():
+        material = _material(options)
+        with step("training the forest", quiet=options.quiet):
+            training = train(
+                material.table,
+                "forest",
+                depth=options.depth,
+                trees=options.trees,
+                class_weight=material.class_weight,
+                seed=options.seed,
+            )
+        bundle = _compile(options, material, training)
+        bundle_path, policy_path = options.output / "demo.wirewise", options.output / "policy.yaml"
+        bundle.write(bundle_path)
+        write_atomically(policy_path, _policy(bundle.classes).encode())
+        with wire() as made:
+            tags = 2 * len(material.kinds)
+            outcome = play(made, bundle_path, policy_path, material.tagged(), tags, watch=options.watch)
+        with step("looking at what was missed", quiet=options.quiet):
+            features = len(material.feature_set.features)
+            offline = second_look(material, bundle_path, policy_path, options.output, features)
+    facts = {
+        "source": str(options.captures) if options.captures else f"made here, seed {options.seed}",
+        "split": options.split if options.captures else "another seed",
+        "model": bundle.model.describe(),
+        "trained_on": len(material.table.frame),
+        "test_accuracy": training.report.accuracy,
+        "fidelity": bundle.manifest.fidelity,
+        "verifier": bundle.manifest.program.verifier,
+        "bundle": str(bundle_path),
+        "total_seconds": round(time.monotonic() - began, 1),
+    }
+    report = make_report(material, outcome, offline, bundle.classes, facts)
+    write_atomically(options.output / "report.json", (json.dumps(report, indent=2) + "\n").encode())
+    return report
+
+
+def _material(options: Options) -> Material:
+    if options.captures is None:
+        return materials.synthetic(options.seed, duration_s=options.duration_s, packets=options.packets)
+    return materials.from_captures(options.captures, split=options.split, duration_s=options.duration_s)
+
+
+def _compile(options: Options, material: Material, training: Training) -> Bundle:
+    imported = import_model(training.estimator, classes=training.classes)
+    compiled = compiler.compile(
+        imported,
+        material.feature_set,
+        name="demo",
+        classes=training.classes,
+        rows=matrix(material.table.labelled),
+        verify="always",
+        training={
+            "estimator": "forest",
+            "trees": options.trees,
+            "depth": options.depth,
+            "seed": options.seed,
+        },
+        accuracy=training.report.to_dict(),
+        step=lambda text: step(text, quiet=options.quiet),
+    )
+    return compiled.bundle
+
+
+def _policy(classes: list[str]) -> str:
+    """Drop every class but benign."""
+    actions = {name: "pass" if name == BENIGN else "drop" for name in classes}
+    return yaml.safe_dump({"version": 1, "classes": actions, "trigger": "every"}, sort_keys=False)
+
+
+@contextmanager
+def _ending_is_an_exception() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the process as Ctrl-C does: through the clean-up."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
