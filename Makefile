@@ -22,7 +22,7 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(CAPTURES),--captures "$(CAPTURES)")
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
 	cargo test --locked --quiet
 
 lint: setup ## all linters

@@ -72,7 +72,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
         predicted(sources)
     with step("compiling it with clang"):
         built = ebpf.build(sources, clang=clang)
-    verifier, unverified = None, "not asked for"
+    verifier, unverified = None, "it was not to be asked"
     if verify != "never":
         with step("asking the kernel's verifier"):
             verifier, unverified = ask_verifier(built.object, must=verify == "always")

@@ -67,7 +67,7 @@ def explain(
     with step(f"running {packet:,} packets through the reference", quiet=as_json):
         decision, time_ns = decide(loaded, rules, capture, packet, enforce=mode == "enforce")
     ours = describe(decision, loaded, rules)
-    theirs, why_not = None, "not asked for"
+    theirs, why_not = None, "--reference-only"
     if not reference_only:
         with step("running the object in the kernel", quiet=as_json):
             theirs, why_not = ask_object(capture, packet, bundle, policy, mode)

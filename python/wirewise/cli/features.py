@@ -81,8 +81,10 @@ def _expand(captures: list[Path]) -> tuple[list[Path], Labels | None]:
             if not found:
                 raise InputError(str(path), f"holds no capture ({', '.join(_SUFFIXES)})", "name the files")
             paths += found
-        else:
+        elif path.exists():
             paths.append(path)
+        else:
+            raise InputError(str(path), "does not exist", "give pcap or pcapng files, or folders of them")
     return paths, None
 
 

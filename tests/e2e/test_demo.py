@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo, small: a real attach on a veth pair, and nothing left behind, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wirewise import agent
+from wirewise.demo.counters import Counters, tag
+from wirewise.demo.network import inside_namespace, wire
+from wirewise.demo.sender import open_sender, send
+from wirewise.errors import MissingFeatureError
+from wirewise.traffic import KINDS, generate
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data" / "captures"
+SMALL = ["--packets", "60000", "--duration", "6", "--no-watch"]
+
+
+def _missing() -> str:
+    try:
+        agent.find()
+    except MissingFeatureError as error:
+        return str(error)
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    tools = [tool for tool in ("ip", "nsenter", "sysctl") if shutil.which(tool) is None]
+    return f"{tools[0]} is not installed" if tools else ""
+
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_missing()), reason=_missing() or "nothing missing")]
+
+
+def demo(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "wirewise.demo", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT / "python")}
+
+
+def left_behind(process: int) -> list[str]:
+    """Namespaces and pins that the demo of this process made and did not remove."""
+    places = [Path("/run/netns"), Path("/sys/fs/bpf/wirewise")]
+    return [str(p) for place in places if place.is_dir() for p in place.iterdir() if str(process) in p.name]
+
+
+def test_the_counters_count_exactly_and_in_the_right_place() -> None:
+    packets = list(generate(1, duration_s=1, packets=5000))
+    with wire() as made:
+        counters = inside_namespace(made.inside, lambda: Counters(made.receiver, len(KINDS)))
+        sender = inside_namespace(made.outside, lambda: open_sender(made.sender))
+        sent = send(sender, [(p.time_ns, tag(p.frame, KINDS.index(p.kind))) for p in packets])
+        counts = counters.read()
+        assert counts == counters.read()
+        sender.close()
+        counters.close()
+    assert counts == [sum(p.kind == kind for p in packets) for kind in KINDS]
+    assert sent.packets == len(packets)
+    assert 0.9 < sent.seconds < 1.5
+    assert left_behind(os.getpid()) == []
+
+
+def test_a_failure_inside_leaves_nothing_behind() -> None:
+    with pytest.raises(RuntimeError, match="on purpose"), wire():
+        assert len(left_behind(os.getpid())) == 2
+        raise RuntimeError("on purpose")
+    assert left_behind(os.getpid()) == []
+
+
+def test_the_demo_reaches_its_marks_and_its_report_adds_up(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        demo("-o", tmp_path, "--seed", "7", *SMALL, "--json"),
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert json.loads(out) == report
+    assert report["plane"] == "xdp-native"
+    assert report["lost_before_program"] == 0
+    assert report["attack_dropped_ratio"] >= 0.95
+    assert report["benign_passed_ratio"] >= 0.99
+    assert report["benign_connection_attempts_passed_ratio"] >= 0.9
+    assert 0 < report["kernel_ns_per_packet"] < 100_000
+    assert report["packets_per_second"] == pytest.approx(report["packets"] / report["seconds"])
+    kinds = report["kinds"]
+    assert sum(row["sent"] for row in kinds) == report["packets"] > 55_000
+    assert all(row["passed"] + row["dropped"] == row["sent"] for row in kinds)
+    for row in kinds:  # the wire's timing changes little: the same object offline says nearly the same
+        assert abs(row["dropped"] - row["offline_dropped"]) <= max(20, 0.02 * row["sent"]), row
+    assert report["fidelity"]["agree"] == report["fidelity"]["rows"]
+    assert all(miss["why"] and miss["passed"] for miss in report["missed"])
+    assert (tmp_path / "demo.wirewise").is_file()
+    assert left_behind(process.pid) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
+    process = subprocess.Popen(
+        demo("-o", tmp_path, "--packets", "20000", "--duration", "60", "--no-watch"),
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 200
+        while not any("sys/fs/bpf" in path for path in left_behind(process.pid)):
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < until, "never attached"
+            time.sleep(0.1)
+        time.sleep(0.5)
+        process.send_signal(how)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1] == "error: interrupted"
+    assert left_behind(process.pid) == []
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    for arguments, says in (
+        (["--captures", tmp_path], "manifest.json"),
+        (["--split", "odd"], "must be time or files"),
+    ):
+        done = subprocess.run(
+            demo("-o", tmp_path / "out", *arguments),
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert not (tmp_path / "out").exists()
