@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from wirewise import agent
 from wirewise.errors import MissingFeatureError, WirewiseError
 
 _NAMESPACES = Path("/run/netns")
@@ -95,9 +96,8 @@ def _names(process: int) -> Wire:
 
 
 def check_needs() -> None:
-    for tool, package in (
-        ("ip", "iproute2"), ("nsenter", "util-linux"), ("sysctl", "procps"), ("tcpreplay", "tcpreplay"),
-    ):  # fmt: skip
+    agent.find()
+    for tool, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("sysctl", "procps")):
         if shutil.which(tool) is None:
             raise MissingFeatureError(
                 f"the demo needs {tool}: apt-get install {package} (or run `make demo`)"
