@@ -194,6 +194,16 @@ def test_pipeline_of_one_step_and_names_of_features() -> None:
     assert imported.predict(table.to_numpy()).tolist() == [1, 1, 0, 0]
 
 
+def test_classes_keep_their_order_even_if_it_is_not_sorted(adversary: ModuleType) -> None:
+    rng = np.random.default_rng(2)
+    x = adversary.training_rows(rng, 300)
+    forest = RandomForestClassifier(5).fit(x, adversary.training_classes(rng, x, 3))
+    forest.classes_ = np.array(["scan", "benign", "attack"])
+    imported = import_model(forest)
+    assert imported.classes == ["scan", "benign", "attack"]
+    adversary.assert_same_classes(imported, x)
+
+
 X = np.array([[0, 0], [0, 1], [5, 0], [5, 9]] * 5)
 Y = [0, 0, 1, 2] * 5
 
