@@ -247,12 +247,13 @@ pub struct Loaded {
 impl Loaded {
     /// The program to attach or run: `ww_xdp`, or the only one of an object that is not ours.
     pub fn entry(&self) -> Result<ProgramMut<'_>> {
-        let mut programs: Vec<_> = self.object.progs_mut().collect();
-        let place = programs.iter().position(|program| program.name() == ENTRY);
-        match place {
-            Some(place) => Ok(programs.swap_remove(place)),
-            None if programs.len() == 1 => Ok(programs.swap_remove(0)),
-            None => Err(Error::input(format!("the object holds no program {ENTRY}"))),
+        if let Some(entry) = self.object.progs_mut().find(|program| program.name() == ENTRY) {
+            return Ok(entry);
+        }
+        let mut programs = self.object.progs_mut();
+        match (programs.next(), programs.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(Error::input(format!("the object holds no program {ENTRY}"))),
         }
     }
 
