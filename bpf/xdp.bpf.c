@@ -22,15 +22,21 @@
 
 #include "ww_model.h"
 
+#include "wirewise/trace.h"
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The packet's verdict is in slot->class_id, fresh or kept. */
+/* Beside the XDP codes: where ww_xdp goes on. */
+#define WW_GO_IPV6 -1
+#define WW_GO_MODEL -2
+
+/* The packet's verdict is in slot->class_id, fresh or kept. ip_version is a constant where this is inlined, or the
+ * verifier would not know the size of the key behind slot. */
 static __always_inline int ww_finish(struct ww_way *way, struct ww_slot *slot, __u32 ip_version, __u32 length)
 {
 	if (!(slot->flags & WW_SLOT_VERDICT))
 		return ww_unclassified(way, WW_UNDECIDED);
-	/* Constants, so that the verifier knows the size of the key behind slot. */
-	return ip_version == 4 ? ww_act(way, slot, 4, length) : ww_act(way, slot, 6, length);
+	return ww_act(way, slot, ip_version, length);
 }
 
 static __always_inline void ww_keep_verdict(struct ww_way *way, struct ww_slot *slot, __u32 class_id)
@@ -40,77 +46,122 @@ static __always_inline void ww_keep_verdict(struct ww_way *way, struct ww_slot *
 	way->stats->inferred++;
 }
 
-SEC("xdp")
-int ww_xdp(struct xdp_md *ctx)
+/* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each has code of its own. */
+static __always_inline int ww_classify(struct ww_way *way, const struct ww_packet *p, __u32 cpu, const __u32 version)
 {
-	void *data, *end;
-	__u32 cpu = bpf_get_smp_processor_id(), zero = 0;
-	struct ww_context context = {};
-	struct ww_packet p = {};
-	struct ww_way way;
+	struct ww_context context = {.now_ns = way->now_ns};
 	struct ww_flow flow;
+	struct ww_slot *slot;
+
+	if (way->policy->allow) {
+		int status = ww_allowed(p, way->policy->allow, version);
+
+		if (status)
+			return ww_unclassified(way, status);
+	}
+	flow = ww_account(p, cpu, version, &context);
+	slot = flow.slot;
+	if (!slot)
+		return XDP_PASS;
+	if (flow.lookup != WW_FLOW_HIT)
+		(&way->stats->flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
+	ww_accumulate(flow.state, p, &context);
+	if (ww_config.trace)
+		ww_trace_flow(way->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
+	if (ww_triggered(way->policy, &context)) {
+		ww_extract(way->scratch->feature, flow.state, p, &context);
+		way->scratch->inferred = 1;
+#if WW_TAIL_CALLS
+		ww_begin_inference(way->scratch);
+		way->scratch->ip_version = version;
+		way->scratch->length = p->length;
+		way->scratch->frame_length = way->frame_length;
+		way->scratch->bucket = flow.bucket;
+		way->scratch->way = flow.way;
+		way->scratch->now_ns = way->now_ns;
+		return WW_GO_MODEL;
+#else
+		ww_keep_verdict(way, slot, ww_infer(way->scratch));
+#endif
+	}
+	return ww_finish(way, slot, version, p->length);
+}
+
+/* One packet. go_ipv6: leave IPv6 to ww_xdp_ipv6, so that its long addresses and chained headers cost IPv4 nothing. */
+static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), zero = 0;
+	struct ww_cursor cursor;
+	struct ww_packet p = {};
+	struct ww_way way = {};
+	__be16 type;
 	int status;
 
 	way.stats = bpf_map_lookup_elem(&ww_stats, &cpu);
-	way.scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
 	way.policy = bpf_map_lookup_elem(&ww_policy, &zero);
-	if (!way.stats || !way.scratch || !way.policy)
+	way.scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
+	if (!way.stats || !way.policy || !way.scratch)
 		return XDP_PASS;
-	if (ww_config.bench_flows)
-		ww_bench_rewrite(ctx);
-	data = (void *)(long)ctx->data;
-	end = (void *)(long)ctx->data_end;
-	way.frame_length = end - data;
-	way.now_ns = ww_now(ctx);
 	if (ww_config.trace)
 		way.scratch->inferred = 0;
+	if (ww_config.bench_flows && go_ipv6)
+		ww_bench_rewrite(ctx);
+	way.now_ns = ww_now(ctx);
+	cursor.at = (void *)(long)ctx->data;
+	cursor.end = (void *)(long)ctx->data_end;
+	way.frame_length = cursor.end - cursor.at;
 
-	status = ww_parse(data, end, &p);
+	status = ww_parse_ethernet(&cursor, &type, &p.vlan_id);
+	if (status)
+		return ww_unclassified(&way, status);
+	if (type == bpf_htons(ETH_P_IPV6)) {
+		if (go_ipv6)
+			return WW_GO_IPV6;
+	} else if (type != bpf_htons(ETH_P_IP)) {
+		return ww_unclassified(&way, WW_NOT_IP);
+	}
+	status = ww_parse_network(ctx, &cursor, WW_DECAPSULATE ? type : bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
 	if (status)
 		return ww_unclassified(&way, status);
 	if (!way.policy->version)
 		return ww_unclassified(&way, WW_NO_POLICY);
-	if (way.policy->allow) {
-		/* A copy: with its own address taken, p would live on the stack for every packet. */
-		struct ww_packet copy = p;
+	/* A tunnel may carry the other version. */
+	if (WW_DECAPSULATE ? p.ip_version == 4 : go_ipv6)
+		return ww_classify(&way, &p, cpu, 4);
+	return ww_classify(&way, &p, cpu, 6);
+}
 
-		status = ww_allowed(&copy, way.policy->allow);
-		if (status)
-			return ww_unclassified(&way, status);
-	}
+/* Functions of their own, so that the stacks of the two versions (512 bytes for all callers together) do not add up. */
+__noinline int ww_xdp_ipv4(struct xdp_md *ctx)
+{
+	return ww_packet_way(ctx, !WW_DECAPSULATE);
+}
 
-	context.now_ns = way.now_ns;
-	flow = ww_account(&p, cpu, &context);
-	if (!flow.slot)
-		return XDP_PASS;
-	if (flow.lookup != WW_FLOW_HIT)
-		(&way.stats->flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
-	ww_accumulate(flow.state, &p, &context);
-	if (ww_config.trace) {
-		way.scratch->packets = context.packets;
-		way.scratch->refused = flow.lookup == WW_FLOW_REFUSED;
-		way.scratch->ip_version = p.ip_version;
-	}
-	if (ww_triggered(way.policy, &context)) {
-		ww_extract(way.scratch->feature, flow.state, &p, &context);
-		if (ww_config.trace)
-			way.scratch->inferred = 1;
+#if !WW_DECAPSULATE
+__noinline int ww_xdp_ipv6(struct xdp_md *ctx)
+{
+	return ww_packet_way(ctx, 0);
+}
+#endif
+
+SEC("xdp")
+int ww_xdp(struct xdp_md *ctx)
+{
+	int verdict = ww_xdp_ipv4(ctx);
+
+	ww_hide(verdict);
+#if !WW_DECAPSULATE
+	if (verdict == WW_GO_IPV6)
+		verdict = ww_xdp_ipv6(ctx);
+#endif
 #if WW_TAIL_CALLS
-		way.scratch->ip_version = p.ip_version;
-		way.scratch->length = p.length;
-		way.scratch->bucket = flow.bucket;
-		way.scratch->way = flow.way;
-		way.scratch->now_ns = way.now_ns;
-		way.scratch->frame_length = way.frame_length;
-		ww_begin_inference(way.scratch);
+	if (verdict == WW_GO_MODEL) {
 		bpf_tail_call(ctx, &ww_progs, 1);
 		/* Not reached once the loader has filled ww_progs. */
 		return XDP_PASS;
-#else
-		ww_keep_verdict(&way, flow.slot, ww_infer(way.scratch));
-#endif
 	}
-	return ww_finish(&way, flow.slot, p.ip_version, p.length);
+#endif
+	return verdict;
 }
 
 #if WW_TAIL_CALLS

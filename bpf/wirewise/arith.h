@@ -13,21 +13,26 @@
 #define WW_DEVIATION_MAX ((1LL << 31) - 1)
 #define WW_US_MAX 0xffffffffULL
 
-#define ww_min(a, b)                    \
-	({                              \
-		typeof(a) _a = (a);     \
-		typeof(a) _b = (b);     \
-		_a < _b ? _a : _b;      \
-	})
-#define ww_max(a, b)                    \
-	({                              \
-		typeof(a) _a = (a);     \
-		typeof(a) _b = (b);     \
-		_a > _b ? _a : _b;      \
-	})
-
-/* Makes the compiler and the verifier forget what they know of a value, so that no branch is made of it. */
+/* Makes the compiler and the verifier forget what they know of a value: where the two ways of a branch meet again with
+ * values the verifier can tell apart, it would walk everything behind twice. */
 #define ww_hide(value) asm volatile("" : "+r"(value))
+
+#define ww_min(a, b)                             \
+	({                                       \
+		typeof(a) _a = (a);              \
+		typeof(a) _b = (b);              \
+		typeof(a) _c = _a < _b ? _a : _b; \
+		ww_hide(_c);                     \
+		_c;                              \
+	})
+#define ww_max(a, b)                             \
+	({                                       \
+		typeof(a) _a = (a);              \
+		typeof(a) _b = (b);              \
+		typeof(a) _c = _a > _b ? _a : _b; \
+		ww_hide(_c);                     \
+		_c;                              \
+	})
 
 /* value + amount (0 or 1), saturating at 2^32 - 1. */
 static __always_inline __u32 ww_increment(__u32 value, __u32 amount)
@@ -49,9 +54,11 @@ static __always_inline __u32 ww_microseconds(__u64 ns)
 	return ww_min(ns / 1000, WW_US_MAX);
 }
 
-static __always_inline __u64 ww_ratio(__u64 dividend, __u32 divisor)
+/* dividend / divisor, 0 for a divisor of 0: eBPF's own division, which C would make a branch of. */
+static __always_inline __u64 ww_ratio(__u64 dividend, __u64 divisor)
 {
-	return divisor ? dividend / divisor : 0;
+	asm("%0 /= %1" : "+r"(dividend) : "r"(divisor));
+	return dividend;
 }
 
 /* Mean with 16 fractional bits; 0 without samples. */
@@ -71,8 +78,8 @@ static __always_inline __u64 ww_deviation(__u64 sample, __u64 sum, __u32 samples
 
 static __always_inline __s64 ww_clamp_deviation(__s64 value)
 {
-	value = value > WW_DEVIATION_MAX ? WW_DEVIATION_MAX : value;
-	return value < -WW_DEVIATION_MAX ? -WW_DEVIATION_MAX : value;
+	value = ww_min(value, WW_DEVIATION_MAX);
+	return ww_max(value, -WW_DEVIATION_MAX);
 }
 
 /* Welford's recurrence on a sample with fractional bits; samples counts this one. */

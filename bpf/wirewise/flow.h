@@ -34,7 +34,7 @@ static __always_inline __u32 ww_swap6(const struct ww_packet *p)
 {
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		__u32 source = bpf_ntohl(p->source6[i]), destination = bpf_ntohl(p->destination6[i]);
+		__u32 source = bpf_ntohl(p->addresses6[i]), destination = bpf_ntohl(p->addresses6[i + 4]);
 
 		if (source != destination)
 			return source > destination;
@@ -60,16 +60,42 @@ static __always_inline void ww_make_key4(struct ww_key4 *key, const struct ww_pa
 	}
 }
 
+static __always_inline void ww_copy_address(__u8 *to, const __be32 *from)
+{
+	__be32 *words = (void *)to;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		words[i] = from[i];
+}
+
 static __always_inline void ww_make_key6(struct ww_key6 *key, const struct ww_packet *p, __u32 swapped)
 {
 	if (WW_KEY_SOURCE)
-		__builtin_memcpy(key->source, swapped ? p->destination6 : p->source6, 16);
+		ww_copy_address(key->source, p->addresses6 + (swapped ? 4 : 0));
 	if (WW_KEY_DESTINATION)
-		__builtin_memcpy(key->destination, swapped ? p->source6 : p->destination6, 16);
+		ww_copy_address(key->destination, p->addresses6 + (swapped ? 0 : 4));
 	if (WW_KEY_TRANSPORT) {
 		key->source_port = swapped ? p->destination_port_be : p->source_port_be;
 		key->destination_port = swapped ? p->source_port_be : p->destination_port_be;
 		key->protocol = p->protocol;
+	}
+}
+
+/* A key in the form of events and traces: an IPv4 address lies in the first 4 bytes. version: 4 or 6, a constant. */
+static __always_inline void ww_copy_key(struct ww_key6 *to, const void *from, const __u32 version)
+{
+	__builtin_memset(to, 0, sizeof(*to));
+	if (version == 4) {
+		const struct ww_key4 *key = from;
+
+		*(__be32 *)to->source = key->source;
+		*(__be32 *)to->destination = key->destination;
+		to->source_port = key->source_port;
+		to->destination_port = key->destination_port;
+		to->protocol = key->protocol;
+	} else {
+		*to = *(const struct ww_key6 *)from;
 	}
 }
 
@@ -102,13 +128,14 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #include "flow_table.h"
 #undef WW_VERSION
 
-/* Finds or makes the packet's flow and accounts the packet in it; context gets the packet's place in the flow. */
-static __always_inline struct ww_flow ww_account(const struct ww_packet *p, __u32 cpu, struct ww_context *context)
+/* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the flow. */
+static __always_inline struct ww_flow ww_account(const struct ww_packet *p, __u32 cpu, const __u32 version,
+						 struct ww_context *context)
 {
 	struct ww_flow flow = {.lookup = WW_FLOW_HIT};
 	struct ww_slot *slot;
 
-	if (p->ip_version == 4)
+	if (version == 4)
 		ww_find4(&flow, p, cpu, context->now_ns);
 	else
 		ww_find6(&flow, p, cpu, context->now_ns);

@@ -23,12 +23,14 @@ static __always_inline int WW_V(ww_same_key)(const WW_KEY *a, const WW_KEY *b)
 }
 
 /* Looks through the whole bucket for the key, or else for the entry to give up. Returns the way | enum ww_lookup << 8.
- * Not inlined: the usual packet is found at the first try. */
-static __noinline __u32 WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first, __u64 now)
+ * The usual packet is found at the first try and does not come here. A global function: verified once, on its own. */
+__noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first, __u64 now)
 {
 	__u32 reuse = WW_FLOW_REFUSED << 8, evict = WW_FLOW_REFUSED << 8;
 	__u64 oldest_seen = ~0ULL;
 
+	if (!bucket || !key)
+		return WW_FLOW_REFUSED << 8;
 	for (__u32 i = 0; i < WW_WAYS; i++) {
 		__u32 way = (first ^ i) & (WW_WAYS - 1);
 		WW_ENTRY *entry = &bucket->entry[way];
@@ -51,7 +53,7 @@ static __noinline __u32 WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __
 /* Finds the packet's entry, or makes room for one. flow->slot stays NULL only if a map look-up failed. */
 static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, __u32 cpu, __u64 now)
 {
-	WW_KEY key = {};
+	WW_KEY key __attribute__((aligned(8))) = {}; /* compared as 64-bit words */
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
 	__u32 hash, found, zero = 0;
@@ -67,6 +69,7 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 	entry = &bucket->entry[flow->way];
 	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, &key) || ww_idle(&entry->slot, now)) {
 		found = WW_V(ww_search)(bucket, &key, flow->way, now);
+		ww_hide(found);
 		flow->lookup = found >> 8;
 		if (flow->lookup == WW_FLOW_REFUSED) {
 			struct ww_blank_entry *blank = bpf_map_lookup_elem(&ww_blank, &zero);

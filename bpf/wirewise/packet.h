@@ -10,14 +10,9 @@
 #include <linux/types.h>
 
 struct ww_packet {
-	union {
-		__be32 source4;
-		__be32 source6[4];
-	};
-	union {
-		__be32 destination4;
-		__be32 destination6[4];
-	};
+	__be32 source4;
+	__be32 destination4;
+	const __be32 *addresses6; /* IPv6: source and destination in the packet, four words each */
 	__u32 ip_version;
 	__u32 protocol;
 	__u32 length; /* IP length: header and payload */
@@ -27,7 +22,7 @@ struct ww_packet {
 	__u32 ttl;
 	__u32 tos;
 	__u32 fragment;	       /* 1: any fragment */
-	__u32 fragment_offset; /* 8-byte units; not 0: no transport header */
+	__u32 fragment_offset; /* not 0: a fragment other than the first, without transport header */
 	__be16 source_port_be;
 	__be16 destination_port_be;
 	__u32 source_port;

@@ -19,6 +19,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "arith.h"
 #include "packet.h"
 
 #define WW_MAX_VLAN_TAGS 2
@@ -103,11 +104,47 @@ static __always_inline int ww_is_extension(__u32 protocol)
 	       protocol == 140;
 }
 
-static __always_inline int ww_parse_ipv6(struct ww_cursor *cursor, struct ww_packet *p)
+/* Walks a chain of IPv6 extension headers. offset: of the first, from the start of the frame; protocol: its type.
+ * Returns enum ww_status << 32 | any fragment << 25 | fragment other than the first << 24 | protocol behind << 16 | offset behind.
+ * A global function: verified once, and out of the way of packets that have none. */
+__noinline __u64 ww_skip_extensions(struct xdp_md *ctx, __u32 offset, __u32 protocol)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 fragment = 0;
+
+	for (int i = 0; ww_is_extension(protocol); i++) {
+		__u8 *extension;
+		__u32 size;
+
+		if (i == WW_MAX_EXTENSIONS)
+			return (__u64)WW_TOO_MANY_EXTENSIONS << 32;
+		/* A bound for the verifier; no frame reaches it. */
+		if (offset > 0x7fff)
+			return (__u64)WW_MALFORMED_IP << 32;
+		extension = data + offset;
+		if ((void *)(extension + 8) > end)
+			return (__u64)WW_MALFORMED_IP << 32;
+		size = (extension[1] + 1) * 8;
+		if (protocol == IPPROTO_AH) {
+			size = (extension[1] + 2) * 4;
+		} else if (protocol == IPPROTO_FRAGMENT) {
+			size = 8;
+			fragment = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3 ? 3 << 24 : 2 << 24;
+		}
+		protocol = extension[0];
+		if ((void *)extension + size > end)
+			return (__u64)WW_MALFORMED_IP << 32;
+		offset += size;
+		if (fragment == 3 << 24)
+			break;
+	}
+	return fragment | protocol << 16 | offset;
+}
+
+static __always_inline int ww_parse_ipv6(struct xdp_md *ctx, struct ww_cursor *cursor, struct ww_packet *p)
 {
 	struct ipv6hdr *ip = cursor->at;
-	void *start = cursor->at;
-	__u32 first_word, length = sizeof(*ip);
+	__u32 first_word;
 
 	if ((void *)(ip + 1) > cursor->end)
 		return WW_MALFORMED_IP;
@@ -115,40 +152,30 @@ static __always_inline int ww_parse_ipv6(struct ww_cursor *cursor, struct ww_pac
 	if (first_word >> 28 != 6)
 		return WW_MALFORMED_IP;
 	p->ip_version = 6;
-	__builtin_memcpy(p->source6, &ip->saddr, 16);
-	__builtin_memcpy(p->destination6, &ip->daddr, 16);
+	p->addresses6 = (const void *)&ip->saddr;
 	p->protocol = ip->nexthdr;
 	p->length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	p->network_header_length = sizeof(*ip);
 	p->ttl = ip->hop_limit;
 	p->tos = first_word >> 20 & 255;
 	p->fragment = 0;
 	p->fragment_offset = 0;
-	for (int i = 0; ww_is_extension(p->protocol) && !p->fragment_offset; i++) {
-		__u8 *extension = start + length;
-		__u32 size;
+	cursor->at = ip + 1;
+	if (ww_is_extension(p->protocol)) {
+		void *data = (void *)(long)ctx->data;
+		__u64 start = cursor->at - data, behind = ww_skip_extensions(ctx, start, p->protocol);
+		__u32 offset;
 
-		if (i == WW_MAX_EXTENSIONS)
-			return WW_TOO_MANY_EXTENSIONS;
-		if ((void *)(extension + 8) > cursor->end)
-			return WW_MALFORMED_IP;
-		size = (extension[1] + 1) * 8;
-		if (p->protocol == IPPROTO_AH) {
-			size = (extension[1] + 2) * 4;
-		} else if (p->protocol == IPPROTO_FRAGMENT) {
-			size = 8;
-			p->fragment = 1;
-			p->fragment_offset = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3;
-		}
-		p->protocol = extension[0];
-		if ((void *)extension + size > cursor->end)
-			return WW_MALFORMED_IP;
-		length += size;
+		ww_hide(behind);
+		if (behind >> 32)
+			return behind >> 32 & 15;
+		offset = behind & 0x7fff; /* eight extensions end far below */
+		p->protocol = behind >> 16 & 0xff;
+		p->fragment_offset = behind >> 24 & 1;
+		p->fragment = behind >> 25 & 1;
+		p->network_header_length += offset - start;
+		cursor->at = data + offset;
 	}
-	p->network_header_length = length;
-	/* Bounds the offset for the verifier: 40 bytes and eight extensions of at most 2048. */
-	if (length > sizeof(*ip) + WW_MAX_EXTENSIONS * 2048)
-		return WW_TOO_MANY_EXTENSIONS;
-	cursor->at = start + length;
 	return 0;
 }
 
@@ -212,44 +239,38 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 }
 
 /* An IP packet and its transport header; the cursor stays at the transport header. */
-static __always_inline int ww_parse_ip(struct ww_cursor *cursor, __be16 type, struct ww_packet *p)
+static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type, struct ww_packet *p)
 {
 	int status;
 
 	if (type == bpf_htons(ETH_P_IP))
 		status = ww_parse_ipv4(cursor, p);
 	else
-		status = ww_parse_ipv6(cursor, p);
+		status = ww_parse_ipv6(ctx, cursor, p);
 	return status ? status : ww_parse_transport(cursor, p);
 }
 
 #if WW_DECAPSULATE
 #include "tunnel.h"
-#endif
-
-/* Parses a frame. data, end: first byte and the one behind the last. Returns an enum ww_status; 0: p is filled. */
-static __always_inline int ww_parse(void *data, void *end, struct ww_packet *p)
+#else
+static __always_inline int ww_parse_tunnel(struct xdp_md *ctx, struct ww_cursor *cursor, struct ww_packet *p)
 {
-	struct ww_cursor cursor = {data, end};
-	__s32 payload;
-	__be16 type;
-	int status;
-
-	p->vlan_id = 0;
-	p->teid = 0;
-	status = ww_parse_ethernet(&cursor, &type, &p->vlan_id);
-	if (status)
-		return status;
-	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
-		return WW_NOT_IP;
-	status = ww_parse_ip(&cursor, type, p);
-	if (status)
-		return status;
-#if WW_DECAPSULATE
-	status = ww_parse_tunnel(&cursor, p);
-	if (status)
-		return status;
+	return 0;
+}
 #endif
+
+/* Parses what is behind the Ethernet header. Returns an enum ww_status; 0: p is filled. */
+static __always_inline int ww_parse_network(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type,
+					     struct ww_packet *p)
+{
+	int status = ww_parse_ip(ctx, cursor, type, p);
+	__s32 payload;
+
+	if (status)
+		return status;
+	status = ww_parse_tunnel(ctx, cursor, p);
+	if (status)
+		return status;
 	p->source_port = bpf_ntohs(p->source_port_be);
 	p->destination_port = bpf_ntohs(p->destination_port_be);
 	payload = p->length - p->network_header_length - p->transport_header_length;

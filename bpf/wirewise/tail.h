@@ -9,9 +9,9 @@ static __always_inline int ww_resume(struct ww_way *way, struct ww_slot **slot)
 	__u32 cpu = bpf_get_smp_processor_id(), zero = 0, index;
 
 	way->stats = bpf_map_lookup_elem(&ww_stats, &cpu);
-	way->scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
 	way->policy = bpf_map_lookup_elem(&ww_policy, &zero);
-	if (!way->stats || !way->scratch || !way->policy)
+	way->scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
+	if (!way->stats || !way->policy || !way->scratch)
 		return -1;
 	way->now_ns = way->scratch->now_ns;
 	way->frame_length = way->scratch->frame_length;

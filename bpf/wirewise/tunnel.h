@@ -97,7 +97,7 @@ static __always_inline int ww_open_gre(struct ww_cursor *cursor, __be16 *type)
 }
 
 /* Opens the tunnel at the cursor, if p is one, and parses the packet inside into p. */
-static __always_inline int ww_parse_tunnel(struct ww_cursor *cursor, struct ww_packet *p)
+static __always_inline int ww_parse_tunnel(struct xdp_md *ctx, struct ww_cursor *cursor, struct ww_packet *p)
 {
 	struct ww_packet inner = {};
 	__be16 type = 0;
@@ -129,7 +129,7 @@ static __always_inline int ww_parse_tunnel(struct ww_cursor *cursor, struct ww_p
 	}
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
 		return 0;
-	if (ww_parse_ip(cursor, type, &inner))
+	if (ww_parse_ip(ctx, cursor, type, &inner))
 		return WW_MALFORMED_TUNNEL;
 	inner.vlan_id = p->vlan_id;
 	*p = inner;

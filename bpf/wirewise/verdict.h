@@ -8,16 +8,17 @@
 #define WW_VERDICT_H
 
 #include "arith.h"
+#include "flow.h"
 #include "maps.h"
 #include "packet.h"
 
 #define WW_LIMIT_TRIES 4
 
-/* What the stages after parsing share; small enough to live in registers and on the stack. */
+/* What the stages after parsing share. Never has its address taken outside inlined code, so it stays in registers. */
 struct ww_way {
 	struct ww_stats *stats;
-	struct ww_scratch *scratch;
 	struct ww_policy *policy;
+	struct ww_scratch *scratch;
 	__u64 now_ns;
 	__u32 frame_length;
 };
@@ -35,7 +36,7 @@ static __always_inline int ww_enforcing(const struct ww_policy *policy, __u64 no
 }
 
 /* Generic cell rate algorithm on a class, all CPUs together. Returns 1 beyond the rate. */
-static __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 now)
+__noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 now)
 {
 	__u64 *arrival = bpf_map_lookup_elem(&ww_limit, &class_id);
 
@@ -53,47 +54,48 @@ static __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, 
 	return 1;
 }
 
-/* Puts an event into the ring buffer, within the policy's event rate. key follows slot in every entry. */
-static __noinline int ww_send_event(struct ww_way *way, const struct ww_slot *slot, __u32 ip_version, __u32 length,
-				    __u32 action_outcome)
+/* Puts an event into the ring buffer, within the policy's event rate. what: outcome | action << 8 | IP length << 32. */
+static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_policy *policy,
+					 const struct ww_slot *slot, const void *key, __u64 what, const __u32 version)
 {
-	struct ww_stats *stats = way->stats;
-	__u64 now = way->now_ns, start = ww_max(now, stats->event_tat_ns);
+	__u64 now = slot->last_seen_ns, start = ww_max(now, stats->event_tat_ns);
 	struct ww_event *event;
 
-	if (start - now > way->policy->event_burst_ns) {
+	if (start - now > policy->event_burst_ns) {
 		stats->events_limited++;
 		return 0;
 	}
-	stats->event_tat_ns = start + way->policy->event_interval_ns;
+	stats->event_tat_ns = start + policy->event_interval_ns;
 	event = bpf_ringbuf_reserve(&ww_events, sizeof(*event), 0);
 	if (!event) {
 		stats->events_lost++;
 		return 0;
 	}
 	event->time_ns = now;
-	__builtin_memset(&event->key, 0, sizeof(event->key));
-	if (ip_version == 4) {
-		const struct ww_key4 *key = (const void *)(slot + 1);
-
-		*(__be32 *)event->key.source = key->source;
-		*(__be32 *)event->key.destination = key->destination;
-		event->key.source_port = key->source_port;
-		event->key.destination_port = key->destination_port;
-		event->key.protocol = key->protocol;
-	} else {
-		event->key = *(const struct ww_key6 *)(slot + 1);
-	}
-	event->ip_version = ip_version;
+	ww_copy_key(&event->key, key, version);
+	event->ip_version = version;
 	event->class_id = slot->class_id;
-	event->action = action_outcome & 0xff;
-	event->outcome = action_outcome >> 8;
+	event->action = what >> 8;
+	event->outcome = what;
 	event->packets = slot->packets;
-	event->length = length;
+	event->length = what >> 32;
 	event->reserved = 0;
 	bpf_ringbuf_submit(event, 0);
 	stats->events_sent++;
 	return 0;
+}
+
+/* One for each size of key; global functions, so that they take nothing from ww_xdp's stack. */
+__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_policy *policy, const struct ww_slot *slot,
+			      const struct ww_key4 *key, __u64 what)
+{
+	return stats && policy && slot && key ? ww_send_event(stats, policy, slot, key, what, 4) : 0;
+}
+
+__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_policy *policy, const struct ww_slot *slot,
+			      const struct ww_key6 *key, __u64 what)
+{
+	return stats && policy && slot && key ? ww_send_event(stats, policy, slot, key, what, 6) : 0;
 }
 
 /* Counts a packet that is not classified, and says what happens to it: it passes, but for malformed ones if the policy says so. */
@@ -124,8 +126,15 @@ static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u3
 		else if (action == WW_ACTION_RATE_LIMIT &&
 			 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, way->now_ns))
 			outcome = enforcing ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
-		if (way->policy->event_interval_ns)
-			ww_send_event(way, slot, ip_version, length, action | outcome << 8);
+		if (way->policy->event_interval_ns) {
+			__u64 what = outcome | action << 8 | (__u64)length << 32;
+
+			/* The key follows the slot in every entry. */
+			if (ip_version == 4)
+				ww_send_event4(way->stats, way->policy, slot, (const void *)(slot + 1), what);
+			else
+				ww_send_event6(way->stats, way->policy, slot, (const void *)(slot + 1), what);
+		}
 	}
 	ww_count(&way->stats->status[WW_CLASSIFIED], way->frame_length);
 	ww_count(&way->stats->class_outcome[class_id][outcome], way->frame_length);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The eBPF target: IR and feature set to readable C, and that to one object.
 
-    sources = emit(model, feature_set)
-    built = build(sources)
+sources = emit(model, feature_set)
+built = build(sources)
 """
 
 from __future__ import annotations

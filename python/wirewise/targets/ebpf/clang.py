@@ -15,7 +15,17 @@ from wirewise.errors import MissingFeatureError, WirewiseError
 
 MINIMUM = 14
 # -mcpu=v3: atomics with results and 32-bit jumps; every kernel from 5.12 on runs it.
-FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function", "-fbracket-depth=4096")
+FLAGS = (
+    "-O2",
+    "-g",
+    "-target",
+    "bpf",
+    "-mcpu=v3",
+    "-Wall",
+    "-Werror",
+    "-Wno-unused-function",
+    "-fbracket-depth=4096",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,9 @@ def find_clang() -> str:
             return path
     if path := shutil.which("clang"):
         return path
-    raise MissingFeatureError(f"no clang found: compiling needs clang {MINIMUM} or newer; apt-get install clang")
+    raise MissingFeatureError(
+        f"no clang found: compiling needs clang {MINIMUM} or newer; apt-get install clang"
+    )
 
 
 def clang_version(clang: str) -> str:
@@ -67,7 +79,17 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             (folder / file).write_text(text)
         target = folder / "program.bpf.o"
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
-        command = [clang, *FLAGS, f"-ffile-prefix-map={folder}=.", f"-fdebug-compilation-dir=.", *includes, "-c", str(folder / "xdp.bpf.c"), "-o", str(target)]
+        command = [
+            clang,
+            *FLAGS,
+            f"-ffile-prefix-map={folder}=.",
+            f"-fdebug-compilation-dir=.",
+            *includes,
+            "-c",
+            str(folder / "xdp.bpf.c"),
+            "-o",
+            str(target),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         if done.returncode:
             raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")

@@ -39,7 +39,10 @@ def state_fields(feature_set: FeatureSet) -> list[StateField]:
             fields.append(StateField(name, members.strip("_"), at))
         else:
             inner = _structure(members)
-            fields += [StateField(f"{name}.{n}", str(t).strip("_"), at + getattr(inner, n).offset) for n, t in members]
+            fields += [
+                StateField(f"{name}.{n}", str(t).strip("_"), at + getattr(inner, n).offset)
+                for n, t in members
+            ]
     return fields
 
 
@@ -259,8 +262,5 @@ def _expression(feature: Feature) -> str:
     if feature.accumulator is None:
         return field.c
     accumulator = feature.accumulator
-    places = {
-        v: f"{prefix}{v}_{field.name}" for name in accumulator.cells for v in CELLS[name].variables
-    }
+    places = {v: f"{prefix}{v}_{field.name}" for name in accumulator.cells for v in CELLS[name].variables}
     return accumulator.c(field).format(x=field.c, n=n_iat if field.from_second else n, **places)
-

@@ -7,7 +7,7 @@ hidden (`ww_hide`) where the paths of a tree meet, so that they meet in equal st
 
 A model's trees are cut into chunks. By size the chunks become, in this order of preference (`plan`):
 
-- `inline`: the one chunk stands in ww_infer;
+- `inline`: the one chunk, in place;
 - `functions`: a global function a chunk, verified once each;
 - `tail-calls`: programs of such functions, for what exceeds half of a limit of one program.
 """
@@ -61,7 +61,7 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
     instructions = int(nodes * INSTRUCTIONS_PER_NODE) + INSTRUCTIONS_OF_THE_REST
     if shape == "inline" or (shape == "auto" and nodes <= INLINE_NODES):
         chunk = tuple(_order(model))
-        why = f"{nodes} nodes: small enough to verify in place (up to {INLINE_NODES})"
+        why = f"{nodes} nodes: small enough to stand in place (up to {INLINE_NODES})"
         return Plan("inline", why, ((chunk,),), instructions, instructions * WAYS_TO_INFERENCE)
     chunks = _chunks(model)
     parts = sum(len(_cut(model.trees[t])) for chunk in chunks for t in chunk)
@@ -152,7 +152,14 @@ class TreeCode:
     def header(self, banner: str) -> str:
         """The text of ww_model.h: ww_begin_inference, ww_add_N for each program, ww_decide."""
         tail = self.plan.shape == "tail-calls"
-        lines = [banner, "#ifndef WW_MODEL_H", "#define WW_MODEL_H", "", f"#define WW_TAIL_CALLS {int(tail)}", ""]
+        lines = [
+            banner,
+            "#ifndef WW_MODEL_H",
+            "#define WW_MODEL_H",
+            "",
+            f"#define WW_TAIL_CALLS {int(tail)}",
+            "",
+        ]
         if tail:
             lines += [f"WW_PROGS({len(self.plan.programs) + 1});", ""]
         for index, tree in enumerate(self.model.trees):
@@ -162,6 +169,7 @@ class TreeCode:
             for chunk in program:
                 for index in chunk:
                     lines += self._parts(index)
+                    lines += self._tree_macro(index, 0, "", "leaf =" if self.kind == "rows" else "sum +=")
                 if self.plan.shape != "inline":
                     lines += self._chunk_function(chunk)
         lines += self._begin()
@@ -202,7 +210,9 @@ class TreeCode:
             else:
                 lines += [
                     "\tww_keep_verdict(&way, slot, ww_decide(way.scratch));",
-                    "\treturn ww_finish(&way, slot, way.scratch->ip_version, way.scratch->length);",
+                    "\tif (way.scratch->ip_version == 4)",
+                    "\t\treturn ww_finish(&way, slot, 4, way.scratch->length);",
+                    "\treturn ww_finish(&way, slot, 6, way.scratch->length);",
                     "}",
                     "",
                 ]
@@ -239,17 +249,31 @@ class TreeCode:
                 lines.append(f"{indent}{target} ww_tree_{index}_{item}(s);")
             else:
                 lines.append(f"{indent}if (x[{tree.feature[item]}] <= {_int64(tree.threshold[item])}) {{")
-                todo += [(depth, "}"), (depth + 1, tree.right[item]), (depth, "} else {"), (depth + 1, tree.left[item])]
+                todo += [
+                    (depth, "}"),
+                    (depth + 1, tree.right[item]),
+                    (depth, "} else {"),
+                    (depth + 1, tree.left[item]),
+                ]
         return lines
+
+    def _tree_macro(self, index: int, root: int, what: str, target: str) -> list[str]:
+        """The branches of one tree, or of a part. A macro, because clang writes debug information for every source line with
+        code in time quadratic in their number (clang 19: 38 of 43 s for 20 trees of depth 10)."""
+        tree = self.model.trees[index]
+        cut = set(_cut(tree))
+        name = _macro(index, root)
+        lines = [f"/* Tree {index}, {tree.n_nodes} nodes{what}. */", f"#define {name} \\"]
+        lines += [f"{line} \\" for line in self._branches(index, root, target, cut)]
+        lines[-1] = lines[-1].removesuffix(" \\")
+        return [*lines, ""]
 
     def _tree(self, index: int) -> list[str]:
         """Statements for one whole tree; its paths meet again at their end."""
-        tree = self.model.trees[index]
-        cut = set(_cut(tree))
-        title = f"\t/* Tree {index}: {tree.n_nodes} nodes. */"
+        tree, branches = self.model.trees[index], _macro(index, 0)
         if self.kind != "rows":
-            return [title, *self._branches(index, 0, "sum +=", cut), "\tww_hide(sum);"]
-        lines = [title, *self._branches(index, 0, "leaf =", cut), "\tww_hide(leaf);"]
+            return [f"\t{branches}", "\tww_hide(sum);"]
+        lines = [f"\t{branches}", "\tww_hide(leaf);"]
         if self.majority:
             return [*lines, "\ts->score[leaf & (WW_MAX_CLASSES - 1)]++;"]
         if not self._has_rows(tree):
@@ -260,7 +284,7 @@ class TreeCode:
 
     def _rows(self, index: int, tree: Tree) -> list[str]:
         rows = ["\t{" + ", ".join(map(str, value)) + "}," for value in tree.value if value]
-        head = f"static const volatile __s32 ww_rows_{index}[{len(rows)}][{self.n_scores}] SEC(\".rodata.ww_rows\") = {{"
+        head = f'static const volatile __s32 ww_rows_{index}[{len(rows)}][{self.n_scores}] SEC(".rodata.ww_rows") = {{'
         return [head, *rows, "};", ""]
 
     def _parts(self, index: int) -> list[str]:
@@ -269,9 +293,9 @@ class TreeCode:
         lines = []
         for node in cut:
             lines += [
-                f"/* Tree {index} from node {node} down. */",
+                *self._tree_macro(index, node, f", from node {node} down", "leaf ="),
                 *self._open(f"ww_tree_{index}_{node}", f"{self.type} leaf = 0;"),
-                *self._branches(index, node, "leaf =", set(cut)),
+                f"\t{_macro(index, node)}",
                 "\treturn leaf;",
                 "}",
                 "",
@@ -295,7 +319,11 @@ class TreeCode:
 
     @property
     def _local(self) -> str:
-        return "__u32 leaf = 0;" if self.kind == "rows" else f"{'__u64' if self.kind == 'packed' else '__s64'} sum = 0;"
+        return (
+            "__u32 leaf = 0;"
+            if self.kind == "rows"
+            else f"{'__u64' if self.kind == 'packed' else '__s64'} sum = 0;"
+        )
 
     def _chunk_function(self, chunk: tuple[int, ...]) -> list[str]:
         trees = [line for index in chunk for line in self._tree(index)]
@@ -316,9 +344,8 @@ class TreeCode:
 
     def _add(self, number: int, program: tuple[tuple[int, ...], ...]) -> list[str]:
         """ww_add_N: runs one program's trees and adds what they say to the scores."""
-        lines = [f"static __always_inline void ww_add_{number}(struct ww_scratch *s)", "{"]
-        outputs: dict[int, list[str]] = {}
         if self.plan.shape == "inline":
+            lines = ["static __always_inline void ww_add_0(struct ww_scratch *s)", "{"]
             lines += ["\tconst volatile __s64 *x = s->feature;", f"\t{self._local}", ""]
             for index in program[0]:
                 lines += self._tree(index)
@@ -328,6 +355,8 @@ class TreeCode:
             if self.kind == "packed" or (self.kind == "single" and self.n_scores == 1):
                 lines.append("\ts->score[0] += sum;")
             return [*lines, "}", ""]
+        lines = [f"static __always_inline void ww_add_{number}(struct ww_scratch *s)", "{"]
+        outputs: dict[int, list[str]] = {}
         for chunk in program:
             output = self.model.trees[chunk[0]].output or 0
             outputs.setdefault(output, []).append(f"ww_trees_{chunk[0]}(s)")
@@ -341,7 +370,11 @@ class TreeCode:
         return [*lines, "}", ""]
 
     def _decide(self) -> list[str]:
-        lines = ["/* The class the scores say. */", "static __always_inline __u32 ww_decide(struct ww_scratch *s)", "{"]
+        lines = [
+            "/* The class the scores say. */",
+            "static __always_inline __u32 ww_decide(struct ww_scratch *s)",
+            "{",
+        ]
         if not self.majority and self.model.n_outputs == 1:
             return [*lines, "\treturn s->score[0] > 0;", "}", ""]
         if self.kind == "packed":
@@ -349,6 +382,10 @@ class TreeCode:
             lines += [f"\ts->score[{c}] = votes >> {8 * c} & 0xff;" for c in range(self.n_scores)]
         lines += [f"\treturn ww_argmax(s->score, {self.n_scores});", "}", ""]
         return lines
+
+
+def _macro(index: int, root: int) -> str:
+    return f"WW_TREE_{index}" + (f"_{root}" if root else "")
 
 
 def _int64(value: int) -> str:
