@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two namespaces joined by a veth pair, a BPF file system of their own, and bundles. All of it goes with the `Lab`,
+//! however a test ends.
+
+use std::fs::File;
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::common::{bundle_with, manifest, members};
+
+pub const SENDER: &str = "10.9.0.1";
+pub const RECEIVER: &str = "10.9.0.2";
+/// The interface under test, in the receiver's namespace.
+pub const INTERFACE: &str = "ww0";
+/// UDP payloads whose IP lengths the test model takes for benign and for attack.
+pub const BENIGN: usize = 50;
+pub const ATTACK: usize = 500;
+
+const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
+/// How long nothing must arrive for everything to have arrived.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// Compiles one of the test's data paths. `None` without clang.
+fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let clang = COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())?;
+    let folder = tempfile::tempdir().unwrap();
+    let object = folder.path().join("object.bpf.o");
+    let compiled = Command::new(clang)
+        .args(["-O2", "-g", "-Wall", "-target", "bpf", "-mcpu=v3", "-I"])
+        .arg(here.join("../../bpf"))
+        .arg("-I")
+        .arg(here.join("tests/fixtures/datapath"))
+        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .args(defines.iter().map(|define| format!("-D{define}")))
+        .arg("-c")
+        .arg(here.join(source))
+        .arg("-o")
+        .arg(&object)
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some(std::fs::read(object).unwrap())
+}
+
+/// The data path of this repository with the model of fixtures/datapath.
+pub fn data_path() -> Option<&'static [u8]> {
+    static OBJECT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    OBJECT.get_or_init(|| compile("../../bpf/xdp.bpf.c", &[])).as_deref()
+}
+
+/// The small data path of the other tests; `BROKEN`: the verifier refuses it.
+pub fn small_path(defines: &[&str]) -> Option<Vec<u8>> {
+    compile("tests/fixtures/fixture.bpf.c", defines)
+}
+
+/// A bundle called `name` around an object of the model of fixtures/datapath.
+pub fn bundle(name: &str, object: &[u8]) -> Vec<u8> {
+    let members = members(object);
+    let mut manifest = manifest(&members);
+    manifest["name"] = json!(name);
+    manifest["feature_names"] = json!(["length", "sum_length"]);
+    manifest["features"] = json!([]);
+    manifest["model"]["n_features"] = json!(2);
+    bundle_with(&manifest, &members)
+}
+
+/// A network namespace.
+struct Namespace(String);
+
+impl Namespace {
+    fn new(name: String) -> Self {
+        sh(&format!("ip netns add {name}"));
+        let namespace = Self(name);
+        // Neighbour discovery would add packets that nobody sent.
+        namespace.sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1");
+        namespace.sh("ip link set lo up");
+        namespace
+    }
+
+    fn path(&self) -> String {
+        format!("/run/netns/{}", self.0)
+    }
+
+    fn sh(&self, command: &str) -> String {
+        sh(&format!("nsenter --net={} {command}", self.path()))
+    }
+
+    /// Runs `work` in a thread that is in this namespace.
+    fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(self.path()).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // SAFETY: moves only this thread, which ends with `work`; the descriptor is open.
+                let code = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(code, 0, "setns: {}", io::Error::last_os_error());
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "delete", &self.0]).output();
+    }
+}
+
+/// A BPF file system.
+struct BpfFs(PathBuf);
+
+impl BpfFs {
+    fn mount(path: PathBuf) -> Self {
+        std::fs::create_dir(&path).unwrap();
+        sh(&format!("mount -t bpf bpf {}", path.display()));
+        Self(path)
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
+
+pub struct Lab {
+    // In the order they are dropped: pins first, so that no program outlives its test.
+    bpf: BpfFs,
+    sender: Namespace,
+    receiver: Namespace,
+    folder: tempfile::TempDir,
+    /// Who runs the agent; empty: root.
+    pub runner: Vec<String>,
+}
+
+impl Lab {
+    /// `None`, with a message, where programs cannot be compiled or attached.
+    pub fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: the call has no arguments and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            eprintln!("SKIPPED: network namespaces need root");
+            return None;
+        }
+        let Some(object) = data_path() else {
+            eprintln!("SKIPPED: no clang to compile the test's eBPF object with");
+            return None;
+        };
+        let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let lab = Self {
+            bpf: BpfFs::mount(folder.path().join("bpf")),
+            sender: Namespace::new(format!("ww-s-{unique}")),
+            receiver: Namespace::new(format!("ww-r-{unique}")),
+            folder,
+            runner: Vec::new(),
+        };
+        let (sender, receiver) = (&lab.sender.0, &lab.receiver.0);
+        sh(&format!(
+            "ip link add ww1 netns {sender} address 02:00:00:00:00:01 type veth \
+             peer name {INTERFACE} netns {receiver} address 02:00:00:00:00:02"
+        ));
+        lab.sender.sh(&format!("ip addr add {SENDER}/24 dev ww1"));
+        lab.receiver.sh(&format!("ip addr add {RECEIVER}/24 dev {INTERFACE}"));
+        lab.sender.sh("ip link set ww1 up");
+        lab.receiver.sh(&format!("ip link set {INTERFACE} up"));
+        lab.sender.sh(&format!("ip neigh add {RECEIVER} lladdr 02:00:00:00:00:02 dev ww1"));
+        lab.write("b.wirewise", &bundle("first", object));
+        Some(lab)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    pub fn policy(&self, text: &str) {
+        self.write("p.yaml", format!("version: 1\n{text}\n").as_bytes());
+    }
+
+    /// In the namespace of the interface under test.
+    pub fn sh(&self, command: &str) -> String {
+        self.receiver.sh(command)
+    }
+
+    pub fn sender_sh(&self, command: &str) -> String {
+        self.sender.sh(command)
+    }
+
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.receiver.enter(work)
+    }
+
+    /// The agent, in the namespace of the interface under test, in the folder of this lab.
+    pub fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.receiver.path())).args(&self.runner);
+        command.arg(if self.runner.is_empty() {
+            env!("CARGO_BIN_EXE_wirewised").into()
+        } else {
+            self.path("wirewised")
+        });
+        command.args(arguments.split_whitespace());
+        if !arguments.contains("--pin-root") && !arguments.starts_with("verify") {
+            command.arg("--pin-root").arg(self.pins());
+        }
+        command.current_dir(self.folder.path()).env("TMPDIR", self.folder.path());
+        command
+    }
+
+    pub fn run(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    pub fn ok(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn json(&self, arguments: &str) -> Value {
+        serde_json::from_str(&self.ok(&format!("{arguments} --json"))).unwrap()
+    }
+
+    /// The one line of a run that must fail with this exit code.
+    pub fn error(&self, arguments: &str, exit_code: i32) -> String {
+        let output = self.run(arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(exit_code), "{arguments}: {stderr}");
+        let errors: Vec<_> = stderr.lines().filter(|line| !line.starts_with("warning: ")).collect();
+        let [error] = errors[..] else { panic!("{arguments}: not one line: {stderr}") };
+        assert!(error.starts_with("error: "), "{stderr}");
+        error.to_owned()
+    }
+
+    /// Attaches in the foreground; the agent is killed with the guard.
+    pub fn foreground(&self, arguments: &str) -> Foreground {
+        let mut command = self
+            .command(&format!("run --bundle b.wirewise --interface {INTERFACE} {arguments} --foreground"));
+        Foreground(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Attaches, then returns the status.
+    pub fn attach(&self, arguments: &str) -> Value {
+        let answer = self.json(&format!("run --bundle b.wirewise --interface {INTERFACE} {arguments}"));
+        answer["status"].clone()
+    }
+
+    pub fn status(&self) -> Value {
+        self.json(&format!("status --interface {INTERFACE}"))["attachments"][0].clone()
+    }
+
+    pub fn stats(&self) -> Value {
+        self.json("stats")
+    }
+
+    pub fn pins(&self) -> PathBuf {
+        self.bpf.0.join("wirewise")
+    }
+
+    /// Names under the pin directory, in order.
+    pub fn pinned(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut folders = vec![self.pins()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                names.push(path.strip_prefix(&self.bpf.0).unwrap().display().to_string());
+                if path.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+
+    /// What `ip` says about XDP on the interface: `None`, or mode (1 native, 2 generic) and program.
+    pub fn xdp(&self, interface: &str) -> Option<(u64, u64)> {
+        let links: Value = serde_json::from_str(&self.sh(&format!("ip -j link show {interface}"))).unwrap();
+        let xdp = &links[0]["xdp"];
+        Some((xdp["mode"].as_u64()?, xdp["prog"]["id"].as_u64()?))
+    }
+
+    /// Nothing is attached and nothing pinned: not even an empty directory.
+    pub fn assert_untouched(&self) {
+        assert_eq!(self.xdp(INTERFACE), None);
+        assert_eq!(self.pinned(), [""; 0]);
+        assert!(!self.pins().exists());
+    }
+
+    /// Sends UDP packets to a port of the receiver, and returns how many arrived.
+    pub fn send(&self, port: u16, payload: usize, count: usize) -> usize {
+        let receiver = self.receiver.enter(|| UdpSocket::bind((RECEIVER, port)).unwrap());
+        receiver.set_read_timeout(Some(QUIET)).unwrap();
+        let sender = self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap());
+        let mut buffer = [0; 2048];
+        let mut arrived = 0;
+        for _ in 0..count {
+            sender.send_to(&vec![0; payload], (RECEIVER, port)).unwrap();
+        }
+        while arrived < count && receiver.recv(&mut buffer).is_ok() {
+            arrived += 1;
+        }
+        arrived
+    }
+}
+
+/// An agent in the foreground.
+pub struct Foreground(pub Child);
+
+impl Foreground {
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the child was not waited for, so the number is its own.
+        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command that must succeed; returns its standard output.
+pub fn sh(command: &str) -> String {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

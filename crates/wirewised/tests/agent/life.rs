@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From attach to detach, and what survives an agent.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::Value;
+
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle, data_path};
+
+#[test]
+fn observe_counts_and_enforce_drops_and_detach_leaves_nothing() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let status = lab.attach("--policy p.yaml");
+    assert_eq!(
+        (&status["plane_asked"], &status["plane_obtained"]),
+        (&"xdp-native".into(), &"xdp-native".into())
+    );
+    assert_eq!(status["mode"], "observe");
+    assert_eq!(status["bundle"]["name"], "first");
+    assert_eq!(status["flow_tables"]["bytes"].as_u64().unwrap() % (1024 * 64 * 2), 0);
+    assert_eq!(lab.xdp(INTERFACE), Some((1, status["program_id"].as_u64().unwrap())));
+
+    assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 5));
+    let stats = lab.stats();
+    let class =
+        |stats: &Value, id: usize, what: &str| stats["classes"][id]["outcomes"][what]["packets"].clone();
+    assert_eq!((class(&stats, 0, "pass"), class(&stats, 1, "would-drop")), (7.into(), 5.into()));
+    assert_eq!(stats["classes"][1]["bytes"], 5 * (ATTACK + 42));
+
+    let again = lab.attach("--policy p.yaml --mode enforce");
+    assert_eq!(again["program_id"], status["program_id"]);
+    assert_eq!(again["mode"], "enforce");
+    assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 0));
+    let stats = lab.stats();
+    assert_eq!((class(&stats, 0, "pass"), class(&stats, 1, "drop")), (14.into(), 5.into()));
+
+    let plan = lab.ok(&format!("detach --interface {INTERFACE} --dry-run"));
+    assert!(plan.starts_with("would detach program"), "{plan}");
+    assert_eq!(lab.send(1000, ATTACK, 5), 0);
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.assert_untouched();
+    assert_eq!(lab.send(1000, ATTACK, 5), 5);
+}
+
+#[test]
+fn killing_the_agent_changes_no_verdict_and_run_adopts() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let mut agent = lab.foreground("--policy p.yaml --mode enforce --json --interval 100ms");
+    let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["mode"], "enforce");
+    assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 3)), (3, 0));
+    let id = lab.status()["program_id"].clone();
+
+    let memory = std::fs::read_to_string(format!("/proc/{}/status", agent.0.id())).unwrap();
+    let resident = memory.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 30 << 10, "{kib} KiB resident");
+
+    agent.signal(libc::SIGKILL);
+    agent.0.wait().unwrap();
+    assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 3)), (3, 0));
+    let answer = lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE}"));
+    assert_eq!(answer["action"], "adopted");
+    assert_eq!((&answer["status"]["program_id"], &answer["status"]["mode"]), (&id, &"enforce".into()));
+    assert_eq!(lab.send(1000, ATTACK, 3), 0);
+    assert_eq!(lab.stats()["classes"][1]["outcomes"]["drop"]["packets"], 9);
+}
+
+#[test]
+fn the_foreground_ends_in_order() {
+    let Some(lab) = Lab::new() else { return };
+    for (arguments, stays) in [("--interval 100ms", true), ("--interval 100ms --detach-on-exit", false)] {
+        let mut agent = lab.foreground(arguments);
+        let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines();
+        while !lines.next().unwrap().unwrap().starts_with("class ") {}
+        agent.signal(libc::SIGINT);
+        assert!(agent.0.wait().unwrap().success());
+        assert_eq!(lab.xdp(INTERFACE).is_some(), stays);
+    }
+    lab.assert_untouched();
+}
+
+#[test]
+fn enforcement_for_a_time_ends_in_the_data_path_itself() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}\nenforce_for: 1500ms");
+    let status = lab.attach("--policy p.yaml --mode enforce");
+    assert!((0.1..=1.5).contains(&status["enforce_remaining_seconds"].as_f64().unwrap()), "{status}");
+    assert_eq!(lab.send(1000, ATTACK, 3), 0);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(lab.send(1000, ATTACK, 3), 3);
+    let status = lab.status();
+    assert_eq!((&status["mode"], &status["mode_as_asked"]), (&"observe".into(), &false.into()));
+    // Only the mode is named: the policy that is there starts its time again.
+    assert_eq!(lab.attach("--mode enforce")["mode"], "enforce");
+    assert_eq!(lab.send(1000, ATTACK, 3), 0);
+}
+
+#[test]
+fn another_bundle_replaces_ours_without_a_gap() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let before = lab.attach("--policy p.yaml --mode enforce");
+    lab.write("other.wirewise", &bundle("second", data_path().unwrap()));
+    let run = format!("run --bundle other.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce");
+    let error = lab.error(&run, 1);
+    assert!(error.contains("with another bundle (first, ") && error.contains("--replace"), "{error}");
+
+    let arrived = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| lab.send(1000, ATTACK, 200_000));
+        for _ in 0..4 {
+            for name in ["other", "b"] {
+                lab.ok(&format!("{} --replace", run.replace("other", name)));
+            }
+        }
+        traffic.join().unwrap()
+    });
+    assert_eq!(arrived, 0);
+    let after = lab.status();
+    assert_eq!((&after["bundle"]["name"], &after["link_id"]), (&"first".into(), &before["link_id"]));
+    assert_ne!(after["program_id"], before["program_id"]);
+    let directories: Vec<_> =
+        lab.pinned().into_iter().filter(|name| name.matches('/').count() == 1).collect();
+    assert_eq!(directories, [format!("wirewise/{INTERFACE}")]);
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.assert_untouched();
+}
+
+#[test]
+fn the_plane_changes_only_when_told() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("--plane xdp-generic");
+    assert_eq!(lab.xdp(INTERFACE).unwrap().0, 2);
+    // Without --plane an adopted program stays where it is.
+    assert_eq!(lab.attach("")["plane_obtained"], "xdp-generic");
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --plane xdp-native");
+    assert!(lab.error(&run, 1).contains("attached as xdp-generic; `--replace` changes that"));
+    assert_eq!(lab.json(&format!("{run} --replace"))["status"]["plane_obtained"], "xdp-native");
+    assert_eq!(lab.xdp(INTERFACE).unwrap().0, 1);
+    assert_eq!(lab.attach("--replace --flow-table-size 2048")["flow_tables"]["entries_per_cpu"], 2048);
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.assert_untouched();
+}
+
+#[test]
+fn what_a_killed_agent_left_half_way_is_no_obstacle() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("");
+    std::fs::remove_file(lab.pins().join(INTERFACE).join("link")).unwrap();
+    while lab.xdp(INTERFACE).is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(lab.json("status")["attachments"], serde_json::json!([]));
+    assert_eq!(lab.attach("")["attached"], true);
+    std::fs::remove_file(lab.pins().join(INTERFACE).join("link")).unwrap();
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert_eq!(lab.pinned(), [""; 0]);
+}
+
+#[test]
+fn an_interface_may_go_away_or_have_a_dot_in_its_name() {
+    let Some(lab) = Lab::new() else { return };
+    lab.sh(&format!("ip link add {INTERFACE}.5 type veth peer name other"));
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE}.5");
+    let status = lab.json(&run)["status"].clone();
+    assert_eq!(status["interface"], format!("{INTERFACE}.5"));
+    assert_eq!(lab.xdp(&format!("{INTERFACE}.5")), Some((1, status["program_id"].as_u64().unwrap())));
+    lab.sh(&format!("ip link delete {INTERFACE}.5"));
+    let status = lab.json(&format!("status --interface {INTERFACE}.5"));
+    assert_eq!(status["attachments"][0]["attached"], false);
+    lab.ok(&format!("detach --interface {INTERFACE}.5"));
+    lab.assert_untouched();
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent on real interfaces: veth pairs in network namespaces, the data path of this repository, real packets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod lab;
+
+mod life;
+mod others;
+mod policies;
+mod refusals;
+mod views;

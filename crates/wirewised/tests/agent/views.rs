@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `stats --watch`, `flows` and `events` show of real packets.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::lab::{ATTACK, BENIGN, Lab, RECEIVER, SENDER};
+
+#[test]
+fn flows_are_listed_with_class_and_state() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("");
+    lab.send(1000, BENIGN, 4);
+    lab.send(2000, ATTACK, 6);
+    let answer = lab.json("flows --sort packets");
+    assert_eq!(answer["found"], 2);
+    let [first, second] = &answer["flows"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!(
+        (&first["packets"], &first["class"], &first["destination_port"]),
+        (&6.into(), &"attack".into(), &2000.into())
+    );
+    assert_eq!((&first["source"], &first["destination"]), (&SENDER.into(), &RECEIVER.into()));
+    assert_eq!(first["state"]["sum_length"], 6 * (ATTACK + 28));
+    assert_eq!((&second["packets"], &second["class"]), (&4.into(), &"benign".into()));
+    assert!(second["age_seconds"].as_f64().unwrap() < 10.0);
+
+    assert_eq!(lab.json("flows --class attack")["found"], 1);
+    let text = lab.ok("flows --limit 1 --sort packets");
+    assert!(text.contains("> 10.9.0.2:2000 udp") && text.contains("sum_length=3168"), "{text}");
+    assert!(text.contains("1 more; --limit 0 shows all"), "{text}");
+    assert!(
+        lab.error("flows --class worm", 2).contains("unknown class 'worm'; the bundle has: benign, attack")
+    );
+}
+
+#[test]
+fn events_tell_of_what_does_not_simply_pass() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}\nevents: {rate: 1/m, burst: 3}");
+    lab.attach("--policy p.yaml");
+    lab.send(1000, BENIGN, 4);
+    lab.send(2000, ATTACK, 8);
+    let lines = lab.ok("events --json");
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The limit is one of each CPU, and the packets may come over more than one.
+    assert!((3..=6).contains(&events.len()), "{lines}");
+    for event in &events {
+        assert_eq!((&event["class"], &event["outcome"]), (&"attack".into(), &"would-drop".into()));
+        assert_eq!((&event["source"], &event["destination_port"]), (&SENDER.into(), &2000.into()));
+        assert_eq!(event["length"], ATTACK + 28);
+        assert!(event["time"].as_str().unwrap().starts_with("20"), "{event}");
+    }
+    let counted = lab.stats()["events"].clone();
+    let count = |name: &str| counted[name].as_u64().unwrap();
+    assert_eq!(
+        (count("sent"), count("limited"), count("lost")),
+        (events.len() as u64, 8 - events.len() as u64, 0)
+    );
+    assert_eq!(lab.ok("events"), "");
+}
+
+#[test]
+fn watching_gives_rates_and_ends_with_a_signal() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("");
+    let mut child =
+        lab.command("stats --watch --interval 200ms --json").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let first = next();
+    assert_eq!(first["interval_seconds"], Value::Null);
+    assert_eq!(first["classes"][1]["packets_per_second"], Value::Null);
+    lab.send(1000, ATTACK, 50);
+    let second = next();
+    let seconds = second["interval_seconds"].as_f64().unwrap();
+    let gained = second["classes"][1]["packets"].as_u64().unwrap() as f64;
+    assert!(gained > 0.0, "{second}");
+    let rate = second["classes"][1]["packets_per_second"].as_f64().unwrap();
+    assert!((rate - gained / seconds).abs() < 1e-6, "{second}");
+    let bits = second["classes"][1]["bits_per_second"].as_f64().unwrap();
+    assert!((bits - rate * 8.0 * (ATTACK + 42) as f64).abs() < 1e-3, "{second}");
+    // SAFETY: the child was not waited for, so the number is its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    assert!(child.wait().unwrap().success());
+}
