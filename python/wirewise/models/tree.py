@@ -149,7 +149,7 @@ class TreeEnsemble:
             raise InputError(f"rows of shape {x.shape}", f"the model reads {self.n_features} features a row")
         if not np.can_cast(x.dtype, np.int64):
             raise InputError(f"rows of type {x.dtype}", "features are signed 64-bit integers")
-        return x.astype(np.int64, copy=False)
+        return np.ascontiguousarray(x, np.int64)
 
     @cached_property
     def _walks(self) -> tuple[_Walk, ...]:
@@ -259,11 +259,11 @@ class _Walk:
         )
 
     def leaves(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        rows = np.arange(len(x))
+        row = np.arange(len(x)) * x.shape[1]  # take() on flat arrays is twice as fast as indexing
         node = np.zeros(len(x), np.int64)
         for _ in range(self.depth):
-            goes_left = x[rows, self.feature[node]] <= self.threshold[node]
-            node = self.children[node, goes_left.astype(np.int64)]
+            goes_left = x.ravel().take(row + self.feature.take(node)) <= self.threshold.take(node)
+            node = self.children.ravel().take(2 * node + goes_left)
         return node
 
 
