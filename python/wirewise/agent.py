@@ -45,13 +45,7 @@ def call(*arguments: str | Path, timeout: float | None = 300, within: Sequence[s
     that the agent's exit code stands for, with the agent's own message. What the kernel refused comes back
     as an object too when the agent printed one.
     """
-    command = [*within, str(find()), *map(str, arguments), "--json"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    except OSError as error:
-        raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error
-    except subprocess.TimeoutExpired as error:
-        raise WirewiseError(f"`{' '.join(command)}` did not end within {timeout:g} s") from error
+    command, done = _start((*arguments, "--json"), timeout, within)
     if done.returncode in (0, RefusedError.exit_code) and done.stdout.strip():
         try:
             result = json.loads(done.stdout)
@@ -59,9 +53,33 @@ def call(*arguments: str | Path, timeout: float | None = 300, within: Sequence[s
             raise WirewiseError(f"`{' '.join(command)}` printed no JSON ({error})") from error
         if isinstance(result, dict):
             return result
+    raise _error(command, done)
+
+
+def run(*arguments: str | Path, timeout: float | None = 300) -> None:
+    """Runs a command of the agent that writes its result to a file. Errors as in `call`."""
+    command, done = _start(arguments, timeout)
+    if done.returncode:
+        raise _error(command, done)
+
+
+def _start(
+    arguments: Sequence[str | Path], timeout: float | None, within: Sequence[str] = ()
+) -> tuple[list[str], subprocess.CompletedProcess[str]]:
+    command = [*within, str(find()), *map(str, arguments)]
+    try:
+        return command, subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except OSError as error:
+        raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise WirewiseError(f"`{' '.join(command)}` did not end within {timeout:g} s") from error
+
+
+def _error(command: list[str], done: subprocess.CompletedProcess[str]) -> WirewiseError:
+    """The error that an exit code stands for, with the agent's own message."""
     said = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
     message = said[0] if said else f"`{' '.join(command)}` ended with code {done.returncode}"
-    raise _ERRORS.get(done.returncode, WirewiseError)(message)
+    return _ERRORS.get(done.returncode, WirewiseError)(message)
 
 
 def verify(object_file: bytes) -> dict[str, Any]:

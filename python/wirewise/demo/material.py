@@ -63,7 +63,7 @@ def tag_of(kind: int, frame: bytes) -> int:
 
 
 def synthetic(
-    seed: int, *, duration_s: float, packets: int, training_runs: int = 8, training_packets: int = 25_000
+    seed: int, *, duration_s: float, packets: int, training_runs: int = 8, training_packets: int = 15_000
 ) -> Material:
     """Traffic of the generator: several short runs to learn from, one long run of another seed to send.
 
@@ -75,7 +75,7 @@ def synthetic(
     traffic = generate(1000 * seed, duration_s=duration_s, packets=packets)
     numbers = traffic.rows["kind"].tolist()
     sent = [(packet.time_ns, packet.frame, kind) for packet, kind in zip(traffic, numbers, strict=True)]
-    weights = {BENIGN: 6.0}  # a visitor turned away costs more than an attack packet let through
+    weights = {BENIGN: 5.0}  # a visitor turned away costs more than an attack packet let through
     return Material(feature_set, table, weights, list(KINDS), dict(LABELS), sent, [])
 
 

@@ -81,7 +81,7 @@ def second_look(
     write_capture(capture, ((10**18 + time_ns, frame[:_KEPT]) for time_ns, frame, _ in material.packets))
     trace: list[str | Path] = ["trace", capture, "--bundle", bundle, "--policy", policy, "--mode", "enforce"]
     try:
-        agent.call(*trace, "--format", "raw", "-o", output)
+        agent.run(*trace, "--format", "raw", "-o", output)
         data = output.read_bytes()
     finally:
         output.unlink(missing_ok=True)
