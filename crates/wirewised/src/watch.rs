@@ -21,6 +21,9 @@ use crate::stats::{self, Reading, Report};
 /// How soon a key or a signal is noticed.
 const RESPONSE: Duration = Duration::from_millis(100);
 
+/// Where in `Report::CLASS_HEADER` the outcomes other than pass begin.
+const FIRST_OUTCOME: usize = 6;
+
 /// Set by SIGINT and SIGTERM, so that a command ends in order.
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<AtomicBool>);
@@ -138,14 +141,24 @@ fn draw(frame: &mut Frame<'_>, report: &Report) {
     let [title, class_area, counter_area, footer] = areas.areas(frame.area());
     frame.render_widget(Line::from(report.title()).bold(), title);
 
-    let header = Row::new(Report::CLASS_HEADER.map(right_from(2))).style(Style::new().bold());
-    let rows = report.class_cells().into_iter().map(|cells| {
-        let drops = cells[6..10].iter().any(|count| count != "0");
-        let style = if drops { Style::new().fg(Color::Red) } else { Style::new() };
-        Row::new(cells.map(right_from(2))).style(style)
+    let cells = report.class_cells();
+    // As wide as their content, and without the outcomes that never occurred: 80 columns are to be enough.
+    let occurred = |column: &usize| *column < FIRST_OUTCOME || cells.iter().any(|row| row[*column] != "0");
+    let columns: Vec<usize> = (0..Report::CLASS_HEADER.len()).filter(occurred).collect();
+    let header = Report::CLASS_HEADER.map(str::to_string);
+    let width = |column: usize| cells.iter().chain([&header]).map(|row| row[column].chars().count()).max();
+    let widths = columns.iter().map(|column| Constraint::Length(width(*column).unwrap_or(0) as u16));
+    let line = |cells: &[String; 10]| {
+        Row::new(columns.iter().map(|column| cells[*column].clone()).map(right_from(2)))
+    };
+    let rows = cells.iter().map(|row| {
+        let dropped = row[FIRST_OUTCOME..].iter().any(|count| count != "0");
+        line(row).style(if dropped { Style::new().fg(Color::Red) } else { Style::new() })
     });
-    let widths = [20, 26, 14, 16, 10, 10, 12, 10, 12, 12].map(Constraint::Max);
-    let table = Table::new(rows, widths).header(header).block(Block::bordered().title("classes"));
+    let table = Table::new(rows, widths)
+        .header(line(&header).style(Style::new().bold()))
+        .column_spacing(2)
+        .block(Block::bordered().title("classes"));
     frame.render_widget(table, class_area);
 
     let rows = report
@@ -165,5 +178,88 @@ fn right_from<T: Into<String>>(left: usize) -> impl FnMut(T) -> Cell<'static> {
         column += 1;
         let line = Line::from(text.into());
         Cell::from(if column > left { line.right_aligned() } else { line })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::{ClassRow, Events, Flows, StatusRow};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyEvent;
+    use serde_json::json;
+
+    fn report() -> Report {
+        let count = |packets: u64| json!({"packets": packets, "bytes": 0});
+        let outcomes = json!({"pass": count(1), "drop": count(4321), "limited": count(0), "would-drop": count(0),
+            "would-limit": count(0)});
+        let class = |name: &str| ClassRow {
+            name: name.to_string(),
+            action: "drop".to_string(),
+            packets: 4322,
+            bytes: 99,
+            packets_per_second: Some(1234.0),
+            bits_per_second: None,
+            outcomes: outcomes.as_object().cloned().unwrap_or_default(),
+        };
+        Report {
+            interface: "eth0".to_string(),
+            time: String::new(),
+            mode: "enforce".to_string(),
+            bundle: Some("forest".to_string()),
+            interval_seconds: Some(1.0),
+            classes: vec![class("syn-flood"), class("web")],
+            status: vec![StatusRow {
+                status: crate::abi::Status::NotIp,
+                packets: 17,
+                bytes: 0,
+                packets_per_second: None,
+            }],
+            inferred: 4322,
+            flows: Flows { new: 5, expired: 0, evicted: 0, refused: 0 },
+            events: Events { sent: 0, limited: 0, lost: 0 },
+        }
+    }
+
+    fn screen(width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &report())).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn the_screen_shows_classes_counters_and_the_way_out() {
+        let screen = screen(140, 24);
+        for expected in
+            ["eth0  forest  mode enforce", "syn-flood", "4321", "1.2 k", "not_ip", "17", "q quits"]
+        {
+            assert!(screen.contains(expected), "{expected} is not in\n{screen}");
+        }
+    }
+
+    #[test]
+    fn eighty_columns_are_enough_and_what_never_occurred_is_left_out() {
+        let screen = screen(80, 24);
+        let header = screen.lines().find(|line| line.contains("packet/s")).unwrap();
+        assert!(header.contains("drop") && !header.contains("limited"), "{screen}");
+        assert!(screen.lines().any(|line| line.contains("syn-flood") && line.contains("4321")), "{screen}");
+    }
+
+    #[test]
+    fn a_terminal_too_small_is_no_failure() {
+        for (width, height) in [(1, 1), (10, 3), (80, 5)] {
+            screen(width, height);
+        }
+    }
+
+    #[test]
+    fn q_escape_and_control_c_quit() {
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        assert!(quits(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
+        assert!(quits(&key(KeyCode::Esc, KeyModifiers::NONE)));
+        assert!(quits(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        assert!(!quits(&key(KeyCode::Char('c'), KeyModifiers::NONE)));
+        assert!(!quits(&Event::FocusGained));
     }
 }
