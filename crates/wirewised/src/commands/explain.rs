@@ -190,7 +190,13 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
         let width = e.features.iter().map(|feature| feature.name.len()).max().unwrap_or(0);
         for feature in &e.features {
             let fraction = if feature.value.fract() == 0.0 { 0 } else { 4 };
-            println!("  {:<width$}  {:.fraction$} {}", feature.name, feature.value, feature.unit);
+            // What the trees compare, where it is not the value itself.
+            let raw = if feature.value == feature.raw as f64 {
+                String::new()
+            } else {
+                format!("  (raw {})", feature.raw)
+            };
+            println!("  {:<width$}  {:.fraction$} {}{raw}", feature.name, feature.value, feature.unit);
         }
         println!("\nmodel  ({})", bundle.manifest.model.summary);
         for path in e.paths.iter().take(trees) {
