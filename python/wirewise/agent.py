@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,8 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wirewise.errors import InputError, MissingFeatureError, RefusedError, WirewiseError
 
+_TRACE_FIELDS = (
+    "status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return",
+)  # fmt: skip
 _ERRORS: dict[int, type[WirewiseError]] = {
     error.exit_code: error for error in (InputError, MissingFeatureError, RefusedError)
 }
@@ -61,6 +68,38 @@ def run(*arguments: str | Path, timeout: float | None = 300) -> None:
     command, done = _start(arguments, timeout)
     if done.returncode:
         raise _error(command, done)
+
+
+def trace(
+    capture: str | Path,
+    bundle: str | Path,
+    *,
+    n_features: int,
+    policy: str | Path | None = None,
+    mode: str = "observe",
+    seed: int | None = None,
+    table_size: int | None = None,
+) -> NDArray[np.void]:
+    """What a bundle's object, in this machine's kernel, makes of each packet of a capture: one record a packet.
+
+    Fields: status, inferred, class_id, action, outcome, refused, packets, xdp_return (uint32, codes of abi.h),
+    feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the flow table's
+    hash, None is random. Raises MissingFeatureError without the privilege.
+    """
+    options = {"--policy": policy, "--mode": mode, "--seed": seed, "--table-size": table_size}
+    given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        output = Path(folder) / "trace"
+        run("trace", capture, "--bundle", bundle, *given, "--format", "raw", "-o", output, timeout=None)
+        data = output.read_bytes()
+    magic, features, scores = struct.unpack_from("<8sII", data)
+    record = np.dtype(
+        [(name, "<u4") for name in _TRACE_FIELDS]
+        + [("feature", "<i8", (features,)), ("score", "<i8", (scores,))]
+    )
+    if magic != b"WWTRACE1" or features != n_features or (len(data) - 16) % record.itemsize:
+        raise WirewiseError(f"the agent's trace of {capture} is not in the format this wirewise reads")
+    return np.frombuffer(data, record, offset=16)
 
 
 def _start(

@@ -76,24 +76,13 @@ def second_look(
 
     Writes the headers of the packets as `sent.pcap` into folder, and reads the agent's trace of it.
     """
-    capture, output = folder / "sent.pcap", folder / "sent.trace"
+    capture = folder / "sent.pcap"
     # The agent wants times a clock could show; any origin will do.
     write_capture(capture, ((10**18 + time_ns, frame[:_KEPT]) for time_ns, frame, _ in material.packets))
-    trace: list[str | Path] = ["trace", capture, "--bundle", bundle, "--policy", policy, "--mode", "enforce"]
-    try:
-        agent.run(*trace, "--format", "raw", "-o", output)
-        data = output.read_bytes()
-    finally:
-        output.unlink(missing_ok=True)
-    scores = int.from_bytes(data[12:16], "little")
-    row = np.dtype(
-        [(name, "<u4") for name in (
-            "status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return",
-        )] + [("feature", "<i8", (features,)), ("score", "<i8", (scores,))]
-    )  # fmt: skip
-    if data[:8] != b"WWTRACE1" or (len(data) - 16) != row.itemsize * len(material.packets):
+    seen = agent.trace(capture, bundle, n_features=features, policy=policy, mode="enforce")
+    if len(seen) != len(material.packets):
         raise WirewiseError(f"the agent's trace of {capture} has not one row for each packet")
-    return np.frombuffer(data, row, offset=16)
+    return seen
 
 
 def kind_rows(material: Material, outcome: Outcome, offline: NDArray[np.void]) -> list[KindRow]:
