@@ -80,11 +80,11 @@ def trace(
     seed: int | None = None,
     table_size: int | None = None,
 ) -> NDArray[np.void]:
-    """What a bundle's object, in this machine's kernel, makes of each packet of a capture: one record a packet.
+    """What a bundle's object, in this machine's kernel, makes of the packets of a capture: a record for each.
 
-    Fields: status, inferred, class_id, action, outcome, refused, packets, xdp_return (uint32, codes of abi.h),
-    feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the flow table's
-    hash, None is random. Raises MissingFeatureError without the privilege.
+    Fields: status, inferred, class_id, action, outcome, refused, packets, xdp_return (uint32, codes of
+    abi.h), feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the
+    flow table's hash, None is random. Raises MissingFeatureError without the privilege.
     """
     options = {"--policy": policy, "--mode": mode, "--seed": seed, "--table-size": table_size}
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]

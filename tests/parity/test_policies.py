@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole data path under policies: reference against the object in the kernel, packet by packet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wirewise import agent
+from wirewise.compiler import compile
+from wirewise.datapath import DataPath
+from wirewise.datasets import CapturedPacket, read_ethernet, write_capture
+from wirewise.features import FeatureSet
+from wirewise.features.flow import seed_from
+from wirewise.features.packet import Status
+from wirewise.models import random_tree_ensemble
+from wirewise.policy import Policy
+from wirewise.traffic import generate
+
+pytestmark = [
+    pytest.mark.xdist_group("policies"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="running programs in the kernel needs root"),
+]
+
+CLASSES = ["benign", "flood", "scan", "other"]
+FEATURES = FeatureSet.from_dict(
+    {
+        "name": "mixed",
+        "key": "five-tuple-bidirectional",
+        "features": ["length", "mean(length)", "max(iat)", "direction", "count(window=100ms)"],
+    }
+)
+RULES = "classes: {flood: drop, scan: {action: rate-limit, rate: 300/s, burst: 5}, other: count}"
+POLICIES = {
+    "nothing": "",
+    "every": RULES,
+    "packets": RULES + "\ntrigger: {packets: [2, 4, 8, 64, 1023]}",
+    "interval": RULES + "\ntrigger: {interval: 50ms}",
+    "first-n": RULES + "\ntrigger: {first-n: 3}",
+    "prefixes": RULES + '\nallow: {prefixes: [0.0.0.0/2, 192.0.2.0/24, "2001:db8::/33"]}',
+    "ports": RULES + "\nallow: {ports: [443, tcp/80, udp/53]}",
+    "malformed": RULES + "\nmalformed: drop",
+}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = random_tree_ensemble(np.random.default_rng(7), n_features=5, n_classes=4, n_trees=4, depth=5)
+    path = tmp_path_factory.mktemp("policies") / "mixed.wirewise"
+    compile(model, FEATURES, name="mixed", classes=CLASSES, verify="never").bundle.write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[CapturedPacket]]:
+    """Generated traffic, one packet in ten cut off or with changed bytes in its headers."""
+    rng = np.random.default_rng(11)
+    packets = []
+    for packet in generate(seed=3, duration_s=5, packets=6000):
+        frame = bytearray(packet.frame)
+        if rng.random() < 0.05:
+            frame = frame[: rng.integers(14, 60)]
+        elif rng.random() < 0.05:
+            for _ in range(rng.integers(1, 4)):
+                frame[rng.integers(12, min(len(frame), 54))] = rng.integers(256)
+        packets.append((10**18 + packet.time_ns, bytes(frame)))
+    path = tmp_path_factory.mktemp("policies") / "mixed.pcap"
+    write_capture(path, packets)
+    return path, list(read_ethernet(path))
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_reference_and_object_agree(
+    bundle: Path, capture: tuple[Path, list[CapturedPacket]], tmp_path: Path, name: str, mode: str
+) -> None:
+    from wirewise.bundle import Bundle
+
+    path, packets = capture
+    text = f"version: 1\n{POLICIES[name]}\n"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(text)
+    kernel = agent.trace(
+        path, bundle, n_features=len(FEATURES.features), policy=policy, mode=mode, seed=5, table_size=256
+    )
+    reference = DataPath(
+        FEATURES, Bundle.read(bundle).model, Policy.parse(text, CLASSES),
+        enforce=mode == "enforce", hash_seed=seed_from(5), table_size=256,
+    )  # fmt: skip
+    assert len(kernel) == len(packets) > 6000
+    differences = []
+    seen = set()
+    for number, (record, captured) in enumerate(zip(kernel, packets, strict=True), 1):
+        said = reference.process(captured.frame, captured.time_ns)
+        flow = said.observation
+        ours = {
+            "status": said.status,
+            "inferred": said.inferred,
+            "class_id": said.class_id or 0,
+            "action": said.action or 0,
+            "outcome": said.outcome or 0,
+            "refused": bool(flow and flow.refused),
+            "packets": flow.packets if flow else 0,
+            "xdp_return": 1 if said.drops else 2,
+            "feature": list(flow.features or []) if flow and said.inferred else [0] * len(FEATURES.features),
+            "score": said.scores or [0] * 4,
+        }
+        theirs = {key: record[key].tolist() for key in ours}
+        seen.add((said.status, said.action, said.drops))
+        if ours != theirs:
+            differences.append((number, {k: (ours[k], theirs[k]) for k in ours if ours[k] != theirs[k]}))
+    assert not differences, f"{len(differences)} of {len(packets)} differ, the first: {differences[:3]}"
+    _check_the_policy_did_something(name, mode, seen)
+
+
+def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status, object, bool]]) -> None:
+    """A comparison of packets that all pass would show nothing."""
+    statuses = {status for status, _, _ in seen}
+    drops = {status for status, _, dropped in seen if dropped}
+    assert Status.MALFORMED_IP in statuses and Status.CLASSIFIED in statuses
+    assert (Status.ALLOWED_PREFIX in statuses) == (name == "prefixes")
+    assert (Status.ALLOWED_PORT in statuses) == (name == "ports")
+    assert (Status.UNDECIDED in statuses) == (name == "packets")
+    assert (Status.CLASSIFIED in drops) == (name != "nothing" and mode == "enforce")
+    assert (Status.MALFORMED_IP in drops) == (name == "malformed" and mode == "enforce")
