@@ -30,20 +30,15 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define WW_GO_IPV6 -1
 #define WW_GO_MODEL -2
 
-/* The packet's verdict is in slot->class_id, fresh or kept. ip_version is a constant where this is inlined, or the
- * verifier would not know the size of the key behind slot. */
-static __always_inline int ww_finish(struct ww_way *way, struct ww_slot *slot, __u32 ip_version, __u32 length)
-{
-	if (!(slot->flags & WW_SLOT_VERDICT))
-		return ww_unclassified(way, WW_UNDECIDED);
-	return ww_act(way, slot, ip_version, length);
-}
-
-static __always_inline void ww_keep_verdict(struct ww_way *way, struct ww_slot *slot, __u32 class_id)
+/* A fresh verdict: kept with the flow, and acted on. version: 4 or 6, a constant, or the verifier would not know the size of
+ * the key behind slot. */
+static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, __u32 class_id, const __u32 version,
+				      __u32 length)
 {
 	slot->class_id = class_id;
 	slot->flags |= WW_SLOT_VERDICT;
 	way->stats->inferred++;
+	return ww_act(way, slot, class_id, version, length);
 }
 
 /* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each has code of its own. */
@@ -59,7 +54,7 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		if (status)
 			return ww_unclassified(way, status);
 	}
-	flow = ww_account(p, cpu, version, &context);
+	flow = ww_account(p, way->scratch, cpu, version, &context);
 	slot = flow.slot;
 	if (!slot)
 		return XDP_PASS;
@@ -81,10 +76,12 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		way->scratch->now_ns = way->now_ns;
 		return WW_GO_MODEL;
 #else
-		ww_keep_verdict(way, slot, ww_infer(way->scratch));
+		return ww_decided(way, slot, ww_infer(way->scratch), version, p->length);
 #endif
 	}
-	return ww_finish(way, slot, version, p->length);
+	if (!(slot->flags & WW_SLOT_VERDICT))
+		return ww_unclassified(way, WW_UNDECIDED);
+	return ww_act(way, slot, slot->class_id, version, p->length);
 }
 
 /* One packet. go_ipv6: leave IPv6 to ww_xdp_ipv6, so that its long addresses and chained headers cost IPv4 nothing. */
@@ -131,12 +128,6 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	return ww_classify(&way, &p, cpu, 6);
 }
 
-/* Functions of their own, so that the stacks of the two versions (512 bytes for all callers together) do not add up. */
-__noinline int ww_xdp_ipv4(struct xdp_md *ctx)
-{
-	return ww_packet_way(ctx, !WW_DECAPSULATE);
-}
-
 #if !WW_DECAPSULATE
 __noinline int ww_xdp_ipv6(struct xdp_md *ctx)
 {
@@ -147,9 +138,8 @@ __noinline int ww_xdp_ipv6(struct xdp_md *ctx)
 SEC("xdp")
 int ww_xdp(struct xdp_md *ctx)
 {
-	int verdict = ww_xdp_ipv4(ctx);
+	int verdict = ww_packet_way(ctx, !WW_DECAPSULATE);
 
-	ww_hide(verdict);
 #if !WW_DECAPSULATE
 	if (verdict == WW_GO_IPV6)
 		verdict = ww_xdp_ipv6(ctx);

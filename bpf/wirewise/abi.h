@@ -177,7 +177,7 @@ struct ww_counter {
 
 /* Map ww_stats, one element a CPU, mapped into the agent. */
 struct ww_stats {
-	struct ww_counter status[WW_STATUSES];
+	struct ww_counter status[WW_STATUSES]; /* but WW_CLASSIFIED: that is the sum of class_outcome */
 	struct ww_counter class_outcome[WW_MAX_CLASSES][WW_OUTCOMES];
 	__u64 inferred;	      /* packets on which the model ran */
 	__u64 flows_new; /* flows begun, by where the entry came from, in the order of enum ww_lookup */

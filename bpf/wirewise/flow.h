@@ -128,17 +128,22 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #include "flow_table.h"
 #undef WW_VERSION
 
-/* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the flow. */
-static __always_inline struct ww_flow ww_account(const struct ww_packet *p, __u32 cpu, const __u32 version,
-						 struct ww_context *context)
+/* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the
+ * flow. IPv6 builds its key in ww_scratch, to spare the stack. */
+static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_scratch *scratch, __u32 cpu,
+						 const __u32 version, struct ww_context *context)
 {
 	struct ww_flow flow = {.lookup = WW_FLOW_HIT};
 	struct ww_slot *slot;
 
-	if (version == 4)
-		ww_find4(&flow, p, cpu, context->now_ns);
-	else
-		ww_find6(&flow, p, cpu, context->now_ns);
+	if (version == 4) {
+		struct ww_key4 key __attribute__((aligned(8))) = {};
+
+		ww_find4(&flow, p, &key, cpu, context->now_ns);
+	} else {
+		__builtin_memset(&scratch->key, 0, sizeof(scratch->key));
+		ww_find6(&flow, p, &scratch->key, cpu, context->now_ns);
+	}
 	slot = flow.slot;
 	if (!slot)
 		return flow;

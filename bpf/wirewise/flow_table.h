@@ -50,25 +50,26 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 	return reuse != WW_FLOW_REFUSED << 8 ? reuse : evict;
 }
 
-/* Finds the packet's entry, or makes room for one. flow->slot stays NULL only if a map look-up failed. */
-static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, __u32 cpu, __u64 now)
+/* Finds the packet's entry, or makes room for one. key: zeros, aligned to 8 bytes; gets the packet's key. flow->slot stays
+ * NULL only if a map look-up failed. */
+static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, WW_KEY *key, __u32 cpu,
+					  __u64 now)
 {
-	WW_KEY key __attribute__((aligned(8))) = {}; /* compared as 64-bit words */
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
 	__u32 hash, found, zero = 0;
 
 	flow->swapped = WW_V(ww_swap)(p);
-	WW_V(ww_make_key)(&key, p, flow->swapped);
-	hash = ww_hash((const __u32 *)&key, sizeof(key) / 4);
+	WW_V(ww_make_key)(key, p, flow->swapped);
+	hash = ww_hash((const __u32 *)key, sizeof(*key) / 4);
 	flow->bucket = cpu * (ww_config.bucket_mask + 1) + (hash >> 2 & ww_config.bucket_mask);
 	flow->way = hash & (WW_WAYS - 1);
 	bucket = bpf_map_lookup_elem(&WW_V(ww_flows), &flow->bucket);
 	if (!bucket)
 		return;
 	entry = &bucket->entry[flow->way];
-	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, &key) || ww_idle(&entry->slot, now)) {
-		found = WW_V(ww_search)(bucket, &key, flow->way, now);
+	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, key) || ww_idle(&entry->slot, now)) {
+		found = WW_V(ww_search)(bucket, key, flow->way, now);
 		ww_hide(found);
 		flow->lookup = found >> 8;
 		if (flow->lookup == WW_FLOW_REFUSED) {
@@ -79,12 +80,12 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 			flow->way = WW_WAYS;
 			flow->slot = &blank->slot;
 			flow->state = &blank->state;
-			__builtin_memcpy(&blank->key, &key, sizeof(key));
+			__builtin_memcpy(&blank->key, key, sizeof(*key));
 			return;
 		}
 		flow->way = found & (WW_WAYS - 1);
 		entry = &bucket->entry[flow->way];
-		entry->key = key;
+		entry->key = *key;
 	}
 	flow->slot = &entry->slot;
 	flow->state = &entry->state;

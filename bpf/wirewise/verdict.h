@@ -111,13 +111,16 @@ static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
 	return XDP_PASS;
 }
 
-/* The policy's answer to the class in slot; ip_version must be a constant on each path for the verifier to know the key's size. */
-static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u32 ip_version, __u32 length)
+/* The policy's answer to a class. version: 4 or 6, a constant. */
+static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u32 class_id, const __u32 version,
+				  __u32 length)
 {
-	__u32 class_id = slot->class_id & (WW_MAX_CLASSES - 1);
-	struct ww_class_policy *rule = &way->policy->class_policy[class_id];
-	__u32 action = rule->action, outcome = WW_OUTCOME_PASS;
+	__u32 action, outcome = WW_OUTCOME_PASS;
+	struct ww_class_policy *rule;
 
+	class_id &= WW_MAX_CLASSES - 1;
+	rule = &way->policy->class_policy[class_id];
+	action = rule->action;
 	if (action != WW_ACTION_PASS) {
 		int enforcing = ww_enforcing(way->policy, way->now_ns);
 
@@ -130,13 +133,12 @@ static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u3
 			__u64 what = outcome | action << 8 | (__u64)length << 32;
 
 			/* The key follows the slot in every entry. */
-			if (ip_version == 4)
+			if (version == 4)
 				ww_send_event4(way->stats, way->policy, slot, (const void *)(slot + 1), what);
 			else
 				ww_send_event6(way->stats, way->policy, slot, (const void *)(slot + 1), what);
 		}
 	}
-	ww_count(&way->stats->status[WW_CLASSIFIED], way->frame_length);
 	ww_count(&way->stats->class_outcome[class_id][outcome], way->frame_length);
 	if (ww_config.trace) {
 		way->scratch->status = WW_CLASSIFIED;

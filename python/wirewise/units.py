@@ -28,7 +28,9 @@ def parse_duration(text: str | int, *, what: str) -> int:
     match = _DURATION.fullmatch(str(text))
     if match is None or match[2] not in _NANOSECONDS:
         units = ", ".join(_NANOSECONDS)
-        raise InputError(f"{what}: {text!r} is not a duration; write a number and a unit ({units}), such as 500ms")
+        raise InputError(
+            f"{what}: {text!r} is not a duration; write a number and a unit ({units}), such as 500ms"
+        )
     value = Fraction(match[1]) * _NANOSECONDS[match[2]]
     if value.denominator != 1 or not 0 < value < 1 << 62:
         raise InputError(f"{what}: {text!r} must be a positive whole number of nanoseconds; try 1ms or more")

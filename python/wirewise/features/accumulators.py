@@ -111,7 +111,9 @@ CELLS: dict[str, Cell] = {
             "welford",
             {"mean": "__s64", "squares": "__u64"},
             _update_welford,
-            lambda f: f"ww_welford(&{{mean}}, &{{squares}}, (__s64){{x}} << {welford_fraction_bits(f)}, {{n}});",
+            lambda f: (
+                f"ww_welford(&{{mean}}, &{{squares}}, (__s64){{x}} << {welford_fraction_bits(f)}, {{n}});"
+            ),
         ),
         # Needs the sum of the same field and scope, updated before it.
         Cell(

@@ -99,12 +99,16 @@ class Feature:
                 raise InputError(f"feature {text!r}: write {{name: NAME, is: SPEC}} or the spec alone")
             feature = cls.parse(str(text["is"]))
             if not _NAME.fullmatch(str(text["name"])):
-                raise InputError(f"feature name {text['name']!r}: use lower-case letters, digits and _, 63 at most")
+                raise InputError(
+                    f"feature name {text['name']!r}: use lower-case letters, digits and _, 63 at most"
+                )
             return replace(feature, name=str(text["name"]))
         spec = str(text).strip()
         match = _SPEC.fullmatch(spec)
         if match is None:
-            raise InputError(f"feature {spec!r}: expected FIELD, ACCUMULATOR(FIELD) or ACCUMULATOR(FIELD, window=500ms)")
+            raise InputError(
+                f"feature {spec!r}: expected FIELD, ACCUMULATOR(FIELD) or ACCUMULATOR(FIELD, window=500ms)"
+            )
         head, arguments = match[1], [a.strip() for a in match[2].split(",")] if match[2] is not None else []
         target: Field | None = None
         accumulator: Accumulator | None = None
@@ -114,13 +118,17 @@ class Feature:
             target = _lookup(spec, arguments[0] if arguments else head, FIELDS, "packet field")
             scope = _parse_scope(spec, arguments[1:])
             if scope.window_ns:
-                raise InputError(f"feature {spec!r}: a packet's own value has no window; accumulate it, as in max(...)")
+                raise InputError(
+                    f"feature {spec!r}: a packet's own value has no window; accumulate it, as in max(...)"
+                )
         else:
             accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
             target = _lookup(spec, arguments[0], FIELDS, "packet field")
             scope = _parse_scope(spec, arguments[1:])
             if scope.previous and accumulator.of_sample:
-                raise InputError(f"feature {spec!r}: {head} compares with the current packet; drop `previous`")
+                raise InputError(
+                    f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
+                )
         feature = cls("", target, accumulator, scope)
         return replace(feature, name=_default_name(feature))
 
@@ -137,7 +145,9 @@ def _parse_scope(spec: str, arguments: list[str]) -> Scope:
         if argument.startswith("window=") and not window_ns:
             text = argument.removeprefix("window=")
             if re.fullmatch(r"0+(\.0*)?[a-z]*", text):
-                raise InputError(f"feature {spec!r}: a window of 0 has no samples to divide by; try window=500ms")
+                raise InputError(
+                    f"feature {spec!r}: a window of 0 has no samples to divide by; try window=500ms"
+                )
             window_ns = parse_duration(text, what=f"feature {spec!r}, window")
         elif argument == "previous" and window_ns and not previous:
             previous = True
@@ -180,7 +190,9 @@ class FeatureSet:
             raise InputError(f"{where}: {len(names)} features; there must be 1 to {MAX_FEATURES}")
         if len(set(names)) < len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
-            raise InputError(f"{where}: feature {twice[0]!r} stands twice; leave one out or name it: {{name: ..., is: ...}}")
+            raise InputError(
+                f"{where}: feature {twice[0]!r} stands twice; leave one out or name it: {{name: ..., is: ...}}"
+            )
         if self.key not in KEYS:
             raise InputError(f"{where}: no flow key {self.key!r} (there are: {', '.join(KEYS)})")
         size = self.table_size
@@ -224,13 +236,27 @@ class FeatureSet:
     def from_dict(cls, data: object, *, source: str = "feature set") -> FeatureSet:
         """A feature set from its JSON or YAML form. Raises InputError naming `source`."""
         if not isinstance(data, dict):
-            raise InputError(f"{source}: expected keys and values (name, key, features, ...), not {type(data).__name__}")
-        known = {"version", "name", "key", "idle_timeout", "table_size", "decapsulate", "grace", "proven_packets", "features"}
+            raise InputError(
+                f"{source}: expected keys and values (name, key, features, ...), not {type(data).__name__}"
+            )
+        known = {
+            "version",
+            "name",
+            "key",
+            "idle_timeout",
+            "table_size",
+            "decapsulate",
+            "grace",
+            "proven_packets",
+            "features",
+        }
         unknown = sorted(set(map(str, data)) - known)
         if unknown:
             raise InputError(f"{source}: unknown key {unknown[0]!r} (known: {', '.join(sorted(known))})")
         if data.get("version", 1) != 1:
-            raise InputError(f"{source}: version {data['version']!r} is not known to this wirewise; it reads version 1")
+            raise InputError(
+                f"{source}: version {data['version']!r} is not known to this wirewise; it reads version 1"
+            )
         features = data.get("features")
         if not isinstance(features, list):
             raise InputError(f"{source}: `features` must be a list such as [length, mean(length)]")

@@ -76,8 +76,12 @@ FIELDS: dict[str, Field] = {
     field.name: field
     for field in (
         _packet_field("length", "bytes", 65575, "IP length (IPv6: payload length + 40)"),
-        _packet_field("payload_length", "bytes", 65575, "bytes behind the transport header, by the IP length"),
-        _packet_field("network_header_length", "bytes", 65575, "IPv4 header with options, IPv6 with extensions"),
+        _packet_field(
+            "payload_length", "bytes", 65575, "bytes behind the transport header, by the IP length"
+        ),
+        _packet_field(
+            "network_header_length", "bytes", 65575, "IPv4 header with options, IPv6 with extensions"
+        ),
         _packet_field("transport_header_length", "bytes", 60, "TCP header with options; 8 for UDP and ICMP"),
         _packet_field("source_port", "port", 65535, "0 without ports"),
         _packet_field("destination_port", "port", 65535, "0 without ports"),

@@ -36,7 +36,16 @@ MAX_GTP_EXTENSIONS = 4
 _VLAN_TYPES = {0x8100, 0x88A8, 0x9100}
 _IPV4, _IPV6, _TRANSPARENT_ETHERNET = 0x0800, 0x86DD, 0x6558
 _TCP, _UDP, _UDP_LITE, _SCTP, _DCCP, _ICMP, _ICMP6 = 6, 17, 136, 132, 33, 1, 58
-_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6 = 0, 43, 44, 51, 60, 135, 139, 140
+_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6 = (
+    0,
+    43,
+    44,
+    51,
+    60,
+    135,
+    139,
+    140,
+)
 _EXTENSIONS = {_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6}
 _IP_IN_IP = {4: _IPV4, 41: _IPV6}
 _GRE, _GTP_PORT, _VXLAN_PORT = 47, 2152, 4789
@@ -227,7 +236,9 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
     packet.transport_header_length = size
 
 
-def _tunnel(frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]) -> tuple[int, int, int] | None:
+def _tunnel(
+    frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]
+) -> tuple[int, int, int] | None:
     """EtherType, offset and TEID of what a tunnel header at `offset` carries; None where there is no tunnel."""
     if packet.protocol == _UDP and packet.destination_port == _GTP_PORT and "gtp-u" in decapsulate:
         return _gtp(frame, offset + 8)

@@ -47,7 +47,11 @@ class Extractor:
     """
 
     def __init__(
-        self, feature_set: FeatureSet, *, hash_seed: Sequence[int] | None = None, table_size: int | None = None
+        self,
+        feature_set: FeatureSet,
+        *,
+        hash_seed: Sequence[int] | None = None,
+        table_size: int | None = None,
     ) -> None:
         self.feature_set = feature_set
         self.layout = StateLayout.of(feature_set)

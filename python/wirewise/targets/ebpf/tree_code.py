@@ -24,14 +24,11 @@ from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 VERIFIED_LIMIT = 1_000_000 // 2
 SUBPROGRAM_LIMIT = 256 // 2
 TAIL_CALL_LIMIT = 33 - 1
-# A conditional jump spans 2^15 instructions; a node takes about five.
-NODES_PER_PART = 3_000
-NODES_PER_CHUNK = 1_500
-INLINE_NODES = 300
-# The rest of ww_xdp is verified for IPv4, for IPv6 and for a flow without entry.
-WAYS_TO_INFERENCE = 3
-INSTRUCTIONS_PER_NODE = 2.6
-INSTRUCTIONS_OF_THE_REST = 1_200
+# A jump spans 2^15 instructions, so what one function holds stays well below.
+FUNCTION_INSTRUCTIONS = 20_000
+# IPv4 and IPv6 have the code between flow look-up and verdict each; parsing and flow table are walked before.
+WAYS_TO_INFERENCE = 2
+INSTRUCTIONS_OF_THE_REST, VERIFIED_OF_THE_REST = 3_000, 20_000
 PACKED_VOTE_CLASSES = 8
 PACKED_VOTE_TREES = 255
 
@@ -57,27 +54,39 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
     """
     if shape not in ("auto", *SHAPES):
         raise InputError(f"shape {shape!r}: there are auto, {', '.join(SHAPES)}")
-    nodes = sum(tree.n_nodes for tree in model.trees)
-    instructions = int(nodes * INSTRUCTIONS_PER_NODE) + INSTRUCTIONS_OF_THE_REST
-    if shape == "inline" or (shape == "auto" and nodes <= INLINE_NODES):
-        chunk = tuple(_order(model))
-        why = f"{nodes} nodes: small enough to stand in place (up to {INLINE_NODES})"
-        return Plan("inline", why, ((chunk,),), instructions, instructions * WAYS_TO_INFERENCE)
-    chunks = _chunks(model)
-    parts = sum(len(_cut(model.trees[t])) for chunk in chunks for t in chunk)
-    one_program = parts + len(chunks) <= SUBPROGRAM_LIMIT and instructions <= VERIFIED_LIMIT
-    if shape == "functions" or (shape == "auto" and one_program):
-        why = f"{nodes} nodes: over {INLINE_NODES}, so {len(chunks)} functions that are verified once each"
-        return Plan("functions", why, (tuple(chunks),), instructions, instructions)
-    programs = _programs(model, chunks)
+    size = [_instructions(model, tree) for tree in model.trees]
+    total = sum(size)
+    instructions, verified = total + INSTRUCTIONS_OF_THE_REST, total + VERIFIED_OF_THE_REST
+    if shape == "inline" or (shape == "auto" and total <= FUNCTION_INSTRUCTIONS):
+        why = f"about {total} instructions: small enough to stand in place (up to {FUNCTION_INSTRUCTIONS}), without a call"
+        verified += (WAYS_TO_INFERENCE - 1) * total
+        return Plan("inline", why, ((tuple(_order(model)),),), instructions + total, verified)
+    chunks = _chunks(model, size)
+    functions = len(chunks) + sum(len(_cut(model, tree)) for tree in model.trees)
+    fits = functions <= SUBPROGRAM_LIMIT and verified <= VERIFIED_LIMIT
+    if shape == "functions" or (shape == "auto" and fits):
+        why = f"about {total} instructions: over {FUNCTION_INSTRUCTIONS}, so {functions} functions, verified once each"
+        return Plan("functions", why, (tuple(chunks),), instructions, verified)
+    programs = _programs(model, chunks, size)
     if len(programs) > TAIL_CALL_LIMIT:
-        fits = nodes * TAIL_CALL_LIMIT // len(programs)
+        nodes = sum(tree.n_nodes for tree in model.trees)
         raise InputError(
             f"model: {len(model.trees)} trees with {nodes} nodes need {len(programs)} tail calls; the kernel allows "
-            f"{TAIL_CALL_LIMIT}: about {fits} nodes would fit; train fewer or shallower trees (max_depth, max_leaf_nodes)"
+            f"{TAIL_CALL_LIMIT}: about {nodes * TAIL_CALL_LIMIT // len(programs)} nodes would fit; train fewer or "
+            "shallower trees (max_depth, max_leaf_nodes)"
         )
-    why = f"{nodes} nodes: over half of a program's limits, so {len(programs)} programs in a chain of tail calls"
-    return Plan("tail-calls", why, tuple(programs), instructions, instructions)
+    why = f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
+    return Plan("tail-calls", why, tuple(programs), instructions, verified)
+
+
+def _instructions(model: TreeEnsemble, tree: Tree) -> int:
+    """Estimate: a load and a jump an inner node, with a threshold beyond 32 bits two more; a value and a jump a leaf, leaves of
+    equal value sharing theirs."""
+    values = {value for value in tree.value if value}
+    leaves = tree.feature.count(LEAF)
+    wide = sum(1 for t in tree.threshold if not -(1 << 31) <= t < 1 << 31)
+    rows = leaves * 2 if len(values) > leaves // 4 else leaves // 2
+    return 2 * (tree.n_nodes - leaves) + 2 * wide + rows + 2 * model.n_outputs
 
 
 def _order(model: TreeEnsemble) -> list[int]:
@@ -85,45 +94,49 @@ def _order(model: TreeEnsemble) -> list[int]:
     return sorted(range(len(model.trees)), key=lambda t: (model.trees[t].output or 0, t))
 
 
-def _chunks(model: TreeEnsemble) -> list[tuple[int, ...]]:
+def _chunks(model: TreeEnsemble, sizes: list[int]) -> list[tuple[int, ...]]:
     chunks: list[list[int]] = []
     size, output = 0, None
     for index in _order(model):
         tree = model.trees[index]
-        if not chunks or size + tree.n_nodes > NODES_PER_CHUNK or tree.output != output:
+        if not chunks or size + sizes[index] > FUNCTION_INSTRUCTIONS or tree.output != output:
             chunks.append([])
             size = 0
         chunks[-1].append(index)
-        size, output = size + tree.n_nodes, tree.output
+        size, output = size + sizes[index], tree.output
     return [tuple(chunk) for chunk in chunks]
 
 
-def _programs(model: TreeEnsemble, chunks: list[tuple[int, ...]]) -> list[tuple[tuple[int, ...], ...]]:
+def _programs(
+    model: TreeEnsemble, chunks: list[tuple[int, ...]], sizes: list[int]
+) -> list[tuple[tuple[int, ...], ...]]:
     programs: list[list[tuple[int, ...]]] = []
-    nodes = functions = 0
+    instructions = functions = 0
     for chunk in chunks:
-        chunk_nodes = sum(model.trees[t].n_nodes for t in chunk)
-        chunk_functions = 1 + sum(len(_cut(model.trees[t])) for t in chunk)
-        too_large = (nodes + chunk_nodes) * INSTRUCTIONS_PER_NODE > VERIFIED_LIMIT
+        chunk_instructions = sum(sizes[t] for t in chunk)
+        chunk_functions = 1 + sum(len(_cut(model, model.trees[t])) for t in chunk)
+        too_large = instructions + chunk_instructions + VERIFIED_OF_THE_REST > VERIFIED_LIMIT
         if not programs or too_large or functions + chunk_functions > SUBPROGRAM_LIMIT:
             programs.append([])
-            nodes = functions = 0
+            instructions = functions = 0
         programs[-1].append(chunk)
-        nodes, functions = nodes + chunk_nodes, functions + chunk_functions
+        instructions, functions = instructions + chunk_instructions, functions + chunk_functions
     return [tuple(program) for program in programs]
 
 
-def _cut(tree: Tree) -> list[int]:
+def _cut(model: TreeEnsemble, tree: Tree) -> list[int]:
     """Nodes whose subtrees become functions of their own, so that no jump is too long. Deepest first."""
-    if tree.n_nodes <= NODES_PER_PART:
+    whole = _instructions(model, tree)
+    if whole <= FUNCTION_INSTRUCTIONS:
         return []
+    limit = tree.n_nodes * FUNCTION_INSTRUCTIONS // (2 * whole)
     weight = [1] * tree.n_nodes
     cut = []
     for node in range(tree.n_nodes - 1, -1, -1):
         if tree.feature[node] == LEAF:
             continue
         weight[node] = 1 + weight[tree.left[node]] + weight[tree.right[node]]
-        if node and weight[node] > NODES_PER_PART // 2:
+        if node and weight[node] > limit:
             cut.append(node)
             weight[node] = 1
     return cut
@@ -209,10 +222,9 @@ class TreeCode:
                 lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
             else:
                 lines += [
-                    "\tww_keep_verdict(&way, slot, ww_decide(way.scratch));",
                     "\tif (way.scratch->ip_version == 4)",
-                    "\t\treturn ww_finish(&way, slot, 4, way.scratch->length);",
-                    "\treturn ww_finish(&way, slot, 6, way.scratch->length);",
+                    "\t\treturn ww_decided(&way, slot, ww_decide(way.scratch), 4, way.scratch->length);",
+                    "\treturn ww_decided(&way, slot, ww_decide(way.scratch), 6, way.scratch->length);",
                     "}",
                     "",
                 ]
@@ -261,7 +273,7 @@ class TreeCode:
         """The branches of one tree, or of a part. A macro, because clang writes debug information for every source line with
         code in time quadratic in their number (clang 19: 38 of 43 s for 20 trees of depth 10)."""
         tree = self.model.trees[index]
-        cut = set(_cut(tree))
+        cut = set(_cut(self.model, tree))
         name = _macro(index, root)
         lines = [f"/* Tree {index}, {tree.n_nodes} nodes{what}. */", f"#define {name} \\"]
         lines += [f"{line} \\" for line in self._branches(index, root, target, cut)]
@@ -289,7 +301,7 @@ class TreeCode:
 
     def _parts(self, index: int) -> list[str]:
         """Functions for subtrees of a large tree, the deepest first; each returns what its leaf holds."""
-        cut = _cut(self.model.trees[index])
+        cut = _cut(self.model, self.model.trees[index])
         lines = []
         for node in cut:
             lines += [
