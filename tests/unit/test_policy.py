@@ -42,6 +42,14 @@ def test_every_key_is_read() -> None:
     assert policy.events == Limit(2_000_000_000, 4_000_000_000)
 
 
+def test_the_documented_policy_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
+    text = page.split("```yaml\n")[1].split("```")[0]
+    policy = Policy.parse(text, ["benign", "syn-flood", "port-scan", "slow-http"])
+    assert [str(entry.action) for entry in policy.actions] == ["pass", "drop", "rate-limit", "count"]
+    assert policy.prefixes and policy.ports and policy.enforce_for_ns
+
+
 def test_what_is_not_said_passes() -> None:
     assert Policy.parse("version: 1", CLASSES) == Policy.all_pass(CLASSES)
 
