@@ -14,14 +14,14 @@ level=${1:-dev}
 # First of `a|b` that the distribution has.
 packages=(
     "clang-19|clang" "llvm-19|llvm" libbpf-dev libelf-dev zlib1g-dev linux-libc-dev
-    build-essential pkg-config iproute2 ethtool procps python3-venv
+    build-essential pkg-config iproute2 ethtool procps util-linux python3-venv
 )
 case $level in
     demo) extras="" ;;
     dev)
         extras="[dev]"
         # Two compilers: every shape must load with the oldest and the newest supported one.
-        packages+=("clang-14|clang" "clang-format-19|clang-format" libcap2-bin tcpdump tcpreplay)
+        packages+=("clang-14|clang" "clang-format-19|clang-format")
         ;;
     *) echo "usage: scripts/setup.sh [demo|dev]" >&2; exit 2 ;;
 esac
