@@ -42,7 +42,8 @@ class Decision:
 class DataPath:
     """One CPU's data path in Python, fed frame by frame in the order in which they come.
 
-    hash_seed : 10 u64, as in ww_config; table_size : entries, instead of the feature set's.
+    hash_seed : 10 u64, as in ww_config; table_size : entries, instead of the feature set's. The policy's
+    `enforce_for` counts from the first frame.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class DataPath:
 
     def process(self, frame: bytes, time_ns: int) -> Decision:
         """One Ethernet frame seen at time_ns (any origin, nanoseconds >= 0)."""
+        if self.policy.enforce_for_ns is not None and self._decider.enforce_until_ns is None:
+            self._decider.enforce_until_ns = time_ns + self.policy.enforce_for_ns
         status, packet = parse(frame, self.feature_set.decapsulate)
         if packet is None:
-            drops = status in _MALFORMED and self.policy.drop_malformed and self._decider.enforce
+            drops = status in _MALFORMED and self.policy.drop_malformed and self._decider.enforces(time_ns)
             return Decision(status, drops)
         if allowed := self._allowed(packet):
             status, entry = allowed

@@ -210,21 +210,27 @@ class Policy:
 class Decider:
     """The reference of what the data path does with a class: action and outcome, with the rate limits' state.
 
-    enforce : the mode when the packet comes; observe counts limits in the same way and lets everything pass.
+    enforce : the mode; observe counts limits in the same way and lets everything pass. enforce_until_ns : from
+    this time on it is observe whatever was asked; None: never.
     """
 
-    def __init__(self, policy: Policy, *, enforce: bool) -> None:
+    def __init__(self, policy: Policy, *, enforce: bool, enforce_until_ns: int | None = None) -> None:
         self.policy = policy
         self.enforce = enforce
+        self.enforce_until_ns = enforce_until_ns
         self._tat_ns = [0] * len(policy.classes)
+
+    def enforces(self, now_ns: int) -> bool:
+        """Whether drops happen at this time."""
+        return self.enforce and (self.enforce_until_ns is None or now_ns < self.enforce_until_ns)
 
     def decide(self, class_id: int, now_ns: int) -> tuple[Action, Outcome]:
         """Action and outcome of one packet of a class at a time; advances the class's rate limit."""
         policy = self.policy.actions[class_id]
         if policy.action is Action.DROP:
-            return policy.action, Outcome.DROP if self.enforce else Outcome.WOULD_DROP
+            return policy.action, Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
         if policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
-            return policy.action, Outcome.LIMITED if self.enforce else Outcome.WOULD_LIMIT
+            return policy.action, Outcome.LIMITED if self.enforces(now_ns) else Outcome.WOULD_LIMIT
         return policy.action, Outcome.PASS
 
     def _conforms(self, class_id: int, limit: Limit, now_ns: int) -> bool:
