@@ -67,10 +67,10 @@ static __always_inline __u64 ww_mean(__u64 sum, __u32 samples)
 	return ww_ratio(sum << 16, samples);
 }
 
-/* |sample - mean| with 16 fractional bits; 0 without samples. */
-static __always_inline __u64 ww_deviation(__u64 sample, __u64 sum, __u32 samples)
+/* |sample - mean| with 16 fractional bits, mean having them already; 0 without samples. */
+static __always_inline __u64 ww_deviation(__u64 sample, __u64 mean, __u32 samples)
 {
-	__s64 difference = (sample << 16) - ww_mean(sum, samples);
+	__s64 difference = (sample << 16) - mean;
 	__s64 sign = difference >> 63;
 
 	return samples ? (difference ^ sign) - sign : 0;

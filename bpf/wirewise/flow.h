@@ -46,40 +46,35 @@ static __always_inline __u32 ww_swap6(const struct ww_packet *p)
 #define ww_swap6(p) 0U
 #endif
 
-/* Fill the parts the feature set's key has; the key is zeroed before. */
-static __always_inline void ww_make_key4(struct ww_key4 *key, const struct ww_packet *p, __u32 swapped)
+/* Keys are built, hashed and compared as the 64-bit words of struct ww_key4 and ww_key6, in registers: written to memory piece by
+ * piece and read back as words they would stall the processor (a load cannot be served from several stores). */
+static __always_inline __u64 ww_transport_word(const struct ww_packet *p, __u32 swapped)
 {
-	if (WW_KEY_SOURCE)
-		key->source = swapped ? p->destination4 : p->source4;
-	if (WW_KEY_DESTINATION)
-		key->destination = swapped ? p->source4 : p->destination4;
-	if (WW_KEY_TRANSPORT) {
-		key->source_port = swapped ? p->destination_port_be : p->source_port_be;
-		key->destination_port = swapped ? p->source_port_be : p->destination_port_be;
-		key->protocol = p->protocol;
-	}
+	__u64 first = swapped ? p->destination_port_be : p->source_port_be;
+	__u64 second = swapped ? p->source_port_be : p->destination_port_be;
+
+	return WW_KEY_TRANSPORT ? first | second << 16 | (__u64)p->protocol << 32 : 0;
 }
 
-static __always_inline void ww_copy_address(__u8 *to, const __be32 *from)
+static __always_inline void ww_make_key4(__u64 *word, const struct ww_packet *p, __u32 swapped)
 {
-	__be32 *words = (void *)to;
+	__u64 first = swapped ? p->destination4 : p->source4;
+	__u64 second = swapped ? p->source4 : p->destination4;
 
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		words[i] = from[i];
+	word[0] = (WW_KEY_SOURCE ? first : 0) | (WW_KEY_DESTINATION ? second << 32 : 0);
+	word[1] = ww_transport_word(p, swapped);
 }
 
-static __always_inline void ww_make_key6(struct ww_key6 *key, const struct ww_packet *p, __u32 swapped)
+static __always_inline void ww_make_key6(__u64 *word, const struct ww_packet *p, __u32 swapped)
 {
-	if (WW_KEY_SOURCE)
-		ww_copy_address(key->source, p->addresses6 + (swapped ? 4 : 0));
-	if (WW_KEY_DESTINATION)
-		ww_copy_address(key->destination, p->addresses6 + (swapped ? 0 : 4));
-	if (WW_KEY_TRANSPORT) {
-		key->source_port = swapped ? p->destination_port_be : p->source_port_be;
-		key->destination_port = swapped ? p->source_port_be : p->destination_port_be;
-		key->protocol = p->protocol;
-	}
+	const __be32 *first = p->addresses6 + (swapped ? 4 : 0);
+	const __be32 *second = p->addresses6 + (swapped ? 0 : 4);
+
+	word[0] = WW_KEY_SOURCE ? first[0] | (__u64)first[1] << 32 : 0;
+	word[1] = WW_KEY_SOURCE ? first[2] | (__u64)first[3] << 32 : 0;
+	word[2] = WW_KEY_DESTINATION ? second[0] | (__u64)second[1] << 32 : 0;
+	word[3] = WW_KEY_DESTINATION ? second[2] | (__u64)second[3] << 32 : 0;
+	word[4] = ww_transport_word(p, swapped);
 }
 
 /* A key in the form of events and traces: an IPv4 address lies in the first 4 bytes. version: 4 or 6, a constant. */
@@ -99,14 +94,14 @@ static __always_inline void ww_copy_key(struct ww_key6 *to, const void *from, co
 	}
 }
 
-/* 32-bit hash, multilinear over pairs of words under the load's secret seed; the high half is the good one. */
-static __always_inline __u32 ww_hash(const __u32 *words, int count)
+/* 32-bit hash, multilinear over pairs of 32-bit words under the load's secret seed; the high half is the good one. */
+static __always_inline __u32 ww_hash(const __u64 *word, int count)
 {
 	__u64 sum = 0;
 
 #pragma unroll
-	for (int i = 0; i < count; i += 2)
-		sum += (ww_config.hash_seed[i] + words[i]) * (ww_config.hash_seed[i + 1] + words[i + 1]);
+	for (int i = 0; i < count; i++)
+		sum += (ww_config.hash_seed[2 * i] + (__u32)word[i]) * (ww_config.hash_seed[2 * i + 1] + (word[i] >> 32));
 	return sum >> 32;
 }
 
@@ -129,21 +124,17 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #undef WW_VERSION
 
 /* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the
- * flow. IPv6 builds its key in ww_scratch, to spare the stack. */
+ * flow. */
 static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_scratch *scratch, __u32 cpu,
 						 const __u32 version, struct ww_context *context)
 {
 	struct ww_flow flow = {.lookup = WW_FLOW_HIT};
 	struct ww_slot *slot;
 
-	if (version == 4) {
-		struct ww_key4 key __attribute__((aligned(8))) = {};
-
-		ww_find4(&flow, p, &key, cpu, context->now_ns);
-	} else {
-		__builtin_memset(&scratch->key, 0, sizeof(scratch->key));
+	if (version == 4)
+		ww_find4(&flow, p, &scratch->key, cpu, context->now_ns);
+	else
 		ww_find6(&flow, p, &scratch->key, cpu, context->now_ns);
-	}
 	slot = flow.slot;
 	if (!slot)
 		return flow;

@@ -8,17 +8,18 @@
 #define WW_V(name) WW_PASTE(name, WW_VERSION)
 
 #define WW_KEY struct WW_V(ww_key)
+#define WW_KEY_WORDS ((int)sizeof(WW_KEY) / 8)
 #define WW_ENTRY struct WW_V(ww_entry)
 #define WW_BUCKET struct WW_V(ww_bucket)
 
-static __always_inline int WW_V(ww_same_key)(const WW_KEY *a, const WW_KEY *b)
+static __always_inline int WW_V(ww_same_key)(const WW_KEY *key, const __u64 *word)
 {
-	const __u64 *x = (const void *)a, *y = (const void *)b;
+	const __u64 *other = (const void *)key;
 	__u64 difference = 0;
 
 #pragma unroll
-	for (int i = 0; i < sizeof(WW_KEY) / 8; i++)
-		difference |= x[i] ^ y[i];
+	for (int i = 0; i < WW_KEY_WORDS; i++)
+		difference |= other[i] ^ word[i];
 	return difference == 0;
 }
 
@@ -37,7 +38,7 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 		int used = entry->slot.packets != 0;
 		int free = !used || ww_idle(&entry->slot, now);
 
-		if (used && WW_V(ww_same_key)(&entry->key, key))
+		if (used && WW_V(ww_same_key)(&entry->key, (const void *)key))
 			return way | (free ? WW_FLOW_EXPIRED : WW_FLOW_HIT) << 8;
 		if (free) {
 			if (reuse == WW_FLOW_REFUSED << 8)
@@ -50,26 +51,30 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 	return reuse != WW_FLOW_REFUSED << 8 ? reuse : evict;
 }
 
-/* Finds the packet's entry, or makes room for one. key: zeros, aligned to 8 bytes; gets the packet's key. flow->slot stays
- * NULL only if a map look-up failed. */
-static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, WW_KEY *key, __u32 cpu,
+/* Finds the packet's entry, or makes room for one. shelf: where the key may lie for ww_search. flow->slot stays NULL only if a
+ * map look-up failed. */
+static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, void *shelf, __u32 cpu,
 					  __u64 now)
 {
+	__u64 word[WW_KEY_WORDS], *shelved = shelf;
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
 	__u32 hash, found, zero = 0;
 
 	flow->swapped = WW_V(ww_swap)(p);
-	WW_V(ww_make_key)(key, p, flow->swapped);
-	hash = ww_hash((const __u32 *)key, sizeof(*key) / 4);
+	WW_V(ww_make_key)(word, p, flow->swapped);
+	hash = ww_hash(word, WW_KEY_WORDS);
 	flow->bucket = cpu * (ww_config.bucket_mask + 1) + (hash >> 2 & ww_config.bucket_mask);
 	flow->way = hash & (WW_WAYS - 1);
 	bucket = bpf_map_lookup_elem(&WW_V(ww_flows), &flow->bucket);
 	if (!bucket)
 		return;
 	entry = &bucket->entry[flow->way];
-	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, key) || ww_idle(&entry->slot, now)) {
-		found = WW_V(ww_search)(bucket, key, flow->way, now);
+	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) || ww_idle(&entry->slot, now)) {
+#pragma unroll
+		for (int i = 0; i < WW_KEY_WORDS; i++)
+			shelved[i] = word[i];
+		found = WW_V(ww_search)(bucket, shelf, flow->way, now);
 		ww_hide(found);
 		flow->lookup = found >> 8;
 		if (flow->lookup == WW_FLOW_REFUSED) {
@@ -80,12 +85,12 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 			flow->way = WW_WAYS;
 			flow->slot = &blank->slot;
 			flow->state = &blank->state;
-			__builtin_memcpy(&blank->key, key, sizeof(*key));
+			__builtin_memcpy(&blank->key, shelf, sizeof(WW_KEY));
 			return;
 		}
 		flow->way = found & (WW_WAYS - 1);
 		entry = &bucket->entry[flow->way];
-		entry->key = *key;
+		__builtin_memcpy(&entry->key, shelf, sizeof(WW_KEY));
 	}
 	flow->slot = &entry->slot;
 	flow->state = &entry->state;
@@ -93,6 +98,7 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 
 #undef WW_BUCKET
 #undef WW_ENTRY
+#undef WW_KEY_WORDS
 #undef WW_KEY
 #undef WW_V
 #undef WW_PASTE

@@ -42,7 +42,7 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 	} else if (version == 6 && allow & WW_ALLOW_IPV6) {
 		struct ww_prefix6 prefix = {.length = 128};
 
-		ww_copy_address(prefix.address, p->addresses6);
+		__builtin_memcpy(prefix.address, p->addresses6, sizeof(prefix.address));
 		status = ww_allowed_prefix6(&prefix);
 	}
 	/* A fragment other than the first has no ports to allow. */

@@ -4,7 +4,7 @@
 Two small vocabularies. A `Cell` is state kept with the flow and updated by each sample; an `Accumulator` is a value
 read from cells. Each carries its reference and its C side by side, so that adding one is one entry here and
 nothing else. State starts as zeros. In the C texts, `{name}` of a cell variable is its place in the flow's
-state, `{x}` the sample, `{n}` the number of samples with this one; the helpers `ww_*` are in bpf/wirewise/arith.h.
+state, `{x}` the sample, `{n}` the number of samples with this one, `{average}` sum / n with 16 fractional bits; the helpers `ww_*` are in bpf/wirewise/arith.h.
 
 Bounds: counts saturate at 2^32 - 1, sums at 2^47 - 1 (so that `sum << 16` fits 63 bits), squared
 deviations and absolute deviations at 2^62.
@@ -120,7 +120,7 @@ CELLS: dict[str, Cell] = {
             "deviations",
             {"deviations": "__u64"},
             _update_deviations,
-            lambda f: "{deviations} = ww_min({deviations} + ww_deviation({x}, {sum}, {n}), WW_SQUARE_MAX);",
+            lambda f: "{deviations} = ww_min({deviations} + ww_deviation({x}, ww_mean({sum}, {n}), {n}), WW_SQUARE_MAX);",
         ),
     )
 }
@@ -197,7 +197,7 @@ ACCUMULATORS: dict[str, Accumulator] = {
         Accumulator("max", "largest sample; 0 without samples", ("max",), _whole, _same,
                     lambda s, x, n, f: s["max"], lambda f: "{max}"),
         Accumulator("mean", "sum / samples, 16 fractional bits", ("sum",), _q16, _same_q16,
-                    _mean, lambda f: "ww_mean({sum}, {n})"),
+                    _mean, lambda f: "{average}"),
         Accumulator("variance", "population variance by Welford's recurrence; 16 fractional bits, none for times",
                     ("welford",), lambda f: 16 if welford_fraction_bits(f) == 8 else 0,
                     lambda f: SQUARE_MAX if welford_fraction_bits(f) == 8 else SQUARE_MAX >> 8,
@@ -208,6 +208,6 @@ ACCUMULATORS: dict[str, Accumulator] = {
                     _mean_abs_deviation, lambda f: "ww_ratio({deviations}, {n})"),
         Accumulator("deviation_from_mean", "distance of this packet's value from the mean, 16 fractional bits",
                     ("sum",), _q16, _same_q16,
-                    _deviation_from_mean, lambda f: "ww_deviation({x}, {sum}, {n})", of_sample=True),
+                    _deviation_from_mean, lambda f: "ww_deviation({x}, {average}, {n})", of_sample=True),
     )
 }  # fmt: skip

@@ -164,6 +164,20 @@ def _default_name(feature: Feature) -> str:
     return "_".join(parts)
 
 
+def constant_feature(feature: Feature, key: str) -> int | None:
+    """The value of a feature that needs no state and no code: with a directional key, every packet's direction is 1.
+
+    Its sum and count are not among them: they count the packets.
+    """
+    if key == "five-tuple-bidirectional" or feature.field is None or feature.field.name != "direction":
+        return None
+    if feature.scope.previous:  # a previous window may have had no packets
+        return None
+    by_accumulator = {"first": 1, "min": 1, "max": 1, "mean": 1 << 16}
+    by_accumulator |= {"variance": 0, "mean_abs_deviation": 0, "deviation_from_mean": 0}
+    return by_accumulator.get(feature.accumulator.name) if feature.accumulator else 1
+
+
 @dataclass(frozen=True)
 class FeatureSet:
     """What is computed per flow, and how flows are kept. See docs/feature-sets.md.

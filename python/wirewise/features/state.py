@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wirewise.features.accumulators import CELLS, COUNT_MAX, Cell, State
-from wirewise.features.feature_set import Feature, FeatureSet
+from wirewise.features.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.features.fields import FIELDS, Context, Field
 from wirewise.units import format_duration
 
@@ -56,6 +56,7 @@ class Window:
 class StateLayout:
     """All state of a flow behind its slot and key."""
 
+    key: str
     tracks: tuple[Track, ...]
     windows: tuple[Window, ...]
     first_seen: bool
@@ -66,6 +67,8 @@ class StateLayout:
         counts: set[int] = set()
         previous: set[int] = set()
         for feature in feature_set.features:
+            if constant_feature(feature, feature_set.key) is not None:
+                continue
             window_ns = feature.scope.window_ns
             fields = cells.setdefault(window_ns, {})
             if feature.scope.previous:
@@ -90,7 +93,7 @@ class StateLayout:
                     )
                 )
         needs_age = any(f.field is not None and f.field.needs_age for f in feature_set.features)
-        return cls(_tracks(cells.get(0, {})), tuple(windows), needs_age)
+        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age)
 
 
 # `deviations` reads `sum`, so cells are updated in the order of the catalogue.
@@ -158,6 +161,9 @@ class FlowState:
 
     def read(self, feature: Feature, context: Context) -> int:
         """A feature's value for the packet that was sampled last."""
+        constant = constant_feature(feature, self._layout.key)
+        if constant is not None:
+            return constant
         scope, field = feature.scope, feature.field
         state = self.flow
         if scope.window_ns:

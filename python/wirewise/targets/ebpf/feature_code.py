@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wirewise.features.accumulators import CELLS
-from wirewise.features.feature_set import Feature, FeatureSet
+from wirewise.features.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.features.packet import TUNNELS
 from wirewise.features.state import StateLayout, Track, Window
+from wirewise.units import format_duration
 
 SLOT_SIZE, KEY_SIZE, ENTRY_ALIGNMENT = 16, {4: 16, 6: 40}, 32
 _C_TYPES = {"__u32": ctypes.c_uint32, "__u64": ctypes.c_uint64, "__s64": ctypes.c_int64}
@@ -244,23 +245,36 @@ def _extract(feature_set: FeatureSet) -> list[str]:
         "\t\t\t\t       const struct ww_context *c)",
         "{",
     ]
+    averages: dict[str, str] = {}
+    values = []
     for index, feature in enumerate(feature_set.features):
         fraction = f", Q{feature.fraction_bits}" if feature.fraction_bits else ""
-        lines.append(f"\tx[{index}] = {_expression(feature)}; /* {feature.name}, {feature.unit}{fraction} */")
-    return [*lines, "}", ""]
+        expression = _expression(feature, feature_set.key, averages)
+        values.append(f"\tx[{index}] = {expression}; /* {feature.name}, {feature.unit}{fraction} */")
+    lines += [f"\tconst __u64 {name} = {mean};" for name, mean in averages.items()]
+    return [*lines, *([""] if averages else []), *values, "}", ""]
 
 
-def _expression(feature: Feature) -> str:
+def _expression(feature: Feature, key: str, averages: dict[str, str]) -> str:
+    """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is done once."""
+    constant = constant_feature(feature, key)
+    if constant is not None:
+        return str(constant)
     scope, field = feature.scope, feature.field
     prefix, n, n_iat = "s->", "c->packets", "(c->packets - 1)"
+    suffix = ""
     if scope.window_ns:
-        name = str(scope).split(",")[0].removeprefix("window=")
-        prefix = f"s->{'previous' if scope.previous else 'current'}_{name}."
+        suffix = f"_{'previous' if scope.previous else 'current'}_{format_duration(scope.window_ns)}"
+        prefix = f"s->{suffix[1:]}."
         n, n_iat = f"{prefix}samples", f"{prefix}samples_iat"
     if field is None:
         return n
     if feature.accumulator is None:
         return field.c
-    accumulator = feature.accumulator
-    places = {v: f"{prefix}{v}_{field.name}" for name in accumulator.cells for v in CELLS[name].variables}
-    return accumulator.c(field).format(x=field.c, n=n_iat if field.from_second else n, **places)
+    places = {v: f"{prefix}{v}_{field.name}" for c in feature.accumulator.cells for v in CELLS[c].variables}
+    n = n_iat if field.from_second else n
+    text = feature.accumulator.c(field)
+    if "{average}" in text:
+        places["average"] = f"average_{field.name}{suffix}"
+        averages[places["average"]] = f"ww_mean({places['sum']}, {n})"
+    return text.format(x=field.c, n=n, **places)
