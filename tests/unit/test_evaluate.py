@@ -98,6 +98,17 @@ def test_every_estimator_learns_and_the_report_is_about_it(name: str) -> None:
     assert trained.report.accuracy == pytest.approx(float(np.mean(predicted == truth)))
 
 
+def test_refitting_learns_from_all_rows_and_reports_the_same() -> None:
+    data = table()
+    noisy = np.random.default_rng(1).permutation(data.frame["label"].to_numpy())
+    data = Table(data.frame.with_columns(label=pl.Series(noisy)), FEATURES)
+    partly, fully = (train(data, "tree", depth=32, refit=refit) for refit in (False, True))
+    assert partly.report == fully.report
+    truth = [partly.classes.index(label) for label in data.frame["label"].to_list()]
+    right = [float(np.mean(t.estimator.predict(matrix(data)) == truth)) for t in (partly, fully)]
+    assert right[1] > 0.95 > right[0]
+
+
 def test_a_heavier_benign_is_stopped_less() -> None:
     data = table(seed=3)
     noise = np.random.default_rng(1).random(len(data.frame)) < 0.3

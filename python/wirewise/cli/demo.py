@@ -33,7 +33,12 @@ def demo(
     packets: Annotated[
         int, typer.Option(min=1000, help="About how many packets to make and send.")
     ] = 480_000,
-    duration: Annotated[float, typer.Option(min=1, max=600, help="Seconds to send them in.")] = 12.0,
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            min=1, max=600, help="Seconds to send them in. Default: 12; captures: 10,000 packets/s."
+        ),
+    ] = None,
     no_watch: Annotated[
         bool, typer.Option("--no-watch", help="No live view while packets are sent.")
     ] = False,

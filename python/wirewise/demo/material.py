@@ -36,7 +36,7 @@ class Material:
 
     table : labelled packets to learn from. kinds : what the packets sent are, finer than classes; label_of
     says the class of each. packets : (time_ns from the start, frame, kind number), in time order, none of
-    them in the table. notes : what was left out, and why.
+    them in the table. made : by the generator, not captured. notes : what was left out, and why.
     """
 
     feature_set: FeatureSet
@@ -45,6 +45,7 @@ class Material:
     kinds: list[str]
     label_of: dict[str, str]
     packets: list[tuple[int, bytes, int]]
+    made: bool
     notes: list[str]
 
     def attacks(self, kind: str) -> bool:
@@ -76,7 +77,7 @@ def synthetic(
     numbers = traffic.rows["kind"].tolist()
     sent = [(packet.time_ns, packet.frame, kind) for packet, kind in zip(traffic, numbers, strict=True)]
     weights = {BENIGN: 5.0}  # a visitor turned away costs more than an attack packet let through
-    return Material(feature_set, table, weights, list(KINDS), dict(LABELS), sent, [])
+    return Material(feature_set, table, weights, list(KINDS), dict(LABELS), sent, True, [])
 
 
 def _training_run(seed: int, duration_s: float, packets: int) -> tuple[str, list[CapturedPacket], list[str]]:
@@ -85,15 +86,15 @@ def _training_run(seed: int, duration_s: float, packets: int) -> tuple[str, list
     return f"seed {seed}", captured, [packet.label for packet in traffic]
 
 
-def from_captures(folder: str | Path, *, split: Split, duration_s: float) -> Material:
+def from_captures(folder: str | Path, *, split: Split, duration_s: float | None) -> Material:
     """The captures of a folder with a manifest: one part of each class to learn from, the other to send.
 
     split : "time" learns from the first 60 % of each capture and sends what follows, without the flows that
     were seen; "files" learns from some captures and sends others, as far as a class has several. Packets
     without a label, and those that no program could classify (no IP), are left out of both.
 
-    They are sent in `duration_s` seconds, each capture spread evenly over them, its order kept. Raises
-    InputError.
+    They are sent in `duration_s` seconds (None: 10,000 a second), each capture spread evenly over them, its
+    order kept. Raises InputError.
     """
     captures = CaptureFolder.read(folder)
     feature_set = FeatureSet.load(HERE / "features-captures.yaml")
@@ -116,9 +117,10 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float) -> Mat
     missing = sorted(set(kinds) - set(sent["label"].unique().to_list()))
     if missing:
         notes.append(f"not sent, for want of a second part: {', '.join(missing)}")
-    packets = _read_again(sent, kinds, duration_s)
+    packets = _read_again(sent, kinds, duration_s or max(2.0, len(sent) / 10_000))
     label_of = {kind: kind for kind in kinds}
-    return Material(feature_set, Table(learned, feature_set), {BENIGN: 5.0}, kinds, label_of, packets, notes)
+    table = Table(learned, feature_set)
+    return Material(feature_set, table, {BENIGN: 5.0}, kinds, label_of, packets, False, notes)
 
 
 def _split_time(known: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

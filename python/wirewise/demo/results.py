@@ -111,8 +111,9 @@ def missed(
             continue
         early = float((offline["packets"][through] <= _EARLY).mean()) if through.any() else 0.0
         taken = Counter(classes[int(number)] for number in offline["class_id"][through])
-        why = f"{early:.0%} of them were among the first {_EARLY} packets of their flow"
-        if row.kind in LIKENESS:
+        why = f"taken for {taken.most_common(1)[0][0]}" if taken else "late on the wire"
+        why += f"; {early:.0%} were among the first {_EARLY} packets of their flow"
+        if material.made and row.kind in LIKENESS:
             why += f": {LIKENESS[row.kind]}"
         found.append(
             Missed(row.kind, row.passed, row.passed / row.sent, early, dict(taken.most_common()), why)

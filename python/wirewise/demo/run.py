@@ -31,16 +31,18 @@ from wirewise.importers import import_model
 
 @dataclass(frozen=True)
 class Options:
-    """output : folder for the bundle, the policy, the headers sent and report.json. captures : a folder
-    with a manifest.json; None makes packets. duration_s, packets : of what is sent (packets: only of
-    made ones).
+    """What to play.
+
+    output : folder for the bundle, the policy, the headers sent and report.json. captures : a folder with a
+    manifest.json; None makes packets. duration_s : of what is sent; None is 12 s for made packets, and 10,000
+    packets/s for captures. packets : about how many to make.
     """
 
     output: Path = Path("build/demo")
     captures: Path | None = None
     split: Split = "time"
     seed: int = 1
-    duration_s: float = 12.0
+    duration_s: float | None = None
     packets: int = 480_000
     trees: int = 10
     depth: int = 11
@@ -65,6 +67,7 @@ def run(options: Options) -> dict[str, Any]:
                 trees=options.trees,
                 class_weight=material.class_weight,
                 seed=options.seed,
+                refit=True,
             )
         bundle = _compile(options, material, training)
         bundle_path, policy_path = options.output / "demo.wirewise", options.output / "policy.yaml"
@@ -94,7 +97,8 @@ def run(options: Options) -> dict[str, Any]:
 
 def _material(options: Options) -> Material:
     if options.captures is None:
-        return materials.synthetic(options.seed, duration_s=options.duration_s, packets=options.packets)
+        duration_s = options.duration_s or 12.0
+        return materials.synthetic(options.seed, duration_s=duration_s, packets=options.packets)
     return materials.from_captures(options.captures, split=options.split, duration_s=options.duration_s)
 
 

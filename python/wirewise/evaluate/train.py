@@ -87,16 +87,18 @@ def train(
     class_weight: str | Mapping[str, float] | None = None,
     test_share: float = 0.3,
     seed: int = 0,
+    refit: bool = False,
 ) -> Training:
     """Fit an estimator to a table and test it on flows it has not seen.
 
     table : its unlabelled rows are left out. estimator : a name of ESTIMATORS, or an unfitted scikit-learn
-    classifier. depth : of each tree. trees : how many; for boosting, rounds. class_weight : "balanced" (every
-    class weighs as much as every other), weights by class name (1 if not named), or None (every packet weighs
-    the same). A heavier `benign` lets more attack packets pass and stops fewer benign ones.
+    classifier. depth : of each tree. trees : how many; for boosting, rounds. class_weight : "balanced"
+    (every class weighs as much as every other), weights by class name (1 if not named), or None (every
+    packet weighs the same). A heavier `benign` lets more attack packets pass and stops fewer benign ones.
 
-    The estimator that is returned was fitted on the training part only, so the report is about that very
-    model. Raises InputError when the table has fewer than two classes, or a weight names none.
+    The estimator was fitted to the training part only, so the report is about that very model. With refit
+    it is then fitted again, to all rows: it has seen more, and the report is about its likes. Raises
+    InputError when the table has fewer than two classes, or a weight names none.
     """
     usable = table.labelled
     classes = class_names(usable.frame["label"].unique().to_list())
@@ -117,7 +119,10 @@ def train(
         )
     fitted.fit(rows[learn], labels[learn], sample_weight=_weights(labels[learn], classes, class_weight))
     predicted = np.asarray(fitted.predict(rows[test]), np.int64)
-    return Training(fitted, classes, Report.of(labels[test], predicted, classes))
+    report = Report.of(labels[test], predicted, classes)
+    if refit:
+        fitted.fit(rows, labels, sample_weight=_weights(labels, classes, class_weight))
+    return Training(fitted, classes, report)
 
 
 def make_estimator(estimator: str | Any, *, depth: int, trees: int, seed: int) -> Any:
