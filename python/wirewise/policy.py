@@ -210,8 +210,8 @@ class Policy:
 class Decider:
     """The reference of what the data path does with a class: action and outcome, with the rate limits' state.
 
-    enforce : the mode; observe counts limits in the same way and lets everything pass. enforce_until_ns : from
-    this time on it is observe whatever was asked; None: never.
+    enforce : the mode; observe counts limits in the same way and lets everything pass.
+    enforce_until_ns : from this time on it is observe whatever was asked; None: never.
     """
 
     def __init__(self, policy: Policy, *, enforce: bool, enforce_until_ns: int | None = None) -> None:
