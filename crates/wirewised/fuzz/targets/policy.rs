@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policy reader on any text: an error is one line, and what is accepted keeps its promises in the map.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use readers::abi::{Action, Mode, Trigger};
+use readers::policy::Policy;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let classes = ["benign", "attack", "scan", "other"].map(String::from);
+    let policy = match Policy::parse(text, &classes) {
+        Ok(policy) => policy,
+        Err(message) => {
+            assert!(!message.is_empty() && !message.contains('\n'), "not one line: {message:?}");
+            return;
+        }
+    };
+    let value = policy.to_abi(u64::MAX / 2, Mode::Enforce);
+    assert_eq!(value.version, 1);
+    assert_eq!(value.enforce_until_ns != 0, policy.enforce_for.is_some());
+    for class in value.class_policy {
+        let limited = Action::from_code(class.action) == Some(Action::RateLimit);
+        assert!(Action::from_code(class.action).is_some());
+        assert_eq!(limited, class.interval_ns != 0);
+    }
+    match Trigger::from_code(value.trigger) {
+        Some(Trigger::Every) => {}
+        Some(Trigger::Packets) => {
+            assert!(value.trigger_packets.iter().any(|word| *word != 0));
+            assert_eq!(value.trigger_packets[0] & 1, 0, "there is no packet 0");
+        }
+        Some(Trigger::Interval) => assert_ne!(value.trigger_interval_ns, 0),
+        Some(Trigger::FirstN) => assert_ne!(value.trigger_first_n, 0),
+        None => panic!("trigger {}", value.trigger),
+    }
+    assert_eq!(policy.port_words().iter().any(|word| *word != 0), !policy.ports.is_empty());
+});
