@@ -48,20 +48,20 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 	struct ww_flow flow;
 	struct ww_slot *slot;
 
-	if (way->policy->allow) {
+	if (ww_unlikely(way->policy->allow)) {
 		int status = ww_allowed(p, way->policy->allow, version);
 
-		if (status)
+		if (ww_unlikely(status))
 			return ww_unclassified(way, status);
 	}
 	flow = ww_account(p, way->scratch, cpu, version, &context);
 	slot = flow.slot;
-	if (!slot)
+	if (ww_unlikely(!slot))
 		return XDP_PASS;
-	if (flow.lookup != WW_FLOW_HIT)
+	if (ww_unlikely(flow.lookup != WW_FLOW_HIT))
 		(&way->stats->flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
 	ww_accumulate(flow.state, p, &context);
-	if (ww_config.trace)
+	if (ww_unlikely(ww_config.trace))
 		ww_trace_flow(way->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
 	if (ww_triggered(way->policy, &context)) {
 		ww_extract(way->scratch->feature, flow.state, p, &context);
@@ -97,11 +97,11 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	way.stats = bpf_map_lookup_elem(&ww_stats, &cpu);
 	way.policy = bpf_map_lookup_elem(&ww_policy, &zero);
 	way.scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
-	if (!way.stats || !way.policy || !way.scratch)
+	if (ww_unlikely(!way.stats || !way.policy || !way.scratch))
 		return XDP_PASS;
-	if (ww_config.trace)
+	if (ww_unlikely(ww_config.trace))
 		way.scratch->inferred = 0;
-	if (ww_config.bench_flows && go_ipv6)
+	if (ww_unlikely(ww_config.bench_flows && go_ipv6))
 		ww_bench_rewrite(ctx);
 	way.now_ns = ww_now(ctx);
 	cursor.at = (void *)(long)ctx->data;
@@ -109,18 +109,18 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	way.frame_length = cursor.end - cursor.at;
 
 	status = ww_parse_ethernet(&cursor, &type, &p.vlan_id);
-	if (status)
+	if (ww_unlikely(status))
 		return ww_unclassified(&way, status);
-	if (type == bpf_htons(ETH_P_IPV6)) {
+	if (ww_unlikely(type == bpf_htons(ETH_P_IPV6))) {
 		if (go_ipv6)
 			return WW_GO_IPV6;
-	} else if (type != bpf_htons(ETH_P_IP)) {
+	} else if (ww_unlikely(type != bpf_htons(ETH_P_IP))) {
 		return ww_unclassified(&way, WW_NOT_IP);
 	}
 	status = ww_parse_network(ctx, &cursor, WW_DECAPSULATE ? type : bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
-	if (status)
+	if (ww_unlikely(status))
 		return ww_unclassified(&way, status);
-	if (!way.policy->version)
+	if (ww_unlikely(!way.policy->version))
 		return ww_unclassified(&way, WW_NO_POLICY);
 	/* A tunnel may carry the other version. */
 	if (WW_DECAPSULATE ? p.ip_version == 4 : go_ipv6)

@@ -17,6 +17,10 @@
  * values the verifier can tell apart, it would walk everything behind twice. */
 #define ww_hide(value) asm volatile("" : "+r"(value))
 
+/* Which way the usual packet goes: the compiler lays that way out in a line. */
+#define ww_likely(condition) __builtin_expect(!!(condition), 1)
+#define ww_unlikely(condition) __builtin_expect(!!(condition), 0)
+
 #define ww_min(a, b)                             \
 	({                                       \
 		typeof(a) _a = (a);              \
@@ -42,10 +46,12 @@ static __always_inline __u32 ww_increment(__u32 value, __u32 amount)
 	return sum - (sum >> 32);
 }
 
-/* Time from then to now; captures may run backwards. */
+/* Time from then to now, 0 if that runs backwards, as it may in captures. Without a branch. */
 static __always_inline __u64 ww_elapsed(__u64 now, __u64 then)
 {
-	return now > then ? now - then : 0;
+	__s64 elapsed = now - then;
+
+	return elapsed & ~(elapsed >> 63);
 }
 
 /* Nanoseconds to microseconds, saturating at 2^32 - 1. */

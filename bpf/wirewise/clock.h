@@ -11,7 +11,7 @@
 
 static __always_inline __u64 ww_now(struct xdp_md *ctx)
 {
-	if (ww_config.clock == WW_CLOCK_METADATA) {
+	if (ww_unlikely(ww_config.clock == WW_CLOCK_METADATA)) {
 		__u64 *time = (void *)(long)ctx->data_meta;
 
 		return (void *)(time + 1) > (void *)(long)ctx->data ? 0 : *time;

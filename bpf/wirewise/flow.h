@@ -19,6 +19,7 @@ struct ww_flow {
 	__u32 bucket; /* of this CPU's shard, as ww_flows4/6 are indexed */
 	__u32 way;
 	__u32 swapped; /* 1: this packet's source and destination changed places in the key */
+	__u64 elapsed_ns; /* since the flow's previous packet; 0 for its first */
 };
 
 #if WW_KEY_BIDIRECTIONAL
@@ -105,11 +106,6 @@ static __always_inline __u32 ww_hash(const __u64 *word, int count)
 	return sum >> 32;
 }
 
-static __always_inline int ww_idle(const struct ww_slot *slot, __u64 now)
-{
-	return ww_elapsed(now, slot->last_seen_ns) > ww_config.idle_timeout_ns;
-}
-
 static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 {
 	return slot->packets >= ww_config.proven_packets && ww_elapsed(now, slot->last_seen_ns) <= ww_config.grace_ns;
@@ -138,16 +134,15 @@ static __always_inline struct ww_flow ww_account(const struct ww_packet *p, stru
 	slot = flow.slot;
 	if (!slot)
 		return flow;
-	if (flow.lookup != WW_FLOW_HIT) {
+	if (ww_unlikely(flow.lookup != WW_FLOW_HIT)) {
 		__builtin_memset(flow.state, 0, sizeof(*flow.state));
 		slot->packets = 0;
 		slot->class_id = 0;
 		slot->flags = flow.swapped ? WW_SLOT_SWAPPED : 0;
-		slot->last_seen_ns = context->now_ns;
 		ww_begin(flow.state, context);
 	}
-	context->elapsed_ns = ww_elapsed(context->now_ns, slot->last_seen_ns);
-	context->iat_us = ww_microseconds(context->elapsed_ns);
+	context->elapsed_ns = flow.elapsed_ns;
+	context->iat_us = ww_microseconds(flow.elapsed_ns);
 	context->packets = ww_increment(slot->packets, 1);
 	context->forward = (slot->flags & WW_SLOT_SWAPPED) == flow.swapped;
 	slot->packets = context->packets;

@@ -36,7 +36,7 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 		__u32 way = (first ^ i) & (WW_WAYS - 1);
 		WW_ENTRY *entry = &bucket->entry[way];
 		int used = entry->slot.packets != 0;
-		int free = !used || ww_idle(&entry->slot, now);
+		int free = !used || ww_elapsed(now, entry->slot.last_seen_ns) > ww_config.idle_timeout_ns;
 
 		if (used && WW_V(ww_same_key)(&entry->key, (const void *)key))
 			return way | (free ? WW_FLOW_EXPIRED : WW_FLOW_HIT) << 8;
@@ -67,16 +67,19 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 	flow->bucket = cpu * (ww_config.bucket_mask + 1) + (hash >> 2 & ww_config.bucket_mask);
 	flow->way = hash & (WW_WAYS - 1);
 	bucket = bpf_map_lookup_elem(&WW_V(ww_flows), &flow->bucket);
-	if (!bucket)
+	if (ww_unlikely(!bucket))
 		return;
 	entry = &bucket->entry[flow->way];
-	if (!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) || ww_idle(&entry->slot, now)) {
+	flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
+	if (ww_unlikely(!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) ||
+			flow->elapsed_ns > ww_config.idle_timeout_ns)) {
 #pragma unroll
 		for (int i = 0; i < WW_KEY_WORDS; i++)
 			shelved[i] = word[i];
 		found = WW_V(ww_search)(bucket, shelf, flow->way, now);
 		ww_hide(found);
 		flow->lookup = found >> 8;
+		flow->elapsed_ns = 0;
 		if (flow->lookup == WW_FLOW_REFUSED) {
 			struct ww_blank_entry *blank = bpf_map_lookup_elem(&ww_blank, &zero);
 
@@ -90,6 +93,8 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 		}
 		flow->way = found & (WW_WAYS - 1);
 		entry = &bucket->entry[flow->way];
+		if (flow->lookup == WW_FLOW_HIT)
+			flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
 		__builtin_memcpy(&entry->key, shelf, sizeof(WW_KEY));
 	}
 	flow->slot = &entry->slot;

@@ -47,7 +47,7 @@ static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *t
 {
 	struct ethhdr *eth = cursor->at;
 
-	if ((void *)(eth + 1) > cursor->end)
+	if (ww_unlikely((void *)(eth + 1) > cursor->end))
 		return WW_MALFORMED_ETHERNET;
 	cursor->at = eth + 1;
 	*type = eth->h_proto;
@@ -55,10 +55,10 @@ static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *t
 	for (int tag = 0; tag < WW_MAX_VLAN_TAGS; tag++) {
 		struct ww_vlan *vlan = cursor->at;
 
-		if (*type != bpf_htons(ETH_P_8021Q) && *type != bpf_htons(ETH_P_8021AD) &&
-		    *type != bpf_htons(WW_ETH_QINQ_OLD))
+		if (ww_likely(*type != bpf_htons(ETH_P_8021Q) && *type != bpf_htons(ETH_P_8021AD) &&
+			      *type != bpf_htons(WW_ETH_QINQ_OLD)))
 			break;
-		if ((void *)(vlan + 1) > cursor->end)
+		if (ww_unlikely((void *)(vlan + 1) > cursor->end))
 			return WW_MALFORMED_ETHERNET;
 		if (tag == 0)
 			*vlan_id = bpf_ntohs(vlan->tci) & 0x0fff;
@@ -74,15 +74,15 @@ static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_pac
 	__u32 header_length, fragment;
 	__u8 version_and_length;
 
-	if ((void *)(ip + 1) > cursor->end)
+	if (ww_unlikely((void *)(ip + 1) > cursor->end))
 		return WW_MALFORMED_IP;
 	version_and_length = *(__u8 *)ip;
 	header_length = (version_and_length & 15) * 4;
 	p->length = bpf_ntohs(ip->tot_len);
-	if (version_and_length >> 4 != 4 || header_length < sizeof(*ip) || header_length > p->length)
+	if (ww_unlikely(version_and_length >> 4 != 4 || header_length < sizeof(*ip) || header_length > p->length))
 		return WW_MALFORMED_IP;
 	cursor->at += header_length;
-	if (cursor->at > cursor->end)
+	if (ww_unlikely(cursor->at > cursor->end))
 		return WW_MALFORMED_IP;
 	fragment = bpf_ntohs(ip->frag_off);
 	p->ip_version = 4;
@@ -122,7 +122,7 @@ __noinline __u64 ww_skip_extensions(struct xdp_md *ctx, __u32 offset, __u32 prot
 		if (offset > 0x7fff)
 			return (__u64)WW_MALFORMED_IP << 32;
 		extension = data + offset;
-		if ((void *)(extension + 8) > end)
+		if (ww_unlikely((void *)(extension + 8) > end))
 			return (__u64)WW_MALFORMED_IP << 32;
 		size = (extension[1] + 1) * 8;
 		if (protocol == IPPROTO_AH) {
@@ -132,7 +132,7 @@ __noinline __u64 ww_skip_extensions(struct xdp_md *ctx, __u32 offset, __u32 prot
 			fragment = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3 ? 3 << 24 : 2 << 24;
 		}
 		protocol = extension[0];
-		if ((void *)extension + size > end)
+		if (ww_unlikely((void *)extension + size > end))
 			return (__u64)WW_MALFORMED_IP << 32;
 		offset += size;
 		if (fragment == 3 << 24)
@@ -146,7 +146,7 @@ static __always_inline int ww_parse_ipv6(struct xdp_md *ctx, struct ww_cursor *c
 	struct ipv6hdr *ip = cursor->at;
 	__u32 first_word;
 
-	if ((void *)(ip + 1) > cursor->end)
+	if (ww_unlikely((void *)(ip + 1) > cursor->end))
 		return WW_MALFORMED_IP;
 	first_word = bpf_ntohl(*(__be32 *)ip);
 	if (first_word >> 28 != 6)
@@ -161,7 +161,7 @@ static __always_inline int ww_parse_ipv6(struct xdp_md *ctx, struct ww_cursor *c
 	p->fragment = 0;
 	p->fragment_offset = 0;
 	cursor->at = ip + 1;
-	if (ww_is_extension(p->protocol)) {
+	if (ww_unlikely(ww_is_extension(p->protocol))) {
 		void *data = (void *)(long)ctx->data;
 		__u64 start = cursor->at - data, behind = ww_skip_extensions(ctx, start, p->protocol);
 		__u32 offset;
@@ -190,16 +190,16 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 	p->tcp_window = 0;
 	p->icmp_type = 0;
 	p->icmp_code = 0;
-	if (p->fragment_offset)
+	if (ww_unlikely(p->fragment_offset))
 		return 0;
 	switch (p->protocol) {
 	case IPPROTO_TCP: {
 		struct tcphdr *tcp = at;
 
-		if ((void *)(tcp + 1) > end)
+		if (ww_unlikely((void *)(tcp + 1) > end))
 			return WW_MALFORMED_TRANSPORT;
 		p->transport_header_length = (((__u8 *)at)[12] >> 4) * 4;
-		if (p->transport_header_length < sizeof(*tcp))
+		if (ww_unlikely(p->transport_header_length < sizeof(*tcp)))
 			return WW_MALFORMED_TRANSPORT;
 		p->source_port_be = tcp->source;
 		p->destination_port_be = tcp->dest;
@@ -211,7 +211,7 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 	case IPPROTO_UDPLITE: {
 		struct udphdr *udp = at;
 
-		if ((void *)(udp + 1) > end)
+		if (ww_unlikely((void *)(udp + 1) > end))
 			return WW_MALFORMED_TRANSPORT;
 		p->transport_header_length = sizeof(*udp);
 		p->source_port_be = udp->source;

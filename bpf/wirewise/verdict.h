@@ -121,7 +121,7 @@ static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u3
 	class_id &= WW_MAX_CLASSES - 1;
 	rule = &way->policy->class_policy[class_id];
 	action = rule->action;
-	if (action != WW_ACTION_PASS) {
+	if (ww_unlikely(action != WW_ACTION_PASS)) {
 		int enforcing = ww_enforcing(way->policy, way->now_ns);
 
 		if (action == WW_ACTION_DROP)
