@@ -321,7 +321,7 @@ class TreeCode:
         return [
             f"__noinline {self.type} {name}(struct ww_scratch *s)",
             "{",
-            "\tconst volatile __s64 *x;",
+            "\tconst volatile __s64 *x __attribute__((unused)); /* by a lone leaf */",
             *(f"\t{declaration}" for declaration in declarations),
             "",
             "\tif (!s)",
@@ -358,7 +358,7 @@ class TreeCode:
         """ww_add_N: runs one program's trees and adds what they say to the scores."""
         if self.plan.shape == "inline":
             lines = ["static __always_inline void ww_add_0(struct ww_scratch *s)", "{"]
-            lines += ["\tconst volatile __s64 *x = s->feature;", f"\t{self._local}", ""]
+            lines += ["\tconst volatile __s64 *x __attribute__((unused)) = s->feature;", f"\t{self._local}", ""]
             for index in program[0]:
                 lines += self._tree(index)
                 output = self.model.trees[index].output or 0
