@@ -16,3 +16,10 @@ pub mod policy;
 pub mod policy_file;
 #[path = "../src/units.rs"]
 pub mod units;
+
+/// What a person gets to see of a refusal.
+pub fn assert_one_line(message: &str) {
+    let shown = error::Error::input(message).to_string();
+    assert!(!shown.is_empty() && !shown.chars().any(char::is_control), "not one line: {shown:?}");
+    assert!(shown.len() < 2000, "not short: {} bytes", shown.len());
+}

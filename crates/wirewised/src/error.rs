@@ -36,11 +36,29 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Longer than any message that does not quote a whole input.
+const MAX_MESSAGE: usize = 1500;
+
+/// Messages quote inputs, which may hold anything: no line break, no escape sequence reaches a terminal.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut text = String::new();
+    for character in lines.collect::<Vec<_>>().join("; ").chars() {
+        if text.len() >= MAX_MESSAGE {
+            return text + " ...";
+        }
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
 impl Error {
     fn new(kind: Kind, message: impl fmt::Display) -> Self {
-        let message = message.to_string();
-        let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-        Self { kind, message: lines.collect::<Vec<_>>().join("; ") }
+        Self { kind, message: one_line(&message.to_string()) }
     }
 
     pub fn input(message: impl fmt::Display) -> Self {
@@ -81,6 +99,12 @@ mod tests {
         let error = Error::input("policy.yaml: unknown class\n  known: a, b\n");
         assert_eq!(error.to_string(), "policy.yaml: unknown class; known: a, b");
         assert_eq!(error.kind().exit_code(), 2);
+    }
+
+    #[test]
+    fn what_a_message_quotes_does_no_harm() {
+        assert_eq!(Error::input("a\r\u{1b}[2Jb").to_string(), "a\\r\\u{1b}[2Jb");
+        assert!(Error::input("x".repeat(1 << 20)).to_string().len() < 2000);
     }
 
     #[test]

@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let policy = match Policy::parse(text, &classes) {
         Ok(policy) => policy,
         Err(message) => {
-            assert!(!message.is_empty() && !message.contains('\n'), "not one line: {message:?}");
+            readers::assert_one_line(&message);
             return;
         }
     };

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The documents' examples: every `wirewised` command line is one, and the policy is accepted.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use clap::Parser;
+use wirewised::cli::Cli;
+use wirewised::policy::{ClassAction, Policy, Trigger};
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)).unwrap()
+}
+
+/// The command lines of code blocks, without comments, prompts and what is run before.
+fn commands(text: &str) -> Vec<String> {
+    let code = text.lines().filter(|line| line.starts_with("    ") || line.starts_with("$ "));
+    let commands = code.filter_map(|line| {
+        let line = line.split(" # ").next()?.trim().trim_start_matches("$ ");
+        let line = line.trim_start_matches("sudo ").trim_start_matches("-u watch ");
+        line.starts_with("wirewised ").then(|| line.split(['|', '>', ';']).next().unwrap().to_owned())
+    });
+    commands.collect()
+}
+
+#[test]
+fn every_command_line_in_the_documents_is_one() {
+    let mut seen = 0;
+    for name in ["docs/agent.md", "README.md"] {
+        for command in commands(&document(name)) {
+            if let Err(error) = Cli::try_parse_from(command.split_whitespace()) {
+                panic!("{name}: {command}: {error}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "only {seen} command lines were found");
+}
+
+#[test]
+fn the_policy_of_the_manual_is_accepted() {
+    let text = document("docs/policy.md");
+    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let classes = ["benign", "syn-flood", "port-scan", "slow-http"].map(String::from);
+    let policy = Policy::parse(example, &classes).unwrap();
+    assert_eq!(policy.actions[1], ClassAction::Drop);
+    assert_eq!(policy.trigger, Trigger::Every);
+    assert_eq!((policy.prefixes.len(), policy.ports.len()), (2, 3));
+}
