@@ -63,6 +63,11 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 	ww_accumulate(flow.state, p, &context);
 	if (ww_unlikely(ww_config.trace))
 		ww_trace_flow(way->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
+#if WW_NO_MODEL
+	ww_extract(way->scratch->feature, flow.state, p, &context);
+	way->scratch->inferred = 1;
+	return ww_unclassified(way, WW_UNDECIDED);
+#else
 	if (ww_triggered(way->policy, &context)) {
 		ww_extract(way->scratch->feature, flow.state, p, &context);
 		way->scratch->inferred = 1;
@@ -82,6 +87,7 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 	if (!(slot->flags & WW_SLOT_VERDICT))
 		return ww_unclassified(way, WW_UNDECIDED);
 	return ww_act(way, slot, slot->class_id, version, p->length);
+#endif
 }
 
 /* One packet. go_ipv6: leave IPv6 to ww_xdp_ipv6, so that its long addresses and chained headers cost IPv4 nothing. */
@@ -135,10 +141,20 @@ __noinline int ww_xdp_ipv6(struct xdp_md *ctx)
 }
 #endif
 
+/* A call costs several ns, so IPv4 stands in ww_xdp, unless its stack and IPv6's together would exceed 512 bytes. */
+#if WW_SPLIT
+__noinline int ww_xdp_ipv4(struct xdp_md *ctx)
+{
+	return ww_packet_way(ctx, !WW_DECAPSULATE);
+}
+#else
+#define ww_xdp_ipv4(ctx) ww_packet_way(ctx, !WW_DECAPSULATE)
+#endif
+
 SEC("xdp")
 int ww_xdp(struct xdp_md *ctx)
 {
-	int verdict = ww_packet_way(ctx, !WW_DECAPSULATE);
+	int verdict = ww_xdp_ipv4(ctx);
 
 #if !WW_DECAPSULATE
 	if (verdict == WW_GO_IPV6)

@@ -65,7 +65,7 @@ enum ww_trigger {
 
 /* Where the time comes from; set at load, so that one object serves live traffic and captures. */
 enum ww_clock {
-	WW_CLOCK_COARSE = 0, /* bpf_ktime_get_coarse_ns: some milliseconds, a few ns to read */
+	WW_CLOCK_COARSE = 0, /* some milliseconds, a few ns to read: jiffies, or bpf_ktime_get_coarse_ns if jiffy_ns is 0 */
 	WW_CLOCK_FINE,	     /* bpf_ktime_get_ns */
 	WW_CLOCK_METADATA,   /* __u64 ns in front of the packet (XDP metadata): replay and tests */
 };
@@ -99,6 +99,8 @@ struct ww_config {
 	__u64 idle_timeout_ns;
 	__u64 grace_ns;
 	__u64 hash_seed[WW_HASH_WORDS]; /* random for each load */
+	__u64 jiffy_ns;			/* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
+	__u64 jiffy_zero_ns;		/* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */

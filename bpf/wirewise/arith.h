@@ -110,11 +110,13 @@ static __always_inline __u32 ww_argmax(const __s64 *score, __u32 count)
 
 #pragma unroll
 	for (__u32 i = 1; i < count; i++) {
-		/* All ones where score[i] > best; scores fit 32 bits, so the difference does not overflow. */
-		__u64 larger = (best - score[i]) >> 63;
+		/* Scores fit 32 bits, so the difference does not overflow; hidden, or the compiler makes a branch of its sign. */
+		__s64 difference = best - score[i];
+		__u64 larger; /* all ones where score[i] > best */
 
-		ww_hide(larger);
-		best += (score[i] - best) & larger;
+		ww_hide(difference);
+		larger = difference >> 63;
+		best -= difference & larger;
 		index += (i - index) & larger;
 	}
 	return index;

@@ -16,7 +16,11 @@ static __always_inline __u64 ww_now(struct xdp_md *ctx)
 
 		return (void *)(time + 1) > (void *)(long)ctx->data ? 0 : *time;
 	}
-	return ww_config.clock == WW_CLOCK_FINE ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
+	if (ww_config.clock == WW_CLOCK_FINE)
+		return bpf_ktime_get_ns();
+	/* The verifier makes one load of bpf_jiffies64, where the other is two calls. */
+	return ww_config.jiffy_ns ? bpf_jiffies64() * ww_config.jiffy_ns + ww_config.jiffy_zero_ns
+				  : bpf_ktime_get_coarse_ns();
 }
 
 #endif

@@ -91,7 +91,12 @@ static __always_inline void ww_copy_key(struct ww_key6 *to, const void *from, co
 		to->destination_port = key->destination_port;
 		to->protocol = key->protocol;
 	} else {
-		*to = *(const struct ww_key6 *)from;
+		const __u64 *word = from;
+		__u64 *copy = (void *)to;
+
+#pragma unroll
+		for (int i = 0; i < (int)sizeof(*to) / 8; i++)
+			copy[i] = word[i];
 	}
 }
 

@@ -85,7 +85,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
         classes=names,
         model=ir,
         feature_set=feature_set,
-        flow=_flow(feature_set),
+        flow=_flow(feature_set, ir),
         program=Program(
             section="xdp",
             entry="ww_xdp",
@@ -187,9 +187,10 @@ def agreement(imported: Imported, rows: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def _flow(feature_set: FeatureSet) -> Flow:
-    state = [StateField.model_validate(asdict(field)) for field in ebpf.state_fields(feature_set)]
-    entry4, entry6 = (ebpf.entry_size(feature_set, version) for version in (4, 6))
+def _flow(feature_set: FeatureSet, model: Model) -> Flow:
+    used = model.used_features
+    state = [StateField.model_validate(asdict(field)) for field in ebpf.state_fields(feature_set, used)]
+    entry4, entry6 = (ebpf.entry_size(feature_set, version, used) for version in (4, 6))
     layout = {
         "key": feature_set.key, "entry4": entry4, "entry6": entry6, "state": [f.model_dump() for f in state],
     }  # fmt: skip
@@ -199,7 +200,7 @@ def _flow(feature_set: FeatureSet) -> Flow:
         idle_timeout_ns=feature_set.idle_timeout_ns,
         grace_ns=feature_set.grace_ns,
         proven_packets=feature_set.proven_packets,
-        clock="fine" if feature_set.needs_time else "coarse",
+        clock="fine" if feature_set.needs_time(used) else "coarse",
         entry4_size=entry4,
         entry6_size=entry6,
         layout_digest=hashlib.sha256(json.dumps(layout, sort_keys=True).encode()).hexdigest(),

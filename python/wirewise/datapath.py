@@ -59,7 +59,9 @@ class DataPath:
         self.feature_set = feature_set
         self.model = model
         self.policy = policy
-        self.extractor = Extractor(feature_set, hash_seed=hash_seed, table_size=table_size)
+        self.extractor = Extractor(
+            feature_set, hash_seed=hash_seed, table_size=table_size, used=model.used_features
+        )
         self._decider = Decider(policy, enforce=enforce)
 
     def process(self, frame: bytes, time_ns: int) -> Decision:

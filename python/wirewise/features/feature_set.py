@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -222,10 +223,10 @@ class FeatureSet:
     def feature_names(self) -> list[str]:
         return [feature.name for feature in self.features]
 
-    @property
-    def needs_time(self) -> bool:
-        """Some feature reads microseconds, so the fine clock is needed."""
-        return any(f.scope.window_ns or (f.field and f.field.needs_time) for f in self.features)
+    def needs_time(self, used: Collection[int] | None = None) -> bool:
+        """Some feature (or some of those used, by index) reads microseconds, so the fine clock is needed."""
+        read = [f for i, f in enumerate(self.features) if used is None or i in used]
+        return any(f.scope.window_ns or (f.field and f.field.needs_time) for f in read)
 
     @property
     def digest(self) -> str:

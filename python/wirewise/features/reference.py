@@ -6,7 +6,7 @@ This is the meaning of a feature set. Every lowering is tested against it, packe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from wirewise.features.feature_set import FeatureSet
@@ -44,6 +44,7 @@ class Extractor:
     """Follows flows and computes a feature set, one frame at a time, in time order.
 
     hash_seed : 10 u64 as in ww_config (only the flow table's replacement depends on it). table_size : instead of the feature set's.
+    used : indices of the features that are read; the others are not computed and stay 0, as in a program made for one model.
     """
 
     def __init__(
@@ -52,9 +53,11 @@ class Extractor:
         *,
         hash_seed: Sequence[int] | None = None,
         table_size: int | None = None,
+        used: Collection[int] | None = None,
     ) -> None:
         self.feature_set = feature_set
-        self.layout = StateLayout.of(feature_set)
+        self.used = range(len(feature_set.features)) if used is None else used
+        self.layout = StateLayout.of(feature_set, self.used)
         seed = list(hash_seed) if hash_seed is not None else seed_from(0)
         self.tables = {version: FlowTable(feature_set, seed, table_size) for version in (4, 6)}
 
@@ -77,5 +80,8 @@ class Extractor:
         age_ns = max(0, time_ns - entry.state.first_seen_ns)
         context = Context(packet, entry.packets, elapsed_ns, int(swapped == entry.swapped), age_ns)
         entry.state.sample(context, time_ns)
-        features = [entry.state.read(feature, context) for feature in self.feature_set.features]
+        features = [
+            entry.state.read(feature, context) if index in self.used else 0
+            for index, feature in enumerate(self.feature_set.features)
+        ]
         return Observation(Status.CLASSIFIED, packet, key, features, entry.packets, lookup, entry, elapsed_ns)

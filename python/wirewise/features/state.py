@@ -6,7 +6,7 @@ Both the reference (`FlowState`) and the lowering (a C struct) are made from the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from wirewise.features.accumulators import CELLS, COUNT_MAX, Cell, State
@@ -62,11 +62,14 @@ class StateLayout:
     first_seen: bool
 
     @classmethod
-    def of(cls, feature_set: FeatureSet) -> StateLayout:
+    def of(cls, feature_set: FeatureSet, used: Collection[int] | None = None) -> StateLayout:
+        """The state of a feature set, or of those of its features (indices) that a model reads."""
         cells: dict[int, dict[str, list[str]]] = {}
         counts: set[int] = set()
         previous: set[int] = set()
-        for feature in feature_set.features:
+        for index, feature in enumerate(feature_set.features):
+            if used is not None and index not in used:
+                continue
             if constant_feature(feature, feature_set.key) is not None:
                 continue
             window_ns = feature.scope.window_ns
@@ -92,7 +95,8 @@ class StateLayout:
                         previous=window_ns in previous,
                     )
                 )
-        needs_age = any(f.field is not None and f.field.needs_age for f in feature_set.features)
+        read = [f for i, f in enumerate(feature_set.features) if used is None or i in used]
+        needs_age = any(f.field is not None and f.field.needs_age for f in read)
         return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from wirewise.errors import MissingFeatureError, WirewiseError
 
 MINIMUM = 14
+_FRAME = re.compile(r"stack frame size \((\d+)\)[^\n]* in(?: function)? '(\w+)'")
 # -mcpu=v3: atomics with results and 32-bit jumps; every kernel from 5.12 on runs it.
 FLAGS = (
     "-O2",
@@ -25,16 +26,24 @@ FLAGS = (
     "-Werror",
     "-Wno-unused-function",
     "-fbracket-depth=4096",
+    "-Wframe-larger-than=1",
+    "-Wno-error=frame-larger-than",
 )
+
+
+# The kernel allows 512 bytes of stack for all nested calls together; some are left for what another clang needs more.
+STACK_LIMIT = 512 - 48
 
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections."""
+    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections. split: IPv4 has a function of its
+    own, because its stack and that of IPv6 would not fit together."""
 
     object: bytes
     clang: str
     instructions: int
+    split: bool
 
 
 def find_clang() -> str:
@@ -77,24 +86,31 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
         folder = Path(name)
         for file, text in sources.items():
             (folder / file).write_text(text)
-        target = folder / "program.bpf.o"
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
-        command = [
-            clang,
-            *FLAGS,
-            f"-ffile-prefix-map={folder}=.",
-            f"-fdebug-compilation-dir=.",
-            *includes,
-            "-c",
-            str(folder / "xdp.bpf.c"),
-            "-o",
-            str(target),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-        if done.returncode:
-            raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
-        data = target.read_bytes()
-    return Built(data, version, _instructions(data))
+        paths = [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
+        command = [clang, *FLAGS, *paths, *includes, "-c", str(folder / "xdp.bpf.c"), "-o", str(folder / "program.bpf.o")]
+        split = False
+        while True:
+            done = subprocess.run(
+                [*command, f"-DWW_SPLIT={int(split)}"], capture_output=True, text=True, cwd=folder, check=False
+            )
+            if done.returncode:
+                raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
+            if split or _stack(done.stderr) <= STACK_LIMIT:
+                break
+            split = True
+        data = (folder / "program.bpf.o").read_bytes()
+    return Built(data, version, _instructions(data), split)
+
+
+def _stack(warnings: str) -> int:
+    """Bytes of the deepest nest of calls: ww_xdp, ww_xdp_ipv6 and the largest of the others, each rounded up as the kernel does.
+
+    clang says each function's frame when asked to warn of all that are not empty.
+    """
+    frames = {m[2]: -(-int(m[1]) // 32) * 32 for m in _FRAME.finditer(warnings)}
+    entry = frames.pop("ww_xdp", 0) + frames.pop("ww_xdp_ipv6", 0)
+    return entry + max(frames.values(), default=0)
 
 
 def _first_error(text: str) -> str:

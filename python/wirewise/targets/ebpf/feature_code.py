@@ -7,7 +7,7 @@ What no feature of the set needs is not generated: no state, no code, no clock.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from wirewise.features.accumulators import CELLS
@@ -29,9 +29,9 @@ class StateField:
     offset: int
 
 
-def state_fields(feature_set: FeatureSet) -> list[StateField]:
+def state_fields(feature_set: FeatureSet, used: Collection[int] | None = None) -> list[StateField]:
     """The variables of a flow's state with their offsets in bytes from the start of the state."""
-    declared = _declarations(StateLayout.of(feature_set))
+    declared = _declarations(StateLayout.of(feature_set, used))
     struct = _structure([(name, members) for name, members in declared])
     fields = []
     for name, members in declared:
@@ -47,9 +47,9 @@ def state_fields(feature_set: FeatureSet) -> list[StateField]:
     return fields
 
 
-def entry_size(feature_set: FeatureSet, ip_version: int) -> int:
+def entry_size(feature_set: FeatureSet, ip_version: int, used: Collection[int] | None = None) -> int:
     """Bytes of one flow-table entry: slot, key and state, rounded up so that entries share cache lines evenly."""
-    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set))))
+    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used))))
     size = SLOT_SIZE + KEY_SIZE[ip_version] + state
     return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
 
@@ -82,16 +82,16 @@ def _structure(declarations: Declarations) -> type[ctypes.Structure]:
     return type("State", (ctypes.Structure,), {"_fields_": fields})
 
 
-def feature_set_header(feature_set: FeatureSet, banner: str) -> str:
-    """The text of ww_feature_set.h."""
-    layout = StateLayout.of(feature_set)
+def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: str) -> str:
+    """The text of ww_feature_set.h. used: indices of the features the model reads; nothing is generated for the others."""
+    layout = StateLayout.of(feature_set, used)
     return "\n".join(
         [
             banner,
             "#ifndef WW_FEATURE_SET_H",
             "#define WW_FEATURE_SET_H",
             "",
-            *_options(feature_set),
+            *_options(feature_set, used),
             "",
             '#include "wirewise/abi.h"',
             '#include "wirewise/arith.h"',
@@ -101,14 +101,14 @@ def feature_set_header(feature_set: FeatureSet, banner: str) -> str:
             *(line for window in layout.windows for line in _roll(window)),
             *_begin(layout),
             *_accumulate(layout),
-            *_extract(feature_set),
+            *_extract(feature_set, used),
             "#endif",
             "",
         ]
     )
 
 
-def _options(s: FeatureSet) -> list[str]:
+def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
     transport = s.key.startswith("five-tuple")
     values = {
         "WW_KEY_SOURCE": int(s.key != "destination"),
@@ -120,7 +120,7 @@ def _options(s: FeatureSet) -> list[str]:
         "WW_IDLE_TIMEOUT_NS": f"{s.idle_timeout_ns}ULL",
         "WW_GRACE_NS": f"{s.grace_ns}ULL",
         "WW_PROVEN_PACKETS": f"{s.proven_packets}U",
-        "WW_NEEDS_TIME": int(s.needs_time),
+        "WW_NEEDS_TIME": int(s.needs_time(used)),
     }
     return [f"#define {name} {value}" for name, value in values.items()]
 
@@ -238,7 +238,7 @@ def _accumulate(layout: StateLayout) -> list[str]:
     return [*lines, "}", ""]
 
 
-def _extract(feature_set: FeatureSet) -> list[str]:
+def _extract(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
     lines = [
         "/* The features of the packet accounted last, in the order the model reads them. */",
         "static __always_inline void ww_extract(__s64 *x, const struct ww_state *s, const struct ww_packet *p,",
@@ -248,6 +248,9 @@ def _extract(feature_set: FeatureSet) -> list[str]:
     averages: dict[str, str] = {}
     values = []
     for index, feature in enumerate(feature_set.features):
+        if index not in used:
+            values.append(f"\t/* x[{index}], {feature.name}: the model does not read it */")
+            continue
         fraction = f", Q{feature.fraction_bits}" if feature.fraction_bits else ""
         expression = _expression(feature, feature_set.key, averages)
         values.append(f"\tx[{index}] = {expression}; /* {feature.name}, {feature.unit}{fraction} */")

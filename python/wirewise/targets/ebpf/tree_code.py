@@ -170,6 +170,7 @@ class TreeCode:
             "#ifndef WW_MODEL_H",
             "#define WW_MODEL_H",
             "",
+            "#define WW_NO_MODEL 0",
             f"#define WW_TAIL_CALLS {int(tail)}",
             "",
         ]
