@@ -8,6 +8,8 @@
 
 #include <linux/types.h>
 
+#include "abi.h"
+
 #define WW_SUM_MAX ((1ULL << 47) - 1)
 #define WW_SQUARE_MAX (1ULL << 62)
 #define WW_DEVIATION_MAX ((1LL << 31) - 1)
@@ -102,24 +104,24 @@ static __always_inline void ww_welford(__s64 *mean, __u64 *squares, __s64 sample
 	*squares = ww_min(*squares + (__u64)(before * after), WW_SQUARE_MAX);
 }
 
-/* Index of the largest score, the lowest if several. Branch-free: a branch a class would double the verifier's paths. */
+/* Index of the largest score, the lowest if several; scores fit 32 bits. Score and index travel in one number whose value
+ * the verifier never knows, through arithmetic that neither it nor the compiler can make a branch of: one a class
+ * would double the paths, and a mask over known numbers is walked with both its values.
+ */
 static __always_inline __u32 ww_argmax(const __s64 *score, __u32 count)
 {
-	__s64 best = score[0];
-	__u64 index = 0;
+	__s64 best = score[0] * WW_MAX_CLASSES + WW_MAX_CLASSES - 1;
 
 #pragma unroll
 	for (__u32 i = 1; i < count; i++) {
-		/* Scores fit 32 bits, so the difference does not overflow; hidden, or the compiler makes a branch of its sign. */
-		__s64 difference = best - score[i];
-		__u64 larger; /* all ones where score[i] > best */
+		__s64 difference = best - (score[i] * WW_MAX_CLASSES + (WW_MAX_CLASSES - 1 - (__s64)i)), larger;
 
 		ww_hide(difference);
-		larger = difference >> 63;
+		larger = difference >> 63; /* all ones where score[i] is */
+		ww_hide(larger);
 		best -= difference & larger;
-		index += (i - index) & larger;
 	}
-	return index;
+	return WW_MAX_CLASSES - 1 - (best & (WW_MAX_CLASSES - 1));
 }
 
 #endif
