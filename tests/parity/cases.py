@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a parity run compares: a feature set, a model and a policy, drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tests.parity.frames import Fuzzer, TimedFrame
+from wirewise.features import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
+from wirewise.features.packet import TUNNELS
+from wirewise.models.random import random_tree_ensemble
+from wirewise.models.tree import LEAF, Tree, TreeEnsemble
+
+HASH_SEED = 5
+WINDOWS = ("1us", "37us", "1ms", "50ms", "500ms", "1s", "1500ms", "1m", "2h")
+# Limits of a program, made small, so that a small model is cut as a large one is (targets/ebpf/tree_code.py).
+SMALL_LIMITS = {"FUNCTION_INSTRUCTIONS": 60, "VERIFIED_LIMIT": 20_150, "SUBPROGRAM_LIMIT": 16}
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that decides what a packet comes to. `seed` gives it back. kind: the model's, in a word."""
+
+    seed: str
+    feature_set: FeatureSet
+    model: TreeEnsemble
+    policy: dict[str, Any]
+    mode: str = "observe"
+    shape: str = "auto"
+    kind: str = ""
+    small_limits: bool = False
+
+    @property
+    def classes(self) -> list[str]:
+        return [f"c{index}" for index in range(self.model.n_classes)]
+
+
+def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
+    """A case and packets for it, both functions of `seed` and the number of packets alone."""
+    random = Random(seed)
+    feature_set = random_feature_set(random)
+    fuzzer = random_fuzzer(random, feature_set)
+    frames = fuzzer.packets(packets)
+    model, kind = random_model(random, feature_set, frames)
+    policy = random_policy(random, model.n_classes)
+    shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
+    case = Case(
+        seed=seed,
+        feature_set=feature_set,
+        model=model,
+        policy=policy,
+        mode=random.choice(("observe", "enforce", "enforce")),
+        shape=shape,
+        kind=kind,
+        small_limits=shape != "auto" and random.random() < 0.6,
+    )
+    return case, frames
+
+
+# -- feature sets
+
+
+def random_feature(random: Random) -> str:
+    window = f"window={random.choice(WINDOWS)}" if random.random() < 0.4 else ""
+    previous = ", previous" if window and random.random() < 0.4 else ""
+    kind = random.random()
+    if kind < 0.08:
+        return f"count({window}{previous})" if window else "count"
+    field = random.choice(list(FIELDS))
+    if kind < 0.25:
+        return field
+    name = random.choice(list(ACCUMULATORS))
+    if previous and ACCUMULATORS[name].of_sample:
+        previous = ""
+    return f"{name}({field}{', ' + window if window else ''}{previous})"
+
+
+def random_feature_set(random: Random) -> FeatureSet:
+    few_windows = random.random() < 0.8
+    specs: list[str] = []
+    windows: set[int] = set()
+    for _ in range(random.choice((1, 2, 4, 8, 12, 12, 16, 24, 40))):
+        spec = random_feature(random)
+        window_ns = Feature.parse(spec).scope.window_ns
+        if few_windows and window_ns and window_ns not in windows and len(windows) == 2:
+            continue
+        windows |= {window_ns} - {0}
+        if spec not in specs:
+            specs.append(spec)
+    return FeatureSet.from_dict(
+        {
+            "name": "random",
+            "key": random.choice(KEYS),
+            "features": specs or ["length"],
+            "table_size": random.choice((4, 4, 8, 16, 64, 4096)),
+            "idle_timeout": random.choice(("1us", "1ms", "40ms", "1s", "60s", "3h", "100h")),
+            "grace": random.choice(("1ns", "1ms", "100ms", "10s", "200h")),
+            "proven_packets": random.choice((1, 2, 4, 4, 50)),
+            "decapsulate": random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))),
+        }
+    )
+
+
+def random_fuzzer(random: Random, feature_set: FeatureSet) -> Fuzzer:
+    times = {feature.scope.window_ns for feature in feature_set.features} - {0}
+    times |= {feature_set.idle_timeout_ns, feature_set.grace_ns}
+    return Fuzzer(
+        random,
+        times_ns=sorted(times),
+        damage=random.choice((0.02, 0.12, 0.3)),
+        strangers=random.choice((0, 0.05, 0.5)),
+        jumps=random.choice((0.001, 0.02, 0.1, 0.4)),
+        hosts=random.choice((2, 4, 20)),
+        now_ns=random.choice((0, 1, 1_700_000_000 * 10**9)),
+    )
+
+
+# -- models
+
+MODEL_KINDS = (
+    "one tree", "majority", "majority of many classes", "majority of many trees", "sum with one output",
+    "sum of rows", "one-output trees", "rows and one-output trees", "deep", "lone leaves",
+)  # fmt: skip
+
+
+def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[TreeEnsemble, str]:
+    """A model whose thresholds are values that the features have on these frames, or lie beside them."""
+    kind = random.choice(MODEL_KINDS)
+    rng = np.random.default_rng(random.getrandbits(64))
+    n = len(feature_set.features)
+    common = {"n_features": n, "n_trees": random.choice((1, 2, 5, 12)), "depth": random.choice((1, 3, 5, 7))}
+    few, many = random.randint(2, 8), random.choice((9, 17, 64))
+    model = {
+        "one tree": lambda: random_tree_ensemble(rng, **common | {"n_trees": 1}, n_classes=2, votes="majority"),
+        "majority": lambda: random_tree_ensemble(rng, **common, n_classes=few, votes="majority"),
+        "majority of many classes": lambda: random_tree_ensemble(rng, **common, n_classes=many, votes="majority"),
+        "majority of many trees": lambda: random_tree_ensemble(
+            rng, n_features=n, n_trees=random.choice((255, 256)), depth=1, n_classes=few, votes="majority"
+        ),
+        "sum with one output": lambda: random_tree_ensemble(rng, **common, n_classes=2, n_outputs=1),
+        "sum of rows": lambda: random_tree_ensemble(rng, **common, n_classes=few, one_output_trees=False),
+        "one-output trees": lambda: random_tree_ensemble(rng, **common, n_classes=few, one_output_trees=True),
+        "rows and one-output trees": lambda: random_tree_ensemble(rng, **common, n_classes=many),
+        "deep": lambda: chain(random, n, depth=random.choice((40, 120)), n_classes=few),
+        "lone leaves": lambda: random_tree_ensemble(rng, **common | {"depth": 0}, n_classes=few),
+    }[kind]()
+    if random.random() < 0.85:  # else it may read only some of them, and the others are not generated
+        model = reading_all_features(random, model)
+    return with_thresholds(random, model, observed_values(feature_set, frames[:400])), kind
+
+
+def reading_all_features(random: Random, model: TreeEnsemble) -> TreeEnsemble:
+    """With one more tree that tests the features that no tree tests yet."""
+    unused = sorted(set(range(model.n_features)) - set(model.used_features))
+    if not unused:
+        return model
+    path = chain(random, model.n_features, depth=len(unused), n_classes=model.n_classes).trees[0]
+    order = iter(unused)
+    feature = tuple(f if f == LEAF else next(order) for f in path.feature)
+    value, output = path.value, None
+    if model.votes == "sum":
+        alone = all(tree.output is not None for tree in model.trees)
+        output = random.randrange(model.n_outputs) if alone else None
+        width = 1 if alone else model.n_outputs
+        # Leaf scores of the others use up to 1 / (trees + 1) of the range each, as does the base: this is what is left.
+        value = tuple(v and tuple(random.randint(-1, 1) for _ in range(width)) for v in path.value)
+    tree = Tree(feature, path.threshold, path.left, path.right, value, output)
+    return replace(model, trees=(*model.trees, tree))
+
+
+def chain(random: Random, n_features: int, *, depth: int, n_classes: int) -> TreeEnsemble:
+    """A tree that is one long path."""
+    inner = range(0, 2 * depth, 2)  # nodes 0, 2, 4, ...: each has a leaf and the next inner node
+    nodes = 2 * depth + 1
+    feature, left, right = [LEAF] * nodes, [LEAF] * nodes, [LEAF] * nodes
+    for node in inner:
+        feature[node] = random.randrange(n_features)
+        left[node], right[node] = (node + 1, node + 2) if random.random() < 0.5 else (node + 2, node + 1)
+    value = tuple(() if f != LEAF else (random.randrange(n_classes),) for f in feature)
+    tree = Tree(tuple(feature), (0,) * nodes, tuple(left), tuple(right), value)
+    return TreeEnsemble(n_features, n_classes, "majority", (tree,), n_classes, (0,) * n_classes)
+
+
+def observed_values(feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> list[list[int]]:
+    """By feature, values it has on the frames."""
+    extractor = Extractor(feature_set)
+    rows = [row for time_ns, frame in frames if (row := extractor.process(frame, time_ns).features)]
+    return [sorted(set(column)) for column in zip(*rows, strict=True)] or [[0]] * len(feature_set.features)
+
+
+def with_thresholds(random: Random, model: TreeEnsemble, values: Sequence[Sequence[int]]) -> TreeEnsemble:
+    extremes = (-(1 << 63), -1, 0, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 62, (1 << 63) - 1)
+
+    def threshold(feature: int) -> int:
+        if feature == LEAF:
+            return 0
+        if random.random() < 0.05:
+            return random.choice(extremes)
+        return random.choice(values[feature]) + random.choice((-1, 0, 0, 1))
+
+    trees = tuple(
+        Tree(t.feature, tuple(map(threshold, t.feature)), t.left, t.right, t.value, t.output) for t in model.trees
+    )
+    return TreeEnsemble(
+        model.n_features, model.n_classes, model.votes, trees, model.n_outputs, model.base
+    )
+
+
+# -- policies
+
+
+def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
+    """A policy file's content."""
+
+    def action() -> Any:
+        kind = random.choice(("pass", "drop", "count", "rate-limit"))
+        if kind != "rate-limit":
+            return kind
+        rate = random.choice(("1/m", "10/s", "1000/s", "1000000/s"))
+        return {"action": kind, "rate": rate, "burst": random.choice((1, 2, 20))}
+
+    named = random.sample(range(n_classes), random.randint(1, n_classes))
+    policy: dict[str, Any] = {"version": 1, "classes": {f"c{index}": action() for index in named}}
+    trigger = random.choice(("every", "every", "packets", "interval", "first-n"))
+    if trigger == "packets":
+        policy["trigger"] = {"packets": random.sample([1, 2, 3, 4, 5, 8, 63, 64, 65, 128, 1023], random.randint(1, 6))}
+    elif trigger == "interval":
+        policy["trigger"] = {"interval": random.choice(("1ns", "1us", "10ms", "1s", "1h"))}
+    elif trigger == "first-n":
+        policy["trigger"] = {"first-n": random.choice((1, 2, 3, 10, 4294967295))}
+    allow: dict[str, Any] = {}
+    if random.random() < 0.3:
+        prefixes = [
+            "10.0.0.1/32", "10.0.0.2/31", "128.0.0.0/1", "0.0.0.0/2", "2001:db8::/127", "2001:db8:0:1::/64", "8000::/1",
+        ]  # fmt: skip
+        allow["prefixes"] = random.sample(prefixes, random.randint(1, 3))
+    if random.random() < 0.3:
+        allow["ports"] = random.sample([22, "tcp/80", "udp/53", "udp/4789", "tcp/65535", 0], random.randint(1, 3))
+    if allow:
+        policy["allow"] = allow
+    if random.random() < 0.3:
+        policy["enforce_for"] = random.choice(("1ms", "10s", "1h"))
+    if random.random() < 0.5:
+        policy["malformed"] = "drop"
+    if random.random() < 0.5:
+        policy["events"] = {"rate": random.choice((0, "5/s", "1000000/s"))}
+    return policy

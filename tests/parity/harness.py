@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the reference with the object in the kernel, packet by packet and flow by flow.
+
+    assert_agree(case, frames, folder)
+
+A difference is shrunk to a short sequence of packets and reported with all that is needed to repeat it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+
+from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case
+from tests.parity.frames import TimedFrame
+from wirewise import agent
+from wirewise.compiler import compile
+from wirewise.datapath import DataPath
+from wirewise.datasets import write_capture
+from wirewise.errors import WirewiseError
+from wirewise.features.flow import Entry, seed_from
+from wirewise.features.packet import Status
+from wirewise.features.state import FlowState, ScopeState, StateLayout
+from wirewise.policy import Policy
+from wirewise.targets.ebpf import tree_code
+
+needs_kernel = pytest.mark.skipif(os.geteuid() != 0, reason="running programs in the kernel needs root")
+
+XDP_DROP, XDP_PASS = 1, 2
+SHRINK_SECONDS = 30.0
+_HEAD = ("status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return")
+
+FlowPlace = tuple[int, int, int]  # IP version, bucket, way
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one side made of a sequence. heads: (packets, 8), features, scores: int64, a row a packet."""
+
+    heads: NDArray[np.int64]
+    features: NDArray[np.int64]
+    scores: NDArray[np.int64]
+    flows: dict[FlowPlace, dict[str, Any]]
+
+    @property
+    def statuses(self) -> set[Status]:
+        return {Status(int(value)) for value in np.unique(self.heads[:, 0])}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """packet: index of the first packet that differs, None where only the flow tables do at the end."""
+
+    packet: int | None
+    what: str
+    reference: object
+    kernel: object
+
+    def __str__(self) -> str:
+        where = "the flow table" if self.packet is None else f"packet {self.packet + 1}"
+        return f"{where}: {self.what}: reference {self.reference}, kernel {self.kernel}"
+
+
+class Comparison:
+    """One case, compiled, with the files it needs in `folder`."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case, self._folder = case, folder
+        self.bundle, self._policy = folder / "case.wirewise", folder / "policy.yaml"
+        self._policy.write_text(yaml.safe_dump(case.policy))
+        limits: AbstractContextManager[Any] = nullcontext()
+        if case.small_limits:
+            limits = patch.multiple(tree_code, **SMALL_LIMITS)
+        with limits:
+            compiled = compile(
+                case.model, case.feature_set, name="case", classes=case.classes, shape=case.shape, verify="never"
+            )
+        self.programs = 1 + len(compiled.bundle.manifest.program.tail_calls)
+        self.shape = compiled.bundle.manifest.program.shape
+        compiled.bundle.write(self.bundle)
+
+    def kernel(self, frames: Sequence[TimedFrame] | Path) -> Run:
+        """frames: or a capture file."""
+        capture = frames if isinstance(frames, Path) else self._folder / "packets.pcap"
+        if not isinstance(frames, Path):
+            write_capture(capture, frames)
+        flows = self._folder / "flows"
+        records = agent.trace(
+            capture, self.bundle, n_features=len(self.case.feature_set.features), policy=self._policy,
+            mode=self.case.mode, seed=HASH_SEED, flows=flows,
+        )  # fmt: skip
+        heads = np.stack([records[name] for name in _HEAD], axis=1).astype(np.int64)
+        dumped = [json.loads(line) for line in flows.read_text().splitlines()]
+        for flow in dumped:
+            del flow["cpu"]
+        by_place = {(f.pop("ip_version"), f.pop("bucket"), f.pop("way")): f for f in dumped}
+        return Run(heads, records["feature"], records["score"], by_place)
+
+    def reference(self, frames: Sequence[TimedFrame]) -> Run:
+        case = self.case
+        path = DataPath(
+            case.feature_set, case.model, Policy.parse(self._policy.read_text(), case.classes),
+            enforce=case.mode == "enforce", hash_seed=seed_from(HASH_SEED),
+        )  # fmt: skip
+        no_features, no_scores = [0] * len(case.feature_set.features), [0] * len(case.model.base)
+        heads, features, scores = [], [], []
+        for time_ns, frame in frames:
+            said = path.process(frame, time_ns)
+            seen = said.observation
+            heads.append(
+                (
+                    said.status, said.inferred, said.class_id or 0, said.action or 0, said.outcome or 0,
+                    seen is not None and seen.refused, seen.packets if seen else 0, XDP_DROP if said.drops else XDP_PASS,
+                )
+            )  # fmt: skip
+            features.append(seen.features if seen and said.inferred else no_features)
+            scores.append(said.scores or no_scores)
+        flows = {
+            (version, number, way): _flow(entry, path.extractor.layout)
+            for version, table in path.extractor.tables.items()
+            for number, bucket in table.buckets.items()
+            for way, entry in enumerate(bucket)
+            if entry.packets
+        }
+        as_array = lambda rows: np.array(rows, np.int64).reshape(len(frames), -1)  # noqa: E731
+        return Run(as_array(heads), as_array(features), as_array(scores), flows)
+
+    def difference(self, frames: Sequence[TimedFrame]) -> Difference | None:
+        return self.compare(self.reference(frames), self.kernel(frames))
+
+    def compare(self, ours: Run, theirs: Run) -> Difference | None:
+        """The first difference."""
+        if len(ours.heads) != len(theirs.heads):
+            return Difference(None, "number of packets", len(ours.heads), len(theirs.heads))
+        names = (
+            _HEAD,
+            [f"feature {f.name}, {f.spec}" for f in self.case.feature_set.features],
+            [f"score {output}" for output in range(len(self.case.model.base))],
+        )
+        # The order in which one is the consequence of another.
+        parts = [(ours.heads[:, :1], theirs.heads[:, :1], names[0][:1]), (ours.features, theirs.features, names[1]),
+                 (ours.scores, theirs.scores, names[2]), (ours.heads, theirs.heads, names[0])]  # fmt: skip
+        rows = [int(np.flatnonzero((a != b).any(axis=1))[0]) for a, b, _ in parts if (a != b).any()]
+        for a, b, labels in parts:
+            if rows and (a[min(rows)] != b[min(rows)]).any():
+                row = min(rows)
+                column = int(np.flatnonzero(a[row] != b[row])[0])
+                return Difference(row, labels[column], int(a[row, column]), int(b[row, column]))
+        for place in sorted(ours.flows.keys() | theirs.flows.keys()):
+            for what, a, b in _entry_differences(ours.flows.get(place), theirs.flows.get(place)):
+                version, bucket, way = place
+                return Difference(None, f"IPv{version}, bucket {bucket}, way {way}: {what}", a, b)
+        return None
+
+
+def assert_agree(
+    case: Case, frames: Sequence[TimedFrame], folder: Path, *, seen: Callable[[Run], None] = lambda run: None
+) -> Comparison:
+    """Fails with the shortest sequence found that makes the two sides differ. seen: gets the reference's run."""
+    try:
+        comparison = Comparison(case, folder)
+        ours, theirs = comparison.reference(frames), comparison.kernel(frames)
+    except WirewiseError as error:
+        pytest.fail(f"{error}\n{describe(case)}", pytrace=False)
+    if comparison.compare(ours, theirs) is not None:
+        fail(comparison, frames)
+    seen(ours)
+    return comparison
+
+
+def fail(comparison: Comparison, frames: Sequence[TimedFrame]) -> None:
+    shrunk = shrink(comparison, frames)
+    report = [str(comparison.difference(shrunk)), describe(comparison.case), f"{len(shrunk)} packets (ns, frame):"]
+    report += [f"  ({time_ns}, bytes.fromhex({frame.hex()!r}))," for time_ns, frame in shrunk[:60]]
+    pytest.fail("\n".join(report), pytrace=False)
+
+
+def describe(case: Case) -> str:
+    model = case.model.to_dict() if case.model.n_nodes < 40 else case.model.describe()
+    return "\n".join(
+        [
+            f"seed: {case.seed}",
+            f"feature set: {json.dumps(case.feature_set.to_dict())}",
+            f"model ({case.kind}, shape {case.shape}, small limits {case.small_limits}): {model}",
+            f"policy ({case.mode}): {json.dumps(case.policy)}",
+        ]
+    )
+
+
+def shrink(comparison: Comparison, frames: Sequence[TimedFrame]) -> list[TimedFrame]:
+    """Drops packets as long as some difference remains (delta debugging, within a time limit)."""
+    end = time.monotonic() + SHRINK_SECONDS
+    kept = list(frames)
+    found = comparison.difference(kept)
+    if found and found.packet is not None:
+        kept = kept[: found.packet + 1]
+    size = max(1, len(kept) // 2)
+    while time.monotonic() < end:
+        for shorter in _without_a_part(kept, size):
+            found = comparison.difference(shorter)
+            if found:
+                kept = shorter if found.packet is None else shorter[: found.packet + 1]
+                break
+            if time.monotonic() >= end:
+                return kept
+        else:
+            if size == 1:
+                return kept
+            size = max(1, size // 2)
+        size = max(1, min(size, len(kept) // 2))
+    return kept
+
+
+def _without_a_part(frames: list[TimedFrame], size: int) -> Iterator[list[TimedFrame]]:
+    for start in range(0, len(frames), size):
+        shorter = frames[:start] + frames[start + size :]
+        if shorter:
+            yield shorter
+
+
+# -- flow table
+
+
+def _flow(entry: Entry, layout: StateLayout) -> dict[str, Any]:
+    """An entry of the reference's table as the agent dumps one."""
+    assert entry.key is not None
+    key = entry.key
+    from ipaddress import ip_address
+
+    return {
+        "source": str(ip_address(key.source)),
+        "destination": str(ip_address(key.destination)),
+        "source_port": key.source_port,
+        "destination_port": key.destination_port,
+        "protocol": key.protocol,
+        "packets": entry.packets,
+        "last_seen_ns": entry.last_seen_ns,
+        "class_id": entry.verdict,
+        "swapped": entry.swapped,
+        "state": _state(entry.state, layout),
+    }
+
+
+def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
+    """Every variable the reference has, by its name in the generated C."""
+
+    def scope(prefix: str, values: ScopeState) -> dict[str, int]:
+        return {f"{prefix}{v}_{field}": x for field, cells in values.cells.items() for v, x in cells.items()}
+
+    named = scope("", state.flow) | {"first_seen_ns": state.first_seen_ns}
+    for window in layout.windows:
+        named[f"start_{window.suffix}_ns"] = state.start_ns[window.window_ns]
+        for prefix, values in (("current", state.current), ("previous", state.previous)):
+            part, inside = f"{prefix}_{window.suffix}.", values[window.window_ns]
+            named |= scope(part, inside)
+            named |= {f"{part}samples": inside.samples, f"{part}samples_iat": inside.samples_iat}
+    return named
+
+
+def _entry_differences(
+    ours: dict[str, Any] | None, theirs: dict[str, Any] | None
+) -> Iterator[tuple[str, object, object]]:
+    """The kernel keeps only the state that is needed; what it keeps must be what the reference has."""
+    if ours is None or theirs is None:
+        yield "entry", ours, theirs
+        return
+    for name, value in ours.items():
+        if name != "state" and value != theirs[name]:
+            yield name, value, theirs[name]
+    for name, value in theirs["state"].items():
+        if value != ours["state"].get(name):
+            yield f"state {name}", ours["state"].get(name), value

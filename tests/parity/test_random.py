@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random feature sets, models, policies and packets: the reference and the object in the kernel agree on all.
+
+WIREWISE_PARITY_PACKETS=N compares N packets in all, WIREWISE_PARITY_CASES=N so many combinations,
+WIREWISE_SEED=N others than usual. A failure names its seed: `pytest tests/parity -k 1-17` runs it again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.parity.cases import random_case
+from tests.parity.harness import assert_agree, needs_kernel
+
+SEED = os.environ.get("WIREWISE_SEED", "1")
+CASES = int(os.environ.get("WIREWISE_PARITY_CASES", "200"))
+PACKETS = int(os.environ.get("WIREWISE_PARITY_PACKETS", "1050000"))
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", [f"{SEED}-{number}" for number in range(CASES)])
+def test_random_combination(seed: str, tmp_path: Path) -> None:
+    case, frames = random_case(seed, -(-PACKETS // CASES))
+    assert_agree(case, frames, tmp_path)
