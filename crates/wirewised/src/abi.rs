@@ -145,6 +145,8 @@ pub struct Config {
     pub idle_timeout_ns: u64,
     pub grace_ns: u64,
     pub hash_seed: [u64; HASH_WORDS],
+    pub jiffy_ns: u64,
+    pub jiffy_zero_ns: u64,
 }
 
 /// `struct ww_key4`.
@@ -296,7 +298,7 @@ mod tests {
     /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
     #[test]
     fn sizes_and_offsets_are_those_of_abi_h() {
-        assert_eq!(size_of::<Config>(), 128);
+        assert_eq!(size_of::<Config>(), 144);
         assert_eq!(offset_of!(Config, hash_seed), 48);
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);

@@ -29,6 +29,9 @@ impl Reading {
         for cpu in 1..map.max_entries() {
             add(&mut sum, &read_element(&map, cpu)?);
         }
+        // The data path leaves this sum to its readers.
+        let outcomes = sum.class_outcome.iter().flatten();
+        sum.status[abi::Status::Classified as usize] = total(outcomes);
         let program_id = attachment.link.as_ref().map(|(_, info)| info.program_id);
         Ok(Self { at: Instant::now(), stats: sum, program_id })
     }
@@ -144,8 +147,8 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
     })
 }
 
-fn total(outcomes: &[Counter]) -> Counter {
-    outcomes.iter().fold(Counter::default(), |sum, count| Counter {
+fn total<'a>(outcomes: impl IntoIterator<Item = &'a Counter>) -> Counter {
+    outcomes.into_iter().fold(Counter::default(), |sum, count| Counter {
         packets: sum.packets.wrapping_add(count.packets),
         bytes: sum.bytes.wrapping_add(count.bytes),
     })

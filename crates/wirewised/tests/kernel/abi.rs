@@ -36,6 +36,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 idle_timeout_ns,
                 grace_ns,
                 hash_seed,
+                jiffy_ns,
+                jiffy_zero_ns,
             }),
         ),
         (
