@@ -24,6 +24,8 @@ from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 VERIFIED_LIMIT = 1_000_000 // 2
 SUBPROGRAM_LIMIT = 256 // 2
 TAIL_CALL_LIMIT = 33 - 1
+# Of the kernel's 8 frames, ww_xdp, ww_xdp_ipv6 and the chunk's function take three.
+NESTED_CALL_LIMIT = 8 - 3
 # A jump spans 2^15 instructions, so what one function holds stays well below.
 FUNCTION_INSTRUCTIONS = 20_000
 # IPv4 and IPv6 have the code between flow look-up and verdict each; parsing and flow table are walked before.
@@ -61,6 +63,7 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
         why = f"about {total} instructions: small enough to stand in place (up to {FUNCTION_INSTRUCTIONS}), without a call"
         verified += (WAYS_TO_INFERENCE - 1) * total
         return Plan("inline", why, ((tuple(_order(model)),),), instructions + total, verified)
+    _check_nesting(model)
     chunks = _chunks(model, size)
     functions = len(chunks) + sum(len(_cut(model, tree)) for tree in model.trees)
     fits = functions <= SUBPROGRAM_LIMIT and verified <= VERIFIED_LIMIT
@@ -140,6 +143,21 @@ def _cut(model: TreeEnsemble, tree: Tree) -> list[int]:
             cut.append(node)
             weight[node] = 1
     return cut
+
+
+def _check_nesting(model: TreeEnsemble) -> None:
+    """Raises InputError where a path goes through more functions than may call each other."""
+    for index, tree in enumerate(model.trees):
+        cut, calls = set(_cut(model, tree)), [0] * tree.n_nodes
+        for node in range(tree.n_nodes):
+            if tree.feature[node] != LEAF:
+                for child in (tree.left[node], tree.right[node]):
+                    calls[child] = calls[node] + (child in cut)
+        if max(calls) > NESTED_CALL_LIMIT:
+            raise InputError(
+                f"model, tree {index}: a path of {tree.depth} tests needs {max(calls)} functions inside each other; the "
+                f"kernel allows {NESTED_CALL_LIMIT}: train shallower trees (max_depth, max_leaf_nodes)"
+            )
 
 
 class TreeCode:
