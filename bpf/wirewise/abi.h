@@ -225,6 +225,7 @@ struct ww_scratch {
 	__u32 bucket;
 	__u32 way; /* WW_WAYS: the flow has no entry */
 	__u64 now_ns;
+	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
 };
 
 #endif

@@ -15,8 +15,7 @@
 #define WW_DEVIATION_MAX ((1LL << 31) - 1)
 #define WW_US_MAX 0xffffffffULL
 
-/* Makes the compiler and the verifier forget what they know of a value: where the two ways of a branch meet again with
- * values the verifier can tell apart, it would walk everything behind twice. */
+/* Makes the compiler forget what it knows of a value, so that it neither makes a branch of it nor drops a check the verifier needs. */
 #define ww_hide(value) asm volatile("" : "+r"(value))
 
 /* Which way the usual packet goes: the compiler lays that way out in a line. */

@@ -288,6 +288,7 @@ pub struct Scratch {
     pub bucket: u32,
     pub way: u32,
     pub now_ns: u64,
+    pub leaf: u64,
 }
 
 #[cfg(test)]

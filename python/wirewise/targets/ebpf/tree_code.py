@@ -2,8 +2,8 @@
 """Lowers a TreeEnsemble to ww_model.h: one if/else per node, thresholds and leaf values as immediates.
 
 Two things keep the kernel verifier's work linear in the number of nodes, in every shape: features are read through a volatile
-pointer, so that no register carries what one path learned of a feature into the next tree, and what a leaf adds is
-hidden (`ww_hide`) where the paths of a tree meet, so that they meet in equal states.
+pointer, so that no register carries what one path learned of a feature into the next tree; and what a leaf adds is
+either a number no check depends on, or passes through memory, so that the paths of a tree meet in equal states.
 
 A model's trees are cut into chunks. By size the chunks become, in this order of preference (`plan`):
 
@@ -304,13 +304,14 @@ class TreeCode:
         tree, branches = self.model.trees[index], _macro(index, 0)
         if self.kind != "rows":
             return [f"\t{branches}", "\tww_hide(sum);"]
-        lines = [f"\t{branches}", "\tww_hide(leaf);"]
+        # The verifier would follow an index to a row or a score for each leaf apart, had it not come out of memory.
+        lines = [f"\t{branches}", "\ts->leaf = leaf;", "\tleaf = *(volatile __u64 *)&s->leaf;"]
         if self.majority:
             return [*lines, "\ts->score[leaf & (WW_MAX_CLASSES - 1)]++;"]
         if not self._has_rows(tree):
             return [*lines, f"\ts->score[{tree.output}] += (__s32)leaf;"]
         count = tree.feature.count(LEAF)
-        lines.append(f"\tleaf = leaf < {count} ? leaf : 0; /* always true; for the verifier */")
+        lines += [f"\tleaf = leaf < {count} ? leaf : 0; /* always true; for the verifier */", "\tww_hide(leaf);"]
         return lines + [f"\ts->score[{c}] += ww_rows_{index}[leaf][{c}];" for c in range(self.n_scores)]
 
     def _rows(self, index: int, tree: Tree) -> list[str]:
@@ -351,7 +352,7 @@ class TreeCode:
     @property
     def _local(self) -> str:
         return (
-            "__u32 leaf = 0;"
+            "__u64 leaf = 0;"
             if self.kind == "rows"
             else f"{'__u64' if self.kind == 'packed' else '__s64'} sum = 0;"
         )
