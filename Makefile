@@ -39,8 +39,8 @@ format: setup ## format everything in place
 	cargo fmt --all
 	scripts/clang-format.sh -i
 
-bench: setup ## ns per packet, written to build/bench/kernel.json
-	$(SUDO) $(BIN)/python bench/kernel.py --output build/bench/kernel.json
+bench: setup ## ns per packet, written to build/bench/kernel.json (KEEP=1: also to bench/results)
+	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
 
 fuzz: setup ## fuzz the bundle and policy readers (FUZZ_SECONDS each)
 	scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nanoseconds a packet costs in the kernel, and the ratio to a program that counts and drops.
+
+    python -m bench.kernel --output build/bench/kernel.json
+
+Each program takes turns with the empty one (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in
+64 bytes, on one CPU. Figures are medians of the rounds; the ratio is to the empty program of the same rounds.
+Over many flows the program rewrites the packet's source address, which the empty one does not do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import machine
+from bench.programs import EMPTY, PROGRAMS, Compiled, compiled
+from wirewise import agent
+from wirewise.errors import WirewiseError
+from wirewise.files import write_atomically
+from wirewise.targets.ebpf import clang
+
+FLOWS = (1, 10_000, 1_000_000)
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = measure(options)
+        text = json.dumps(report, indent=1) + "\n"
+        write_atomically(options.output, text.encode())
+        show(report)
+        print(f"written to {options.output}")
+        if options.keep:
+            name = f"{report['machine']['date'][:10]}-{machine.short_name(report['machine'])}.json"
+            write_atomically(RESULTS / name, text.encode())
+            print(f"kept as {RESULTS / name}")
+    except WirewiseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Compiles what has changed, then times."""
+    disturbed = machine.disturbances()  # before compiling, which is load of our own
+    for line in disturbed:
+        print(f"warning: {line}", file=sys.stderr)
+    clang_path = clang.find_clang()
+    facts = machine.describe(clang.clang_version(clang_path))
+    objects: dict[str, Compiled] = {}
+    for name in dict.fromkeys([EMPTY, *(options.program or PROGRAMS)]):
+        print(f"compiling and verifying {name}", file=sys.stderr)
+        objects[name] = compiled(name, options.output.parent / "objects", clang_path)
+    results = []
+    for flows in options.flows or FLOWS:
+        results += over_flows(objects, flows, options.rounds, options.repeat)
+    return {"machine": {**facts, "disturbances": disturbed}, "results": results}
+
+
+def over_flows(
+    objects: dict[str, Compiled], flows: int, rounds: int, repeat: int | None
+) -> list[dict[str, Any]]:
+    """Results for one number of flows, the empty program's first.
+
+    repeat: packets a round; None: enough to meet each flow.
+    """
+    repeat = repeat or max(200_000, flows)
+    results, of_empty = [], []
+    for name, program in objects.items():
+        if name == EMPTY:
+            continue
+        print(f"timing {name}, {flows} flows", file=sys.stderr)
+        pair = ("--object", objects[EMPTY].path, "--object", program.path)
+        amount = ("--flows", flows, "--rounds", rounds, "--repeat", repeat)
+        said = agent.call("bench", *pair, *map(str, amount), timeout=None)
+        empty, timed = said["results"]
+        of_empty.append(empty["ns_per_packet"])
+        results.append(_result(name, flows, timed, program))
+    first = {"ns_per_packet": round(median(of_empty), 2), "ratio": 1.0}
+    return [_result(EMPTY, flows, first, objects[EMPTY]), *results]
+
+
+def _result(name: str, flows: int, timed: dict[str, Any], program: Compiled) -> dict[str, Any]:
+    figures = {"ns_per_packet": timed["ns_per_packet"], "ratio": timed["ratio"]}
+    rounds = {"rounds_ns": timed["rounds_ns"]} if "rounds_ns" in timed else {}
+    return {"program": name, "flows": flows, **figures, **program.facts, **rounds}
+
+
+def show(report: dict[str, Any]) -> None:
+    """A table: a row a program, the flows side by side."""
+    facts, results = report["machine"], report["results"]
+    print(f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, clang {facts['clang']}")
+    for name, line in facts["mitigations"].items():
+        print(f"{name}: {line}")
+    flows = list(dict.fromkeys(result["flows"] for result in results))
+    print(f"\n{'ns/packet, ratio':<16}", *(f"{f'{n:,} flows':>15}" for n in flows), end="")
+    print(f"  {'shape':<10} {'insns':>6} {'verified':>8} {'load ms':>7}")
+    for name in dict.fromkeys(result["program"] for result in results):
+        cells = [result for result in results if result["program"] == name]
+        print(f"{name:<16}", *(f"{c['ns_per_packet']:>8.1f} {c['ratio']:>6.2f}" for c in cells), end="")
+        size = "{shape:<10} {instructions:>6} {verified_instructions:>8} {load_ms:>7.1f}"
+        print(f"  {size.format(**cells[0])}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    description = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m bench.kernel", description=description)
+    add, at_least_one = parser.add_argument, _at_least(1)
+    add("--output", type=Path, default=Path("build/bench/kernel.json"), metavar="FILE", help="[%(default)s]")
+    add("--program", action="append", choices=list(PROGRAMS), help="only this, beside empty; repeatable")
+    add("--flows", type=at_least_one, action="append", metavar="N", help=f"repeatable {list(FLOWS)}")
+    add("--rounds", type=at_least_one, default=11, metavar="N", help="[%(default)s]")
+    add("--repeat", type=_at_least(1000), metavar="N", help="packets a round [200000, or one a flow]")
+    add("--keep", action="store_true", help="keep a copy in bench/results, named after date and machine")
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more")
+        return value
+
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine a measurement was made on, and what may disturb it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+
+_VULNERABILITIES = Path("/sys/devices/system/cpu/vulnerabilities")
+# Their mitigations make a return, and so every call of a global function, cost several ns.
+_OF_RETURNS = ("spec_rstack_overflow", "retbleed")
+
+
+def describe(clang: str) -> dict[str, object]:
+    """Facts that a figure means nothing without."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "clang": clang,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "mitigations": {name: _line(_VULNERABILITIES / name) for name in _OF_RETURNS},
+        "bpf_jit": {
+            name: _line(Path("/proc/sys/net/core") / name) for name in ("bpf_jit_enable", "bpf_jit_harden")
+        },
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+def disturbances() -> list[str]:
+    """What makes the figures worse than they are, a line each."""
+    found = []
+    load = os.getloadavg()[0]
+    if load > 1:
+        found.append(f"the load average is {load:.1f}: something else runs; figures will be too high")
+    if _line(Path("/proc/sys/kernel/bpf_stats_enabled")) == "1":
+        found.append("kernel.bpf_stats_enabled is 1: every run of a program reads a clock twice")
+    agents = [p.parent.name for p in Path("/proc").glob("[0-9]*/comm") if _line(p) == "wirewised"]
+    return [*found, *(f"another wirewised runs: process {number}" for number in agents)]
+
+
+def short_name(facts: dict[str, object]) -> str:
+    """A name for files of results, such as `amd-epyc-6-18`."""
+    kernel = ".".join(str(facts["kernel"]).split(".")[:2])
+    return re.sub(r"[^a-z0-9]+", "-", f"{facts['cpu']} {kernel}".lower()).strip("-")
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # not on this kernel, or a process that has just ended
+        return "unknown"

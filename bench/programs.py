@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that are measured, and their objects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wirewise import agent
+from wirewise.errors import RefusedError
+from wirewise.features import PRESETS, FeatureSet
+from wirewise.features.reference import Extractor
+from wirewise.files import write_atomically
+from wirewise.models import TreeEnsemble
+from wirewise.models.random import random_tree_ensemble
+from wirewise.targets import ebpf
+from wirewise.targets.ebpf import clang
+from wirewise.traffic import generate
+
+SEED = 2023
+EMPTY = "empty"
+_ROOT = Path(__file__).parents[1]
+
+# As many features as the presets have, none of which needs the time.
+NO_TIME = FeatureSet.from_dict(
+    {
+        "name": "no-time",
+        "features": [
+            "source_port", "destination_port", "protocol", "length", "ttl", "tcp_window",
+            "mean(length)", "min(length)", "max(length)", "deviation_from_mean(length)",
+            "first(tcp_window)", "count(tcp_ack)",
+        ],
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An object, and what is known of it without timing it.
+
+    facts: shape, instructions, object_bytes, verified_instructions, load_ms.
+    """
+
+    path: Path
+    facts: dict[str, Any]
+
+
+@cache
+def threshold_ranges() -> tuple[tuple[int, int], ...]:
+    """For each feature of hara2023 the range of its values in generated traffic, but the outermost percents.
+
+    Thresholds drawn from it divide packets.
+    """
+    extractor = Extractor(PRESETS["hara2023"])
+    seen = (extractor.process(p.frame, p.time_ns).features for p in generate(SEED, packets=20_000))
+    rows = np.array([features for features in seen if features is not None], dtype=np.int64)
+    low, high = np.percentile(rows, [1, 99], axis=0).astype(np.int64)
+    return tuple(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def forest(n_trees: int, depth: int) -> TreeEnsemble:
+    """Full trees over hara2023 that vote for one of two classes; together they read every feature."""
+    ranges = threshold_ranges()
+    for attempt in range(1000):
+        model = random_tree_ensemble(
+            np.random.default_rng([SEED, n_trees, depth, attempt]),
+            n_features=len(ranges),
+            n_trees=n_trees,
+            depth=depth,
+            votes="majority",
+            full=True,
+            thresholds=ranges,
+        )
+        if len(model.used_features) == len(ranges):
+            return model
+    raise AssertionError(f"no {n_trees} trees of depth {depth} read all {len(ranges)} features")
+
+
+def _empty() -> ebpf.Sources:
+    return ebpf.Sources({"xdp.bpf.c": (_ROOT / "bench" / "empty.bpf.c").read_text()}, "none", "", {}, ())
+
+
+def _flow(feature_set: FeatureSet) -> Callable[[], ebpf.Sources]:
+    return lambda: ebpf.emit(None, feature_set)
+
+
+def _trees(n_trees: int, depth: int) -> Callable[[], ebpf.Sources]:
+    return lambda: ebpf.emit(forest(n_trees, depth), PRESETS["hara2023"])
+
+
+PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
+    EMPTY: _empty,
+    "flow-hara2023": _flow(PRESETS["hara2023"]),
+    "flow-hara2026": _flow(PRESETS["hara2026"]),
+    "flow-no-time": _flow(NO_TIME),
+    "tree-5": _trees(1, 5),
+    "tree-10": _trees(1, 10),
+    "forest-5x10": _trees(5, 10),
+    "forest-10x10": _trees(10, 10),
+    "forest-100x10": _trees(100, 10),
+}
+"""Name -> generated sources. forest-TxD: T trees of depth D. The models read all of hara2023."""
+
+
+def compiled(name: str, folder: Path, clang_path: str) -> Compiled:
+    """A program's object in `folder`, compiled again only if its sources or the compiler changed.
+
+    This kernel verifies it. Raises RefusedError if it refuses.
+    """
+    sources = PROGRAMS[name]()
+    path = folder / f"{name}-{_digest(sources, clang_path)[:16]}.bpf.o"
+    facts_path = path.with_suffix(".json")
+    if not (path.is_file() and facts_path.is_file()):
+        built = ebpf.build(sources, clang=clang_path)
+        write_atomically(path, built.object)
+        facts = {
+            "shape": sources.shape,
+            "instructions": built.instructions,
+            "object_bytes": len(built.object),
+        }
+        write_atomically(facts_path, json.dumps(facts).encode())
+    said = agent.call("verify", "--object", path)
+    if not said["accepted"]:
+        raise RefusedError(f"{path}: {' | '.join(said['refusal']['deciding'])}")
+    verified = sum(program["verified_instructions"] for program in said["programs"])
+    known = json.loads(facts_path.read_text())
+    return Compiled(path, {**known, "verified_instructions": verified, "load_ms": said["load_ms"]})
+
+
+def _digest(sources: ebpf.Sources, clang_path: str) -> str:
+    digest = hashlib.sha256(repr((clang.FLAGS, clang.clang_version(clang_path))).encode())
+    for name, text in sorted(sources.files.items()):
+        digest.update(f"{name}\n{text}".encode())
+    for header in sorted((_ROOT / "bpf" / "wirewise").glob("*.h")):
+        digest.update(header.read_bytes())
+    return digest.hexdigest()
