@@ -306,7 +306,7 @@ impl Lab {
 
     /// Sends UDP packets to a port of the receiver, and returns how many arrived.
     pub fn send(&self, port: u16, payload: usize, count: usize) -> usize {
-        let receiver = self.receiver.enter(|| UdpSocket::bind((RECEIVER, port)).unwrap());
+        let receiver = self.receiver.enter(|| bind(port));
         receiver.set_read_timeout(Some(QUIET)).unwrap();
         let sender = self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap());
         let mut buffer = [0; 2048];
@@ -319,6 +319,17 @@ impl Lab {
         }
         arrived
     }
+}
+
+/// A test that starts a process at this moment may still have the socket of the call before, until it executes.
+fn bind(port: u16) -> UdpSocket {
+    for _ in 0..100 {
+        match UdpSocket::bind((RECEIVER, port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(QUIET / 10),
+            other => return other.unwrap(),
+        }
+    }
+    panic!("port {port} stays in use");
 }
 
 /// An agent in the foreground.
