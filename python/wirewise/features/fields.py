@@ -16,7 +16,7 @@ from wirewise.features.packet import Packet
 IAT_MAX = (1 << 32) - 1
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Context:
     """What a field may read: the packet, and its place in its flow."""
 

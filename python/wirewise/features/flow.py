@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from wirewise.features.feature_set import FeatureSet
 from wirewise.features.packet import Packet
@@ -22,8 +22,7 @@ PACKETS_MAX = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """A flow key: zero (or empty address) where the feature set's key has no such part."""
 
     ip_version: int
@@ -34,7 +33,7 @@ class Key:
     protocol: int
 
     def pack(self) -> bytes:
-        """struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes)."""
+        """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes)."""
         ports = struct.pack(">HHB3x", self.source_port, self.destination_port, self.protocol)
         return self.source + self.destination + ports
 
@@ -46,7 +45,8 @@ class Key:
 def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
     """The flow key of a packet, and whether source and destination were swapped into canonical order.
 
-    kind : one of feature_set.KEYS. Only `five-tuple-bidirectional` swaps: the smaller (address, port), in network order, first.
+    kind : one of feature_set.KEYS. Only `five-tuple-bidirectional` swaps: the smaller (address, port), in
+    network order, first.
     """
     nowhere = bytes(len(packet.source))
     p = packet
@@ -62,9 +62,11 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
 
 
 def hash_key(key: Key, seed: Sequence[int]) -> int:
-    """32-bit hash: multilinear over pairs of the key's 32-bit words, universal under a secret seed of 10 u64."""
+    """32-bit hash: multilinear over pairs of the key's 32-bit words, universal under a secret seed of 10
+    u64.
+    """
     data = key.pack()
-    words = struct.unpack(f"<{len(data) // 4}I", data)
+    words: tuple[int, ...] = struct.unpack(f"<{len(data) // 4}I", data)
     total = sum((seed[i] + words[i]) * (seed[i + 1] + words[i + 1]) for i in range(0, len(words), 2))
     return (total & _MASK64) >> 32
 
@@ -122,8 +124,11 @@ class FlowTable:
     def find(self, key: Key, swapped: bool, now_ns: int) -> tuple[Entry, Lookup]:
         """The entry of a flow, made anew (packets 0) if need be; a blank one outside the table if refused."""
         number = hash_key(key, self._seed)
-        bucket = self.buckets.setdefault(number >> 2 & self._mask, [Entry() for _ in range(WAYS)])
-        order = [bucket[(number & 3) ^ way] for way in range(WAYS)]
+        bucket = self.buckets.get(number >> 2 & self._mask)
+        if bucket is None:
+            bucket = self.buckets[number >> 2 & self._mask] = [Entry() for _ in range(WAYS)]
+        first = number & 3
+        order = [bucket[first ^ way] for way in range(WAYS)]
 
         def idle(entry: Entry) -> bool:
             return max(0, now_ns - entry.last_seen_ns) > self._set.idle_timeout_ns

@@ -13,10 +13,10 @@ from wirewise.features.feature_set import FeatureSet
 from wirewise.features.fields import Context
 from wirewise.features.flow import PACKETS_MAX, Entry, FlowTable, Key, Lookup, make_key, seed_from
 from wirewise.features.packet import Packet, Status, parse
-from wirewise.features.state import FlowState, StateLayout
+from wirewise.features.state import FlowState, StateLayout, reader
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Observation:
     """What one frame came to.
 
@@ -56,8 +56,11 @@ class Extractor:
         used: Collection[int] | None = None,
     ) -> None:
         self.feature_set = feature_set
-        self.used = range(len(feature_set.features)) if used is None else used
-        self.layout = StateLayout.of(feature_set, self.used)
+        self.layout = StateLayout.of(feature_set, used)
+        self._readers = [
+            reader(feature, feature_set.key) if used is None or index in used else None
+            for index, feature in enumerate(feature_set.features)
+        ]
         seed = list(hash_seed) if hash_seed is not None else seed_from(0)
         self.tables = {version: FlowTable(feature_set, seed, table_size) for version in (4, 6)}
 
@@ -80,8 +83,5 @@ class Extractor:
         age_ns = max(0, time_ns - entry.state.first_seen_ns)
         context = Context(packet, entry.packets, elapsed_ns, int(swapped == entry.swapped), age_ns)
         entry.state.sample(context, time_ns)
-        features = [
-            entry.state.read(feature, context) if index in self.used else 0
-            for index, feature in enumerate(self.feature_set.features)
-        ]
+        features = [read(entry.state, context) if read else 0 for read in self._readers]
         return Observation(Status.CLASSIFIED, packet, key, features, entry.packets, lookup, entry, elapsed_ns)

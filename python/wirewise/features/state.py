@@ -6,7 +6,7 @@ Both the reference (`FlowState`) and the lowering (a C struct) are made from the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from wirewise.features.accumulators import CELLS, COUNT_MAX, Cell, State
@@ -163,20 +163,38 @@ class FlowState:
                 self.start_ns[width] += passed * width
             self.current[width].sample(window.tracks, context)
 
-    def read(self, feature: Feature, context: Context) -> int:
-        """A feature's value for the packet that was sampled last."""
-        constant = constant_feature(feature, self._layout.key)
-        if constant is not None:
-            return constant
-        scope, field = feature.scope, feature.field
-        state = self.flow
-        if scope.window_ns:
-            state = (self.previous if scope.previous else self.current)[scope.window_ns]
-        if field is None:
-            return state.samples
-        if feature.accumulator is None:
-            return field.read(context)
-        is_sample = not scope.previous and not (field.from_second and context.packets == 1)
-        samples = state.samples_iat if field.from_second else state.samples
-        x = field.read(context) if is_sample else None
-        return feature.accumulator.read(state.cells[field.name], x, samples, field)
+
+Reader = Callable[[FlowState, Context], int]
+
+
+def reader(feature: Feature, key: str) -> Reader:
+    """What reads a feature's value for the packet that was sampled last. key: of the feature set.
+
+    All that is the same for every packet is decided here, once.
+    """
+    constant = constant_feature(feature, key)
+    if constant is not None:
+        value = constant
+        return lambda state, context: value
+    if feature.accumulator is None and feature.field is not None:
+        read_field = feature.field.read
+        return lambda state, context: read_field(context)
+    window_ns, previous = feature.scope.window_ns, feature.scope.previous
+
+    def scope(state: FlowState) -> ScopeState:
+        if not window_ns:
+            return state.flow
+        return (state.previous if previous else state.current)[window_ns]
+
+    if feature.accumulator is None or feature.field is None:
+        return lambda state, context: scope(state).samples
+    field, accumulator = feature.field, feature.accumulator
+
+    def read(state: FlowState, context: Context) -> int:
+        values = scope(state)
+        is_sample = not previous and not (field.from_second and context.packets == 1)
+        x = field.read(context) if is_sample and accumulator.of_sample else None
+        samples = values.samples_iat if field.from_second else values.samples
+        return accumulator.read(values.cells[field.name], x, samples, field)
+
+    return read
