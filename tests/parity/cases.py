@@ -57,7 +57,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
         mode=random.choice(("observe", "enforce", "enforce")),
         shape=shape,
         kind=kind,
-        small_limits=shape != "auto" and random.random() < 0.6,
+        small_limits=shape != "auto" and kind != "deep" and random.random() < 0.6,
     )
     return case, frames
 
@@ -128,7 +128,9 @@ MODEL_KINDS = (
 )  # fmt: skip
 
 
-def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[TreeEnsemble, str]:
+def random_model(
+    random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]
+) -> tuple[TreeEnsemble, str]:
     """A model whose thresholds are values that the features have on these frames, or lie beside them."""
     kind = random.choice(MODEL_KINDS)
     rng = np.random.default_rng(random.getrandbits(64))
@@ -136,9 +138,13 @@ def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[Timed
     common = {"n_features": n, "n_trees": random.choice((1, 2, 5, 12)), "depth": random.choice((1, 3, 5, 7))}
     few, many = random.randint(2, 8), random.choice((9, 17, 64))
     model = {
-        "one tree": lambda: random_tree_ensemble(rng, **common | {"n_trees": 1}, n_classes=2, votes="majority"),
+        "one tree": lambda: random_tree_ensemble(
+            rng, **common | {"n_trees": 1}, n_classes=2, votes="majority"
+        ),
         "majority": lambda: random_tree_ensemble(rng, **common, n_classes=few, votes="majority"),
-        "majority of many classes": lambda: random_tree_ensemble(rng, **common, n_classes=many, votes="majority"),
+        "majority of many classes": lambda: random_tree_ensemble(
+            rng, **common, n_classes=many, votes="majority"
+        ),
         "majority of many trees": lambda: random_tree_ensemble(
             rng, n_features=n, n_trees=random.choice((255, 256)), depth=1, n_classes=few, votes="majority"
         ),
@@ -204,11 +210,10 @@ def with_thresholds(random: Random, model: TreeEnsemble, values: Sequence[Sequen
         return random.choice(values[feature]) + random.choice((-1, 0, 0, 1))
 
     trees = tuple(
-        Tree(t.feature, tuple(map(threshold, t.feature)), t.left, t.right, t.value, t.output) for t in model.trees
+        Tree(t.feature, tuple(map(threshold, t.feature)), t.left, t.right, t.value, t.output)
+        for t in model.trees
     )
-    return TreeEnsemble(
-        model.n_features, model.n_classes, model.votes, trees, model.n_outputs, model.base
-    )
+    return TreeEnsemble(model.n_features, model.n_classes, model.votes, trees, model.n_outputs, model.base)
 
 
 # -- policies
@@ -228,7 +233,9 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
     policy: dict[str, Any] = {"version": 1, "classes": {f"c{index}": action() for index in named}}
     trigger = random.choice(("every", "every", "packets", "interval", "first-n"))
     if trigger == "packets":
-        policy["trigger"] = {"packets": random.sample([1, 2, 3, 4, 5, 8, 63, 64, 65, 128, 1023], random.randint(1, 6))}
+        policy["trigger"] = {
+            "packets": random.sample([1, 2, 3, 4, 5, 8, 63, 64, 65, 128, 1023], random.randint(1, 6))
+        }
     elif trigger == "interval":
         policy["trigger"] = {"interval": random.choice(("1ns", "1us", "10ms", "1s", "1h"))}
     elif trigger == "first-n":
@@ -240,7 +247,9 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
         ]  # fmt: skip
         allow["prefixes"] = random.sample(prefixes, random.randint(1, 3))
     if random.random() < 0.3:
-        allow["ports"] = random.sample([22, "tcp/80", "udp/53", "udp/4789", "tcp/65535", 0], random.randint(1, 3))
+        allow["ports"] = random.sample(
+            [22, "tcp/80", "udp/53", "udp/4789", "tcp/65535", 0], random.randint(1, 3)
+        )
     if allow:
         policy["allow"] = allow
     if random.random() < 0.3:

@@ -65,9 +65,7 @@ def ipv6(
 ) -> bytes:
     """extensions: (type, header without its first byte), outermost first."""
     kinds = [*(kind for kind, _ in extensions), protocol]
-    chain = b"".join(
-        bytes([after]) + rest for (_, rest), after in zip(extensions, kinds[1:], strict=True)
-    )
+    chain = b"".join(bytes([after]) + rest for (_, rest), after in zip(extensions, kinds[1:], strict=True))
     total = len(chain) + len(payload) if length is None else length
     head = struct.pack(">IHBB", 6 << 28 | tos << 20 | 0x12345, total & 0xFFFF, kinds[0], ttl)
     return head + source + destination + chain + payload
@@ -129,10 +127,14 @@ class Fuzzer:
     def _gap(self) -> int:
         random = self.random
         if random.random() >= self.jumps:
-            return random.choice((0, 1, 999, 1000, 50_000, random.randrange(3_000_000), random.randrange(30_000_000)))
+            return random.choice(
+                (0, 1, 999, 1000, 50_000, random.randrange(3_000_000), random.randrange(30_000_000))
+            )
         kind = random.random()
         if kind < 0.6:
-            return max(0, random.choice(self.times_ns) * random.choice((1, 1, 1, 2, 3)) + random.randint(-1, 1))
+            return max(
+                0, random.choice(self.times_ns) * random.choice((1, 1, 1, 2, 3)) + random.randint(-1, 1)
+            )
         if kind < 0.8:
             return random.randrange(random.choice(self.times_ns) + 1)
         if kind < 0.9:  # beyond the 2^32 microseconds of an inter-arrival time
@@ -151,7 +153,11 @@ class Fuzzer:
             tags.append((random.choice(VLAN_TYPES), random.randrange(4096)))
         both_ways = random.random() < 0.4
         wild = random.random() < 0.25
-        tunnel = random.choice((self._gtp, self._vxlan, self._gre, self._ip_in_ip)) if random.random() < 0.3 else None
+        tunnel = (
+            random.choice((self._gtp, self._vxlan, self._gre, self._ip_in_ip))
+            if random.random() < 0.3
+            else None
+        )
         outer = [self._address(4), self._address(4)], [self._address(6), self._address(6)]
 
         def build() -> bytes:
@@ -177,10 +183,21 @@ class Fuzzer:
             return _bytes(random, 4) if stranger else bytes([10, 0, 0, random.randrange(self.hosts)])
         if stranger:
             return _bytes(random, 16)
-        return b"\x20\x01\x0d\xb8" + bytes(7) + bytes([random.randrange(2), 0, 0, 0, random.randrange(self.hosts)])
+        return (
+            b"\x20\x01\x0d\xb8"
+            + bytes(7)
+            + bytes([random.randrange(2), 0, 0, 0, random.randrange(self.hosts)])
+        )
 
     def _network(
-        self, version: int, source: bytes, destination: bytes, from_port: int, to_port: int, protocol: int, wild: bool
+        self,
+        version: int,
+        source: bytes,
+        destination: bytes,
+        from_port: int,
+        to_port: int,
+        protocol: int,
+        wild: bool,
     ) -> bytes:
         random = self.random
         transport = self._transport(protocol, from_port, to_port) + bytes(random.randrange(24))
@@ -199,7 +216,9 @@ class Fuzzer:
             return struct.pack(">BBHI", random.choice((0, 3, 8, 128, 255)), random.randrange(4), 0, 0)
         return _bytes(random, 8)
 
-    def _ip(self, version: int, source: bytes, destination: bytes, protocol: int, payload: bytes, wild: bool) -> bytes:
+    def _ip(
+        self, version: int, source: bytes, destination: bytes, protocol: int, payload: bytes, wild: bool
+    ) -> bytes:
         """wild: with options or extension headers, fragments, and lengths that do not fit the frame."""
         random = self.random
         ttl, tos = random.choice((1, 63, 64, 128, 255)), random.choice((0, 0, 4, 184, 255))
@@ -218,7 +237,9 @@ class Fuzzer:
         if wild:
             length = random.choice((length, random.randrange(65536)))
             extensions = [self._extension() for _ in range(random.choice((0, 1, 1, 2, 3, 7, 8, 9)))]
-        return ipv6(source, destination, protocol, payload, extensions=extensions, ttl=ttl, tos=tos, length=length)
+        return ipv6(
+            source, destination, protocol, payload, extensions=extensions, ttl=ttl, tos=tos, length=length
+        )
 
     def _extension(self) -> tuple[int, bytes]:
         random = self.random
@@ -234,7 +255,9 @@ class Fuzzer:
 
     # -- tunnels: an IP packet around a header around the packet
 
-    def _gtp(self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool) -> bytes:
+    def _gtp(
+        self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool
+    ) -> bytes:
         random = self.random
         flags, message, options = 0x30, 255, b""
         if random.random() < 0.4:
@@ -247,13 +270,19 @@ class Fuzzer:
             if flags & 4:
                 for kind in (*kinds[1:], 0):
                     words = random.choice((1, 1, 2, 4, 0 if wild else 1))
-                    options += (bytes([words]) + bytes(max(0, words * 4 - 2)) + bytes([kind])) if words else b"\0\0\0\0"
+                    options += (
+                        (bytes([words]) + bytes(max(0, words * 4 - 2)) + bytes([kind]))
+                        if words
+                        else b"\0\0\0\0"
+                    )
         teid = random.choice((1, 0xFFFFFFFF, random.getrandbits(32)))
         header = struct.pack(">BBHI", flags, message, len(inner) & 0xFFFF, teid) + options
         port = 2152 if random.random() < 0.95 else 2153
         return self._ip(carrier, source, destination, UDP, udp(2152, port) + header + inner, wild)
 
-    def _vxlan(self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool) -> bytes:
+    def _vxlan(
+        self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool
+    ) -> bytes:
         random = self.random
         flags = 0x08 if random.random() < 0.95 else 0
         tags = [(random.choice(VLAN_TYPES), 7)] * random.choice((0, 0, 0, 1, 2, 3))
@@ -261,7 +290,9 @@ class Fuzzer:
         header = bytes([flags, 0, 0, 0]) + _bytes(random, 4)
         return self._ip(carrier, source, destination, UDP, udp(4789, 4789) + header + frame, wild)
 
-    def _gre(self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool) -> bytes:
+    def _gre(
+        self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool
+    ) -> bytes:
         random = self.random
         flags = random.choice((0, 0x2000, 0x8000, 0x1000, 0xB000, 0x3000))
         if wild:

@@ -85,7 +85,12 @@ class Comparison:
             limits = patch.multiple(tree_code, **SMALL_LIMITS)
         with limits:
             compiled = compile(
-                case.model, case.feature_set, name="case", classes=case.classes, shape=case.shape, verify="never"
+                case.model,
+                case.feature_set,
+                name="case",
+                classes=case.classes,
+                shape=case.shape,
+                verify="never",
             )
         self.programs = 1 + len(compiled.bundle.manifest.program.tail_calls)
         self.shape = compiled.bundle.manifest.program.shape
@@ -122,7 +127,8 @@ class Comparison:
             heads.append(
                 (
                     said.status, said.inferred, said.class_id or 0, said.action or 0, said.outcome or 0,
-                    seen is not None and seen.refused, seen.packets if seen else 0, XDP_DROP if said.drops else XDP_PASS,
+                    seen is not None and seen.refused, seen.packets if seen else 0, XDP_DROP if said.drops
+                    else XDP_PASS,
                 )
             )  # fmt: skip
             features.append(seen.features if seen and said.inferred else no_features)
@@ -150,8 +156,12 @@ class Comparison:
             [f"score {output}" for output in range(len(self.case.model.base))],
         )
         # The order in which one is the consequence of another.
-        parts = [(ours.heads[:, :1], theirs.heads[:, :1], names[0][:1]), (ours.features, theirs.features, names[1]),
-                 (ours.scores, theirs.scores, names[2]), (ours.heads, theirs.heads, names[0])]  # fmt: skip
+        parts = [
+            (ours.heads[:, :1], theirs.heads[:, :1], names[0][:1]),
+            (ours.features, theirs.features, names[1]),
+            (ours.scores, theirs.scores, names[2]),
+            (ours.heads, theirs.heads, names[0]),
+        ]
         rows = [int(np.flatnonzero((a != b).any(axis=1))[0]) for a, b, _ in parts if (a != b).any()]
         for a, b, labels in parts:
             if rows and (a[min(rows)] != b[min(rows)]).any():
@@ -168,7 +178,9 @@ class Comparison:
 def assert_agree(
     case: Case, frames: Sequence[TimedFrame], folder: Path, *, seen: Callable[[Run], None] = lambda run: None
 ) -> Comparison:
-    """Fails with the shortest sequence found that makes the two sides differ. seen: gets the reference's run."""
+    """Fails with the shortest sequence found that makes the two sides differ. seen: gets the reference's
+    run.
+    """
     try:
         comparison = Comparison(case, folder)
         ours, theirs = comparison.reference(frames), comparison.kernel(frames)
@@ -182,7 +194,11 @@ def assert_agree(
 
 def fail(comparison: Comparison, frames: Sequence[TimedFrame]) -> None:
     shrunk = shrink(comparison, frames)
-    report = [str(comparison.difference(shrunk)), describe(comparison.case), f"{len(shrunk)} packets (ns, frame):"]
+    report = [
+        str(comparison.difference(shrunk)),
+        describe(comparison.case),
+        f"{len(shrunk)} packets (ns, frame):",
+    ]
     report += [f"  ({time_ns}, bytes.fromhex({frame.hex()!r}))," for time_ns, frame in shrunk[:60]]
     pytest.fail("\n".join(report), pytrace=False)
 
