@@ -107,7 +107,7 @@ def test_the_demo_reaches_its_marks_and_its_report_adds_up(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
     process = subprocess.Popen(
-        demo("-o", tmp_path, "--packets", "20000", "--duration", "60", "--no-watch"),
+        demo("-o", tmp_path, "--packets", "8000", "--duration", "60", "--no-watch"),
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -26,6 +26,7 @@ MAX_FRAME = 1514
 read.
 """
 _LEARN_SHARE = 0.6
+_TRAINING_RUNS = 8
 
 Split = Literal["time", "files"]
 
@@ -63,20 +64,19 @@ def tag_of(kind: int, frame: bytes) -> int:
     return 2 * kind + opens
 
 
-def synthetic(
-    seed: int, *, duration_s: float, packets: int, training_runs: int = 8, training_packets: int = 15_000
-) -> Material:
+def synthetic(seed: int, *, duration_s: float, packets: int) -> Material:
     """Traffic of the generator: several short runs to learn from, one long run of another seed to send.
 
     Several, because each has its own tools and hosts: a single one would teach the forest a single flood.
     """
     feature_set = FeatureSet.load(HERE / "features.yaml")
-    runs = [(1000 * seed + run + 1, duration_s, training_packets) for run in range(training_runs)]
+    size = min(15_000, packets // 4)
+    runs = [(1000 * seed + run + 1, duration_s, size) for run in range(_TRAINING_RUNS)]
     table = build_table_from(_training_run, runs, feature_set, what="making and reading training packets")
     traffic = generate(1000 * seed, duration_s=duration_s, packets=packets)
     numbers = traffic.rows["kind"].tolist()
     sent = [(packet.time_ns, packet.frame, kind) for packet, kind in zip(traffic, numbers, strict=True)]
-    weights = {BENIGN: 5.0}  # a visitor turned away costs more than an attack packet let through
+    weights = {BENIGN: 4.0}  # a visitor turned away costs more than an attack packet let through
     return Material(feature_set, table, weights, list(KINDS), dict(LABELS), sent, True, [])
 
 

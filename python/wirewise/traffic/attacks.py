@@ -17,12 +17,12 @@ from .hosts import CLIENT_WEIGHTS, CLIENTS, LINUX, Flow, Host, Recorder, inside_
 
 
 def syn_flood(rng: np.random.Generator, kind: int, packets: int, duration_ns: int, *, replies: bool) -> Rows:
-    """SYNs from spoofed addresses, in one to three waves, each of one tool.
+    """SYNs from spoofed addresses, in four to seven waves, each of one tool.
 
     packets : SYNs to send. replies : also give the victim's SYN-ACKs.
     """
-    waves = int(rng.integers(1, 4))
-    tools = rng.permutation(4)[:waves]
+    waves = int(rng.integers(4, 8))
+    tools = (rng.integers(4) + np.arange(waves)) % 4
     shares = rng.dirichlet(np.full(waves, 8.0))
     parts = [
         _flood_wave(rng, kind, int(tool), int(packets * share) + 1, duration_ns)
@@ -31,7 +31,7 @@ def syn_flood(rng: np.random.Generator, kind: int, packets: int, duration_ns: in
     rows = np.concatenate(parts)[:packets]
     # A few bots have no raw sockets: their SYNs come from a real stack, and nothing in one tells it from a
     # visitor's.
-    real = rng.random(len(rows)) < 0.03
+    real = rng.random(len(rows)) < 0.025
     rows["options"][real] = rng.choice([Options.LINUX, Options.WINDOWS], real.sum())
     rows["window"][real] = 64240
     rows["source_port"][real] = rng.integers(32768, 61000, real.sum())
@@ -54,10 +54,10 @@ def _flood_wave(rng: np.random.Generator, kind: int, tool: int, packets: int, du
     begin = rng.uniform(0, duration_ns - length)
     rows["time_ns"] = np.sort(begin + length * rng.random(packets) ** rng.uniform(0.7, 1.0)).astype(np.int64)
     rows["kind"], rows["protocol"], rows["tcp_flags"] = kind, TCP, SYN
-    rows["version"] = 6 if rng.random() < 0.15 else 4
+    rows["version"] = np.where(rng.random(packets) < 0.15 * rng.integers(0, 2), 6, 4)
     rows["source"] = rng.integers(0x0B000000, 0xDF000000, packets, np.uint32)
     rows["destination"] = inside_host(Random(int(rng.integers(2**32)))).number
-    rows["destination_port"] = rng.choice([80, 443, 22, 25565])
+    rows["destination_port"] = rng.choice(rng.choice([80, 443, 22, 25565], rng.integers(1, 4)), packets)
     rows["ip_id"] = rng.integers(0, 65536, packets, np.uint16)
     rows["seq"] = rng.integers(0, 2**32, packets, np.uint32)
     rows["vlan"] = np.where(rows["source"] % 12 == 0, 20, 0)
@@ -108,13 +108,13 @@ def port_scan(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
     """One scanner against one host; most ports answer with a reset, some not at all."""
     scanner = outside_host(rng, CLIENTS, CLIENT_WEIGHTS)
     target = inside_host(rng)
-    tool = rng.choices(["syn", "stateless", "connect", "flags", "udp"], [42, 28, 8, 6, 16])[0]
+    tool = rng.choices(["syn", "stateless", "connect", "flags", "udp"], [43, 30, 5, 6, 16])[0]
     rate = rng.lognormvariate(5.0, 1.2)
     source_port = rng.randrange(32768, 61000)
     flags = rng.choice([FIN, 0, FIN | PSH | URG])
     hops = rng.randint(5, 25)
     now = start
-    for port in rng.sample(range(1, 65536) if rng.random() < 0.3 else range(1, 2000), rng.randint(80, 900)):
+    for port in rng.sample(range(1, 65536) if rng.random() < 0.3 else range(1, 2000), rng.randint(20, 160)):
         now += rng.expovariate(rate)
         if tool in ("connect", "udp"):
             source_port = rng.randrange(32768, 61000)
