@@ -149,6 +149,18 @@ pub struct Config {
     pub jiffy_zero_ns: u64,
 }
 
+impl Config {
+    /// Where the data path reads the time, in words.
+    pub fn describe_clock(&self) -> &'static str {
+        match Clock::from_code(self.clock) {
+            Some(Clock::Coarse) if self.jiffy_ns != 0 => "coarse (jiffies)",
+            Some(Clock::Coarse) => "coarse (helper)",
+            Some(clock) => clock.name(),
+            None => "unknown",
+        }
+    }
+}
+
 /// `struct ww_key4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

@@ -124,6 +124,7 @@ fn difference(request: &Request, ours: &Attachment, obtained: Option<Plane>) -> 
 #[derive(Debug)]
 pub struct Prepared {
     opened: Opened,
+    config: abi::Config,
     pub shards: u32,
     /// Entries a CPU.
     pub table_size: u32,
@@ -136,7 +137,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
     let settings = Settings { table_size: request.table_size, ..Settings::live()? };
     opened.prepare(&settings)?;
-    let config = opened.config().ok_or_else(|| {
+    let config = *opened.config().ok_or_else(|| {
         Error::input(format!(
             "{}: the object has no ww_config, so it is no data path",
             request.bundle_file.display()
@@ -145,7 +146,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let table_size = (config.bucket_mask + 1) * abi::WAYS;
     let entry = u64::from(manifest.flow.entry4_size) + u64::from(manifest.flow.entry6_size);
     let table_bytes = u64::from(table_size) * u64::from(settings.shards) * entry;
-    Ok(Prepared { opened, shards: settings.shards, table_size, table_bytes })
+    Ok(Prepared { opened, config, shards: settings.shards, table_size, table_bytes })
 }
 
 /// Does what the plan says. The caller holds the lock of the root.
@@ -158,7 +159,7 @@ pub fn execute(request: &Request, plan: Plan, prepared: Prepared) -> Result<Atta
     let directory = request.root.directory(&request.interface);
     let staging = request.root.new_directory(&request.interface);
     let loaded = load(prepared.opened, &request.bundle)?;
-    let staged = stage(request, &loaded, prepared.table_size, &staging)?;
+    let staged = stage(request, &loaded, &prepared.config, &staging)?;
     exchange(request, &ours, &loaded, &staging)?;
     staged.keep();
     let tidy = pins::remove(&ours.directory).and_then(|()| fs::rename(&staging, &directory));
@@ -171,7 +172,7 @@ pub fn execute(request: &Request, plan: Plan, prepared: Prepared) -> Result<Atta
 fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) -> Result<Attachment> {
     let directory = request.root.directory(&request.interface);
     let loaded = load(prepared.opened, &request.bundle)?;
-    let staged = stage(request, &loaded, prepared.table_size, &directory)?;
+    let staged = stage(request, &loaded, &prepared.config, &directory)?;
     let ifindex = netdev::index(&request.interface)?;
     let displaced = displaced.map(|attached| Displaced::remove(attached, ifindex)).transpose()?;
     let attached = xdp::create_link(loaded.entry()?.as_fd(), ifindex, request.plane)
@@ -204,7 +205,7 @@ fn load(opened: Opened, bundle: &Bundle) -> Result<Loaded> {
 }
 
 /// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.
-fn stage(request: &Request, loaded: &Loaded, table_size: u32, directory: &Path) -> Result<Provisional> {
+fn stage(request: &Request, loaded: &Loaded, config: &abi::Config, directory: &Path) -> Result<Provisional> {
     let provisional = Provisional::create(directory)?;
     let pin = |object: BorrowedFd<'_>, name: &str| {
         xdp::pin(object, &directory.join(name))
@@ -229,7 +230,7 @@ fn stage(request: &Request, loaded: &Loaded, table_size: u32, directory: &Path) 
         &request.bundle_file,
         &request.interface,
         request.plane,
-        table_size,
+        config,
         PolicyMeta::new(file, policy),
     );
     pin(meta.to_map()?.as_fd(), pins::META)?;

@@ -17,6 +17,7 @@ pub mod error;
 pub mod flow_table;
 pub mod headers;
 pub mod input;
+mod jiffies;
 pub mod kernel;
 pub mod manifest;
 pub mod mapped;

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use serde::{Deserialize, Serialize};
 
+use crate::abi;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::manifest::Flow;
@@ -36,6 +37,8 @@ pub struct Meta {
     pub flow: Flow,
     /// Flow-table entries a CPU.
     pub table_size: u32,
+    /// Where the program reads the time.
+    pub clock: String,
     pub policy: PolicyMeta,
 }
 
@@ -76,7 +79,7 @@ impl Meta {
         file: &Path,
         interface: &str,
         plane: Plane,
-        table_size: u32,
+        config: &abi::Config,
         policy: PolicyMeta,
     ) -> Self {
         let manifest = &bundle.manifest;
@@ -96,7 +99,8 @@ impl Meta {
             },
             classes: manifest.classes.clone(),
             flow: manifest.flow.clone(),
-            table_size,
+            table_size: (config.bucket_mask + 1) * abi::WAYS,
+            clock: config.describe_clock().to_string(),
             policy,
         }
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::abi;
 use crate::error::{Error, Result};
+use crate::jiffies;
 use crate::kernel;
 use crate::libbpf_log;
 use crate::mapped::MappedArray;
@@ -124,6 +125,9 @@ impl Opened {
         if let Some(clock) = settings.clock {
             config.clock = clock.code();
         }
+        let jiffies =
+            if config.clock == abi::Clock::Coarse.code() { jiffies::of_this_kernel() } else { None };
+        (config.jiffy_ns, config.jiffy_zero_ns) = jiffies.map_or((0, 0), |j| (j.tick_ns, j.zero_ns));
         config.shards = settings.shards;
         config.trace = settings.trace.into();
         config.bench_flows = settings.bench_flows;

@@ -31,6 +31,9 @@ pub struct Status {
     pub classes: Vec<Class>,
     pub policy: Option<PolicyMeta>,
     pub flow_tables: FlowTables,
+    /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
+    /// measured, which costs some ns a packet.
+    pub clock: Option<String>,
     pub link_id: Option<u32>,
     pub program_id: Option<u32>,
     pub tail_call_program_ids: Vec<u32>,
@@ -76,6 +79,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             cpus: attachment.map(STATS_MAP)?.max_entries(),
             bytes: attachment.flow_table_bytes()?,
         },
+        clock: meta.map(|meta| meta.clock.clone()),
         link_id: link.map(|link| link.id),
         program_id: link.map(|link| link.program_id),
         tail_call_program_ids: tail_calls(attachment)?,
@@ -112,12 +116,14 @@ impl Status {
         let row = |name: &str, value: &str| println!("  {name:<12} {value}");
         let name = |plane: Option<Plane>| plane.map_or("unknown", Plane::name);
         println!("{}", self.interface);
-        match (self.plane_asked == self.plane_obtained, self.attached) {
-            (_, false) => row("plane", "gone: only pins are left, `wirewised detach` removes them"),
-            (true, _) => row("plane", name(self.plane_obtained)),
-            (false, _) => {
-                row("plane", &format!("{} (asked for {})", name(self.plane_obtained), name(self.plane_asked)))
-            }
+        match (self.plane_asked, self.plane_obtained) {
+            _ if !self.attached => row("plane", "gone: only pins are left, `wirewised detach` removes them"),
+            (asked, None) => row(
+                "plane",
+                &format!("cannot be seen from this network namespace (asked for {})", name(asked)),
+            ),
+            (asked, obtained) if asked == obtained => row("plane", name(obtained)),
+            (asked, obtained) => row("plane", &format!("{} (asked for {})", name(obtained), name(asked))),
         }
         row("mode", &self.describe_mode());
         if let Some(bundle) = &self.bundle {
@@ -135,6 +141,7 @@ impl Status {
             "flow tables",
             &format!("{entries} entries x {} CPUs, {}", tables.cpus, format_bytes(tables.bytes)),
         );
+        row("clock", self.clock.as_deref().unwrap_or("unknown"));
         let mut programs = vec![self.program_id.map_or("none".to_string(), |id| id.to_string())];
         programs.extend(self.tail_call_program_ids.iter().map(u32::to_string));
         row("programs", &format!("{} (`bpftool prog show id ID`)", programs.join(", ")));

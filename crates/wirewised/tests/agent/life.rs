@@ -18,6 +18,7 @@ fn observe_counts_and_enforce_drops_and_detach_leaves_nothing() {
     );
     assert_eq!(status["mode"], "observe");
     assert_eq!(status["bundle"]["name"], "first");
+    assert!(["coarse (jiffies)", "coarse (helper)"].contains(&status["clock"].as_str().unwrap()), "{status}");
     assert_eq!(status["flow_tables"]["bytes"].as_u64().unwrap() % (1024 * 64 * 2), 0);
     assert_eq!(lab.xdp(INTERFACE), Some((1, status["program_id"].as_u64().unwrap())));
 

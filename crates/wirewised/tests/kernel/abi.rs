@@ -119,6 +119,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 bucket,
                 way,
                 now_ns,
+                leaf,
             }),
         ),
     ])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects compiled from fixtures/fixture.bpf.c while the tests run, and captures of packets for them.
+//! Objects compiled while the tests run, and captures of packets for them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,8 +10,13 @@ use crate::common::{bundle_with, manifest, members};
 
 const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
-/// The fixture with some macros defined. `None`, with a message, where there is no clang for eBPF.
+/// The small data path of fixtures/fixture.bpf.c with some macros defined. `None`, with a message, where there is no clang for
+/// eBPF.
 pub fn object(defines: &[&str]) -> Option<Vec<u8>> {
+    compile("tests/fixtures/fixture.bpf.c", defines)
+}
+
+fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     let object = folder.path().join("fixture.bpf.o");
@@ -23,10 +28,12 @@ pub fn object(defines: &[&str]) -> Option<Vec<u8>> {
     let compiled = Command::new(clang)
         .args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-I"])
         .arg(here.join("../../bpf"))
+        .arg("-I")
+        .arg(here.join("tests/fixtures/datapath"))
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .args(defines.iter().map(|define| format!("-D{define}")))
         .arg("-c")
-        .arg(here.join("tests/fixtures/fixture.bpf.c"))
+        .arg(here.join(source))
         .arg("-o")
         .arg(&object)
         .output()
@@ -37,12 +44,20 @@ pub fn object(defines: &[&str]) -> Option<Vec<u8>> {
 
 /// As `object`, where this process may also load it.
 pub fn loadable(defines: &[&str]) -> Option<Vec<u8>> {
+    may_load().then(|| object(defines))?
+}
+
+/// The data path of this repository with the model of fixtures/datapath, where this process may load it.
+pub fn data_path() -> Option<Vec<u8>> {
+    may_load().then(|| compile("../../bpf/xdp.bpf.c", &[]))?
+}
+
+fn may_load() -> bool {
     let missing = wirewised::kernel::missing_capabilities();
     if !missing.is_empty() {
         eprintln!("SKIPPED: loading a program needs {}", missing.join(", "));
-        return None;
     }
-    object(defines)
+    missing.is_empty()
 }
 
 /// A folder with a bundle around `object`, and what a test puts there.

@@ -5,6 +5,7 @@
 
 mod abi;
 mod bench;
+mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod fixture;
