@@ -2,9 +2,9 @@
 """Bundles: one file with all that a data plane needs, and where it came from.
 
 A bundle is a zip archive, extension `.wirewise`, with these members: `manifest.json`, `model.json` (the IR),
-`features.json` (the feature set), `program.bpf.o`, `card.md` (the model card) and `sources/...` (generated C).
-The manifest has the SHA-256 of every other member. The archive's comment, the last 64 bytes of the file, is the
-SHA-256 (hex) of all before it: a changed byte is found wherever it is, before anything else is read.
+`features.json` (the feature set), `program.bpf.o`, `card.md` (the model card) and `sources/...` (generated
+C). The manifest has the SHA-256 of every other member. The archive's comment, the last 64 bytes of the file,
+is the SHA-256 (hex) of all before it: a changed byte is found wherever it is, before anything else is read.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from bench import kernel
 from bench.programs import NO_TIME, PROGRAMS, forest, threshold_ranges
 

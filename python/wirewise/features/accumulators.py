@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accumulators: what is made of a field over the packets of a flow or of a window.
 
-Two small vocabularies. A `Cell` is state kept with the flow and updated by each sample; an `Accumulator` is a value
-read from cells. Each carries its reference and its C side by side, so that adding one is one entry here and
-nothing else. State starts as zeros. In the C texts, `{name}` of a cell variable is its place in the flow's
-state, `{x}` the sample, `{n}` the number of samples with this one, `{average}` sum / n with 16 fractional bits; the helpers `ww_*` are in bpf/wirewise/arith.h.
+Two small vocabularies. A `Cell` is state kept with the flow and updated by each sample; an `Accumulator`
+is a value read from cells. Each carries its reference and its C side by side, so that adding one is one
+entry here and nothing else. State starts as zeros. In the C texts, `{name}` of a cell variable is its
+place in the flow's state, `{x}` the sample, `{n}` the number of samples with this one, `{average}` sum / n
+with 16 fractional bits; the helpers `ww_*` are in bpf/wirewise/arith.h.
 
 Bounds: counts saturate at 2^32 - 1, sums at 2^47 - 1 (so that `sum << 16` fits 63 bits), squared
 deviations and absolute deviations at 2^62.
@@ -120,7 +121,10 @@ CELLS: dict[str, Cell] = {
             "deviations",
             {"deviations": "__u64"},
             _update_deviations,
-            lambda f: "{deviations} = ww_min({deviations} + ww_deviation({x}, ww_mean({sum}, {n}), {n}), WW_SQUARE_MAX);",
+            lambda f: (
+                "{deviations} = ww_min({deviations} + "
+                "ww_deviation({x}, ww_mean({sum}, {n}), {n}), WW_SQUARE_MAX);"
+            ),
         ),
     )
 }
@@ -131,9 +135,9 @@ class Accumulator:
     """A value read from cells.
 
     cells : the state it needs, in the order in which it is updated. fraction_bits, maximum : of the value, by
-    field. read : reference; (variables, sample or None, samples, field) -> int; the sample is None where the packet is no
-    sample of the field, or where a finished window is read. c : C expression. of_sample : it compares with the current sample, so it has no
-    meaning in a previous window.
+    field. read : reference; (variables, sample or None, samples, field) -> int; the sample is None where
+    the packet is no sample of the field, or where a finished window is read. c : C expression. of_sample :
+    it compares with the current sample, so it has no meaning in a previous window.
     """
 
     name: str
@@ -198,15 +202,15 @@ ACCUMULATORS: dict[str, Accumulator] = {
                     lambda s, x, n, f: s["max"], lambda f: "{max}"),
         Accumulator("mean", "sum / samples, 16 fractional bits", ("sum",), _q16, _same_q16,
                     _mean, lambda f: "{average}"),
-        Accumulator("variance", "population variance by Welford's recurrence; 16 fractional bits, none for times",
+        Accumulator("variance", "population variance (Welford); 16 fractional bits, none for times",
                     ("welford",), lambda f: 16 if welford_fraction_bits(f) == 8 else 0,
                     lambda f: SQUARE_MAX if welford_fraction_bits(f) == 8 else SQUARE_MAX >> 8,
                     _variance,
                     lambda f: f"ww_ratio({{squares}}, {{n}}) >> {0 if welford_fraction_bits(f) == 8 else 8}"),
-        Accumulator("mean_abs_deviation", "mean of each sample's distance from the mean so far, 16 fractional bits",
+        Accumulator("mean_abs_deviation", "mean distance from the mean so far, 16 fractional bits",
                     ("sum", "deviations"), _q16, _same_q16,
                     _mean_abs_deviation, lambda f: "ww_ratio({deviations}, {n})"),
-        Accumulator("deviation_from_mean", "distance of this packet's value from the mean, 16 fractional bits",
+        Accumulator("deviation_from_mean", "this packet's distance from the mean, 16 fractional bits",
                     ("sum",), _q16, _same_q16,
                     _deviation_from_mean, lambda f: "ww_deviation({x}, {average}, {n})", of_sample=True),
     )

@@ -3,8 +3,9 @@
 
     FeatureSet.from_dict({"name": "small", "features": ["length", "mean(length)", "max(iat, window=500ms)"]})
 
-A feature is `field`, `accumulator(field)`, `count` (packets of the flow), each but the first with `window=DURATION` and then
-`previous`: the last finished tumbling window instead of the current one. Window 0 of a flow opens with its first packet.
+A feature is `field`, `accumulator(field)`, `count` (packets of the flow), each but the first with
+`window=DURATION` and then `previous`: the last finished tumbling window instead of the current one. Window
+0 of a flow opens with its first packet.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 @dataclass(frozen=True)
 class Scope:
-    """Over what samples are accumulated: the flow (window_ns 0) or a tumbling window, the current or the previous."""
+    """Over what samples are accumulated: the flow (window_ns 0) or a tumbling window, the current or the
+    previous.
+    """
 
     window_ns: int = 0
     previous: bool = False
@@ -55,7 +58,7 @@ class Feature:
     name: str
     field: Field | None
     accumulator: Accumulator | None
-    scope: Scope = field(default_factory=Scope)
+    scope: Scope = Scope()
 
     @property
     def spec(self) -> str:
@@ -166,7 +169,8 @@ def _default_name(feature: Feature) -> str:
 
 
 def constant_feature(feature: Feature, key: str) -> int | None:
-    """The value of a feature that needs no state and no code: with a directional key, every packet's direction is 1.
+    """The value of a feature that needs no state and no code: with a directional key, every packet's
+    direction is 1.
 
     Its sum and count are not among them: they count the packets.
     """
@@ -183,9 +187,10 @@ def constant_feature(feature: Feature, key: str) -> int | None:
 class FeatureSet:
     """What is computed per flow, and how flows are kept. See docs/feature-sets.md.
 
-    key : one of KEYS. idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of each CPU's flow table, a power of
-    two, for IPv4 and for IPv6 each. decapsulate : of TUNNELS. grace_ns, proven_packets : an entry with so
-    many packets, seen within the grace time, is not given up for a new flow.
+    key : one of KEYS. idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of
+    each CPU's flow table, a power of two, for IPv4 and for IPv6 each. decapsulate : of TUNNELS. grace_ns,
+    proven_packets : an entry with so many packets, seen within the grace time, is not given up for a new
+    flow.
     """
 
     name: str
@@ -206,7 +211,8 @@ class FeatureSet:
         if len(set(names)) < len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
             raise InputError(
-                f"{where}: feature {twice[0]!r} stands twice; leave one out or name it: {{name: ..., is: ...}}"
+                f"{where}: feature {twice[0]!r} stands twice; "
+                "leave one out or name it: {name: ..., is: ...}"
             )
         if self.key not in KEYS:
             raise InputError(f"{where}: no flow key {self.key!r} (there are: {', '.join(KEYS)})")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference parser: what the data path reads of a frame, and why it may refuse it.
 
-The same rules in C are bpf/wirewise/parse.h; docs/architecture.md ("Parsing") states them in words. Written to
-be obvious: offsets are counted, nothing is shared with the C.
+The same rules in C are bpf/wirewise/parse.h; docs/architecture.md ("Parsing") states them in words.
+Written to be obvious: offsets are counted, nothing is shared with the C.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _WITH_PORTS = {_TCP, _UDP, _UDP_LITE, _SCTP, _DCCP}
 
 @dataclass(slots=True)
 class Packet:
-    """The headers the flow key and the features are read from (the inner ones of a tunnel that is looked into).
+    """The headers the flow key and the features are read from (the inner ones of a tunnel that is looked
+    into).
 
     Addresses are 4 or 16 bytes in network order; lengths are bytes; fields of another protocol are 0.
     """
@@ -239,7 +240,9 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
 def _tunnel(
     frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]
 ) -> tuple[int, int, int] | None:
-    """EtherType, offset and TEID of what a tunnel header at `offset` carries; None where there is no tunnel."""
+    """EtherType, offset and TEID of what a tunnel header at `offset` carries; None where there is no
+    tunnel.
+    """
     if packet.protocol == _UDP and packet.destination_port == _GTP_PORT and "gtp-u" in decapsulate:
         return _gtp(frame, offset + 8)
     if packet.protocol == _UDP and packet.destination_port == _VXLAN_PORT and "vxlan" in decapsulate:

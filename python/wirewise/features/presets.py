@@ -15,11 +15,12 @@ def _preset(name: str, doc: str, **features: str) -> FeatureSet:
 
 HARA2023 = _preset(
     "hara2023",
-    """T. Hara, "On Practicality of Kernel Packet Processing Empowered by Lightweight Neural Network and Decision
-    Tree" (2023), section IV-C: five values of the packet (x1 to x5), seven of the flow (x6 to x12), over the
-    directional five-tuple. The flow's totals are divided by its packets, the first included with an interval of 0, hence
-    iat_or_zero. x5, the direction, is 1 for incoming packets, so at an ingress hook always.
-    The published code scales times to other units than it names; the text's meaning is kept: microseconds.""",
+    """T. Hara, "On Practicality of Kernel Packet Processing Empowered by Lightweight Neural Network and
+    Decision Tree" (2023), section IV-C: five values of the packet (x1 to x5), seven of the flow (x6 to
+    x12), over the directional five-tuple. The flow's totals are divided by its packets, the first included
+    with an interval of 0, hence iat_or_zero. x5, the direction, is 1 for incoming packets, so at an
+    ingress hook always. The published code scales times to other units than it names; the text's meaning is
+    kept: microseconds.""",
     source_port="source_port",
     destination_port="destination_port",
     protocol="protocol",
@@ -36,10 +37,10 @@ HARA2023 = _preset(
 
 HARA2026 = _preset(
     "hara2026",
-    """T. Hara and S. Kasahara, "Practicality Analysis of eBPF/uBPF-based Network Intrusion Detection and Prevention
-    Systems for Distributed Denial of Service Attacks" (2026), Table I: twelve statistics of a flow's incoming packets over the
-    directional five-tuple. Inter-arrival times have one sample fewer than the flow has packets; the variance
-    is Welford's (section IV-A), of the population.""",
+    """T. Hara and S. Kasahara, "Practicality Analysis of eBPF/uBPF-based Network Intrusion Detection and
+    Prevention Systems for Distributed Denial of Service Attacks" (2026), Table I: twelve statistics of a
+    flow's incoming packets over the directional five-tuple. Inter-arrival times have one sample fewer than
+    the flow has packets; the variance is Welford's (section IV-A), of the population.""",
     max_length="max(length)",
     mean_length="mean(length)",
     min_length="min(length)",

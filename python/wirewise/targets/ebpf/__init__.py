@@ -24,8 +24,9 @@ ENTRY = "ww_xdp"
 
 @dataclass(frozen=True)
 class Sources:
-    """Generated C. files: name -> text. shape, why: what the emitter chose. predicted: instructions and verified
-    instructions. tail_calls: programs behind ww_xdp, in order."""
+    """Generated C. files: name -> text. shape, why: what the emitter chose. predicted: instructions and
+    verified instructions. tail_calls: programs behind ww_xdp, in order.
+    """
 
     files: dict[str, str]
     shape: str
@@ -37,9 +38,9 @@ class Sources:
 def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "auto") -> Sources:
     """C sources of a model over a feature set. Pure: needs neither compiler nor privilege.
 
-    model: None for flow extraction alone: every feature is computed, every packet counted and passed. shape: one of
-    SHAPES, or auto. Raises InputError where model and feature set do not fit each other, or the model does not fit
-    the kernel's limits (saying what would).
+    model: None for flow extraction alone: every feature is computed, every packet counted and passed.
+    shape: one of SHAPES, or auto. Raises InputError where model and feature set do not fit each other, or
+    the model does not fit the kernel's limits (saying what would).
     """
     origin = f" * from feature set {feature_set.name} ({feature_set.digest[:12]})"
     if model is None:
@@ -49,7 +50,8 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
         if model.n_features != len(feature_set.features):
             raise InputError(
                 f"model: reads {model.n_features} features, feature set {feature_set.name!r} has "
-                f"{len(feature_set.features)}; train on the features of this set, or name the set it was trained on"
+                f"{len(feature_set.features)}; "
+                "train on the features of this set, or name the set it was trained on"
             )
         origin += f" and model {model.family} ({model.digest[:12]})"
         chosen = plan(model, shape)

@@ -31,14 +31,16 @@ FLAGS = (
 )
 
 
-# The kernel allows 512 bytes of stack for all nested calls together; some are left for what another clang needs more.
+# The kernel allows 512 bytes of stack for all nested calls together; some are left for what another clang
+# needs more.
 STACK_LIMIT = 512 - 48
 
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections. split: IPv4 has a function of its
-    own, because its stack and that of IPv6 would not fit together."""
+    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections. split: IPv4
+    has a function of its own, because its stack and that of IPv6 would not fit together.
+    """
 
     object: bytes
     clang: str
@@ -88,11 +90,24 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             (folder / file).write_text(text)
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
         paths = [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
-        command = [clang, *FLAGS, *paths, *includes, "-c", str(folder / "xdp.bpf.c"), "-o", str(folder / "program.bpf.o")]
+        command = [
+            clang,
+            *FLAGS,
+            *paths,
+            *includes,
+            "-c",
+            str(folder / "xdp.bpf.c"),
+            "-o",
+            str(folder / "program.bpf.o"),
+        ]
         split = False
         while True:
             done = subprocess.run(
-                [*command, f"-DWW_SPLIT={int(split)}"], capture_output=True, text=True, cwd=folder, check=False
+                [*command, f"-DWW_SPLIT={int(split)}"],
+                capture_output=True,
+                text=True,
+                cwd=folder,
+                check=False,
             )
             if done.returncode:
                 raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
@@ -104,7 +119,8 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
 
 
 def _stack(warnings: str) -> int:
-    """Bytes of the deepest nest of calls: ww_xdp, ww_xdp_ipv6 and the largest of the others, each rounded up as the kernel does.
+    """Bytes of the deepest nest of calls: ww_xdp, ww_xdp_ipv6 and the largest of the others, each rounded
+    up as the kernel does.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
@@ -122,7 +138,10 @@ def _first_error(text: str) -> str:
 
 def _instructions(data: bytes) -> int:
     """Instructions (8 bytes each) of the executable sections of a 64-bit little-endian ELF file."""
-    number = lambda offset, size: int.from_bytes(data[offset : offset + size], "little")  # noqa: E731
+
+    def number(offset: int, size: int) -> int:
+        return int.from_bytes(data[offset : offset + size], "little")
+
     table, entry_size, count = number(0x28, 8), number(0x3A, 2), number(0x3C, 2)
     executable = 0x4
     total = 0

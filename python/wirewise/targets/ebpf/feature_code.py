@@ -22,7 +22,9 @@ _C_TYPES = {"__u32": ctypes.c_uint32, "__u64": ctypes.c_uint64, "__s64": ctypes.
 
 @dataclass(frozen=True)
 class StateField:
-    """One variable of struct ww_state: where it lies behind slot and key, as the bundle's manifest lists it."""
+    """One variable of struct ww_state: where it lies behind slot and key, as the bundle's manifest lists
+    it.
+    """
 
     name: str
     type: str
@@ -48,7 +50,9 @@ def state_fields(feature_set: FeatureSet, used: Collection[int] | None = None) -
 
 
 def entry_size(feature_set: FeatureSet, ip_version: int, used: Collection[int] | None = None) -> int:
-    """Bytes of one flow-table entry: slot, key and state, rounded up so that entries share cache lines evenly."""
+    """Bytes of one flow-table entry: slot, key and state, rounded up so that entries share cache lines
+    evenly.
+    """
     state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used))))
     size = SLOT_SIZE + KEY_SIZE[ip_version] + state
     return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
@@ -83,7 +87,9 @@ def _structure(declarations: Declarations) -> type[ctypes.Structure]:
 
 
 def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: str) -> str:
-    """The text of ww_feature_set.h. used: indices of the features the model reads; nothing is generated for the others."""
+    """The text of ww_feature_set.h. used: indices of the features the model reads; nothing is generated
+    for the others.
+    """
     layout = StateLayout.of(feature_set, used)
     return "\n".join(
         [
@@ -241,8 +247,8 @@ def _accumulate(layout: StateLayout) -> list[str]:
 def _extract(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
     lines = [
         "/* The features of the packet accounted last, in the order the model reads them. */",
-        "static __always_inline void ww_extract(__s64 *x, const struct ww_state *s, const struct ww_packet *p,",
-        "\t\t\t\t       const struct ww_context *c)",
+        "static __always_inline void ww_extract(__s64 *x, const struct ww_state *s,",
+        "\t\t\t\t       const struct ww_packet *p, const struct ww_context *c)",
         "{",
     ]
     averages: dict[str, str] = {}
@@ -259,7 +265,9 @@ def _extract(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
 
 
 def _expression(feature: Feature, key: str, averages: dict[str, str]) -> str:
-    """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is done once."""
+    """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is
+    done once.
+    """
     constant = constant_feature(feature, key)
     if constant is not None:
         return str(constant)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lowers a TreeEnsemble to ww_model.h: one if/else per node, thresholds and leaf values as immediates.
 
-Two things keep the kernel verifier's work linear in the number of nodes, in every shape: features are read through a volatile
-pointer, so that no register carries what one path learned of a feature into the next tree; and what a leaf adds is
-either a number no check depends on, or passes through memory, so that the paths of a tree meet in equal states.
+Two things keep the kernel verifier's work linear in the number of nodes, in every shape: features are read
+through a volatile pointer, so that no register carries what one path learned of a feature into the next
+tree; and what a leaf adds is either a number no check depends on, or passes through memory, so that the
+paths of a tree meet in equal states.
 
 A model's trees are cut into chunks. By size the chunks become, in this order of preference (`plan`):
 
@@ -39,8 +40,9 @@ SHAPES = ("inline", "functions", "tail-calls")
 
 @dataclass(frozen=True)
 class Plan:
-    """The chosen shape. programs: per program the chunks it runs, a chunk being tree indices; without tail calls there is one,
-    part of ww_xdp. instructions, verified: predicted."""
+    """The chosen shape. programs: per program the chunks it runs, a chunk being tree indices; without tail
+    calls there is one, part of ww_xdp. instructions, verified: predicted.
+    """
 
     shape: str
     why: str
@@ -60,7 +62,7 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
     total = sum(size)
     instructions, verified = total + INSTRUCTIONS_OF_THE_REST, total + VERIFIED_OF_THE_REST
     if shape == "inline" or (shape == "auto" and total <= FUNCTION_INSTRUCTIONS):
-        why = f"about {total} instructions: small enough to stand in place (up to {FUNCTION_INSTRUCTIONS}), without a call"
+        why = f"about {total} instructions: up to {FUNCTION_INSTRUCTIONS} stand in place, without a call"
         verified += (WAYS_TO_INFERENCE - 1) * total
         return Plan("inline", why, ((tuple(_order(model)),),), instructions + total, verified)
     _check_nesting(model)
@@ -68,23 +70,29 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
     functions = len(chunks) + sum(len(_cut(model, tree)) for tree in model.trees)
     fits = functions <= SUBPROGRAM_LIMIT and verified <= VERIFIED_LIMIT
     if shape == "functions" or (shape == "auto" and fits):
-        why = f"about {total} instructions: over {FUNCTION_INSTRUCTIONS}, so {functions} functions, verified once each"
+        why = (
+            f"about {total} instructions: over {FUNCTION_INSTRUCTIONS}, "
+            f"so {functions} functions, verified once each"
+        )
         return Plan("functions", why, (tuple(chunks),), instructions, verified)
     programs = _programs(model, chunks, size)
     if len(programs) > TAIL_CALL_LIMIT:
         nodes = sum(tree.n_nodes for tree in model.trees)
         raise InputError(
-            f"model: {len(model.trees)} trees with {nodes} nodes need {len(programs)} tail calls; the kernel allows "
-            f"{TAIL_CALL_LIMIT}: about {nodes * TAIL_CALL_LIMIT // len(programs)} nodes would fit; train fewer or "
-            "shallower trees (max_depth, max_leaf_nodes)"
+            f"model: {len(model.trees)} trees with {nodes} nodes need {len(programs)} tail calls; the kernel "
+            f"allows {TAIL_CALL_LIMIT}: about {nodes * TAIL_CALL_LIMIT // len(programs)} nodes would fit; "
+            "train fewer or shallower trees (max_depth, max_leaf_nodes)"
         )
-    why = f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
+    why = (
+        f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
+    )
     return Plan("tail-calls", why, tuple(programs), instructions, verified)
 
 
 def _instructions(model: TreeEnsemble, tree: Tree) -> int:
-    """Estimate: a load and a jump an inner node, with a threshold beyond 32 bits two more; a value and a jump a leaf, leaves of
-    equal value sharing theirs."""
+    """Estimate: a load and a jump an inner node, with a threshold beyond 32 bits two more; a value and a
+    jump a leaf, leaves of equal value sharing theirs.
+    """
     values = {value for value in tree.value if value}
     leaves = tree.feature.count(LEAF)
     wide = sum(1 for t in tree.threshold if not -(1 << 31) <= t < 1 << 31)
@@ -155,16 +163,17 @@ def _check_nesting(model: TreeEnsemble) -> None:
                     calls[child] = calls[node] + (child in cut)
         if max(calls) > NESTED_CALL_LIMIT:
             raise InputError(
-                f"model, tree {index}: a path of {tree.depth} tests needs {max(calls)} functions inside each other; the "
-                f"kernel allows {NESTED_CALL_LIMIT}: train shallower trees (max_depth, max_leaf_nodes)"
+                f"model, tree {index}: a path of {tree.depth} tests needs {max(calls)} functions inside each "
+                f"other; the kernel allows {NESTED_CALL_LIMIT}: train shallower trees "
+                "(max_depth, max_leaf_nodes)"
             )
 
 
 class TreeCode:
     """Prints one model. What a leaf holds depends on `kind`:
 
-    - `packed`: majority votes of up to 8 classes in the bytes of one 64-bit word: a leaf adds to its class's byte;
-    - `single`: a leaf adds its score to the running sum of the one output its tree adds to;
+    - `packed`: majority votes of up to 8 classes in the bytes of one 64-bit word: a leaf adds to its
+    class's byte; - `single`: a leaf adds its score to the running sum of the one output its tree adds to;
     - `rows`: a leaf is a class, or the index of a row of scores, which is added to the scores in ww_scratch.
     """
 
@@ -264,7 +273,9 @@ class TreeCode:
         return {node: str(tree.value[node][0]) for node in leaves}
 
     def _branches(self, index: int, root: int, target: str, cut: set[int]) -> list[str]:
-        """Nested if/else that gives what the leaf holds to `target`. Without recursion, for trees of any depth."""
+        """Nested if/else that gives what the leaf holds to `target`. Without recursion, for trees of any
+        depth.
+        """
         tree = self.model.trees[index]
         values = self._leaf_values(tree)
         lines: list[str] = []
@@ -289,8 +300,10 @@ class TreeCode:
         return lines
 
     def _tree_macro(self, index: int, root: int, what: str, target: str) -> list[str]:
-        """The branches of one tree, or of a part. A macro, because clang writes debug information for every source line with
-        code in time quadratic in their number (clang 19: 38 of 43 s for 20 trees of depth 10)."""
+        """The branches of one tree, or of a part. A macro, because clang writes debug information for
+        every source line with code in time quadratic in their number (clang 19: 38 of 43 s for 20 trees of
+        depth 10).
+        """
         tree = self.model.trees[index]
         cut = set(_cut(self.model, tree))
         name = _macro(index, root)
@@ -304,19 +317,24 @@ class TreeCode:
         tree, branches = self.model.trees[index], _macro(index, 0)
         if self.kind != "rows":
             return [f"\t{branches}", "\tww_hide(sum);"]
-        # The verifier would follow an index to a row or a score for each leaf apart, had it not come out of memory.
+        # The verifier would follow an index to a row or a score for each leaf apart, had it not come out
+        # of memory.
         lines = [f"\t{branches}", "\ts->leaf = leaf;", "\tleaf = *(volatile __u64 *)&s->leaf;"]
         if self.majority:
             return [*lines, "\ts->score[leaf & (WW_MAX_CLASSES - 1)]++;"]
         if not self._has_rows(tree):
             return [*lines, f"\ts->score[{tree.output}] += (__s32)leaf;"]
         count = tree.feature.count(LEAF)
-        lines += [f"\tleaf = leaf < {count} ? leaf : 0; /* always true; for the verifier */", "\tww_hide(leaf);"]
+        lines += [
+            f"\tleaf = leaf < {count} ? leaf : 0; /* always true; for the verifier */",
+            "\tww_hide(leaf);",
+        ]
         return lines + [f"\ts->score[{c}] += ww_rows_{index}[leaf][{c}];" for c in range(self.n_scores)]
 
     def _rows(self, index: int, tree: Tree) -> list[str]:
         rows = ["\t{" + ", ".join(map(str, value)) + "}," for value in tree.value if value]
-        head = f'static const volatile __s32 ww_rows_{index}[{len(rows)}][{self.n_scores}] SEC(".rodata.ww_rows") = {{'
+        shape = f"[{len(rows)}][{self.n_scores}]"
+        head = f'static const volatile __s32 ww_rows_{index}{shape} SEC(".rodata.ww_rows") = {{'
         return [head, *rows, "};", ""]
 
     def _parts(self, index: int) -> list[str]:
@@ -378,7 +396,11 @@ class TreeCode:
         """ww_add_N: runs one program's trees and adds what they say to the scores."""
         if self.plan.shape == "inline":
             lines = ["static __always_inline void ww_add_0(struct ww_scratch *s)", "{"]
-            lines += ["\tconst volatile __s64 *x __attribute__((unused)) = s->feature;", f"\t{self._local}", ""]
+            lines += [
+                "\tconst volatile __s64 *x __attribute__((unused)) = s->feature;",
+                f"\t{self._local}",
+                "",
+            ]
             for index in program[0]:
                 lines += self._tree(index)
                 output = self.model.trees[index].output or 0
