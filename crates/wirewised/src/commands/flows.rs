@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   wirewised flows                          the 20 flows with the newest packets
   wirewised flows --sort packets --limit 5
-  wirewised flows --class attack --json    with the state the features are computed from";
+  wirewised flows --class attack --state   with the state the features are computed from";
 
 /// List the flows the program keeps: key, packets, age, class, state.
 #[derive(Debug, clap::Args)]
@@ -44,6 +44,10 @@ pub struct Args {
     /// Only flows whose last verdict is this class
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
+
+    /// Also show the state that the features are computed from (JSON always has it)
+    #[arg(long)]
+    state: bool,
 
     /// Also entries idle for longer than the idle timeout, which the next new flow may take
     #[arg(long)]
@@ -85,14 +89,15 @@ pub fn run(args: &Args) -> Result<()> {
             &json!({ "interface": attachment.interface, "found": found, "flows": flows }),
         );
     }
-    let header = ["flow", "class", "packets", "last packet", "state"].map(str::to_string);
+    let header = ["flow", "class", "packets", "last packet", if args.state { "state" } else { "" }];
+    let header = header.map(str::to_string);
     let row = |flow: &Flow| {
         [
             describe(flow),
             class_name(flow).unwrap_or_else(|| "-".to_string()),
             flow.packets.to_string(),
             format!("{} ago", format_age(now.saturating_sub(flow.last_seen_ns))),
-            describe_state(&flow.state),
+            if args.state { describe_state(&flow.state) } else { String::new() },
         ]
     };
     let rows: Vec<_> = std::iter::once(header).chain(flows.iter().map(row)).collect();

@@ -27,7 +27,7 @@ fn flows_are_listed_with_class_and_state() {
     assert!(second["age_seconds"].as_f64().unwrap() < 10.0);
 
     assert_eq!(lab.json("flows --class attack")["found"], 1);
-    let text = lab.ok("flows --limit 1 --sort packets");
+    let text = lab.ok("flows --limit 1 --sort packets --state");
     assert!(text.contains("> 10.9.0.2:2000 udp") && text.contains("sum_length=3168"), "{text}");
     assert!(text.contains("1 more; --limit 0 shows all"), "{text}");
     assert!(
