@@ -114,7 +114,7 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	cursor.end = (void *)(long)ctx->data_end;
 	way.frame_length = cursor.end - cursor.at;
 
-	status = ww_parse_ethernet(&cursor, &type, &p.vlan_id);
+	status = ww_parse_link(ctx, &cursor, &type, &p);
 	if (ww_unlikely(status))
 		return ww_unclassified(&way, status);
 	if (ww_unlikely(type == bpf_htons(ETH_P_IPV6))) {
@@ -123,32 +123,27 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	} else if (ww_unlikely(type != bpf_htons(ETH_P_IP))) {
 		return ww_unclassified(&way, WW_NOT_IP);
 	}
-	status = ww_parse_network(ctx, &cursor, WW_DECAPSULATE ? type : bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
+	status = ww_parse_network(ctx, &cursor, bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
 	if (ww_unlikely(status))
-		return ww_unclassified(&way, status);
+		return ww_unclassified(&way, p.tunnelled ? WW_MALFORMED_TUNNEL : status);
 	if (ww_unlikely(!way.policy->version))
 		return ww_unclassified(&way, WW_NO_POLICY);
-	/* A tunnel may carry the other version. */
-	if (WW_DECAPSULATE ? p.ip_version == 4 : go_ipv6)
-		return ww_classify(&way, &p, cpu, 4);
-	return ww_classify(&way, &p, cpu, 6);
+	return ww_classify(&way, &p, cpu, go_ipv6 ? 4 : 6);
 }
 
-#if !WW_DECAPSULATE
 __noinline int ww_xdp_ipv6(struct xdp_md *ctx)
 {
 	return ww_packet_way(ctx, 0);
 }
-#endif
 
 /* A call costs several ns, so IPv4 stands in ww_xdp, unless its stack and IPv6's together would exceed 512 bytes. */
 #if WW_SPLIT
 __noinline int ww_xdp_ipv4(struct xdp_md *ctx)
 {
-	return ww_packet_way(ctx, !WW_DECAPSULATE);
+	return ww_packet_way(ctx, 1);
 }
 #else
-#define ww_xdp_ipv4(ctx) ww_packet_way(ctx, !WW_DECAPSULATE)
+#define ww_xdp_ipv4(ctx) ww_packet_way(ctx, 1)
 #endif
 
 SEC("xdp")
@@ -156,10 +151,8 @@ int ww_xdp(struct xdp_md *ctx)
 {
 	int verdict = ww_xdp_ipv4(ctx);
 
-#if !WW_DECAPSULATE
 	if (verdict == WW_GO_IPV6)
 		verdict = ww_xdp_ipv6(ctx);
-#endif
 #if WW_TAIL_CALLS
 	if (verdict == WW_GO_MODEL) {
 		bpf_tail_call(ctx, &ww_progs, 1);

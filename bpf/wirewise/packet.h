@@ -14,6 +14,7 @@ struct ww_packet {
 	__be32 destination4;
 	const __be32 *addresses6; /* IPv6: source and destination in the packet, four words each */
 	__u32 ip_version;
+	__u32 tunnelled; /* 1: these are the headers inside a tunnel */
 	__u32 protocol;
 	__u32 length; /* IP length: header and payload */
 	__u32 network_header_length;

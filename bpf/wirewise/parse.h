@@ -253,22 +253,20 @@ static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cur
 #if WW_DECAPSULATE
 #include "tunnel.h"
 #else
-static __always_inline int ww_parse_tunnel(struct xdp_md *ctx, struct ww_cursor *cursor, struct ww_packet *p)
+/* Parses up to the IP header: *type gets the EtherType, the cursor stays at what is behind. */
+static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type, struct ww_packet *p)
 {
-	return 0;
+	return ww_parse_ethernet(cursor, type, &p->vlan_id);
 }
 #endif
 
-/* Parses what is behind the Ethernet header. Returns an enum ww_status; 0: p is filled. */
+/* Parses the packet at the cursor. Returns an enum ww_status; 0: p is filled. */
 static __always_inline int ww_parse_network(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type,
 					     struct ww_packet *p)
 {
 	int status = ww_parse_ip(ctx, cursor, type, p);
 	__s32 payload;
 
-	if (status)
-		return status;
-	status = ww_parse_tunnel(ctx, cursor, p);
 	if (status)
 		return status;
 	p->source_port = bpf_ntohs(p->source_port_be);
