@@ -32,6 +32,7 @@ pub mod runner;
 pub mod stats;
 pub mod status;
 pub mod table;
+pub mod test_run;
 pub mod trace_output;
 pub mod tree;
 pub mod units;

@@ -3,16 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use bytemuck::Zeroable;
-use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use serde::Serialize;
 
-use crate::abi;
 use crate::capture::Capture;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::kernel;
-use crate::object::{self, Loaded, MAX_TABLE_SIZE, Opened, Settings};
+use crate::object::{self, Loaded, MAX_TABLE_SIZE, Settings};
+use crate::table;
+use crate::test_run::{self, Timed};
 
 /// Entries a flow table gets at least, and for each flow, so that flows do not push each other out.
 const SMALLEST_TABLE: u32 = 65_536;
@@ -21,8 +20,8 @@ const WARM_UP: u32 = 1000;
 
 /// Measure what a packet costs in one or more programs
 ///
-/// In this kernel, without an interface. The programs take turns, round by round, so that what disturbs the machine disturbs
-/// them alike; the median of the rounds counts.
+/// In this kernel, without an interface. The programs take turns in many short rounds, so that what disturbs the machine disturbs
+/// them alike. The median of the rounds counts; for the ratio to the first program, that of each round's ratio.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example: wirewised bench --object empty.bpf.o --object program.bpf.o --flows 10000 --json")]
@@ -36,11 +35,11 @@ pub struct Args {
     flows: u32,
 
     /// Packets a round
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000_000))]
     repeat: u32,
 
     /// Rounds, each over all objects
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
     /// Flow-table entries, a power of two; without it twice the flows, at least 65536
@@ -71,18 +70,40 @@ struct Measured {
     object: String,
     /// Median of the rounds.
     ns_per_packet: f64,
-    min_ns: u32,
-    max_ns: u32,
-    /// To the first object.
+    min_ns: f64,
+    max_ns: f64,
+    /// Median of the kernel's own figures, each rounded down to a nanosecond.
+    kernel_ns: f64,
+    /// To the first object: median of the rounds' ratios.
     ratio: f64,
-    rounds_ns: Vec<u32>,
+    rounds_ns: Vec<f64>,
     load_ms: f64,
+    /// Where the program reads the time; null if it is no data path of wirewise.
+    clock: Option<&'static str>,
+}
+
+impl Measured {
+    fn new(path: &Path, program: &Loaded, rounds: &[Timed], first: &[Timed]) -> Self {
+        let ns: Vec<_> = rounds.iter().map(|round| round.ns).collect();
+        let kernel_ns: Vec<_> = rounds.iter().map(|round| f64::from(round.kernel_ns)).collect();
+        Self {
+            object: path.display().to_string(),
+            ns_per_packet: decimals(median(&ns), 1),
+            min_ns: decimals(ns.iter().copied().fold(f64::INFINITY, f64::min), 1),
+            max_ns: decimals(ns.iter().copied().fold(0.0, f64::max), 1),
+            kernel_ns: median(&kernel_ns),
+            ratio: decimals(ratio(rounds, first), 3),
+            rounds_ns: ns.iter().map(|ns| decimals(*ns, 1)).collect(),
+            load_ms: decimals(program.load_time.as_secs_f64() * 1e3, 3),
+            clock: program.config.map(|config| config.describe_clock()),
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
     let frame = match &args.frame {
         Some(path) => first_frame(path)?,
-        None => default_frame(),
+        None => test_run::default_frame(),
     };
     let cpu = kernel::pin_to_one_cpu()?;
     let table_size = args
@@ -95,31 +116,24 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let programs = args.objects.iter().map(|path| load(path, &settings)).collect::<Result<Vec<_>>>()?;
     for program in &programs {
-        test_run(program, &frame, args.flows.max(WARM_UP))?;
+        test_run::run(program, &frame, args.flows.max(WARM_UP))?;
     }
     let mut rounds = vec![Vec::new(); programs.len()];
     for _ in 0..args.rounds {
         for (program, rounds) in programs.iter().zip(&mut rounds) {
-            rounds.push(test_run(program, &frame, args.repeat)?);
+            rounds.push(test_run::run(program, &frame, args.repeat)?);
         }
     }
-    let first = median(&rounds[0]);
-    let measured = args.objects.iter().zip(&programs).zip(rounds).map(|((path, program), rounds)| Measured {
-        object: path.display().to_string(),
-        ns_per_packet: median(&rounds),
-        min_ns: rounds.iter().copied().min().unwrap_or(0),
-        max_ns: rounds.iter().copied().max().unwrap_or(0),
-        ratio: (median(&rounds) / first * 1e3).round() / 1e3,
-        rounds_ns: rounds,
-        load_ms: (program.load_time.as_secs_f64() * 1e6).round() / 1e3,
-    });
+    let measured = args.objects.iter().zip(&programs).zip(&rounds);
     let report = Report {
         kernel: kernel::release(),
         cpu,
         frame_bytes: frame.len(),
         flows: args.flows,
         repeat: args.repeat,
-        results: measured.collect(),
+        results: measured
+            .map(|((path, program), own)| Measured::new(path, program, own, &rounds[0]))
+            .collect(),
     };
     if args.json {
         return input::print_json(&report);
@@ -130,32 +144,11 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn load(path: &Path, settings: &Settings) -> Result<Loaded> {
     let name = path.display().to_string();
-    let mut opened = Opened::open(&name, &input::read(path)?)?;
-    if settings.bench_flows > 0 && opened.config().is_none() {
+    let loaded = test_run::load(&name, &input::read(path)?, settings)?;
+    if settings.bench_flows > 0 && loaded.config.is_none() {
         tracing::info!("{name}: no data path of wirewise, so it sees one flow only");
     }
-    opened.prepare(settings)?;
-    let loaded = opened.load()?;
-    if let Some(map) = loaded.map("ww_policy") {
-        let policy = pass_all();
-        map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(&policy), MapFlags::ANY)
-            .map_err(|error| Error::other(format!("{name}: cannot write the policy: {error}")))?;
-    }
     Ok(loaded)
-}
-
-/// Every class passes, every packet is inferred, no events.
-fn pass_all() -> abi::Policy {
-    abi::Policy { version: 1, ..abi::Policy::zeroed() }
-}
-
-/// Nanoseconds a packet, as the kernel averages them over `repeat` runs.
-fn test_run(program: &Loaded, frame: &[u8], repeat: u32) -> Result<u32> {
-    let input = ProgramInput { data_in: Some(frame), repeat, ..ProgramInput::default() };
-    let output = program.entry()?.test_run(input).map_err(|error| {
-        Error::missing(format!("the kernel cannot test-run a frame of {} bytes: {error}", frame.len()))
-    })?;
-    Ok(output.duration.as_nanos() as u32)
 }
 
 fn first_frame(path: &Path) -> Result<Vec<u8>> {
@@ -165,29 +158,22 @@ fn first_frame(path: &Path) -> Result<Vec<u8>> {
     Ok(packet.frame.to_vec())
 }
 
-/// Ethernet, IPv4 and TCP (an ACK from 10.0.0.1:40000 to 10.0.0.2:443) with ten bytes of payload: 64 bytes.
-fn default_frame() -> Vec<u8> {
-    const HEADERS: [u8; 54] = [
-        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, // Ethernet: addresses, IPv4
-        0x45, 0, 0, 50, 0, 1, 0x40, 0, 64, 6, 0x26, 0xc3, // IPv4: 50 bytes, TTL 64, TCP
-        10, 0, 0, 1, 10, 0, 0, 2, // addresses
-        0x9c, 0x40, 0x01, 0xbb, 0, 0, 0, 1, 0, 0, 0, 1, // TCP: ports, sequence, acknowledgement
-        0x50, 0x10, 0x20, 0, 0, 0, 0, 0, // data offset 5, ACK, window 8192
-    ];
-    let mut frame = HEADERS.to_vec();
-    frame.resize(64, 0);
-    frame
+/// What disturbs a round disturbs both programs of it, so each round's ratio says more than the ratio of two medians.
+fn ratio(rounds: &[Timed], first: &[Timed]) -> f64 {
+    let ratios: Vec<_> = rounds.iter().zip(first).map(|(round, first)| round.ns / first.ns).collect();
+    median(&ratios)
 }
 
-fn median(rounds: &[u32]) -> f64 {
-    let mut sorted = rounds.to_vec();
-    sorted.sort_unstable();
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        f64::from(sorted[middle])
-    } else {
-        f64::from(sorted[middle - 1] + sorted[middle]) / 2.0
-    }
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+fn decimals(value: f64, places: i32) -> f64 {
+    let scale = 10f64.powi(places);
+    (value * scale).round() / scale
 }
 
 fn print(report: &Report) {
@@ -200,18 +186,21 @@ fn print(report: &Report) {
         report.results[0].rounds_ns.len(),
         report.repeat
     );
-    println!("{:>10} {:>6} {:>6} {:>7} {:>9}  object", "ns/packet", "min", "max", "ratio", "load ms");
-    for measured in &report.results {
-        println!(
-            "{:>10.1} {:>6} {:>6} {:>7.2} {:>9.1}  {}",
-            measured.ns_per_packet,
-            measured.min_ns,
-            measured.max_ns,
-            measured.ratio,
-            measured.load_ms,
-            measured.object
-        );
-    }
+    let header = ["object", "clock", "ns/packet", "min", "max", "ratio", "load ms"].map(str::to_string);
+    let row = |measured: &Measured| {
+        let ns = |ns: f64| format!("{ns:.1}");
+        [
+            measured.object.clone(),
+            measured.clock.unwrap_or("-").to_string(),
+            ns(measured.ns_per_packet),
+            ns(measured.min_ns),
+            ns(measured.max_ns),
+            format!("{:.3}", measured.ratio),
+            format!("{:.1}", measured.load_ms),
+        ]
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(report.results.iter().map(row)).collect();
+    table::print(&rows, 2);
 }
 
 #[cfg(test)]
@@ -220,18 +209,16 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle() {
-        assert_eq!(median(&[7]), 7.0);
-        assert_eq!(median(&[9, 1, 5]), 5.0);
-        assert_eq!(median(&[4, 1, 2, 9]), 3.0);
+        assert_eq!(median(&[7.0]), 7.0);
+        assert_eq!(median(&[9.5, 1.0, 5.5]), 5.5);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
     }
 
     #[test]
-    fn the_default_frame_is_what_its_comment_says() {
-        let frame = default_frame();
-        assert_eq!(frame.len(), 64);
-        let header = &frame[14..34];
-        assert_eq!(usize::from(header[3]) + 14, frame.len());
-        let sum: u32 = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-        assert_eq!((sum >> 16) + (sum & 0xffff), 0xffff, "IPv4 header checksum");
+    fn a_slow_round_does_not_change_the_ratio() {
+        let rounds = |ns: [f64; 3]| ns.map(|ns| Timed { ns, kernel_ns: ns as u32 });
+        // The machine is three times as slow in the second round; in the third only while this program runs.
+        let (own, first) = (rounds([20.0, 60.0, 90.0]), rounds([10.0, 30.0, 10.0]));
+        assert_eq!(ratio(&own, &first), 2.0);
     }
 }
