@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -117,12 +118,17 @@ def _remove_leftovers() -> None:
 
 
 def _remove(made: Wire) -> None:
-    pins = _PINS / made.receiver
-    if pins.is_dir():
-        shutil.rmtree(pins)
-    for namespace in (made.outside, made.inside):
-        if (_NAMESPACES / namespace).exists():
-            subprocess.run(["ip", "netns", "delete", namespace], check=False, capture_output=True)
+    """Remove what there is of a wire; a second Ctrl-C waits until it is done."""
+    endings = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, endings)
+    try:
+        for pins in _PINS.glob(f"{made.receiver}*"):  # the agent may have been stopped half-way
+            shutil.rmtree(pins)
+        for namespace in (made.outside, made.inside):
+            if (_NAMESPACES / namespace).exists():
+                subprocess.run(["ip", "netns", "delete", namespace], check=False, capture_output=True)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run(*command: str) -> None:
