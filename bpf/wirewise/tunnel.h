@@ -96,72 +96,85 @@ static __always_inline int ww_open_gre(struct ww_cursor *cursor, __be16 *type)
 	return 0;
 }
 
-/* Opens the tunnel at offset (of the transport header, from the start of the frame).
- * Returns TEID << 32 | enum ww_status << 24 | IP version inside (0: no tunnel for us) << 20 | offset of the inner IP header.
- * A global function: all ways through it meet in one number, so the verifier walks what follows once. */
-__noinline __u64 ww_open_tunnel(struct xdp_md *ctx, __u32 offset, __u32 protocol, __u32 port)
+/* Opens the tunnel at the cursor that outer's headers announce, as above. */
+static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct ww_packet *outer, __be16 *type,
+					  __u32 *teid)
 {
-	void *data = (void *)(long)ctx->data;
-	struct ww_cursor cursor = {data, (void *)(long)ctx->data_end};
-	__u32 teid = 0, version = 0;
-	__be16 type = 0;
-	int status = 0;
+	__be16 port = outer->destination_port_be;
 
-	if (offset > 0x7fff)
-		return 0;
-	cursor.at = data + offset;
-	if (protocol == IPPROTO_UDP)
-		cursor.at += sizeof(struct udphdr);
-	if (WW_DECAPSULATE_GTP_U && protocol == IPPROTO_UDP && port == WW_PORT_GTP_U)
-		status = ww_open_gtp(&cursor, &type, &teid);
-	else if (WW_DECAPSULATE_VXLAN && protocol == IPPROTO_UDP && port == WW_PORT_VXLAN)
-		status = ww_open_vxlan(&cursor, &type);
-	else if (WW_DECAPSULATE_GRE && protocol == IPPROTO_GRE)
-		status = ww_open_gre(&cursor, &type);
-	else if (WW_DECAPSULATE_IP_IN_IP && protocol == IPPROTO_IPIP)
-		type = bpf_htons(ETH_P_IP);
-	else if (WW_DECAPSULATE_IP_IN_IP && protocol == IPPROTO_IPV6)
-		type = bpf_htons(ETH_P_IPV6);
-	if (!status && type == bpf_htons(WW_ETH_TRANSPARENT)) {
-		__u32 inner_vlan;
-
-		status = ww_parse_ethernet(&cursor, &type, &inner_vlan) ? WW_MALFORMED_TUNNEL : 0;
+	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_GTP_U && port == bpf_htons(WW_PORT_GTP_U)) {
+		cursor->at += sizeof(struct udphdr);
+		return ww_open_gtp(cursor, type, teid);
 	}
-	if (type == bpf_htons(ETH_P_IP))
-		version = 4;
-	else if (type == bpf_htons(ETH_P_IPV6))
-		version = 6;
-	return (__u64)teid << 32 | status << 24 | version << 20 | ((__u64)(cursor.at - data) & 0x7fff);
+	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_VXLAN && port == bpf_htons(WW_PORT_VXLAN)) {
+		cursor->at += sizeof(struct udphdr);
+		return ww_open_vxlan(cursor, type);
+	}
+	if (outer->protocol == IPPROTO_GRE && WW_DECAPSULATE_GRE)
+		return ww_open_gre(cursor, type);
+	if (outer->protocol == IPPROTO_IPIP && WW_DECAPSULATE_IP_IN_IP)
+		*type = bpf_htons(ETH_P_IP);
+	if (outer->protocol == IPPROTO_IPV6 && WW_DECAPSULATE_IP_IN_IP)
+		*type = bpf_htons(ETH_P_IPV6);
+	return 0;
 }
 
-/* Parses the packet inside into p, if p is a tunnel the feature set looks into. */
-static __always_inline int ww_parse_tunnel(struct xdp_md *ctx, struct ww_cursor *cursor, struct ww_packet *p)
+/* What ww_find_network returns. */
+#define WW_FOUND_OFFSET 0x7fffULL /* of the IP header; 0: there is none, and the next bits hold an enum ww_status */
+#define WW_FOUND_NEXT(found) ((found) >> 15 & 0xfff) /* VLAN, or status */
+#define WW_FOUND_IPV6 (1ULL << 27)
+#define WW_FOUND_INNER (1ULL << 28) /* it is inside a tunnel */
+#define WW_FOUND_TEID(found) ((found) >> 32)
+
+/* Finds the IP header to judge a frame by: the one inside a tunnel, or the only one. A global function, verified once: all the
+ * ways to the header are forgotten at its end, and the packet is parsed behind it as if there were no tunnels. */
+__noinline __u64 ww_find_network(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data;
-	__u32 port = bpf_ntohs(p->destination_port_be), vlan_id = p->vlan_id;
-	__u64 opened;
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ww_cursor cursor = {data, end}, network;
+	__u32 vlan_id = 0, inner_vlan, teid = 0;
+	__u64 inner = WW_FOUND_INNER;
+	struct ww_packet outer = {};
+	__be16 type, inner_type = 0;
 	int status;
 
-	if (p->fragment)
-		return 0;
-	if (!(WW_DECAPSULATE_GTP_U && p->protocol == IPPROTO_UDP && port == WW_PORT_GTP_U) &&
-	    !(WW_DECAPSULATE_VXLAN && p->protocol == IPPROTO_UDP && port == WW_PORT_VXLAN) &&
-	    !(WW_DECAPSULATE_GRE && p->protocol == IPPROTO_GRE) &&
-	    !(WW_DECAPSULATE_IP_IN_IP && (p->protocol == IPPROTO_IPIP || p->protocol == IPPROTO_IPV6)))
-		return 0;
-	opened = ww_open_tunnel(ctx, cursor->at - data, p->protocol, port);
-	ww_hide(opened);
-	status = opened >> 24 & 15;
+	status = ww_parse_ethernet(&cursor, &type, &vlan_id);
 	if (status)
-		return status;
-	if (!(opened >> 20 & 15))
-		return 0;
-	cursor->at = data + (opened & 0x7fff);
-	__builtin_memset(p, 0, sizeof(*p));
-	p->vlan_id = vlan_id;
-	p->teid = opened >> 32;
-	if (ww_parse_ip(ctx, cursor, (opened >> 20 & 15) == 4 ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6), p))
-		return WW_MALFORMED_TUNNEL;
+		return (__u64)status << 15;
+	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
+		return (__u64)WW_NOT_IP << 15;
+	network = cursor;
+	/* What is malformed outside is parsed again, and refused, where there are no tunnels. */
+	if (!ww_parse_ip(ctx, &cursor, type, &outer) && !outer.fragment) {
+		status = ww_open_tunnel(&cursor, &outer, &inner_type, &teid);
+		if (!status && inner_type == bpf_htons(WW_ETH_TRANSPARENT))
+			status = ww_parse_ethernet(&cursor, &inner_type, &inner_vlan);
+		if (status)
+			return (__u64)WW_MALFORMED_TUNNEL << 15;
+	}
+	if (inner_type != bpf_htons(ETH_P_IP) && inner_type != bpf_htons(ETH_P_IPV6)) {
+		cursor = network;
+		inner_type = type;
+		inner = teid = 0;
+	}
+	if (inner_type == bpf_htons(ETH_P_IPV6))
+		inner |= WW_FOUND_IPV6;
+	return (__u64)teid << 32 | inner | vlan_id << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
+}
+
+/* As without tunnels, but the type and the cursor may be those inside. */
+static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type, struct ww_packet *p)
+{
+	__u64 found = ww_find_network(ctx);
+
+	ww_hide(found);
+	if (!(found & WW_FOUND_OFFSET))
+		return WW_FOUND_NEXT(found) & 15;
+	cursor->at = (void *)(long)ctx->data + (found & WW_FOUND_OFFSET);
+	*type = bpf_htons(found & WW_FOUND_IPV6 ? ETH_P_IPV6 : ETH_P_IP);
+	p->vlan_id = WW_FOUND_NEXT(found);
+	p->teid = WW_FOUND_TEID(found);
+	p->tunnelled = (found & WW_FOUND_INNER) != 0;
 	return 0;
 }
 
