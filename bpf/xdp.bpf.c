@@ -38,7 +38,8 @@ static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, 
 	slot->class_id = class_id;
 	slot->flags |= WW_SLOT_VERDICT;
 	way->stats->inferred++;
-	return ww_act(way, slot, class_id, version, length);
+	/* Read back: an index that comes out of memory does not make the verifier tell apart all ways that lead to it. */
+	return ww_act(way, slot, *(volatile __u8 *)&slot->class_id, version, length);
 }
 
 /* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each has code of its own. */
