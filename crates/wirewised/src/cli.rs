@@ -38,6 +38,7 @@ enum Command {
     Trace(commands::trace::Args),
     Explain(commands::explain::Args),
     Bench(commands::bench::Args),
+    Flood(commands::flood::Args),
     Completions(commands::completions::Args),
 }
 
@@ -55,6 +56,7 @@ impl Command {
             Command::Trace(args) => commands::trace::run(args),
             Command::Explain(args) => commands::explain::run(args),
             Command::Bench(args) => commands::bench::run(args),
+            Command::Flood(args) => commands::flood::run(args),
             Command::Completions(args) => commands::completions::run(args),
         }
     }

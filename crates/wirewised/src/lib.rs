@@ -28,6 +28,7 @@ pub mod pins;
 pub mod policy;
 pub mod policy_file;
 pub mod policy_maps;
+mod progress;
 pub mod runner;
 pub mod stats;
 pub mod status;

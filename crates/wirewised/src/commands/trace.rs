@@ -3,7 +3,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tempfile::NamedTempFile;
 
@@ -11,11 +11,11 @@ use crate::bundle::Bundle;
 use crate::capture::Capture;
 use crate::error::{Error, Result};
 use crate::policy::Policy;
+use crate::progress::Progress;
 use crate::runner::{self, Options, Runner};
 use crate::trace_output::{Format, Writer};
 
 const PROGRESS_EVERY: u64 = 1 << 14;
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Run a capture through a bundle's program, packet by packet
 ///
@@ -141,7 +141,8 @@ fn run_all(
     let shape = (runner.n_features(), runner.n_scores());
     let mut writer =
         Writer::new(format, bundle, shape, BufWriter::with_capacity(1 << 16, out)).map_err(output)?;
-    let mut progress = Progress::new();
+    // Results on the same terminal are progress enough.
+    let mut progress = Progress::new(!io::stdout().is_terminal());
     let mut packets = 0;
     let read = loop {
         let packet = match capture.next_packet() {
@@ -152,7 +153,9 @@ fn run_all(
         let observation = runner.run(&packet)?;
         writer.write(&packet, &observation).map_err(output)?;
         packets = packet.number;
-        progress.show(packets);
+        if packets.is_multiple_of(PROGRESS_EVERY) {
+            progress.show(|| format!("{packets} packets"));
+        }
     };
     progress.clear();
     writer.finish().map_err(output)?;
@@ -186,33 +189,4 @@ fn write_whole<T>(path: &Path, write: impl FnOnce(&mut NamedTempFile) -> Result<
     let result = write(&mut file)?;
     file.persist(path).map_err(|error| named(error.error))?;
     Ok(result)
-}
-
-/// A line on a terminal, rewritten about twice a second; nothing elsewhere.
-struct Progress {
-    shown: Option<Instant>,
-    terminal: bool,
-}
-
-impl Progress {
-    fn new() -> Self {
-        // Results on the same terminal are progress enough.
-        Self { shown: None, terminal: io::stderr().is_terminal() && !io::stdout().is_terminal() }
-    }
-
-    fn show(&mut self, packets: u64) {
-        if !self.terminal || !packets.is_multiple_of(PROGRESS_EVERY) {
-            return;
-        }
-        if self.shown.is_none_or(|shown| shown.elapsed() >= PROGRESS_INTERVAL) {
-            self.shown = Some(Instant::now());
-            eprint!("\r{packets} packets ...");
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown.is_some() {
-            eprint!("\r\x1b[K");
-        }
-    }
 }

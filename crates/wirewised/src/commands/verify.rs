@@ -25,14 +25,15 @@ pub struct Args {
     json: bool,
 }
 
+/// A program, as an option names it.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct What {
+pub struct What {
     /// Compiled eBPF object (.bpf.o)
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
 
-    /// Bundle, whose program is verified
+    /// Bundle, whose program is taken
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
@@ -47,7 +48,7 @@ struct Report {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let (name, object) = read(&args.what)?;
+    let (name, object) = args.what.read()?;
     let mut opened = Opened::open(&name, &object)?;
     opened.prepare(&Settings::live()?)?;
     let report = match opened.try_load()? {
@@ -74,11 +75,14 @@ pub fn run(args: &Args) -> Result<()> {
     report.refusal.map_or(Ok(()), |refusal| Err(refusal.into_error(&name)))
 }
 
-fn read(what: &What) -> Result<(String, Vec<u8>)> {
-    match (&what.object, &what.bundle) {
-        (Some(path), _) => Ok((path.display().to_string(), input::read(path)?)),
-        (None, Some(path)) => Ok((path.display().to_string(), Bundle::read(path)?.object)),
-        (None, None) => Err(Error::input("give --object or --bundle")),
+impl What {
+    /// What errors call it, and the object.
+    pub fn read(&self) -> Result<(String, Vec<u8>)> {
+        match (&self.object, &self.bundle) {
+            (Some(path), _) => Ok((path.display().to_string(), input::read(path)?)),
+            (None, Some(path)) => Ok((path.display().to_string(), Bundle::read(path)?.object)),
+            (None, None) => Err(Error::input("give --object or --bundle")),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
@@ -49,7 +50,8 @@ pub fn loadable(defines: &[&str]) -> Option<Vec<u8>> {
 
 /// The data path of this repository with the model of fixtures/datapath, where this process may load it.
 pub fn data_path() -> Option<Vec<u8>> {
-    may_load().then(|| compile("../../bpf/xdp.bpf.c", &[]))?
+    static OBJECT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    may_load().then(|| OBJECT.get_or_init(|| compile("../../bpf/xdp.bpf.c", &[])).clone())?
 }
 
 fn may_load() -> bool {

@@ -9,5 +9,6 @@ mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod fixture;
+mod flood;
 mod trace;
 mod verify;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How far long work has come.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A line on the terminal behind standard error, rewritten about twice a second; nothing elsewhere.
+pub struct Progress {
+    shown: Option<Instant>,
+    active: bool,
+}
+
+impl Progress {
+    /// wanted : false where what the command prints is progress enough.
+    pub fn new(wanted: bool) -> Self {
+        Self { shown: None, active: wanted && io::stderr().is_terminal() }
+    }
+
+    pub fn show(&mut self, text: impl FnOnce() -> String) {
+        if self.active && self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL) {
+            self.shown = Some(Instant::now());
+            eprint!("\r{} ...", text());
+        }
+    }
+
+    pub fn clear(&self) {
+        if self.shown.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
