@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The end of a model that is split over tail calls: takes up the packet where ww_xdp left it in ww_scratch. */
+/* What a model that is split over tail calls adds: takes up the packet where ww_xdp left it in ww_scratch. */
 #ifndef WW_TAIL_H
 #define WW_TAIL_H
 
 /* Finds the maps' elements of this packet again. Returns 0, or -1 if a look-up failed. */
-static __always_inline int ww_resume(struct ww_way *way, struct ww_slot **slot)
+static __always_inline int ww_resume(struct ww_way *way)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), zero = 0, index;
+	__u32 cpu = bpf_get_smp_processor_id(), zero = 0;
 
 	way->stats = bpf_map_lookup_elem(&ww_stats, &cpu);
 	way->policy = bpf_map_lookup_elem(&ww_policy, &zero);
@@ -15,21 +15,36 @@ static __always_inline int ww_resume(struct ww_way *way, struct ww_slot **slot)
 		return -1;
 	way->now_ns = way->scratch->now_ns;
 	way->frame_length = way->scratch->frame_length;
-	index = way->scratch->bucket;
-	if (way->scratch->way >= WW_WAYS) {
+	return 0;
+}
+
+/* The end of the last program: the verdict, kept with the packet's flow. version: 4 or 6, a constant, so that the verifier
+ * knows whose entry it is. */
+static __always_inline int ww_finish(struct ww_way *way, const __u32 version)
+{
+	__u32 index = way->scratch->bucket, place = way->scratch->way, zero = 0;
+	struct ww_slot *slot;
+
+	if (place >= WW_WAYS) {
 		struct ww_blank_entry *blank = bpf_map_lookup_elem(&ww_blank, &zero);
 
-		*slot = blank ? &blank->slot : 0;
-	} else if (way->scratch->ip_version == 4) {
+		if (!blank)
+			return XDP_PASS;
+		slot = &blank->slot;
+	} else if (version == 4) {
 		struct ww_bucket4 *bucket = bpf_map_lookup_elem(&ww_flows4, &index);
 
-		*slot = bucket ? &bucket->entry[way->scratch->way & (WW_WAYS - 1)].slot : 0;
+		if (!bucket)
+			return XDP_PASS;
+		slot = &bucket->entry[place].slot;
 	} else {
 		struct ww_bucket6 *bucket = bpf_map_lookup_elem(&ww_flows6, &index);
 
-		*slot = bucket ? &bucket->entry[way->scratch->way & (WW_WAYS - 1)].slot : 0;
+		if (!bucket)
+			return XDP_PASS;
+		slot = &bucket->entry[place].slot;
 	}
-	return *slot ? 0 : -1;
+	return ww_decided(way, slot, ww_decide(way->scratch), version, way->scratch->length);
 }
 
 #endif

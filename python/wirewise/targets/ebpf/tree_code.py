@@ -241,10 +241,9 @@ class TreeCode:
                 'SEC("xdp")',
                 f"int ww_model_{number}(struct xdp_md *ctx)",
                 "{",
-                "\tstruct ww_slot *slot;",
                 "\tstruct ww_way way;",
                 "",
-                "\tif (ww_resume(&way, &slot))",
+                "\tif (ww_resume(&way))",
                 "\t\treturn XDP_PASS;",
                 f"\tww_add_{number - 1}(way.scratch);",
             ]
@@ -252,9 +251,7 @@ class TreeCode:
                 lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
             else:
                 lines += [
-                    "\tif (way.scratch->ip_version == 4)",
-                    "\t\treturn ww_decided(&way, slot, ww_decide(way.scratch), 4, way.scratch->length);",
-                    "\treturn ww_decided(&way, slot, ww_decide(way.scratch), 6, way.scratch->length);",
+                    "\treturn way.scratch->ip_version == 4 ? ww_finish(&way, 4) : ww_finish(&way, 6);",
                     "}",
                     "",
                 ]
