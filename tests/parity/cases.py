@@ -57,7 +57,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
         mode=random.choice(("observe", "enforce", "enforce")),
         shape=shape,
         kind=kind,
-        small_limits=shape != "auto" and kind != "deep" and random.random() < 0.6,
+        small_limits=shape != "auto" and kind in CUT_KINDS and random.random() < 0.6,
     )
     return case, frames
 
@@ -127,12 +127,27 @@ MODEL_KINDS = (
     "sum of rows", "one-output trees", "rows and one-output trees", "deep", "lone leaves",
 )  # fmt: skip
 
+# Those whose parts still fit a chain of tail calls and its nested calls under SMALL_LIMITS.
+CUT_KINDS = tuple(kind for kind in MODEL_KINDS if kind not in ("deep", "majority of many trees"))
+
 
 def random_model(
     random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]
 ) -> tuple[TreeEnsemble, str]:
-    """A model whose thresholds are values that the features have on these frames, or lie beside them."""
+    """A model and its kind; it may read only some of the features, the others are not computed then."""
     kind = random.choice(MODEL_KINDS)
+    return model_of_kind(kind, random, feature_set, frames, all_features=random.random() < 0.85), kind
+
+
+def model_of_kind(
+    kind: str,
+    random: Random,
+    feature_set: FeatureSet,
+    frames: Sequence[TimedFrame],
+    *,
+    all_features: bool = True,
+) -> TreeEnsemble:
+    """A model whose thresholds are values that the features have on these frames, or lie beside them."""
     rng = np.random.default_rng(random.getrandbits(64))
     n = len(feature_set.features)
     common = {"n_features": n, "n_trees": random.choice((1, 2, 5, 12)), "depth": random.choice((1, 3, 5, 7))}
@@ -155,9 +170,9 @@ def random_model(
         "deep": lambda: chain(random, n, depth=random.choice((40, 120)), n_classes=few),
         "lone leaves": lambda: random_tree_ensemble(rng, **common | {"depth": 0}, n_classes=few),
     }[kind]()
-    if random.random() < 0.85:  # else it may read only some of them, and the others are not generated
+    if all_features:
         model = reading_all_features(random, model)
-    return with_thresholds(random, model, observed_values(feature_set, frames[:400])), kind
+    return with_thresholds(random, model, observed_values(feature_set, frames[:400]))
 
 
 def reading_all_features(random: Random, model: TreeEnsemble) -> TreeEnsemble:
@@ -173,7 +188,7 @@ def reading_all_features(random: Random, model: TreeEnsemble) -> TreeEnsemble:
         alone = all(tree.output is not None for tree in model.trees)
         output = random.randrange(model.n_outputs) if alone else None
         width = 1 if alone else model.n_outputs
-        # Leaf scores of the others use up to 1 / (trees + 1) of the range each, as does the base: this is what is left.
+        # The other trees and the base use up 1 / (trees + 1) of the range each: this is what is left.
         value = tuple(v and tuple(random.randint(-1, 1) for _ in range(width)) for v in path.value)
     tree = Tree(feature, path.threshold, path.left, path.right, value, output)
     return replace(model, trees=(*model.trees, tree))
@@ -243,7 +258,8 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
     allow: dict[str, Any] = {}
     if random.random() < 0.3:
         prefixes = [
-            "10.0.0.1/32", "10.0.0.2/31", "128.0.0.0/1", "0.0.0.0/2", "2001:db8::/127", "2001:db8:0:1::/64", "8000::/1",
+            "10.0.0.1/32", "10.0.0.2/31", "128.0.0.0/1", "0.0.0.0/2",
+            "2001:db8::/127", "2001:db8:0:1::/64", "8000::/1",
         ]  # fmt: skip
         allow["prefixes"] = random.sample(prefixes, random.randint(1, 3))
     if random.random() < 0.3:

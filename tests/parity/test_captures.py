@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real captures: the reference and the object in the kernel agree on every Ethernet capture there is.
+
+The files under odd/ are malformed, truncated and otherwise unusual, and are read by both sides from the file
+itself, so that their two capture readers are compared as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.parity.cases import Case, reading_all_features, with_thresholds
+from tests.parity.cases import observed_values as observed
+from tests.parity.frames import TimedFrame
+from tests.parity.harness import Comparison, fail, needs_kernel
+from wirewise.datasets import read_capture
+from wirewise.errors import InputError
+from wirewise.features import FIELDS, PRESETS, FeatureSet
+from wirewise.features.packet import TUNNELS
+from wirewise.models.random import random_tree_ensemble
+
+CAPTURES = Path(__file__).parents[3] / "shared" / "data" / "captures"
+FOLDERS = ("attack", "benign", "gtp", "odd", "p2p")
+LONGEST = 2048  # bytes of a frame that are run; headers end before
+
+pytestmark = [
+    needs_kernel,
+    pytest.mark.skipif(not CAPTURES.is_dir(), reason="no captures: ../shared/data/captures is not there"),
+]
+
+EVERY_FIELD = FeatureSet.from_dict(
+    {
+        "name": "every-field",
+        "key": "five-tuple-bidirectional",
+        "decapsulate": list(TUNNELS),
+        "idle_timeout": "1m",
+        "table_size": 64,
+        "features": [
+            *FIELDS, "count", "mean(length)", "variance(iat)", "mean_abs_deviation(ttl)",
+            "first(tcp_flags, window=1s)", "sum(payload_length, window=1s, previous)",
+            "count(window=1s, previous)", "deviation_from_mean(iat_or_zero)",
+        ],
+    }
+)  # fmt: skip
+
+
+def _ethernet_files() -> list[str]:
+    """Captures whose packets are all Ethernet, relative to CAPTURES."""
+    if not CAPTURES.is_dir():
+        return []
+    manifest = json.loads((CAPTURES / "manifest.json").read_text())
+    return sorted(entry["path"] for entry in manifest if entry["link_type"] == "ETHERNET")
+
+
+FILES = _ethernet_files()
+
+
+def _packets(file: Path) -> tuple[list[TimedFrame], bool]:
+    """The packets up to the end or to where the file breaks off, and whether it does."""
+    frames: list[TimedFrame] = []
+    try:
+        for packet in read_capture(file):
+            frames.append((packet.time_ns, packet.frame[:LONGEST]))  # noqa: PERF401
+    except InputError:
+        return frames, True
+    return frames, False
+
+
+def _case(feature_set: FeatureSet, sample: list[TimedFrame]) -> Case:
+    random = Random(f"captures/{feature_set.name}")
+    model = random_tree_ensemble(
+        np.random.default_rng(7), n_features=len(feature_set.features), n_classes=4, n_trees=4, depth=6
+    )
+    model = with_thresholds(random, reading_all_features(random, model), observed(feature_set, sample))
+    policy = {
+        "version": 1,
+        "classes": {"c1": "drop", "c2": {"action": "rate-limit", "rate": "50/s", "burst": 3}},
+    }
+    return Case(f"captures/{feature_set.name}", feature_set, model, policy, mode="enforce", kind="captures")
+
+
+@cache
+def _sample() -> list[TimedFrame]:
+    """Packets of many captures, to choose thresholds from."""
+    return [frame for file in FILES[::10] for frame in _packets(CAPTURES / file)[0][:50]]
+
+
+@pytest.fixture(scope="module")
+def every_field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
+    yield Comparison(_case(EVERY_FIELD, _sample()), tmp_path_factory.mktemp("every-field"))
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("odd/")])
+def test_odd_capture(every_field: Comparison, name: str) -> None:
+    file = CAPTURES / name
+    frames, broken = _packets(file)
+    if broken:
+        with pytest.raises(InputError):
+            every_field.kernel(file)
+    elif every_field.compare(every_field.reference(frames), every_field.kernel(file)) is None:
+        return
+    if frames and every_field.difference(frames):
+        fail(every_field, frames)
+    assert broken, "the two sides differ on the file, but not on the packets that Python reads from it"
+
+
+@pytest.mark.parametrize("feature_set", [EVERY_FIELD, *PRESETS.values()], ids=lambda f: f.name)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_folder(folder: str, feature_set: FeatureSet, tmp_path: Path) -> None:
+    """All captures of a folder one after the other, flows and times as they come."""
+    frames = [
+        frame for name in FILES if name.startswith(f"{folder}/") for frame in _packets(CAPTURES / name)[0]
+    ]
+    comparison = Comparison(_case(feature_set, _sample()), tmp_path)
+    if comparison.difference(frames):
+        fail(comparison, frames)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The presets on generated traffic and on fuzzed packets, with every kind of model and in every shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.parity.cases import CUT_KINDS, MODEL_KINDS, Case, model_of_kind, random_fuzzer, random_policy
+from tests.parity.frames import TimedFrame
+from tests.parity.harness import assert_agree, needs_kernel
+from wirewise.features import PRESETS
+from wirewise.targets.ebpf import SHAPES
+from wirewise.traffic import generate
+
+pytestmark = needs_kernel
+
+COMBINATIONS = [
+    (preset, kind, SHAPES[index % len(SHAPES)])
+    for preset in PRESETS
+    for index, kind in enumerate(MODEL_KINDS)
+]
+
+
+@pytest.mark.parametrize(("preset", "kind", "shape"), COMBINATIONS)
+def test_preset(preset: str, kind: str, shape: str, tmp_path: Path) -> None:
+    feature_set = PRESETS[preset]
+    random = Random(f"{preset}/{kind}")
+    frames: list[TimedFrame] = [
+        (10**18 + p.time_ns, p.frame) for p in generate(seed=3, duration_s=5, packets=2000)
+    ]
+    fuzzer = random_fuzzer(random, feature_set)
+    fuzzer.now_ns = frames[-1][0]
+    frames += fuzzer.packets(2000)
+    model = model_of_kind(kind, random, feature_set, frames)
+    case = Case(
+        f"{preset}/{kind}", feature_set, model, random_policy(random, model.n_classes),
+        mode="enforce", shape=shape, kind=kind, small_limits=kind in CUT_KINDS,
+    )  # fmt: skip
+    comparison = assert_agree(case, frames, tmp_path)
+    assert comparison.shape == shape
