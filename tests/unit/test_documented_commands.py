@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every `wirewise` and `make` command line in the documents is one; the agent tests those of `wirewised`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from wirewise.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGE_NAMES = [page.name for page in PAGES]
+
+
+def command_lines(text: str, program: str) -> list[list[str]]:
+    """The commands in code blocks and in `code`, as words; without prompt, `sudo` and pipes."""
+    code = [line for line in text.splitlines() if line.startswith(("    ", "$ "))]
+    code += re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    lines = (line.strip().removeprefix("$ ").removeprefix("sudo ") for line in code)
+    return [
+        shlex.split(re.split(r"[|>;]|&&", line)[0], comments=True)
+        for line in lines
+        if line.startswith(program + " ")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
+def test_every_wirewise_command_is_one(page: Path) -> None:
+    for words in command_lines(page.read_text(), "wirewise"):
+        # Options and verbs are parsed before --help is obeyed, so what does not exist is refused.
+        result = CliRunner().invoke(app, [*words[1:], "--help"])
+        assert result.exit_code == 0, f"{page.name}: {' '.join(words)}: {result.output}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
+def test_every_make_target_is_one(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in command_lines(page.read_text(), "make"):
+        assert words[1] in targets, f"{page.name}: no target `make {words[1]}`"
+
+
+def test_there_are_commands_to_find_and_wrong_ones_are_refused() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(command_lines(text, "wirewise")) >= 4 and len(command_lines(text, "make")) >= 2
+    for wrong in (["pain"], ["train", "x", "--tress", "3"]):
+        assert CliRunner().invoke(app, [*wrong, "--help"]).exit_code == 2
