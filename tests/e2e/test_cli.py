@@ -128,7 +128,9 @@ def test_the_table_says_what_it_holds(run: Run, made: Path) -> None:
 
 def test_training_reports_on_flows_it_has_not_seen(run: Run, made: Path, tmp_path: Path) -> None:
     # With other seeds the one bulk transfer of this small table is tested on, but not learned.
-    said = run("train", made / "a.parquet", "-o", tmp_path / "t.pkl", "-e", "tree", "--seed", 1, "--json").json
+    said = run(
+        "train", made / "a.parquet", "-o", tmp_path / "t.pkl", "-e", "tree", "--seed", 1, "--json"
+    ).json
     assert said["classes"] == ["benign", "attack"]
     assert 0.8 < said["accuracy"]["accuracy"] <= 1
     assert 0 < said["accuracy"]["packets"] < said["training"]["packets"]

@@ -44,7 +44,8 @@ class Extractor:
     """Follows flows and computes a feature set, one frame at a time, in time order.
 
     hash_seed : 10 u64 as in ww_config (only the flow table's replacement depends on it). table_size : instead of the feature set's.
-    used : indices of the features that are read; the others are not computed and stay 0, as in a program made for one model.
+    used : indices of the features that are read; the others are not computed and stay 0, as in a program
+    made for one model.
     """
 
     def __init__(

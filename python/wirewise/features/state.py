@@ -85,7 +85,7 @@ class StateLayout:
         for window_ns, by_field in sorted(cells.items()):
             if window_ns:
                 tracks = _tracks(by_field)
-                # Every window counts its samples: `first` and the ratios need them, and empty windows are told apart.
+                # A window counts its samples: `first` and the ratios need them.
                 windows.append(
                     Window(
                         window_ns,
@@ -115,7 +115,8 @@ def _tracks(by_field: dict[str, list[str]]) -> tuple[Track, ...]:
 class ScopeState:
     """Reference state of one scope: by field the variables of its cells, and how many samples there were.
 
-    samples : packets in the scope; samples_iat : those that are samples of a field which skips a flow's first packet.
+    samples : packets in the scope; samples_iat : those that are samples of a field which skips a flow's first
+    packet.
     """
 
     cells: dict[str, State]
