@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The catalogue of packet fields: what one packet says, before anything is accumulated.
 
-Each field carries its reference (`read`) and its C (`c`), so that adding one is one entry here. A value fits 32
-bits without sign. Fields that need the flow besides the packet (`iat`, `direction`, `duration`) read it from the
+Each field carries its reference (`read`) and its C (`c`), so that adding one is one entry here. A value
+fits 32
+bits without sign. Fields that need the flow besides the packet (`iat`, `direction`, `duration`) read it
+from the
 `Context` that both the reference and the generated C provide under the same names.
 """
 
@@ -36,7 +38,8 @@ class Field:
     """One value of a packet.
 
     unit : what it counts. maximum : the largest value (the smallest is 0). c : C expression over
-    `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample of it.
+    `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
+    of it.
     needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is kept.
     """
 

@@ -21,7 +21,8 @@ class Observation:
     """What one frame came to.
 
     features : one int a feature in the feature set's order, units and fractional bits as it says; None unless
-    status is CLASSIFIED. packets : of the flow, with this one. refused : no table entry was free. entry : the flow's entry
+    status is CLASSIFIED. packets : of the flow, with this one. refused : no table entry was free. entry :
+    the flow's entry
     after this packet.
     """
 
@@ -43,7 +44,8 @@ class Observation:
 class Extractor:
     """Follows flows and computes a feature set, one frame at a time, in time order.
 
-    hash_seed : 10 u64 as in ww_config (only the flow table's replacement depends on it). table_size : instead of the feature set's.
+    hash_seed : 10 u64 as in ww_config (only the flow table's replacement depends on it). table_size :
+    instead of the feature set's.
     used : indices of the features that are read; the others are not computed and stay 0, as in a program
     made for one model.
     """

@@ -431,7 +431,8 @@ class TreeCode:
         if not self.majority and self.model.n_outputs == 1:
             return [*lines, "\treturn *(volatile __s64 *)s->score > 0;", "}", ""]
         if self.kind == "packed":
-            # Out of memory, as above: the class picks a rule, and the verifier would follow each sum of votes.
+            # Out of memory, as above: the class picks a rule, and the verifier would follow each sum of
+            # votes.
             lines += ["\t__u64 votes = *(volatile __u64 *)s->score;", ""]
             lines += [f"\ts->score[{c}] = votes >> {8 * c} & 0xff;" for c in range(self.n_scores)]
         lines += [f"\treturn ww_argmax(s->score, {self.n_scores});", "}", ""]
