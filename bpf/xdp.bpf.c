@@ -32,8 +32,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* A fresh verdict: kept with the flow, and acted on. version: 4 or 6, a constant, or the verifier would not know the size of
  * the key behind slot. */
-static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, __u32 class_id, const __u32 version,
-				      __u32 length)
+static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, __u32 class_id,
+				      const __u32 version, __u32 length)
 {
 	slot->class_id = class_id;
 	slot->flags |= WW_SLOT_VERDICT;
@@ -43,7 +43,8 @@ static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, 
 }
 
 /* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each has code of its own. */
-static __always_inline int ww_classify(struct ww_way *way, const struct ww_packet *p, __u32 cpu, const __u32 version)
+static __always_inline int ww_classify(struct ww_way *way, const struct ww_packet *p, __u32 cpu,
+				       const __u32 version)
 {
 	struct ww_context context = {.now_ns = way->now_ns};
 	struct ww_flow flow;

@@ -21,16 +21,16 @@
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
 enum ww_status {
 	WW_CLASSIFIED = 0,
-	WW_NOT_IP,		  /* ARP, 802.3, MPLS, a third VLAN tag, ... */
-	WW_MALFORMED_ETHERNET,	  /* ends inside the Ethernet or VLAN header */
-	WW_MALFORMED_IP,	  /* version, header length, total length; or ends inside the header */
-	WW_MALFORMED_TRANSPORT,	  /* ends inside the TCP, UDP, ... header; TCP data offset below 5 */
-	WW_MALFORMED_TUNNEL,	  /* a tunnel the feature set looks into holds something broken */
-	WW_TOO_MANY_EXTENSIONS,	  /* more IPv6 extension headers than WW_MAX_EXTENSIONS */
-	WW_ALLOWED_PREFIX,	  /* allow list, source address */
-	WW_ALLOWED_PORT,	  /* allow list, destination port */
-	WW_NO_POLICY,		  /* no policy was written: the packet passes unclassified */
-	WW_UNDECIDED,		  /* no verdict yet: the trigger has not fired for this flow */
+	WW_NOT_IP,		/* ARP, 802.3, MPLS, a third VLAN tag, ... */
+	WW_MALFORMED_ETHERNET,	/* ends inside the Ethernet or VLAN header */
+	WW_MALFORMED_IP,	/* version, header length, total length; or ends inside the header */
+	WW_MALFORMED_TRANSPORT, /* ends inside the TCP, UDP, ... header; TCP data offset below 5 */
+	WW_MALFORMED_TUNNEL,	/* a tunnel the feature set looks into holds something broken */
+	WW_TOO_MANY_EXTENSIONS, /* more IPv6 extension headers than WW_MAX_EXTENSIONS */
+	WW_ALLOWED_PREFIX,	/* allow list, source address */
+	WW_ALLOWED_PORT,	/* allow list, destination port */
+	WW_NO_POLICY,		/* no policy was written: the packet passes unclassified */
+	WW_UNDECIDED,		/* no verdict yet: the trigger has not fired for this flow */
 	WW_STATUSES
 };
 
@@ -65,9 +65,10 @@ enum ww_trigger {
 
 /* Where the time comes from; set at load, so that one object serves live traffic and captures. */
 enum ww_clock {
-	WW_CLOCK_COARSE = 0, /* some milliseconds, a few ns to read: jiffies, or bpf_ktime_get_coarse_ns if jiffy_ns is 0 */
-	WW_CLOCK_FINE,	     /* bpf_ktime_get_ns */
-	WW_CLOCK_METADATA,   /* __u64 ns in front of the packet (XDP metadata): replay and tests */
+	WW_CLOCK_COARSE =
+		0, /* some milliseconds, a few ns to read: jiffies, or bpf_ktime_get_coarse_ns if jiffy_ns is 0 */
+	WW_CLOCK_FINE,	   /* bpf_ktime_get_ns */
+	WW_CLOCK_METADATA, /* __u64 ns in front of the packet (XDP metadata): replay and tests */
 };
 
 /* Where a flow's entry came from; the order of ww_stats.flows_*. */
@@ -94,13 +95,13 @@ struct ww_config {
 	__u32 shards;	      /* CPUs; a shard of each flow table belongs to one CPU */
 	__u32 proven_packets; /* an entry with so many packets is protected while grace_ns lasts */
 	__u32 trace;	      /* 1: leave the packet's way through the program in ww_scratch */
-	__u32 bench_flows;    /* >0: rewrite the IPv4 source address to cycle over so many flows (bench, tests) */
-	__u32 bench_spoof;    /* 1: rewrite only frames with IPv4 identification 0xffff */
+	__u32 bench_flows; /* >0: rewrite the IPv4 source address to cycle over so many flows (bench, tests) */
+	__u32 bench_spoof; /* 1: rewrite only frames with IPv4 identification 0xffff */
 	__u64 idle_timeout_ns;
 	__u64 grace_ns;
 	__u64 hash_seed[WW_HASH_WORDS]; /* random for each load */
-	__u64 jiffy_ns;			/* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
-	__u64 jiffy_zero_ns;		/* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
+	__u64 jiffy_ns;	     /* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
+	__u64 jiffy_zero_ns; /* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -181,7 +182,7 @@ struct ww_counter {
 struct ww_stats {
 	struct ww_counter status[WW_STATUSES]; /* but WW_CLASSIFIED: that is the sum of class_outcome */
 	struct ww_counter class_outcome[WW_MAX_CLASSES][WW_OUTCOMES];
-	__u64 inferred;	      /* packets on which the model ran */
+	__u64 inferred;	 /* packets on which the model ran */
 	__u64 flows_new; /* flows begun, by where the entry came from, in the order of enum ww_lookup */
 	__u64 flows_expired;
 	__u64 flows_evicted;
@@ -198,8 +199,8 @@ struct ww_event {
 	struct ww_key6 key; /* IPv4: address in the first 4 bytes */
 	__u8 ip_version;
 	__u8 class_id;
-	__u8 action;  /* enum ww_action */
-	__u8 outcome; /* enum ww_outcome */
+	__u8 action;   /* enum ww_action */
+	__u8 outcome;  /* enum ww_outcome */
 	__u32 packets; /* of the flow so far */
 	__u32 length;  /* IP length of this packet */
 	__u32 reserved;
@@ -209,9 +210,10 @@ struct ww_event {
  * what happened to the last packet. */
 struct ww_scratch {
 	__s64 feature[WW_MAX_FEATURES];
-	__s64 score[WW_MAX_CLASSES]; /* votes or summed leaf scores; [0] alone where the model has one output */
-	__u32 status;		     /* enum ww_status */
-	__u32 inferred;		     /* 1: the model ran on this packet */
+	__s64 score
+		[WW_MAX_CLASSES]; /* votes or summed leaf scores; [0] alone where the model has one output */
+	__u32 status;		  /* enum ww_status */
+	__u32 inferred;		  /* 1: the model ran on this packet */
 	__u32 class_id;
 	__u32 action;
 	__u32 outcome;

@@ -22,21 +22,21 @@
 #define ww_likely(condition) __builtin_expect(!!(condition), 1)
 #define ww_unlikely(condition) __builtin_expect(!!(condition), 0)
 
-#define ww_min(a, b)                             \
-	({                                       \
-		typeof(a) _a = (a);              \
-		typeof(a) _b = (b);              \
+#define ww_min(a, b)                              \
+	({                                        \
+		typeof(a) _a = (a);               \
+		typeof(a) _b = (b);               \
 		typeof(a) _c = _a < _b ? _a : _b; \
-		ww_hide(_c);                     \
-		_c;                              \
+		ww_hide(_c);                      \
+		_c;                               \
 	})
-#define ww_max(a, b)                             \
-	({                                       \
-		typeof(a) _a = (a);              \
-		typeof(a) _b = (b);              \
+#define ww_max(a, b)                              \
+	({                                        \
+		typeof(a) _a = (a);               \
+		typeof(a) _b = (b);               \
 		typeof(a) _c = _a > _b ? _a : _b; \
-		ww_hide(_c);                     \
-		_c;                              \
+		ww_hide(_c);                      \
+		_c;                               \
 	})
 
 /* value + amount (0 or 1), saturating at 2^32 - 1. */
@@ -113,7 +113,8 @@ static __always_inline __u32 ww_argmax(const __s64 *score, __u32 count)
 
 #pragma unroll
 	for (__u32 i = 1; i < count; i++) {
-		__s64 difference = best - (score[i] * WW_MAX_CLASSES + (WW_MAX_CLASSES - 1 - (__s64)i)), larger;
+		__s64 difference = best - (score[i] * WW_MAX_CLASSES + (WW_MAX_CLASSES - 1 - (__s64)i)),
+		      larger;
 
 		ww_hide(difference);
 		larger = difference >> 63; /* all ones where score[i] is */

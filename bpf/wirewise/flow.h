@@ -18,7 +18,7 @@ struct ww_flow {
 	__u32 lookup; /* enum ww_lookup */
 	__u32 bucket; /* of this CPU's shard, as ww_flows4/6 are indexed */
 	__u32 way;
-	__u32 swapped; /* 1: this packet's source and destination changed places in the key */
+	__u32 swapped;	  /* 1: this packet's source and destination changed places in the key */
 	__u64 elapsed_ns; /* since the flow's previous packet; 0 for its first */
 };
 
@@ -107,13 +107,15 @@ static __always_inline __u32 ww_hash(const __u64 *word, int count)
 
 #pragma unroll
 	for (int i = 0; i < count; i++)
-		sum += (ww_config.hash_seed[2 * i] + (__u32)word[i]) * (ww_config.hash_seed[2 * i + 1] + (word[i] >> 32));
+		sum += (ww_config.hash_seed[2 * i] + (__u32)word[i]) *
+		       (ww_config.hash_seed[2 * i + 1] + (word[i] >> 32));
 	return sum >> 32;
 }
 
 static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 {
-	return slot->packets >= ww_config.proven_packets && ww_elapsed(now, slot->last_seen_ns) <= ww_config.grace_ns;
+	return slot->packets >= ww_config.proven_packets &&
+	       ww_elapsed(now, slot->last_seen_ns) <= ww_config.grace_ns;
 }
 
 /* Both IP versions from one text: their entries differ in the size of the key only. */
@@ -126,8 +128,8 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 
 /* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the
  * flow. */
-static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_scratch *scratch, __u32 cpu,
-						 const __u32 version, struct ww_context *context)
+static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_scratch *scratch,
+						 __u32 cpu, const __u32 version, struct ww_context *context)
 {
 	struct ww_flow flow = {.lookup = WW_FLOW_HIT};
 	struct ww_slot *slot;

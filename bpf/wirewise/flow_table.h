@@ -53,8 +53,8 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 
 /* Finds the packet's entry, or makes room for one. shelf: where the key may lie for ww_search. flow->slot stays NULL only if a
  * map look-up failed. */
-static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, void *shelf, __u32 cpu,
-					  __u64 now)
+static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, void *shelf,
+					  __u32 cpu, __u64 now)
 {
 	__u64 word[WW_KEY_WORDS], *shelved = shelf;
 	WW_BUCKET *bucket;

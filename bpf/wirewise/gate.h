@@ -63,7 +63,8 @@ static __always_inline int ww_triggered(const struct ww_policy *policy, const st
 		return packets < WW_TRIGGER_WORDS * 64 &&
 		       policy->trigger_packets[packets / 64 & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
 	case WW_TRIGGER_INTERVAL: {
-		__u64 interval = policy->trigger_interval_ns, previous = context->now_ns - context->elapsed_ns;
+		__u64 interval = policy->trigger_interval_ns,
+		      previous = context->now_ns - context->elapsed_ns;
 
 		return packets == 1 || !interval || context->now_ns / interval != previous / interval;
 	}

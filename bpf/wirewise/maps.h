@@ -50,12 +50,12 @@ struct {
 } ww_events SEC(".maps");
 
 /* Programs of a model that is split over tail calls; the loader fills it with ww_model_1, ww_model_2, ... */
-#define WW_PROGS(count)                                     \
-	struct {                                            \
-		__uint(type, BPF_MAP_TYPE_PROG_ARRAY);      \
-		__uint(max_entries, count);                 \
-		__uint(key_size, sizeof(__u32));            \
-		__uint(value_size, sizeof(__u32));          \
+#define WW_PROGS(count)                                \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \
+		__uint(max_entries, count);            \
+		__uint(key_size, sizeof(__u32));       \
+		__uint(value_size, sizeof(__u32));     \
 	} ww_progs SEC(".maps")
 
 /* The compiler's defaults; the loader overwrites what depends on the machine and the run. */

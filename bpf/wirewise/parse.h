@@ -30,7 +30,8 @@
 #define WW_ETH_TRANSPARENT 0x6558 /* GRE: an Ethernet frame */
 #define WW_PORT_GTP_U 2152
 #define WW_PORT_VXLAN 4789
-#define WW_DECAPSULATE (WW_DECAPSULATE_GTP_U || WW_DECAPSULATE_VXLAN || WW_DECAPSULATE_GRE || WW_DECAPSULATE_IP_IN_IP)
+#define WW_DECAPSULATE \
+	(WW_DECAPSULATE_GTP_U || WW_DECAPSULATE_VXLAN || WW_DECAPSULATE_GRE || WW_DECAPSULATE_IP_IN_IP)
 
 struct ww_cursor {
 	void *at;
@@ -79,7 +80,8 @@ static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_pac
 	version_and_length = *(__u8 *)ip;
 	header_length = (version_and_length & 15) * 4;
 	p->length = bpf_ntohs(ip->tot_len);
-	if (ww_unlikely(version_and_length >> 4 != 4 || header_length < sizeof(*ip) || header_length > p->length))
+	if (ww_unlikely(version_and_length >> 4 != 4 || header_length < sizeof(*ip) ||
+			header_length > p->length))
 		return WW_MALFORMED_IP;
 	cursor->at += header_length;
 	if (ww_unlikely(cursor->at > cursor->end))
@@ -100,8 +102,8 @@ static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_pac
 static __always_inline int ww_is_extension(__u32 protocol)
 {
 	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING || protocol == IPPROTO_FRAGMENT ||
-	       protocol == IPPROTO_AH || protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_MH || protocol == 139 ||
-	       protocol == 140;
+	       protocol == IPPROTO_AH || protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_MH ||
+	       protocol == 139 || protocol == 140;
 }
 
 /* Walks a chain of IPv6 extension headers. offset: of the first, from the start of the frame; protocol: its type.
@@ -239,7 +241,8 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 }
 
 /* An IP packet and its transport header; the cursor stays at the transport header. */
-static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type, struct ww_packet *p)
+static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type,
+				       struct ww_packet *p)
 {
 	int status;
 
@@ -254,7 +257,8 @@ static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cur
 #include "tunnel.h"
 #else
 /* Parses up to the IP header: *type gets the EtherType, the cursor stays at what is behind. */
-static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type, struct ww_packet *p)
+static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type,
+					 struct ww_packet *p)
 {
 	return ww_parse_ethernet(cursor, type, &p->vlan_id);
 }
@@ -262,7 +266,7 @@ static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *c
 
 /* Parses the packet at the cursor. Returns an enum ww_status; 0: p is filled. */
 static __always_inline int ww_parse_network(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type,
-					     struct ww_packet *p)
+					    struct ww_packet *p)
 {
 	int status = ww_parse_ip(ctx, cursor, type, p);
 	__s32 payload;

@@ -6,8 +6,8 @@
 #include "flow.h"
 #include "maps.h"
 
-static __always_inline void ww_trace_flow(struct ww_scratch *scratch, const struct ww_slot *slot, __u32 ip_version,
-					  __u32 refused)
+static __always_inline void ww_trace_flow(struct ww_scratch *scratch, const struct ww_slot *slot,
+					  __u32 ip_version, __u32 refused)
 {
 	scratch->packets = slot->packets;
 	scratch->ip_version = ip_version;

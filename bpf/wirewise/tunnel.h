@@ -97,8 +97,8 @@ static __always_inline int ww_open_gre(struct ww_cursor *cursor, __be16 *type)
 }
 
 /* Opens the tunnel at the cursor that outer's headers announce, as above. */
-static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct ww_packet *outer, __be16 *type,
-					  __u32 *teid)
+static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct ww_packet *outer,
+					  __be16 *type, __u32 *teid)
 {
 	__be16 port = outer->destination_port_be;
 
@@ -120,7 +120,8 @@ static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct
 }
 
 /* What ww_find_network returns. */
-#define WW_FOUND_OFFSET 0x7fffULL /* of the IP header; 0: there is none, and the next bits hold an enum ww_status */
+#define WW_FOUND_OFFSET \
+	0x7fffULL /* of the IP header; 0: there is none, and the next bits hold an enum ww_status */
 #define WW_FOUND_NEXT(found) ((found) >> 15 & 0xfff) /* VLAN, or status */
 #define WW_FOUND_IPV6 (1ULL << 27)
 #define WW_FOUND_INNER (1ULL << 28) /* it is inside a tunnel */
@@ -163,7 +164,8 @@ __noinline __u64 ww_find_network(struct xdp_md *ctx)
 }
 
 /* As without tunnels, but the type and the cursor may be those inside. */
-static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type, struct ww_packet *p)
+static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type,
+					 struct ww_packet *p)
 {
 	__u64 found = ww_find_network(ctx);
 

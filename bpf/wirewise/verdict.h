@@ -32,7 +32,8 @@ static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
 /* Enforcement may be bounded in time; the data path itself falls back, whether or not the agent lives. */
 static __always_inline int ww_enforcing(const struct ww_policy *policy, __u64 now)
 {
-	return policy->mode == WW_MODE_ENFORCE && (!policy->enforce_until_ns || now < policy->enforce_until_ns);
+	return policy->mode == WW_MODE_ENFORCE &&
+	       (!policy->enforce_until_ns || now < policy->enforce_until_ns);
 }
 
 /* Generic cell rate algorithm on a class, all CPUs together. Returns 1 beyond the rate. */
@@ -56,7 +57,8 @@ __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 n
 
 /* Puts an event into the ring buffer, within the policy's event rate. what: outcome | action << 8 | IP length << 32. */
 static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_policy *policy,
-					 const struct ww_slot *slot, const void *key, __u64 what, const __u32 version)
+					 const struct ww_slot *slot, const void *key, __u64 what,
+					 const __u32 version)
 {
 	__u64 now = slot->last_seen_ns, start = ww_max(now, stats->event_tat_ns);
 	struct ww_event *event;
@@ -86,14 +88,14 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 }
 
 /* One for each size of key; global functions, so that they take nothing from ww_xdp's stack. */
-__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_policy *policy, const struct ww_slot *slot,
-			      const struct ww_key4 *key, __u64 what)
+__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_policy *policy,
+			      const struct ww_slot *slot, const struct ww_key4 *key, __u64 what)
 {
 	return stats && policy && slot && key ? ww_send_event(stats, policy, slot, key, what, 4) : 0;
 }
 
-__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_policy *policy, const struct ww_slot *slot,
-			      const struct ww_key6 *key, __u64 what)
+__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_policy *policy,
+			      const struct ww_slot *slot, const struct ww_key6 *key, __u64 what)
 {
 	return stats && policy && slot && key ? ww_send_event(stats, policy, slot, key, what, 6) : 0;
 }
@@ -112,8 +114,8 @@ static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
 }
 
 /* The policy's answer to a class. version: 4 or 6, a constant. */
-static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u32 class_id, const __u32 version,
-				  __u32 length)
+static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u32 class_id,
+				  const __u32 version, __u32 length)
 {
 	__u32 action, outcome = WW_OUTCOME_PASS;
 	struct ww_class_policy *rule;
