@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference: parsing, feature sets, accumulators, presets, flow table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import dpkt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.parity import frames
+from tests.parity.cases import random_feature
+from wirewise.errors import InputError
+from wirewise.features import ACCUMULATORS, FIELDS, PRESETS, Extractor, Feature, FeatureSet
+from wirewise.features.accumulators import SQUARE_MAX, SUM_MAX
+from wirewise.features.flow import Lookup, hash_key, make_key, seed_from
+from wirewise.features.packet import TUNNELS, Packet, Status, parse
+
+A, B = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
+A6, B6 = b"\x20\x01" + bytes(13) + b"\x01", b"\x20\x01" + bytes(13) + b"\x02"
+MS = 1_000_000
+
+
+def udp_frame(
+    source: int = 1000, destination: int = 53, *, length: int = 100, hosts: tuple[bytes, bytes] = (A, B)
+) -> bytes:
+    transport = frames.udp(source, destination)
+    return frames.ethernet(frames.ipv4(*hosts, frames.UDP, transport, length=length), frames.IPV4)
+
+
+def tcp_frame(flags: int, window: int, length: int) -> bytes:
+    transport = frames.tcp(40000, 80, flags, window)
+    return frames.ethernet(frames.ipv4(A, B, frames.TCP, transport, length=length), frames.IPV4)
+
+
+# -- parsing
+
+
+def packet_of(frame: bytes, *decapsulate: str) -> Packet:
+    status, packet = parse(frame, decapsulate)
+    assert status is Status.CLASSIFIED and packet is not None
+    return packet
+
+
+@given(st.randoms(use_true_random=False))
+def test_parsing_agrees_with_dpkt(random: Random) -> None:
+    """An independent parser reads the same from well-formed packets."""
+    source, destination = random.getrandbits(16), random.getrandbits(16)
+    options, ttl, tos = bytes(4 * random.randrange(11)), random.getrandbits(8), random.getrandbits(8)
+    flags, window = random.getrandbits(8), random.getrandbits(16)
+    transport = frames.tcp(source, destination, flags, window, options) + bytes(random.randrange(50))
+    if random.random() < 0.5:
+        network = frames.ipv4(
+            A, B, frames.TCP, transport, options=bytes(4 * random.randrange(11)), ttl=ttl, tos=tos
+        )
+        kind = frames.IPV4
+    else:
+        network = frames.ipv6(A6, B6, frames.TCP, transport, ttl=ttl, tos=tos)
+        kind = frames.IPV6
+    frame = frames.ethernet(network, kind)
+    ours, theirs = packet_of(frame), dpkt.ethernet.Ethernet(frame).data
+    assert (ours.source, ours.destination) == (theirs.src, theirs.dst)
+    assert (ours.source_port, ours.destination_port) == (theirs.data.sport, theirs.data.dport)
+    assert (ours.tcp_flags, ours.tcp_window) == (theirs.data.flags & 255, theirs.data.win)
+    assert ours.payload_length == len(theirs.data.data)
+    assert ours.length == len(network)
+    if kind == frames.IPV4:
+        assert (ours.ttl, ours.tos, ours.length) == (theirs.ttl, theirs.tos, theirs.len)
+    else:
+        assert (ours.ttl, ours.tos) == (theirs.hlim, theirs.fc)
+
+
+@given(st.binary(max_size=200), st.sets(st.sampled_from(TUNNELS)))
+def test_any_bytes_get_a_status(frame: bytes, tunnels: set[str]) -> None:
+    status, packet = parse(frame, tuple(tunnels))
+    assert (packet is not None) == (status is Status.CLASSIFIED)
+    assert len(frame) >= 14 or status is Status.MALFORMED_ETHERNET
+
+
+@given(st.integers(0, 1 << 32))
+def test_damaged_packets_get_a_status(seed: int) -> None:
+    for _, frame in frames.Fuzzer(Random(seed), damage=0.8).packets(20):
+        for tunnels in ((), TUNNELS):
+            status, packet = parse(frame, tunnels)
+            if packet is None:
+                assert status is not Status.CLASSIFIED
+                continue
+            for name, field in FIELDS.items():
+                if hasattr(packet, name):
+                    assert 0 <= getattr(packet, name) <= field.maximum, name
+            # Only headers are read: whatever follows them changes nothing.
+            assert parse(frame + b"more", tunnels) == (status, packet)
+
+
+@pytest.mark.parametrize(
+    ("frame", "status"),
+    [
+        (b"", Status.MALFORMED_ETHERNET),
+        (bytes(13), Status.MALFORMED_ETHERNET),
+        (frames.ethernet(b"", 0x8100), Status.MALFORMED_ETHERNET),
+        (frames.ethernet(bytes(60), 0x0806), Status.NOT_IP),
+        (frames.ethernet(bytes(60), frames.IPV4, [(0x88A8, 1), (0x8100, 2), (0x8100, 3)]), Status.NOT_IP),
+        (frames.ethernet(bytes(60), frames.IPV4), Status.MALFORMED_IP),
+        (udp_frame()[:33], Status.MALFORMED_IP),
+        (udp_frame(length=19), Status.MALFORMED_IP),
+        (udp_frame()[:41], Status.MALFORMED_TRANSPORT),
+        (udp_frame()[:42], Status.CLASSIFIED),
+        (frames.ethernet(frames.ipv6(A6, B6, 6, bytes(20)), frames.IPV6), Status.MALFORMED_TRANSPORT),
+        (frames.ethernet(frames.ipv4(A6, B6, 6, bytes(20)), frames.IPV6), Status.MALFORMED_IP),
+        (
+            frames.ethernet(frames.ipv6(A6, B6, 59, b"", extensions=[(0, bytes(7))] * 8), frames.IPV6),
+            Status.CLASSIFIED,
+        ),
+        (
+            frames.ethernet(frames.ipv6(A6, B6, 59, b"", extensions=[(0, bytes(7))] * 9), frames.IPV6),
+            Status.TOO_MANY_EXTENSIONS,
+        ),
+    ],
+)
+def test_status(frame: bytes, status: Status) -> None:
+    assert parse(frame)[0] is status
+
+
+def test_only_the_first_fragment_has_ports() -> None:
+    def fragment(word: int) -> Packet:
+        transport = frames.udp(1000, 53)
+        return packet_of(
+            frames.ethernet(frames.ipv4(A, B, frames.UDP, transport, fragment=word), frames.IPV4)
+        )
+
+    whole, first, later = fragment(0x4000), fragment(0x2000), fragment(0x2001)
+    assert [p.fragment for p in (whole, first, later)] == [0, 1, 1]
+    assert [p.source_port for p in (whole, first, later)] == [1000, 1000, 0]
+    assert later.transport_header_length == 0
+
+
+def test_extension_headers_count_as_network_header() -> None:
+    extensions = [(0, b"\x01" + bytes(14)), (51, b"\x02" + bytes(14)), (44, b"\x00\x00\x01" + bytes(4))]
+    network = frames.ipv6(A6, B6, frames.UDP, frames.udp(1, 2) + bytes(5), extensions=extensions)
+    packet = packet_of(frames.ethernet(network, frames.IPV6, [(0x88A8, 7), (0x8100, 9)]))
+    assert packet.network_header_length == 40 + 16 + 16 + 8
+    assert (packet.protocol, packet.fragment, packet.fragment_offset) == (17, 1, 0)
+    assert (packet.payload_length, packet.vlan_id) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "header", "protocol"),
+    [
+        ("gtp-u", frames.udp(2152, 2152) + b"\x30\xff\0\0\0\0\0\x2a", frames.UDP),
+        # sequence number and one extension header of 4 bytes
+        ("gtp-u", frames.udp(2152, 2152) + b"\x36\xff\0\0\0\0\0\x2a\0\0\0\x85\1\0\0\0", frames.UDP),
+        ("vxlan", frames.udp(1, 4789) + b"\x08" + bytes(7) + frames.ethernet(b"", frames.IPV4), frames.UDP),
+        ("gre", b"\xb0\0\x08\0" + bytes(12), 47),
+        ("gre", b"\0\0\x65\x58" + frames.ethernet(b"", frames.IPV4, [(0x8100, 3)]), 47),
+        ("ip-in-ip", b"", 4),
+    ],
+)
+def test_tunnels(tunnel: str, header: bytes, protocol: int) -> None:
+    inner = frames.ipv4(B, A, frames.TCP, frames.tcp(5, 6, 2))
+    frame = frames.ethernet(frames.ipv4(A, B, protocol, header + inner), frames.IPV4, [(0x8100, 77)])
+    outer, looked_into = packet_of(frame), packet_of(frame, tunnel)
+    assert (outer.source, outer.protocol) == (A, protocol)
+    assert (looked_into.source, looked_into.protocol, looked_into.source_port) == (B, 6, 5)
+    assert looked_into.vlan_id == 77
+    assert looked_into.teid == (42 if tunnel == "gtp-u" else 0)
+    cut = frame[: frame.index(inner) + 30]
+    assert parse(cut)[0] is Status.CLASSIFIED
+    assert parse(cut, (tunnel,))[0] is Status.MALFORMED_TUNNEL
+    others = tuple(name for name in TUNNELS if name != tunnel)
+    assert packet_of(frame, *others).source == A
+
+
+# -- feature sets
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_feature_is_read_back_from_its_spec(seed: int) -> None:
+    feature = Feature.parse(random_feature(Random(seed)))
+    assert Feature.parse(feature.spec) == feature
+    assert 0 == feature.minimum < feature.maximum < 1 << 63
+    assert feature.fraction_bits in (0, 16)
+
+
+def test_feature_sets_are_read_back_from_their_dict() -> None:
+    for preset in PRESETS.values():
+        again = FeatureSet.from_dict(preset.to_dict())
+        assert again == preset and again.digest == preset.digest
+        assert FeatureSet.load(preset.name) == preset
+
+
+def test_names() -> None:
+    specs = [
+        "length",
+        "last(length)",
+        "mean(iat, window=0.5s, previous)",
+        "count",
+        "count(window=1m)",
+        "count(tcp_syn)",
+    ]
+    names = [Feature.parse(spec).name for spec in specs]
+    assert names == ["length", "length", "previous_mean_iat_500ms", "count", "count_1m", "count_tcp_syn"]
+    assert Feature.parse({"name": "x", "is": "max(ttl)"}).spec == "max(ttl)"
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        ("lenght", "no packet field 'lenght'"),
+        ("median(length)", "no accumulator 'median'"),
+        ("mean(size)", "no packet field 'size'"),
+        ("mean(length, window=0)", "a window of 0"),
+        ("mean(length, window=0ms)", "a window of 0"),
+        ("mean(length, window=5)", "not a duration"),
+        ("mean(length, window=0.1ns)", "whole number of nanoseconds"),
+        ("mean(length, previous)", "behind it, previous"),
+        ("mean(length, window=1s, window=2s)", "is not window=DURATION"),
+        ("length(window=1s)", "no accumulator 'length'"),
+        ("last(length, window=1s)", "own value has no window"),
+        ("deviation_from_mean(length, window=1s, previous)", "drop `previous`"),
+        ("mean length", "expected FIELD"),
+        ("", "expected FIELD"),
+        ({"name": "X", "is": "length"}, "lower-case"),
+        ({"name": "x"}, "write {name: NAME, is: SPEC}"),
+    ],
+)
+def test_bad_features(spec: str | dict[str, str], part: str) -> None:
+    with pytest.raises(InputError) as error:
+        Feature.parse(spec)
+    assert part in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"features": []}, "1 to 128"),
+        ({"features": "length"}, "must be a list"),
+        ({"features": ["length", "last(length)"]}, "'length' stands twice"),
+        ({"features": [f"count(window={n}ms)" for n in range(1, 201)]}, "200 features"),
+        ({"key": "flow"}, "no flow key 'flow'"),
+        ({"table_size": 100}, "power of two"),
+        ({"table_size": 2}, "power of two"),
+        ({"table_size": "many"}, "whole number"),
+        ({"idle_timeout": "soon"}, "idle_timeout"),
+        ({"grace": "0s"}, "grace"),
+        ({"proven_packets": 0}, "1 or more"),
+        ({"decapsulate": ["l2tp"]}, "cannot look into 'l2tp'"),
+        ({"decapsulate": "gtp-u"}, "must be a list"),
+        ({"versoin": 1}, "unknown key 'versoin'"),
+        ({"version": 2}, "version 2"),
+    ],
+)
+def test_bad_feature_sets(change: dict[str, object], part: str) -> None:
+    with pytest.raises(InputError) as error:
+        FeatureSet.from_dict({"name": "x", "features": ["length"]} | change)
+    assert part in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "- length", "features: [length", "name: x", "\0"])
+def test_bad_files(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "features.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        FeatureSet.load(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_name_that_is_neither_preset_nor_file() -> None:
+    with pytest.raises(InputError, match="hara2023"):
+        FeatureSet.load("hara2025")
+
+
+# -- accumulators, recomputed from all samples
+
+
+def run(features: Sequence[str], packets: Sequence[tuple[int, bytes]], **options: object) -> list[list[int]]:
+    feature_set = FeatureSet.from_dict(
+        {"name": "x", "idle_timeout": "1000h", "features": list(features)} | options
+    )
+    extractor = Extractor(feature_set)
+    rows = [extractor.process(frame, time_ns).features for time_ns, frame in packets]
+    assert all(row is not None for row in rows)
+    return [row for row in rows if row is not None]
+
+
+def expected(name: str, samples: list[int], current: int | None) -> int:
+    """By the definition, over the whole list. Not for variance: its recurrence rounds."""
+    n = len(samples)
+    if name == "count":
+        return sum(1 for x in samples if x)
+    if name == "sum":
+        return min(sum(samples), SUM_MAX)
+    if n == 0:
+        return 0
+    means = [(sum(samples[: i + 1]) << 16) // (i + 1) for i in range(n)]
+    return {
+        "first": samples[0],
+        "min": min(samples),
+        "max": max(samples),
+        "mean": means[-1],
+        "mean_abs_deviation": sum(abs((x << 16) - m) for x, m in zip(samples, means, strict=True)) // n,
+        "deviation_from_mean": 0 if current is None else abs((current << 16) - means[-1]),
+    }[name]
+
+
+EXACT = [name for name in ACCUMULATORS if name != "variance"]
+STEPS = st.lists(st.tuples(st.integers(0, 300), st.integers(28, 65535)), min_size=1, max_size=40)
+
+
+@given(STEPS)
+def test_accumulators_over_the_flow(steps: list[tuple[int, int]]) -> None:
+    time_ns, packets = 5, []
+    for gap_ms, length in steps:
+        time_ns += gap_ms * MS
+        packets.append((time_ns, udp_frame(length=length)))
+    lengths, gaps = [length for _, length in steps], [gap * 1000 for gap, _ in steps[1:]]
+    row = run([f"{name}({field})" for field in ("length", "iat", "iat_or_zero") for name in EXACT], packets)[
+        -1
+    ]
+    wanted = [expected(name, lengths, lengths[-1]) for name in EXACT]
+    wanted += [expected(name, gaps, gaps[-1] if gaps else None) for name in EXACT]
+    with_zero = [0, *gaps]
+    wanted += [expected(name, with_zero, with_zero[-1]) for name in EXACT]
+    assert row == wanted
+
+
+@given(STEPS)
+def test_accumulators_over_windows(steps: list[tuple[int, int]]) -> None:
+    """Windows of 500 ms that open with the flow; the previous one is the one just before, or else empty."""
+    time_ns, packets, seen = 7, [], []
+    for index, (gap_ms, length) in enumerate(steps):
+        time_ns += gap_ms * MS
+        packets.append((time_ns, udp_frame(length=length)))
+        seen.append((time_ns, length, gap_ms * 1000 if index else None))
+    number = [(t - seen[0][0]) // (500 * MS) for t, _, _ in seen]
+    current = [s for s, w in zip(seen, number, strict=True) if w == number[-1]]
+    before = [s for s, w in zip(seen, number, strict=True) if w == number[-1] - 1]
+    without_current = [name for name in EXACT if not ACCUMULATORS[name].of_sample]
+    features = [f"{name}({field}, window=500ms)" for field in ("length", "iat") for name in EXACT]
+    features += [
+        f"{name}({field}, window=500ms, previous)" for field in ("length", "iat") for name in without_current
+    ]
+    row = run([*features, "count(window=500ms)", "count(window=500ms, previous)"], packets)[-1]
+
+    def gaps(part: list[tuple[int, int, int | None]]) -> list[int]:
+        return [gap for _, _, gap in part if gap is not None]
+
+    lengths = [length for _, length, _ in current]
+    wanted = [expected(name, lengths, lengths[-1]) for name in EXACT]
+    wanted += [expected(name, gaps(current), seen[-1][2]) for name in EXACT]
+    wanted += [expected(name, [length for _, length, _ in before], None) for name in without_current]
+    wanted += [expected(name, gaps(before), None) for name in without_current]
+    assert row == [*wanted, len(current), len(before)]
+
+
+@given(st.lists(st.integers(28, 65535), min_size=1, max_size=60))
+def test_variance_is_close_to_the_exact_one(lengths: list[int]) -> None:
+    packets = [(index * MS, udp_frame(length=length)) for index, length in enumerate(lengths)]
+    value = Fraction(run(["variance(length)"], packets)[-1][0], 1 << 16)
+    mean = Fraction(sum(lengths), len(lengths))
+    exact = sum((x - mean) ** 2 for x in lengths) / len(lengths)
+    # The running mean has 8 fractional bits, each step rounds it once.
+    error_of_mean = Fraction(len(lengths), 256)
+    assert abs(value - exact) <= 2 * (max(lengths) - min(lengths)) * error_of_mean + 1
+
+
+def test_long_gaps_and_times_running_backwards() -> None:
+    packets = [
+        (10**9, udp_frame()),
+        (10**9 + 72 * 60 * 10**9, udp_frame()),
+        (0, udp_frame()),
+        (1500, udp_frame()),
+    ]
+    rows = run(["iat", "duration", "max(iat)", "sum(iat)", "variance(iat)"], packets)
+    assert [row[:4] for row in rows[:2]] == [[0, 0, 0, 0], [2**32 - 1] * 4]
+    assert rows[2][:4] == [0, 0, 2**32 - 1, 2**32 - 1]
+    assert rows[3][0] == 1
+    assert 0 <= rows[3][4] <= SQUARE_MAX >> 8
+
+
+def test_direction() -> None:
+    there, back = udp_frame(), udp_frame(53, 1000, hosts=(B, A))
+    packets = [(0, back), (1, there), (2, back)]
+    both = run(["direction", "count", "sum(direction)"], packets, key="five-tuple-bidirectional")
+    assert both == [[1, 1, 1], [0, 2, 1], [1, 3, 2]]
+    assert run(["direction", "count", "sum(direction)"], packets) == [[1, 1, 1], [1, 1, 1], [1, 2, 2]]
+
+
+# -- presets, by hand
+
+
+def test_hara2023() -> None:
+    """Three datagrams of 100, 200 and 60 bytes, 1.5 ms and 2.5 ms apart."""
+    extractor = Extractor(PRESETS["hara2023"])
+    rows = [
+        extractor.process(udp_frame(length=length), time_ns).features
+        for time_ns, length in ((10**9, 100), (10**9 + 1_500_000, 200), (10**9 + 4_000_000, 60))
+    ]
+    q16 = 65536
+    assert rows[0] == [1000, 53, 17, 100, 1, 0, 100 * q16, q16, 0, 0, 0, 0]
+    assert rows[1] == [1000, 53, 17, 200, 1, 1500, 150 * q16, q16, 750 * q16, 50 * q16, 0, 750 * q16]
+    # mean interval 4000 / 3 us = 87381333.3 / 65536
+    assert rows[2] == [1000, 53, 17, 60, 1, 2500, 120 * q16, q16, 87381333, 60 * q16, 0, 163840000 - 87381333]
+
+
+def test_hara2026() -> None:
+    """SYN of 60 bytes, data of 1500, FIN of 52; 30 ms and 20 ms apart."""
+    extractor = Extractor(PRESETS["hara2026"])
+    rows = [
+        extractor.process(tcp_frame(flags, window, length), time_ns).features
+        for time_ns, flags, window, length in (
+            (0, 0x02, 29200, 60), (30 * MS, 0x18, 229, 1500), (50 * MS, 0x11, 229, 52)
+        )
+    ]  # fmt: skip
+    q16 = 65536
+    assert rows[0] == [60, 60 * q16, 60, 29200, 0, 60, 0, 0, 0, 0, 1, 0]
+    # variance of 60 and 1500: 720^2, but the recurrence's product is 1440 * 720 / 2
+    assert rows[1] == [1500, 780 * q16, 60, 29200, 1, 1560, 0, 30000 * q16, 30000, 720 * 720 * q16, 1, 30000]
+    # With 8 fractional bits: mean 15360, 199680, 137558; squares 0, 368640 * 184320, + 186368 * 124246; / 3.
+    variance = (368640 * 184320 + 186368 * 124246) // 3
+    assert rows[2] == [1500, 35214677, 52, 29200, 2, 1612, 1, 25000 * q16, 50000, variance, 1, 30000]
+    assert abs(variance / q16 - 463374.2) < 1
+
+
+# -- flow keys and table
+
+
+def test_seeds_are_splitmix64() -> None:
+    assert seed_from(0)[:2] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+
+
+def test_keys() -> None:
+    packet = packet_of(udp_frame(hosts=(B, A)))
+    kinds = {
+        "five-tuple": (B, A, 1000, 53, 17),
+        "five-tuple-bidirectional": (A, B, 53, 1000, 17),
+        "source": (B, bytes(4), 0, 0, 0),
+        "destination": (bytes(4), A, 0, 0, 0),
+        "source-destination": (B, A, 0, 0, 0),
+    }
+    for kind, (source, destination, source_port, destination_port, protocol) in kinds.items():
+        key, swapped = make_key(packet, kind)
+        assert (key.source, key.destination, key.source_port, key.destination_port, key.protocol) == (
+            source, destination, source_port, destination_port, protocol,
+        )  # fmt: skip
+        assert swapped == (kind == "five-tuple-bidirectional")
+
+
+def test_the_hash_is_multilinear() -> None:
+    key, _ = make_key(packet_of(udp_frame()), "five-tuple")
+    s = list(range(3, 13))
+    words = [int.from_bytes(key.pack()[i : i + 4], "little") for i in range(0, 16, 4)]
+    total = (s[0] + words[0]) * (s[1] + words[1]) + (s[2] + words[2]) * (s[3] + words[3])
+    assert hash_key(key, s) == total % 2**64 >> 32
+
+
+def test_the_flow_table_replaces_by_its_rules() -> None:
+    feature_set = FeatureSet.from_dict(
+        {
+            "name": "x",
+            "table_size": 4,
+            "idle_timeout": "1s",
+            "grace": "100ms",
+            "proven_packets": 2,
+            "features": ["count"],
+        }
+    )
+    extractor = Extractor(feature_set)
+
+    def see(port: int, time_ms: int) -> tuple[Lookup | None, int]:
+        seen = extractor.process(udp_frame(port), time_ms * MS)
+        return seen.lookup, seen.packets
+
+    assert [see(port, port)[0] for port in (1, 2, 3, 4)] == [Lookup.NEW] * 4
+    assert [see(port, 4 + port) for port in (1, 2, 3)] == [(Lookup.HIT, 2)] * 3
+    assert see(5, 10) == (Lookup.EVICTED, 1)  # 4 gives way: the only one that has not proved itself
+    assert see(4, 11) == (Lookup.EVICTED, 1)  # 5
+    assert see(4, 12) == (Lookup.HIT, 2)
+    assert see(6, 13) == (Lookup.REFUSED, 1)
+    assert see(6, 14) == (Lookup.REFUSED, 1)
+    assert see(6, 106) == (Lookup.EVICTED, 1)  # the grace time of 1 is over
+    assert see(2, 1006) == (Lookup.HIT, 3)  # idle for exactly the timeout
+    assert see(2, 2007) == (Lookup.EXPIRED, 1)
+    assert see(7, 5000)[0] is Lookup.EXPIRED
