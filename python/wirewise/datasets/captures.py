@@ -190,7 +190,7 @@ def _interface(block: bytes, order: str) -> _Interface:
 def write_capture(path: str | Path, packets: Iterable[tuple[int, bytes]]) -> int:
     """Write (time_ns, Ethernet frame) as a pcap with nanosecond times; gives the number of packets.
 
-    The file appears when it is complete. Raises InputError where it cannot be written.
+    The file appears when it is complete. Raises InputError where it cannot be written, or a time not be held.
     """
     count = 0
     with replacing(path) as temporary, temporary.open("wb", buffering=1 << 20) as file:
@@ -199,6 +199,10 @@ def write_capture(path: str | Path, packets: Iterable[tuple[int, bytes]]) -> int
         record = struct.Struct(">IIII")
         for time_ns, frame in packets:
             seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
+            if not 0 <= seconds < 1 << 32:
+                raise InputError(
+                    str(path), f"packet {count + 1} is from a time that pcap cannot hold (1970 to 2106)"
+                )
             file.write(record.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
             count += 1
     return count
