@@ -17,7 +17,7 @@ from tests.parity.harness import assert_agree, needs_kernel
 
 SEED = os.environ.get("WIREWISE_SEED", "1")
 CASES = int(os.environ.get("WIREWISE_PARITY_CASES", "200"))
-PACKETS = int(os.environ.get("WIREWISE_PARITY_PACKETS", "1050000"))
+PACKETS = int(os.environ.get("WIREWISE_PARITY_PACKETS", "850000"))
 
 
 @needs_kernel
