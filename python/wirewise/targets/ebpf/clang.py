@@ -31,9 +31,10 @@ FLAGS = (
 )
 
 
-# The kernel allows 512 bytes of stack for all nested calls together; some are left for what another clang
-# needs more.
-STACK_LIMIT = 512 - 48
+# Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
+STACK_LIMIT = 512
+STACK_OF_PARTS = 5 * 32
+_PART = re.compile(r"__noinline \w+ ww_tree_\d+_\d+\(")
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             str(folder / "program.bpf.o"),
         ]
         split = False
+        limit = STACK_LIMIT - (STACK_OF_PARTS if any(map(_PART.search, sources.values())) else 0)
         while True:
             done = subprocess.run(
                 [*command, f"-DWW_SPLIT={int(split)}"],
@@ -111,7 +113,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             )
             if done.returncode:
                 raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
-            if split or _stack(done.stderr) <= STACK_LIMIT:
+            if split or _stack(done.stderr) <= limit:
                 break
             split = True
         data = (folder / "program.bpf.o").read_bytes()
