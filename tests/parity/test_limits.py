@@ -144,20 +144,30 @@ def test_a_flood_evicts_no_established_flow(tmp_path: Path) -> None:
     )
 
 
-@needs_kernel
-def test_more_established_flows_than_fit_are_refused(tmp_path: Path) -> None:
+def full_table(*, proven_packets: int) -> tuple[FeatureSet, TreeEnsemble, list[TimedFrame]]:
+    """Six flows of five packets each, one after the other, and room for four."""
     feature_set = FeatureSet.from_dict(
-        {"name": "full", "table_size": 4, "grace": "10s", "features": ["count", "mean(length)", "max(iat)"]}
+        {
+            "name": "full",
+            "table_size": 4,
+            "proven_packets": proven_packets,
+            "features": ["count", "mean(length)"],
+        }
     )
     flows = [_syn(0x0A000000 + number, 1000) for number in range(6)]
     frames = [(number * 1000, flow) for number, flow in enumerate(flow for flow in flows for _ in range(5))]
+    return feature_set, _model(feature_set), frames
+
+
+@needs_kernel
+def test_more_established_flows_than_fit_are_refused(tmp_path: Path) -> None:
+    feature_set, model, frames = full_table(proven_packets=4)
 
     def check(run: Run) -> None:
         assert run.heads[20:, 5].tolist() == [1] * 10
         assert run.heads[20:, 6].tolist() == [1] * 10  # each is the first packet of its flow
 
-    case = Case("full", feature_set, _model(feature_set), PASS)
-    assert_agree(case, frames, tmp_path, seen=check)
+    assert_agree(Case("full", feature_set, model, PASS), frames, tmp_path, seen=check)
 
 
 @needs_kernel

@@ -2,7 +2,8 @@
 """Random feature sets, models, policies and packets: the reference and the object in the kernel agree on all.
 
 WIREWISE_PARITY_PACKETS=N compares N packets in all, WIREWISE_PARITY_CASES=N so many combinations,
-WIREWISE_SEED=N others than usual. A failure names its seed: `pytest tests/parity -k 1-17` runs it again.
+WIREWISE_SEED=N others than usual. A failure names its seed, S-N: with WIREWISE_SEED=S,
+`pytest "tests/parity/test_random.py::test_random_combination[S-N]"` runs it again.
 """
 
 from __future__ import annotations
