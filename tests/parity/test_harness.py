@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof is worth something: random cases reach all that there is, and a difference is found and shrunk."""
+"""The proof is worth something: random cases reach all there is, and a difference is found and shrunk."""
 
 from __future__ import annotations
 
