@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from wirewise.cli import app
+from wirewise.datasets import LabelFile
+from wirewise.policy import Policy
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -42,6 +44,13 @@ def test_every_make_target_is_one(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for words in command_lines(page.read_text(), "make"):
         assert words[1] in targets, f"{page.name}: no target `make {words[1]}`"
+
+
+def test_the_readme_s_files_are_read(tmp_path: Path) -> None:
+    labels, policy = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "labels.yaml").write_text(labels)
+    LabelFile.read(tmp_path / "labels.yaml")
+    assert Policy.parse(policy, ["benign", "attack"]).enforce_for_ns == 600 * 10**9
 
 
 def test_there_are_commands_to_find_and_wrong_ones_are_refused() -> None:
