@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#![doc = include_str!("../README.md")]
+
+mod error;
+mod link;
+mod merge;
+mod pcap;
+mod pcapng;
+mod reader;
+mod source;
+mod writer;
+
+pub use error::{Error, Kind, Result};
+pub use link::LinkType;
+pub use merge::Merge;
+pub use reader::{Packet, ROOM, Reader};
+pub use writer::{Format, Writer};

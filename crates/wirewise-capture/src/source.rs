@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bytes of a file, unpacked, through one buffer that grows only for a record that is really there.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Small enough for a second-level cache, large enough that a system call per refill costs nothing.
+const BUFFER: usize = 256 << 10;
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+type Input = Box<dyn Read + Send>;
+
+pub(crate) struct Source {
+    input: Input,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Of `buffer[start]` in the unpacked file.
+    offset: u64,
+    ended: bool,
+    failure: Option<String>,
+    taken: Arc<AtomicU64>,
+    length: Option<u64>,
+}
+
+/// Counts what is taken from the file as it lies on the disk.
+struct Counted<R> {
+    input: R,
+    taken: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl Source {
+    /// `-` is standard input.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Self::new(io::stdin());
+        }
+        let file = File::open(path)?;
+        let about = file.metadata()?;
+        if about.is_dir() {
+            return Err(io::Error::from(ErrorKind::IsADirectory));
+        }
+        let mut source = Self::new(file)?;
+        source.length = about.is_file().then_some(about.len());
+        Ok(source)
+    }
+
+    pub fn new(input: impl Read + Send + 'static) -> io::Result<Self> {
+        let taken = Arc::new(AtomicU64::new(0));
+        let mut input = Counted { input, taken: Arc::clone(&taken) };
+        let mut magic = Vec::with_capacity(4);
+        input.by_ref().take(4).read_to_end(&mut magic)?;
+        let packed = magic.starts_with(&GZIP) || magic == ZSTD;
+        let gzip = magic.starts_with(&GZIP);
+        let input = Cursor::new(magic).chain(input);
+        let input: Input = match (packed, gzip) {
+            (false, _) => Box::new(input),
+            (true, true) => {
+                Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, input)))
+            }
+            (true, false) => Box::new(zstd::Decoder::with_buffer(BufReader::with_capacity(BUFFER, input))?),
+        };
+        Ok(Self {
+            input,
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            ended: false,
+            failure: None,
+            taken,
+            length: None,
+        })
+    }
+
+    /// What is in the buffer and not consumed.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
+    #[inline]
+    pub fn consume(&mut self, count: usize) {
+        debug_assert!(count <= self.end - self.start);
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// Of the next byte, in the unpacked file.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Bytes of the file as it lies on the disk: taken so far, and all if that is known.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        (self.taken.load(Ordering::Relaxed), self.length)
+    }
+
+    /// Why the input ended early, if it did not end by itself.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Whether `count` bytes are in the buffer, after reading more if need be.
+    #[inline]
+    pub fn need(&mut self, count: usize) -> bool {
+        self.end - self.start >= count || self.fill(count)
+    }
+
+    #[cold]
+    fn fill(&mut self, count: usize) -> bool {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        while !self.ended && self.end < count {
+            if self.end == self.buffer.len() {
+                // The count may be a lie, so the buffer follows what comes.
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(more) => self.end += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failure = Some(error.to_string());
+                    self.ended = true;
+                }
+            }
+        }
+        self.end >= count
+    }
+}
