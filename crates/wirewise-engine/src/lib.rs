@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs eBPF XDP objects in user space.
+#![deny(missing_docs)]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+compile_error!("wirewise-engine runs on 64-bit little-endian Linux");
+
+mod engine;
+mod error;
+mod frontend;
+mod linked;
+mod loader;
+mod maps;
+mod memory;
+mod options;
+
+pub use engine::{Engine, PacketSpan, ProgramId};
+pub use error::{Error, MapError, Trap};
+pub use frontend::insn;
+pub use linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
+pub use maps::{Map, MapMut};
+pub use options::{Backend, ClockSource, Options};

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine's memory: one mapping that holds all that a program sees except, outside the cage, the packet and its stack.
+//!
+//! ```text
+//!   start            base                                      base + size        (cage: base + 4 GiB + guard)
+//!   | struct Vm ...  | nothing | stack | context | packet | maps | scrap ...       |
+//! ```
+//!
+//! In the cage a program's pointers are offsets from `base`, cut to 32 bits at each access, so it reaches no byte outside
+//! `base..base + 4 GiB + 8`. What holds nothing there is backed by a little scrap memory, mapped again and again: a wild access neither
+//! faults nor makes the process grow.
+
+use std::io;
+use std::ptr;
+
+use crate::error::Error;
+
+/// In front of `base`, out of a caged program's reach: `struct Vm`.
+pub(crate) const VM_BYTES: usize = 4096;
+pub(crate) const CAGE_BYTES: usize = 1 << 32;
+const GUARD_BYTES: usize = 1 << 16;
+const SCRAP_BYTES: usize = 1 << 26;
+const HUGE_PAGE: usize = 1 << 21;
+const PAGE: usize = 4096;
+
+/// The mapping; freed when dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: *mut u8,
+    reserved: usize,
+    size: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing in it is tied to a thread.
+unsafe impl Send for Memory {}
+
+fn last_error(what: &str) -> Error {
+    Error::Backend(format!("{what}: {}", io::Error::last_os_error()))
+}
+
+impl Memory {
+    /// `size` bytes of zeros behind `base`; caged: in a region of 4 GiB.
+    pub(crate) fn new(size: usize, caged: bool) -> Result<Self, Error> {
+        let size = size.next_multiple_of(PAGE);
+        if caged && size > CAGE_BYTES {
+            return Err(Error::Options(format!(
+                "the maps take {size} bytes, the cage has 4 GiB: choose smaller maps, or load the object through the kernel so that no \
+                 cage is needed"
+            )));
+        }
+        let reserved = VM_BYTES + if caged { CAGE_BYTES + GUARD_BYTES } else { size };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), reserved, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(last_error("no memory for the maps"));
+        }
+        let memory = Self { start: start.cast(), reserved, size };
+        if size >= HUGE_PAGE {
+            // SAFETY: a hint on a part of our own mapping; that it is not taken does no harm.
+            unsafe { libc::madvise(memory.base().cast(), size, libc::MADV_HUGEPAGE) };
+        }
+        if caged {
+            memory.back_with_scrap()?;
+        }
+        Ok(memory)
+    }
+
+    /// Maps the same scrap memory over all of the cage that holds nothing.
+    fn back_with_scrap(&self) -> Result<(), Error> {
+        // SAFETY: the name is a C string.
+        let file = unsafe { libc::memfd_create(c"wirewise-cage".as_ptr(), libc::MFD_CLOEXEC) };
+        if file < 0 {
+            return Err(last_error("no memory for the cage"));
+        }
+        // SAFETY: `file` is a descriptor of ours.
+        let mut failed = unsafe { libc::ftruncate(file, SCRAP_BYTES as libc::off_t) } != 0;
+        let mut at = VM_BYTES + self.size;
+        while at < self.reserved && !failed {
+            let length = SCRAP_BYTES.min(self.reserved - at);
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: replaces a part of our own reserved mapping in which nothing lives.
+            let part =
+                unsafe { libc::mmap(self.start.add(at).cast(), length, protection, flags, file, 0) };
+            failed = part == libc::MAP_FAILED;
+            at += length;
+        }
+        let result = if failed { Err(last_error("no memory for the cage")) } else { Ok(()) };
+        // SAFETY: the mappings keep the memory; the descriptor is ours and not used again.
+        unsafe { libc::close(file) };
+        result
+    }
+
+    /// Where offsets count from.
+    pub(crate) fn base(&self) -> *mut u8 {
+        // SAFETY: the mapping begins VM_BYTES before.
+        unsafe { self.start.add(VM_BYTES) }
+    }
+
+    /// A part of the memory behind `base`.
+    pub(crate) fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        assert!(offset <= self.size && length <= self.size - offset);
+        // SAFETY: inside the mapping (checked), which is initialised; programs run only under `&mut` of the engine.
+        unsafe { std::slice::from_raw_parts(self.base().add(offset), length) }
+    }
+
+    /// A part of the memory behind `base`, to write.
+    pub(crate) fn bytes_mut(&mut self, offset: usize, length: usize) -> &mut [u8] {
+        assert!(offset <= self.size && length <= self.size - offset);
+        // SAFETY: as in `bytes`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.base().add(offset), length) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our mapping, which nothing points into any more.
+        unsafe { libc::munmap(self.start.cast(), self.reserved) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zeros_and_keeps_what_is_written() {
+        let mut memory = Memory::new(10_000, false).unwrap();
+        assert!(memory.bytes(0, 10_000).iter().all(|byte| *byte == 0));
+        memory.bytes_mut(9_999, 1)[0] = 7;
+        assert_eq!(memory.bytes(9_998, 2), [0, 7]);
+    }
+
+    #[test]
+    fn every_byte_of_the_cage_can_be_touched() {
+        let memory = Memory::new(10_000, true).unwrap();
+        for offset in [0usize, 9_999, 12_288, 1 << 31, CAGE_BYTES - 1, CAGE_BYTES + 7] {
+            // SAFETY: inside the reserved region.
+            unsafe {
+                memory.base().add(offset).write_volatile(1);
+                assert_eq!(memory.base().add(offset).read_volatile(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn maps_larger_than_the_cage_are_refused() {
+        assert!(matches!(Memory::new(CAGE_BYTES + 1, true), Err(Error::Options(_))));
+    }
+}
