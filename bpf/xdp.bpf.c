@@ -50,8 +50,9 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 	struct ww_flow flow;
 	struct ww_slot *slot;
 
-	if (ww_unlikely(way->policy->allow)) {
-		int status = ww_allowed(p, way->policy->allow, version);
+	if (ww_unlikely(ww_policy.allow)) {
+		int status = ww_policy.allow == WW_ALLOW_NO_POLICY ? WW_NO_POLICY
+								   : ww_allowed(p, ww_policy.allow, version);
 
 		if (ww_unlikely(status))
 			return ww_unclassified(way, status);
@@ -62,17 +63,20 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		return XDP_PASS;
 	if (ww_unlikely(flow.lookup != WW_FLOW_HIT))
 		(&way->stats->flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
-	ww_accumulate(flow.state, p, &context);
+	/* Before the state is read: its stores, though of no live program, would make the compiler read the state twice. */
 	if (ww_unlikely(ww_config.trace))
 		ww_trace_flow(way->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
+	ww_accumulate(flow.state, p, &context);
 #if WW_NO_MODEL
 	ww_extract(way->scratch->feature, flow.state, p, &context);
-	way->scratch->inferred = 1;
+	if (ww_unlikely(ww_config.trace))
+		ww_trace_features(way->scratch);
 	return ww_unclassified(way, WW_UNDECIDED);
 #else
-	if (ww_triggered(way->policy, &context)) {
+	if (ww_triggered(&context)) {
 		ww_extract(way->scratch->feature, flow.state, p, &context);
-		way->scratch->inferred = 1;
+		if (ww_unlikely(ww_config.trace))
+			ww_trace_features(way->scratch);
 #if WW_TAIL_CALLS
 		ww_begin_inference(way->scratch);
 		way->scratch->ip_version = version;
@@ -95,23 +99,21 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 /* One packet. go_ipv6: leave IPv6 to ww_xdp_ipv6, so that its long addresses and chained headers cost IPv4 nothing. */
 static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), zero = 0;
+	__u32 cpu;
 	struct ww_cursor cursor;
 	struct ww_packet p = {};
 	struct ww_way way = {};
 	__be16 type;
 	int status;
 
-	way.stats = bpf_map_lookup_elem(&ww_stats, &cpu);
-	way.policy = bpf_map_lookup_elem(&ww_policy, &zero);
-	way.scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
-	if (ww_unlikely(!way.stats || !way.policy || !way.scratch))
+	way.now_ns = ww_now(ctx);
+	cpu = bpf_get_smp_processor_id();
+	if (ww_unlikely(!ww_begin_way(&way, cpu)))
 		return XDP_PASS;
 	if (ww_unlikely(ww_config.trace))
 		way.scratch->inferred = 0;
 	if (ww_unlikely(ww_config.bench_flows && go_ipv6))
 		ww_bench_rewrite(ctx);
-	way.now_ns = ww_now(ctx);
 	cursor.at = (void *)(long)ctx->data;
 	cursor.end = (void *)(long)ctx->data_end;
 	way.frame_length = cursor.end - cursor.at;
@@ -128,8 +130,6 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	status = ww_parse_network(ctx, &cursor, bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
 	if (ww_unlikely(status))
 		return ww_unclassified(&way, p.tunnelled ? WW_MALFORMED_TUNNEL : status);
-	if (ww_unlikely(!way.policy->version))
-		return ww_unclassified(&way, WW_NO_POLICY);
 	return ww_classify(&way, &p, cpu, go_ipv6 ? 4 : 6);
 }
 

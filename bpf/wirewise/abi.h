@@ -85,6 +85,7 @@ enum ww_allow {
 	WW_ALLOW_IPV4 = 1,
 	WW_ALLOW_IPV6 = 2,
 	WW_ALLOW_PORTS = 4,
+	WW_ALLOW_NO_POLICY = 8, /* only before a policy is written: one test tells the usual packet both */
 };
 
 /* Map .rodata.ww_config: constants of one load. The kernel verifier drops the branches they rule out. */
@@ -143,7 +144,7 @@ struct ww_class_policy {
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
 };
 
-/* Map ww_policy, one element. version 0: nothing was written yet. */
+/* Map .data.ww_policy, one element. version 0: nothing was written yet. */
 struct ww_policy {
 	__u32 version;
 	__u32 mode;		/* enum ww_mode */
@@ -178,7 +179,7 @@ struct ww_counter {
 	__u64 bytes; /* frame length */
 };
 
-/* Map ww_stats, one element a CPU, mapped into the agent. */
+/* What one CPU counts. */
 struct ww_stats {
 	struct ww_counter status[WW_STATUSES]; /* but WW_CLASSIFIED: that is the sum of class_outcome */
 	struct ww_counter class_outcome[WW_MAX_CLASSES][WW_OUTCOMES];
@@ -206,8 +207,7 @@ struct ww_event {
 	__u32 reserved;
 };
 
-/* Map ww_scratch, one element a CPU, mapped into the agent: features and, when ww_config.trace is set,
- * what happened to the last packet. */
+/* Features and, when ww_config.trace is set, what happened to the last packet of one CPU. */
 struct ww_scratch {
 	__s64 feature[WW_MAX_FEATURES];
 	__s64 score
@@ -228,6 +228,12 @@ struct ww_scratch {
 	__u32 way; /* WW_WAYS: the flow has no entry */
 	__u64 now_ns;
 	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
+};
+
+/* Map ww_cpu, one element a CPU, mapped into the agent. One map, for each look-up costs the packet a ns or more. */
+struct ww_cpu {
+	struct ww_stats stats;
+	struct ww_scratch scratch;
 };
 
 #endif

@@ -58,7 +58,11 @@ static __always_inline __u64 ww_elapsed(__u64 now, __u64 then)
 /* Nanoseconds to microseconds, saturating at 2^32 - 1. */
 static __always_inline __u32 ww_microseconds(__u64 ns)
 {
-	return ww_min(ns / 1000, WW_US_MAX);
+	/* Below 2^32 a product divides exactly: 274877907 = ceil(2^38 / 1000). */
+	if (ww_likely(ns >> 32 == 0))
+		return ns * 274877907 >> 38;
+	ns /= 1000;
+	return ns < WW_US_MAX ? ns : WW_US_MAX;
 }
 
 /* dividend / divisor, 0 for a divisor of 0: eBPF's own division, which C would make a branch of. */

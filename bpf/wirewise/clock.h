@@ -11,12 +11,14 @@
 
 static __always_inline __u64 ww_now(struct xdp_md *ctx)
 {
-	if (ww_unlikely(ww_config.clock == WW_CLOCK_METADATA)) {
+	const __u32 clock = ww_config.clock;
+
+	if (ww_unlikely(clock == WW_CLOCK_METADATA)) {
 		__u64 *time = (void *)(long)ctx->data_meta;
 
 		return (void *)(time + 1) > (void *)(long)ctx->data ? 0 : *time;
 	}
-	if (ww_config.clock == WW_CLOCK_FINE)
+	if (clock == WW_CLOCK_FINE)
 		return bpf_ktime_get_ns();
 	/* The verifier makes one load of bpf_jiffies64, where the other is two calls. */
 	return ww_config.jiffy_ns ? bpf_jiffies64() * ww_config.jiffy_ns + ww_config.jiffy_zero_ns

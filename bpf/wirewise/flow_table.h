@@ -23,6 +23,13 @@ static __always_inline int WW_V(ww_same_key)(const WW_KEY *key, const __u64 *wor
 	return difference == 0;
 }
 
+static __always_inline void WW_V(ww_copy_words)(__u64 *key, const __u64 *word)
+{
+#pragma unroll
+	for (int i = 0; i < WW_KEY_WORDS; i++)
+		key[i] = word[i];
+}
+
 /* Looks through the whole bucket for the key, or else for the entry to give up. Returns the way | enum ww_lookup << 8.
  * The usual packet is found at the first try and does not come here. A global function: verified once, on its own. */
 __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first, __u64 now)
@@ -56,26 +63,26 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_packet *p, void *shelf,
 					  __u32 cpu, __u64 now)
 {
-	__u64 word[WW_KEY_WORDS], *shelved = shelf;
+	__u64 word[WW_KEY_WORDS];
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
-	__u32 hash, found, zero = 0;
+	__u32 hash, found, index, mask = ww_config.bucket_mask, zero = 0;
 
 	flow->swapped = WW_V(ww_swap)(p);
 	WW_V(ww_make_key)(word, p, flow->swapped);
 	hash = ww_hash(word, WW_KEY_WORDS);
-	flow->bucket = cpu * (ww_config.bucket_mask + 1) + (hash >> 2 & ww_config.bucket_mask);
+	flow->bucket = cpu * (mask + 1) + (hash >> 2 & mask);
 	flow->way = hash & (WW_WAYS - 1);
-	bucket = bpf_map_lookup_elem(&WW_V(ww_flows), &flow->bucket);
+	/* A copy, for with its address taken the whole of *flow would live on the stack. */
+	index = flow->bucket;
+	bucket = bpf_map_lookup_elem(&WW_V(ww_flows), &index);
 	if (ww_unlikely(!bucket))
 		return;
 	entry = &bucket->entry[flow->way];
 	flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
 	if (ww_unlikely(!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) ||
 			flow->elapsed_ns > ww_config.idle_timeout_ns)) {
-#pragma unroll
-		for (int i = 0; i < WW_KEY_WORDS; i++)
-			shelved[i] = word[i];
+		WW_V(ww_copy_words)(shelf, word);
 		found = WW_V(ww_search)(bucket, shelf, flow->way, now);
 		ww_hide(found);
 		flow->lookup = found >> 8;
@@ -88,14 +95,14 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 			flow->way = WW_WAYS;
 			flow->slot = &blank->slot;
 			flow->state = &blank->state;
-			__builtin_memcpy(&blank->key, shelf, sizeof(WW_KEY));
+			WW_V(ww_copy_words)((void *)&blank->key, word);
 			return;
 		}
 		flow->way = found & (WW_WAYS - 1);
 		entry = &bucket->entry[flow->way];
 		if (flow->lookup == WW_FLOW_HIT)
 			flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
-		__builtin_memcpy(&entry->key, shelf, sizeof(WW_KEY));
+		WW_V(ww_copy_words)((void *)&entry->key, word);
 	}
 	flow->slot = &entry->slot;
 	flow->state = &entry->state;

@@ -54,22 +54,25 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 }
 
 /* Whether the model runs on this packet. */
-static __always_inline int ww_triggered(const struct ww_policy *policy, const struct ww_context *context)
+static __always_inline int ww_triggered(const struct ww_context *context)
 {
-	__u32 packets = context->packets;
+	__u32 packets = context->packets, trigger = ww_policy.trigger;
 
-	switch (policy->trigger) {
+	if (ww_likely(trigger == WW_TRIGGER_EVERY))
+		return 1;
+	ww_hide(trigger); /* or the compiler would put the usual case last */
+	switch (trigger) {
 	case WW_TRIGGER_PACKETS:
 		return packets < WW_TRIGGER_WORDS * 64 &&
-		       policy->trigger_packets[packets / 64 & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
+		       ww_policy.trigger_packets[packets / 64 & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
 	case WW_TRIGGER_INTERVAL: {
-		__u64 interval = policy->trigger_interval_ns,
+		__u64 interval = ww_policy.trigger_interval_ns,
 		      previous = context->now_ns - context->elapsed_ns;
 
 		return packets == 1 || !interval || context->now_ns / interval != previous / interval;
 	}
 	case WW_TRIGGER_FIRST_N:
-		return packets <= policy->trigger_first_n;
+		return packets <= ww_policy.trigger_first_n;
 	}
 	return 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
- * ww_scratch and ww_stats, shards * buckets for the flow tables.
+ * ww_cpu, shards * buckets for the flow tables.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
  * mapped into the agent, which then reads counters and flows without system calls.
@@ -35,9 +35,7 @@ struct ww_blank_entry {
 
 WW_MAP(ww_flows4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket4, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_flows6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket6, 1, BPF_F_MMAPABLE);
-WW_MAP(ww_scratch, BPF_MAP_TYPE_ARRAY, __u32, struct ww_scratch, 1, BPF_F_MMAPABLE);
-WW_MAP(ww_stats, BPF_MAP_TYPE_ARRAY, __u32, struct ww_stats, 1, BPF_F_MMAPABLE);
-WW_MAP(ww_policy, BPF_MAP_TYPE_ARRAY, __u32, struct ww_policy, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_cpu, BPF_MAP_TYPE_ARRAY, __u32, struct ww_cpu, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, 0);
 WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
 WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
@@ -48,6 +46,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, WW_EVENT_BYTES);
 } ww_events SEC(".maps");
+
+/* A variable in a section of its own is an array map of one element whose address the loader writes into the program: no look-up. */
+struct ww_policy ww_policy SEC(".data.ww_policy") = {.allow = WW_ALLOW_NO_POLICY};
 
 /* Programs of a model that is split over tail calls; the loader fills it with ww_model_1, ww_model_2, ... */
 #define WW_PROGS(count)                                \

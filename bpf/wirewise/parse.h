@@ -46,12 +46,15 @@ struct ww_vlan {
 /* Reads the Ethernet and VLAN headers; *type gets the EtherType behind them, *vlan_id the outermost tag's. */
 static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id)
 {
-	struct ethhdr *eth = cursor->at;
+	/* Not struct ethhdr: that is packed, so its EtherType would be read byte by byte. */
+	__be16 *eth = cursor->at;
 
-	if (ww_unlikely((void *)(eth + 1) > cursor->end))
+	cursor->at += ETH_HLEN;
+	if (ww_unlikely(cursor->at > cursor->end))
 		return WW_MALFORMED_ETHERNET;
-	cursor->at = eth + 1;
-	*type = eth->h_proto;
+	*type = eth[ETH_HLEN / 2 - 1];
+	if (ww_likely(*type == bpf_htons(ETH_P_IP)))
+		return 0;
 #pragma unroll
 	for (int tag = 0; tag < WW_MAX_VLAN_TAGS; tag++) {
 		struct ww_vlan *vlan = cursor->at;
@@ -72,19 +75,24 @@ static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *t
 static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_packet *p)
 {
 	struct iphdr *ip = cursor->at;
-	__u32 header_length, fragment;
+	__u32 header_length = sizeof(*ip), fragment;
 	__u8 version_and_length;
 
 	if (ww_unlikely((void *)(ip + 1) > cursor->end))
 		return WW_MALFORMED_IP;
 	version_and_length = *(__u8 *)ip;
-	header_length = (version_and_length & 15) * 4;
 	p->length = bpf_ntohs(ip->tot_len);
-	if (ww_unlikely(version_and_length >> 4 != 4 || header_length < sizeof(*ip) ||
-			header_length > p->length))
-		return WW_MALFORMED_IP;
-	cursor->at += header_length;
-	if (ww_unlikely(cursor->at > cursor->end))
+	cursor->at = ip + 1;
+	/* Without options, which is usual, the address of the transport header does not wait for this byte. */
+	if (ww_unlikely(version_and_length != 0x45)) {
+		header_length = (version_and_length & 15) * 4;
+		if (version_and_length >> 4 != 4 || header_length < sizeof(*ip))
+			return WW_MALFORMED_IP;
+		cursor->at = (void *)ip + header_length;
+		if (cursor->at > cursor->end)
+			return WW_MALFORMED_IP;
+	}
+	if (ww_unlikely(header_length > p->length))
 		return WW_MALFORMED_IP;
 	fragment = bpf_ntohs(ip->frag_off);
 	p->ip_version = 4;
@@ -194,8 +202,8 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 	p->icmp_code = 0;
 	if (ww_unlikely(p->fragment_offset))
 		return 0;
-	switch (p->protocol) {
-	case IPPROTO_TCP: {
+	/* Most packets are TCP: one comparison finds them, and not the search that a switch becomes. */
+	if (ww_likely(p->protocol == IPPROTO_TCP)) {
 		struct tcphdr *tcp = at;
 
 		if (ww_unlikely((void *)(tcp + 1) > end))
@@ -207,8 +215,9 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 		p->destination_port_be = tcp->dest;
 		p->tcp_flags = ((__u8 *)at)[13];
 		p->tcp_window = bpf_ntohs(tcp->window);
-		break;
+		return 0;
 	}
+	switch (p->protocol) {
 	case IPPROTO_UDP:
 	case IPPROTO_UDPLITE: {
 		struct udphdr *udp = at;

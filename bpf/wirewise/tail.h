@@ -6,12 +6,7 @@
 /* Finds the maps' elements of this packet again. Returns 0, or -1 if a look-up failed. */
 static __always_inline int ww_resume(struct ww_way *way)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), zero = 0;
-
-	way->stats = bpf_map_lookup_elem(&ww_stats, &cpu);
-	way->policy = bpf_map_lookup_elem(&ww_policy, &zero);
-	way->scratch = bpf_map_lookup_elem(&ww_scratch, &cpu);
-	if (!way->stats || !way->policy || !way->scratch)
+	if (!ww_begin_way(way, bpf_get_smp_processor_id()))
 		return -1;
 	way->now_ns = way->scratch->now_ns;
 	way->frame_length = way->scratch->frame_length;

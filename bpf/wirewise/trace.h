@@ -15,4 +15,10 @@ static __always_inline void ww_trace_flow(struct ww_scratch *scratch, const stru
 	ww_copy_key(&scratch->key, slot + 1, ip_version);
 }
 
+static __always_inline void ww_trace_features(struct ww_scratch *scratch)
+{
+	ww_extract_constants(scratch->feature);
+	scratch->inferred = 1;
+}
+
 #endif

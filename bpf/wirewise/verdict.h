@@ -17,11 +17,22 @@
 /* What the stages after parsing share. Never has its address taken outside inlined code, so it stays in registers. */
 struct ww_way {
 	struct ww_stats *stats;
-	struct ww_policy *policy;
 	struct ww_scratch *scratch;
 	__u64 now_ns;
 	__u32 frame_length;
 };
+
+/* Finds what belongs to this CPU. Returns 0 if a look-up failed. */
+static __always_inline int ww_begin_way(struct ww_way *way, __u32 cpu)
+{
+	struct ww_cpu *own = bpf_map_lookup_elem(&ww_cpu, &cpu);
+
+	if (ww_unlikely(!own))
+		return 0;
+	way->stats = &own->stats;
+	way->scratch = &own->scratch;
+	return 1;
+}
 
 static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
 {
@@ -30,10 +41,10 @@ static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
 }
 
 /* Enforcement may be bounded in time; the data path itself falls back, whether or not the agent lives. */
-static __always_inline int ww_enforcing(const struct ww_policy *policy, __u64 now)
+static __always_inline int ww_enforcing(__u64 now)
 {
-	return policy->mode == WW_MODE_ENFORCE &&
-	       (!policy->enforce_until_ns || now < policy->enforce_until_ns);
+	return ww_policy.mode == WW_MODE_ENFORCE &&
+	       (!ww_policy.enforce_until_ns || now < ww_policy.enforce_until_ns);
 }
 
 /* Generic cell rate algorithm on a class, all CPUs together. Returns 1 beyond the rate. */
@@ -56,18 +67,17 @@ __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 n
 }
 
 /* Puts an event into the ring buffer, within the policy's event rate. what: outcome | action << 8 | IP length << 32. */
-static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_policy *policy,
-					 const struct ww_slot *slot, const void *key, __u64 what,
-					 const __u32 version)
+static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_slot *slot, const void *key,
+					 __u64 what, const __u32 version)
 {
 	__u64 now = slot->last_seen_ns, start = ww_max(now, stats->event_tat_ns);
 	struct ww_event *event;
 
-	if (start - now > policy->event_burst_ns) {
+	if (start - now > ww_policy.event_burst_ns) {
 		stats->events_limited++;
 		return 0;
 	}
-	stats->event_tat_ns = start + policy->event_interval_ns;
+	stats->event_tat_ns = start + ww_policy.event_interval_ns;
 	event = bpf_ringbuf_reserve(&ww_events, sizeof(*event), 0);
 	if (!event) {
 		stats->events_lost++;
@@ -88,16 +98,16 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 }
 
 /* One for each size of key; global functions, so that they take nothing from ww_xdp's stack. */
-__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_policy *policy,
-			      const struct ww_slot *slot, const struct ww_key4 *key, __u64 what)
+__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_slot *slot, const struct ww_key4 *key,
+			      __u64 what)
 {
-	return stats && policy && slot && key ? ww_send_event(stats, policy, slot, key, what, 4) : 0;
+	return stats && slot && key ? ww_send_event(stats, slot, key, what, 4) : 0;
 }
 
-__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_policy *policy,
-			      const struct ww_slot *slot, const struct ww_key6 *key, __u64 what)
+__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_slot *slot, const struct ww_key6 *key,
+			      __u64 what)
 {
-	return stats && policy && slot && key ? ww_send_event(stats, policy, slot, key, what, 6) : 0;
+	return stats && slot && key ? ww_send_event(stats, slot, key, what, 6) : 0;
 }
 
 /* Counts a packet that is not classified, and says what happens to it: it passes, but for malformed ones if the policy says so. */
@@ -108,9 +118,22 @@ static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
 	ww_count(&way->stats->status[status], way->frame_length);
 	if (ww_config.trace)
 		way->scratch->status = status;
-	if (malformed && way->policy->drop_malformed && ww_enforcing(way->policy, way->now_ns))
+	if (malformed && ww_policy.drop_malformed && ww_enforcing(way->now_ns))
 		return XDP_DROP;
 	return XDP_PASS;
+}
+
+/* Counts a classified packet, and says what the outcome means for it. */
+static __always_inline int ww_settle(struct ww_way *way, __u32 class_id, __u32 action, __u32 outcome)
+{
+	ww_count(&way->stats->class_outcome[class_id][outcome], way->frame_length);
+	if (ww_unlikely(ww_config.trace)) {
+		way->scratch->status = WW_CLASSIFIED;
+		way->scratch->class_id = class_id;
+		way->scratch->action = action;
+		way->scratch->outcome = outcome;
+	}
+	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? XDP_DROP : XDP_PASS;
 }
 
 /* The policy's answer to a class. version: 4 or 6, a constant. */
@@ -119,36 +142,29 @@ static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u3
 {
 	__u32 action, outcome = WW_OUTCOME_PASS;
 	struct ww_class_policy *rule;
+	int enforcing;
 
 	class_id &= WW_MAX_CLASSES - 1;
-	rule = &way->policy->class_policy[class_id];
+	rule = &ww_policy.class_policy[class_id];
 	action = rule->action;
-	if (ww_unlikely(action != WW_ACTION_PASS)) {
-		int enforcing = ww_enforcing(way->policy, way->now_ns);
+	if (ww_likely(action == WW_ACTION_PASS))
+		return ww_settle(way, class_id, action, outcome);
+	enforcing = ww_enforcing(way->now_ns);
+	if (action == WW_ACTION_DROP)
+		outcome = enforcing ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
+	else if (action == WW_ACTION_RATE_LIMIT &&
+		 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, way->now_ns))
+		outcome = enforcing ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
+	if (ww_policy.event_interval_ns) {
+		__u64 what = outcome | action << 8 | (__u64)length << 32;
 
-		if (action == WW_ACTION_DROP)
-			outcome = enforcing ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
-		else if (action == WW_ACTION_RATE_LIMIT &&
-			 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, way->now_ns))
-			outcome = enforcing ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
-		if (way->policy->event_interval_ns) {
-			__u64 what = outcome | action << 8 | (__u64)length << 32;
-
-			/* The key follows the slot in every entry. */
-			if (version == 4)
-				ww_send_event4(way->stats, way->policy, slot, (const void *)(slot + 1), what);
-			else
-				ww_send_event6(way->stats, way->policy, slot, (const void *)(slot + 1), what);
-		}
+		/* The key follows the slot in every entry. */
+		if (version == 4)
+			ww_send_event4(way->stats, slot, (const void *)(slot + 1), what);
+		else
+			ww_send_event6(way->stats, slot, (const void *)(slot + 1), what);
 	}
-	ww_count(&way->stats->class_outcome[class_id][outcome], way->frame_length);
-	if (ww_config.trace) {
-		way->scratch->status = WW_CLASSIFIED;
-		way->scratch->class_id = class_id;
-		way->scratch->action = action;
-		way->scratch->outcome = outcome;
-	}
-	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? XDP_DROP : XDP_PASS;
+	return ww_settle(way, class_id, action, outcome);
 }
 
 #endif

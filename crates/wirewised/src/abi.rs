@@ -185,6 +185,17 @@ pub struct Key6 {
     pub reserved: [u8; 3],
 }
 
+impl From<Key4> for Key6 {
+    /// The form of events and traces: an IPv4 address lies in the first four bytes.
+    fn from(key: Key4) -> Self {
+        let mut long = Self { source_port: key.source_port, protocol: key.protocol, ..Self::zeroed() };
+        long.destination_port = key.destination_port;
+        long.source[..4].copy_from_slice(&key.source);
+        long.destination[..4].copy_from_slice(&key.destination);
+        long
+    }
+}
+
 /// `struct ww_slot`, the head of a flow-table entry.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -248,7 +259,7 @@ pub struct Counter {
     pub bytes: u64,
 }
 
-/// `struct ww_stats`, an element of the map `ww_stats`.
+/// `struct ww_stats`: what one CPU counts.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Stats {
@@ -280,7 +291,7 @@ pub struct Event {
     pub reserved: u32,
 }
 
-/// `struct ww_scratch`, an element of the map `ww_scratch`.
+/// `struct ww_scratch`: features and, if the program traces, what happened to the last packet of one CPU.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Scratch {
@@ -301,6 +312,14 @@ pub struct Scratch {
     pub way: u32,
     pub now_ns: u64,
     pub leaf: u64,
+}
+
+/// `struct ww_cpu`, an element of the map `ww_cpu`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Cpu {
+    pub stats: Stats,
+    pub scratch: Scratch,
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::meta::{self, Meta, PolicyMeta};
 use crate::netdev;
-use crate::object::{Loaded, Opened, Settings};
+use crate::object::{self, Loaded, Opened, Settings};
 use crate::pins::{self, Provisional, Root};
 use crate::policy::Policy;
 use crate::policy_maps;
@@ -213,8 +213,9 @@ fn stage(request: &Request, loaded: &Loaded, config: &abi::Config, directory: &P
     };
     for map in loaded.object.maps() {
         let name = map.name().to_string_lossy();
+        let name = object::variable(&name);
         if name.starts_with("ww_") {
-            pin(map.as_fd(), &name)?;
+            pin(map.as_fd(), name)?;
         }
     }
     pin(loaded.entry()?.as_fd(), pins::PROGRAM)?;

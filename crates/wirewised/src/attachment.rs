@@ -15,7 +15,7 @@ use crate::pins::{self, Root};
 use crate::xdp::{self, LinkInfo};
 
 pub const POLICY_MAP: &str = "ww_policy";
-pub const STATS_MAP: &str = "ww_stats";
+pub const CPU_MAP: &str = "ww_cpu";
 pub const EVENTS_MAP: &str = "ww_events";
 pub const FLOW_MAPS: [&str; 2] = ["ww_flows4", "ww_flows6"];
 

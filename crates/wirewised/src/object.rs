@@ -21,10 +21,10 @@ use crate::verifier::Refusal;
 pub const ENTRY: &str = "ww_xdp";
 /// What libbpf calls the object in its messages, and the first part of the name of maps such as .bss.
 const OBJECT_NAME: &str = "wirewise";
-const CONFIG_MAP: &str = ".rodata.ww_config";
-const TAIL_CALLS: &str = "ww_progs";
+pub const CONFIG_MAP: &str = ".rodata.ww_config";
+pub const TAIL_CALLS: &str = "ww_progs";
 const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
-const PER_CPU: [&str; 2] = ["ww_scratch", "ww_stats"];
+pub const PER_CPU: &str = "ww_cpu";
 /// Entries a CPU: what a 32-bit map key can number, with room for 256 CPUs.
 pub const MAX_TABLE_SIZE: u32 = 1 << 24;
 
@@ -116,9 +116,9 @@ impl Opened {
         self.config.as_ref()
     }
 
-    /// Writes the settings into the object: constants, and sizes of maps.
-    pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
-        let Some(config) = self.config.as_mut() else { return Ok(()) };
+    /// The constants of a load with these settings.
+    pub fn configure(&self, settings: &Settings) -> Result<abi::Config> {
+        let mut config = self.config.ok_or_else(|| no_data_path(&self.input))?;
         if let Some(size) = settings.table_size {
             config.bucket_mask = check_table_size(size)? / abi::WAYS - 1;
         }
@@ -133,19 +133,22 @@ impl Opened {
         config.bench_flows = settings.bench_flows;
         config.bench_spoof = settings.bench_spoof.into();
         config.hash_seed = settings.hash_seed;
-        let config = *config;
+        Ok(config)
+    }
 
-        let elements = u64::from(config.shards) * (u64::from(config.bucket_mask) + 1);
-        let elements = u32::try_from(elements).map_err(|_| {
-            Error::input(format!("a flow table of {elements} buckets is too large: choose a smaller size"))
-        })?;
+    /// Writes the settings into the object: constants, and sizes of maps.
+    pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
+        if self.config.is_none() {
+            return Ok(());
+        }
+        let config = self.configure(settings)?;
+        self.config = Some(config);
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            let set = match name.as_str() {
-                CONFIG_MAP => map.set_initial_value(bytemuck::bytes_of(&config)),
-                name if FLOW_TABLES.contains(&name) => map.set_max_entries(elements),
-                name if PER_CPU.contains(&name) => map.set_max_entries(config.shards),
-                _ => Ok(()),
+            let set = match max_entries(&name, &config)? {
+                _ if name == CONFIG_MAP => map.set_initial_value(bytemuck::bytes_of(&config)),
+                Some(entries) => map.set_max_entries(entries),
+                None => Ok(()),
             };
             set.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
@@ -178,6 +181,38 @@ impl Opened {
         loaded.fill_tail_calls()?;
         Ok(Ok(loaded))
     }
+}
+
+/// The name of a map; of a variable's own section, which is a map too, the variable's.
+pub fn variable(map: &str) -> &str {
+    map.strip_prefix(".data.").unwrap_or(map)
+}
+
+pub fn no_data_path(input: &str) -> Error {
+    Error::input(format!("{input}: its program is no data path of wirewise"))
+}
+
+pub fn other_layout(map: &str) -> Error {
+    Error::other(format!("the map {map} has another layout than this agent's"))
+}
+
+/// How many elements a map has under this configuration; `None`: as compiled.
+pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
+    if map == PER_CPU {
+        return Ok(Some(config.shards));
+    }
+    if !FLOW_TABLES.contains(&map) {
+        return Ok(None);
+    }
+    let buckets = u64::from(config.shards) * (u64::from(config.bucket_mask) + 1);
+    u32::try_from(buckets).map(Some).map_err(|_| {
+        Error::input(format!("a flow table of {buckets} buckets is too large: choose a smaller size"))
+    })
+}
+
+/// Where a program stands in the array of tail calls: `ww_model_<i>` at i. `None`: it is no part of a split model.
+pub fn tail_call_index(program: &str) -> Option<u32> {
+    program.strip_prefix("ww_model_")?.parse().ok()
 }
 
 fn read_config(input: &str, object: &OpenObject) -> Result<Option<abi::Config>> {
@@ -262,7 +297,7 @@ impl Loaded {
     }
 
     pub fn map(&self, name: &str) -> Option<Map<'_>> {
-        self.object.maps().find(|map| map.name() == name)
+        self.object.maps().find(|map| variable(&map.name().to_string_lossy()) == name)
     }
 
     pub fn require_map(&self, name: &str) -> Result<Map<'_>> {
@@ -282,13 +317,12 @@ impl Loaded {
         self.object.progs().map(|program| program_info(&program)).collect()
     }
 
-    /// Tail-call program `ww_model_<i>` goes to index i of `ww_progs`.
+    /// Puts the parts of a split model into `ww_progs`.
     fn fill_tail_calls(&self) -> Result<()> {
         let Some(map) = self.map(TAIL_CALLS) else { return Ok(()) };
         for program in self.object.progs() {
             let name = program.name().to_string_lossy();
-            let index = name.strip_prefix("ww_model_").and_then(|index| index.parse::<u32>().ok());
-            let Some(index) = index else { continue };
+            let Some(index) = tail_call_index(&name) else { continue };
             let fd = program.as_fd().as_raw_fd();
             map.update(&index.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(|error| {
                 Error::other(format!("cannot put program {name} into {TAIL_CALLS}: {error}"))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::abi::{self, Counter, Outcome, Stats};
-use crate::attachment::{Attachment, STATS_MAP, read_element};
+use crate::attachment::{Attachment, CPU_MAP, read_element};
 use crate::error::Result;
 use crate::status;
 use crate::units::format_count;
@@ -24,7 +24,7 @@ pub struct Reading {
 
 impl Reading {
     pub fn take(attachment: &Attachment) -> Result<Self> {
-        let map = attachment.map(STATS_MAP)?;
+        let map = attachment.map(CPU_MAP)?;
         let mut sum = read_element::<Stats>(&map, 0)?;
         for cpu in 1..map.max_entries() {
             add(&mut sum, &read_element(&map, cpu)?);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::abi::Mode;
 use crate::attach::effective_mode;
-use crate::attachment::{Attachment, STATS_MAP};
+use crate::attachment::{Attachment, CPU_MAP};
 use crate::error::Result;
 use crate::kernel;
 use crate::meta::{BundleMeta, PolicyMeta};
@@ -76,7 +76,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         policy: meta.map(|meta| meta.policy.clone()),
         flow_tables: FlowTables {
             entries_per_cpu: meta.map(|meta| meta.table_size),
-            cpus: attachment.map(STATS_MAP)?.max_entries(),
+            cpus: attachment.map(CPU_MAP)?.max_entries(),
             bytes: attachment.flow_table_bytes()?,
         },
         clock: meta.map(|meta| meta.clock.clone()),

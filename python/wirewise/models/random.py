@@ -23,6 +23,7 @@ def random_tree_ensemble(
     full: bool = False,
     one_output_trees: bool | None = None,
     thresholds: Sequence[tuple[int, int]] | tuple[int, int] = (0, 1500),
+    tested: Sequence[int] | None = None,
 ) -> TreeEnsemble:
     """An ensemble drawn from `rng`; equal generators give equal ensembles.
 
@@ -30,16 +31,18 @@ def random_tree_ensemble(
     n_outputs: for sum votes, 1 (two classes only) or n_classes; default n_classes.
     one_output_trees: each tree adds to one output, as in multi-class boosting; default: a coin toss a tree.
     thresholds: inclusive range drawn from, one for all features or one per feature.
+    tested: features that tests are drawn from; default: all.
     """
     ranges = np.array(thresholds, dtype=np.int64)
     ranges = np.tile(ranges, (n_features, 1)) if ranges.ndim == 1 else ranges
+    choices = np.arange(n_features) if tested is None else np.array(tested)
     outputs = n_classes if votes == "majority" or n_outputs is None else n_outputs
     largest = (2**31 - 1) // (n_trees + 1)  # of a leaf or a base, so that scores fit int32
 
     def tree(index: int) -> Tree:
         feature, left, right = _structure(rng, depth, full)
         inner = feature != LEAF
-        feature[inner] = rng.integers(0, n_features, inner.sum())
+        feature[inner] = choices[rng.integers(0, len(choices), inner.sum())]
         low, high = ranges[feature, 0], ranges[feature, 1]
         threshold = np.where(inner, rng.integers(low, high, endpoint=True), 0)
         single = bool(rng.integers(2)) if one_output_trees is None else one_output_trees

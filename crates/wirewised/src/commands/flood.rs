@@ -287,8 +287,8 @@ impl Flows {
 }
 
 fn flows_begun(program: &Loaded, cpu: u32) -> Result<Flows> {
-    let stats: Option<abi::Stats> = program.map_array("ww_stats")?.read(cpu);
-    let stats = stats.ok_or_else(|| Error::other("the map ww_stats has another layout than this agent's"))?;
+    let stats: Option<abi::Stats> = program.map_array("ww_cpu")?.read(cpu);
+    let stats = stats.ok_or_else(|| Error::other("the map ww_cpu has another layout than this agent's"))?;
     Ok(Flows {
         new: stats.flows_new,
         expired: stats.flows_expired,

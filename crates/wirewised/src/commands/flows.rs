@@ -8,9 +8,9 @@ use libbpf_rs::MapCore;
 use serde_json::{Map, Value, json};
 
 use crate::abi;
-use crate::attachment::{Attachment, STATS_MAP};
+use crate::attachment::{Attachment, CPU_MAP};
 use crate::error::{Error, Result};
-use crate::flow_table::{Flow, FlowKey, FlowTable, TABLES};
+use crate::flow_table::{Elements, Flow, FlowKey, FlowTable, TABLES};
 use crate::input;
 use crate::kernel;
 use crate::manifest::{ClockName, Flow as LayoutInfo};
@@ -119,7 +119,7 @@ fn check_class(attachment: &Attachment, class: &str) -> Result<()> {
 /// How many flows there are, and the first of them in the order asked for. Never holds more than those.
 fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec<Flow>)> {
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let shards = attachment.map(STATS_MAP)?.max_entries().max(1);
+    let shards = attachment.map(CPU_MAP)?.max_entries().max(1);
     let mut found = 0;
     let mut first: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut flows = std::collections::HashMap::new();
@@ -129,7 +129,8 @@ fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec
             Some(meta) => meta.flow.clone(),
             None => unknown_layout(map.value_size() / abi::WAYS),
         };
-        let table = FlowTable::new(MappedArray::new(&map)?, ip_version, &layout, map.max_entries() / shards)?;
+        let elements = Elements::Mapped(MappedArray::new(&map)?);
+        let table = FlowTable::new(elements, ip_version, &layout, map.max_entries() / shards)?;
         for flow in table.flows() {
             let idle = now.saturating_sub(flow.last_seen_ns) > layout.idle_timeout_ns;
             let class = flow.class_id.map(|id| attachment.class_name(id));

@@ -122,6 +122,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 leaf,
             }),
         ),
+        ("ww_cpu", layout!(abi::Cpu { stats, scratch })),
     ])
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from wirewise.errors import InputError
-from wirewise.features.feature_set import FeatureSet
+from wirewise.features.feature_set import FeatureSet, constant_feature
 from wirewise.models.tree import TreeEnsemble
 from wirewise.targets.ebpf.clang import Built, compile_sources
 from wirewise.targets.ebpf.feature_code import StateField, entry_size, feature_set_header, state_fields
@@ -44,7 +44,7 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
     """
     origin = f" * from feature set {feature_set.name} ({feature_set.digest[:12]})"
     if model is None:
-        chosen, model_header = None, _no_model
+        chosen, code, model_header = None, None, _no_model
         used: tuple[int, ...] = tuple(range(len(feature_set.features)))
     else:
         if model.n_features != len(feature_set.features):
@@ -55,7 +55,10 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
             )
         origin += f" and model {model.family} ({model.digest[:12]})"
         chosen = plan(model, shape)
-        model_header = TreeCode(model, chosen).header
+        values = (constant_feature(feature, feature_set.key) for feature in feature_set.features)
+        constants = {index: value for index, value in enumerate(values) if value is not None}
+        code = TreeCode(model, chosen, constants)
+        model_header = code.header
         used = model.used_features
     banner = (
         "/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */\n"
@@ -66,11 +69,11 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
         "ww_feature_set.h": feature_set_header(feature_set, used, banner),
         "ww_model.h": model_header(banner),
     }
-    if model is None or chosen is None:
+    if chosen is None or code is None:
         return Sources(texts, "none", "no model", {}, ())
     tail_calls: tuple[str, ...] = ()
     if chosen.shape == "tail-calls":
-        texts["ww_tail_calls.h"] = TreeCode(model, chosen).tail_calls(banner)
+        texts["ww_tail_calls.h"] = code.tail_calls(banner)
         tail_calls = tuple(f"ww_model_{n}" for n in range(1, len(chosen.programs) + 1))
     predicted = {"instructions": chosen.instructions, "verified_instructions": chosen.verified}
     return Sources(texts, chosen.shape, chosen.why, predicted, tail_calls)

@@ -252,25 +252,39 @@ def _extract(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
         "{",
     ]
     averages: dict[str, str] = {}
-    values = []
+    values, constants = [], []
     for index, feature in enumerate(feature_set.features):
         if index not in used:
             values.append(f"\t/* x[{index}], {feature.name}: the model does not read it */")
             continue
         fraction = f", Q{feature.fraction_bits}" if feature.fraction_bits else ""
-        expression = _expression(feature, feature_set.key, averages)
-        values.append(f"\tx[{index}] = {expression}; /* {feature.name}, {feature.unit}{fraction} */")
+        note = f"/* {feature.name}, {feature.unit}{fraction} */"
+        constant = constant_feature(feature, feature_set.key)
+        if constant is not None:
+            constants.append(f"\tx[{index}] = {constant}; {note}")
+            values.append(f"\t/* x[{index}]: {feature.name}, a constant */")
+            continue
+        values.append(f"\tx[{index}] = {_expression(feature, averages)}; {note}")
     lines += [f"\tconst __u64 {name} = {mean};" for name, mean in averages.items()]
-    return [*lines, *([""] if averages else []), *values, "}", ""]
+    return [
+        *lines,
+        *([""] if averages else []),
+        *values,
+        "}",
+        "",
+        "/* The same for every packet: models do not test them, so only a trace needs them. */",
+        "static __always_inline void ww_extract_constants(__s64 *x)",
+        "{",
+        *constants,
+        "}",
+        "",
+    ]
 
 
-def _expression(feature: Feature, key: str, averages: dict[str, str]) -> str:
+def _expression(feature: Feature, averages: dict[str, str]) -> str:
     """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is
     done once.
     """
-    constant = constant_feature(feature, key)
-    if constant is not None:
-        return str(constant)
     scope, field = feature.scope, feature.field
     prefix, n, n_iat = "s->", "c->packets", "(c->packets - 1)"
     suffix = ""

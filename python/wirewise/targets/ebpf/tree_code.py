@@ -15,7 +15,7 @@ A model's trees are cut into chunks. By size the chunks become, in this order of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wirewise.errors import InputError
@@ -174,17 +174,21 @@ def _check_nesting(model: TreeEnsemble) -> None:
 class TreeCode:
     """Prints one model. What a leaf holds depends on `kind`:
 
+    - `class`: the one tree of a majority vote, in place: a leaf is the class;
     - `packed`: majority votes of up to 8 classes in the bytes of one 64-bit word: a leaf adds to its
     class's byte; - `single`: a leaf adds its score to the running sum of the one output its tree adds to;
     - `rows`: a leaf is a class, or the index of a row of scores, which is added to the scores in ww_scratch.
     """
 
-    def __init__(self, model: TreeEnsemble, chosen: Plan) -> None:
-        self.model, self.plan = model, chosen
+    def __init__(self, model: TreeEnsemble, chosen: Plan, constants: Mapping[int, int]) -> None:
+        """constants: features that are the same for every packet, with their values; they are not tested."""
+        self.model, self.plan, self.constants = model, chosen, constants
         self.majority = model.votes == "majority"
         if self.majority:
             small = model.n_classes <= PACKED_VOTE_CLASSES and len(model.trees) <= PACKED_VOTE_TREES
             self.kind = "packed" if small else "rows"
+            if len(model.trees) == 1 and chosen.shape == "inline":
+                self.kind = "class"
         else:
             alone = model.n_outputs == 1 or all(t.output is not None for t in model.trees)
             self.kind = "single" if alone else "rows"
@@ -212,9 +216,11 @@ class TreeCode:
             for chunk in program:
                 for index in chunk:
                     lines += self._parts(index)
-                    lines += self._tree_macro(index, 0, "", "leaf =" if self.kind == "rows" else "sum +=")
+                    lines += self._tree_macro(index, 0, "", "sum +=" if self._sums else "leaf =")
                 if self.plan.shape != "inline":
                     lines += self._chunk_function(chunk)
+        if self.kind == "class":
+            return "\n".join([*lines, *self._infer_class(), "#endif", ""])
         lines += self._begin()
         for number, program in enumerate(self.plan.programs):
             lines += self._add(number, program)
@@ -257,6 +263,30 @@ class TreeCode:
                 ]
         return "\n".join(lines)
 
+    @property
+    def _sums(self) -> bool:
+        """Whether leaves add to a running sum."""
+        return self.kind in ("packed", "single")
+
+    def _infer_class(self) -> list[str]:
+        """ww_infer of a lone tree: nothing to add up, and scores only for who looks."""
+        return [
+            "/* Class of the features in s: the leaf's. */",
+            "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
+            "{",
+            "\tconst volatile __s64 *x __attribute__((unused)) = s->feature;",
+            "\t__u32 leaf = 0;",
+            "",
+            "\tWW_TREE_0",
+            "\tww_hide(leaf);",
+            "\tif (ww_unlikely(ww_config.trace)) {",
+            *(f"\t\ts->score[{c}] = leaf == {c};" for c in range(self.n_scores)),
+            "\t}",
+            "\treturn leaf;",
+            "}",
+            "",
+        ]
+
     # -- one tree
 
     def _has_rows(self, tree: Tree) -> bool:
@@ -288,6 +318,9 @@ class TreeCode:
                 lines.append(f"{indent}{target} {values[item]};")
             elif item in cut and item != root:
                 lines.append(f"{indent}{target} ww_tree_{index}_{item}(s);")
+            elif tree.feature[item] in self.constants:
+                goes_left = self.constants[tree.feature[item]] <= tree.threshold[item]
+                todo.append((depth, tree.left[item] if goes_left else tree.right[item]))
             else:
                 lines.append(f"{indent}if (x[{tree.feature[item]}] <= {_int64(tree.threshold[item])}) {{")
                 todo += [
@@ -314,7 +347,7 @@ class TreeCode:
     def _tree(self, index: int) -> list[str]:
         """Statements for one whole tree; its paths meet again at their end."""
         tree, branches = self.model.trees[index], _macro(index, 0)
-        if self.kind != "rows":
+        if self._sums:
             return [f"\t{branches}", "\tww_hide(sum);"]
         # The verifier would follow an index to a row or a score for each leaf apart, had it not come out
         # of memory.
