@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One worker: its maps, its memory, and the native code of every program.
 
+use std::ptr;
+
+use crate::backend::{self, Code, Settings};
 use crate::error::{Error, Trap};
-use crate::linked::Linked;
-use crate::maps::{Map, MapMut, Store};
-use crate::memory::Memory;
-use crate::options::Options;
+use crate::frontend::{self, Target};
+use crate::linked::{Linked, Trust};
+use crate::maps::{self, Map, MapMut, Store};
+use crate::memory::{CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
+use crate::options::{ClockSource, Options};
+use crate::runtime::{self, Host, Vm};
 
 /// A program of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,22 +25,70 @@ pub struct PacketSpan {
     pub metadata: usize,
     /// Bytes in all, metadata included.
     pub length: usize,
-    /// Its time, for [`ClockSource::Manual`](crate::ClockSource::Manual).
+    /// Its time, for [`ClockSource::Manual`].
     pub time_ns: u64,
 }
+
+/// `struct xdp_md` in the cage: its "pointers" are offsets there.
+#[repr(C)]
+struct CagedContext {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+type Entry = unsafe extern "C" fn(*mut u8, u64) -> u64;
 
 /// One worker: its own maps, memory and stack. To run on several cores, make one engine for each.
 #[derive(Debug)]
 pub struct Engine {
-    stores: Vec<Store>,
+    // Dropped before the memory and the maps that it uses.
+    code: Box<dyn Code>,
+    host: Box<Host>,
     memory: Memory,
     names: Vec<String>,
+    /// Maps that have something to do between packets.
+    settling: Vec<usize>,
+    caged: bool,
+    fuel: i64,
+    clock: ClockSource,
 }
+
+// SAFETY: the pointer to `host` in the Vm is set at each run and used only during it; all else moves with the engine.
+unsafe impl Send for Engine {}
 
 impl Engine {
     /// Checks, translates and compiles every XDP program; programs of other types are left out.
-    pub fn new(_linked: &Linked, _options: Options) -> Result<Engine, Error> {
-        Err(Error::Backend("not built yet".into()))
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] and [`Error::Unsupported`] name program and instruction; [`Error::Map`] the map.
+    pub fn new(linked: &Linked, options: Options) -> Result<Engine, Error> {
+        let caged = caged(linked.trust, &options)?;
+        let (places, end) = maps::lay_out(&linked.maps, if caged { CAGED_MAPS_AT } else { 0 })?;
+        let target = Target { maps: &linked.maps, places: &places, caged, cpu: options.cpu };
+        let xdp = || linked.programs.iter().filter(|program| program.is_xdp());
+        let programs: Vec<_> =
+            xdp().map(|program| frontend::translate(program, target)).collect::<Result<_, _>>()?;
+        let settings = Settings { caged, clock: options.clock };
+        let code = backend::compile(options.backend, &programs, settings)?;
+        let mut memory = Memory::new(end, caged)?;
+        for (map, place) in linked.maps.iter().zip(&places) {
+            if let Some(initial) = &map.initial {
+                memory.bytes_mut(place.offset, initial.len()).copy_from_slice(initial);
+            }
+        }
+        let stores: Vec<Store> =
+            linked.maps.iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
+        let settling = (0..stores.len()).filter(|index| stores[*index].settles()).collect();
+        let entries = code.entries().to_vec();
+        let random = runtime::monotonic() | 1;
+        let host = Box::new(Host { stores, entries, caged, random });
+        let names = xdp().map(|program| program.name.clone()).collect();
+        let fuel = i64::try_from(options.fuel).unwrap_or(i64::MAX);
+        Ok(Engine { code, host, memory, names, settling, caged, fuel, clock: options.clock })
     }
 
     /// A program by name.
@@ -43,47 +96,185 @@ impl Engine {
         self.names.iter().position(|known| known == name).map(|index| ProgramId(index as u32))
     }
 
+    /// The programs by name, in the object's order.
+    pub fn programs(&self) -> impl Iterator<Item = (&str, ProgramId)> {
+        self.names.iter().enumerate().map(|(index, name)| (name.as_str(), ProgramId(index as u32)))
+    }
+
     /// Runs a program on a packet: `metadata` bytes, then the frame. Returns the XDP code.
     ///
     /// # Errors
     /// See [`Trap`].
-    pub fn run_xdp(&mut self, _program: ProgramId, _packet: &mut [u8], _metadata: usize) -> Result<u32, Trap> {
-        Err(Trap::Packet)
+    pub fn run_xdp(&mut self, program: ProgramId, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
+        let entry = self.begin(program)?;
+        self.read_clock();
+        self.run(entry, packet, metadata)
     }
 
     /// Runs a program on many packets of one buffer and appends their XDP codes to `codes`. At a trap, the codes of the packets
     /// before are there.
     ///
     /// # Errors
-    /// See [`Trap`].
+    /// See [`Trap`]; a span outside the buffer is [`Trap::Packet`].
     pub fn run_xdp_batch(
         &mut self,
-        _program: ProgramId,
-        _buffer: &mut [u8],
-        _packets: &[PacketSpan],
-        _codes: &mut Vec<u32>,
+        program: ProgramId,
+        buffer: &mut [u8],
+        packets: &[PacketSpan],
+        codes: &mut Vec<u32>,
     ) -> Result<(), Trap> {
-        Err(Trap::Packet)
+        let entry = self.begin(program)?;
+        self.read_clock();
+        codes.reserve(packets.len());
+        for span in packets {
+            let end = span.start.checked_add(span.length).ok_or(Trap::Packet)?;
+            let packet = buffer.get_mut(span.start..end).ok_or(Trap::Packet)?;
+            if self.clock == ClockSource::Manual {
+                self.set_time(span.time_ns);
+            }
+            codes.push(self.run(entry, packet, span.metadata)?);
+        }
+        Ok(())
+    }
+
+    fn vm(&mut self) -> &mut Vm {
+        // SAFETY: our memory, and `self` is borrowed alone.
+        unsafe { Vm::of(self.memory.base()) }
+    }
+
+    fn begin(&mut self, program: ProgramId) -> Result<Entry, Trap> {
+        let entry = *self.code.entries().get(program.0 as usize).ok_or(Trap::Program)?;
+        let host = ptr::from_mut::<Host>(&mut self.host);
+        let context = if self.caged { CONTEXT_AT as u64 } else { self.memory.base().expose_provenance() as u64 };
+        let vm = self.vm();
+        vm.set_host(host);
+        vm.context = context;
+        // SAFETY: the back ends make entries of this signature.
+        Ok(unsafe { std::mem::transmute::<usize, Entry>(entry) })
+    }
+
+    fn read_clock(&mut self) {
+        if self.clock == ClockSource::PerBatch {
+            self.vm().now = runtime::monotonic();
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
+        if metadata > packet.len() {
+            return Err(Trap::Packet);
+        }
+        for index in &self.settling {
+            self.host.stores[*index].settle();
+        }
+        if self.caged {
+            return self.run_caged(entry, packet, metadata);
+        }
+        let start = packet.as_mut_ptr().expose_provenance() as u64;
+        let length = packet.len() as u64;
+        let vm = self.vm();
+        vm.data_meta = start;
+        vm.data = start + metadata as u64;
+        vm.data_end = start + length;
+        vm.tail_calls = 0;
+        Ok(self.call(entry))
+    }
+
+    /// In the cage the program gets a copy of the packet, and what it wrote is copied back.
+    fn run_caged(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
+        if packet.len() > PACKET_BYTES {
+            return Err(Trap::Packet);
+        }
+        self.memory.bytes_mut(PACKET_AT, packet.len()).copy_from_slice(packet);
+        let context = CagedContext {
+            data: (PACKET_AT + metadata) as u32,
+            data_end: (PACKET_AT + packet.len()) as u32,
+            data_meta: PACKET_AT as u32,
+            ingress_ifindex: 0,
+            rx_queue_index: 0,
+            egress_ifindex: 0,
+        };
+        // SAFETY: CONTEXT_AT is a place of its own in the cage, aligned to a page.
+        unsafe { self.memory.base().add(CONTEXT_AT).cast::<CagedContext>().write(context) };
+        let fuel = self.fuel;
+        let vm = self.vm();
+        vm.fuel = fuel;
+        vm.frame = STACK_AT as u64;
+        vm.trap = 0;
+        vm.tail_calls = 0;
+        vm.pending = 0;
+        let code = self.call(entry);
+        packet.copy_from_slice(self.memory.bytes(PACKET_AT, packet.len()));
+        match self.vm().trap {
+            0 => Ok(code),
+            trap => Err(Trap::from_code(trap)),
+        }
+    }
+
+    /// Runs a program, and those it tail-calls.
+    #[inline]
+    fn call(&mut self, mut entry: Entry) -> u32 {
+        let base = self.memory.base();
+        let context = self.vm().context;
+        loop {
+            // SAFETY: code of this engine with its own memory. Verified, it accesses what the verifier allows: its maps and stack,
+            // and the packet, which the caller lends; caged, it cannot leave the cage.
+            let code = unsafe { entry(base, context) };
+            let vm = self.vm();
+            if vm.pending == 0 || vm.trap != 0 {
+                return code as u32;
+            }
+            let next = vm.pending as usize;
+            vm.pending = 0;
+            // SAFETY: set by the helper, from the engine's own entries.
+            entry = unsafe { std::mem::transmute::<usize, Entry>(next) };
+        }
     }
 
     /// A map by name.
     pub fn map(&self, name: &str) -> Option<Map<'_>> {
-        let store = self.stores.iter().find(|store| store.spec.name == name)?;
+        let store = self.host.stores.iter().find(|store| store.spec.name == name)?;
         Some(Map { store, memory: &self.memory })
     }
 
     /// A map by name, to change.
     pub fn map_mut(&mut self, name: &str) -> Option<MapMut<'_>> {
         let programs = self.names.len() as u32;
-        let store = self.stores.iter_mut().find(|store| store.spec.name == name)?;
+        let store = self.host.stores.iter_mut().find(|store| store.spec.name == name)?;
         Some(MapMut { store, memory: &mut self.memory, programs })
     }
 
-    /// The time that programs see, in nanoseconds, with [`ClockSource::Manual`](crate::ClockSource::Manual).
-    pub fn set_time(&mut self, _ns: u64) {}
+    /// The time that programs see, in nanoseconds, with [`ClockSource::Manual`].
+    pub fn set_time(&mut self, ns: u64) {
+        self.vm().now = ns;
+    }
+
+    /// What programs read as `ingress_ifindex` and `rx_queue_index`.
+    pub fn set_ingress(&mut self, ifindex: u32, queue: u32) {
+        let vm = self.vm();
+        vm.ingress_ifindex = ifindex;
+        vm.rx_queue_index = queue;
+    }
 
     /// Whether the programs run in the cage.
     pub fn is_caged(&self) -> bool {
-        false
+        self.caged
+    }
+}
+
+fn caged(trust: Trust, options: &Options) -> Result<bool, Error> {
+    if options.cpu >= options.cpus {
+        return Err(Error::Options(format!(
+            "cpu {} of {} does not exist: cpus are numbered from 0",
+            options.cpu, options.cpus
+        )));
+    }
+    match (trust, options.caged) {
+        (Trust::Unverified, Some(false)) => Err(Error::Options(
+            "byte code that the kernel has not verified runs caged only: load the object with libbpf and use Linked::from_loaded, \
+             or leave the cage on"
+                .into(),
+        )),
+        (trust, caged) => Ok(caged.unwrap_or(trust == Trust::Unverified)),
     }
 }

@@ -72,6 +72,8 @@ pub enum Trap {
     BadArgument,
     /// The metadata is longer than the buffer, or the packet does not fit the cage.
     Packet,
+    /// The [`ProgramId`](crate::ProgramId) is of another engine.
+    Program,
 }
 
 impl Trap {
@@ -82,6 +84,7 @@ impl Trap {
             Trap::CallDepth => 2,
             Trap::BadArgument => 3,
             Trap::Packet => 4,
+            Trap::Program => 5,
         }
     }
 
@@ -90,7 +93,8 @@ impl Trap {
             1 => Trap::OutOfFuel,
             2 => Trap::CallDepth,
             3 => Trap::BadArgument,
-            _ => Trap::Packet,
+            4 => Trap::Packet,
+            _ => Trap::Program,
         }
     }
 }
@@ -102,6 +106,7 @@ impl fmt::Display for Trap {
             Trap::CallDepth => "the program calls more than eight functions deep",
             Trap::BadArgument => "the program gave a helper something that is no map or no memory of its own",
             Trap::Packet => "the packet does not fit: metadata beyond its end, or too long for the cage",
+            Trap::Program => "the engine has no such program",
         })
     }
 }

@@ -5,6 +5,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 compile_error!("wirewise-engine runs on 64-bit little-endian Linux");
 
+mod backend;
 mod engine;
 mod error;
 mod frontend;
@@ -12,6 +13,7 @@ mod linked;
 mod loader;
 mod maps;
 mod memory;
+mod runtime;
 mod options;
 
 pub use engine::{Engine, PacketSpan, ProgramId};
@@ -20,3 +22,4 @@ pub use frontend::insn;
 pub use linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
 pub use maps::{Map, MapMut};
 pub use options::{Backend, ClockSource, Options};
+pub use runtime::JIFFY_NS;

@@ -18,6 +18,13 @@ use crate::error::Error;
 /// In front of `base`, out of a caged program's reach: `struct Vm`.
 pub(crate) const VM_BYTES: usize = 4096;
 pub(crate) const CAGE_BYTES: usize = 1 << 32;
+/// In the cage: eight stack frames, the context, the packet; the maps follow. Nothing is at 0, the null pointer.
+pub(crate) const STACK_AT: usize = PAGE;
+pub(crate) const STACK_BYTES: usize = 8 * 512;
+pub(crate) const CONTEXT_AT: usize = STACK_AT + STACK_BYTES;
+pub(crate) const PACKET_AT: usize = CONTEXT_AT + PAGE;
+pub(crate) const PACKET_BYTES: usize = 1 << 17;
+pub(crate) const CAGED_MAPS_AT: usize = PACKET_AT + PACKET_BYTES;
 const GUARD_BYTES: usize = 1 << 16;
 const SCRAP_BYTES: usize = 1 << 26;
 const HUGE_PAGE: usize = 1 << 21;

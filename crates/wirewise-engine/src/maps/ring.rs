@@ -81,6 +81,17 @@ impl Ring {
         }
     }
 
+    /// `bpf_ringbuf_query`.
+    pub(crate) fn query(&self, what: u64) -> u64 {
+        match what {
+            0 => self.produced - self.consumed,
+            1 => self.size,
+            2 => self.consumed,
+            3 => self.produced,
+            _ => 0,
+        }
+    }
+
     pub(crate) fn pending(&self) -> usize {
         self.records.iter().filter(|record| record.state == State::Submitted).count()
     }

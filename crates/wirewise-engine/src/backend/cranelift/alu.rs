@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Arithmetic and comparisons.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::function::{Emitter, integer};
+use crate::frontend::decode::{Alu, Cond, Operand, Size};
+
+impl Emitter<'_, '_> {
+    fn narrow(&mut self, value: Value, size: Size) -> Value {
+        match size {
+            Size::D => value,
+            size => self.b.ins().ireduce(integer(size), value),
+        }
+    }
+
+    pub(super) fn widen(&mut self, value: Value) -> Value {
+        if self.b.func.dfg.value_type(value) == types::I64 {
+            return value;
+        }
+        self.b.ins().uextend(types::I64, value)
+    }
+
+    fn width(wide: bool) -> Size {
+        if wide { Size::D } else { Size::W }
+    }
+
+    pub(super) fn alu(&mut self, wide: bool, op: Alu, dst: u8, src: Operand) {
+        let size = Self::width(wide);
+        let b = self.operand(src);
+        let b = self.narrow(b, size);
+        let result = if op == Alu::Mov {
+            b
+        } else {
+            let a = self.reg(dst);
+            let a = self.narrow(a, size);
+            self.compute(op, a, b, matches!(src, Operand::Imm(_)))
+        };
+        let result = self.widen(result);
+        self.set(dst, result);
+    }
+
+    fn compute(&mut self, op: Alu, a: Value, b: Value, constant: bool) -> Value {
+        let ins = self.b.ins();
+        match op {
+            Alu::Add => ins.iadd(a, b),
+            Alu::Sub => ins.isub(a, b),
+            Alu::Mul => ins.imul(a, b),
+            Alu::Or => ins.bor(a, b),
+            Alu::And => ins.band(a, b),
+            Alu::Xor => ins.bxor(a, b),
+            // The amount counts modulo the width, in both instruction sets.
+            Alu::Lsh => ins.ishl(a, b),
+            Alu::Rsh => ins.ushr(a, b),
+            Alu::Arsh => ins.sshr(a, b),
+            Alu::Mov => b,
+            // A constant divisor is not zero: decoding saw to that.
+            Alu::Div if constant => ins.udiv(a, b),
+            Alu::Mod if constant => ins.urem(a, b),
+            Alu::Div | Alu::Mod => self.divide(op, a, b),
+            Alu::SDiv | Alu::SMod => self.signed_divide(op, a, b),
+        }
+    }
+
+    /// x / 0 = 0 and x % 0 = x.
+    fn divide(&mut self, op: Alu, a: Value, b: Value) -> Value {
+        let ty = self.b.func.dfg.value_type(a);
+        let zero = self.b.ins().iconst(ty, 0);
+        let one = self.b.ins().iconst(ty, 1);
+        let by_zero = self.b.ins().icmp(IntCC::Equal, b, zero);
+        let divisor = self.b.ins().select(by_zero, one, b);
+        if op == Alu::Div {
+            let quotient = self.b.ins().udiv(a, divisor);
+            return self.b.ins().select(by_zero, zero, quotient);
+        }
+        let rest = self.b.ins().urem(a, divisor);
+        self.b.ins().select(by_zero, a, rest)
+    }
+
+    /// As `divide`; and x / -1 = -x, x % -1 = 0 for the least number too.
+    fn signed_divide(&mut self, op: Alu, a: Value, b: Value) -> Value {
+        let ty = self.b.func.dfg.value_type(a);
+        let zero = self.b.ins().iconst(ty, 0);
+        let one = self.b.ins().iconst(ty, 1);
+        let by_zero = self.b.ins().icmp_imm_s(IntCC::Equal, b, 0);
+        let by_minus_one = self.b.ins().icmp_imm_s(IntCC::Equal, b, -1);
+        let special = self.b.ins().bor(by_zero, by_minus_one);
+        let divisor = self.b.ins().select(special, one, b);
+        let (result, for_zero, for_minus_one) = if op == Alu::SDiv {
+            (self.b.ins().sdiv(a, divisor), zero, self.b.ins().ineg(a))
+        } else {
+            (self.b.ins().srem(a, divisor), a, zero)
+        };
+        let result = self.b.ins().select(by_minus_one, for_minus_one, result);
+        self.b.ins().select(by_zero, for_zero, result)
+    }
+
+    pub(super) fn negate(&mut self, wide: bool, dst: u8) {
+        let value = self.reg(dst);
+        let value = self.narrow(value, Self::width(wide));
+        let result = self.b.ins().ineg(value);
+        let result = self.widen(result);
+        self.set(dst, result);
+    }
+
+    pub(super) fn sign_extend(&mut self, wide: bool, dst: u8, src: u8, from: Size) {
+        let value = self.reg(src);
+        let value = self.narrow(value, from);
+        let result = self.b.ins().sextend(integer(Self::width(wide)), value);
+        let result = self.widen(result);
+        self.set(dst, result);
+    }
+
+    pub(super) fn byte_order(&mut self, dst: u8, size: Size, swap: bool) {
+        let value = self.reg(dst);
+        let mut value = self.narrow(value, size);
+        if swap {
+            value = self.b.ins().bswap(value);
+        }
+        let result = self.widen(value);
+        self.set(dst, result);
+    }
+
+    pub(super) fn condition(&mut self, wide: bool, cond: Cond, dst: u8, src: Operand) -> Value {
+        let size = Self::width(wide);
+        let a = self.reg(dst);
+        let b = self.operand(src);
+        let (a, b) = (self.narrow(a, size), self.narrow(b, size));
+        let code = match cond {
+            Cond::Eq => IntCC::Equal,
+            Cond::Ne => IntCC::NotEqual,
+            Cond::Gt => IntCC::UnsignedGreaterThan,
+            Cond::Ge => IntCC::UnsignedGreaterThanOrEqual,
+            Cond::Lt => IntCC::UnsignedLessThan,
+            Cond::Le => IntCC::UnsignedLessThanOrEqual,
+            Cond::SGt => IntCC::SignedGreaterThan,
+            Cond::SGe => IntCC::SignedGreaterThanOrEqual,
+            Cond::SLt => IntCC::SignedLessThan,
+            Cond::SLe => IntCC::SignedLessThanOrEqual,
+            Cond::Set => {
+                let common = self.b.ins().band(a, b);
+                return self.b.ins().icmp_imm_s(IntCC::NotEqual, common, 0);
+            }
+        };
+        self.b.ins().icmp(code, a, b)
+    }
+}

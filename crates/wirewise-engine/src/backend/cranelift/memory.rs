@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Loads, stores, atomics, the context, and elements of arrays.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
+
+use super::function::{Emitter, FramePlace, integer};
+use crate::frontend::FRAME_BYTES;
+use crate::frontend::decode::{AtomicOp, Operand, Size};
+use crate::frontend::ir::{Array, Field, Place};
+use crate::runtime::vm_offset;
+
+/// Neither trap nor aligned: packets are not.
+const MEMORY: MemFlagsData = MemFlagsData::new().with_notrap();
+
+impl Emitter<'_, '_> {
+    /// What the program takes for the address of an offset in the engine's memory.
+    pub(super) fn engine_address(&mut self, offset: u64) -> Value {
+        if self.settings.caged {
+            return self.number(offset as i64);
+        }
+        self.b.ins().iadd_imm_s(self.base, offset as i64)
+    }
+
+    /// A native address and a displacement. The place is no slot.
+    fn locate(&mut self, place: Place) -> (Value, i32) {
+        match place {
+            Place::Reg { base, off } if self.settings.caged => {
+                let address = self.reg(base);
+                let address = self.b.ins().iadd_imm_s(address, i64::from(off));
+                (self.inside_cage(address), 0)
+            }
+            Place::Reg { base, off } => (self.reg(base), off),
+            Place::Frame(offset) => match self.frame {
+                FramePlace::Native(slot) => {
+                    (self.b.ins().stack_addr(types::I64, slot, offset as i32), 0)
+                }
+                FramePlace::Caged { address, .. } => {
+                    (address, (FRAME_BYTES as u32 - self.frame_bytes() + offset) as i32)
+                }
+                FramePlace::None => (self.base, 0),
+            },
+            Place::Memory(offset) => match i32::try_from(offset) {
+                Ok(offset) => (self.base, offset),
+                Err(_) => (self.b.ins().iadd_imm_s(self.base, offset as i64), 0),
+            },
+            Place::Slot(_) => (self.base, 0),
+        }
+    }
+
+    /// The native address behind a program's: its low 32 bits, from `base` on.
+    fn inside_cage(&mut self, address: Value) -> Value {
+        let low = self.b.ins().ireduce(types::I32, address);
+        let offset = self.b.ins().uextend(types::I64, low);
+        self.b.ins().iadd(self.base, offset)
+    }
+
+    pub(super) fn read(&mut self, place: Place, size: Size) -> Value {
+        if let Place::Slot(slot) = place {
+            let value = self.b.use_var(self.slots[slot]);
+            return self.truncate(value, size);
+        }
+        let (address, offset) = self.locate(place);
+        self.b.ins().load(integer(size), MEMORY, address, offset)
+    }
+
+    fn write(&mut self, place: Place, size: Size, value: Value) {
+        let value = self.truncate(value, size);
+        if let Place::Slot(slot) = place {
+            let value = self.widen(value);
+            self.b.def_var(self.slots[slot], value);
+            return;
+        }
+        let (address, offset) = self.locate(place);
+        self.b.ins().store(MEMORY, value, address, offset);
+    }
+
+    fn truncate(&mut self, value: Value, size: Size) -> Value {
+        let ty: Type = integer(size);
+        if self.b.func.dfg.value_type(value) == ty { value } else { self.b.ins().ireduce(ty, value) }
+    }
+
+    pub(super) fn load(&mut self, dst: u8, place: Place, size: Size, signed: bool) {
+        let value = self.read(place, size);
+        let value = if signed { self.b.ins().sextend(types::I64, value) } else { self.widen(value) };
+        self.set(dst, value);
+    }
+
+    pub(super) fn store(&mut self, place: Place, size: Size, src: Operand) {
+        let value = self.operand(src);
+        self.write(place, size, value);
+    }
+
+    /// Plain loads and stores: nobody else sees a worker's memory while its program runs.
+    pub(super) fn atomic(&mut self, op: AtomicOp, fetch: bool, place: Place, size: Size, src: u8) {
+        let (address, offset) = self.locate(place);
+        let before = self.b.ins().load(integer(size), MEMORY, address, offset);
+        let operand = self.reg(src);
+        let operand = self.truncate(operand, size);
+        let after = match op {
+            AtomicOp::Add => self.b.ins().iadd(before, operand),
+            AtomicOp::Or => self.b.ins().bor(before, operand),
+            AtomicOp::And => self.b.ins().band(before, operand),
+            AtomicOp::Xor => self.b.ins().bxor(before, operand),
+            AtomicOp::Exchange => operand,
+            AtomicOp::CompareExchange => {
+                let expected = self.reg(0);
+                let expected = self.truncate(expected, size);
+                let same = self.b.ins().icmp(IntCC::Equal, before, expected);
+                self.b.ins().select(same, operand, before)
+            }
+        };
+        self.b.ins().store(MEMORY, after, address, offset);
+        if fetch {
+            let before = self.widen(before);
+            self.set(if op == AtomicOp::CompareExchange { 0 } else { src }, before);
+        }
+    }
+
+    pub(super) fn context(&mut self, dst: u8, field: Field) {
+        let (ty, offset) = match field {
+            Field::Data => (types::I64, vm_offset!(data)),
+            Field::DataEnd => (types::I64, vm_offset!(data_end)),
+            Field::DataMeta => (types::I64, vm_offset!(data_meta)),
+            Field::IngressIfindex => (types::I32, vm_offset!(ingress_ifindex)),
+            Field::RxQueueIndex => (types::I32, vm_offset!(rx_queue_index)),
+        };
+        // It does not change while a packet is under way.
+        let flags = MemFlagsData::trusted().with_readonly().with_can_move();
+        let value = self.b.ins().load(ty, flags, self.base, offset);
+        let value = self.widen(value);
+        self.set(dst, value);
+    }
+
+    pub(super) fn element(&mut self, array: Array, key: Place, in_bounds: bool) {
+        let key = self.read(key, Size::W);
+        let key = self.widen(key);
+        let distance = self.b.ins().imul_imm_u(key, array.stride as i64);
+        let start = self.engine_address(array.offset);
+        let mut address = self.b.ins().iadd(start, distance);
+        if !in_bounds {
+            let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, key, i64::from(array.entries));
+            let null = self.number(0);
+            address = self.b.ins().select(inside, address, null);
+        }
+        self.set(0, address);
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The helpers a program may call: numbers and arguments, as in linux/bpf.h.
+
+/// A helper the engine offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Helper {
+    MapLookup,
+    MapUpdate,
+    MapDelete,
+    KtimeNs,
+    Random,
+    Cpu,
+    TailCall,
+    Numa,
+    Jiffies,
+    KtimeBootNs,
+    RingOutput,
+    RingReserve,
+    RingSubmit,
+    RingDiscard,
+    RingQuery,
+    KtimeCoarseNs,
+    Loop,
+    KtimeTaiNs,
+}
+
+impl Helper {
+    pub(crate) const ALL: [(u32, Helper); 18] = [
+        (1, Helper::MapLookup),
+        (2, Helper::MapUpdate),
+        (3, Helper::MapDelete),
+        (5, Helper::KtimeNs),
+        (7, Helper::Random),
+        (8, Helper::Cpu),
+        (12, Helper::TailCall),
+        (42, Helper::Numa),
+        (118, Helper::Jiffies),
+        (125, Helper::KtimeBootNs),
+        (130, Helper::RingOutput),
+        (131, Helper::RingReserve),
+        (132, Helper::RingSubmit),
+        (133, Helper::RingDiscard),
+        (134, Helper::RingQuery),
+        (160, Helper::KtimeCoarseNs),
+        (181, Helper::Loop),
+        (208, Helper::KtimeTaiNs),
+    ];
+
+    pub(crate) fn from_id(id: u32) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == id).map(|(_, helper)| *helper)
+    }
+
+    /// Registers it reads, from r1 on.
+    pub(crate) fn args(self) -> u8 {
+        match self {
+            Helper::KtimeNs
+            | Helper::Random
+            | Helper::Cpu
+            | Helper::Numa
+            | Helper::Jiffies
+            | Helper::KtimeBootNs
+            | Helper::KtimeCoarseNs
+            | Helper::KtimeTaiNs => 0,
+            Helper::MapLookup
+            | Helper::MapDelete
+            | Helper::RingSubmit
+            | Helper::RingDiscard
+            | Helper::RingQuery => 2,
+            Helper::TailCall | Helper::RingReserve => 3,
+            Helper::MapUpdate | Helper::RingOutput | Helper::Loop => 4,
+        }
+    }
+
+    /// Register that must hold a map.
+    pub(crate) fn map_arg(self) -> Option<u8> {
+        match self {
+            Helper::MapLookup
+            | Helper::MapUpdate
+            | Helper::MapDelete
+            | Helper::RingOutput
+            | Helper::RingReserve
+            | Helper::RingQuery => Some(1),
+            Helper::TailCall => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Whether it only tells a time.
+    pub(crate) fn is_clock(self) -> bool {
+        matches!(
+            self,
+            Helper::KtimeNs | Helper::KtimeBootNs | Helper::KtimeCoarseNs | Helper::KtimeTaiNs | Helper::Jiffies
+        )
+    }
+}

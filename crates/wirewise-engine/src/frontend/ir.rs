@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the back ends translate: functions of basic blocks over the eleven registers, with everything resolved that can be before the
+//! program runs.
+
+use super::decode::{Alu, AtomicOp, Cond, Operand, Size};
+use super::helper::Helper;
+
+/// A program; the first function is its entry, which gets the context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub name: String,
+    pub functions: Vec<Function>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Function {
+    /// Arguments it reads, from r1 on.
+    pub args: u8,
+    /// Bytes of its stack frame.
+    pub frame: u32,
+    /// Sizes of the frame's parts that nothing points at: they need no memory.
+    pub slots: Vec<Size>,
+    /// A tail call may be pending when it returns.
+    pub tail_calls: bool,
+    /// Only what can be reached; the first is where it begins.
+    pub blocks: Vec<Block>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub ops: Vec<Op>,
+    pub end: End,
+}
+
+/// Index of a block of the same function. A jump to the same or an earlier one is a backward jump.
+pub(crate) type BlockId = usize;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Jump(BlockId),
+    Branch { wide: bool, cond: Cond, dst: u8, src: Operand, then: BlockId, otherwise: BlockId },
+    Exit,
+}
+
+/// Where an access goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Wherever the register points.
+    Reg { base: u8, off: i32 },
+    /// This function's frame, bytes behind its start; inside it.
+    Frame(u32),
+    /// A slot of the frame, all of it.
+    Slot(usize),
+    /// The engine's memory, behind `base`; inside a map's values.
+    Memory(u64),
+}
+
+/// Fields of the context that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    Data,
+    DataEnd,
+    DataMeta,
+    IngressIfindex,
+    RxQueueIndex,
+}
+
+/// An array's place and shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Array {
+    pub offset: u64,
+    pub stride: u64,
+    pub entries: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Op {
+    Alu {
+        wide: bool,
+        op: Alu,
+        dst: u8,
+        src: Operand,
+    },
+    Neg {
+        wide: bool,
+        dst: u8,
+    },
+    MovSx {
+        wide: bool,
+        dst: u8,
+        src: u8,
+        from: Size,
+    },
+    Order {
+        dst: u8,
+        size: Size,
+        swap: bool,
+    },
+    Number {
+        dst: u8,
+        value: u64,
+    },
+    /// Address of the engine's memory.
+    Address {
+        dst: u8,
+        offset: u64,
+    },
+    Load {
+        dst: u8,
+        place: Place,
+        size: Size,
+        signed: bool,
+    },
+    Store {
+        place: Place,
+        size: Size,
+        src: Operand,
+    },
+    Atomic {
+        op: AtomicOp,
+        fetch: bool,
+        place: Place,
+        size: Size,
+        src: u8,
+    },
+    Context {
+        dst: u8,
+        field: Field,
+    },
+    /// r0 becomes the address of an array's element, or 0 beyond its end.
+    Element {
+        array: Array,
+        key: Place,
+        in_bounds: bool,
+    },
+    Helper {
+        helper: Helper,
+    },
+    /// A subprogram.
+    Call {
+        function: usize,
+    },
+    /// `bpf_loop` over a subprogram.
+    Loop {
+        function: usize,
+    },
+    /// `bpf_tail_call`: leaves the function, or r0 becomes an error.
+    TailCall,
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! As much of BTF as describes maps (kernel documentation, bpf/btf).
+
+use std::collections::BTreeMap;
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER_BYTES: usize = 24;
+
+const INT: u32 = 1;
+const PTR: u32 = 2;
+const ARRAY: u32 = 3;
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+const ENUM: u32 = 6;
+const TYPEDEF: u32 = 8;
+const VOLATILE: u32 = 9;
+const CONST: u32 = 10;
+const RESTRICT: u32 = 11;
+const FUNC_PROTO: u32 = 13;
+const VAR: u32 = 14;
+const DATASEC: u32 = 15;
+const FLOAT: u32 = 16;
+const DECL_TAG: u32 = 17;
+const TYPE_TAG: u32 = 18;
+const ENUM64: u32 = 19;
+
+/// Types refer to types; a chain longer than this is a circle.
+const MAX_DEPTH: u32 = 32;
+
+/// One type; `data` is what follows its three words.
+struct Type<'a> {
+    name: u32,
+    info: u32,
+    size_or_type: u32,
+    data: &'a [u8],
+}
+
+impl Type<'_> {
+    fn kind(&self) -> u32 {
+        self.info >> 24 & 31
+    }
+}
+
+pub(super) struct Btf<'a> {
+    types: Vec<Type<'a>>,
+    strings: &'a [u8],
+}
+
+/// A map's description: numbers by name, and sizes of the types of key and value.
+pub(super) type Definition = BTreeMap<String, u64>;
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+/// A part of the bytes behind a header, from its offset and length there.
+fn part(bytes: &[u8], header: usize, at: usize) -> Option<&[u8]> {
+    let start = header.checked_add(word(bytes, at)? as usize)?;
+    bytes.get(start..start.checked_add(word(bytes, at + 4)? as usize)?)
+}
+
+fn header(bytes: &[u8]) -> Option<usize> {
+    let magic = u16::from_le_bytes(*bytes.first_chunk()?);
+    (magic == MAGIC).then_some(())?;
+    word(bytes, 4).map(|length| length as usize)
+}
+
+/// Whether a `.BTF.ext` section asks for CO-RE relocations.
+pub(super) fn wants_co_re(bytes: &[u8]) -> bool {
+    const CORE_RELO_LENGTH_AT: usize = 28;
+    header(bytes).is_some_and(|length| {
+        length >= CORE_RELO_LENGTH_AT + 4 && word(bytes, CORE_RELO_LENGTH_AT).is_some_and(|length| length > 0)
+    })
+}
+
+impl<'a> Btf<'a> {
+    /// `None` if the section is damaged.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let header = header(bytes)?;
+        (header >= HEADER_BYTES).then_some(())?;
+        let mut rest = part(bytes, header, 8)?;
+        let strings = part(bytes, header, 16)?;
+        let mut types = Vec::new();
+        while !rest.is_empty() {
+            let (name, info, size_or_type) = (word(rest, 0)?, word(rest, 4)?, word(rest, 8)?);
+            let count = (info & 0xffff) as usize;
+            let length = match info >> 24 & 31 {
+                INT | VAR | DECL_TAG => 4,
+                ARRAY => 12,
+                STRUCT | UNION | DATASEC | ENUM64 => 12 * count,
+                ENUM | FUNC_PROTO => 8 * count,
+                _ => 0,
+            };
+            let data = rest.get(12..12 + length)?;
+            types.push(Type { name, info, size_or_type, data });
+            rest = &rest[12 + length..];
+        }
+        Some(Self { types, strings })
+    }
+
+    fn get(&self, id: u32) -> Option<&Type<'a>> {
+        self.types.get((id as usize).checked_sub(1)?)
+    }
+
+    fn string(&self, offset: u32) -> Option<&'a str> {
+        let bytes = self.strings.get(offset as usize..)?;
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        std::str::from_utf8(&bytes[..end]).ok()
+    }
+
+    /// Through names and qualifiers to the type itself.
+    fn resolve(&self, id: u32) -> Option<&Type<'a>> {
+        let mut found = self.get(id)?;
+        for _ in 0..MAX_DEPTH {
+            match found.kind() {
+                TYPEDEF | VOLATILE | CONST | RESTRICT | TYPE_TAG => found = self.get(found.size_or_type)?,
+                _ => return Some(found),
+            }
+        }
+        None
+    }
+
+    fn size(&self, id: u32, depth: u32) -> Option<u64> {
+        let found = self.resolve(id)?;
+        match found.kind() {
+            INT | STRUCT | UNION | ENUM | ENUM64 | FLOAT => Some(found.size_or_type.into()),
+            PTR => Some(8),
+            ARRAY if depth < MAX_DEPTH => {
+                let element = self.size(word(found.data, 0)?, depth + 1)?;
+                element.checked_mul(word(found.data, 8)?.into())
+            }
+            _ => None,
+        }
+    }
+
+    /// What a pointer points at.
+    fn pointee(&self, id: u32) -> Option<u32> {
+        let pointer = self.resolve(id)?;
+        (pointer.kind() == PTR).then_some(pointer.size_or_type)
+    }
+
+    /// `__uint(name, number)` is a pointer to an array of so many elements.
+    fn number(&self, id: u32) -> Option<u64> {
+        let array = self.resolve(self.pointee(id)?)?;
+        (array.kind() == ARRAY).then(|| word(array.data, 8)).flatten().map(u64::from)
+    }
+
+    /// The maps of section `.maps`, by name. `Err` names the map that cannot be read.
+    pub(super) fn maps(&self) -> Result<BTreeMap<String, Definition>, String> {
+        let section = self.types.iter().find(|found| found.kind() == DATASEC && self.string(found.name) == Some(".maps"));
+        let mut maps = BTreeMap::new();
+        for entry in section.map_or(&[][..], |section| section.data).chunks_exact(12) {
+            let variable = word(entry, 0).and_then(|id| self.get(id)).filter(|found| found.kind() == VAR);
+            let variable = variable.ok_or("damaged BTF")?;
+            let name = self.string(variable.name).ok_or("damaged BTF")?;
+            let definition = self.definition(variable.size_or_type);
+            maps.insert(name.to_owned(), definition.ok_or(format!("map {name} has no readable description"))?);
+        }
+        Ok(maps)
+    }
+
+    fn definition(&self, id: u32) -> Option<Definition> {
+        let found = self.resolve(id)?;
+        (found.kind() == STRUCT).then_some(())?;
+        let mut definition = Definition::new();
+        for member in found.data.chunks_exact(12) {
+            let (name, id) = (self.string(word(member, 0)?)?, word(member, 4)?);
+            match name {
+                "key" | "value" => {
+                    let size = self.size(self.pointee(id)?, 0)?;
+                    definition.insert(format!("{name}_size"), size);
+                }
+                "values" => {
+                    definition.insert(name.to_owned(), 1);
+                }
+                name => {
+                    definition.insert(name.to_owned(), self.number(id)?);
+                }
+            }
+        }
+        Some(definition)
+    }
+}

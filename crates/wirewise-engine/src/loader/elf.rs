@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links an object file in user space, as libbpf does before it asks the kernel: the same order of maps and subprograms, so
+//! that both ways give the same byte code.
+
+use std::collections::{BTreeMap, HashMap};
+
+use object::elf::{R_BPF_64_32, R_BPF_64_64};
+use object::{
+    Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionFlags, SectionIndex,
+    SectionKind, SymbolKind, SymbolSection,
+};
+
+use super::btf::{self, Btf, Definition};
+use crate::error::Error;
+use crate::frontend::insn::{self, INSN_BYTES, Insn};
+use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
+
+const EM_BPF: object::Architecture = object::Architecture::Bpf;
+/// Slots a program may grow to with its subprograms.
+const MAX_INSNS: usize = 1_000_000;
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Object(why.into()))
+}
+
+fn damaged(error: object::Error) -> Error {
+    Error::Object(format!("damaged: {error}"))
+}
+
+/// A function of the object: a program, or a subprogram in `.text`.
+struct Function {
+    name: String,
+    section: SectionIndex,
+    /// First slot in its section.
+    start: usize,
+    insns: Vec<Insn>,
+    /// By slot of the function.
+    relocations: BTreeMap<usize, Relocation>,
+}
+
+#[derive(Clone)]
+enum Relocation {
+    Map(usize),
+    /// Section data: the map and the symbol's offset in it.
+    Data(usize, u64),
+    /// A function of `.text`: the symbol's offset in bytes.
+    Text(u64),
+}
+
+struct Linker<'data> {
+    file: object::File<'data>,
+    text: Option<SectionIndex>,
+    maps: Vec<MapSpec>,
+    /// Maps by their symbols' place in `.maps`.
+    by_offset: HashMap<u64, usize>,
+    maps_section: Option<SectionIndex>,
+    /// Maps of global data by section.
+    data: HashMap<SectionIndex, usize>,
+}
+
+pub(super) fn link(bytes: &[u8]) -> Result<Linked, Error> {
+    let file = object::File::parse(bytes).map_err(damaged)?;
+    if file.architecture() != EM_BPF || file.kind() != object::ObjectKind::Relocatable {
+        return refuse("it is no relocatable ELF file for eBPF (clang --target=bpf -c makes one)");
+    }
+    if !file.is_little_endian() {
+        return refuse("it is for a big-endian machine");
+    }
+    let text = file.section_by_name(".text").map(|section| section.index());
+    let mut linker = Linker {
+        file,
+        text,
+        maps: Vec::new(),
+        by_offset: HashMap::new(),
+        maps_section: None,
+        data: HashMap::new(),
+    };
+    linker.read_maps()?;
+    linker.read_data()?;
+    let functions = linker.functions()?;
+    let is_program = |function: &&Function| Some(function.section) != linker.text || functions.len() == 1;
+    let programs = functions.iter().filter(is_program).map(|function| {
+        let section = linker.file.section_by_index(function.section).map_err(damaged)?;
+        let section = section.name().map_err(damaged)?.to_owned();
+        let insns = Program::new(&functions, linker.text).link(function)?;
+        Ok(LinkedProgram { name: function.name.clone(), section, insns })
+    });
+    let programs = programs.collect::<Result<Vec<_>, Error>>()?;
+    if programs.is_empty() {
+        return refuse("it holds no program");
+    }
+    Ok(Linked { programs, maps: linker.maps, trust: Trust::Unverified })
+}
+
+impl Linker<'_> {
+    fn read_maps(&mut self) -> Result<(), Error> {
+        if self.file.section_by_name("maps").is_some() {
+            return refuse("its maps are in the old section \"maps\": declare them with SEC(\".maps\")");
+        }
+        if let Some(section) = self.file.section_by_name(".BTF.ext")
+            && btf::wants_co_re(section.data().map_err(damaged)?)
+        {
+            return refuse("it needs CO-RE relocation, which depends on the running kernel: load it with libbpf");
+        }
+        let Some(section) = self.file.section_by_name(".maps") else { return Ok(()) };
+        let Some(btf_section) = self.file.section_by_name(".BTF") else {
+            return refuse("its maps are described in BTF, which it lacks: compile with -g");
+        };
+        let Some(btf) = Btf::parse(btf_section.data().map_err(damaged)?) else { return refuse("damaged BTF") };
+        let definitions = btf.maps().map_err(Error::Object)?;
+        self.maps_section = Some(section.index());
+        // libbpf's order: by place in the section.
+        let mut symbols: Vec<(u64, &str)> = Vec::new();
+        for symbol in self.file.symbols() {
+            if symbol.section_index() == self.maps_section && symbol.kind() != SymbolKind::Section {
+                symbols.push((symbol.address(), symbol.name().map_err(damaged)?));
+            }
+        }
+        symbols.sort_unstable();
+        for (offset, name) in symbols {
+            let Some(definition) = definitions.get(name) else {
+                return refuse(format!("map {name} has no description"));
+            };
+            self.by_offset.insert(offset, self.maps.len());
+            self.maps.push(map_spec(name, definition)?);
+        }
+        Ok(())
+    }
+
+    /// Global data: a map a section.
+    fn read_data(&mut self) -> Result<(), Error> {
+        for section in self.file.sections() {
+            let name = section.name().map_err(damaged)?;
+            let is = |kind: &str| {
+                name.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            let read_only = is(".rodata");
+            if section.size() == 0 || !(read_only || is(".data") || is(".bss")) || !allocated(&section) {
+                continue;
+            }
+            let Ok(size) = u32::try_from(section.size()) else { return refuse(format!("{name} is too large")) };
+            let initial = match section.kind() {
+                SectionKind::UninitializedData => None,
+                _ => Some(section.data().map_err(damaged)?.to_vec()),
+            };
+            if section.relocations().next().is_some() {
+                return refuse(format!("{name} holds addresses, which only the kernel could fill in"));
+            }
+            self.data.insert(section.index(), self.maps.len());
+            self.maps.push(MapSpec {
+                name: name.to_owned(),
+                kind: MapKind::Array,
+                key_size: 4,
+                value_size: size,
+                max_entries: 1,
+                initial,
+                read_only,
+            });
+        }
+        Ok(())
+    }
+
+    fn functions(&self) -> Result<Vec<Function>, Error> {
+        let mut functions = Vec::new();
+        for section in self.file.sections() {
+            if section.kind() != SectionKind::Text || section.size() == 0 {
+                continue;
+            }
+            let Some(insns) = Insn::parse(section.data().map_err(damaged)?) else {
+                return refuse("a code section is no whole number of instructions");
+            };
+            let relocations = self.relocations(&section)?;
+            let mut symbols = Vec::new();
+            for symbol in self.file.symbols() {
+                if symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text {
+                    symbols.push((symbol.address(), symbol.size(), symbol.name().map_err(damaged)?));
+                }
+            }
+            symbols.sort_unstable();
+            for (address, size, name) in symbols {
+                let start = address as usize / INSN_BYTES;
+                let count = size as usize / INSN_BYTES;
+                let aligned = address as usize % INSN_BYTES == 0 && size as usize % INSN_BYTES == 0;
+                let Some(body) = start.checked_add(count).and_then(|end| insns.get(start..end)).filter(|_| aligned)
+                else {
+                    return refuse(format!("function {name} lies outside its section"));
+                };
+                functions.push(Function {
+                    name: name.to_owned(),
+                    section: section.index(),
+                    start,
+                    insns: body.to_vec(),
+                    relocations: relocations
+                        .range(start..start + count)
+                        .map(|(at, relocation)| (at - start, relocation.clone()))
+                        .collect(),
+                });
+            }
+        }
+        Ok(functions)
+    }
+
+    fn relocations(&self, section: &object::Section<'_, '_>) -> Result<BTreeMap<usize, Relocation>, Error> {
+        let mut all = BTreeMap::new();
+        for (offset, relocation) in section.relocations() {
+            let RelocationTarget::Symbol(index) = relocation.target() else {
+                return refuse("a relocation without a symbol");
+            };
+            let symbol = self.file.symbol_by_index(index).map_err(damaged)?;
+            let name = symbol.name().map_err(damaged)?;
+            let code = match relocation.flags() {
+                RelocationFlags::Elf { r_type } => r_type,
+                _ => 0,
+            };
+            let SymbolSection::Section(target) = symbol.section() else {
+                return refuse(format!(
+                    "{name} is extern: kernel variables, kconfig values and kernel functions exist in the kernel only"
+                ));
+            };
+            let known = if Some(target) == self.maps_section && code == R_BPF_64_64 {
+                self.by_offset.get(&symbol.address()).map(|map| Relocation::Map(*map))
+            } else if let Some(map) = self.data.get(&target).filter(|_| code == R_BPF_64_64) {
+                Some(Relocation::Data(*map, symbol.address()))
+            } else if Some(target) == self.text && matches!(code, R_BPF_64_32 | R_BPF_64_64) {
+                Some(Relocation::Text(symbol.address()))
+            } else {
+                None
+            };
+            let Some(known) = known else {
+                return refuse(format!("a relocation of type {code} against {name}, which is no map, data or function"));
+            };
+            all.insert(offset as usize / INSN_BYTES, known);
+        }
+        Ok(all)
+    }
+}
+
+fn allocated(section: &object::Section<'_, '_>) -> bool {
+    matches!(section.flags(), SectionFlags::Elf { sh_flags } if sh_flags & u64::from(object::elf::SHF_ALLOC) != 0)
+}
+
+fn map_spec(name: &str, definition: &Definition) -> Result<MapSpec, Error> {
+    let number = |field: &str| {
+        let value = definition.get(field).copied().unwrap_or(0);
+        u32::try_from(value).map_err(|_| Error::Object(format!("map {name}: {field} is too large")))
+    };
+    if definition.contains_key("values") {
+        return refuse(format!("map {name} has initial values, which the engine does not set"));
+    }
+    let code = number("type")?;
+    let kind = MapKind::from_code(code).ok_or_else(|| Error::Map {
+        name: name.to_owned(),
+        why: format!("map type {code} (enum bpf_map_type) is not one the engine has"),
+    })?;
+    let (mut key_size, mut value_size) = (number("key_size")?, number("value_size")?);
+    if kind == MapKind::ProgArray {
+        (key_size, value_size) = (4, 4);
+    }
+    Ok(MapSpec {
+        name: name.to_owned(),
+        kind,
+        key_size,
+        value_size,
+        max_entries: number("max_entries")?,
+        initial: None,
+        read_only: false,
+    })
+}
+
+/// One program under way: its own code, and that of subprograms in the order they are first met.
+struct Program<'a> {
+    functions: &'a [Function],
+    text: Option<SectionIndex>,
+    insns: Vec<Insn>,
+    /// Where a function's code begins, by function.
+    placed: HashMap<usize, usize>,
+}
+
+impl<'a> Program<'a> {
+    fn new(functions: &'a [Function], text: Option<SectionIndex>) -> Self {
+        Self { functions, text, insns: Vec::new(), placed: HashMap::new() }
+    }
+
+    fn link(mut self, entry: &Function) -> Result<Vec<Insn>, Error> {
+        self.insns = resolve(entry)?;
+        // Depth first, as libbpf: a function is scanned as soon as it is appended, then its caller goes on. On a stack of our own, as
+        // the object decides how deep it goes.
+        let mut stack: Vec<(&Function, usize, usize)> = vec![(entry, 0, 0)];
+        while let Some((function, start, at)) = stack.pop() {
+            let Some(insn) = function.insns.get(at) else { continue };
+            let wide = insn.code == insn::LD_IMM64;
+            let next = at + if wide { 2 } else { 1 };
+            let relocation = function.relocations.get(&at);
+            let call = insn.code == insn::CALL && insn.src == insn::PSEUDO_CALL;
+            let address = match relocation {
+                Some(Relocation::Text(offset)) if call => {
+                    Some((*offset / INSN_BYTES as u64) as i64 + i64::from(insn.imm) + 1)
+                }
+                Some(Relocation::Text(offset)) if wide => {
+                    Some((*offset as i64 + i64::from(insn.imm)) / INSN_BYTES as i64)
+                }
+                None if call => Some((function.start + at) as i64 + i64::from(insn.imm) + 1),
+                _ => None,
+            };
+            let Some(slot) = address else {
+                stack.push((function, start, next));
+                continue;
+            };
+            let callee = self.functions.iter().position(|other| {
+                Some(other.section) == self.text && i64::try_from(other.start) == Ok(slot)
+            });
+            let Some(callee) = callee else {
+                return refuse(format!("{}: a call to something that is no function", function.name));
+            };
+            let (placed, first) = match self.placed.get(&callee) {
+                Some(placed) => (*placed, false),
+                None => (self.insns.len(), true),
+            };
+            if first {
+                self.insns.extend(resolve(&self.functions[callee])?);
+                self.placed.insert(callee, placed);
+                if self.insns.len() > MAX_INSNS {
+                    return refuse(format!("{} is longer than {MAX_INSNS} instructions", function.name));
+                }
+            }
+            let here = start + at;
+            self.insns[here].imm = (placed as i64 - here as i64 - 1) as i32;
+            if wide {
+                self.insns[here].src = insn::PSEUDO_FUNC;
+            }
+            stack.push((function, start, next));
+            if first {
+                stack.push((&self.functions[callee], placed, 0));
+            }
+        }
+        Ok(self.insns)
+    }
+}
+
+/// A function's code with its maps and data filled in; calls are not.
+fn resolve(function: &Function) -> Result<Vec<Insn>, Error> {
+    let mut insns = function.insns.clone();
+    for (at, relocation) in &function.relocations {
+        let (map, src, offset) = match relocation {
+            Relocation::Map(map) => (*map, insn::PSEUDO_MAP_IDX, None),
+            Relocation::Data(map, offset) => (*map, insn::PSEUDO_MAP_IDX_VALUE, Some(*offset)),
+            Relocation::Text(_) => continue,
+        };
+        let wide = insns[*at].code == insn::LD_IMM64;
+        let Some([first, second]) = insns.get_mut(*at..*at + 2).filter(|_| wide) else {
+            return refuse(format!("{}: a map in an instruction other than ld_imm64", function.name));
+        };
+        second.imm = offset.map_or(0, |offset| first.imm.wrapping_add(offset as i32));
+        first.src = src;
+        first.imm = map as i32;
+    }
+    Ok(insns)
+}

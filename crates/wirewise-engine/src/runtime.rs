@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What native code meets at run time: the state it shares with the engine, and the helpers.
+
+use std::ptr;
+
+use crate::error::{MapError, Trap};
+use crate::frontend::helper::Helper;
+use crate::maps::Store;
+use crate::memory::{CAGE_BYTES, VM_BYTES};
+
+/// Length of a tick of `bpf_jiffies64` in the engine: user space has no jiffies, so they are milliseconds of the coarse
+/// clock.
+pub const JIFFY_NS: u64 = 1_000_000;
+/// Tail calls one packet may take (MAX_TAIL_CALL_CNT).
+const MAX_TAIL_CALLS: u32 = 33;
+const ENOENT: i64 = -2;
+const EAGAIN: i64 = -11;
+
+/// In front of the memory's `base`, which native code gets: what it shares with the engine.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Vm {
+    /// The packet, as native addresses; outside the cage.
+    pub data: u64,
+    pub data_end: u64,
+    pub data_meta: u64,
+    pub ingress_ifindex: u32,
+    pub rx_queue_index: u32,
+    /// Caged: what is left of the fuel.
+    pub fuel: i64,
+    /// Caged: offset of the next free stack frame.
+    pub frame: u64,
+    /// Caged: code of a `Trap`, or 0.
+    pub trap: u32,
+    /// Tail calls of this packet so far.
+    pub tail_calls: u32,
+    /// Code to go on with: a tail call under way, or 0.
+    pub pending: u64,
+    /// The program's pointer to the context.
+    pub context: u64,
+    /// The time, where it is not read at each call.
+    pub now: u64,
+    host: *mut Host,
+}
+
+const _: () = assert!(size_of::<Vm>() <= VM_BYTES);
+
+/// Distance of a field of `Vm` from `base`.
+macro_rules! vm_offset {
+    ($field:ident) => {
+        std::mem::offset_of!(crate::runtime::Vm, $field) as i32 - crate::memory::VM_BYTES as i32
+    };
+}
+pub(crate) use vm_offset;
+
+/// What helpers work on.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub stores: Vec<Store>,
+    /// Native code by program.
+    pub entries: Vec<usize>,
+    pub caged: bool,
+    pub random: u64,
+}
+
+/// What a register holds that points at a map.
+pub(crate) fn map_handle(map: u32) -> u64 {
+    u64::from(map) + 1
+}
+
+impl Vm {
+    /// The state in front of `base`.
+    ///
+    /// # Safety
+    /// `base` is that of a `Memory`, and no other reference to its `Vm` is in use.
+    pub(crate) unsafe fn of<'a>(base: *mut u8) -> &'a mut Vm {
+        // SAFETY: VM_BYTES in front of `base` belong to the Vm, and zeros are a valid one.
+        unsafe { &mut *base.sub(VM_BYTES).cast::<Vm>() }
+    }
+
+    pub(crate) fn set_host(&mut self, host: *mut Host) {
+        self.host = host;
+    }
+}
+
+/// A call of a helper: the engine's side of it.
+struct Call {
+    base: *mut u8,
+}
+
+impl Call {
+    fn host(&mut self) -> &mut Host {
+        // SAFETY: native code runs only inside `Engine::run`, which sets `host` and lends it for that long.
+        unsafe { &mut *(*self.base.sub(VM_BYTES).cast::<Vm>()).host }
+    }
+
+    fn trap(&mut self) -> u64 {
+        // SAFETY: as in `host`; nothing else refers to the Vm during a helper.
+        unsafe { (*self.base.sub(VM_BYTES).cast::<Vm>()).trap = Trap::BadArgument.code() };
+        0
+    }
+
+    /// Native address of `length` bytes of the program's.
+    fn pointer(&mut self, address: u64, length: usize) -> Option<*mut u8> {
+        if !self.host().caged {
+            return Some(ptr::with_exposed_provenance_mut(address as usize));
+        }
+        let offset = address as u32 as usize;
+        // SAFETY: inside the cage (checked).
+        (length <= CAGE_BYTES - offset).then(|| unsafe { self.base.add(offset) })
+    }
+
+    /// The program's address of an offset in the engine's memory.
+    fn address(&mut self, offset: usize) -> u64 {
+        if self.host().caged { offset as u64 } else { (self.base.expose_provenance() + offset) as u64 }
+    }
+
+    fn store(&mut self, handle: u64) -> Option<&mut Store> {
+        let index = handle.checked_sub(1)?;
+        self.host().stores.get_mut(usize::try_from(index).ok()?)
+    }
+
+    fn key<'a>(&mut self, handle: u64, address: u64) -> Option<&'a [u8]> {
+        let length = self.store(handle)?.spec.key_size as usize;
+        let pointer = self.pointer(address, length)?;
+        // SAFETY: verified: the verifier proved that the program may read a key there; caged: inside the cage. Nothing writes there
+        // before the helper has used the key.
+        Some(unsafe { std::slice::from_raw_parts(pointer, length) })
+    }
+}
+
+fn result(result: Result<(), MapError>) -> u64 {
+    result.map_or_else(|error| error.errno() as u64, |()| 0)
+}
+
+unsafe extern "C" fn map_lookup(base: *mut u8, map: u64, key: u64) -> u64 {
+    let mut call = Call { base };
+    let Some(key) = call.key(map, key) else { return call.trap() };
+    let found = call.store(map).and_then(|store| store.lookup(key));
+    found.map_or(0, |offset| call.address(offset))
+}
+
+unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, flags: u64) -> u64 {
+    let mut call = Call { base };
+    let Some(key) = call.key(map, key) else { return call.trap() };
+    let Some(length) = call.store(map).map(|store| store.spec.value_size as usize) else { return call.trap() };
+    let Some(value) = call.pointer(value, length) else { return call.trap() };
+    let Some(store) = call.store(map) else { return call.trap() };
+    result(store.update(key, flags).map(|offset| {
+        // SAFETY: the map's place for the value; the value as proved by the verifier, or inside the cage. They may overlap.
+        unsafe { ptr::copy(value, base.add(offset), length) }
+    }))
+}
+
+unsafe extern "C" fn map_delete(base: *mut u8, map: u64, key: u64) -> u64 {
+    let mut call = Call { base };
+    let Some(key) = call.key(map, key) else { return call.trap() };
+    let Some(store) = call.store(map) else { return call.trap() };
+    result(store.delete(key))
+}
+
+fn clock(which: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec.
+    unsafe { libc::clock_gettime(which, &mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+unsafe extern "C" fn ktime(_: *mut u8) -> u64 {
+    monotonic()
+}
+
+unsafe extern "C" fn ktime_boot(_: *mut u8) -> u64 {
+    clock(libc::CLOCK_BOOTTIME)
+}
+
+unsafe extern "C" fn ktime_coarse(_: *mut u8) -> u64 {
+    clock(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+unsafe extern "C" fn ktime_tai(_: *mut u8) -> u64 {
+    clock(libc::CLOCK_TAI)
+}
+
+unsafe extern "C" fn jiffies(_: *mut u8) -> u64 {
+    clock(libc::CLOCK_MONOTONIC_COARSE) / JIFFY_NS
+}
+
+/// xorshift64* (Vigna 2016); the upper half, as the kernel's is 32 bits.
+unsafe extern "C" fn random(base: *mut u8) -> u64 {
+    let mut call = Call { base };
+    let state = &mut call.host().random;
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+}
+
+/// 1: the call is pending; 0: no such program, or too many calls.
+unsafe extern "C" fn tail_call(base: *mut u8, map: u64, index: u64) -> u64 {
+    let mut call = Call { base };
+    let Some(store) = call.store(map) else { return call.trap() };
+    let program = store.program(index as u32);
+    let code = program.and_then(|program| call.host().entries.get(program as usize).copied());
+    // SAFETY: `base` is the engine's, and `host` is not borrowed any more.
+    let vm = unsafe { Vm::of(base) };
+    match code {
+        Some(code) if vm.tail_calls < MAX_TAIL_CALLS => {
+            vm.tail_calls += 1;
+            vm.pending = code as u64;
+            1
+        }
+        _ => 0,
+    }
+}
+
+/// The ring of a map and where its memory begins.
+fn ring(call: &mut Call, map: u64) -> Option<(&mut crate::maps::ring::Ring, usize)> {
+    let store = call.store(map)?;
+    let offset = store.place.offset;
+    Some((store.ring()?, offset))
+}
+
+unsafe extern "C" fn ring_reserve(base: *mut u8, map: u64, length: u64, flags: u64) -> u64 {
+    let mut call = Call { base };
+    let Some((ring, offset)) = ring(&mut call, map) else { return call.trap() };
+    if flags != 0 {
+        return 0;
+    }
+    let at = ring.reserve(length);
+    at.map_or(0, |at| call.address(offset + at as usize))
+}
+
+fn ring_finish(base: *mut u8, record: u64, discard: bool) -> u64 {
+    let mut call = Call { base };
+    let start = call.address(0);
+    let offset = record.wrapping_sub(start);
+    let finished = call.host().stores.iter_mut().any(|store| {
+        let (begin, bytes) = (store.place.offset as u64, store.place.bytes as u64);
+        let inside = (begin..begin + bytes).contains(&offset);
+        inside && store.ring().is_some_and(|ring| ring.finish(offset - begin, discard))
+    });
+    if finished { 0 } else { call.trap() }
+}
+
+unsafe extern "C" fn ring_submit(base: *mut u8, record: u64, _flags: u64) -> u64 {
+    ring_finish(base, record, false)
+}
+
+unsafe extern "C" fn ring_discard(base: *mut u8, record: u64, _flags: u64) -> u64 {
+    ring_finish(base, record, true)
+}
+
+unsafe extern "C" fn ring_output(base: *mut u8, map: u64, data: u64, length: u64, _flags: u64) -> u64 {
+    let mut call = Call { base };
+    let Some((ring, offset)) = ring(&mut call, map) else { return call.trap() };
+    let Some(at) = ring.reserve(length) else { return EAGAIN as u64 };
+    ring.finish(at.into(), false);
+    let Some(data) = call.pointer(data, length as usize) else { return call.trap() };
+    // SAFETY: the record's place in the ring's memory; the data as proved by the verifier, or inside the cage.
+    unsafe { ptr::copy(data, base.add(offset + at as usize), length as usize) };
+    0
+}
+
+unsafe extern "C" fn ring_query(base: *mut u8, map: u64, what: u64) -> u64 {
+    let mut call = Call { base };
+    ring(&mut call, map).map(|(ring, _)| ring.query(what)).unwrap_or_else(|| Call { base }.trap())
+}
+
+/// Address of the function behind a helper; it takes `base` and then the helper's arguments. Helpers that become code have
+/// none.
+pub(crate) fn address(helper: Helper) -> Option<usize> {
+    Some(match helper {
+        Helper::MapLookup => map_lookup as *const () as usize,
+        Helper::MapUpdate => map_update as *const () as usize,
+        Helper::MapDelete => map_delete as *const () as usize,
+        Helper::KtimeNs => ktime as *const () as usize,
+        Helper::KtimeBootNs => ktime_boot as *const () as usize,
+        Helper::KtimeCoarseNs => ktime_coarse as *const () as usize,
+        Helper::KtimeTaiNs => ktime_tai as *const () as usize,
+        Helper::Jiffies => jiffies as *const () as usize,
+        Helper::Random => random as *const () as usize,
+        Helper::RingReserve => ring_reserve as *const () as usize,
+        Helper::RingSubmit => ring_submit as *const () as usize,
+        Helper::RingDiscard => ring_discard as *const () as usize,
+        Helper::RingOutput => ring_output as *const () as usize,
+        Helper::RingQuery => ring_query as *const () as usize,
+        Helper::TailCall | Helper::Loop | Helper::Cpu | Helper::Numa => return None,
+    })
+}
+
+/// Address of what a tail call asks: takes `base`, the map and the index.
+pub(crate) fn tail_call_address() -> usize {
+    tail_call as *const () as usize
+}
+
+/// What r0 is after a tail call that did not happen.
+pub(crate) const TAIL_CALL_FAILED: i64 = ENOENT;

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine against the kernel: every feature, for every instruction set that clang makes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod features;
+mod support;
