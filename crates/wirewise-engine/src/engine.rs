@@ -145,7 +145,8 @@ impl Engine {
     fn begin(&mut self, program: ProgramId) -> Result<Entry, Trap> {
         let entry = *self.code.entries().get(program.0 as usize).ok_or(Trap::Program)?;
         let host = ptr::from_mut::<Host>(&mut self.host);
-        let context = if self.caged { CONTEXT_AT as u64 } else { self.memory.base().expose_provenance() as u64 };
+        let context =
+            if self.caged { CONTEXT_AT as u64 } else { self.memory.base().expose_provenance() as u64 };
         let vm = self.vm();
         vm.set_host(host);
         vm.context = context;

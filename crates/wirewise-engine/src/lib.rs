@@ -13,8 +13,8 @@ mod linked;
 mod loader;
 mod maps;
 mod memory;
-mod runtime;
 mod options;
+mod runtime;
 
 pub use engine::{Engine, PacketSpan, ProgramId};
 pub use error::{Error, MapError, Trap};

@@ -89,8 +89,7 @@ impl Memory {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: replaces a part of our own reserved mapping in which nothing lives.
-            let part =
-                unsafe { libc::mmap(self.start.add(at).cast(), length, protection, flags, file, 0) };
+            let part = unsafe { libc::mmap(self.start.add(at).cast(), length, protection, flags, file, 0) };
             failed = part == libc::MAP_FAILED;
             at += length;
         }

@@ -143,7 +143,9 @@ unsafe extern "C" fn map_lookup(base: *mut u8, map: u64, key: u64) -> u64 {
 unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, flags: u64) -> u64 {
     let mut call = Call { base };
     let Some(key) = call.key(map, key) else { return call.trap() };
-    let Some(length) = call.store(map).map(|store| store.spec.value_size as usize) else { return call.trap() };
+    let Some(length) = call.store(map).map(|store| store.spec.value_size as usize) else {
+        return call.trap();
+    };
     let Some(value) = call.pointer(value, length) else { return call.trap() };
     let Some(store) = call.store(map) else { return call.trap() };
     result(store.update(key, flags).map(|offset| {

@@ -50,6 +50,8 @@ pub(super) struct Analysis<'a> {
     pub function: usize,
     /// How its frame is used; complete after the pass that lowers it.
     pub frame: Frame,
+    /// Some function stores a pointer into a frame where it does not follow it: in a caller's frame.
+    pub hides_pointers: Option<usize>,
 }
 
 pub(super) type Result<T> = std::result::Result<T, (usize, Refused)>;
@@ -69,12 +71,8 @@ impl<'a> Analysis<'a> {
         arity: &'a [u8],
         target: Target<'a>,
     ) -> Self {
-        let unknown = Entry {
-            args: [Value::UNKNOWN; 5],
-            contexts: Default::default(),
-            changes: 0,
-            reached: false,
-        };
+        let unknown =
+            Entry { args: [Value::UNKNOWN; 5], contexts: Default::default(), changes: 0, reached: false };
         let mut entries = vec![unknown; functions.len()];
         // In the cage the context is memory like any other.
         if !target.caged {
@@ -83,16 +81,36 @@ impl<'a> Analysis<'a> {
         entries[0].reached = true;
         let states = functions.iter().map(|function| vec![None; function.leaders.len()]).collect();
         let dirty = BTreeSet::from([0]);
-        Self { code, functions, target, arity, entries, states, dirty, function: 0, frame: Frame::default() }
+        Self {
+            code,
+            functions,
+            target,
+            arity,
+            entries,
+            states,
+            dirty,
+            function: 0,
+            frame: Frame::default(),
+            hides_pointers: None,
+        }
     }
 
+    /// To the fixed point.
     pub(super) fn run(&mut self) -> Result<()> {
         while let Some(function) = self.dirty.pop_first() {
             self.function = function;
             self.frame = Frame::default();
             self.run_function()?;
         }
-        Ok(())
+        let spills_context =
+            || self.states.iter().flatten().flatten().any(|state| state.contexts().next().is_some());
+        match self.hides_pointers {
+            Some(at) if spills_context() => unsupported(
+                at,
+                "a pointer into a stack frame stored in a caller's frame, in a program that spills the context",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn run_function(&mut self) -> Result<()> {
@@ -158,8 +176,14 @@ impl<'a> Analysis<'a> {
     }
 
     /// A call with these arguments: the callee is analysed (again) if it learns of new ones.
-    pub(super) fn enter(&mut self, at: usize, function: usize, args: [Value; 5], state: &State) -> Result<()> {
-        let points_at_frames = args.iter().any(|value| value.taint().frame || value.taint().outer);
+    pub(super) fn enter(
+        &mut self,
+        at: usize,
+        function: usize,
+        args: [Value; 5],
+        state: &State,
+    ) -> Result<()> {
+        let points_at_frames = args.iter().any(|value| value.points_at_frames());
         let holds_context = state.contexts().next().is_some();
         if points_at_frames && holds_context && state.holds_frame_pointers() {
             return unsupported(at, "the context in memory that a subprogram may reach in more than one way");
@@ -177,7 +201,7 @@ impl<'a> Analysis<'a> {
                     contexts[arg] = known.iter().map(|slot| slot - offset).collect();
                     Value::Outer { arg: arg as u8, offset: 0 }
                 }
-                Value::Other(taint) if taint.frame || taint.outer => {
+                other @ Value::Other(taint) if other.points_at_frames() => {
                     if holds_context || self.outer_contexts() {
                         return unsupported(at, "the context in memory reached by a computed address");
                     }

@@ -40,7 +40,9 @@ fn effects(instr: Instr, known: impl Fn(usize) -> u8) -> (Registers, Registers) 
         | Instr::Function { dst, .. } => (0, bit(dst)),
         Instr::Load { dst, base, .. } => (bit(base), bit(dst)),
         Instr::Store { base, src, .. } => (bit(base) | operand(src), 0),
-        Instr::Atomic { op: AtomicOp::CompareExchange, base, src, .. } => (bit(base) | bit(src) | bit(0), bit(0)),
+        Instr::Atomic { op: AtomicOp::CompareExchange, base, src, .. } => {
+            (bit(base) | bit(src) | bit(0), bit(0))
+        }
         Instr::Atomic { base, src, .. } => (bit(base) | bit(src), 0),
         Instr::Branch { dst, src, .. } => (bit(dst) | operand(src), 0),
         Instr::Helper { id } => {
@@ -134,7 +136,13 @@ mod tests {
     fn only_arguments_that_are_read_count() {
         // f(r1..r3): r0 = r3, or g(r1); g: r0 = 0, r0 += r1
         let code = [
-            Instr::Branch { wide: true, cond: super::super::decode::Cond::Eq, dst: 1, src: Operand::Imm(0), target: 3 },
+            Instr::Branch {
+                wide: true,
+                cond: super::super::decode::Cond::Eq,
+                dst: 1,
+                src: Operand::Imm(0),
+                target: 3,
+            },
             mov(0, 3),
             Instr::Exit,
             Instr::Call { target: 5 },

@@ -156,14 +156,14 @@ impl Analysis<'_> {
         self.plain(at, state.reg(1))?;
         self.plain(at, state.reg(4))?;
         let function = self.function_at(at, target)?;
+        let plain = state.reg(4) == Value::Number(0);
         let data = state.reg(3);
         // The rounds change what the callback finds in the frame.
         self.called(state, &[data]);
-        let args =
-            [Value::UpTo(MAX_LOOPS - 1), data, Value::UNKNOWN, Value::UNKNOWN, Value::UNKNOWN];
+        let args = [Value::UpTo(MAX_LOOPS - 1), data, Value::UNKNOWN, Value::UNKNOWN, Value::UNKNOWN];
         let args = self.read_args(function, args);
         self.enter(at, function, args, state)?;
         state.returned(Value::UNKNOWN);
-        Ok(Op::Loop { function })
+        Ok(Op::Loop { function, plain })
     }
 }

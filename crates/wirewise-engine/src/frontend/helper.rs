@@ -89,7 +89,11 @@ impl Helper {
     pub(crate) fn is_clock(self) -> bool {
         matches!(
             self,
-            Helper::KtimeNs | Helper::KtimeBootNs | Helper::KtimeCoarseNs | Helper::KtimeTaiNs | Helper::Jiffies
+            Helper::KtimeNs
+                | Helper::KtimeBootNs
+                | Helper::KtimeCoarseNs
+                | Helper::KtimeTaiNs
+                | Helper::Jiffies
         )
     }
 }

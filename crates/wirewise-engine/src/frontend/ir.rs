@@ -140,9 +140,11 @@ pub(crate) enum Op {
     Call {
         function: usize,
     },
-    /// `bpf_loop` over a subprogram.
+    /// `bpf_loop` over a subprogram. plain: the flags are known to be 0; the kernel then inlines the call, which has all
+    /// 64 bits of the count, and a zero-extended error.
     Loop {
         function: usize,
+        plain: bool,
     },
     /// `bpf_tail_call`: leaves the function, or r0 becomes an error.
     TailCall,

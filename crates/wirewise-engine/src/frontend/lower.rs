@@ -74,7 +74,8 @@ impl Frame {
         if self.all {
             return FRAME_BYTES as u32;
         }
-        let accessed = self.accesses.keys().filter(|offset| !slots.contains_key(offset)).map(|at| i64::from(*at));
+        let accessed =
+            self.accesses.keys().filter(|offset| !slots.contains_key(offset)).map(|at| i64::from(*at));
         let lowest = accessed.chain(self.memory.iter().map(|(from, _)| *from)).min();
         let bytes = FRAME_BYTES - lowest.unwrap_or(FRAME_BYTES).clamp(0, FRAME_BYTES);
         (bytes as u32).next_multiple_of(8)
@@ -89,7 +90,7 @@ impl Analysis<'_> {
         for index in &reached {
             let mut function = self.lower_function(*index)?;
             for op in function.blocks.iter_mut().flat_map(|block| &mut block.ops) {
-                if let Op::Call { function } | Op::Loop { function } = op {
+                if let Op::Call { function } | Op::Loop { function, .. } = op {
                     *function = reached.partition_point(|known| *known < *function);
                 }
             }

@@ -13,6 +13,8 @@ pub(crate) struct State {
     slots: BTreeMap<i64, (Size, Value)>,
     /// A pointer into the frame lies somewhere in memory: any store may go to the frame.
     pub leaked: bool,
+    /// A slot that is no longer followed held one.
+    lost: bool,
 }
 
 impl State {
@@ -20,7 +22,7 @@ impl State {
         let mut regs = [Value::UNKNOWN; 11];
         regs[1..6].copy_from_slice(args);
         regs[FRAME as usize] = Value::Frame(0);
-        Self { regs, slots: BTreeMap::new(), leaked: false }
+        Self { regs, slots: BTreeMap::new(), leaked: false, lost: false }
     }
 
     pub(crate) fn reg(&self, register: u8) -> Value {
@@ -67,14 +69,14 @@ impl State {
         self.slots.iter().filter(|(_, (_, value))| value.may_be_context()).map(|(at, _)| *at)
     }
 
-    /// Whether memory, the frame included, holds pointers into frames.
+    /// Whether the frame may hold pointers into frames.
     pub(crate) fn holds_frame_pointers(&self) -> bool {
-        let points = |value: Value| value.taint().frame || value.taint().outer;
-        self.leaked || self.slots.values().any(|(_, value)| points(*value))
+        self.lost || self.slots.values().any(|(_, value)| value.points_at_frames())
     }
 
     /// Something unknown was written into the frame, by a program in which the kernel knows the types of all slots.
     pub(crate) fn forget_slots(&mut self) {
+        self.lost = self.holds_frame_pointers();
         self.slots.retain(|_, (_, value)| value.may_be_context());
     }
 
@@ -93,6 +95,7 @@ impl State {
             _ => false,
         });
         self.leaked |= other.leaked;
+        self.lost |= other.lost;
         *self != before
     }
 }

@@ -10,7 +10,8 @@ use super::value::{Taint, Value, alu, compute, truncate};
 /// Bytes of a stack frame.
 pub(crate) const FRAME_BYTES: i64 = 512;
 
-const CONTEXT_MISUSED: &str = "something else with the context than reading its fields, spilling it or handing it on";
+const CONTEXT_MISUSED: &str =
+    "something else with the context than reading its fields, spilling it or handing it on";
 
 /// Where an access goes, and what is known to lie there.
 struct Access {
@@ -50,9 +51,7 @@ impl Analysis<'_> {
             }
             Instr::Order { dst, size, swap } => {
                 let value = match truncate(self.plain(at, state.reg(dst))?, size) {
-                    Value::Number(number) if swap => {
-                        Value::Number(number.swap_bytes() >> (64 - size.bits()))
-                    }
+                    Value::Number(number) if swap => Value::Number(number.swap_bytes() >> (64 - size.bits())),
                     Value::Number(number) => Value::Number(number),
                     _ => Value::UpTo(size.max()),
                 };
@@ -95,8 +94,7 @@ impl Analysis<'_> {
                 // The frame keeps it in memory: back ends need one form of atomics only.
                 self.frame.pinned(access.place, size);
                 if fetch {
-                    let result =
-                        if op == super::decode::AtomicOp::CompareExchange { 0 } else { src };
+                    let result = if op == super::decode::AtomicOp::CompareExchange { 0 } else { src };
                     state.set(result, Value::UpTo(size.max()));
                 }
                 Op::Atomic { op, fetch, place: access.place, size, src }
@@ -211,13 +209,19 @@ impl Analysis<'_> {
                     return malformed(at, format!("an access at {offset} from the frame pointer"));
                 }
             },
-            Value::MapValue { map, offset } => self.map_value(map, offset.wrapping_add(off.into()), size, register),
+            Value::MapValue { map, offset } => {
+                self.map_value(map, offset.wrapping_add(off.into()), size, register)
+            }
             Value::Outer { arg, offset } => {
                 let slot = offset.wrapping_add(off.into());
                 let contexts = &self.entries[self.function].contexts[usize::from(arg)];
                 let known = match size {
                     Size::D if contexts.contains(&slot) => Value::Context(0),
-                    _ if contexts.range(slot.saturating_sub(7)..slot.saturating_add(bytes)).next().is_some() => {
+                    _ if contexts
+                        .range(slot.saturating_sub(7)..slot.saturating_add(bytes))
+                        .next()
+                        .is_some() =>
+                    {
                         context
                     }
                     _ => anything,
@@ -228,8 +232,8 @@ impl Analysis<'_> {
                 if taint.frame {
                     self.frame.escaped_all();
                 }
-                let reaches = taint.frame && state.contexts().next().is_some()
-                    || taint.outer && self.outer_contexts();
+                let reaches =
+                    taint.frame && state.contexts().next().is_some() || taint.outer && self.outer_contexts();
                 (register, if reaches && size == Size::D { context } else { anything })
             }
             _ => (register, anything),
@@ -270,7 +274,7 @@ impl Analysis<'_> {
         size: Size,
         value: Value,
     ) -> Result<()> {
-        let points_at_frames = value.taint().frame || value.taint().outer;
+        let points_at_frames = value.points_at_frames();
         if points_at_frames {
             self.frame.escaped_all();
         }
@@ -287,6 +291,9 @@ impl Analysis<'_> {
             base => {
                 self.plain(at, value)?;
                 state.leaked |= points_at_frames;
+                if points_at_frames && base.points_at_frames() {
+                    self.hides_pointers = Some(at);
+                }
                 if let Value::Outer { arg, offset } = base {
                     let slot = offset.wrapping_add(off.into());
                     let bytes = i64::from(size.bytes());
@@ -306,7 +313,13 @@ impl Analysis<'_> {
     }
 
     /// Where a helper or look-up reads `bytes` bytes that a register points at.
-    pub(super) fn points_at(&mut self, at: usize, state: &State, register: u8, size: Size) -> Result<(Place, Value)> {
+    pub(super) fn points_at(
+        &mut self,
+        at: usize,
+        state: &State,
+        register: u8,
+        size: Size,
+    ) -> Result<(Place, Value)> {
         let access = self.access(at, state, register, 0, size)?;
         self.frame.used(access.place, size);
         Ok((access.place, access.known))

@@ -68,6 +68,11 @@ impl Value {
         self.taint().context
     }
 
+    /// The value may point into a stack frame.
+    pub(crate) fn points_at_frames(self) -> bool {
+        self.taint().frame || self.taint().outer
+    }
+
     /// The largest number it can be.
     pub(crate) fn max(self) -> u64 {
         match self {
@@ -117,7 +122,9 @@ impl Value {
         use Value::*;
         match self {
             Number(number) => Number(number.wrapping_add_signed(distance)),
-            UpTo(max) => max.checked_add_signed(distance).filter(|_| distance >= 0).map_or(Self::UNKNOWN, UpTo),
+            UpTo(max) => {
+                max.checked_add_signed(distance).filter(|_| distance >= 0).map_or(Self::UNKNOWN, UpTo)
+            }
             Context(offset) => Context(offset.wrapping_add(distance)),
             MapValue { map, offset } => MapValue { map, offset: offset.wrapping_add(distance) },
             Frame(offset) => Frame(offset.wrapping_add(distance)),
@@ -284,8 +291,20 @@ mod tests {
     #[test]
     fn bounds_hold_for_every_number_below_them() {
         let ops = [
-            Alu::Add, Alu::Sub, Alu::Mul, Alu::Div, Alu::SDiv, Alu::Mod, Alu::SMod, Alu::Or, Alu::And, Alu::Xor,
-            Alu::Lsh, Alu::Rsh, Alu::Arsh, Alu::Mov,
+            Alu::Add,
+            Alu::Sub,
+            Alu::Mul,
+            Alu::Div,
+            Alu::SDiv,
+            Alu::Mod,
+            Alu::SMod,
+            Alu::Or,
+            Alu::And,
+            Alu::Xor,
+            Alu::Lsh,
+            Alu::Rsh,
+            Alu::Arsh,
+            Alu::Mov,
         ];
         let numbers = [0, 1, 2, 3, 31, 32, 63, 64, 255, 0x7fff_ffff, 0xffff_ffff, 1 << 32, 1 << 63, u64::MAX];
         for op in ops {

@@ -147,14 +147,20 @@ impl<'a> Btf<'a> {
 
     /// The maps of section `.maps`, by name. `Err` names the map that cannot be read.
     pub(super) fn maps(&self) -> Result<BTreeMap<String, Definition>, String> {
-        let section = self.types.iter().find(|found| found.kind() == DATASEC && self.string(found.name) == Some(".maps"));
+        let section = self
+            .types
+            .iter()
+            .find(|found| found.kind() == DATASEC && self.string(found.name) == Some(".maps"));
         let mut maps = BTreeMap::new();
         for entry in section.map_or(&[][..], |section| section.data).chunks_exact(12) {
             let variable = word(entry, 0).and_then(|id| self.get(id)).filter(|found| found.kind() == VAR);
             let variable = variable.ok_or("damaged BTF")?;
             let name = self.string(variable.name).ok_or("damaged BTF")?;
             let definition = self.definition(variable.size_or_type);
-            maps.insert(name.to_owned(), definition.ok_or(format!("map {name} has no readable description"))?);
+            maps.insert(
+                name.to_owned(),
+                definition.ok_or(format!("map {name} has no readable description"))?,
+            );
         }
         Ok(maps)
     }

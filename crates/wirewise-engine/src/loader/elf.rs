@@ -100,13 +100,17 @@ impl Linker<'_> {
         if let Some(section) = self.file.section_by_name(".BTF.ext")
             && btf::wants_co_re(section.data().map_err(damaged)?)
         {
-            return refuse("it needs CO-RE relocation, which depends on the running kernel: load it with libbpf");
+            return refuse(
+                "it needs CO-RE relocation, which depends on the running kernel: load it with libbpf",
+            );
         }
         let Some(section) = self.file.section_by_name(".maps") else { return Ok(()) };
         let Some(btf_section) = self.file.section_by_name(".BTF") else {
             return refuse("its maps are described in BTF, which it lacks: compile with -g");
         };
-        let Some(btf) = Btf::parse(btf_section.data().map_err(damaged)?) else { return refuse("damaged BTF") };
+        let Some(btf) = Btf::parse(btf_section.data().map_err(damaged)?) else {
+            return refuse("damaged BTF");
+        };
         let definitions = btf.maps().map_err(Error::Object)?;
         self.maps_section = Some(section.index());
         // libbpf's order: by place in the section.
@@ -138,7 +142,9 @@ impl Linker<'_> {
             if section.size() == 0 || !(read_only || is(".data") || is(".bss")) || !allocated(&section) {
                 continue;
             }
-            let Ok(size) = u32::try_from(section.size()) else { return refuse(format!("{name} is too large")) };
+            let Ok(size) = u32::try_from(section.size()) else {
+                return refuse(format!("{name} is too large"));
+            };
             let initial = match section.kind() {
                 SectionKind::UninitializedData => None,
                 _ => Some(section.data().map_err(damaged)?.to_vec()),
@@ -181,7 +187,8 @@ impl Linker<'_> {
                 let start = address as usize / INSN_BYTES;
                 let count = size as usize / INSN_BYTES;
                 let aligned = address as usize % INSN_BYTES == 0 && size as usize % INSN_BYTES == 0;
-                let Some(body) = start.checked_add(count).and_then(|end| insns.get(start..end)).filter(|_| aligned)
+                let Some(body) =
+                    start.checked_add(count).and_then(|end| insns.get(start..end)).filter(|_| aligned)
                 else {
                     return refuse(format!("function {name} lies outside its section"));
                 };
@@ -227,7 +234,9 @@ impl Linker<'_> {
                 None
             };
             let Some(known) = known else {
-                return refuse(format!("a relocation of type {code} against {name}, which is no map, data or function"));
+                return refuse(format!(
+                    "a relocation of type {code} against {name}, which is no map, data or function"
+                ));
             };
             all.insert(offset as usize / INSN_BYTES, known);
         }
@@ -306,9 +315,10 @@ impl<'a> Program<'a> {
                 stack.push((function, start, next));
                 continue;
             };
-            let callee = self.functions.iter().position(|other| {
-                Some(other.section) == self.text && i64::try_from(other.start) == Ok(slot)
-            });
+            let callee = self
+                .functions
+                .iter()
+                .position(|other| Some(other.section) == self.text && i64::try_from(other.start) == Ok(slot));
             let Some(callee) = callee else {
                 return refuse(format!("{}: a call to something that is no function", function.name));
             };

@@ -53,7 +53,10 @@ fn link(
     let map = maps.get(&insn.imm).copied();
     insn.src = pseudo;
     insn.imm = map.ok_or_else(|| {
-        Error::Object(format!("program {program} uses a map (descriptor {}) that is not the object's", slot.imm))
+        Error::Object(format!(
+            "program {program} uses a map (descriptor {}) that is not the object's",
+            slot.imm
+        ))
     })? as i32;
     Ok(insn)
 }

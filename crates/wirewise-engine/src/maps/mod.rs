@@ -280,15 +280,7 @@ mod tests {
     use super::*;
 
     fn spec(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> MapSpec {
-        MapSpec {
-            name: "m".into(),
-            kind,
-            key_size,
-            value_size,
-            max_entries,
-            initial: None,
-            read_only: false,
-        }
+        MapSpec { name: "m".into(), kind, key_size, value_size, max_entries, initial: None, read_only: false }
     }
 
     fn lpm_key(length: u32, address: [u8; 4]) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use libbpf_rs::{MapCore, MapFlags, MapImpl, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use wirewise_engine::{Backend, ClockSource, Engine, Linked, MapKind, Options};
 
 pub const CPUS: [&str; 4] = ["v1", "v2", "v3", "v4"];
@@ -221,7 +221,7 @@ fn same_for(source: &str, packets: &[Vec<u8>], cpus: &[&str]) {
                 let left = run_in_engine(linked, options(caged, backend), packets);
                 match &expected {
                     Some(expected) => {
-                        assert_eq!(&left, expected, "-mcpu={cpu} caged {caged} {backend:?}\n{source}")
+                        compare(&left, expected, &format!("-mcpu={cpu} caged {caged} {backend:?}\n{source}"))
                     }
                     None => expected = Some(left),
                 }
@@ -236,4 +236,21 @@ pub fn same_from_v3(source: &str) {
 
 pub fn same_from_v4(source: &str) {
     same_for(source, &[frame()], &CPUS[3..]);
+}
+
+/// Fails with the values that differ, and nothing else.
+fn compare(left: &[Left], expected: &[Left], what: &str) {
+    for (packet, (left, expected)) in left.iter().zip(expected).enumerate() {
+        let mut differ = Vec::new();
+        for (name, values) in &expected.maps {
+            for (key, value) in values {
+                let ours = left.maps.get(name).and_then(|values| values.get(key));
+                if ours != Some(value) {
+                    differ.push(format!("{name}{key:?}: {ours:?} instead of {value:?}"));
+                }
+            }
+        }
+        assert!(differ.is_empty(), "packet {packet}: {}\n{what}", differ.join("\n"));
+        assert_eq!(left, expected, "packet {packet}: {what}");
+    }
 }

@@ -86,14 +86,20 @@ impl Emitter<'_, '_> {
         self.set(0, result);
     }
 
-    pub(super) fn bpf_loop(&mut self, function: usize) {
-        let (rounds, data, flags) = (self.reg(1), self.reg(3), self.reg(4));
-        let rounds = self.b.ins().ireduce(types::I32, rounds);
-        let rounds = self.b.ins().uextend(types::I64, rounds);
+    pub(super) fn bpf_loop(&mut self, function: usize, plain: bool) {
+        let (mut rounds, data, flags) = (self.reg(1), self.reg(3), self.reg(4));
+        if !plain {
+            let low = self.b.ins().ireduce(types::I32, rounds);
+            rounds = self.b.ins().uextend(types::I64, low);
+        }
         let [check, head, body, again, done] = [(); 5].map(|()| self.b.create_block());
         let round = self.b.append_block_param(head, types::I64);
         let result = self.b.append_block_param(done, types::I64);
-        let (invalid, too_big, zero) = (self.number(EINVAL), self.number(E2BIG), self.number(0));
+        let (invalid, too_big, zero) = (
+            self.number(EINVAL),
+            self.number(if plain { i64::from(E2BIG as u32) } else { E2BIG }),
+            self.number(0),
+        );
         self.b.ins().brif(flags, done, &[BlockArg::Value(invalid)], check, &[]);
         self.b.switch_to_block(check);
         let too_many = self.b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, rounds, MAX_LOOPS as i64);

@@ -245,7 +245,7 @@ impl Emitter<'_, '_> {
             Op::Element { array, key, in_bounds } => self.element(array, key, in_bounds),
             Op::Helper { helper } => self.helper(helper),
             Op::Call { function } => self.call(function),
-            Op::Loop { function } => self.bpf_loop(function),
+            Op::Loop { function, plain } => self.bpf_loop(function, plain),
             Op::TailCall => self.tail_call(),
         }
     }

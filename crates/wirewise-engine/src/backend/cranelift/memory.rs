@@ -32,9 +32,7 @@ impl Emitter<'_, '_> {
             }
             Place::Reg { base, off } => (self.reg(base), off),
             Place::Frame(offset) => match self.frame {
-                FramePlace::Native(slot) => {
-                    (self.b.ins().stack_addr(types::I64, slot, offset as i32), 0)
-                }
+                FramePlace::Native(slot) => (self.b.ins().stack_addr(types::I64, slot, offset as i32), 0),
                 FramePlace::Caged { address, .. } => {
                     (address, (FRAME_BYTES as u32 - self.frame_bytes() + offset) as i32)
                 }

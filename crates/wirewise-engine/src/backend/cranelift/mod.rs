@@ -131,4 +131,3 @@ fn define(
     module.clear_context(context);
     Ok(())
 }
-
