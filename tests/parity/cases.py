@@ -19,7 +19,12 @@ from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 HASH_SEED = 5
 WINDOWS = ("1us", "37us", "1ms", "50ms", "500ms", "1s", "1500ms", "1m", "2h")
 # Limits of a program, made small, so that a small model is cut as a large one is (targets/ebpf/tree_code.py).
-SMALL_LIMITS = {"FUNCTION_INSTRUCTIONS": 60, "VERIFIED_LIMIT": 20_150, "SUBPROGRAM_LIMIT": 16}
+SMALL_LIMITS = {
+    "FUNCTION_INSTRUCTIONS": 60,
+    "VERIFIED_OF_THE_REST": 0,
+    "VERIFIED_LIMIT": 225,
+    "SUBPROGRAM_LIMIT": 16,
+}
 
 
 @dataclass(frozen=True)
