@@ -35,6 +35,8 @@ pub struct Bundle {
     pub object: Vec<u8>,
     /// `model.json`, the model IR.
     pub model: Value,
+    /// `features.json`, the feature set.
+    pub features: Value,
     /// SHA-256 of the file but its last 64 bytes, which hold it: the bundle's identity.
     pub digest: String,
 }
@@ -58,10 +60,13 @@ impl Bundle {
                 return Err(format!("{name} is missing; {AGAIN}"));
             }
         }
-        let model = serde_json::from_slice(&members[MODEL])
-            .map_err(|error| format!("{MODEL} is not JSON: {error}; {AGAIN}"))?;
+        let json = |name: &str| {
+            serde_json::from_slice(&members[name])
+                .map_err(|error| format!("{name} is not JSON: {error}; {AGAIN}"))
+        };
+        let (model, features) = (json(MODEL)?, json(FEATURES)?);
         let object = members.remove(PROGRAM).unwrap_or_default();
-        Ok(Self { manifest, object, model, digest })
+        Ok(Self { manifest, object, model, features, digest })
     }
 }
 

@@ -68,9 +68,45 @@ pub struct Flow {
     pub state: Map<String, Value>,
 }
 
-/// One table, mapped into the agent.
+/// An array map, wherever it lies.
+pub enum Elements {
+    /// A kernel's, as it changes.
+    Mapped(MappedArray),
+    /// As it was.
+    Copied { bytes: Vec<u8>, stride: usize, value_size: usize },
+}
+
+impl Elements {
+    fn entries(&self) -> u32 {
+        match self {
+            Self::Mapped(map) => map.entries(),
+            Self::Copied { bytes, stride, .. } => (bytes.len() / stride) as u32,
+        }
+    }
+
+    fn value_size(&self) -> usize {
+        match self {
+            Self::Mapped(map) => map.value_size(),
+            Self::Copied { value_size, .. } => *value_size,
+        }
+    }
+
+    /// False if there is no such element.
+    fn read_bytes(&self, index: u32, to: &mut [u8]) -> bool {
+        match self {
+            Self::Mapped(map) => map.read_bytes(index, to),
+            Self::Copied { bytes, stride, .. } => {
+                let start = index as usize * stride;
+                let element = bytes.get(start..start + to.len());
+                element.map(|element| to.copy_from_slice(element)).is_some()
+            }
+        }
+    }
+}
+
+/// One table.
 pub struct FlowTable<'a> {
-    map: MappedArray,
+    map: Elements,
     ip_version: u8,
     layout: &'a Layout,
     entry_size: usize,
@@ -80,7 +116,7 @@ pub struct FlowTable<'a> {
 
 impl<'a> FlowTable<'a> {
     /// buckets : of a CPU's shard.
-    pub fn new(map: MappedArray, ip_version: u8, layout: &'a Layout, buckets: u32) -> Result<Self> {
+    pub fn new(map: Elements, ip_version: u8, layout: &'a Layout, buckets: u32) -> Result<Self> {
         let entry_size = if ip_version == 4 { layout.entry4_size } else { layout.entry6_size } as usize;
         if map.value_size() != entry_size * abi::WAYS as usize || buckets == 0 {
             return Err(Error::input(format!(

@@ -91,7 +91,8 @@ impl<M: MapCore> PrefixTable<M> {
     }
 }
 
-fn map_key(prefix: &Prefix) -> Vec<u8> {
+/// The key of a prefix in its table.
+pub fn map_key(prefix: &Prefix) -> Vec<u8> {
     let length = u32::from(prefix.length);
     match prefix.address {
         IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
@@ -107,6 +108,6 @@ fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
     Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
 }
 
-fn no_map(name: &str) -> Error {
+pub fn no_map(name: &str) -> Error {
     Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
 }

@@ -25,6 +25,20 @@ impl Progress {
         }
     }
 
+    /// A bar where the whole is known.
+    pub fn show_share(&mut self, (done, all): (u64, Option<u64>), text: impl FnOnce() -> String) {
+        const WIDTH: usize = 30;
+        self.show(|| match all {
+            Some(all) if all > 0 => {
+                let share = (done as f64 / all as f64).min(1.0);
+                let full = (share * WIDTH as f64) as usize;
+                let bar = "#".repeat(full) + &"-".repeat(WIDTH - full);
+                format!("[{bar}] {:3.0} %  {}", share * 100.0, text())
+            }
+            _ => text(),
+        });
+    }
+
     pub fn clear(&self) {
         if self.shown.is_some() {
             eprint!("\r\x1b[K");

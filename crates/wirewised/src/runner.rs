@@ -15,7 +15,7 @@ use crate::plane::{Plane, PlaneName, RunSettings};
 use crate::policy::Policy;
 
 /// Only headers are read of a frame, and no headers reach further; the kernel runs no frame that is much longer.
-const MAX_FRAME: usize = 2048;
+pub const MAX_FRAME: usize = 2048;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -172,89 +172,6 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(tables)
-    }
-}
-
-fn n_scores(&self) -> usize {
-        self.n_scores
-    }
-
-    pub fn load_time(&self) -> Duration {
-        self.plane.load_time()
-    }
-
-    pub fn run(&mut self, packet: &Packet<'_>) -> Result<Observation> {
-        let policy = match self.policy {
-            Some(policy) => policy,
-            None => self.write_policy(packet.time_ns)?,
-        };
-        let frame = &packet.frame[..packet.frame.len().min(MAX_FRAME)];
-        match self.plane.run(frame, packet.time_ns)? {
-            Some((xdp_return, scratch)) => self.observe(scratch, xdp_return),
-            // Too short to run is `MalformedEthernet` all the same.
-            None => Ok(self.too_short(&policy, packet.time_ns)),
-        }
-    }
-
-    /// `enforce_for` counts from the first packet: the capture's clock is the only one in this run.
-    fn write_policy(&mut self, now_ns: u64) -> Result<abi::Policy> {
-        let element = self.options.policy.to_abi(now_ns, self.options.mode);
-        self.plane.write_policy(&self.options.policy, &element)?;
-        self.policy = Some(element);
-        Ok(element)
-    }
-
-    fn observe(&self, scratch: abi::Scratch, xdp_return: u32) -> Result<Observation> {
-        let unknown =
-            |what: &str, code: u32| Error::other(format!("the program left an unknown {what}: {code}"));
-        let status = Status::from_code(scratch.status).ok_or_else(|| unknown("status", scratch.status))?;
-        let in_a_flow = matches!(status, Status::Classified | Status::Undecided);
-        let verdict = if status == Status::Classified {
-            let action =
-                Action::from_code(scratch.action).ok_or_else(|| unknown("action", scratch.action))?;
-            let outcome =
-                Outcome::from_code(scratch.outcome).ok_or_else(|| unknown("outcome", scratch.outcome))?;
-            Some(Verdict { class_id: scratch.class_id, action, outcome })
-        } else {
-            None
-        };
-        Ok(Observation {
-            status,
-            xdp_return,
-            inferred: in_a_flow && scratch.inferred != 0,
-            verdict,
-            packets: if in_a_flow { scratch.packets } else { 0 },
-            refused: in_a_flow && scratch.refused != 0,
-            scratch,
-            n_features: self.n_features(),
-            n_scores: self.n_scores,
-        })
-    }
-
-    fn too_short(&self, policy: &abi::Policy, now_ns: u64) -> Observation {
-        let in_time = policy.enforce_until_ns == 0 || now_ns < policy.enforce_until_ns;
-        let drops = policy.mode == Mode::Enforce.code() && in_time && policy.drop_malformed != 0;
-        Observation {
-            status: Status::MalformedEthernet,
-            xdp_return: if drops { abi::XDP_DROP } else { abi::XDP_PASS },
-            inferred: false,
-            verdict: None,
-            packets: 0,
-            refused: false,
-            scratch: abi::Scratch::zeroed(),
-            n_features: 0,
-            n_scores: 0,
-        }
-    }
-
-    /// The flow tables as they are now.
-    pub fn flow_tables(&self) -> Result<Vec<FlowTable<'_>>> {
-        let present = TABLES.iter().filter(|(_, name)| self.loaded.map(name).is_some());
-        let layout = &self.bundle.manifest.flow;
-        let table = |(ip_version, name): &(u8, &str)| {
-            FlowTable::new(self.loaded.map_array(name)?, *ip_version, layout, self.loaded.buckets())
-        };
-        present.map(table).collect()
     }
 }
 

@@ -29,15 +29,19 @@ impl Reading {
         for cpu in 1..map.max_entries() {
             add(&mut sum, &read_element(&map, cpu)?);
         }
-        // The data path leaves this sum to its readers.
-        let outcomes = sum.class_outcome.iter().flatten();
-        sum.status[abi::Status::Classified as usize] = total(outcomes);
+        count_classified(&mut sum);
         let program_id = attachment.link.as_ref().map(|(_, info)| info.program_id);
         Ok(Self { at: Instant::now(), stats: sum, program_id })
     }
 }
 
-fn add(sum: &mut Stats, more: &Stats) {
+/// The data path leaves this sum to its readers.
+pub fn count_classified(stats: &mut Stats) {
+    stats.status[abi::Status::Classified as usize] = total(stats.class_outcome.iter().flatten());
+}
+
+/// Counters of one more CPU.
+pub fn add(sum: &mut Stats, more: &Stats) {
     // All members are u64 counters, but for event_tat_ns, which nobody reads.
     let words = bytemuck::bytes_of_mut(sum);
     let words: &mut [u64] = bytemuck::cast_slice_mut(words);
@@ -105,37 +109,24 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
     let rate = |now: u64, before: Option<u64>| Some(now.saturating_sub(before?) as f64 / seconds?);
     let stats = &now.stats;
     let old = before.map(|before| &before.stats);
-    let classes = status::classes(attachment)?.into_iter().enumerate().map(|(id, class)| {
-        let total = total(&stats.class_outcome[id]);
-        let old = old.map(|old| self::total(&old.class_outcome[id]));
-        let outcomes = Outcome::ALL.iter().zip(&stats.class_outcome[id]);
-        ClassRow {
-            name: class.name,
-            action: class.action,
-            packets: total.packets,
-            bytes: total.bytes,
-            packets_per_second: rate(total.packets, old.map(|old| old.packets)),
-            bits_per_second: rate(total.bytes, old.map(|old| old.bytes)).map(|bytes| bytes * 8.0),
-            outcomes: outcomes
-                .map(|(outcome, count)| {
-                    (outcome.to_string(), json!({"packets": count.packets, "bytes": count.bytes}))
-                })
-                .collect(),
-        }
+    let names = status::classes(attachment)?.into_iter().map(|class| (class.name, class.action));
+    let classes = class_rows(stats, names, |id, count| {
+        let old = old.map(|old| total(&old.class_outcome[id]));
+        (
+            rate(count.packets, old.map(|old| old.packets)),
+            rate(count.bytes, old.map(|old| old.bytes)).map(|bytes| bytes * 8.0),
+        )
     });
-    let statuses = abi::Status::ALL.iter().enumerate().map(|(index, status)| {
-        let Counter { packets, bytes } = stats.status[index];
-        let before = old.map(|old| old.status[index].packets);
-        StatusRow { status: *status, packets, bytes, packets_per_second: rate(packets, before) }
-    });
+    let statuses =
+        status_rows(stats, |index, packets| rate(packets, old.map(|old| old.status[index].packets)));
     Ok(Report {
         interface: attachment.interface.clone(),
         time: crate::meta::now(),
         mode: status::of(attachment)?.describe_mode(),
         bundle: attachment.meta.as_ref().map(|meta| meta.bundle.name.clone()),
         interval_seconds: seconds,
-        classes: classes.collect(),
-        status: statuses.collect(),
+        classes,
+        status: statuses,
         inferred: stats.inferred,
         flows: Flows {
             new: stats.flows_new,
@@ -145,6 +136,40 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
         },
         events: Events { sent: stats.events_sent, limited: stats.events_limited, lost: stats.events_lost },
     })
+}
+
+/// classes : name and action, by class id. rates : packets and bits a second of a class.
+pub fn class_rows(
+    stats: &Stats,
+    classes: impl Iterator<Item = (String, String)>,
+    rates: impl Fn(usize, Counter) -> (Option<f64>, Option<f64>),
+) -> Vec<ClassRow> {
+    let row = |(id, (name, action)): (usize, (String, String))| {
+        let total = total(&stats.class_outcome[id]);
+        let (packets_per_second, bits_per_second) = rates(id, total);
+        let outcomes = Outcome::ALL.iter().zip(&stats.class_outcome[id]).map(|(outcome, count)| {
+            (outcome.to_string(), json!({"packets": count.packets, "bytes": count.bytes}))
+        });
+        let outcomes = outcomes.collect();
+        ClassRow {
+            name,
+            action,
+            packets: total.packets,
+            bytes: total.bytes,
+            packets_per_second,
+            bits_per_second,
+            outcomes,
+        }
+    };
+    classes.enumerate().map(row).collect()
+}
+
+pub fn status_rows(stats: &Stats, rate: impl Fn(usize, u64) -> Option<f64>) -> Vec<StatusRow> {
+    let row = |(index, status): (usize, &abi::Status)| {
+        let Counter { packets, bytes } = stats.status[index];
+        StatusRow { status: *status, packets, bytes, packets_per_second: rate(index, packets) }
+    };
+    abi::Status::ALL.iter().enumerate().map(row).collect()
 }
 
 fn total<'a>(outcomes: impl IntoIterator<Item = &'a Counter>) -> Counter {

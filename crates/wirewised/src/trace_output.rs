@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use wirewise_capture::Packet;
 
 use crate::abi::{self, Action, Outcome, Status};
 use crate::bundle::Bundle;
-use crate::capture::Packet;
 use crate::runner::Observation;
 
 const RAW_MAGIC: &[u8; 8] = b"WWTRACE1";

@@ -2,6 +2,8 @@
 //! The way a packet's features take through the trees of a bundle's model.json. Only for showing: the class and the
 //! scores come from the program.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -49,6 +51,12 @@ impl Ensemble {
             return Err(format!("no way is known to show a model of family {}", model["family"]));
         }
         Self::deserialize(model).map_err(|error| error.to_string())
+    }
+
+    /// Features that some tree tests: the program computes no others.
+    pub fn tested(&self) -> BTreeSet<usize> {
+        let features = self.trees.iter().flat_map(|tree| &tree.feature);
+        features.filter_map(|feature| usize::try_from(*feature).ok()).collect()
     }
 
     /// One path a tree.

@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use wirewise_capture::Reader;
 
-use crate::capture::Capture;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::kernel;
 use crate::object::{self, Loaded, MAX_TABLE_SIZE, Settings};
+use crate::runner::MAX_FRAME;
 use crate::table;
 use crate::test_run::{self, Timed};
 
@@ -152,10 +153,10 @@ fn load(path: &Path, settings: &Settings) -> Result<Loaded> {
 }
 
 fn first_frame(path: &Path) -> Result<Vec<u8>> {
-    let mut capture = Capture::open(path)?;
+    let mut capture = Reader::open(path)?;
     let packet = capture.next_packet()?;
     let packet = packet.ok_or_else(|| Error::input(format!("{}: holds no packet", path.display())))?;
-    Ok(packet.frame.to_vec())
+    Ok(packet.frame[..packet.frame.len().min(MAX_FRAME)].to_vec())
 }
 
 /// What disturbs a round disturbs both programs of it, so each round's ratio says more than the ratio of two medians.

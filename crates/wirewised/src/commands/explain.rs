@@ -4,14 +4,15 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use wirewise_capture::{Packet, Reader};
 
 use super::trace::RunArgs;
 use crate::abi::{Action, Mode, Outcome, Status, XDP_PASS};
 use crate::bundle::Bundle;
-use crate::capture::{Capture, Packet};
 use crate::error::{Error, Result};
 use crate::headers::{self, Header};
 use crate::input;
+use crate::plane::PlaneName;
 use crate::policy::Policy;
 use crate::runner::{Observation, Runner};
 use crate::trace_output::class_name;
@@ -20,12 +21,12 @@ use crate::tree::{Ensemble, Path};
 /// Show why a packet of a capture gets its verdict
 ///
 /// Headers, features with units, the way through the trees, class, policy rule and action. Runs the capture up to that
-/// packet through the bundle's program in this kernel.
+/// packet through the bundle's program, in this kernel or, without privilege, in the engine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example: wirewised explain attack.pcap --packet 17 --bundle forest.wirewise --policy policy.yaml")]
 pub struct Args {
-    /// pcap or pcapng file of Ethernet packets; - reads standard input
+    /// pcap or pcapng file, also packed with gzip or zstd; - reads standard input
     capture: PathBuf,
 
     /// Number of the packet; 1 is the first of the capture
@@ -47,6 +48,7 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Explanation<'a> {
     packet: u64,
+    plane: PlaneName,
     time_ns: u64,
     headers: Vec<Header>,
     status: Status,
@@ -82,13 +84,15 @@ pub fn run(args: &Args) -> Result<()> {
     let policy = options.policy.clone();
     let model = Ensemble::parse(&bundle.model)
         .map_err(|rule| Error::input(format!("{}: model.json: {rule}", args.run.name())))?;
-    let mut capture = Capture::open(&args.capture)?;
-    let mut runner = Runner::new(&args.run.name(), &bundle, options)?;
+    let mut capture = Reader::open(&args.capture)?;
+    let plane = PlaneName::choose(args.run.plane);
+    let mut runner = Runner::new(&args.run.name(), &bundle, plane, options)?;
     let mut seen = 0;
     while let Some(packet) = capture.next_packet()? {
         let observation = runner.run(&packet)?;
         if packet.number == args.packet {
-            let explanation = explain(&packet, &observation, &bundle, &model, &policy, args.run.mode.into())?;
+            let mode = args.run.mode.into();
+            let explanation = explain(&packet, &observation, &bundle, &model, &policy, (plane, mode))?;
             if args.json {
                 return input::print_json(&explanation);
             }
@@ -110,7 +114,7 @@ fn explain<'a>(
     bundle: &'a Bundle,
     model: &Ensemble,
     policy: &Policy,
-    mode: Mode,
+    (plane, mode): (PlaneName, Mode),
 ) -> Result<Explanation<'a>> {
     let features = observation.features();
     let paths = if observation.inferred {
@@ -123,6 +127,7 @@ fn explain<'a>(
     let rule = verdict.and_then(|verdict| policy.actions.get(verdict.class_id as usize));
     Ok(Explanation {
         packet: packet.number,
+        plane,
         time_ns: packet.time_ns,
         headers: headers::of(packet.frame),
         status: observation.status,

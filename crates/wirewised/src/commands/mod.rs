@@ -7,6 +7,7 @@ pub mod detach;
 pub mod doctor;
 pub mod events;
 pub mod explain;
+pub mod features;
 pub mod flood;
 pub mod flows;
 pub mod run;

@@ -2,30 +2,32 @@
 //! `wirewised trace`: what a bundle's program makes of each packet of a capture.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use tempfile::NamedTempFile;
+use wirewise_capture::Reader;
 
 use crate::bundle::Bundle;
-use crate::capture::Capture;
 use crate::error::{Error, Result};
+use crate::plane::PlaneName;
 use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::runner::{self, Options, Runner};
 use crate::trace_output::{Format, Writer};
+use crate::whole_file;
 
 const PROGRESS_EVERY: u64 = 1 << 14;
 
 /// Run a capture through a bundle's program, packet by packet
 ///
-/// Every packet of an Ethernet capture goes through the program in this kernel, with the captured times, and a line says what
-/// came of it. Nothing is attached to an interface and no packet leaves.
+/// Every packet of a capture goes through the program, with the captured times, and a line says what came of it. The program runs in
+/// this kernel, or without privilege in the engine; both say the same. Nothing is attached to an interface and no packet
+/// leaves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example: wirewised trace attack.pcap --bundle forest.wirewise --policy policy.yaml --mode enforce | head")]
 pub struct Args {
-    /// pcap or pcapng file of Ethernet packets; - reads standard input
+    /// pcap or pcapng file, also packed with gzip or zstd; - reads standard input
     capture: PathBuf,
 
     #[command(flatten)]
@@ -65,6 +67,10 @@ pub struct RunArgs {
     /// Entries of the flow table, a power of two; without it the bundle's
     #[arg(long, value_name = "ENTRIES")]
     pub table_size: Option<u32>,
+
+    /// Where the program runs; without it in the kernel, where this process may load programs, else in the engine
+    #[arg(long, value_enum)]
+    pub plane: Option<PlaneName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -107,18 +113,19 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let bundle = Bundle::read(&args.run.bundle)?;
     let options = args.run.options(&bundle)?;
-    let mut capture = Capture::open(&args.capture)?;
-    let mut runner = Runner::new(&args.run.name(), &bundle, options)?;
+    let mut capture = Reader::open(&args.capture)?;
+    let plane = PlaneName::choose(args.run.plane);
+    let mut runner = Runner::new(&args.run.name(), &bundle, plane, options)?;
     let start = Instant::now();
     let packets = match &args.output {
         None => run_all(args.format, &bundle, &mut runner, &mut capture, io::stdout().lock()),
         Some(path) => {
-            write_whole(path, |file| run_all(args.format, &bundle, &mut runner, &mut capture, file))
+            whole_file::write(path, |file| run_all(args.format, &bundle, &mut runner, &mut capture, file))
         }
     }?;
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &args.dump_flows {
-        write_whole(path, |file| dump_flows(&runner, file))?;
+        whole_file::write(path, |file| dump_flows(&runner, file))?;
     }
     if args.output.is_some() {
         let rate = packets as f64 / seconds.max(1e-9);
@@ -135,7 +142,7 @@ fn run_all(
     format: Format,
     bundle: &Bundle,
     runner: &mut Runner<'_>,
-    capture: &mut Capture,
+    capture: &mut Reader,
     out: impl Write,
 ) -> Result<u64> {
     let shape = (runner.n_features(), runner.n_scores());
@@ -148,7 +155,7 @@ fn run_all(
         let packet = match capture.next_packet() {
             Ok(Some(packet)) => packet,
             Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
+            Err(error) => break Err(error.into()),
         };
         let observation = runner.run(&packet)?;
         writer.write(&packet, &observation).map_err(output)?;
@@ -175,18 +182,4 @@ fn dump_flows(runner: &Runner<'_>, out: impl Write) -> Result<()> {
 
 fn output(error: io::Error) -> Error {
     Error::other(format!("cannot write: {error}"))
-}
-
-/// Lets `write` fill a file that appears under its name when it is complete, and not at all if something fails.
-fn write_whole<T>(path: &Path, write: impl FnOnce(&mut NamedTempFile) -> Result<T>) -> Result<T> {
-    let named = |error: io::Error| Error::input(format!("{}: cannot be written: {error}", path.display()));
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Permissions of an ordinary new file, not those of a secret one.
-    let mut file = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(named)?;
-    let result = write(&mut file)?;
-    file.persist(path).map_err(|error| named(error.error))?;
-    Ok(result)
 }

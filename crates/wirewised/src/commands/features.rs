@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised features`: captures to a table, by the program that will run.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+use wirewise_capture::Reader;
+
+use crate::abi::{self, Mode, Status};
+use crate::engine_run::{Prepared, Trust};
+use crate::error::{Error, Result};
+use crate::features::{Counts, Extraction, FeatureRows, Selection, Shape, Source};
+use crate::input;
+use crate::labels::Labels;
+use crate::plane::RunSettings;
+use crate::policy::Policy;
+use crate::progress::Progress;
+use crate::rows::{Format, Table};
+use crate::runner;
+use crate::table;
+use crate::units::{Nanoseconds, format_count};
+
+/// Compute the features of captures, as a table to train on
+///
+/// The packets run through the program itself, in user space, with their captured times: the table holds exactly what a model is given
+/// in the data path. Each capture starts with empty flow tables. Columns: time_ns, capture, packet, flow, the features by name,
+/// label, status. docs/replay.md says more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wirewised features day.pcap.zst --bundle forest.wirewise --labels rules.yaml -o day.parquet
+  wirewised features *.pcap --object set.bpf.o --features set.json --at 1,2,4,8 -o early.parquet")]
+#[command(group = clap::ArgGroup::new("program").required(true).args(["bundle", "object"]))]
+#[command(group = clap::ArgGroup::new("truth").args(["labels", "flows", "manifest"]))]
+#[command(group = clap::ArgGroup::new("selection").args(["every", "at", "interval", "at_end"]))]
+pub struct Args {
+    /// pcap or pcapng files, also packed with gzip or zstd; - reads standard input
+    #[arg(required = true)]
+    captures: Vec<PathBuf>,
+
+    /// Bundle whose program computes the features that its model tests; the others are null
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+
+    /// Object that extracts a whole feature set and has no model; needs --features
+    #[arg(long, value_name = "FILE", requires = "features")]
+    object: Option<PathBuf>,
+
+    /// The feature set the object was compiled for, as JSON
+    #[arg(long, value_name = "FILE", requires = "object")]
+    features: Option<PathBuf>,
+
+    /// Table to write: .parquet or .jsonl
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// What each packet is: a YAML label file
+    #[arg(short, long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+
+    /// What each packet is: a CSV list of flows with their times
+    #[arg(long, value_name = "FILE")]
+    flows: Option<PathBuf>,
+
+    /// Label of the packets of no flow in the list; without it they have none
+    #[arg(long, value_name = "LABEL", requires = "flows")]
+    otherwise: Option<String>,
+
+    /// What each packet is: the manifest.json of a collection of captures, or its folder
+    #[arg(long, value_name = "DIR")]
+    manifest: Option<PathBuf>,
+
+    /// A row for every packet, which is the default
+    #[arg(long, value_enum)]
+    every: Option<Every>,
+
+    /// Rows at these packet numbers of each flow, such as 1,2,4,8
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    at: Option<Vec<u32>>,
+
+    /// A row for the first packet of each flow in every interval of the clock, such as 1s
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<Nanoseconds>,
+
+    /// A row for the last packet of each flow: idle timeout, eviction, or the end of the capture
+    #[arg(long)]
+    at_end: bool,
+
+    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Entries of the flow table, a power of two; without it the feature set's
+    #[arg(long, value_name = "ENTRIES")]
+    table_size: Option<u32>,
+
+    /// Do not ask the kernel to verify the program: run it confined, which is slower
+    #[arg(long)]
+    caged: bool,
+
+    /// Warn about captures that break off and packets that cannot be read, and go on
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Every {
+    Packet,
+}
+
+impl Args {
+    fn source(&self) -> Result<Source> {
+        match (&self.bundle, &self.object, &self.features) {
+            (Some(bundle), ..) => Source::from_bundle(bundle),
+            (None, Some(object), Some(features)) => Source::from_object(object, features),
+            _ => Err(Error::input("give --bundle, or --object with --features")),
+        }
+    }
+
+    fn selection(&self) -> Selection {
+        match (&self.at, self.interval, self.at_end) {
+            (Some(numbers), ..) => Selection::At(numbers.iter().copied().collect::<BTreeSet<_>>()),
+            (_, Some(interval), _) => Selection::Interval(interval.0),
+            (_, _, true) => Selection::AtEnd,
+            _ => Selection::EveryPacket,
+        }
+    }
+
+    fn labels(&self) -> Result<Labels> {
+        match (&self.labels, &self.flows, &self.manifest) {
+            (Some(file), ..) => Labels::from_file(file),
+            (_, Some(list), _) => Labels::from_flows(list, self.otherwise.as_deref()),
+            (_, _, Some(folder)) => Labels::from_manifest(folder),
+            _ => Ok(Labels::None),
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let (source, selection, labels) = (args.source()?, args.selection(), args.labels()?);
+    let shape = Arc::new(Shape {
+        features: source.names.clone(),
+        computed: source.computed.clone(),
+        captures: args.captures.iter().map(|path| path.display().to_string()).collect(),
+        labels: labels.names(),
+    });
+    let settings = RunSettings {
+        hash_seed: runner::hash_seed(args.seed)?,
+        table_size: args.table_size.or(source.table_size),
+    };
+    // What cannot be opened or labelled is said before hours of work.
+    for path in &args.captures {
+        labels.of_capture(path)?;
+        if path.as_os_str() != "-" {
+            Reader::open(path)
+                .map(drop)
+                .or_else(|error| if args.keep_going { Ok(()) } else { Err(error) })?;
+        }
+    }
+    let prepared = Prepared::new(&source.input, &source.object, &settings.on_cpu(0), args.caged)?;
+    let mut worker = prepared.worker()?;
+    let policy = Policy::all_pass(&source.classes);
+    worker.write_policy(&policy, &policy.to_abi(0, Mode::Observe))?;
+    let metadata = [("wirewise.feature_set".to_owned(), source.feature_set.to_string())];
+    let blank = FeatureRows::new(Arc::clone(&shape));
+    let rows = Table::create(&args.output, Format::of(&args.output)?, &blank, &metadata)?;
+    let mut extraction = Extraction::new(worker, prepared.config(), &selection, Arc::clone(&shape), rows);
+
+    let start = Instant::now();
+    let mut warnings = Vec::new();
+    let mut failure = None;
+    let mut progress = Progress::new(true);
+    for (index, path) in (0u32..).zip(&args.captures) {
+        let mut labeller = labels.of_capture(path)?;
+        let result = Reader::open(path).map_err(Error::from).and_then(|mut capture| {
+            extraction.run(&mut capture, index, &mut labeller, args.keep_going, |counts, share| {
+                progress.show_share(share, || format!("{} packets  {}", counts.packets, path.display()));
+            })
+        });
+        match result {
+            Ok(()) => {}
+            Err(error) if args.keep_going && error.kind() == crate::error::Kind::Input => {
+                warnings.push(error.to_string());
+            }
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    progress.clear();
+    let stats = extraction.stats()?;
+    let counts = extraction.finish()?;
+    let seconds = start.elapsed().as_secs_f64();
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    if args.json {
+        input::print_json(&summary(args, &source, &shape, &counts, &stats, &prepared, seconds, &warnings))?;
+    } else {
+        print(args, &source, &shape, &counts, &stats, prepared.trust, seconds);
+    }
+    // The table holds what could be read.
+    failure.map_or(Ok(()), Err)
+}
+
+fn by_label(shape: &Shape, counts: &Counts) -> Vec<(String, u64)> {
+    let used = shape.labels.iter().zip(&counts.labels).filter(|(_, count)| **count > 0);
+    used.map(|(label, count)| (label.clone(), *count)).collect()
+}
+
+fn by_status(counts: &Counts) -> Vec<(&'static str, u64)> {
+    let statuses = Status::ALL.iter().zip(&counts.statuses).filter(|(_, count)| **count > 0);
+    statuses.map(|(status, count)| (status.name(), *count)).collect()
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parts of one report")]
+fn summary(
+    args: &Args,
+    source: &Source,
+    shape: &Shape,
+    counts: &Counts,
+    stats: &abi::Stats,
+    prepared: &Prepared,
+    seconds: f64,
+    warnings: &[String],
+) -> Value {
+    let labels: Map<String, Value> =
+        by_label(shape, counts).into_iter().map(|(label, count)| (label, count.into())).collect();
+    let statuses: Map<String, Value> =
+        by_status(counts).into_iter().map(|(status, count)| (status.to_owned(), count.into())).collect();
+    json!({
+        "output": args.output.display().to_string(),
+        "packets": counts.packets,
+        "rows": counts.rows,
+        "labels": labels,
+        "statuses": statuses,
+        "flows": {"new": stats.flows_new, "expired": stats.flows_expired, "evicted": stats.flows_evicted,
+            "refused": stats.flows_refused},
+        "features": source.names,
+        "not_computed": source.not_computed(),
+        "engine": prepared.trust,
+        "load_ms": prepared.load_ms,
+        "seconds": seconds,
+        "packets_per_second": counts.packets as f64 / seconds.max(1e-9),
+        "skipped_packets": counts.skipped,
+        "warnings": warnings,
+    })
+}
+
+fn print(
+    args: &Args,
+    source: &Source,
+    shape: &Shape,
+    counts: &Counts,
+    stats: &abi::Stats,
+    trust: Trust,
+    seconds: f64,
+) {
+    let name = |label: String| if label.is_empty() { "(unlabelled)".to_owned() } else { label };
+    let mut rows = vec![["label".to_owned(), "rows".to_owned()]];
+    rows.extend(by_label(shape, counts).into_iter().map(|(label, count)| [name(label), count.to_string()]));
+    table::print(&rows, 1);
+    println!();
+    let mut rows: Vec<[String; 2]> =
+        by_status(counts).into_iter().map(|(status, count)| [status.to_owned(), count.to_string()]).collect();
+    for (what, count) in [
+        ("flows new", stats.flows_new),
+        ("flows expired", stats.flows_expired),
+        ("flows evicted", stats.flows_evicted),
+        ("flows refused", stats.flows_refused),
+        ("packets skipped", counts.skipped),
+    ] {
+        rows.push([what.to_owned(), count.to_string()]);
+    }
+    table::print(&rows, 1);
+    let rate = format_count(counts.packets as f64 / seconds.max(1e-9));
+    println!(
+        "\n{} rows of {} packets in {seconds:.2} s ({rate} packets/s, program {}), written to {}",
+        counts.rows,
+        counts.packets,
+        trust.name(),
+        args.output.display()
+    );
+    if source.not_computed() > 0 {
+        println!(
+            "{} of {} features are null: the bundle's model does not test them, so its program does not compute them \
+             (--object: a program for the whole set)",
+            source.not_computed(),
+            source.names.len()
+        );
+    }
+}

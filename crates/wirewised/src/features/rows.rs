@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rows of a feature table, with the columns of the toolkit's.
+
+use std::sync::Arc;
+
+use crate::labels::LabelId;
+use crate::outer::Conversation;
+use crate::rows::{BATCH, Batch, Values};
+
+/// What all batches of a table share.
+#[derive(Debug)]
+pub struct Shape {
+    pub features: Vec<String>,
+    pub computed: Vec<bool>,
+    pub captures: Vec<String>,
+    pub labels: Vec<String>,
+}
+
+pub struct FeatureRows {
+    shape: Arc<Shape>,
+    time_ns: Vec<i64>,
+    capture: Vec<u32>,
+    packet: Vec<i64>,
+    flow: Vec<Option<Conversation>>,
+    /// All features of a row after those of the row before.
+    features: Vec<i64>,
+    /// 1 where the packet was classified, so that it has features.
+    present: Vec<i16>,
+    label: Vec<LabelId>,
+    status: Vec<i32>,
+}
+
+/// A row without its features.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub time_ns: u64,
+    pub capture: u32,
+    /// 1 is the capture's first.
+    pub packet: u64,
+    pub flow: Option<Conversation>,
+    pub label: LabelId,
+    pub status: u32,
+}
+
+impl FeatureRows {
+    pub fn new(shape: Arc<Shape>) -> Self {
+        Self {
+            time_ns: Vec::with_capacity(BATCH),
+            capture: Vec::with_capacity(BATCH),
+            packet: Vec::with_capacity(BATCH),
+            flow: Vec::with_capacity(BATCH),
+            features: Vec::with_capacity(BATCH * shape.features.len()),
+            present: Vec::with_capacity(BATCH),
+            label: Vec::with_capacity(BATCH),
+            status: Vec::with_capacity(BATCH),
+            shape,
+        }
+    }
+
+    /// features : `None` where the packet was not classified.
+    #[inline]
+    pub fn push(&mut self, row: &Row, features: Option<&[i64]>) {
+        self.time_ns.push(row.time_ns as i64);
+        self.capture.push(row.capture);
+        self.packet.push(row.packet as i64);
+        self.flow.push(row.flow);
+        self.label.push(row.label);
+        self.status.push(row.status as i32);
+        let width = self.shape.features.len();
+        match features {
+            Some(features) => self.features.extend_from_slice(&features[..width]),
+            None => self.features.resize(self.features.len() + width, 0),
+        }
+        self.present.push(features.is_some().into());
+    }
+}
+
+impl Batch for FeatureRows {
+    fn len(&self) -> usize {
+        self.time_ns.len()
+    }
+
+    fn columns(&self) -> Vec<(&str, Values<'_>)> {
+        let width = self.shape.features.len();
+        let mut columns = vec![
+            ("time_ns", Values::Int64(&self.time_ns)),
+            ("capture", Values::Text(&self.capture, &self.shape.captures)),
+            ("packet", Values::Int64(&self.packet)),
+            ("flow", Values::Flow(&self.flow)),
+        ];
+        let named = self.shape.features.iter().zip(&self.shape.computed).enumerate();
+        columns.extend(named.map(|(index, (name, computed))| {
+            let values = self.features.get(index..).unwrap_or_default();
+            let strided = Values::Strided { values, width, present: &self.present };
+            (name.as_str(), if *computed { strided } else { Values::Missing })
+        }));
+        columns.push(("label", Values::Text(&self.label, &self.shape.labels)));
+        columns.push(("status", Values::Int32(&self.status)));
+        columns
+    }
+
+    fn clear(&mut self) {
+        self.time_ns.clear();
+        self.capture.clear();
+        self.packet.clear();
+        self.flow.clear();
+        self.features.clear();
+        self.present.clear();
+        self.label.clear();
+        self.status.clear();
+    }
+}

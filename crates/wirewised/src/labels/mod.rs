@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What each packet of a capture is: from a label file, a list of flows, or the manifest of a collection of captures.
+//! docs/labels.md describes the three; the toolkit reads the same files to the same meaning.
+
+mod file;
+mod flows;
+mod manifest;
+mod moment;
+mod rule;
+mod values;
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::outer::Outer;
+
+/// A packet as rules see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    pub time_ns: u64,
+    /// Ethernet.
+    pub frame: &'a [u8],
+    /// `None`: not IP, or broken.
+    pub outer: Option<&'a Outer>,
+}
+
+/// Number of a label in `Labels::names`.
+pub type LabelId = u32;
+/// "": the packet has no label.
+pub const UNLABELLED: LabelId = 0;
+
+/// Where labels come from.
+pub enum Labels {
+    None,
+    File(file::LabelFile),
+    Flows(flows::FlowList),
+    Folder(manifest::Folder),
+}
+
+impl Labels {
+    /// A YAML label file.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        file::LabelFile::read(path).map(Self::File)
+    }
+
+    /// A CSV list of flows; the packets of no flow in it are `otherwise`.
+    pub fn from_flows(path: &Path, otherwise: Option<&str>) -> Result<Self> {
+        flows::FlowList::read(path, otherwise).map(Self::Flows)
+    }
+
+    /// A folder with a `manifest.json`, or that file.
+    pub fn from_manifest(path: &Path) -> Result<Self> {
+        manifest::Folder::read(path).map(Self::Folder)
+    }
+
+    /// Every label there can be; the first is "".
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Self::None => vec![String::new()],
+            Self::File(file) => file.names(),
+            Self::Flows(list) => list.names(),
+            Self::Folder(folder) => folder.names(),
+        }
+    }
+
+    /// The labeller of one capture.
+    pub fn of_capture(&self, capture: &Path) -> Result<Labeller<'_>> {
+        Ok(match self {
+            Self::None => Labeller::None,
+            Self::File(file) => Labeller::File(file.of_capture(capture)),
+            Self::Flows(list) => Labeller::Flows(list.of_capture(capture)),
+            Self::Folder(folder) => Labeller::Folder(folder.of_capture(capture)?),
+        })
+    }
+}
+
+/// Labels the packets of one capture, in their order: its first packet is where relative times start.
+pub enum Labeller<'a> {
+    None,
+    File(file::FileLabeller<'a>),
+    Flows(flows::FlowLabeller<'a>),
+    Folder(manifest::EntryLabeller<'a>),
+}
+
+impl Labeller<'_> {
+    #[inline]
+    pub fn label(&mut self, seen: &Seen<'_>) -> LabelId {
+        match self {
+            Self::None => UNLABELLED,
+            Self::File(labeller) => labeller.label(seen),
+            Self::Flows(labeller) => labeller.label(seen),
+            Self::Folder(labeller) => labeller.label(seen),
+        }
+    }
+}
+
+/// Label names with their numbers.
+#[derive(Debug)]
+struct Names(Vec<String>);
+
+impl Names {
+    fn new() -> Self {
+        Self(vec![String::new()])
+    }
+
+    fn id(&mut self, name: &str) -> LabelId {
+        let known = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.0.push(name.to_owned());
+            self.0.len() - 1
+        });
+        known as LabelId
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The outermost IP header of a frame, by the rules of docs/architecture.md ("Parsing"): what labels refer to, what names a
+//! flow in tables, and what a packet's worker is chosen by. Features come from the data path, never from here.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const MAX_VLAN_TAGS: usize = 2;
+const MAX_EXTENSIONS: usize = 8;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+pub const TCP: u8 = 6;
+
+/// An address as 16 bytes; IPv4 in the first four, the rest zero.
+pub type Address = [u8; 16];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outer {
+    pub version: u8,
+    pub source: Address,
+    pub destination: Address,
+    /// Behind IPv6 extension headers.
+    pub protocol: u8,
+    /// The first fragment too.
+    pub fragment: bool,
+    /// 0 where the protocol has none, and in fragments but the first.
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub tcp_flags: u8,
+    /// Of ICMP and ICMPv6.
+    pub icmp_type: u8,
+}
+
+impl Outer {
+    /// `None`: the packet is not IP, or broken, so that the data path does not classify it either.
+    pub fn parse(frame: &[u8]) -> Option<Self> {
+        let mut at = 14;
+        let mut kind = u16_at(frame, 12)?;
+        for _ in 0..MAX_VLAN_TAGS {
+            if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
+                break;
+            }
+            kind = u16_at(frame, at + 2)?;
+            at += 4;
+        }
+        let packet = frame.get(at..)?;
+        match kind {
+            0x0800 => Self::parse_ipv4(packet),
+            0x86dd => Self::parse_ipv6(packet),
+            _ => None,
+        }
+    }
+
+    fn parse_ipv4(packet: &[u8]) -> Option<Self> {
+        let header = packet.first_chunk::<20>()?;
+        let length = usize::from(header[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if header[0] >> 4 != 4 || length < 20 || length > total {
+            return None;
+        }
+        let fragment = u16::from_be_bytes([header[6], header[7]]);
+        let mut outer = Self {
+            version: 4,
+            source: [0; 16],
+            destination: [0; 16],
+            protocol: header[9],
+            fragment: fragment & 0x3fff != 0,
+            source_port: 0,
+            destination_port: 0,
+            tcp_flags: 0,
+            icmp_type: 0,
+        };
+        outer.source[..4].copy_from_slice(&header[12..16]);
+        outer.destination[..4].copy_from_slice(&header[16..20]);
+        let transport = packet.get(length..)?;
+        if fragment & 0x1fff == 0 { outer.with_transport(transport) } else { Some(outer) }
+    }
+
+    fn parse_ipv6(packet: &[u8]) -> Option<Self> {
+        let (header, mut rest) = packet.split_first_chunk::<40>()?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let mut outer = Self {
+            version: 6,
+            source: *header[8..].first_chunk()?,
+            destination: *header[24..].first_chunk()?,
+            protocol: header[6],
+            fragment: false,
+            source_port: 0,
+            destination_port: 0,
+            tcp_flags: 0,
+            icmp_type: 0,
+        };
+        let mut offset = 0;
+        let mut extensions = 0;
+        while matches!(outer.protocol, 0 | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
+            && offset == 0
+        {
+            if extensions == MAX_EXTENSIONS {
+                return None;
+            }
+            extensions += 1;
+            let extension = rest.first_chunk::<8>()?;
+            let length = usize::from(extension[1]);
+            let size = match outer.protocol {
+                AUTHENTICATION => (length + 2) * 4,
+                FRAGMENT => 8,
+                _ => (length + 1) * 8,
+            };
+            if outer.protocol == FRAGMENT {
+                outer.fragment = true;
+                offset = u16::from_be_bytes([extension[2], extension[3]]) >> 3;
+            }
+            outer.protocol = extension[0];
+            rest = rest.get(size..)?;
+        }
+        if offset == 0 { outer.with_transport(rest) } else { Some(outer) }
+    }
+
+    fn with_transport(mut self, transport: &[u8]) -> Option<Self> {
+        let size = match self.protocol {
+            TCP => 20,
+            17 | 136 | 1 | 58 => 8,
+            132 | 33 => 12,
+            _ => return Some(self),
+        };
+        let header = transport.get(..size)?;
+        match self.protocol {
+            1 | 58 => self.icmp_type = header[0],
+            _ => {
+                self.source_port = u16::from_be_bytes([header[0], header[1]]);
+                self.destination_port = u16::from_be_bytes([header[2], header[3]]);
+            }
+        }
+        if self.protocol == TCP {
+            if header[12] >> 4 < 5 {
+                return None;
+            }
+            self.tcp_flags = header[13];
+        }
+        Some(self)
+    }
+
+    pub fn conversation(&self) -> Conversation {
+        let ends = [(self.source, self.source_port), (self.destination, self.destination_port)];
+        let swap = usize::from(ends[0] > ends[1]);
+        Conversation { version: self.version, protocol: self.protocol, ends: [ends[swap], ends[1 - swap]] }
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+/// What is equal for all packets of a conversation, in both directions, and for no others: the column `flow`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Conversation {
+    pub version: u8,
+    pub protocol: u8,
+    /// Address and port; the lower first.
+    pub ends: [(Address, u16); 2],
+}
+
+impl fmt::Display for Conversation {
+    /// `6 10.0.0.1|40000 10.0.0.2|443`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.protocol)?;
+        for (address, port) in self.ends {
+            match self.version {
+                4 => write!(f, " {}|{port}", Ipv4Addr::new(address[0], address[1], address[2], address[3]))?,
+                _ => write!(f, " {}|{port}", Ipv6Addr::from(address))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{PacketBuilder, PacketHeaders, TransportHeader};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn frame(v6: bool, tcp: bool, ports: (u16, u16), vlan: bool) -> Vec<u8> {
+        let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let link = if vlan {
+            link.single_vlan(7.try_into().unwrap())
+        } else {
+            link.single_vlan(8.try_into().unwrap())
+        };
+        let ip =
+            if v6 { link.ipv6([9; 16], [7; 16], 64) } else { link.ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64) };
+        let mut frame = Vec::new();
+        if tcp {
+            ip.tcp(ports.0, ports.1, 1, 2).syn().ack(3).write(&mut frame, &[5; 9]).unwrap();
+        } else {
+            ip.udp(ports.0, ports.1).write(&mut frame, &[5; 9]).unwrap();
+        }
+        frame
+    }
+
+    #[test]
+    fn both_directions_have_one_name() {
+        let there = Outer::parse(&frame(false, true, (40_000, 443), true)).unwrap();
+        assert_eq!(there.tcp_flags, 0x12);
+        assert_eq!(there.conversation().to_string(), "6 10.0.0.1|443 10.0.0.2|40000");
+        let back = Outer {
+            source: there.destination,
+            destination: there.source,
+            source_port: 443,
+            destination_port: 40_000,
+            ..there
+        };
+        assert_eq!(back.conversation(), there.conversation());
+        let six = Outer::parse(&frame(true, false, (1, 2), false)).unwrap().conversation().to_string();
+        assert_eq!(six, "17 707:707:707:707:707:707:707:707|2 909:909:909:909:909:909:909:909|1");
+    }
+
+    #[test]
+    fn a_frame_cut_inside_its_headers_has_no_outer_header() {
+        for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
+            let whole = frame(v6, tcp, (1, 2), true);
+            let headers = whole.len() - 9;
+            for length in 0..headers {
+                assert_eq!(Outer::parse(&whole[..length]), None, "{length} of {headers}");
+            }
+            assert_eq!(Outer::parse(&whole[..headers]), Outer::parse(&whole));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(mut bytes in vec(any::<u8>(), 0..200), kind in 0usize..4) {
+            if let Some(place) = bytes.get_mut(12..15) {
+                place.copy_from_slice([[8, 0, 0x45], [0x86, 0xdd, 0x60], [0x81, 0, 0], [0, 0, 0]][kind].as_slice());
+            }
+            let _ = Outer::parse(&bytes);
+        }
+
+        #[test]
+        fn ports_are_those_another_parser_finds(v6: bool, tcp: bool, source: u16, destination: u16, vlan: bool) {
+            let bytes = frame(v6, tcp, (source, destination), vlan);
+            let outer = Outer::parse(&bytes).unwrap();
+            let ports = match PacketHeaders::from_ethernet_slice(&bytes).unwrap().transport.unwrap() {
+                TransportHeader::Tcp(header) => (header.source_port, header.destination_port),
+                TransportHeader::Udp(header) => (header.source_port, header.destination_port),
+                other => panic!("{other:?}"),
+            };
+            prop_assert_eq!((outer.source_port, outer.destination_port), ports);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where a program runs on captured packets: in this kernel (BPF_PROG_TEST_RUN), or in the engine. Nothing is attached, and
+//! the maps are the run's own.
+
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+use libbpf_rs::ProgramInput;
+
+use crate::abi::{self, Clock};
+use crate::engine_run::{Prepared, Worker};
+use crate::error::{Error, Result};
+use crate::flow_table::Elements;
+use crate::kernel;
+use crate::mapped::MappedArray;
+use crate::object::{self, Loaded, Opened, Settings};
+use crate::policy::Policy;
+use crate::policy_maps;
+
+/// The time stands in front of the frame, as XDP metadata.
+const METADATA: usize = wirewise_capture::ROOM;
+/// The kernel runs no frame shorter than an Ethernet header.
+const SHORTEST_FRAME: usize = 14;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum PlaneName {
+    /// This kernel runs every packet (needs the privilege to load programs)
+    Kernel,
+    /// wirewise's own engine, in user space
+    Engine,
+}
+
+impl PlaneName {
+    /// What was asked for; else the kernel, where this process may load programs.
+    pub fn choose(asked: Option<Self>) -> Self {
+        let privileged = || if kernel::require().is_ok() { Self::Kernel } else { Self::Engine };
+        asked.unwrap_or_else(privileged)
+    }
+}
+
+/// What a run on one CPU decides.
+#[derive(Debug, Clone)]
+pub struct RunSettings {
+    pub hash_seed: [u64; abi::HASH_WORDS],
+    /// Flow-table entries; `None`: as compiled.
+    pub table_size: Option<u32>,
+}
+
+impl RunSettings {
+    /// Captured times, and the packet's way left behind for us to read.
+    pub fn on_cpu(&self, cpu: u32) -> Settings {
+        Settings {
+            table_size: self.table_size,
+            clock: Some(Clock::Metadata),
+            trace: true,
+            ..Settings::on_cpu(cpu, self.hash_seed)
+        }
+    }
+}
+
+pub enum Plane {
+    Kernel(KernelPlane),
+    Engine(EnginePlane),
+}
+
+impl Plane {
+    /// Loads the program; in the kernel, keeps this thread on one CPU from here on. input : what errors call the object.
+    pub fn new(name: PlaneName, input: &str, object: &[u8], settings: &RunSettings) -> Result<Self> {
+        Ok(match name {
+            PlaneName::Kernel => Self::Kernel(KernelPlane::new(input, object, settings)?),
+            PlaneName::Engine => Self::Engine(EnginePlane::new(input, object, settings)?),
+        })
+    }
+
+    /// What the program returned and left behind. `None`: the plane cannot run so short a frame.
+    pub fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<Option<(u32, abi::Scratch)>> {
+        match self {
+            Self::Kernel(_) if frame.len() < SHORTEST_FRAME => Ok(None),
+            Self::Kernel(plane) => plane.run(frame, time_ns).map(Some),
+            Self::Engine(plane) => plane.run(frame, time_ns).map(Some),
+        }
+    }
+
+    pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
+        match self {
+            Self::Kernel(plane) => policy_maps::write(policy, element, |name| plane.loaded.map(name)),
+            Self::Engine(plane) => plane.worker.write_policy(policy, element),
+        }
+    }
+
+    /// An array map as it is now; `None` if the program has no such map.
+    pub fn elements(&self, name: &str) -> Result<Option<Elements>> {
+        Ok(match self {
+            Self::Kernel(plane) if plane.loaded.map(name).is_none() => None,
+            Self::Kernel(plane) => Some(Elements::Mapped(plane.loaded.map_array(name)?)),
+            Self::Engine(plane) => plane.worker.elements(name),
+        })
+    }
+
+    /// Buckets of a shard of the flow tables.
+    pub fn buckets(&self) -> u32 {
+        match self {
+            Self::Kernel(plane) => plane.loaded.buckets(),
+            Self::Engine(plane) => plane.buckets,
+        }
+    }
+
+    pub fn load_time(&self) -> Duration {
+        match self {
+            Self::Kernel(plane) => plane.loaded.load_time,
+            Self::Engine(plane) => plane.load_time,
+        }
+    }
+}
+
+pub struct KernelPlane {
+    loaded: Loaded,
+    own: MappedArray,
+    cpu: u32,
+    data: Vec<u8>,
+}
+
+/// `struct xdp_md` of linux/bpf.h.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct XdpContext {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+impl KernelPlane {
+    fn new(input: &str, object: &[u8], settings: &RunSettings) -> Result<Self> {
+        let mut opened = Opened::open(input, object)?;
+        if opened.config().is_none() {
+            return Err(object::no_data_path(input));
+        }
+        let cpu = kernel::pin_to_one_cpu()?;
+        opened.prepare(&settings.on_cpu(cpu))?;
+        let loaded = opened.load()?;
+        let own = loaded.map_array(object::PER_CPU)?;
+        Ok(Self { loaded, own, cpu, data: Vec::new() })
+    }
+
+    fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<(u32, abi::Scratch)> {
+        self.data.clear();
+        self.data.extend_from_slice(&time_ns.to_le_bytes());
+        self.data.extend_from_slice(frame);
+        let mut context =
+            XdpContext { data: METADATA as u32, data_end: self.data.len() as u32, ..XdpContext::zeroed() };
+        let input = ProgramInput {
+            context_in: Some(bytemuck::bytes_of_mut(&mut context)),
+            data_in: Some(&self.data),
+            ..ProgramInput::default()
+        };
+        let output = self.loaded.entry()?.test_run(input).map_err(|error| {
+            Error::missing(format!("the kernel cannot test-run a frame of {} bytes: {error}", frame.len()))
+        })?;
+        let own: Option<abi::Cpu> = self.own.read(self.cpu);
+        let own = own.ok_or_else(|| object::other_layout(object::PER_CPU))?;
+        Ok((output.return_value, own.scratch))
+    }
+}
+
+pub struct EnginePlane {
+    worker: Worker,
+    buckets: u32,
+    load_time: Duration,
+    data: Vec<u8>,
+}
+
+impl EnginePlane {
+    fn new(input: &str, object: &[u8], settings: &RunSettings) -> Result<Self> {
+        let start = std::time::Instant::now();
+        let prepared = Prepared::new(input, object, &settings.on_cpu(0), false)?;
+        let worker = prepared.worker()?;
+        let buckets = prepared.config().bucket_mask + 1;
+        Ok(Self { worker, buckets, load_time: start.elapsed(), data: Vec::new() })
+    }
+
+    fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<(u32, abi::Scratch)> {
+        self.data.clear();
+        self.data.extend_from_slice(&[0; METADATA]);
+        self.data.extend_from_slice(frame);
+        let code = self.worker.run(&mut self.data, time_ns)?;
+        Ok((code, self.worker.own()?.scratch))
+    }
+}
