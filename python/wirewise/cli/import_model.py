@@ -31,6 +31,9 @@ def import_(
 
     `compile` does this by itself; import alone shows what a model comes to, and keeps the result without the
     library that made it.
+
+    A pickle (.pkl, .joblib) runs whatever code it holds when it is loaded: import only files from people you
+    trust, or save with skops.
     """
     from wirewise import model_file
     from wirewise.errors import InputError
