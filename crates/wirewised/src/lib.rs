@@ -33,6 +33,7 @@ pub mod policy;
 pub mod policy_file;
 pub mod policy_maps;
 mod progress;
+pub mod replay;
 pub mod rows;
 pub mod runner;
 pub mod stats;

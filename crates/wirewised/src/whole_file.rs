@@ -2,7 +2,6 @@
 //! Files that appear under their name when they are complete, and not at all if something fails before.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -55,9 +54,4 @@ pub fn write<T>(path: &Path, write: impl FnOnce(File) -> Result<T>) -> Result<T>
     let result = write(file.file()?)?;
     file.commit()?;
     Ok(result)
-}
-
-/// Whether an error of writing is about what was to be written.
-pub fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::InvalidInput
 }

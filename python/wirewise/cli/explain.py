@@ -46,15 +46,19 @@ def explain(
     policy: PolicyOption = None,
     mode: Annotated[str, typer.Option(help="observe or enforce.")] = "observe",
     trees: Annotated[int, typer.Option(min=0, help="Trees whose path is shown; JSON has all.")] = 3,
-    reference_only: Annotated[
-        bool, typer.Option("--reference-only", help="Do not ask the object in the kernel.")
-    ] = False,
+    plane: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the object runs: kernel or engine. Default: the kernel if we may, else the engine."
+        ),
+    ] = None,
+    reference_only: Annotated[bool, typer.Option("--reference-only", help="Do not run the object.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show headers, features, the way through the trees, class, policy rule and action of one packet.
 
-    The capture is run up to that packet through the Python reference and, where privileges allow, through the
-    bundle's object in this machine's kernel; both are compared. Nothing is attached.
+    The capture is run up to that packet through the Python reference and through the bundle's object, in this
+    machine's kernel or in user space; both are compared. Nothing is attached.
     """
     from wirewise.bundle import Bundle
     from wirewise.errors import InputError
@@ -62,6 +66,8 @@ def explain(
 
     if mode not in ("observe", "enforce"):
         raise InputError(f"mode {mode!r}", "is not known", "give observe or enforce")
+    if plane not in (None, "kernel", "engine"):
+        raise InputError(f"plane {plane!r}", "is not known", "give kernel or engine")
     loaded = Bundle.read(bundle)
     rules = Policy.load(policy, loaded.classes) if policy else Policy.all_pass(loaded.classes)
     with step(f"running {packet:,} packets through the reference", quiet=as_json):
@@ -69,8 +75,8 @@ def explain(
     ours = describe(decision, loaded, rules)
     theirs, why_not = None, "--reference-only"
     if not reference_only:
-        with step("running the object in the kernel", quiet=as_json):
-            theirs, why_not = ask_object(capture, packet, bundle, policy, mode)
+        with step("running the object", quiet=as_json):
+            theirs, why_not = ask_object(capture, packet, bundle, policy, mode, plane)
     differences = [key for key in _COMPARED if theirs is not None and ours[key] != theirs[key]]
     if as_json:
         print_json(
@@ -85,12 +91,14 @@ def explain(
     if theirs is None:
         note(f"the object was not asked: {why_not}")
     elif not differences:
-        console.print("\n[green]the object in the kernel and the reference agree on all of this[/green]")
+        console.print(
+            f"\n[green]the object in the {theirs['plane']} and the reference agree on all of this[/green]"
+        )
     else:
         listing(
             ("", "reference", "object"),
             ((key, ours[key], theirs[key]) for key in differences),
-            title="The object in the kernel differs",
+            title=f"The object in the {theirs['plane']} differs",
         )
         raise typer.Exit(1)
 
@@ -173,13 +181,14 @@ def decisiveness(model: TreeEnsemble, path: dict[str, Any], class_id: int) -> fl
 
 
 def ask_object(
-    capture: Path, packet: int, bundle: Path, policy: Path | None, mode: str
+    capture: Path, packet: int, bundle: Path, policy: Path | None, mode: str, plane: str | None
 ) -> tuple[dict[str, Any] | None, str]:
     """What `wirewised explain` says of the packet, in the reference's form; or None and why it cannot."""
     from wirewise import agent
     from wirewise.errors import MissingFeatureError
 
     options: list[str | Path] = ["--policy", policy] if policy else []
+    options += ["--plane", plane] if plane else []
     try:
         said = agent.call(
             "explain", capture, "--packet", str(packet), "--bundle", bundle, "--mode", mode,

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod features;
 pub mod flood;
 pub mod flows;
+pub mod replay;
 pub mod run;
 pub mod stats;
 pub mod status;

@@ -8,7 +8,9 @@ mod bench;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
+mod features;
 mod fixture;
 mod flood;
+mod replay;
 mod trace;
 mod verify;

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `planes time`: the planes take turns on the same packets, in many rounds.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use wirewise_engine::{Engine, Linked, Options, ProgramId};
+use wirewised::error::{Error, Result};
+use wirewised::mapped::MappedArray;
+use wirewised::object::{self, Loaded, Settings};
+use wirewised::{abi, input, kernel, test_run};
+
+use crate::native::Native;
+use crate::packets::Packets;
+use crate::{Program, failed};
+
+/// Maps whose elements begin with `struct ww_stats`, the latter that of bench/empty.bpf.c.
+const COUNTERS: [&str; 2] = [object::PER_CPU, "ww_stats"];
+/// In one call of a plane, so that the call itself costs nothing.
+const LEAST_PACKETS: usize = 1024;
+
+/// Nanoseconds a packet, each plane in turn
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    program: Program,
+
+    /// Flows to spread the packets over, which lie in memory, one a flow
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    flows: u32,
+
+    /// Packets a round
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..))]
+    repeat: u32,
+
+    /// Rounds, each over all planes
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    rounds: u32,
+}
+
+/// A plane, what it took in each round, and how many packets it got.
+struct Timed {
+    name: String,
+    plane: Plane,
+    rounds_ns: Vec<f64>,
+    fed: u64,
+    compile_ms: Option<f64>,
+}
+
+enum Plane {
+    /// Runs one frame over and over, and rewrites its address itself where there are several flows.
+    Kernel(Box<KernelRun>),
+    Engine(Box<EngineRun>),
+    Native(Native),
+}
+
+struct KernelRun {
+    loaded: Loaded,
+    counters: MappedArray,
+    cpu: u32,
+    frame: Vec<u8>,
+}
+
+struct EngineRun {
+    engine: Engine,
+    entry: ProgramId,
+    cpu: u32,
+    codes: Vec<u32>,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let frame = test_run::default_frame();
+    let mut packets = Packets::of_flows(&frame, args.flows, LEAST_PACKETS)?;
+    let mut planes = planes(args, frame)?;
+    for timed in &mut planes {
+        if let Plane::Native(native) = &mut timed.plane {
+            native.set(&packets.memory, &packets.spans);
+        }
+        timed.round(&mut packets, 1)?; // warm: every flow is known
+    }
+    let calls = u64::from(args.repeat).div_ceil(packets.spans.len() as u64);
+    for _ in 0..args.rounds {
+        for timed in &mut planes {
+            let ns = timed.round(&mut packets, calls)?;
+            timed.rounds_ns.push(ns);
+        }
+    }
+    let results = planes.iter().map(Timed::report).collect::<Result<Vec<_>>>()?;
+    input::print_json(&json!({ "flows": args.flows, "packets_a_round": calls * packets.spans.len() as u64, "results": results }))
+}
+
+fn planes(args: &Args, frame: Vec<u8>) -> Result<Vec<Timed>> {
+    let name = args.program.name();
+    let cpu = kernel::pin_to_one_cpu()?;
+    let settings = Settings {
+        table_size: Some(args.program.table_size),
+        bench_flows: if args.flows > 1 { args.flows } else { 0 },
+        ..Settings::on_cpu(cpu, object::seed_from(args.program.seed))
+    };
+    let loaded = test_run::load(&name, &input::read(&args.program.object)?, &settings)?;
+    let linked = in_user_space(&name, &loaded)?;
+    let mut planes = Vec::new();
+    for (plane, caged) in [("engine", false), ("engine-caged", true)] {
+        let run = EngineRun::new(&name, &linked, cpu, caged)?;
+        planes.push(Timed::new(plane, Plane::Engine(Box::new(run.0)), Some(run.1)));
+    }
+    for (plane, path) in &args.program.native {
+        planes.push(Timed::new(plane, Plane::Native(Native::load(path)?), None));
+    }
+    let load_ms = loaded.load_time.as_secs_f64() * 1e3;
+    let kernel = KernelRun { counters: counters(&loaded)?, loaded, cpu, frame };
+    planes.insert(0, Timed::new("kernel", Plane::Kernel(Box::new(kernel)), Some(load_ms)));
+    Ok(planes)
+}
+
+/// The byte code that the kernel verified, with the constants that are true in user space: the packets lie in memory, so nothing
+/// rewrites their addresses, and there are no jiffies.
+fn in_user_space(name: &str, loaded: &Loaded) -> Result<Linked> {
+    let mut linked = Linked::from_loaded(&loaded.object).map_err(|error| refused(name, &error))?;
+    if let Some(config) = loaded.config {
+        let config = abi::Config { bench_flows: 0, jiffy_ns: 0, jiffy_zero_ns: 0, ..config };
+        let map = linked.map_mut(object::CONFIG_MAP);
+        map.ok_or_else(|| object::other_layout(object::CONFIG_MAP))?.initial =
+            Some(bytemuck::bytes_of(&config).to_vec());
+    }
+    Ok(linked)
+}
+
+fn refused(name: &str, error: &wirewise_engine::Error) -> Error {
+    Error::input(format!("{name}: the engine cannot run it: {error}"))
+}
+
+fn counters(loaded: &Loaded) -> Result<MappedArray> {
+    let known = COUNTERS.iter().find(|name| loaded.map(name).is_some());
+    loaded.map_array(known.unwrap_or(&object::PER_CPU))
+}
+
+impl EngineRun {
+    /// With the milliseconds that its translation took.
+    fn new(name: &str, linked: &Linked, cpu: u32, caged: bool) -> Result<(Self, f64)> {
+        let start = kernel::monotonic_ns();
+        let options = Options { caged: Some(caged), cpu, cpus: cpu + 1, ..Options::default() };
+        let engine = Engine::new(linked, options).map_err(|error| refused(name, &error))?;
+        let compile_ms = (kernel::monotonic_ns() - start) as f64 / 1e6;
+        let entry = engine.program(object::ENTRY);
+        let entry = entry.ok_or_else(|| Error::input(format!("{name}: holds no program {}", object::ENTRY)))?;
+        let mut run = Self { engine, entry, cpu, codes: Vec::new() };
+        run.fill_tail_calls(linked)?;
+        Ok((run, compile_ms))
+    }
+
+    fn fill_tail_calls(&mut self, linked: &Linked) -> Result<()> {
+        let programs = linked.programs.iter().map(|program| program.name.as_str());
+        let parts = programs.filter_map(|name| Some((object::tail_call_index(name)?, self.engine.program(name)?)));
+        let parts: Vec<_> = parts.collect();
+        let Some(mut map) = self.engine.map_mut(object::TAIL_CALLS) else { return Ok(()) };
+        for (index, program) in parts {
+            map.set(index, Some(program))
+                .map_err(|error| Error::other(format!("cannot fill {}: {error}", object::TAIL_CALLS)))?;
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> Result<abi::Stats> {
+        let map = COUNTERS.iter().find_map(|name| self.engine.map(name));
+        let element = map.and_then(|map| map.lookup(&self.cpu.to_ne_bytes()));
+        let stats = element.and_then(|bytes| bytes.get(..size_of::<abi::Stats>()));
+        stats
+            .map(bytemuck::pod_read_unaligned)
+            .ok_or_else(|| object::other_layout(object::PER_CPU))
+    }
+}
+
+impl Timed {
+    fn new(name: &str, plane: Plane, compile_ms: Option<f64>) -> Self {
+        Self { name: name.to_owned(), plane, rounds_ns: Vec::new(), fed: 0, compile_ms }
+    }
+
+    /// Runs all packets `calls` times; nanoseconds a packet, of time on the CPU.
+    fn round(&mut self, packets: &mut Packets, calls: u64) -> Result<f64> {
+        let count = calls * packets.spans.len() as u64;
+        self.fed += count;
+        let start = kernel::thread_cpu_ns();
+        match &mut self.plane {
+            Plane::Kernel(run) => {
+                let repeat = u32::try_from(count).map_err(|_| Error::input("too many packets a round"))?;
+                return test_run::run(&run.loaded, &run.frame, repeat).map(|timed| timed.ns);
+            }
+            Plane::Engine(run) => {
+                for _ in 0..calls {
+                    run.codes.clear();
+                    let memory = packets.memory.bytes();
+                    let done = run.engine.run_xdp_batch(run.entry, memory, &packets.spans, &mut run.codes);
+                    done.map_err(failed(&self.name))?;
+                }
+            }
+            Plane::Native(native) => {
+                for _ in 0..calls {
+                    native.run(&mut packets.memory);
+                }
+            }
+        }
+        Ok((kernel::thread_cpu_ns() - start) as f64 / count as f64)
+    }
+
+    /// Refuses to report a plane that did not count every packet it was given.
+    fn report(&self) -> Result<Value> {
+        let (stats, codes) = match &self.plane {
+            Plane::Kernel(run) => {
+                let stats = run.counters.read::<abi::Stats>(run.cpu);
+                (stats.ok_or_else(|| object::other_layout(object::PER_CPU))?, None)
+            }
+            Plane::Engine(run) => (run.stats()?, Some(&run.codes)),
+            Plane::Native(native) => (native.stats(), Some(&native.codes)),
+        };
+        let outcomes = stats.class_outcome.iter().flatten();
+        let counted: u64 = stats.status.iter().chain(outcomes).map(|counter| counter.packets).sum();
+        if counted != self.fed {
+            return Err(Error::other(format!(
+                "plane {}: its program counted {counted} packets of {} that it was given",
+                self.name, self.fed
+            )));
+        }
+        let mut returned = BTreeMap::<String, u64>::new();
+        for code in codes.into_iter().flatten() {
+            *returned.entry(code.to_string()).or_default() += 1;
+        }
+        Ok(json!({
+            "plane": self.name,
+            "rounds_ns": self.rounds_ns,
+            "compile_ms": self.compile_ms,
+            "packets": counted,
+            "inferred": stats.inferred,
+            "flows_new": stats.flows_new,
+            "codes": returned,
+        }))
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised replay`: a bundle on captured traffic, in user space.
+
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Map;
+use wirewise_capture::{Format as CaptureFormat, Merge, Reader, Writer};
+
+use super::trace::ModeArg;
+use crate::abi::Mode;
+use crate::bundle::Bundle;
+use crate::engine_run::Prepared;
+use crate::error::{Error, Result};
+use crate::input;
+use crate::plane::RunSettings;
+use crate::policy::{ClassAction, Policy};
+use crate::progress::Progress;
+use crate::replay::{CaptureOut, FlowRows, Names, Outputs, PacketRows, Replay, Report, ShardBy, Totals};
+use crate::rows::{Format, Table};
+use crate::runner;
+use crate::units::Rate;
+use crate::whole_file::WholeFile;
+
+/// Run a bundle on captures, as the data path would have seen them
+///
+/// The unmodified program runs in user space, on the captured times; several captures are merged by time. Nothing is attached and no
+/// packet leaves. At the end stand the counters that `stats` shows of an interface. docs/replay.md says more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wirewised replay day.pcap.zst --bundle forest.wirewise
+  wirewised replay a.pcap b.pcapng --bundle forest.wirewise --policy policy.yaml --mode enforce \\
+      --passed clean.pcap --dropped attack.pcap --verdicts verdicts.parquet --workers 4")]
+pub struct Args {
+    /// pcap or pcapng files, also packed with gzip or zstd; - reads standard input
+    #[arg(required = true)]
+    captures: Vec<PathBuf>,
+
+    /// Bundle made by `wirewise compile`
+    #[arg(long, value_name = "FILE")]
+    bundle: PathBuf,
+
+    /// Policy file; without it every class passes
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+
+    /// Whether the policy's drops happen or are only counted
+    #[arg(long, value_enum, default_value_t = ModeArg::Observe)]
+    mode: ModeArg,
+
+    /// Threads that run the program; each has the flows of its share, and flow tables of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+
+    /// Write the packets that pass to this capture, with their link types (.pcapng holds several)
+    #[arg(long, value_name = "FILE")]
+    passed: Option<PathBuf>,
+
+    /// Write the packets that are dropped to this capture
+    #[arg(long, value_name = "FILE")]
+    dropped: Option<PathBuf>,
+
+    /// Write verdicts to this table: .parquet or .jsonl
+    #[arg(long, value_name = "FILE")]
+    verdicts: Option<PathBuf>,
+
+    /// What a row of the verdicts is
+    #[arg(long, value_enum, default_value_t = Per::Packet, requires = "verdicts")]
+    per: Per,
+
+    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Entries of each worker's flow table, a power of two; without it the bundle's
+    #[arg(long, value_name = "ENTRIES")]
+    table_size: Option<u32>,
+
+    /// Do not ask the kernel to verify the program: run it confined, which is slower
+    #[arg(long)]
+    caged: bool,
+
+    /// Warn about captures that break off and packets that cannot be read, and go on
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Per {
+    Packet,
+    Flow,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let bundle = Bundle::read(&args.bundle)?;
+    let input_name = args.bundle.display().to_string();
+    let classes = &bundle.manifest.classes;
+    let mut policy = match &args.policy {
+        Some(path) => Policy::load(path, classes)?,
+        None => Policy::all_pass(classes),
+    };
+    // Nobody listens to events here.
+    policy.events.rate = Rate::per_second(0);
+    let mode: Mode = args.mode.into();
+    let mut totals = Totals::default();
+    let mut captures = open(&args.captures, args.keep_going, &mut totals)?;
+    let (workers, shard_by) = workers(args, &bundle, &policy);
+    let settings = RunSettings {
+        hash_seed: runner::hash_seed(args.seed)?,
+        table_size: Some(args.table_size.unwrap_or(bundle.manifest.flow.table_size)),
+    };
+    let prepared = Prepared::new(&input_name, &bundle.object, &settings.on_cpu(0), args.caged)?;
+    let paths: Vec<String> = args.captures.iter().map(|path| path.display().to_string()).collect();
+    let names = Names::new(paths.clone(), classes.clone());
+    let outputs = outputs(args, &names)?;
+    let mut replay = Replay {
+        prepared: &prepared,
+        names,
+        workers,
+        shard_by,
+        keep_going: args.keep_going,
+        outputs,
+        totals,
+    };
+    let start = Instant::now();
+    let mut progress = Progress::new(true);
+    let (stats, failure) = replay.run(
+        &mut captures,
+        // `enforce_for` counts from the first packet.
+        |engine, first_ns| engine.write_policy(&policy, &policy.to_abi(first_ns, mode)),
+        |totals, share| progress.show_share(share, || format!("{} packets", totals.packets)),
+    )?;
+    progress.clear();
+    let seconds = start.elapsed().as_secs_f64();
+    for warning in &replay.totals.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let report = Report {
+        bundle: bundle.manifest.name.clone(),
+        mode,
+        captures: paths,
+        workers,
+        load_ms: prepared.load_ms,
+        seconds,
+        packets_per_second: replay.totals.packets as f64 / seconds.max(1e-9),
+        written: written(args),
+        ..Report::new(&stats, &policy, &replay.totals, prepared.trust)
+    };
+    if args.json {
+        input::print_json(&report)?
+    } else {
+        report.print()
+    }
+    // What could be read is processed and written.
+    failure.map_or(Ok(()), Err)
+}
+
+fn open(paths: &[PathBuf], keep_going: bool, totals: &mut Totals) -> Result<Merge> {
+    let mut readers = Vec::with_capacity(paths.len());
+    let mut sources = Vec::with_capacity(paths.len());
+    for (index, path) in paths.iter().enumerate() {
+        match Reader::open(path) {
+            Ok(reader) => {
+                readers.push(reader);
+                sources.push(index);
+            }
+            Err(error) if keep_going => totals.warnings.push(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    totals.sources = sources;
+    Ok(Merge::new(readers))
+}
+
+/// How many workers, and what their shares are: one where flows, or a rate limit, cannot be shared out.
+fn workers(args: &Args, bundle: &Bundle, policy: &Policy) -> (usize, ShardBy) {
+    let tunnels = bundle.features["decapsulate"].as_array().is_some_and(|tunnels| !tunnels.is_empty());
+    let limits = policy.actions.iter().any(|action| matches!(action, ClassAction::RateLimit(_)));
+    let shard_by = ShardBy::of_key(&bundle.manifest.flow.key);
+    let why = match (shard_by, tunnels, limits) {
+        (None, ..) => Some("its flow key is not known here"),
+        (_, true, _) => Some("it looks into tunnels, whose outer headers do not tell the flows apart"),
+        (_, _, true) => Some("a rate limit counts the packets of all flows"),
+        _ => None,
+    };
+    match (why, shard_by) {
+        (None, Some(shard_by)) => (usize::from(args.workers), shard_by),
+        (why, _) => {
+            if let (Some(why), 2..) = (why, args.workers) {
+                eprintln!("note: one worker runs this bundle: {why}");
+            }
+            (1, ShardBy::Conversation)
+        }
+    }
+}
+
+fn outputs(args: &Args, names: &Arc<Names>) -> Result<Outputs> {
+    let files = [&args.passed, &args.dropped, &args.verdicts].into_iter().flatten().collect::<Vec<_>>();
+    for (index, path) in files.iter().enumerate() {
+        if files[..index].contains(path) {
+            return Err(Error::input(format!("{}: is named for two outputs", path.display())));
+        }
+    }
+    let mut outputs = Outputs {
+        passed: args.passed.as_deref().map(capture).transpose()?,
+        dropped: args.dropped.as_deref().map(capture).transpose()?,
+        ..Outputs::default()
+    };
+    if let Some(path) = &args.verdicts {
+        let format = Format::of(path)?;
+        match args.per {
+            Per::Packet => {
+                let rows = PacketRows::new(Arc::clone(names));
+                outputs.packets = Some((Table::create(path, format, &rows, &[])?, rows));
+            }
+            Per::Flow => {
+                let rows = FlowRows::new(Arc::clone(names));
+                outputs.flows = Some((Table::create(path, format, &rows, &[])?, rows));
+            }
+        }
+    }
+    Ok(outputs)
+}
+
+fn capture(path: &Path) -> Result<CaptureOut> {
+    let file = WholeFile::create(path)?;
+    let out = BufWriter::with_capacity(1 << 18, file.file()?);
+    Ok(CaptureOut { file, writer: Writer::new(out, CaptureFormat::of(path)) })
+}
+
+fn written(args: &Args) -> Map<String, serde_json::Value> {
+    let files = [("passed", &args.passed), ("dropped", &args.dropped), ("verdicts", &args.verdicts)];
+    let files = files.into_iter().filter_map(|(what, path)| Some((what, path.as_ref()?)));
+    files.map(|(what, path)| (what.to_owned(), path.display().to_string().into())).collect()
+}

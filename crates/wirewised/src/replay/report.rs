@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a replay says at its end.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Totals;
+use crate::abi::{self, Mode, Outcome, Status};
+use crate::engine_run::Trust;
+use crate::policy::Policy;
+use crate::stats::{self, ClassRow, Flows, StatusRow};
+use crate::table;
+use crate::units::format_count;
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub plane: &'static str,
+    pub bundle: String,
+    pub mode: Mode,
+    pub captures: Vec<String>,
+    pub workers: usize,
+    pub engine: Trust,
+    pub load_ms: f64,
+    pub packets: u64,
+    pub passed: u64,
+    pub dropped: u64,
+    /// Packets that could not be handed on.
+    pub skipped: u64,
+    /// Of the captures.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Of the run.
+    pub seconds: f64,
+    pub packets_per_second: f64,
+    pub classes: Vec<ClassRow>,
+    pub status: Vec<StatusRow>,
+    /// Packets on which the model ran.
+    pub inferred: u64,
+    pub flows: Flows,
+    pub written: Map<String, Value>,
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// Classes, statuses and flows from the counters; the rest is the caller's to fill.
+    pub fn new(stats: &abi::Stats, policy: &Policy, totals: &Totals, trust: Trust) -> Self {
+        let classes = policy.classes.iter().zip(&policy.actions);
+        let classes = classes.map(|(class, action)| (class.clone(), action.to_string()));
+        Self {
+            plane: "replay",
+            bundle: String::new(),
+            mode: Mode::Observe,
+            captures: Vec::new(),
+            workers: 1,
+            engine: trust,
+            load_ms: 0.0,
+            packets: totals.packets,
+            passed: totals.passed,
+            dropped: totals.dropped,
+            skipped: totals.skipped,
+            first_ns: totals.first_ns,
+            last_ns: totals.last_ns,
+            seconds: 0.0,
+            packets_per_second: 0.0,
+            classes: stats::class_rows(stats, classes, |_, _| (None, None)),
+            status: stats::status_rows(stats, |_, _| None),
+            inferred: stats.inferred,
+            flows: Flows {
+                new: stats.flows_new,
+                expired: stats.flows_expired,
+                evicted: stats.flows_evicted,
+                refused: stats.flows_refused,
+            },
+            written: Map::new(),
+            warnings: totals.warnings.clone(),
+        }
+    }
+
+    pub fn print(&self) {
+        let span = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
+        println!(
+            "replay  {}  mode {}  {} packets over {span:.3} s of captured time",
+            self.bundle, self.mode, self.packets
+        );
+        let header =
+            ["class", "action", "packets", "bytes", "pass", "drop", "limited", "would drop", "would limit"];
+        let row = |row: &ClassRow| {
+            let outcome = |outcome: Outcome| row.outcomes[outcome.name()]["packets"].to_string();
+            [
+                row.name.clone(),
+                row.action.clone(),
+                row.packets.to_string(),
+                row.bytes.to_string(),
+                outcome(Outcome::Pass),
+                outcome(Outcome::Drop),
+                outcome(Outcome::Limited),
+                outcome(Outcome::WouldDrop),
+                outcome(Outcome::WouldLimit),
+            ]
+        };
+        let rows: Vec<_> =
+            std::iter::once(header.map(str::to_owned)).chain(self.classes.iter().map(row)).collect();
+        table::print(&rows, 2);
+        println!();
+        let occurred = self.status.iter().filter(|row| row.packets > 0 || row.status == Status::Classified);
+        let mut counters: Vec<(&str, u64)> = vec![("inferred", self.inferred)];
+        counters.extend(occurred.map(|row| (row.status.name(), row.packets)));
+        counters.extend([
+            ("flows new", self.flows.new),
+            ("flows expired", self.flows.expired),
+            ("flows evicted", self.flows.evicted),
+            ("flows refused", self.flows.refused),
+            ("packets passed", self.passed),
+            ("packets dropped", self.dropped),
+        ]);
+        if self.skipped > 0 {
+            counters.push(("packets skipped", self.skipped));
+        }
+        let cells: Vec<_> =
+            counters.into_iter().map(|(name, value)| [name.to_owned(), value.to_string()]).collect();
+        table::print(&cells, 1);
+        println!(
+            "\n{:.2} s, {}packets/s, {} worker{}, program {} ({:.0} ms)",
+            self.seconds,
+            format_count(self.packets_per_second) + " ",
+            self.workers,
+            if self.workers == 1 { "" } else { "s" },
+            self.engine.name(),
+            self.load_ms
+        );
+        for (what, path) in &self.written {
+            println!("{what} written to {}", path.as_str().unwrap_or_default());
+        }
+    }
+}
