@@ -80,16 +80,19 @@ def trace(
     seed: int | None = None,
     table_size: int | None = None,
     flows: str | Path | None = None,
+    plane: str | None = None,
 ) -> NDArray[np.void]:
-    """What a bundle's object, in this machine's kernel, makes of the packets of a capture: a record for each.
+    """What a bundle's object makes of the packets of a capture: a record for each.
 
     Fields: status, inferred, class_id, action, outcome, refused, packets, xdp_return (uint32, codes of
     abi.h), feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the
     flow table's hash, None is random. flows : gets the flow table as it is after the last packet, a JSON
-    object a line. Raises MissingFeatureError without the privilege.
+    object a line. plane : `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where
+    this process may load programs. Raises MissingFeatureError without the privilege.
     """
     options = {
         "--policy": policy, "--mode": mode, "--seed": seed, "--table-size": table_size, "--dump-flows": flows,
+        "--plane": plane,
     }  # fmt: skip
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
     with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the reference with the object in the kernel, packet by packet and flow by flow.
+"""Compares the reference with the object in the kernel and in the engine, packet by packet and flow by flow.
 
     assert_agree(case, frames, folder)
 
@@ -36,6 +36,9 @@ from wirewise.features.state import FlowState, ScopeState, StateLayout
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import tree_code
 
+# Where the object runs; WIREWISE_PARITY_PLANES=engine compares there only.
+PLANES = tuple(os.environ.get("WIREWISE_PARITY_PLANES", "kernel,engine").split(","))
+
 needs_kernel = pytest.mark.skipif(os.geteuid() != 0, reason="running programs in the kernel needs root")
 
 XDP_DROP, XDP_PASS = 1, 2
@@ -53,6 +56,7 @@ class Run:
     features: NDArray[np.int64]
     scores: NDArray[np.int64]
     flows: dict[FlowPlace, dict[str, Any]]
+    plane: str = "reference"
 
     @property
     def statuses(self) -> set[Status]:
@@ -66,11 +70,12 @@ class Difference:
     packet: int | None
     what: str
     reference: object
-    kernel: object
+    plane: str
+    object: object
 
     def __str__(self) -> str:
         where = "the flow table" if self.packet is None else f"packet {self.packet + 1}"
-        return f"{where}: {self.what}: reference {self.reference}, kernel {self.kernel}"
+        return f"{where}: {self.what}: reference {self.reference}, {self.plane} {self.object}"
 
 
 class Comparison:
@@ -96,22 +101,22 @@ class Comparison:
         self.shape = compiled.bundle.manifest.program.shape
         compiled.bundle.write(self.bundle)
 
-    def kernel(self, frames: Sequence[TimedFrame] | Path) -> Run:
-        """frames: or a capture file."""
+    def traced(self, frames: Sequence[TimedFrame] | Path, plane: str) -> Run:
+        """What the object makes of them on one of PLANES. frames: or a capture file."""
         capture = frames if isinstance(frames, Path) else self._folder / "packets.pcap"
         if not isinstance(frames, Path):
             write_capture(capture, frames)
         flows = self._folder / "flows"
         records = agent.trace(
             capture, self.bundle, n_features=len(self.case.feature_set.features), policy=self._policy,
-            mode=self.case.mode, seed=HASH_SEED, flows=flows,
+            mode=self.case.mode, seed=HASH_SEED, flows=flows, plane=plane,
         )  # fmt: skip
         heads = np.stack([records[name] for name in _HEAD], axis=1).astype(np.int64)
         dumped = [json.loads(line) for line in flows.read_text().splitlines()]
         for flow in dumped:
             del flow["cpu"]
         by_place = {(f.pop("ip_version"), f.pop("bucket"), f.pop("way")): f for f in dumped}
-        return Run(heads, records["feature"], records["score"], by_place)
+        return Run(heads, records["feature"], records["score"], by_place, plane)
 
     def reference(self, frames: Sequence[TimedFrame]) -> Run:
         case = self.case
@@ -144,12 +149,17 @@ class Comparison:
         return Run(as_array(heads), as_array(features), as_array(scores), flows)
 
     def difference(self, frames: Sequence[TimedFrame]) -> Difference | None:
-        return self.compare(self.reference(frames), self.kernel(frames))
+        return self.compare(self.reference(frames), frames)
 
-    def compare(self, ours: Run, theirs: Run) -> Difference | None:
-        """The first difference."""
+    def compare(self, ours: Run, frames: Sequence[TimedFrame] | Path) -> Difference | None:
+        """The first difference to the reference's run; frames: or the capture file they are in."""
+        found = (self.first_difference(ours, self.traced(frames, plane)) for plane in PLANES)
+        return next((difference for difference in found if difference), None)
+
+    def first_difference(self, ours: Run, theirs: Run) -> Difference | None:
+        plane = theirs.plane
         if len(ours.heads) != len(theirs.heads):
-            return Difference(None, "number of packets", len(ours.heads), len(theirs.heads))
+            return Difference(None, "number of packets", len(ours.heads), plane, len(theirs.heads))
         names = (
             _HEAD,
             [f"feature {f.name}, {f.spec}" for f in self.case.feature_set.features],
@@ -167,11 +177,11 @@ class Comparison:
             if rows and (a[min(rows)] != b[min(rows)]).any():
                 row = min(rows)
                 column = int(np.flatnonzero(a[row] != b[row])[0])
-                return Difference(row, labels[column], int(a[row, column]), int(b[row, column]))
+                return Difference(row, labels[column], int(a[row, column]), plane, int(b[row, column]))
         for place in sorted(ours.flows.keys() | theirs.flows.keys()):
             for what, a, b in _entry_differences(ours.flows.get(place), theirs.flows.get(place)):
                 version, bucket, way = place
-                return Difference(None, f"IPv{version}, bucket {bucket}, way {way}: {what}", a, b)
+                return Difference(None, f"IPv{version}, bucket {bucket}, way {way}: {what}", a, plane, b)
         return None
 
 
@@ -183,10 +193,11 @@ def assert_agree(
     """
     try:
         comparison = Comparison(case, folder)
-        ours, theirs = comparison.reference(frames), comparison.kernel(frames)
+        ours = comparison.reference(frames)
+        difference = comparison.compare(ours, frames)
     except WirewiseError as error:
         pytest.fail(f"{error}\n{describe(case)}", pytrace=False)
-    if comparison.compare(ours, theirs) is not None:
+    if difference is not None:
         fail(comparison, frames)
     seen(ours)
     return comparison

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.parity.cases import MODEL_KINDS, Case, random_case, random_feature_set
-from tests.parity.harness import assert_agree, needs_kernel
+from tests.parity.harness import PLANES, assert_agree, needs_kernel
 from tests.parity.test_limits import full_table
 from wirewise.datapath import DataPath
 from wirewise.features import ACCUMULATORS, FIELDS, KEYS
@@ -68,5 +68,5 @@ def test_a_difference_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(pytest.fail.Exception) as failure:
         assert_agree(case, frames, tmp_path)
     report = str(failure.value)
-    assert report.startswith("packet 5: refused: reference 0, kernel 1\nseed: a seed\n")
+    assert report.startswith(f"packet 5: refused: reference 0, {PLANES[0]} 1\nseed: a seed\n")
     assert "5 packets (ns, frame):" in report

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random feature sets, models, policies and packets: the reference and the object in the kernel agree on all.
+"""Random feature sets, models, policies and packets: the reference and the object, wherever it runs, agree.
 
 WIREWISE_PARITY_PACKETS=N compares N packets in all, WIREWISE_PARITY_CASES=N so many combinations,
 WIREWISE_SEED=N others than usual. A failure names its seed, S-N: with WIREWISE_SEED=S,
