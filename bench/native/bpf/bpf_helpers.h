@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stands in for libbpf's header when the data path is compiled for this processor: maps are plain memory, helpers plain functions.
+ *
+ * What a benchmark does not reach (tries, ring buffers, tail calls) ends the run instead of doing something else than the
+ * kernel would.
+ */
+#ifndef NATIVE_BPF_HELPERS_H
+#define NATIVE_BPF_HELPERS_H
+
+#include <linux/bpf.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define SEC(name)
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+
+/* A map's declaration as in BTF, but that its values are there: room for NATIVE_ENTRIES of them, of which those that nothing touches
+ * take no memory. */
+#define __uint(name, number) int(*name)[number]
+#define __type(name, type) NATIVE_MEMBER_##name(type)
+#define NATIVE_MEMBER_key(type) type *key
+#define NATIVE_MEMBER_value(type) __attribute__((aligned(4096))) type value[NATIVE_ENTRIES]
+
+#define NATIVE_MAP_TYPE(map) (sizeof(*(map)->type) / sizeof(int))
+
+/* Arrays, inlined as the kernel's verifier does it: the bound, then the address. */
+#define bpf_map_lookup_elem(map, key_)                                \
+	({                                                            \
+		const __u32 native_index = *(const __u32 *)(key_);    \
+		if (NATIVE_MAP_TYPE(map) != BPF_MAP_TYPE_ARRAY &&     \
+		    NATIVE_MAP_TYPE(map) != BPF_MAP_TYPE_PERCPU_ARRAY) \
+			abort();                                      \
+		native_index < NATIVE_ENTRIES ? &(map)->value[native_index] : NULL; \
+	})
+
+#define bpf_ringbuf_reserve(map, size, flags) (abort(), (void *)NULL)
+#define bpf_ringbuf_submit(record, flags) abort()
+#define bpf_tail_call(context, map, index) abort()
+
+/* The engine's CPU is a constant of its translation too. */
+#define bpf_get_smp_processor_id() 0U
+
+static __always_inline __u64 native_clock(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time); /* vDSO */
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+#define bpf_ktime_get_ns() native_clock(CLOCK_MONOTONIC)
+#define bpf_ktime_get_coarse_ns() native_clock(CLOCK_MONOTONIC_COARSE)
+
+/* User space has no jiffies: ww_config.jiffy_ns is 0, and the coarse clock is read instead. */
+static __always_inline __u64 bpf_jiffies64(void)
+{
+	abort();
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The generated sources of a program, unmodified, compiled for this processor: what the engine's code is compared with.
+ *
+ * native_config.h is the measurement's: NATIVE_ENTRIES, the elements of each map, and NATIVE_CONFIG, designators of struct ww_config
+ * with what the loader sets in the other planes. They are constants here because the verifier and the engine make constants of
+ * them as well.
+ */
+#include "native_config.h"
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <sys/mman.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "wirewise/abi.h"
+
+#include "native.h"
+
+/* With it, each constant would be loaded anew. */
+#define volatile
+
+/* The one asm statement with code in it: eBPF's division, where x / 0 is 0. (Those that are volatile are empty.) */
+#define asm(...)                                                                                         \
+	_Static_assert(!__builtin_strcmp(#__VA_ARGS__, "\"%0 /= %1\" : \"+r\"(dividend) : \"r\"(divisor)"), \
+		       "bench/native does not know this asm statement");                                 \
+	dividend = divisor ? dividend / divisor : 0
+
+#if __has_include("ww_feature_set.h")
+#define HAS_FLOWS 1
+#include "ww_feature_set.h"
+/* Ours follow a designator of ww_config's initialiser, and override those before. */
+enum { NATIVE_PROVEN_PACKETS = WW_PROVEN_PACKETS };
+#undef WW_PROVEN_PACKETS
+#define WW_PROVEN_PACKETS NATIVE_PROVEN_PACKETS, NATIVE_CONFIG
+#else
+#define HAS_FLOWS 0
+#endif
+
+#include "xdp.bpf.c"
+
+#define ADVISE(map) madvise((map).value, sizeof((map).value), MADV_HUGEPAGE)
+
+struct native_maps native_prepare(void)
+{
+#if HAS_FLOWS
+	/* As in the engine: huge pages where the system has them, and a policy under which every class passes. */
+	ADVISE(ww_flows4);
+	ADVISE(ww_flows6);
+	ww_policy = (struct ww_policy){.version = 1};
+	return (struct native_maps){&ww_cpu.value[0].stats, &ww_cpu.value[0].scratch};
+#else
+	return (struct native_maps){&ww_stats.value[0], NULL};
+#endif
+}
