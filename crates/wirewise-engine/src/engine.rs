@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One worker: its maps, its memory, and the native code of every program.
 
-use std::ptr;
+use std::cell::UnsafeCell;
 
 use crate::backend::{self, Code, Settings};
 use crate::error::{Error, Trap};
@@ -47,11 +47,9 @@ type Entry = unsafe extern "C" fn(*mut u8, u64) -> u64;
 pub struct Engine {
     // Dropped before the memory and the maps that it uses.
     code: Box<dyn Code>,
-    host: Box<Host>,
+    host: Box<UnsafeCell<Host>>,
     memory: Memory,
     names: Vec<String>,
-    /// Maps that have something to do between packets.
-    settling: Vec<usize>,
     caged: bool,
     fuel: i64,
     clock: ClockSource,
@@ -82,13 +80,13 @@ impl Engine {
         }
         let stores: Vec<Store> =
             linked.maps.iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
-        let settling = (0..stores.len()).filter(|index| stores[*index].settles()).collect();
         let entries = code.entries().to_vec();
         let random = runtime::monotonic() | 1;
-        let host = Box::new(Host { stores, entries, caged, random });
+        let host = Host { stores, entries, caged, random, unsettled: false };
+        let host = Box::new(UnsafeCell::new(host));
         let names = xdp().map(|program| program.name.clone()).collect();
         let fuel = i64::try_from(options.fuel).unwrap_or(i64::MAX);
-        Ok(Engine { code, host, memory, names, settling, caged, fuel, clock: options.clock })
+        Ok(Engine { code, host, memory, names, caged, fuel, clock: options.clock })
     }
 
     /// A program by name.
@@ -137,14 +135,21 @@ impl Engine {
         Ok(())
     }
 
+    #[inline(always)]
     fn vm(&mut self) -> &mut Vm {
         // SAFETY: our memory, and `self` is borrowed alone.
         unsafe { Vm::of(self.memory.base()) }
     }
 
+    #[inline(always)]
+    fn host(&self) -> &Host {
+        // SAFETY: helpers change it only while native code runs, which is under `&mut self`.
+        unsafe { &*self.host.get() }
+    }
+
     fn begin(&mut self, program: ProgramId) -> Result<Entry, Trap> {
         let entry = *self.code.entries().get(program.0 as usize).ok_or(Trap::Program)?;
-        let host = ptr::from_mut::<Host>(&mut self.host);
+        let host = self.host.get();
         let context =
             if self.caged { CONTEXT_AT as u64 } else { self.memory.base().expose_provenance() as u64 };
         let vm = self.vm();
@@ -160,13 +165,10 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn run(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
         if metadata > packet.len() {
             return Err(Trap::Packet);
-        }
-        for index in &self.settling {
-            self.host.stores[*index].settle();
         }
         if self.caged {
             return self.run_caged(entry, packet, metadata);
@@ -182,6 +184,7 @@ impl Engine {
     }
 
     /// In the cage the program gets a copy of the packet, and what it wrote is copied back.
+    #[inline(never)]
     fn run_caged(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
         if packet.len() > PACKET_BYTES {
             return Err(Trap::Packet);
@@ -213,7 +216,7 @@ impl Engine {
     }
 
     /// Runs a program, and those it tail-calls.
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, mut entry: Entry) -> u32 {
         let base = self.memory.base();
         let context = self.vm().context;
@@ -221,6 +224,9 @@ impl Engine {
             // SAFETY: code of this engine with its own memory. Verified, it accesses what the verifier allows: its maps and stack,
             // and the packet, which the caller lends; caged, it cannot leave the cage.
             let code = unsafe { entry(base, context) };
+            if self.host().unsettled {
+                self.settle();
+            }
             let vm = self.vm();
             if vm.pending == 0 || vm.trap != 0 {
                 return code as u32;
@@ -232,16 +238,27 @@ impl Engine {
         }
     }
 
+    /// The packet has ended: nobody points at values that were freed.
+    #[cold]
+    fn settle(&mut self) {
+        // A tail call under way is still the same packet.
+        if self.vm().pending == 0 {
+            let host = self.host.get_mut();
+            host.unsettled = false;
+            host.stores.iter_mut().for_each(Store::settle);
+        }
+    }
+
     /// A map by name.
     pub fn map(&self, name: &str) -> Option<Map<'_>> {
-        let store = self.host.stores.iter().find(|store| store.spec.name == name)?;
+        let store = self.host().stores.iter().find(|store| store.spec.name == name)?;
         Some(Map { store, memory: &self.memory })
     }
 
     /// A map by name, to change.
     pub fn map_mut(&mut self, name: &str) -> Option<MapMut<'_>> {
         let programs = self.names.len() as u32;
-        let store = self.host.stores.iter_mut().find(|store| store.spec.name == name)?;
+        let store = self.host.get_mut().stores.iter_mut().find(|store| store.spec.name == name)?;
         Some(MapMut { store, memory: &mut self.memory, programs })
     }
 

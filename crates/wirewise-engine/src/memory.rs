@@ -100,6 +100,7 @@ impl Memory {
     }
 
     /// Where offsets count from.
+    #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         // SAFETY: the mapping begins VM_BYTES before.
         unsafe { self.start.add(VM_BYTES) }

@@ -61,6 +61,8 @@ pub(crate) struct Host {
     pub entries: Vec<usize>,
     pub caged: bool,
     pub random: u64,
+    /// A program changed a map that has something to do when its packet ends.
+    pub unsettled: bool,
 }
 
 /// What a register holds that points at a map.
@@ -147,6 +149,7 @@ unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, f
         return call.trap();
     };
     let Some(value) = call.pointer(value, length) else { return call.trap() };
+    call.host().unsettled = true;
     let Some(store) = call.store(map) else { return call.trap() };
     result(store.update(key, flags).map(|offset| {
         // SAFETY: the map's place for the value; the value as proved by the verifier, or inside the cage. They may overlap.
@@ -157,6 +160,7 @@ unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, f
 unsafe extern "C" fn map_delete(base: *mut u8, map: u64, key: u64) -> u64 {
     let mut call = Call { base };
     let Some(key) = call.key(map, key) else { return call.trap() };
+    call.host().unsettled = true;
     let Some(store) = call.store(map) else { return call.trap() };
     result(store.delete(key))
 }
@@ -230,6 +234,7 @@ fn ring(call: &mut Call, map: u64) -> Option<(&mut crate::maps::ring::Ring, usiz
 
 unsafe extern "C" fn ring_reserve(base: *mut u8, map: u64, length: u64, flags: u64) -> u64 {
     let mut call = Call { base };
+    call.host().unsettled = true;
     let Some((ring, offset)) = ring(&mut call, map) else { return call.trap() };
     if flags != 0 {
         return 0;

@@ -268,11 +268,6 @@ impl Store {
             Body::Array | Body::Programs(_) => {}
         }
     }
-
-    /// Whether `settle` has anything to do for this kind of map.
-    pub(crate) fn settles(&self) -> bool {
-        !matches!(self.body, Body::Array | Body::Programs(_))
-    }
 }
 
 #[cfg(test)]
