@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wirewise.errors import InputError, MissingFeatureError, RefusedError, WirewiseError
+from wirewise.errors import InputError, MissingFeatureError, RefusedError, ToldError, WirewiseError
 
 _TRACE_FIELDS = (
     "status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return",
@@ -45,14 +45,20 @@ def find() -> Path:
     )
 
 
-def call(*arguments: str | Path, timeout: float | None = 300, within: Sequence[str] = ()) -> dict[str, Any]:
+def call(
+    *arguments: str | Path,
+    timeout: float | None = 300,
+    within: Sequence[str] = (),
+    progress: bool = False,
+) -> dict[str, Any]:
     """Runs a command of the agent with --json and returns its object.
 
-    timeout : seconds. within : a command that runs another, such as `nsenter --net=...`. Raises the error
-    that the agent's exit code stands for, with the agent's own message. What the kernel refused comes back
-    as an object too when the agent printed one.
+    timeout : seconds. within : a command that runs another, such as `nsenter --net=...`. progress : let the
+    agent show it, and its own messages, if stderr is a terminal. Raises the error that the agent's exit code
+    stands for, with the agent's own message. What the kernel refused comes back as an object too when the
+    agent printed one.
     """
-    command, done = _start((*arguments, "--json"), timeout, within)
+    command, done = _start((*arguments, "--json"), timeout, within, shown=progress and sys.stderr.isatty())
     if done.returncode in (0, RefusedError.exit_code) and done.stdout.strip():
         try:
             result = json.loads(done.stdout)
@@ -110,11 +116,18 @@ def trace(
 
 
 def _start(
-    arguments: Sequence[str | Path], timeout: float | None, within: Sequence[str] = ()
+    arguments: Sequence[str | Path],
+    timeout: float | None,
+    within: Sequence[str] = (),
+    *,
+    shown: bool = False,
 ) -> tuple[list[str], subprocess.CompletedProcess[str]]:
     command = [*within, str(find()), *map(str, arguments)]
+    stderr = None if shown else subprocess.PIPE
     try:
-        return command, subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        return command, subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=timeout, check=False
+        )
     except OSError as error:
         raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
@@ -123,6 +136,8 @@ def _start(
 
 def _error(command: list[str], done: subprocess.CompletedProcess[str]) -> WirewiseError:
     """The error that an exit code stands for, with the agent's own message."""
+    if done.stderr is None:
+        raise ToldError(done.returncode)
     said = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
     message = said[0] if said else f"`{' '.join(command)}` ended with code {done.returncode}"
     return _ERRORS.get(done.returncode, WirewiseError)(message)

@@ -41,3 +41,11 @@ class RefusedError(WirewiseError):
     """The kernel (its verifier) refused what was loaded."""
 
     exit_code = 4
+
+
+class ToldError(WirewiseError):
+    """The agent has said on the terminal what was wrong; its exit code is left to pass on."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("the agent said why")
+        self.exit_code = exit_code

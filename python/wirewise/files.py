@@ -37,8 +37,10 @@ def read_text(path: str | Path, *, what: str, limit: int = 16 << 20) -> str:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, suffix: str = "") -> Iterator[Path]:
     """Yields a temporary path beside `path`; renamed onto it at the end, removed if the block fails.
+
+    suffix : that the temporary name has, for who reads it.
 
     The folder is made if need be. Raises InputError where it cannot be written.
     """
@@ -48,7 +50,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise InputError(str(path), "is a folder", "give the path of a file to write")
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=suffix, dir=path.parent)
         os.fchmod(handle, 0o666 & ~_umask())
         os.close(handle)
         temporary = Path(name)

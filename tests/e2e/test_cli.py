@@ -281,6 +281,25 @@ def out(tmp_path: Path) -> Path:
     return folder
 
 
+def test_features_by_program_and_by_reference(run: Run, made: Path) -> None:
+    command = ("features", made / "a.pcap", "-f", "hara2026", "-l", made / "labels.yaml", "--json")
+    by_program, by_reference = run(*command).json, run(*command, "--reference").json
+    assert by_program == by_reference
+    first_two = run(*command, "--at", "1,2").json
+    assert by_program["flows"] <= first_two["packets"] < by_program["packets"]
+    assert run(*command, "--at-end").json["packets"] >= by_program["flows"]
+    assert run(*command, "--interval", "1s").json["packets"] < by_program["packets"]
+
+
+def test_features_by_wrong_choices(run: Run, made: Path, out: Path) -> None:
+    command = ("features", made / "a.pcap", "-f", "hara2026", "-o", out / "t.parquet")
+    refused(run(*command, "--at", "0"), "--at 0", "from 1")
+    refused(run(*command, "--at", "1", "--at-end"), "choose one")
+    refused(run(*command, "--interval", "often"), "often")
+    refused(run(*command, "--reference", "--at-end"), "--reference")
+    assert not any(out.iterdir())
+
+
 @pytest.mark.parametrize("keep", [10, 30, 500])
 def test_truncated_capture(run: Run, made: Path, tmp_path: Path, out: Path, keep: int) -> None:
     capture = tmp_path / "cut.pcap"
@@ -293,10 +312,10 @@ def test_truncated_capture(run: Run, made: Path, tmp_path: Path, out: Path, keep
 @pytest.mark.parametrize(
     ("content", "fragment"),
     [
-        (None, "does not exist"),
+        (None, "No such file"),
         (b"\xff\xfe\x00", "not UTF-8"),
-        (b"rules: [", "not YAML"),
-        (b"just text", "version: 1"),
+        (b"rules: [", "line 1"),
+        (b"just text", "docs/labels.md"),
         (b"version: 1\nrules: [{label: a, colour: red}]", "colour"),
         (b"version: 1\nrules: [{label: a, proto: tcpp}]", "tcpp"),
     ],

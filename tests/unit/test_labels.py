@@ -112,6 +112,16 @@ def test_the_first_rule_that_holds_decides_and_times_count_from_the_first_packet
     ]
 
 
+def test_a_rule_of_a_label_file_on_packets_without_ip(tmp_path: Path) -> None:
+    """The label and the file pattern are no conditions on IP."""
+    path = tmp_path / "labels.yaml"
+    path.write_text(
+        "version: 1\nrules: [{label: early, until: 2s}, {label: rest, capture: '*', all: true}]\n"
+    )
+    label = LabelFile.read(path).labeller(Path("x.pcap"))
+    assert [label(captured(time), None) for time in (0, 2 * 10**9)] == ["early", "rest"]
+
+
 def test_dates(tmp_path: Path) -> None:
     labels = label_file(tmp_path, "version: 1\nrules: [{label: x, from: 2026-03-01T12:00:00Z}]\n")
     label = labels.labeller(Path("a"))

@@ -10,7 +10,7 @@ from importlib import import_module
 import typer
 
 import wirewise
-from wirewise.errors import WirewiseError
+from wirewise.errors import ToldError, WirewiseError
 
 _EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege, kernel feature or tool is missing, "
@@ -52,6 +52,8 @@ def main() -> None:
     """Runs the command line. Every error ends here: one line on standard error and an exit code."""
     try:
         app()
+    except ToldError as error:
+        sys.exit(error.exit_code)
     except WirewiseError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:

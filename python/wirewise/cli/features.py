@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +12,11 @@ import typer
 from wirewise.cli.output import FeatureSetOption, Json, console, grid, listing, note, print_json
 
 if TYPE_CHECKING:
-    from wirewise.datasets import Labels
+    from wirewise.datasets import Labels, Rows, Table
     from wirewise.features import FeatureSet
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
+_PACKED = (".gz", ".zst")
 
 
 def register(app: typer.Typer) -> None:
@@ -23,28 +25,47 @@ def register(app: typer.Typer) -> None:
 
 def features(
     captures: Annotated[
-        list[Path] | None, typer.Argument(help="pcap or pcapng files of Ethernet, or folders of them.")
+        list[Path] | None,
+        typer.Argument(help="pcap or pcapng files (also .gz, .zst), or folders of them."),
     ] = None,
     feature_set: FeatureSetOption = None,
     labels: Annotated[
         Path | None,
         typer.Option(
-            "--labels", "-l", help="What each packet is: a YAML label file, or a folder with a manifest.json."
+            "--labels",
+            "-l",
+            help="What each packet is: a label file (.yaml), a list of flows (.csv), or a folder's manifest.",
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write.")] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Processes. Default: one a CPU.")
+    at: Annotated[
+        str | None, typer.Option(help="Rows only for these packets of each flow, such as 1,2,4,8.")
     ] = None,
+    interval: Annotated[
+        str | None, typer.Option(help="Rows only for the first packet of each flow in every 1s (or other).")
+    ] = None,
+    at_end: Annotated[
+        bool, typer.Option("--at-end", help="Rows only for the last packet of each flow.")
+    ] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Warn about captures that break off, and go on.")
+    ] = False,
+    reference: Annotated[
+        bool,
+        typer.Option(
+            "--reference", help="Compute with the slow Python reference, to compare; Ethernet only."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute the features of every packet of some captures, with labels, as a table to train on.
 
     Without captures: list the presets, packet fields and accumulators, or show one feature set (-f).
 
-    Each capture starts with an empty flow table. A packet that cannot be parsed has a row with its status.
+    The set's own program computes them, compiled as it is deployed and run by `wirewised` in user space. Each
+    capture starts with an empty flow table. A packet that cannot be parsed has a row with its status.
     """
-    from wirewise.datasets import LabelFile, build_table
+    from wirewise.datasets import Rows
     from wirewise.errors import InputError
     from wirewise.features import FeatureSet
 
@@ -56,28 +77,89 @@ def features(
             "no feature set was given", way_out="give -f hara2026, another preset or a YAML file"
         )
     chosen = FeatureSet.load(feature_set)
-    paths, folder = _expand(captures)
-    source: Labels | None = folder
-    if labels:
-        source = _folder(labels) if labels.is_dir() else LabelFile.read(labels)
-    table = build_table(paths, chosen, source, jobs=jobs, progress=not as_json)
-    if output:
-        table.write(output)
+    paths, own_labels = _expand(captures)
+    rows = Rows(_numbers(at), interval, at_end)
+    labels = labels or own_labels
+    if reference:
+        table = _from_reference(paths, chosen, labels, rows, keep_going, progress=not as_json)
+        if output:
+            table.write(output)
+    else:
+        table = _from_program(paths, chosen, labels, rows, keep_going, output, progress=not as_json)
     _summarise(table, output, as_json)
 
 
-def _expand(captures: list[Path]) -> tuple[list[Path], Labels | None]:
-    """The files meant; the labels of a folder with a manifest if that is all that was given."""
+def _from_program(
+    paths: list[Path],
+    feature_set: FeatureSet,
+    labels: Path | None,
+    rows: Rows,
+    keep_going: bool,
+    output: Path | None,
+    progress: bool,
+) -> Table:
+    from wirewise.datasets import Table, Truth, extract_table
+    from wirewise.files import replacing
+
+    truth = Truth(labels) if labels else None
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        # The agent keeps what it could read of a capture that breaks off; here that is no table to train on.
+        with replacing(output or Path(folder) / "table", suffix=".parquet") as written:
+            said = extract_table(
+                paths, feature_set, written, truth=truth, rows=rows, keep_going=keep_going, progress=progress
+            )
+            table = Table.read(written)
+        for warning in said["warnings"]:
+            note(f"warning: {warning}")
+        return table
+
+
+def _from_reference(
+    paths: list[Path],
+    feature_set: FeatureSet,
+    labels: Path | None,
+    rows: Rows,
+    keep_going: bool,
+    progress: bool,
+) -> Table:
+    from wirewise.datasets import CaptureFolder, LabelFile, build_table
+    from wirewise.errors import InputError
+
+    if rows.options() or keep_going or (labels and labels.suffix == ".csv"):
+        raise InputError(
+            "--reference", "makes a row for every packet, with rules or a manifest for labels", "leave it out"
+        )
+    source: Labels | None = None
+    if labels:
+        source = CaptureFolder.read(labels) if labels.is_dir() else LabelFile.read(labels)
+    return build_table(paths, feature_set, source, progress=progress)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    from wirewise.errors import InputError
+
+    try:
+        numbers = tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        numbers = (0,)
+    if any(number < 1 for number in numbers):
+        raise InputError(f"--at {text}", "must be packet numbers from 1", "write them as 1,2,4,8")
+    return numbers
+
+
+def _expand(captures: list[Path]) -> tuple[list[Path], Path | None]:
+    """The files meant; the folder, as labels, if a folder with a manifest is all that was given."""
+    from wirewise.datasets import CaptureFolder
     from wirewise.errors import InputError
 
     if len(captures) == 1 and (captures[0] / "manifest.json").is_file():
-        folder = _folder(captures[0])
+        folder = CaptureFolder.read(captures[0])
         wanted = [e for e in folder.entries if e.link_type == "ETHERNET" and e.label != "odd"]
-        return [folder.file(entry) for entry in wanted], folder
+        return [folder.file(entry) for entry in wanted], captures[0]
     paths: list[Path] = []
     for path in captures:
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES)
+            found = sorted(p for p in path.rglob("*") if _is_capture(p))
             if not found:
                 raise InputError(str(path), f"holds no capture ({', '.join(_SUFFIXES)})", "name the files")
             paths += found
@@ -88,10 +170,9 @@ def _expand(captures: list[Path]) -> tuple[list[Path], Labels | None]:
     return paths, None
 
 
-def _folder(path: Path) -> Any:
-    from wirewise.datasets import CaptureFolder
-
-    return CaptureFolder.read(path)
+def _is_capture(path: Path) -> bool:
+    unpacked = path.with_suffix("") if path.suffix in _PACKED else path
+    return unpacked.suffix in _SUFFIXES and path.is_file()
 
 
 def _summarise(table: Any, output: Path | None, as_json: bool) -> None:

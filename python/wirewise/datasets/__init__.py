@@ -2,6 +2,7 @@
 """Captures, labels, and the feature tables made from them."""
 
 from wirewise.datasets.captures import CapturedPacket, read_capture, read_ethernet, write_capture
+from wirewise.datasets.extraction import Rows, Truth, extract_table
 from wirewise.datasets.labels import LabelFile, Labels
 from wirewise.datasets.manifest import CaptureFolder
 from wirewise.datasets.table import Table, build_table
@@ -11,8 +12,11 @@ __all__ = [
     "CapturedPacket",
     "LabelFile",
     "Labels",
+    "Rows",
     "Table",
+    "Truth",
     "build_table",
+    "extract_table",
     "read_capture",
     "read_ethernet",
     "write_capture",

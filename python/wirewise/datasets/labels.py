@@ -164,9 +164,11 @@ class Labelling:
         return not _needs_ip(rule) if packet is None else _ip_holds(rule, packet)
 
 
+_OF_IP = ("src", "dst", "src_not", "proto", "sport", "dport", "flags", "icmp_type", "frag")
+
+
 def _needs_ip(rule: Rule) -> bool:
-    named = rule.model_fields_set - {"all", "any", "arp_op", "arp_src_mac", "from_", "until"}
-    return any(getattr(rule, name) is not None for name in named)
+    return any(getattr(rule, name) is not None for name in _OF_IP)
 
 
 def _arp_holds(rule: Rule, frame: bytes) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name, read_capture
+from wirewise.datasets.extraction import Truth, extract_table
 from wirewise.datasets.manifest import BENIGN, CaptureFolder
-from wirewise.datasets.table import Table, build_table, build_table_from
+from wirewise.datasets.table import Table, build_table_from
 from wirewise.demo.counters import tag
 from wirewise.errors import InputError
 from wirewise.features import FeatureSet
@@ -101,7 +103,11 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
     usable = [e for e in captures.entries if e.link_type == link_name(ETHERNET) and e.label != "odd"]
     if not usable:
         raise InputError(str(folder), "has no Ethernet capture to learn from", "see its manifest.json")
-    every = build_table([captures.file(entry) for entry in usable], feature_set, captures)
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as temporary:
+        table_file = Path(temporary) / "table.parquet"
+        files = [captures.file(entry) for entry in usable]
+        extract_table(files, feature_set, table_file, truth=Truth(Path(folder)))
+        every = Table.read(table_file)
     known = every.labelled.frame
     learned, sent = _split_time(known) if split == "time" else _split_files(known)
     if not len(learned) or not len(sent) or learned["label"].n_unique() < 2:
