@@ -11,22 +11,20 @@ Over many flows the program rewrites the packet's source address, which the empt
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import machine
+from bench import files, machine
+from bench.files import at_least
 from bench.programs import EMPTY, PROGRAMS, Compiled, compiled
 from wirewise import agent
 from wirewise.errors import WirewiseError
-from wirewise.files import write_atomically
 from wirewise.targets.ebpf import clang
 
 FLOWS = (1, 10_000, 1_000_000)
-RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,14 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         report = measure(options)
-        text = json.dumps(report, indent=1) + "\n"
-        write_atomically(options.output, text.encode())
         show(report)
-        print(f"written to {options.output}")
-        if options.keep:
-            name = f"{report['machine']['date'][:10]}-{machine.short_name(report['machine'])}.json"
-            write_atomically(RESULTS / name, text.encode())
-            print(f"kept as {RESULTS / name}")
+        files.write(report, options.output, keep_as="" if options.keep else None)
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -97,9 +89,7 @@ def _result(name: str, flows: int, timed: dict[str, Any], program: Compiled) -> 
 def show(report: dict[str, Any]) -> None:
     """A table: a row a program, the flows side by side."""
     facts, results = report["machine"], report["results"]
-    print(f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, clang {facts['clang']}")
-    for name, line in facts["mitigations"].items():
-        print(f"{name}: {line}")
+    machine.show(facts)
     flows = list(dict.fromkeys(result["flows"] for result in results))
     print(f"\n{'ns/packet, ratio':<16}", *(f"{f'{n:,} flows':>15}" for n in flows), end="")
     print(f"  {'shape':<10} {'insns':>6} {'verified':>8} {'load ms':>7}")
@@ -113,24 +103,14 @@ def show(report: dict[str, Any]) -> None:
 def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m bench.kernel", description=description)
-    add, at_least_one = parser.add_argument, _at_least(1)
+    add, at_least_one = parser.add_argument, at_least(1)
     add("--output", type=Path, default=Path("build/bench/kernel.json"), metavar="FILE", help="[%(default)s]")
     add("--program", action="append", choices=list(PROGRAMS), help="only this, beside empty; repeatable")
     add("--flows", type=at_least_one, action="append", metavar="N", help=f"repeatable {list(FLOWS)}")
     add("--rounds", type=at_least_one, default=11, metavar="N", help="[%(default)s]")
-    add("--repeat", type=_at_least(1000), metavar="N", help="packets a round [200000, or one a flow]")
+    add("--repeat", type=at_least(1000), metavar="N", help="packets a round [200000, or one a flow]")
     add("--keep", action="store_true", help="keep a copy in bench/results, named after date and machine")
     return parser
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be {least} or more")
-        return value
-
-    return number
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import platform
 import re
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 _VULNERABILITIES = Path("/sys/devices/system/cpu/vulnerabilities")
 # Their mitigations make a return, and so every call of a global function, cost several ns.
@@ -28,6 +29,13 @@ def describe(clang: str) -> dict[str, object]:
         },
         "load_average": round(os.getloadavg()[0], 2),
     }
+
+
+def show(facts: dict[str, Any]) -> None:
+    """What a reader of the figures wants to know first."""
+    print(f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, clang {facts['clang']}")
+    for name, line in facts["mitigations"].items():
+        print(f"{name}: {line}")
 
 
 def disturbances() -> list[str]:

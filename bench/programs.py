@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wirewise import agent
 from wirewise.errors import RefusedError
@@ -25,6 +26,7 @@ from wirewise.targets.ebpf import clang
 from wirewise.traffic import generate
 
 SEED = 2023
+PACKETS = 20_000  # of generated traffic
 EMPTY = "empty"
 _ROOT = Path(__file__).parents[1]
 
@@ -53,15 +55,20 @@ class Compiled:
 
 
 @cache
+def feature_rows() -> NDArray[np.int64]:
+    """hara2023 of some generated traffic, (packets, features)."""
+    extractor = Extractor(PRESETS["hara2023"])
+    seen = (extractor.process(p.frame, p.time_ns).features for p in generate(SEED, packets=PACKETS))
+    return np.array([features for features in seen if features is not None], dtype=np.int64)
+
+
+@cache
 def threshold_ranges() -> tuple[tuple[int, int], ...]:
     """For each feature of hara2023 the range of its values in generated traffic, but the outermost percents.
 
     Thresholds drawn from it divide packets.
     """
-    extractor = Extractor(PRESETS["hara2023"])
-    seen = (extractor.process(p.frame, p.time_ns).features for p in generate(SEED, packets=20_000))
-    rows = np.array([features for features in seen if features is not None], dtype=np.int64)
-    low, high = np.percentile(rows, [1, 99], axis=0).astype(np.int64)
+    low, high = np.percentile(feature_rows(), [1, 99], axis=0).astype(np.int64)
     return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
 
@@ -99,18 +106,23 @@ def _trees(n_trees: int, depth: int) -> Callable[[], ebpf.Sources]:
     return lambda: ebpf.emit(forest(n_trees, depth), PRESETS["hara2023"])
 
 
+FORESTS: dict[str, tuple[int, int]] = {
+    "tree-5": (1, 5),
+    "tree-10": (1, 10),
+    "forest-5x10": (5, 10),
+    "forest-10x10": (10, 10),
+    "forest-100x10": (100, 10),
+}
+"""Name -> trees and their depth."""
+
 PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     EMPTY: _empty,
     "flow-hara2023": _flow(PRESETS["hara2023"]),
     "flow-hara2026": _flow(PRESETS["hara2026"]),
     "flow-no-time": _flow(NO_TIME),
-    "tree-5": _trees(1, 5),
-    "tree-10": _trees(1, 10),
-    "forest-5x10": _trees(5, 10),
-    "forest-10x10": _trees(10, 10),
-    "forest-100x10": _trees(100, 10),
+    **{name: _trees(*size) for name, size in FORESTS.items()},
 }
-"""Name -> generated sources. forest-TxD: T trees of depth D. The models test all of hara2023 that varies."""
+"""Name -> generated sources. The models test all of hara2023 that varies."""
 
 
 def compiled(name: str, folder: Path, clang_path: str) -> Compiled:

@@ -21,10 +21,12 @@ struct native_maps {
 	const struct ww_scratch *scratch;
 };
 
+#define NATIVE_EXPORT __attribute__((visibility("default")))
+
 /* Once, before the first packet. */
-struct native_maps native_prepare(void);
+NATIVE_EXPORT struct native_maps native_prepare(void);
 
 /* Runs the program on each packet and notes what it returns. */
-void native_run(const struct native_packet *packets, size_t count, __u32 *codes);
+NATIVE_EXPORT void native_run(const struct native_packet *packets, size_t count, __u32 *codes);
 
 #endif

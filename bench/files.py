@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the measurements have in common: where results go, and how their options are read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import machine
+from wirewise.files import write_atomically
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write(report: dict[str, Any], output: Path, *, keep_as: str | None) -> None:
+    """Writes a result, and with `keep_as` a copy to bench/results, named after date, machine and that."""
+    text = json.dumps(report, indent=1) + "\n"
+    write_atomically(output, text.encode())
+    print(f"written to {output}")
+    if keep_as is not None:
+        facts = report["machine"]
+        kept = RESULTS / f"{facts['date'][:10]}-{machine.short_name(facts)}{keep_as}.json"
+        write_atomically(kept, text.encode())
+        print(f"kept as {kept}")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Type of an option that is a number of at least that."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more")
+        return value
+
+    return number
