@@ -23,7 +23,7 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
-	cargo test --locked --quiet
+	cargo test --locked --quiet --release --workspace
 
 lint: setup ## all linters
 	$(BIN)/ruff check
@@ -42,8 +42,9 @@ format: setup ## format everything in place
 bench: setup ## ns per packet, written to build/bench/kernel.json (KEEP=1: also to bench/results)
 	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
 
-fuzz: setup ## fuzz the bundle and policy readers (FUZZ_SECONDS each)
+fuzz: setup ## fuzz the readers, then kernel and engine against the reference (FUZZ_SECONDS each)
 	scripts/fuzz.sh $(FUZZ_SECONDS)
+	$(SUDO) $(BIN)/python -m tests.parity.fuzz --seconds $(FUZZ_SECONDS)
 
 clean: ## remove what was built (keeps the virtual environment)
 	rm -rf build target .hypothesis .mypy_cache .pytest_cache .ruff_cache

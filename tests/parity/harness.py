@@ -204,14 +204,19 @@ def assert_agree(
 
 
 def fail(comparison: Comparison, frames: Sequence[TimedFrame]) -> None:
+    pytest.fail(report(comparison, frames), pytrace=False)
+
+
+def report(comparison: Comparison, frames: Sequence[TimedFrame]) -> str:
+    """What is needed to repeat and understand a difference."""
     shrunk = shrink(comparison, frames)
-    report = [
+    lines = [
         str(comparison.difference(shrunk)),
         describe(comparison.case),
         f"{len(shrunk)} packets (ns, frame):",
     ]
-    report += [f"  ({time_ns}, bytes.fromhex({frame.hex()!r}))," for time_ns, frame in shrunk[:60]]
-    pytest.fail("\n".join(report), pytrace=False)
+    lines += [f"  ({time_ns}, bytes.fromhex({frame.hex()!r}))," for time_ns, frame in shrunk[:60]]
+    return "\n".join(lines)
 
 
 def describe(case: Case) -> str:
