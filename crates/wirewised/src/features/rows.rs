@@ -22,8 +22,8 @@ pub struct FeatureRows {
     capture: Vec<u32>,
     packet: Vec<i64>,
     flow: Vec<Option<Conversation>>,
-    /// All features of a row after those of the row before.
-    features: Vec<i64>,
+    /// One list a feature, with zeros where there is none.
+    features: Vec<Vec<i64>>,
     /// 1 where the packet was classified, so that it has features.
     present: Vec<i16>,
     label: Vec<LabelId>,
@@ -49,7 +49,7 @@ impl FeatureRows {
             capture: Vec::with_capacity(BATCH),
             packet: Vec::with_capacity(BATCH),
             flow: Vec::with_capacity(BATCH),
-            features: Vec::with_capacity(BATCH * shape.features.len()),
+            features: shape.features.iter().map(|_| Vec::with_capacity(BATCH)).collect(),
             present: Vec::with_capacity(BATCH),
             label: Vec::with_capacity(BATCH),
             status: Vec::with_capacity(BATCH),
@@ -66,10 +66,11 @@ impl FeatureRows {
         self.flow.push(row.flow);
         self.label.push(row.label);
         self.status.push(row.status as i32);
-        let width = self.shape.features.len();
         match features {
-            Some(features) => self.features.extend_from_slice(&features[..width]),
-            None => self.features.resize(self.features.len() + width, 0),
+            Some(features) => {
+                self.features.iter_mut().zip(features).for_each(|(list, value)| list.push(*value))
+            }
+            None => self.features.iter_mut().for_each(|list| list.push(0)),
         }
         self.present.push(features.is_some().into());
     }
@@ -81,18 +82,16 @@ impl Batch for FeatureRows {
     }
 
     fn columns(&self) -> Vec<(&str, Values<'_>)> {
-        let width = self.shape.features.len();
         let mut columns = vec![
             ("time_ns", Values::Int64(&self.time_ns)),
             ("capture", Values::Text(&self.capture, &self.shape.captures)),
             ("packet", Values::Int64(&self.packet)),
             ("flow", Values::Flow(&self.flow)),
         ];
-        let named = self.shape.features.iter().zip(&self.shape.computed).enumerate();
-        columns.extend(named.map(|(index, (name, computed))| {
-            let values = self.features.get(index..).unwrap_or_default();
-            let strided = Values::Strided { values, width, present: &self.present };
-            (name.as_str(), if *computed { strided } else { Values::Missing })
+        let named = self.shape.features.iter().zip(&self.shape.computed).zip(&self.features);
+        columns.extend(named.map(|((name, computed), values)| {
+            let optional = Values::Optional { values, present: &self.present };
+            (name.as_str(), if *computed { optional } else { Values::Missing })
         }));
         columns.push(("label", Values::Text(&self.label, &self.shape.labels)));
         columns.push(("status", Values::Int32(&self.status)));
@@ -104,7 +103,7 @@ impl Batch for FeatureRows {
         self.capture.clear();
         self.packet.clear();
         self.flow.clear();
-        self.features.clear();
+        self.features.iter_mut().for_each(Vec::clear);
         self.present.clear();
         self.label.clear();
         self.status.clear();

@@ -57,8 +57,8 @@ fn write_value<M: SerializeMap>(
             let flow = flows[row].map(|flow| flow.to_string()).unwrap_or_default();
             object.serialize_entry(name, &flow)
         }
-        Values::Strided { values, width, present } => {
-            let value = (present[row] != 0).then(|| values[row * width]);
+        Values::Optional { values, present } => {
+            let value = (present[row] != 0).then(|| values[row]);
             object.serialize_entry(name, &value)
         }
         Values::Missing => object.serialize_entry(name, &None::<i64>),

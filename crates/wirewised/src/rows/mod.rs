@@ -27,12 +27,8 @@ pub enum Values<'a> {
     Text(&'a [u32], &'a [String]),
     /// The text of a conversation; "" for none.
     Flow(&'a [Option<Conversation>]),
-    /// Every `width`-th value from the first on, where `present` is 1; null elsewhere.
-    Strided {
-        values: &'a [i64],
-        width: usize,
-        present: &'a [i16],
-    },
+    /// The values where `present` is 1; null elsewhere.
+    Optional { values: &'a [i64], present: &'a [i16] },
     /// Null in every row: a column of whole numbers.
     Missing,
 }

@@ -16,9 +16,12 @@ use parquet::schema::types::{ColumnPath, Type};
 use super::{BATCH, Batch, NO_TEXT, Sink, Values};
 use crate::outer::Conversation;
 
+/// Flows whose texts are kept; a text takes some 100 bytes.
+const FLOW_TEXTS: usize = 1 << 17;
+
 pub struct ParquetFile {
     writer: SerializedFileWriter<File>,
-    /// Texts of the flows of a batch; kept for its memory.
+    /// Texts of flows that were met lately.
     flows: HashMap<Conversation, ByteArray>,
     numbers: Vec<i64>,
     texts: Vec<ByteArray>,
@@ -61,11 +64,15 @@ impl ParquetFile {
             let Some(mut column) = group.next_column()? else { break };
             match values {
                 Values::Int64(values) => write_numbers(&mut column, values, None)?,
-                Values::Strided { values, width, present } => {
-                    numbers.clear();
-                    let rows = values.iter().step_by(width.max(1)).zip(present);
-                    numbers.extend(rows.filter(|(_, present)| **present != 0).map(|(value, _)| value));
-                    write_numbers(&mut column, numbers, Some(present))?;
+                Values::Optional { values, present } => {
+                    if present.iter().all(|present| *present != 0) {
+                        write_numbers(&mut column, values, Some(present))?;
+                    } else {
+                        numbers.clear();
+                        let rows = values.iter().zip(present).filter(|(_, present)| **present != 0);
+                        numbers.extend(rows.map(|(value, _)| value));
+                        write_numbers(&mut column, numbers, Some(present))?;
+                    }
                 }
                 Values::Missing => {
                     levels.clear();
@@ -87,7 +94,9 @@ impl ParquetFile {
                     column.typed::<ByteArrayType>().write_batch(texts, Some(levels), None)?;
                 }
                 Values::Flow(keys) => {
-                    flows.clear();
+                    if flows.len() > FLOW_TEXTS {
+                        flows.clear();
+                    }
                     texts.clear();
                     texts.extend(keys.iter().map(|key| match key {
                         None => ByteArray::from(""),
@@ -120,7 +129,7 @@ fn field(name: &str, values: &Values<'_>) -> Result<Type, ParquetError> {
         Values::Bool(_) => (Physical::BOOLEAN, Repetition::REQUIRED, false),
         Values::Text(..) => (Physical::BYTE_ARRAY, Repetition::OPTIONAL, true),
         Values::Flow(_) => (Physical::BYTE_ARRAY, Repetition::REQUIRED, true),
-        Values::Strided { .. } | Values::Missing => (Physical::INT64, Repetition::OPTIONAL, false),
+        Values::Optional { .. } | Values::Missing => (Physical::INT64, Repetition::OPTIONAL, false),
     };
     let kind = if text { ConvertedType::UTF8 } else { ConvertedType::NONE };
     Type::primitive_type_builder(name, physical).with_repetition(repetition).with_converted_type(kind).build()
