@@ -8,7 +8,7 @@ use crate::error::{Error, Trap};
 use crate::frontend::{self, Target};
 use crate::linked::{Linked, Trust};
 use crate::maps::{self, Map, MapMut, Store};
-use crate::memory::{CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
+use crate::memory::{self, CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
 use crate::options::{ClockSource, Options};
 use crate::runtime::{self, Host, Vm};
 
@@ -189,17 +189,13 @@ impl Engine {
         if packet.len() > PACKET_BYTES {
             return Err(Trap::Packet);
         }
-        self.memory.bytes_mut(PACKET_AT, packet.len()).copy_from_slice(packet);
-        let context = CagedContext {
-            data: (PACKET_AT + metadata) as u32,
-            data_end: (PACKET_AT + packet.len()) as u32,
-            data_meta: PACKET_AT as u32,
-            ingress_ifindex: 0,
-            rx_queue_index: 0,
-            egress_ifindex: 0,
-        };
-        // SAFETY: CONTEXT_AT is a place of its own in the cage, aligned to a page.
-        unsafe { self.memory.base().add(CONTEXT_AT).cast::<CagedContext>().write(context) };
+        // SAFETY: PACKET_BYTES of the memory are the packet's (the length is checked), and not the caller's.
+        unsafe { memory::copy(packet.as_ptr(), self.memory.base().add(PACKET_AT), packet.len()) };
+        // SAFETY: CONTEXT_AT is a place of its own in the cage, aligned to 8; any bytes are a context.
+        let context = unsafe { &mut *self.memory.base().add(CONTEXT_AT).cast::<CagedContext>() };
+        context.data = (PACKET_AT + metadata) as u32;
+        context.data_end = (PACKET_AT + packet.len()) as u32;
+        context.data_meta = PACKET_AT as u32;
         let fuel = self.fuel;
         let vm = self.vm();
         vm.fuel = fuel;
@@ -208,7 +204,8 @@ impl Engine {
         vm.tail_calls = 0;
         vm.pending = 0;
         let code = self.call(entry);
-        packet.copy_from_slice(self.memory.bytes(PACKET_AT, packet.len()));
+        // SAFETY: as above.
+        unsafe { memory::copy(self.memory.base().add(PACKET_AT), packet.as_mut_ptr(), packet.len()) };
         match self.vm().trap {
             0 => Ok(code),
             trap => Err(Trap::from_code(trap)),
@@ -272,6 +269,12 @@ impl Engine {
         let vm = self.vm();
         vm.ingress_ifindex = ifindex;
         vm.rx_queue_index = queue;
+        if self.caged {
+            // SAFETY: as in `run_caged`.
+            let context = unsafe { &mut *self.memory.base().add(CONTEXT_AT).cast::<CagedContext>() };
+            context.ingress_ifindex = ifindex;
+            context.rx_queue_index = queue;
+        }
     }
 
     /// Whether the programs run in the cage.

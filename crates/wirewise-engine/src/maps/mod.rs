@@ -20,6 +20,7 @@ const MAX_VALUE_BYTES: u32 = 1 << 30;
 const PREFIX_LENGTH_BYTES: u32 = 4;
 /// The kernel's: LPM data.
 const MAX_LPM_BYTES: u32 = 256;
+/// A cache line. Not a page: a load waits for stores whose addresses have the same low 12 bits.
 const ALIGN: usize = 64;
 const PAGE: usize = 4096;
 
@@ -46,7 +47,7 @@ pub(crate) fn lay_out(maps: &[MapSpec], start: usize) -> Result<(Vec<Place>, usi
             MapKind::RingBuf => 2 * entries,
             MapKind::ProgArray => 0,
         };
-        at = at.next_multiple_of(if bytes > PAGE { PAGE } else { ALIGN });
+        at = at.next_multiple_of(ALIGN);
         places.push(Place { offset: at, stride, bytes });
         at += bytes;
     }

@@ -43,6 +43,9 @@ impl Emitter<'_, '_> {
 
     /// Calls a function of this program, and what it tail-calls.
     fn call_function(&mut self, function: usize, arguments: &[Value]) -> Value {
+        if self.settings.caged {
+            self.burn();
+        }
         let callee = self.module.declare_func_in_func(self.ids[function], self.b.func);
         let mut all = vec![self.base];
         all.extend(arguments);

@@ -145,7 +145,7 @@ impl Emitter<'_, '_> {
         self.b.ins().jump(first, &[]);
     }
 
-    /// Takes a frame of the cage's stack, and fuel for the call.
+    /// Takes a frame of the cage's stack.
     fn caged_prologue(&mut self) {
         let offset = self.vm_load(types::I64, vm_offset!(frame));
         let end = self.b.ins().iadd_imm_s(offset, FRAME_BYTES);
@@ -159,11 +159,10 @@ impl Emitter<'_, '_> {
         self.set(FRAME, end);
         let address = self.b.ins().iadd(self.base, offset);
         self.frame = FramePlace::Caged { offset, address };
-        self.burn();
     }
 
-    /// Caged: one unit of fuel.
-    fn burn(&mut self) {
+    /// One unit of fuel; only caged.
+    pub(super) fn burn(&mut self) {
         let fuel = self.vm_load(types::I64, vm_offset!(fuel));
         let left = self.b.ins().iadd_imm_s(fuel, -1);
         self.vm_store(left, vm_offset!(fuel));

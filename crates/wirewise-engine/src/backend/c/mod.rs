@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The C back end: one C file, compiled by clang into a shared object and loaded. Slower to compile, a little faster to run, and
+//! a second opinion in tests.
+
+mod emit;
+
+use std::fmt;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use libloading::Library;
+
+use super::{Code, Settings};
+use crate::error::Error;
+use crate::frontend::ir::Program;
+
+/// Compilers to try, the newest first.
+const COMPILERS: [&str; 6] = ["clang", "clang-20", "clang-19", "clang-18", "clang-16", "clang-14"];
+
+pub(crate) struct Compiled {
+    entries: Vec<usize>,
+    _library: Library,
+}
+
+impl fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiled").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+impl Code for Compiled {
+    fn entries(&self) -> &[usize] {
+        &self.entries
+    }
+}
+
+fn failed(error: impl fmt::Display) -> Error {
+    Error::Backend(error.to_string())
+}
+
+pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Compiled, Error> {
+    let source = emit::source(programs, settings);
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let object = folder.path().join("programs.so");
+    let compiler = compiler()?;
+    let mut child = Command::new(compiler)
+        .args(["-O3", "-march=native", "-shared", "-fPIC", "-nostdlib", "-w"])
+        // Programs see memory as bytes, and numbers wrap around.
+        .args(["-fno-strict-aliasing", "-fwrapv", "-fno-delete-null-pointer-checks", "-fbracket-depth=4096"])
+        .args(["-x", "c", "-", "-o"])
+        .arg(&object)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(format!("{compiler}: {error}")))?;
+    // A compiler that ends early says why on its standard error.
+    let _ = child.stdin.take().map(|mut input| input.write_all(source.as_bytes()));
+    let output = child.wait_with_output().map_err(failed)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("{compiler}: {}", said.lines().next().unwrap_or("failed"))));
+    }
+    // SAFETY: the shared object is ours, made above; it has no initialisers.
+    let library = unsafe { Library::new(&object) }.map_err(failed)?;
+    let mut entries = Vec::with_capacity(programs.len());
+    for program in 0..programs.len() {
+        // SAFETY: the emitted functions have this signature.
+        let entry = unsafe {
+            library
+                .get::<unsafe extern "C" fn(*mut u8, u64) -> u64>(emit::function_name(program, 0).as_bytes())
+        };
+        entries.push(*entry.map_err(failed)? as usize);
+    }
+    Ok(Compiled { entries, _library: library })
+}
+
+fn compiler() -> Result<&'static str, Error> {
+    let works = |name: &&&str| {
+        let mut command = Command::new(name);
+        command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    COMPILERS.iter().find(works).copied().ok_or_else(|| {
+        failed("the ahead-of-time back end needs clang: install it, or use Backend::Cranelift")
+    })
+}
