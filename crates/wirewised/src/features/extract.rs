@@ -155,10 +155,8 @@ impl<'a> Extraction<'a> {
         let features = classified.then_some(&scratch.feature[..]);
         match (self.selection, memory) {
             (Selection::EveryPacket, _) => push(&mut self.rows, &mut self.counts, &row, features),
-            (Selection::At(numbers), _) => {
-                if classified && numbers.contains(&scratch.packets) {
-                    push(&mut self.rows, &mut self.counts, &row, features);
-                }
+            (Selection::At(numbers), _) if classified && numbers.contains(&scratch.packets) => {
+                push(&mut self.rows, &mut self.counts, &row, features);
             }
             (Selection::Interval(interval), Memory::Previous(tracker)) if classified => {
                 let first = scratch.packets == 1;
