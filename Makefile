@@ -39,8 +39,10 @@ format: setup ## format everything in place
 	cargo fmt --all
 	scripts/clang-format.sh -i
 
-bench: setup ## ns per packet, written to build/bench/kernel.json (KEEP=1: also to bench/results)
+bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.json (KEEP=1: also to bench/results)
+	cargo build --release --locked --quiet -p wirewised --example planes
 	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
+	$(SUDO) $(BIN)/python -m bench.engine --output build/bench/engine.json $(if $(KEEP),--keep)
 
 fuzz: setup ## fuzz the readers, then kernel and engine against the reference (FUZZ_SECONDS each)
 	scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -4,14 +4,17 @@
     python -m bench.engine --output build/bench/engine.json
 
 Each program runs in every plane in turn, in one process and on one CPU, over the TCP segment of bench.kernel:
-the kernel runs it over and over and rewrites its address for each flow, in the other planes the same packets lie
-in memory, one a flow. All look up the same flow tables (seed, size) and read the same kind of clock.
-Figures are medians of the rounds; the ratio is to `native`, the same C compiled by clang -O2 for this processor
+the kernel runs it over and over and rewrites its address for each flow; in the other planes the same packets
+lie in memory, one a flow. All have the same flow tables (seed, size) and read the same kind of clock. Figures
+are medians of the rounds; the ratio is to `native`, the same C compiled by clang -O2 for this processor
 (bench/native), in the same rounds.
 
 Before that, every plane runs generated traffic at its own times, and must come to the same features and
 verdict for each packet. Programs with a model are compared with scikit-learn's `predict` of the same trees,
 called from Python with one packet or with 10,000; it computes no features.
+
+Then: from a capture file to a Parquet file of features by `wirewised features`, and by a pandas group-by that
+comes to the same; and the agent's peak memory on a capture of 10 MB and one of 2 GB.
 """
 
 from __future__ import annotations
@@ -25,16 +28,25 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import estimator, files, machine, native
+from bench import estimator, files, machine, memory, native, tables
 from bench.files import at_least
 from bench.programs import (
-    EMPTY, FORESTS, PACKETS, PROGRAMS, SEED, Compiled, compiled, feature_rows, forest,
+    EMPTY,
+    FORESTS,
+    PACKETS,
+    PROGRAMS,
+    SEED,
+    Compiled,
+    compiled,
+    feature_rows,
+    forest,
 )  # fmt: skip
 from wirewise.datasets import write_capture
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.targets.ebpf import clang
 from wirewise.traffic import generate
 
+PARTS = ("planes", "tables", "memory")
 FLOWS = (1, 10_000)
 PLANES = ("kernel", "engine", "engine-caged", *native.OPTIMISED, "estimator", "estimator-batch")
 LIMITS = {"engine": 1.15, "engine-caged": 1.25}
@@ -65,6 +77,23 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     clang_path = clang.find_clang()
     facts = machine.describe(clang.clang_version(clang_path))
     folder = options.output.parent / "objects"
+    report: dict[str, Any] = {"machine": {**facts, "disturbances": disturbed}}
+    parts = options.part or PARTS
+    if "planes" in parts:
+        report |= planes(folder, clang_path, options)
+    if "tables" in parts:
+        print("timing a capture to Parquet, wirewised and pandas", file=sys.stderr)
+        extracting = compiled(tables.PROGRAM, folder, clang_path)
+        report["tables"] = tables.measure(extracting, options.table_packets, options.python_rounds)
+    if "memory" in parts:
+        print("measuring memory over captures of several sizes", file=sys.stderr)
+        extracting = compiled(tables.PROGRAM, folder, clang_path)
+        report["memory"] = memory.measure(extracting, options.output.parent)
+    return report
+
+
+def planes(folder: Path, clang_path: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The programs in every plane: `checks`, and figures as `results`."""
     traffic = folder / f"traffic-{SEED}-{PACKETS}.pcap"
     if not traffic.is_file():
         write_capture(traffic, ((p.time_ns, p.frame) for p in generate(SEED, packets=PACKETS)))
@@ -83,7 +112,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if name in FORESTS:
             print(f"timing {name}, scikit-learn", file=sys.stderr)
             results += in_python(name, base, options.python_rounds)
-    return {"machine": {**facts, "disturbances": disturbed}, "checks": checks, "results": results}
+    return {"checks": checks, "results": results}
 
 
 def check(
@@ -113,8 +142,8 @@ def over_flows(
         )
         natives += ["--native", f"{plane}={so}"]
     said = _call(
-        options.planes, "time", "--object", program.path, *natives, "--seed", SEED, "--table-size", table_size,
-        "--flows", flows, "--rounds", options.rounds, "--repeat", options.repeat,
+        options.planes, "time", "--object", program.path, *natives, "--seed", SEED,
+        "--table-size", table_size, "--flows", flows, "--rounds", options.rounds, "--repeat", options.repeat,
     )  # fmt: skip
     base = next(row["rounds_ns"] for row in said["results"] if row["plane"] == _BASE)
     _agree(name, said["results"])
@@ -127,8 +156,8 @@ def _agree(name: str, rows: list[dict[str, Any]]) -> None:
         expected = row["packets"] if name in FORESTS else 0
         if (row["packets"], row["inferred"]) != (rows[0]["packets"], expected):
             raise WirewiseError(
-                f"{name}: plane {row['plane']} ran {row['packets']} packets and its model on {row['inferred']}; "
-                f"plane {rows[0]['plane']} ran {rows[0]['packets']}"
+                f"{name}: plane {row['plane']} ran {row['packets']} packets, and its model on "
+                f"{row['inferred']}; plane {rows[0]['plane']} ran {rows[0]['packets']}"
             )
 
 
@@ -178,19 +207,29 @@ def _call(planes: Path, *arguments: str | Path | int) -> dict[str, Any]:
 
 
 def show(report: dict[str, Any]) -> None:
-    """A table: a row a program and number of flows, the planes side by side; `*`: above its limit."""
+    """Tables of what was measured."""
     machine.show(report["machine"])
-    planes = [plane for plane in PLANES if any(row["plane"] == plane for row in report["results"])]
-    print("\n" + f"{'ns/packet, ratio to native':<28}", *(f"{plane:>18}" for plane in planes))
+    if "results" in report:
+        show_planes(report["results"], report["checks"])
+    if "tables" in report:
+        tables.show(report["tables"])
+    if "memory" in report:
+        memory.show(report["memory"])
+
+
+def show_planes(results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
+    """A row a program and number of flows, the planes side by side; `*`: above its limit."""
+    names = [plane for plane in PLANES if any(row["plane"] == plane for row in results)]
+    print("\n" + f"{'ns/packet, ratio to native':<28}", *(f"{plane:>18}" for plane in names))
     lines: dict[tuple[str, int | None], dict[str, dict[str, Any]]] = {}
-    for row in report["results"]:
+    for row in results:
         lines.setdefault((row["program"], row["flows"]), {})[row["plane"]] = row
     for (name, flows), cells in lines.items():
-        title = f"{name}, {flows:,} flows" if flows else f"{name}, predict"
-        print(f"{title:<28}", *(f"{_cell(cells.get(plane)):>18}" for plane in planes))
-    for check in report["checks"]:
-        verdicts = ", ".join(f"{count:,} {what}" for what, count in check["verdicts"].items())
-        print(f"{check['program']}: all planes agree on {check['packets']:,} packets ({verdicts})")
+        title = f"{name}, predict" if flows is None else f"{name}, {flows:,} flows"
+        print(f"{title:<28}", *(f"{_cell(cells.get(plane)):>18}" for plane in names))
+    for said in checks:
+        verdicts = ", ".join(f"{count:,} {what}" for what, count in said["verdicts"].items())
+        print(f"{said['program']}: all planes agree on {said['packets']:,} packets ({verdicts})")
 
 
 def _cell(row: dict[str, Any] | None) -> str:
@@ -209,11 +248,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     add, at_least_one = parser.add_argument, at_least(1)
     add("--output", type=Path, default=Path("build/bench/engine.json"), metavar="FILE", help="[%(default)s]")
+    add("--part", action="append", choices=PARTS, help="only this; repeatable [all]")
     add("--program", action="append", choices=list(PROGRAMS), help="only this; repeatable [all]")
     add("--flows", type=at_least_one, action="append", metavar="N", help=f"repeatable {list(FLOWS)}")
     add("--rounds", type=at_least_one, default=15, metavar="N", help="over all planes [%(default)s]")
     add("--repeat", type=at_least(1000), default=200_000, metavar="N", help="packets a round [%(default)s]")
-    add("--python-rounds", type=at_least_one, default=3, metavar="N", help="of scikit-learn [%(default)s]")
+    add(
+        "--python-rounds",
+        type=at_least_one,
+        default=3,
+        metavar="N",
+        help="of scikit-learn and pandas [%(default)s]",
+    )
+    add(
+        "--table-packets",
+        type=at_least(1000),
+        default=200_000,
+        metavar="N",
+        help="of the capture [%(default)s]",
+    )
     built = Path("target/release/examples/planes")
     add("--planes", type=Path, default=built, metavar="FILE", help=f"made by `{_HOW_TO_BUILD}` [%(default)s]")
     add("--keep", action="store_true", help="keep a copy in bench/results, named after date and machine")

@@ -18,7 +18,7 @@ BATCH = 10_000
 
 
 def estimator(model: TreeEnsemble) -> RandomForestClassifier | DecisionTreeClassifier:
-    """The estimator of scikit-learn that votes as `model` (majority votes) does: the same trees, node by node.
+    """The estimator of scikit-learn that votes as `model` (majority votes) does, the same trees node by node.
 
     Its leaves hold one class each, so the mean that it takes is the vote.
     """

@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from wirewise import agent
+
 _VULNERABILITIES = Path("/sys/devices/system/cpu/vulnerabilities")
 # Their mitigations make a return, and so every call of a global function, cost several ns.
 _OF_RETURNS = ("spec_rstack_overflow", "retbleed")
@@ -46,6 +48,8 @@ def disturbances() -> list[str]:
         found.append(f"the load average is {load:.1f}: something else runs; figures will be too high")
     if _line(Path("/proc/sys/kernel/bpf_stats_enabled")) == "1":
         found.append("kernel.bpf_stats_enabled is 1: every run of a program reads a clock twice")
+    if (path := agent.find()).parent.name == "debug":
+        found.append(f"the agent is {path}, compiled without optimisation")
     agents = [p.parent.name for p in Path("/proc").glob("[0-9]*/comm") if _line(p) == "wirewised"]
     return [*found, *(f"another wirewised runs: process {number}" for number in agents)]
 

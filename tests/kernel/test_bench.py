@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark harness: what it measures, and the form of its result. No times are judged here."""
+"""The benchmark harness: what it measures, and the form of its results. No times are judged here."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
-from bench import kernel
-from bench.programs import NO_TIME, PROGRAMS, forest, threshold_ranges
+from bench import engine, estimator, kernel, memory, native, tables
+from bench.programs import FORESTS, NO_TIME, PROGRAMS, compiled, feature_rows, forest, threshold_ranges
+from wirewise.datasets import write_capture
+from wirewise.errors import WirewiseError
+from wirewise.targets.ebpf import clang
+from wirewise.traffic import generate
+
+ROOT = Path(__file__).parents[2]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
 
 
 def test_the_models_test_every_varying_feature_and_split_real_ranges() -> None:
@@ -29,7 +40,7 @@ def test_one_feature_set_reads_no_time() -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
+@needs_root
 def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "kernel.json"
     few = ["--rounds", "2", "--repeat", "1000", "--flows", "1", "--flows", "100"]
@@ -56,3 +67,102 @@ def test_an_unknown_program_is_refused_with_the_known(capsys: pytest.CaptureFixt
         kernel.main(["--program", "perceptron"])
     message = capsys.readouterr().err
     assert ended.value.code == 2 and all(name in message for name in PROGRAMS)
+
+
+@pytest.fixture(scope="module")
+def planes() -> Path:
+    """The example that runs all planes, as `cargo test` builds it too."""
+    if shutil.which("cargo") is None:
+        pytest.skip("building the example needs cargo")
+    build = ["cargo", "build", "--locked", "--quiet", "-p", "wirewised", "--example", "planes"]
+    done = subprocess.run(
+        [*build, "--message-format", "json"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    (path,) = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == "planes"]
+    return Path(path)
+
+
+@pytest.mark.root
+@needs_root
+def test_the_planes_are_compared_on_the_same_packets(
+    planes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "engine.json"
+    few = ["--rounds", "2", "--repeat", "1000", "--python-rounds", "1", "--flows", "1", "--flows", "100"]
+    names = ["empty", "flow-no-time", "tree-5"]
+    chosen = [word for name in names for word in ("--program", name)]
+    code = engine.main(["--output", str(output), "--planes", str(planes), "--part", "planes", *chosen, *few])
+    assert code == 0, capsys.readouterr().err
+    report = json.loads(output.read_text())
+    in_turn = ("kernel", "engine", "engine-caged", *native.OPTIMISED)
+    places = [(row["program"], row["flows"], row["plane"]) for row in report["results"]]
+    expected = [(name, flows, plane) for name in names for flows in (1, 100) for plane in in_turn]
+    assert places == [*expected, *(("tree-5", None, plane) for plane in ("estimator", "estimator-batch"))]
+    for row in report["results"]:
+        assert row["ns_per_packet"] > 0 and row["ratio"] > 0 and row["packets_per_second"] > 0
+        assert row["plane"] != "native" or row["ratio"] == 1
+        assert len(row["rounds_ns"]) == (1 if row["flows"] is None else 2)
+    assert [check["program"] for check in report["checks"]] == ["flow-no-time", "tree-5"]
+    for check in report["checks"]:
+        assert check["planes"] == ["kernel", "engine", "engine-caged", "native"]
+        assert check["packets"] > 10_000 and sum(check["verdicts"].values()) == check["packets"]
+    assert {"class 0", "class 1"} <= set(report["checks"][1]["verdicts"])
+    assert "tree-5, predict" in capsys.readouterr().out
+
+
+@pytest.mark.root
+@needs_root
+def test_a_plane_that_differs_is_found(planes: Path, tmp_path: Path) -> None:
+    """Native code of another tree than the object's."""
+    path = clang.find_clang()
+    program = compiled("tree-5", tmp_path, path)
+    sources = PROGRAMS["tree-10"]()
+    other = native.compiled(
+        sources, tmp_path / "other", path, "native", seed=1, table_size=65_536, check=True
+    )
+    capture = tmp_path / "some.pcap"
+    write_capture(capture, ((p.time_ns, p.frame) for p in generate(1, packets=2000)))
+    with pytest.raises(WirewiseError, match=r"packet \d+ of .*: plane native and plane kernel differ: class"):
+        engine._call(
+            planes, "check", "--object", program.path, "--native", f"native={other}", "--seed", 1,
+            "--table-size", 65_536, "--capture", capture,
+        )  # fmt: skip
+
+
+def test_the_estimator_is_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = feature_rows()
+    for name in ("tree-5", "forest-5x10"):
+        model = forest(*FORESTS[name])
+        timed = estimator.measure(model, rows, 1, calls=2)
+        assert [len(values) for values in timed.values()] == [1, 1] and min(map(min, timed.values())) > 0
+    another = estimator.estimator(forest(1, 10))
+    monkeypatch.setattr(estimator, "estimator", lambda _: another)
+    with pytest.raises(WirewiseError, match="disagree"):
+        estimator.measure(forest(1, 5), rows, 1, calls=1)
+
+
+@pytest.mark.root
+@needs_root
+def test_pandas_and_the_agent_make_the_same_table(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    program = compiled(tables.PROGRAM, tmp_path, clang.find_clang())
+    rows = tables.measure(program, packets=3000, rounds=1)
+    assert [row["what"] for row in rows][:1] == ["wirewised features"] and rows[0]["ratio"] == 1
+    assert all(row["packets"] >= 2500 and row["seconds"] > 0 for row in rows)
+    table = tmp_path / "t.parquet"
+    pl.DataFrame({"length": [40, 41]}).write_parquet(table)
+    with pytest.raises(WirewiseError, match="packet 2: length is 42 by pandas, 41 by wirewised"):
+        tables._same(table, {"length": np.array([40, 42])})
+
+
+@pytest.mark.root
+@needs_root
+def test_memory_is_measured_by_size(tmp_path: Path) -> None:
+    program = compiled(tables.PROGRAM, tmp_path, clang.find_clang())
+    rows = memory.measure(program, tmp_path / "captures", sizes=(1_000_000,))
+    assert {row["command"] for row in rows} == {"features", "replay", "replay --verdicts"}
+    # Its program alone takes some; an interpreter that has loaded numpy takes far more.
+    assert all(1 < row["peak_rss_mib"] < 90 and row["capture_bytes"] >= 1_000_000 for row in rows)
+    assert not list((tmp_path / "captures").iterdir())

@@ -41,7 +41,8 @@ impl Native {
     pub fn load(path: &Path) -> Result<Self> {
         let broken = |error| Error::input(format!("{}: {error}", path.display()));
         // The loader would look for a bare name in the system's folders.
-        let full = path.canonicalize().map_err(|error| Error::input(format!("{}: {error}", path.display())))?;
+        let full =
+            path.canonicalize().map_err(|error| Error::input(format!("{}: {error}", path.display())))?;
         // SAFETY: made by bench/native, which runs nothing when it is loaded.
         let library = unsafe { Library::new(full) }.map_err(broken)?;
         // SAFETY: the type that native.h gives it.

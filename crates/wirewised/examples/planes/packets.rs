@@ -22,9 +22,8 @@ impl LowMemory {
     pub fn new(length: usize) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
         // SAFETY: a new private mapping at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             let error = std::io::Error::last_os_error();
             return Err(Error::other(format!("no {length} bytes of memory below 4 GB: {error}")));

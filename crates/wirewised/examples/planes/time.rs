@@ -86,7 +86,9 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     let results = planes.iter().map(Timed::report).collect::<Result<Vec<_>>>()?;
-    input::print_json(&json!({ "flows": args.flows, "packets_a_round": calls * packets.spans.len() as u64, "results": results }))
+    input::print_json(
+        &json!({ "flows": args.flows, "packets_a_round": calls * packets.spans.len() as u64, "results": results }),
+    )
 }
 
 fn planes(args: &Args, frame: Vec<u8>) -> Result<Vec<Timed>> {
@@ -143,7 +145,8 @@ impl EngineRun {
         let engine = Engine::new(linked, options).map_err(|error| refused(name, &error))?;
         let compile_ms = (kernel::monotonic_ns() - start) as f64 / 1e6;
         let entry = engine.program(object::ENTRY);
-        let entry = entry.ok_or_else(|| Error::input(format!("{name}: holds no program {}", object::ENTRY)))?;
+        let entry =
+            entry.ok_or_else(|| Error::input(format!("{name}: holds no program {}", object::ENTRY)))?;
         let mut run = Self { engine, entry, cpu, codes: Vec::new() };
         run.fill_tail_calls(linked)?;
         Ok((run, compile_ms))
@@ -151,7 +154,8 @@ impl EngineRun {
 
     fn fill_tail_calls(&mut self, linked: &Linked) -> Result<()> {
         let programs = linked.programs.iter().map(|program| program.name.as_str());
-        let parts = programs.filter_map(|name| Some((object::tail_call_index(name)?, self.engine.program(name)?)));
+        let parts =
+            programs.filter_map(|name| Some((object::tail_call_index(name)?, self.engine.program(name)?)));
         let parts: Vec<_> = parts.collect();
         let Some(mut map) = self.engine.map_mut(object::TAIL_CALLS) else { return Ok(()) };
         for (index, program) in parts {
@@ -165,9 +169,7 @@ impl EngineRun {
         let map = COUNTERS.iter().find_map(|name| self.engine.map(name));
         let element = map.and_then(|map| map.lookup(&self.cpu.to_ne_bytes()));
         let stats = element.and_then(|bytes| bytes.get(..size_of::<abi::Stats>()));
-        stats
-            .map(bytemuck::pod_read_unaligned)
-            .ok_or_else(|| object::other_layout(object::PER_CPU))
+        stats.map(bytemuck::pod_read_unaligned).ok_or_else(|| object::other_layout(object::PER_CPU))
     }
 }
 

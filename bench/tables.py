@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a capture to a table of features: `wirewised features` beside a pandas group-by doing the same."""
+
+from __future__ import annotations
+
+import json
+import resource
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from bench.programs import SEED, Compiled
+from wirewise import agent
+from wirewise.datasets import write_capture
+from wirewise.errors import MissingFeatureError, WirewiseError
+from wirewise.features import PRESETS
+from wirewise.traffic import MIX, generate
+
+PROGRAM = "flow-hara2023"
+# Few enough flows for the table that none loses its entry, for pandas forgets none.
+_MIX = {kind: share for kind, share in MIX.items() if kind not in ("syn-flood", "port-scan")}
+_TABLE_SIZE = 1 << 19
+
+
+def measure(program: Compiled, packets: int, rounds: int) -> list[dict[str, Any]]:
+    """Seconds from a capture of generated traffic to a Parquet file, and of what pandas' are made.
+
+    Raises WirewiseError if the tables differ, MissingFeatureError without pandas.
+    """
+    try:
+        from bench import by_pandas
+    except ImportError as error:
+        raise MissingFeatureError(f"{error}; run `pip install 'wirewise[bench]'`") from error
+    with tempfile.TemporaryDirectory(prefix="wirewise-bench-") as name:
+        folder = Path(name)
+        capture, features, table = (folder / file for file in ("c.pcap", "f.json", "t.parquet"))
+        frames = ((p.time_ns, p.frame) for p in generate(SEED, packets=packets, mix=_MIX))
+        total = write_capture(capture, frames)
+        features.write_text(json.dumps(PRESETS["hara2023"].to_dict()))
+        ours, streamed, ours_cpu = [], [], []
+        steps, steps_cpu = [], []
+        for index in range(rounds):
+            start, start_cpu = perf_counter(), _cpu(resource.RUSAGE_CHILDREN)
+            said = agent.call(
+                "features", capture, "--object", program.path, "--features", features,
+                "--table-size", str(_TABLE_SIZE), "--seed", str(SEED), "-o", table, timeout=None,
+            )  # fmt: skip
+            ours.append(perf_counter() - start)
+            ours_cpu.append(_cpu(resource.RUSAGE_CHILDREN) - start_cpu)
+            streamed.append(said["seconds"])
+            if said["packets"] != total or said["flows"]["evicted"] or said["flows"]["refused"]:
+                raise WirewiseError(f"not every packet kept its flow: {said['packets']}, {said['flows']}")
+            times, own_cpu = [perf_counter()], _cpu(resource.RUSAGE_SELF)
+            frame = by_pandas.read(capture)
+            times.append(perf_counter())
+            grouped = by_pandas.features(frame)
+            times.append(perf_counter())
+            grouped.to_parquet(folder / "pandas.parquet")
+            times.append(perf_counter())
+            steps.append(np.diff(times).tolist())
+            steps_cpu.append(_cpu(resource.RUSAGE_SELF) - own_cpu)
+            if index == 0:
+                _same(table, {column: grouped[column].to_numpy() for column in grouped})
+        size = capture.stat().st_size
+
+    def row(what: str, seconds: list[float], cpu: list[float] | None = None) -> dict[str, Any]:
+        middle = median(seconds)
+        return {
+            "what": what,
+            "packets": total,
+            "capture_bytes": size,
+            "seconds": round(middle, 4),
+            "cpu_seconds": cpu and round(median(cpu), 4),
+            "packets_per_second": round(total / middle),
+            # How many times as long as wirewised, process start and verification included.
+            "ratio": round(median(a / b for a, b in zip(seconds, ours, strict=True)), 2),
+            "rounds_s": [round(value, 4) for value in seconds],
+        }
+
+    return [
+        row("wirewised features", ours, ours_cpu),
+        row("wirewised features, once loaded", streamed),
+        row("pandas", [sum(step) for step in steps], steps_cpu),
+        row("pandas: parsing", [step[0] for step in steps]),
+        row("pandas: group-by", [step[1] for step in steps]),
+        row("pandas: writing Parquet", [step[2] for step in steps]),
+    ]
+
+
+def _cpu(whose: int) -> float:
+    """Seconds on a CPU so far, of this process or of the ended ones that it started."""
+    usage = resource.getrusage(whose)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _same(table: Path, expected: dict[str, Any]) -> None:
+    """Raises WirewiseError at the first value in which the two tables differ."""
+    ours = pl.read_parquet(table)
+    for column, values in expected.items():
+        own = ours[column].to_numpy()
+        if len(own) != len(values):
+            raise WirewiseError(f"pandas has {len(values)} packets, the table of wirewised {len(own)}")
+        differing = np.flatnonzero(own != values)
+        if differing.size:
+            first = differing[0]
+            raise WirewiseError(
+                f"packet {first + 1}: {column} is {values[first]} by pandas, {own[first]} by wirewised"
+            )
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """A line for each; the packets are the same."""
+    print(
+        f"\nfrom a capture of {rows[0]['packets']:,} packets to a Parquet file of hara2023, the same by both:"
+    )
+    for row in rows:
+        rate = f"{row['packets_per_second'] / 1e6:.2f} million packets/s"
+        cpu = "" if row["cpu_seconds"] is None else f"{row['cpu_seconds']:.3f} s of CPU"
+        print(f"  {row['what']:<32} {row['seconds']:>9.3f} s  {rate:>24}  x{row['ratio']:<6} {cpu}")
