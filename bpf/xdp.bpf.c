@@ -57,12 +57,10 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		if (ww_unlikely(status))
 			return ww_unclassified(way, status);
 	}
-	flow = ww_account(p, way->scratch, cpu, version, &context);
+	flow = ww_account(p, way->own, cpu, version, &context);
 	slot = flow.slot;
 	if (ww_unlikely(!slot))
 		return XDP_PASS;
-	if (ww_unlikely(flow.lookup != WW_FLOW_HIT))
-		(&way->stats->flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
 	/* Before the state is read: its stores, though of no live program, would make the compiler read the state twice. */
 	if (ww_unlikely(ww_config.trace))
 		ww_trace_flow(way->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);

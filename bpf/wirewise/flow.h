@@ -128,20 +128,21 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 
 /* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the
  * flow. */
-static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_scratch *scratch,
-						 __u32 cpu, const __u32 version, struct ww_context *context)
+static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_cpu *own, __u32 cpu,
+						 const __u32 version, struct ww_context *context)
 {
 	struct ww_flow flow = {.lookup = WW_FLOW_HIT};
 	struct ww_slot *slot;
 
 	if (version == 4)
-		ww_find4(&flow, p, &scratch->key, cpu, context->now_ns);
+		ww_find4(&flow, p, &own->scratch.key, cpu, context->now_ns);
 	else
-		ww_find6(&flow, p, &scratch->key, cpu, context->now_ns);
+		ww_find6(&flow, p, &own->scratch.key, cpu, context->now_ns);
 	slot = flow.slot;
 	if (!slot)
 		return flow;
 	if (ww_unlikely(flow.lookup != WW_FLOW_HIT)) {
+		(&own->stats.flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
 		__builtin_memset(flow.state, 0, sizeof(*flow.state));
 		slot->packets = 0;
 		slot->class_id = 0;

@@ -16,8 +16,9 @@
 
 /* What the stages after parsing share. Never has its address taken outside inlined code, so it stays in registers. */
 struct ww_way {
-	struct ww_stats *stats;
-	struct ww_scratch *scratch;
+	struct ww_cpu *own;
+	struct ww_stats *stats;	    /* of own */
+	struct ww_scratch *scratch; /* of own */
 	__u64 now_ns;
 	__u32 frame_length;
 };
@@ -29,6 +30,7 @@ static __always_inline int ww_begin_way(struct ww_way *way, __u32 cpu)
 
 	if (ww_unlikely(!own))
 		return 0;
+	way->own = own;
 	way->stats = &own->stats;
 	way->scratch = &own->scratch;
 	return 1;
