@@ -240,6 +240,22 @@ def test_explain_agrees_with_the_object(run: Run, made: Path, mode: str) -> None
 
 
 @needs_root
+@pytest.mark.parametrize("plane", ["kernel", "engine"])
+def test_explain_agrees_on_packets_that_are_not_classified(
+    run: Run, made: Path, tmp_path: Path, plane: str
+) -> None:
+    capture = tmp_path / "odd.pcap"
+    arp, cut = bytes(12) + b"\x08\x06" + bytes(46), bytes(12) + b"\x08\x00\x45" + bytes(9)
+    write_capture(capture, [(0, arp), (1000, cut)])
+    for packet, status in ((1, "not_ip"), (2, "malformed_ip")):
+        said = run(
+            "explain", capture, "-n", packet, "-b", made / "m.wirewise", "--plane", plane, "--json"
+        ).json
+        assert said["agree"] is True, said["differences"]
+        assert said["reference"]["status"] == status
+
+
+@needs_root
 def test_the_verifier_is_asked(run: Run, made: Path, tmp_path: Path) -> None:
     said = run("compile", made / "m.pkl", "-o", tmp_path / "v.wirewise", "--verify", "--json")
     assert said.code == 0, said.err

@@ -128,7 +128,7 @@ def describe(decision: Decision, bundle: Bundle, policy: Policy) -> dict[str, An
     seen, class_id = decision.observation, decision.class_id
     features = list(seen.features or []) if seen and decision.inferred else []
     return {
-        "status": decision.status.name.lower().replace("_", "-"),
+        "status": decision.status.name.lower(),
         "flow": str(seen.key) if seen else None,
         "packets_of_flow": seen.packets if seen else 0,
         "refused": bool(seen and seen.refused),
