@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs eBPF XDP objects in user space.
+#![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]

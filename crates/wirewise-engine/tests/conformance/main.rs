@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod cage;
+mod datapath;
 mod features;
 mod random;
 mod support;
+mod vectors;
