@@ -26,9 +26,9 @@
 #define volatile
 
 /* The one asm statement with code in it: eBPF's division, where x / 0 is 0. (Those that are volatile are empty.) */
-#define asm(...)                                                                                         \
+#define asm(...)                                                                                            \
 	_Static_assert(!__builtin_strcmp(#__VA_ARGS__, "\"%0 /= %1\" : \"+r\"(dividend) : \"r\"(divisor)"), \
-		       "bench/native does not know this asm statement");                                 \
+		       "bench/native does not know this asm statement");                                    \
 	dividend = divisor ? dividend / divisor : 0
 
 #if __has_include("ww_feature_set.h")

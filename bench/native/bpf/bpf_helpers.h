@@ -26,12 +26,12 @@
 #define NATIVE_MAP_TYPE(map) (sizeof(*(map)->type) / sizeof(int))
 
 /* Arrays, inlined as the kernel's verifier does it: the bound, then the address. */
-#define bpf_map_lookup_elem(map, key_)                                \
-	({                                                            \
-		const __u32 native_index = *(const __u32 *)(key_);    \
-		if (NATIVE_MAP_TYPE(map) != BPF_MAP_TYPE_ARRAY &&     \
-		    NATIVE_MAP_TYPE(map) != BPF_MAP_TYPE_PERCPU_ARRAY) \
-			abort();                                      \
+#define bpf_map_lookup_elem(map, key_)                                              \
+	({                                                                          \
+		const __u32 native_index = *(const __u32 *)(key_);                  \
+		if (NATIVE_MAP_TYPE(map) != BPF_MAP_TYPE_ARRAY &&                   \
+		    NATIVE_MAP_TYPE(map) != BPF_MAP_TYPE_PERCPU_ARRAY)              \
+			abort();                                                    \
 		native_index < NATIVE_ENTRIES ? &(map)->value[native_index] : NULL; \
 	})
 
