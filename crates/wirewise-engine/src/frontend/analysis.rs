@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::cfg::FunctionRange;
-use super::decode::{Instr, Operand, Refused};
+use super::decode::Refused;
+use super::instr::{Instr, Operand};
 use super::lower::Frame;
 use super::state::State;
 use super::value::{Value, decide};

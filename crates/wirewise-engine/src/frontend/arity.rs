@@ -2,8 +2,8 @@
 //! How many arguments each function reads: which of r1 to r5 are live at its start.
 
 use super::cfg::FunctionRange;
-use super::decode::{Alu, AtomicOp, Instr, Operand};
 use super::helper::Helper;
+use super::instr::{Alu, AtomicOp, Instr, Operand};
 
 /// A set of registers, one bit each.
 type Registers = u16;
@@ -138,7 +138,7 @@ mod tests {
         let code = [
             Instr::Branch {
                 wide: true,
-                cond: super::super::decode::Cond::Eq,
+                cond: super::super::instr::Cond::Eq,
                 dst: 1,
                 src: Operand::Imm(0),
                 target: 3,

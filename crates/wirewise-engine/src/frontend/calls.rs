@@ -2,8 +2,8 @@
 //! Calls: helpers, subprograms, loops over a callback, tail calls.
 
 use super::analysis::{Analysis, Result, malformed, unsupported};
-use super::decode::Size;
 use super::helper::Helper;
+use super::instr::Size;
 use super::ir::{Array, Op};
 use super::state::State;
 use super::value::Value;
@@ -102,7 +102,7 @@ impl Analysis<'_> {
         Ok(match known {
             Value::Number(index) if index < entries.into() => {
                 let offset = index * array.stride;
-                state.returned(Value::MapValue { map, offset: offset as i64 });
+                state.returned(Value::InMap { map, offset: offset as i64 });
                 Op::Address { dst: 0, offset: array.offset + offset }
             }
             Value::Number(_) => self.constant(state, 0),

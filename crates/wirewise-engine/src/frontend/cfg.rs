@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::decode::{Instr, Refused};
+use super::decode::Refused;
+use super::instr::Instr;
 
 /// A function: the slots from its start to the next function's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +75,7 @@ pub(crate) fn functions(code: &[Instr]) -> Result<Vec<FunctionRange>, (usize, Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontend::decode::{Cond, Operand};
+    use crate::frontend::instr::{Cond, Operand};
 
     fn branch(target: usize) -> Instr {
         Instr::Branch { wide: true, cond: Cond::Eq, dst: 1, src: Operand::Imm(0), target }

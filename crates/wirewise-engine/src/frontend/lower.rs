@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::analysis::{Analysis, Result};
-use super::decode::{Instr, Size};
+use super::instr::{Instr, Size};
 use super::ir::{Block, End, Function, Op, Place};
 use super::step::FRAME_BYTES;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::decode::{FRAME, Size};
+use super::instr::{FRAME, Size};
 use super::value::{Taint, Value, truncate};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! One instruction: what it does to the state, and the operation it becomes.
 
 use super::analysis::{Analysis, Result, malformed, unsupported};
-use super::decode::{Alu, Instr, Operand, Size};
+use super::instr::{Alu, Instr, Operand, Size};
 use super::ir::{Field, Op, Place};
 use super::state::State;
 use super::value::{Taint, Value, alu, compute, truncate};
@@ -70,7 +70,7 @@ impl Analysis<'_> {
                     return malformed(at, format!("map {} has no value at offset {offset}", spec.name));
                 }
                 let address = self.target.places[map as usize].offset as u64 + u64::from(offset);
-                let value = Value::MapValue { map, offset: offset.into() };
+                let value = Value::InMap { map, offset: offset.into() };
                 Self::result(state, dst, value, Op::Address { dst, offset: address })
             }
             // Only bpf_loop takes a function, and it must be known there: the number itself is never used.
@@ -78,7 +78,7 @@ impl Analysis<'_> {
                 Self::result(state, dst, Value::Function(target), Op::Number { dst, value: 1 })
             }
             Instr::Load { dst, base, off, size, signed } => {
-                self.load(at, state, dst, base, off, size, signed)?
+                self.load(at, state, (dst, base, off, size, signed))?
             }
             Instr::Store { base, off, size, src } => {
                 let value = Self::operand(state, src);
@@ -94,7 +94,7 @@ impl Analysis<'_> {
                 // The frame keeps it in memory: back ends need one form of atomics only.
                 self.frame.pinned(access.place, size);
                 if fetch {
-                    let result = if op == super::decode::AtomicOp::CompareExchange { 0 } else { src };
+                    let result = if op == super::instr::AtomicOp::CompareExchange { 0 } else { src };
                     state.set(result, Value::UpTo(size.max()));
                 }
                 Op::Atomic { op, fetch, place: access.place, size, src }
@@ -102,8 +102,8 @@ impl Analysis<'_> {
             Instr::Helper { id } => self.helper(at, state, id)?,
             Instr::Call { target } => self.call(at, state, target)?,
             Instr::Branch { dst, src, cond, .. } => {
-                let null_check = src == Operand::Imm(0)
-                    && matches!(cond, super::decode::Cond::Eq | super::decode::Cond::Ne);
+                let null_check =
+                    src == Operand::Imm(0) && matches!(cond, super::instr::Cond::Eq | super::instr::Cond::Ne);
                 if !(null_check && matches!(state.reg(dst), Value::Context(_))) {
                     self.plain(at, state.reg(dst))?;
                     self.plain(at, Self::operand(state, src))?;
@@ -148,15 +148,12 @@ impl Analysis<'_> {
         Ok(Self::result(state, dst, value, Op::Alu { wide, op, dst, src }))
     }
 
+    /// A load: destination, base, offset, size, sign.
     fn load(
         &mut self,
         at: usize,
         state: &mut State,
-        dst: u8,
-        base: u8,
-        off: i16,
-        size: Size,
-        signed: bool,
+        (dst, base, off, size, signed): (u8, u8, i16, Size, bool),
     ) -> Result<Op> {
         if let Value::Context(start) = state.reg(base) {
             let field = match (start.wrapping_add(off.into()), size, signed) {
@@ -209,7 +206,7 @@ impl Analysis<'_> {
                     return malformed(at, format!("an access at {offset} from the frame pointer"));
                 }
             },
-            Value::MapValue { map, offset } => {
+            Value::InMap { map, offset } => {
                 self.map_value(map, offset.wrapping_add(off.into()), size, register)
             }
             Value::Outer { arg, offset } => {
@@ -304,7 +301,7 @@ impl Analysis<'_> {
                     }
                 }
                 let reaches_frame = base.taint().frame || state.leaked;
-                if reaches_frame && !matches!(base, Value::MapValue { .. }) {
+                if reaches_frame && !matches!(base, Value::InMap { .. }) {
                     state.forget_slots();
                 }
             }

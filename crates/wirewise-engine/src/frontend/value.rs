@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is known of a register or stack slot at one point of a program.
 
-use super::decode::{Alu, Cond, Size};
+use super::instr::{Alu, Cond, Size};
 
 /// What a number or pointer of unknown value may still be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,7 +33,7 @@ pub(crate) enum Value {
     Context(i64),
     Map(u32),
     /// Into the memory of a map with one block of values.
-    MapValue {
+    InMap {
         map: u32,
         offset: i64,
     },
@@ -87,7 +87,7 @@ impl Value {
             self,
             Value::Context(_)
                 | Value::Map(_)
-                | Value::MapValue { .. }
+                | Value::InMap { .. }
                 | Value::Function(_)
                 | Value::Frame(_)
                 | Value::Outer { .. }
@@ -101,7 +101,7 @@ impl Value {
         match (self, other) {
             (a, b) if a == b => a,
             (Number(_) | UpTo(_), Number(_) | UpTo(_)) => UpTo(self.max().max(other.max())),
-            (MapValue { .. } | Pointer, MapValue { .. } | Pointer) => Pointer,
+            (InMap { .. } | Pointer, InMap { .. } | Pointer) => Pointer,
             (a, b) => match a.taint().join(b.taint()) {
                 none if none == Taint::default() => Self::UNKNOWN,
                 taint => Other(taint),
@@ -126,7 +126,7 @@ impl Value {
                 max.checked_add_signed(distance).filter(|_| distance >= 0).map_or(Self::UNKNOWN, UpTo)
             }
             Context(offset) => Context(offset.wrapping_add(distance)),
-            MapValue { map, offset } => MapValue { map, offset: offset.wrapping_add(distance) },
+            InMap { map, offset } => InMap { map, offset: offset.wrapping_add(distance) },
             Frame(offset) => Frame(offset.wrapping_add(distance)),
             Outer { arg, offset } => Outer { arg, offset: offset.wrapping_add(distance) },
             Other(taint) => Other(taint),
@@ -165,8 +165,8 @@ pub(crate) fn alu(wide: bool, op: Alu, a: Value, b: Value) -> Value {
     let bound = match (op, b) {
         (Alu::And, _) => a.max().min(b.max()),
         (Alu::Or | Alu::Xor, _) => bits_up_to(a.max() | b.max()),
-        (Alu::Add, _) => a.max().checked_add(b.max()).unwrap_or(u64::MAX),
-        (Alu::Mul, _) => a.max().checked_mul(b.max()).unwrap_or(u64::MAX),
+        (Alu::Add, _) => a.max().saturating_add(b.max()),
+        (Alu::Mul, _) => a.max().saturating_mul(b.max()),
         (Alu::Rsh, Value::Number(shift)) => a.max() >> (shift & (u64::from(width.bits()) - 1)),
         (Alu::Rsh | Alu::Div, _) => a.max(),
         (Alu::Mod, Value::Number(divisor)) if divisor != 0 => a.max().min(divisor - 1),

@@ -186,7 +186,7 @@ impl Linker<'_> {
             for (address, size, name) in symbols {
                 let start = address as usize / INSN_BYTES;
                 let count = size as usize / INSN_BYTES;
-                let aligned = address as usize % INSN_BYTES == 0 && size as usize % INSN_BYTES == 0;
+                let aligned = [address, size].iter().all(|bytes| bytes.is_multiple_of(INSN_BYTES as u64));
                 let Some(body) =
                     start.checked_add(count).and_then(|end| insns.get(start..end)).filter(|_| aligned)
                 else {

@@ -311,7 +311,7 @@ mod tests {
             spec(MapKind::RingBuf, 0, 0, 5000),
             initial,
         ] {
-            assert!(matches!(lay_out(&[map.clone()], 0), Err(Error::Map { .. })), "{map:?}");
+            assert!(matches!(lay_out(std::slice::from_ref(&map), 0), Err(Error::Map { .. })), "{map:?}");
         }
     }
 

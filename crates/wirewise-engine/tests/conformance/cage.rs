@@ -212,7 +212,11 @@ SEC("xdp") int test(struct xdp_md *ctx) { __u64 sum = frozen; counter++; put(0, 
             let at = (state >> 33) as usize % damaged.len();
             damaged[at] = (state >> 20) as u8;
         }
-        damaged.truncate(if state % 5 == 0 { (state >> 40) as usize % object.len() } else { object.len() });
+        damaged.truncate(if state.is_multiple_of(5) {
+            (state >> 40) as usize % object.len()
+        } else {
+            object.len()
+        });
         if let Ok(code) = Linked::from_elf(&damaged) {
             linked += 1;
             let options = Options { fuel: 1000, ..Options::default() };

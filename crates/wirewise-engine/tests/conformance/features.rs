@@ -384,3 +384,73 @@ SEC("xdp") int test(struct xdp_md *ctx)
 }"#,
     );
 }
+
+#[test]
+fn ring_buffers_deliver_what_was_submitted() {
+    let source = r#"
+struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(".maps");
+struct record { __u64 number; __u8 rest[13]; };
+SEC("xdp") int test(struct xdp_md *ctx)
+{
+	struct record here = {.number = 1};
+	for (int i = 0; i < 40; i++) {
+		struct record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+		if (!record) {
+			put(0, i);
+			break;
+		}
+		__builtin_memset(record, i, sizeof(*record));
+		record->number = i * 3;
+		if (i % 5 == 4)
+			bpf_ringbuf_discard(record, 0);
+		else
+			bpf_ringbuf_submit(record, 0);
+	}
+	put(1, bpf_ringbuf_output(&ring, &here, 13, 0));
+	put(3, bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA));
+	put(4, bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE));
+	for (int i = 0; i < 100; i++)
+		if (bpf_ringbuf_output(&ring, &here, 21, BPF_RB_NO_WAKEUP)) {
+			put(5, i);
+			break;
+		}
+	return XDP_PASS;
+}"#;
+    let packets = [frame()];
+    same_with_packets(source, &packets);
+    // What is delivered, from the kernel and from both kinds of engine.
+    let object = crate::support::compile(source, "v3");
+    let code = wirewise_engine::Linked::from_elf(&object).unwrap();
+    let records = || {
+        let mut engine = wirewise_engine::Engine::new(&code, wirewise_engine::Options::default()).unwrap();
+        let id = engine.program("test").unwrap();
+        let mut all = Vec::new();
+        // Drained between packets, so that the ring goes around.
+        for _ in 0..5 {
+            engine.run_xdp(id, &mut frame(), 0).unwrap();
+            engine.map_mut("ring").unwrap().drain(|record| all.push(record.to_vec())).unwrap();
+        }
+        all
+    };
+    let ours = records();
+    assert!(ours.len() > 300);
+    if crate::support::kernel() {
+        let loaded = crate::support::load(&object);
+        let all = std::cell::RefCell::new(Vec::new());
+        {
+            let map = loaded.maps().find(|map| libbpf_rs::MapCore::name(map) == "ring").unwrap();
+            let mut builder = libbpf_rs::RingBufferBuilder::new();
+            let keep = |record: &[u8]| {
+                all.borrow_mut().push(record.to_vec());
+                0
+            };
+            builder.add(&map, keep).unwrap();
+            let ring = builder.build().unwrap();
+            for _ in 0..5 {
+                crate::support::run_in_kernel(&loaded, &packets);
+                ring.consume().unwrap();
+            }
+        }
+        assert_eq!(all.into_inner(), ours);
+    }
+}

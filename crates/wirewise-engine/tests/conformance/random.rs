@@ -296,7 +296,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn random_programs_are_the_same_everywhere() {
-    let wanted = setting("WIREWISE_RANDOM_PROGRAMS", 20_000);
+    let wanted = setting("WIREWISE_RANDOM_PROGRAMS", 10_000);
     let seed = setting("WIREWISE_RANDOM_SEED", 1);
     let compare_with_kernel = kernel();
     let mut random = Random(seed);

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::function::{Emitter, integer};
-use crate::frontend::decode::{Alu, Cond, Operand, Size};
+use crate::frontend::instr::{Alu, Cond, Operand, Size};
 
 impl Emitter<'_, '_> {
     fn narrow(&mut self, value: Value, size: Size) -> Value {

@@ -12,7 +12,7 @@ use cranelift_module::{FuncId, Module};
 use crate::backend::Settings;
 use crate::error::Trap;
 use crate::frontend::FRAME_BYTES;
-use crate::frontend::decode::{FRAME, Operand, Size};
+use crate::frontend::instr::{FRAME, Operand, Size};
 use crate::frontend::ir::{End, Function, Op, Program};
 use crate::memory::{STACK_AT, STACK_BYTES};
 use crate::runtime::vm_offset;

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 
 use super::function::{Emitter, FramePlace, integer};
 use crate::frontend::FRAME_BYTES;
-use crate::frontend::decode::{AtomicOp, Operand, Size};
+use crate::frontend::instr::{AtomicOp, Operand, Size};
 use crate::frontend::ir::{Array, Field, Place};
 use crate::runtime::vm_offset;
 
