@@ -3,7 +3,9 @@
 //! flow in tables, and what a packet's worker is chosen by. Features come from the data path, never from here.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::hash::{Hash, Hasher};
+use std::io::Write;
+use std::net::Ipv6Addr;
 
 const MAX_VLAN_TAGS: usize = 2;
 const MAX_EXTENSIONS: usize = 8;
@@ -154,7 +156,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// What is equal for all packets of a conversation, in both directions, and for no others: the column `flow`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conversation {
     pub version: u8,
     pub protocol: u8,
@@ -162,17 +164,43 @@ pub struct Conversation {
     pub ends: [(Address, u16); 2],
 }
 
-impl fmt::Display for Conversation {
-    /// `6 10.0.0.1|40000 10.0.0.2|443`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.protocol)?;
+impl Hash for Conversation {
+    /// In three words: field by field it would be a third of the time that a row of a table takes.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [(low, low_port), (high, high_port)] = self.ends;
+        let rest = [u16::from(self.version), u16::from(self.protocol), low_port, high_port];
+        state.write_u64(rest.into_iter().fold(0, |word, part| word << 16 | u64::from(part)));
+        state.write_u128(u128::from_ne_bytes(low));
+        state.write_u128(u128::from_ne_bytes(high));
+    }
+}
+
+impl Conversation {
+    /// Appends `6 10.0.0.1|40000 10.0.0.2|443`.
+    pub fn append_text(&self, out: &mut Vec<u8>) {
+        let mut number = itoa::Buffer::new();
+        out.extend_from_slice(number.format(self.protocol).as_bytes());
         for (address, port) in self.ends {
-            match self.version {
-                4 => write!(f, " {}|{port}", Ipv4Addr::new(address[0], address[1], address[2], address[3]))?,
-                _ => write!(f, " {}|{port}", Ipv6Addr::from(address))?,
+            if self.version == 4 {
+                for (separator, byte) in b" ...".iter().zip(address) {
+                    out.push(*separator);
+                    out.extend_from_slice(number.format(byte).as_bytes());
+                }
+            } else {
+                // A list takes what is written to it.
+                let _ = write!(out, " {}", Ipv6Addr::from(address));
             }
+            out.push(b'|');
+            out.extend_from_slice(number.format(port).as_bytes());
         }
-        Ok(())
+    }
+}
+
+impl fmt::Display for Conversation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::with_capacity(96);
+        self.append_text(&mut text);
+        f.write_str(&String::from_utf8_lossy(&text))
     }
 }
 

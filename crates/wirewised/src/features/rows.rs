@@ -24,8 +24,8 @@ pub struct FeatureRows {
     flow: Vec<Option<Conversation>>,
     /// One list a feature, with zeros where there is none.
     features: Vec<Vec<i64>>,
-    /// 1 where the packet was classified, so that it has features.
-    present: Vec<i16>,
+    /// True where the packet was classified, so that it has features.
+    present: Vec<bool>,
     label: Vec<LabelId>,
     status: Vec<i32>,
 }
@@ -72,7 +72,7 @@ impl FeatureRows {
             }
             None => self.features.iter_mut().for_each(|list| list.push(0)),
         }
-        self.present.push(features.is_some().into());
+        self.present.push(features.is_some());
     }
 }
 

@@ -58,7 +58,7 @@ fn write_value<M: SerializeMap>(
             object.serialize_entry(name, &flow)
         }
         Values::Optional { values, present } => {
-            let value = (present[row] != 0).then(|| values[row]);
+            let value = present[row].then(|| values[row]);
             object.serialize_entry(name, &value)
         }
         Values::Missing => object.serialize_entry(name, &None::<i64>),

@@ -27,8 +27,8 @@ pub enum Values<'a> {
     Text(&'a [u32], &'a [String]),
     /// The text of a conversation; "" for none.
     Flow(&'a [Option<Conversation>]),
-    /// The values where `present` is 1; null elsewhere.
-    Optional { values: &'a [i64], present: &'a [i16] },
+    /// The values where `present` holds; null elsewhere.
+    Optional { values: &'a [i64], present: &'a [bool] },
     /// Null in every row: a column of whole numbers.
     Missing,
 }

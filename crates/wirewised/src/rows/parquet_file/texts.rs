@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Dictionaries of texts for one row group: those that occur, in the order in which they first do.
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use crate::outer::Conversation;
+use crate::rows::NO_TEXT;
+
+#[derive(Default)]
+pub struct Dictionary {
+    /// As a dictionary page has them: each behind its length.
+    pub bytes: Vec<u8>,
+    pub entries: u32,
+    /// One a row that has a text.
+    pub indices: Vec<u32>,
+    /// Of texts that have ids: their entries.
+    of_id: Vec<u32>,
+    of_flow: HashMap<Option<Conversation>, u32>,
+}
+
+impl Dictionary {
+    /// ids : of the names; `NO_TEXT` and ids of no name are null.
+    pub fn fill_names(&mut self, ids: &[u32], names: &[String]) {
+        self.clear();
+        self.of_id.clear();
+        self.of_id.resize(names.len(), NO_TEXT);
+        let Self { bytes, entries, indices, of_id, .. } = self;
+        indices.extend(ids.iter().filter_map(|id| {
+            let (entry, name) = of_id.get_mut(*id as usize).zip(names.get(*id as usize))?;
+            if *entry == NO_TEXT {
+                *entry = append(bytes, entries, |out| out.extend_from_slice(name.as_bytes()));
+            }
+            Some(*entry)
+        }));
+    }
+
+    /// `None` is "".
+    pub fn fill_flows(&mut self, flows: &[Option<Conversation>]) {
+        self.clear();
+        self.of_flow.clear();
+        let Self { bytes, entries, indices, of_flow, .. } = self;
+        indices.extend(flows.iter().map(|flow| match of_flow.entry(*flow) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                let write = |out: &mut Vec<u8>| flow.iter().for_each(|flow| flow.append_text(out));
+                *entry.insert(append(bytes, entries, write))
+            }
+        }));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries = 0;
+        self.indices.clear();
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, entries: &mut u32, write: impl FnOnce(&mut Vec<u8>)) -> u32 {
+    let start = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    write(bytes);
+    let length = (bytes.len() - start - 4) as u32;
+    bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    *entries += 1;
+    *entries - 1
+}
