@@ -16,6 +16,10 @@ use crate::runtime::{self, Host, Vm};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProgramId(pub(crate) u32);
 
+/// A map of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MapId(usize);
+
 /// A packet in a buffer, for [`Engine::run_xdp_batch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketSpan {
@@ -248,8 +252,18 @@ impl Engine {
 
     /// A map by name.
     pub fn map(&self, name: &str) -> Option<Map<'_>> {
-        let store = self.host().stores.iter().find(|store| store.spec.name == name)?;
-        Some(Map { store, memory: &self.memory })
+        self.map_at(self.map_id(name)?)
+    }
+
+    /// The place of a map, for [`Engine::map_at`].
+    pub fn map_id(&self, name: &str) -> Option<MapId> {
+        self.host().stores.iter().position(|store| store.spec.name == name).map(MapId)
+    }
+
+    /// A map of this engine by its place, which needs no search; `None` for one that only another engine has.
+    #[inline]
+    pub fn map_at(&self, id: MapId) -> Option<Map<'_>> {
+        Some(Map { store: self.host().stores.get(id.0)?, memory: &self.memory })
     }
 
     /// A map by name, to change.

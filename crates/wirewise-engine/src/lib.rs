@@ -16,7 +16,7 @@ mod memory;
 mod options;
 mod runtime;
 
-pub use engine::{Engine, PacketSpan, ProgramId};
+pub use engine::{Engine, MapId, PacketSpan, ProgramId};
 pub use error::{Error, MapError, Trap};
 pub use frontend::insn;
 pub use linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};

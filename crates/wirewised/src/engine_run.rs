@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use hashbrown::HashSet;
 use serde::Serialize;
-use wirewise_engine::{ClockSource, Engine, Linked, Options, ProgramId};
+use wirewise_engine::{ClockSource, Engine, Linked, MapId, Options, ProgramId};
 
 use crate::abi;
 use crate::error::{Error, Result};
@@ -107,7 +107,8 @@ impl Prepared {
                 Error::other(format!("{}: cannot fill {}: {error}", self.input, object::TAIL_CALLS))
             })?;
         }
-        Ok(Worker { engine, entry, input: self.input.clone() })
+        let own = engine.map_id(object::PER_CPU).ok_or_else(|| object::other_layout(object::PER_CPU))?;
+        Ok(Worker { engine, entry, own, input: self.input.clone() })
     }
 }
 
@@ -115,6 +116,8 @@ impl Prepared {
 pub struct Worker {
     engine: Engine,
     entry: ProgramId,
+    /// Of `own`.
+    own: MapId,
     input: String,
 }
 
@@ -132,7 +135,7 @@ impl Worker {
     /// Counters and scratch space, as the program left them.
     #[inline]
     pub fn own(&self) -> Result<&abi::Cpu> {
-        let bytes = self.engine.map(object::PER_CPU).and_then(|map| map.bytes());
+        let bytes = self.engine.map_at(self.own).and_then(|map| map.bytes());
         let bytes = bytes.and_then(|bytes| bytes.get(..size_of::<abi::Cpu>()));
         bytes
             .and_then(|bytes| bytemuck::try_from_bytes(bytes).ok())

@@ -7,6 +7,10 @@ use crate::labels::LabelId;
 use crate::outer::Conversation;
 use crate::rows::{BATCH, Batch, Values};
 
+/// Rows whose features are gathered before they go to their columns: each packet writes one place then and not as many as there are
+/// features, all of which would fall into the same lines of the first-level cache.
+const TILE: usize = 64;
+
 /// What all batches of a table share.
 #[derive(Debug)]
 pub struct Shape {
@@ -22,6 +26,8 @@ pub struct FeatureRows {
     capture: Vec<u32>,
     packet: Vec<i64>,
     flow: Vec<Option<Conversation>>,
+    /// Features of the latest rows, row by row.
+    tile: Vec<i64>,
     /// One list a feature, with zeros where there is none.
     features: Vec<Vec<i64>>,
     /// True where the packet was classified, so that it has features.
@@ -49,6 +55,7 @@ impl FeatureRows {
             capture: Vec::with_capacity(BATCH),
             packet: Vec::with_capacity(BATCH),
             flow: Vec::with_capacity(BATCH),
+            tile: Vec::with_capacity(TILE * shape.features.len()),
             features: shape.features.iter().map(|_| Vec::with_capacity(BATCH)).collect(),
             present: Vec::with_capacity(BATCH),
             label: Vec::with_capacity(BATCH),
@@ -66,19 +73,29 @@ impl FeatureRows {
         self.flow.push(row.flow);
         self.label.push(row.label);
         self.status.push(row.status as i32);
-        match features {
-            Some(features) => {
-                self.features.iter_mut().zip(features).for_each(|(list, value)| list.push(*value))
-            }
-            None => self.features.iter_mut().for_each(|list| list.push(0)),
+        let width = self.features.len();
+        match features.and_then(|features| features.get(..width)) {
+            Some(features) => self.tile.extend_from_slice(features),
+            None => self.tile.resize(self.tile.len() + width, 0),
         }
         self.present.push(features.is_some());
+        if self.tile.len() >= TILE * width {
+            self.settle();
+        }
     }
 }
 
 impl Batch for FeatureRows {
     fn len(&self) -> usize {
         self.time_ns.len()
+    }
+
+    fn settle(&mut self) {
+        let width = self.features.len();
+        for (index, list) in self.features.iter_mut().enumerate() {
+            list.extend(self.tile.iter().skip(index).step_by(width));
+        }
+        self.tile.clear();
     }
 
     fn columns(&self) -> Vec<(&str, Values<'_>)> {
@@ -103,6 +120,7 @@ impl Batch for FeatureRows {
         self.capture.clear();
         self.packet.clear();
         self.flow.clear();
+        self.tile.clear();
         self.features.iter_mut().for_each(Vec::clear);
         self.present.clear();
         self.label.clear();

@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::outer::Conversation;
 use crate::whole_file::WholeFile;
 
-/// Rows of a batch: a row group of Parquet.
-pub const BATCH: usize = 1 << 16;
+/// Rows of a batch, a page of Parquet: few enough that the batches on their way stay in the processor's cache.
+pub const BATCH: usize = 1 << 13;
 /// In a `Text` column: no value.
 pub const NO_TEXT: u32 = u32::MAX;
 
@@ -28,7 +28,10 @@ pub enum Values<'a> {
     /// The text of a conversation; "" for none.
     Flow(&'a [Option<Conversation>]),
     /// The values where `present` holds; null elsewhere.
-    Optional { values: &'a [i64], present: &'a [bool] },
+    Optional {
+        values: &'a [i64],
+        present: &'a [bool],
+    },
     /// Null in every row: a column of whole numbers.
     Missing,
 }
@@ -39,6 +42,8 @@ pub trait Batch: Send + 'static {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Makes the columns complete; told before they are asked for.
+    fn settle(&mut self) {}
     /// Names and values.
     fn columns(&self) -> Vec<(&str, Values<'_>)>;
     fn clear(&mut self);
@@ -110,7 +115,8 @@ impl<B: Batch> Table<B> {
 
     pub fn write(&mut self, batch: &mut B, fresh: impl FnOnce() -> B) -> Result<()> {
         let next = self.emptied.try_recv().unwrap_or_else(|_| fresh());
-        let full = std::mem::replace(batch, next);
+        let mut full = std::mem::replace(batch, next);
+        full.settle();
         match self.sender.as_ref().map(|sender| sender.send(full)) {
             Some(Ok(())) => Ok(()),
             _ => Err(self.failure()),

@@ -5,8 +5,8 @@
 use super::bits::{LOT, append_packed, append_varint, width};
 
 /// Bits of an index into a dictionary; at least one, for some readers know no narrower.
-pub fn index_width(entries: usize) -> usize {
-    width(entries.saturating_sub(1) as u64).max(1)
+pub fn index_width(entries: u32) -> usize {
+    width(entries.saturating_sub(1).into()).max(1)
 }
 
 /// Appends the values, none of them wider than `width` bits: runs as runs, all else packed.

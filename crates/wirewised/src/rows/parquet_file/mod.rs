@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parquet, one row group a batch.
+//! Parquet, one page a batch and column.
 //!
 //! The values are encoded here and not by the library's column writers, which know neither that a text is one of few nor that a
 //! row has features or none: they took most of the time from capture to table. Files and footers are the library's.
@@ -20,17 +20,18 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::schema::types::Type;
 
-use self::pages::{Chunk, Pages};
+use self::pages::Pages;
 use self::texts::Dictionary;
 use super::{Batch, Sink, Values};
 
+/// Rows of a row group: whole batches until there are as many.
+const GROUP: usize = 1 << 16;
+
 pub struct ParquetFile {
     pages: Pages,
+    columns: Columns,
     /// Of one column; used again for the next.
     body: Vec<u8>,
-    dictionary: Dictionary,
-    numbers: Vec<i64>,
-    small: Vec<u32>,
 }
 
 impl ParquetFile {
@@ -40,25 +41,50 @@ impl ParquetFile {
         let schema =
             Type::group_type_builder("schema").with_fields(fields.collect::<Result<_, _>>()?).build()?;
         let metadata = metadata.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+        let encodings = columns.iter().map(|(_, values)| encoding(values));
         Ok(Self {
-            pages: Pages::new(out, schema, metadata.collect())?,
+            pages: Pages::new(out, schema, encodings, metadata.collect())?,
+            columns: Columns {
+                dictionaries: columns.iter().map(|(_, values)| dictionary(values)).collect(),
+                numbers: Vec::new(),
+                small: Vec::new(),
+            },
             body: Vec::new(),
-            dictionary: Dictionary::default(),
-            numbers: Vec::new(),
-            small: Vec::new(),
         })
     }
 
     fn write_batch<B: Batch>(&mut self, batch: &B) -> Result<(), ParquetError> {
-        for (_, values) in batch.columns() {
-            self.write_column(&values, batch.len())?;
+        for (index, (_, values)) in batch.columns().iter().enumerate() {
+            self.columns.append(index, values, batch.len(), &mut self.body);
+            self.pages.add(index, &mut self.body, batch.len())?;
         }
-        self.pages.end_group(batch.len())
+        self.pages.added(batch.len());
+        if self.pages.rows() >= GROUP { self.end_group() } else { Ok(()) }
     }
 
-    fn write_column(&mut self, values: &Values<'_>, rows: usize) -> Result<(), ParquetError> {
-        let Self { pages, body, dictionary, numbers, small } = self;
-        let mut encoding = Encoding::DELTA_BINARY_PACKED;
+    fn end_group(&mut self) -> Result<(), ParquetError> {
+        let dictionaries = &mut self.columns.dictionaries;
+        self.pages.end_group(|index| {
+            let dictionary = dictionaries.get(index)?.as_ref()?;
+            Some((dictionary.bytes.as_slice(), dictionary.entries))
+        })?;
+        dictionaries.iter_mut().flatten().for_each(Dictionary::clear);
+        Ok(())
+    }
+}
+
+/// Encodes columns.
+struct Columns {
+    /// Of the columns of texts, for one row group.
+    dictionaries: Vec<Option<Dictionary>>,
+    numbers: Vec<i64>,
+    small: Vec<u32>,
+}
+
+impl Columns {
+    /// Appends what a page of a column holds.
+    fn append(&mut self, index: usize, values: &Values<'_>, rows: usize, body: &mut Vec<u8>) {
+        let Self { dictionaries, numbers, small } = self;
         match values {
             Values::Int64(values) => delta::append(values, body),
             Values::Int32(values) => delta::append(values, body),
@@ -78,43 +104,35 @@ impl ParquetFile {
                 delta::append::<i64>(&[], body);
             }
             Values::Bool(values) => {
-                encoding = Encoding::PLAIN;
                 fill(small, values.iter().copied().map(u32::from));
                 hybrid::append_bits(small, 1, body);
                 body.truncate(rows.div_ceil(8));
             }
             Values::Text(ids, names) => {
-                dictionary.fill_names(ids, names);
-                if dictionary.indices.len() == rows {
+                let Some(Some(dictionary)) = dictionaries.get_mut(index) else { return };
+                dictionary.add_names(ids, names, small);
+                if small.len() == rows {
                     append_levels(body, |out| hybrid::append_run(1, rows, 1, out));
                 } else {
-                    fill(small, ids.iter().map(|id| u32::from((*id as usize) < names.len())));
-                    append_levels(body, |out| hybrid::append(small, 1, out));
+                    let there: Vec<u32> =
+                        ids.iter().map(|id| u32::from((*id as usize) < names.len())).collect();
+                    append_levels(body, |out| hybrid::append(&there, 1, out));
                 }
-                return write_texts(pages, body, dictionary, rows);
+                append_indices(small, dictionary, body);
             }
             Values::Flow(flows) => {
-                dictionary.fill_flows(flows);
-                return write_texts(pages, body, dictionary, rows);
+                let Some(Some(dictionary)) = dictionaries.get_mut(index) else { return };
+                dictionary.add_flows(flows, small);
+                append_indices(small, dictionary, body);
             }
         }
-        pages.write(Chunk { body, encoding, dictionary: None }, rows)
     }
 }
 
-/// body : the definition levels, if there are any.
-fn write_texts(
-    pages: &mut Pages,
-    body: &mut Vec<u8>,
-    dictionary: &Dictionary,
-    rows: usize,
-) -> Result<(), ParquetError> {
-    let Dictionary { bytes, entries, indices, .. } = dictionary;
-    let width = hybrid::index_width(*entries as usize);
+fn append_indices(indices: &[u32], dictionary: &Dictionary, body: &mut Vec<u8>) {
+    let width = hybrid::index_width(dictionary.entries);
     body.push(width as u8);
     hybrid::append(indices, width, body);
-    let dictionary = Some((bytes.as_slice(), *entries as usize));
-    pages.write(Chunk { body, encoding: Encoding::RLE_DICTIONARY, dictionary }, rows)
 }
 
 /// Appends definition levels: 1 is a value, 0 null.
@@ -129,6 +147,18 @@ fn append_levels(body: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
 fn fill<T>(list: &mut Vec<T>, values: impl Iterator<Item = T>) {
     list.clear();
     list.extend(values);
+}
+
+fn encoding(values: &Values<'_>) -> Encoding {
+    match values {
+        Values::Text(..) | Values::Flow(_) => Encoding::RLE_DICTIONARY,
+        Values::Bool(_) => Encoding::PLAIN,
+        _ => Encoding::DELTA_BINARY_PACKED,
+    }
+}
+
+fn dictionary(values: &Values<'_>) -> Option<Dictionary> {
+    matches!(values, Values::Text(..) | Values::Flow(_)).then(Dictionary::default)
 }
 
 fn field(name: &str, values: &Values<'_>) -> Result<Type, ParquetError> {
@@ -150,6 +180,7 @@ impl<B: Batch> Sink<B> for ParquetFile {
     }
 
     fn finish(&mut self) -> Result<(), String> {
-        self.pages.finish().map_err(|error| error.to_string())
+        let last = if self.pages.rows() > 0 { self.end_group() } else { Ok(()) };
+        last.and_then(|()| self.pages.finish()).map_err(|error| error.to_string())
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pages into a Parquet file, and its footer: one data page a column and row group, what is in it encoded already.
+//! Pages into a Parquet file, and its footer. What is in a page is encoded already. The pages of a row group wait in memory, for
+//! those of one column stand together in the file.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,13 +18,12 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type};
 
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// A column's values in a row group.
-pub struct Chunk<'a> {
-    /// Definition levels, if the column has nulls, and values. It comes back empty.
-    pub body: &'a mut Vec<u8>,
-    pub encoding: Encoding,
-    /// Of texts: the distinct ones and how many they are. Then the chunk is compressed.
-    pub dictionary: Option<(&'a [u8], usize)>,
+/// One column of the row group that is being written.
+struct Column {
+    pages: TrackedWrite<Vec<u8>>,
+    encoding: Encoding,
+    /// Bytes before and after compression, headers included.
+    sizes: (i64, i64),
 }
 
 pub struct Pages {
@@ -31,123 +31,109 @@ pub struct Pages {
     schema: SchemaDescPtr,
     metadata: Vec<KeyValue>,
     groups: Vec<RowGroupMetaData>,
-    /// Of the row group that is being written.
-    start: usize,
-    columns: Vec<ColumnChunkMetaData>,
+    columns: Vec<Column>,
+    /// In the row group so far.
+    rows: usize,
     compressor: snap::raw::Encoder,
     compressed: Vec<u8>,
 }
 
 impl Pages {
-    pub fn new(out: File, schema: Type, metadata: Vec<KeyValue>) -> Result<Self> {
+    /// encodings : of the columns. Those of a dictionary are compressed.
+    pub fn new(
+        out: File,
+        schema: Type,
+        encodings: impl IntoIterator<Item = Encoding>,
+        metadata: Vec<KeyValue>,
+    ) -> Result<Self> {
         let mut out = TrackedWrite::new(out);
         out.write_all(MAGIC)?;
+        let column = |encoding| Column { pages: TrackedWrite::new(Vec::new()), encoding, sizes: (0, 0) };
         Ok(Self {
-            start: MAGIC.len(),
             out,
             schema: Arc::new(SchemaDescriptor::new(Arc::new(schema))),
             metadata,
             groups: Vec::new(),
-            columns: Vec::new(),
+            columns: encodings.into_iter().map(column).collect(),
+            rows: 0,
             compressor: snap::raw::Encoder::new(),
             compressed: Vec::new(),
         })
     }
 
-    /// The next column of a row group.
-    pub fn write(&mut self, chunk: Chunk<'_>, rows: usize) -> Result<()> {
-        let offset = self.out.bytes_written() as i64;
-        let mut sizes = (0, 0);
-        let (encodings, codec) = match chunk.dictionary {
-            None => (vec![Encoding::RLE, chunk.encoding], Compression::UNCOMPRESSED),
-            Some(_) => (vec![Encoding::PLAIN, Encoding::RLE, chunk.encoding], Compression::SNAPPY),
-        };
-        let data_offset = match chunk.dictionary {
-            None => offset,
-            Some((texts, entries)) => {
-                let page = |buf| Page::DictionaryPage {
-                    buf,
-                    num_values: entries as u32,
-                    encoding: Encoding::PLAIN,
-                    is_sorted: false,
-                };
-                self.write_compressed(texts, page, &mut sizes)?;
-                self.out.bytes_written() as i64
-            }
-        };
+    /// The next page of a column: definition levels, if the column has nulls, and values. The body comes back empty.
+    pub fn add(&mut self, column: usize, body: &mut Vec<u8>, rows: usize) -> Result<()> {
+        let Self { columns, compressor, compressed, .. } = self;
+        let Some(Column { pages, encoding, sizes }) = columns.get_mut(column) else { return Ok(()) };
         let page = |buf| Page::DataPage {
             buf,
             num_values: rows as u32,
-            encoding: chunk.encoding,
+            encoding: *encoding,
             def_level_encoding: Encoding::RLE,
             rep_level_encoding: Encoding::RLE,
             statistics: None,
         };
-        if chunk.dictionary.is_some() {
-            self.write_compressed(chunk.body, page, &mut sizes)?;
-            chunk.body.clear();
-        } else {
-            let whole = chunk.body.len();
-            self.write_page(chunk.body, whole, page, &mut sizes)?;
+        let whole = body.len();
+        if is_compressed(*encoding) {
+            compress(compressor, body, compressed)?;
+            std::mem::swap(body, compressed);
         }
-        let column = self.schema.column(self.columns.len());
-        let chunk = ColumnChunkMetaData::builder(column)
-            .set_encodings(encodings)
-            .set_compression(codec)
-            .set_num_values(rows as i64)
-            .set_total_uncompressed_size(sizes.0)
-            .set_total_compressed_size(sizes.1)
-            .set_data_page_offset(data_offset)
-            .set_dictionary_page_offset((data_offset != offset).then_some(offset));
-        self.columns.push(chunk.build()?);
-        Ok(())
+        write_page(pages, body, whole, page, sizes)
     }
 
-    fn write_compressed(
-        &mut self,
-        body: &[u8],
-        page: impl FnOnce(Bytes) -> Page,
-        sizes: &mut (i64, i64),
-    ) -> Result<()> {
-        let mut compressed = std::mem::take(&mut self.compressed);
-        compressed.resize(snap::raw::max_compress_len(body.len()), 0);
-        let length = self.compressor.compress(body, &mut compressed);
-        compressed.truncate(length.map_err(|error| ParquetError::External(Box::new(error)))?);
-        self.write_page(&mut compressed, body.len(), page, sizes)?;
-        self.compressed = compressed;
-        Ok(())
+    /// Every column has its page of that many rows.
+    pub fn added(&mut self, rows: usize) {
+        self.rows += rows;
     }
 
-    /// whole : bytes before compression. The body's memory comes back empty, to be used again.
-    fn write_page(
-        &mut self,
-        body: &mut Vec<u8>,
-        whole: usize,
-        page: impl FnOnce(Bytes) -> Page,
-        sizes: &mut (i64, i64),
-    ) -> Result<()> {
-        let lent = Bytes::from(std::mem::take(body));
-        let page = CompressedPage::new(page(lent.clone()), whole);
-        let written = SerializedPageWriter::new(&mut self.out).write_page(page)?;
-        sizes.0 += written.uncompressed_size as i64;
-        sizes.1 += written.compressed_size as i64;
-        *body = lent.into();
-        body.clear();
-        Ok(())
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
-    /// The row group is complete.
-    pub fn end_group(&mut self, rows: usize) -> Result<()> {
-        let columns = std::mem::take(&mut self.columns);
+    /// Writes the row group. dictionaries : texts and their number, of the columns that have a dictionary.
+    pub fn end_group<'a>(&mut self, dictionaries: impl Fn(usize) -> Option<(&'a [u8], u32)>) -> Result<()> {
+        let Self { out, columns, compressor, compressed, .. } = self;
+        let (start, rows) = (out.bytes_written() as i64, std::mem::take(&mut self.rows) as i64);
+        let mut chunks = Vec::with_capacity(columns.len());
+        for (index, Column { pages, encoding, sizes }) in columns.iter_mut().enumerate() {
+            let offset = out.bytes_written() as i64;
+            if let Some((texts, entries)) = dictionaries(index) {
+                let page = |buf| Page::DictionaryPage {
+                    buf,
+                    num_values: entries,
+                    encoding: Encoding::PLAIN,
+                    is_sorted: false,
+                };
+                compress(compressor, texts, compressed)?;
+                write_page(out, compressed, texts.len(), page, sizes)?;
+            }
+            let data_offset = out.bytes_written() as i64;
+            pages.flush()?;
+            out.write_all(pages.inner())?;
+            pages.inner_mut().clear();
+            let (whole, written) = std::mem::take(sizes);
+            let (encodings, codec) = if is_compressed(*encoding) {
+                (vec![Encoding::PLAIN, Encoding::RLE, *encoding], Compression::SNAPPY)
+            } else {
+                (vec![Encoding::RLE, *encoding], Compression::UNCOMPRESSED)
+            };
+            let chunk = ColumnChunkMetaData::builder(self.schema.column(index))
+                .set_encodings(encodings)
+                .set_compression(codec)
+                .set_num_values(rows)
+                .set_total_uncompressed_size(whole)
+                .set_total_compressed_size(written)
+                .set_data_page_offset(data_offset)
+                .set_dictionary_page_offset((data_offset != offset).then_some(offset));
+            chunks.push(chunk.build()?);
+        }
         let group = RowGroupMetaData::builder(Arc::clone(&self.schema))
-            .set_total_byte_size(columns.iter().map(ColumnChunkMetaData::uncompressed_size).sum())
-            .set_num_rows(rows as i64)
+            .set_total_byte_size(chunks.iter().map(ColumnChunkMetaData::uncompressed_size).sum())
+            .set_num_rows(rows)
             .set_ordinal(i32::try_from(self.groups.len())?)
-            .set_file_offset(self.start as i64)
-            .set_column_metadata(columns)
-            .build()?;
-        self.groups.push(group);
-        self.start = self.out.bytes_written();
+            .set_file_offset(start)
+            .set_column_metadata(chunks);
+        self.groups.push(group.build()?);
         Ok(())
     }
 
@@ -161,4 +147,34 @@ impl Pages {
         ParquetMetaDataWriter::new(&mut self.out, &ParquetMetaData::new(file, groups)).finish()?;
         Ok(self.out.flush()?)
     }
+}
+
+/// Texts gain by it; packed numbers do not.
+fn is_compressed(encoding: Encoding) -> bool {
+    encoding == Encoding::RLE_DICTIONARY
+}
+
+fn compress(encoder: &mut snap::raw::Encoder, body: &[u8], compressed: &mut Vec<u8>) -> Result<()> {
+    compressed.resize(snap::raw::max_compress_len(body.len()), 0);
+    let length = encoder.compress(body, compressed);
+    compressed.truncate(length.map_err(|error| ParquetError::External(Box::new(error)))?);
+    Ok(())
+}
+
+/// whole : bytes before compression. The body's memory comes back empty, to be used again.
+fn write_page<W: Write + Send>(
+    out: &mut TrackedWrite<W>,
+    body: &mut Vec<u8>,
+    whole: usize,
+    page: impl FnOnce(Bytes) -> Page,
+    sizes: &mut (i64, i64),
+) -> Result<()> {
+    let lent = Bytes::from(std::mem::take(body));
+    let page = CompressedPage::new(page(lent.clone()), whole);
+    let written = SerializedPageWriter::new(out).write_page(page)?;
+    sizes.0 += written.uncompressed_size as i64;
+    sizes.1 += written.compressed_size as i64;
+    *body = lent.into();
+    body.clear();
+    Ok(())
 }

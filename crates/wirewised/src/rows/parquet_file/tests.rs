@@ -75,8 +75,8 @@ fn fields(row: &Row) -> Vec<Field> {
     ]
 }
 
-/// One row group for each batch; reads all back.
-fn assert_read_back(batches: &[Vec<Row>]) {
+/// Reads all back; gives the row groups' rows. A row group is full at 65536 rows.
+fn assert_read_back(batches: &[Vec<Row>]) -> Vec<i64> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let metadata = [("key".to_owned(), "value".to_owned())];
     let out = File::create(file.path()).unwrap();
@@ -87,7 +87,9 @@ fn assert_read_back(batches: &[Vec<Row>]) {
     Sink::<Rows>::finish(&mut writer).unwrap();
     let reader = SerializedFileReader::new(File::open(file.path()).unwrap()).unwrap();
     let footer = reader.metadata();
-    assert_eq!(footer.num_row_groups(), batches.len());
+    let rows = batches.iter().map(Vec::len).sum::<usize>() as i64;
+    assert_eq!(footer.file_metadata().num_rows(), rows);
+    assert_eq!(footer.row_groups().iter().map(|group| group.num_rows()).sum::<i64>(), rows);
     assert_eq!(footer.file_metadata().key_value_metadata().unwrap()[0].value.as_deref(), Some("value"));
     let mut read = reader.get_row_iter(None).unwrap();
     for row in batches.iter().flatten() {
@@ -95,6 +97,7 @@ fn assert_read_back(batches: &[Vec<Row>]) {
         assert_eq!(columns.into_iter().map(|(_, field)| field).collect::<Vec<_>>(), fields(row));
     }
     assert!(read.next().is_none());
+    footer.row_groups().iter().map(|group| group.num_rows()).collect()
 }
 
 fn conversation(number: u32) -> Conversation {
@@ -112,9 +115,8 @@ fn row() -> impl Strategy<Value = Row> {
 
 /// Rows that differ, and rows that are repeated.
 fn rows() -> impl Strategy<Value = Vec<Row>> {
-    vec((row(), prop_oneof![Just(1usize), 1usize..100]), 1..40).prop_map(|runs| {
-        runs.into_iter().flat_map(|(row, count)| std::iter::repeat_n(row, count)).collect()
-    })
+    vec((row(), prop_oneof![Just(1usize), 1usize..100]), 1..40)
+        .prop_map(|runs| runs.into_iter().flat_map(|(row, count)| std::iter::repeat_n(row, count)).collect())
 }
 
 proptest! {
@@ -151,5 +153,6 @@ fn many_flows_in_several_row_groups() {
         (i64::from(number), 3, true, number / 30_000 % 2, flow, (i64::from(number % 5), number % 1000 < 900))
     };
     let batch = |start: u32| (start..start + 30_000).map(row).collect();
-    assert_read_back(&[batch(0), batch(30_000), batch(55_000)]);
+    let groups = assert_read_back(&[batch(0), batch(30_000), batch(55_000), batch(70_000)]);
+    assert_eq!(groups, [90_000, 30_000]);
 }

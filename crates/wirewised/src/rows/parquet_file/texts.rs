@@ -12,20 +12,17 @@ pub struct Dictionary {
     /// As a dictionary page has them: each behind its length.
     pub bytes: Vec<u8>,
     pub entries: u32,
-    /// One a row that has a text.
-    pub indices: Vec<u32>,
     /// Of texts that have ids: their entries.
     of_id: Vec<u32>,
     of_flow: HashMap<Option<Conversation>, u32>,
 }
 
 impl Dictionary {
-    /// ids : of the names; `NO_TEXT` and ids of no name are null.
-    pub fn fill_names(&mut self, ids: &[u32], names: &[String]) {
-        self.clear();
-        self.of_id.clear();
+    /// ids : of the names; `NO_TEXT` and ids of no name are null. indices : becomes the entries of the others.
+    pub fn add_names(&mut self, ids: &[u32], names: &[String], indices: &mut Vec<u32>) {
         self.of_id.resize(names.len(), NO_TEXT);
-        let Self { bytes, entries, indices, of_id, .. } = self;
+        let Self { bytes, entries, of_id, .. } = self;
+        indices.clear();
         indices.extend(ids.iter().filter_map(|id| {
             let (entry, name) = of_id.get_mut(*id as usize).zip(names.get(*id as usize))?;
             if *entry == NO_TEXT {
@@ -35,11 +32,10 @@ impl Dictionary {
         }));
     }
 
-    /// `None` is "".
-    pub fn fill_flows(&mut self, flows: &[Option<Conversation>]) {
-        self.clear();
-        self.of_flow.clear();
-        let Self { bytes, entries, indices, of_flow, .. } = self;
+    /// `None` is "". indices : becomes one entry a flow.
+    pub fn add_flows(&mut self, flows: &[Option<Conversation>], indices: &mut Vec<u32>) {
+        let Self { bytes, entries, of_flow, .. } = self;
+        indices.clear();
         indices.extend(flows.iter().map(|flow| match of_flow.entry(*flow) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
@@ -49,10 +45,12 @@ impl Dictionary {
         }));
     }
 
-    fn clear(&mut self) {
+    /// For the next row group.
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries = 0;
-        self.indices.clear();
+        self.of_id.clear();
+        self.of_flow.clear();
     }
 }
 
