@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -64,3 +66,43 @@ def test_a_collection_with_its_manifest(tmp_path: Path) -> None:
     captures = [folder.file(entry) for entry in wanted][::6]
     table = agree(captures, PRESETS["hara2026"], COLLECTION, tmp_path)
     assert len(table.frame) > 10_000
+
+
+def frame(number: int) -> bytes:
+    """A UDP packet of one of 5003 flows; each ninth is ARP, which has no features."""
+    if number % 9 == 0:
+        return bytes(12) + b"\x08\x06" + bytes(28)
+    flow = number % 5003
+    ip = struct.pack("!BxH4xBB2x4s4s", 0x45, 28 + number % 50, 64, 17, struct.pack("!I", flow), bytes(4))
+    return bytes(12) + b"\x08\x00" + ip + struct.pack("!HHHH", 1024 + flow, 53, 8, 0) + bytes(number % 50)
+
+
+def test_another_reader_reads_the_same(tmp_path: Path) -> None:
+    """Several row groups, many flows, nulls and labels, read by Arrow's own reader and by polars."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'wirewise[bench]'")
+    count, capture, output = 140_000, tmp_path / "many.pcap", tmp_path / "many.parquet"
+    write_capture(capture, ((10**18 + 1000 * number, frame(number)) for number in range(1, count + 1)))
+    (tmp_path / "labels.yaml").write_text(LABELS)
+    extract_table(
+        [capture], PRESETS["hara2023"], output, truth=Truth(tmp_path / "labels.yaml"), progress=False
+    )
+    file = parquet.ParquetFile(output)
+    assert [file.metadata.row_group(i).num_rows for i in range(3)] == [65536, 65536, count - 131072]
+    read = file.read()
+    read.validate(full=True)
+    table = Table.read(output).frame
+    assert_frame_equal(pl.DataFrame(pl.from_arrow(read)), table)
+    numbers = range(1, count + 1)
+    none = [number % 9 == 0 for number in numbers]
+    flow = [number % 5003 for number in numbers]
+    address = [f"0.0.{f >> 8}.{f & 255}" for f in flow]
+    assert read["packet"].to_pylist() == list(numbers)
+    assert read["time_ns"].to_pylist() == [10**18 + 1000 * number for number in numbers]
+    assert read["source_port"].to_pylist() == [
+        None if n else 1024 + f for n, f in zip(none, flow, strict=True)
+    ]
+    assert read["flow"].to_pylist() == [
+        "" if n else f"17 0.0.0.0|53 {a}|{1024 + f}" for n, a, f in zip(none, address, flow, strict=True)
+    ]
+    assert set(read["capture"].to_pylist()) == {str(capture)}
+    assert set(read["label"].to_pylist()) == {"early"}
