@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.parity.cases import Case, reading_all_features, with_thresholds
+from tests.parity.cases import END_OF_PCAP_NS, Case, reading_all_features, with_thresholds
 from tests.parity.cases import observed_values as observed
 from tests.parity.frames import TimedFrame
 from tests.parity.harness import PLANES, Comparison, fail, needs_kernel
@@ -28,7 +28,6 @@ from wirewise.models.random import random_tree_ensemble
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "data" / "captures"
 FOLDERS = ("attack", "benign", "gtp", "odd", "p2p")
-END_OF_PCAP_NS = (1 << 32) * 10**9
 LONGEST = 2048  # bytes of a frame that are run; headers end before
 
 pytestmark = [

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.parity import frames as packets
-from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case, chain, reading_all_features
+from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case, chain, random_fuzzer, reading_all_features
 from tests.parity.frames import TimedFrame
 from tests.parity.harness import Run, assert_agree, needs_kernel
 from wirewise.errors import InputError
-from wirewise.features import FeatureSet
+from wirewise.features import PRESETS, FeatureSet
 from wirewise.features.accumulators import SQUARE_MAX, SUM_MAX
 from wirewise.features.fields import IAT_MAX
 from wirewise.models import TreeEnsemble
@@ -201,3 +201,16 @@ def test_too_many_nested_functions_are_refused(monkeypatch: pytest.MonkeyPatch) 
     model = chain(Random(1), 1, depth=200, n_classes=2)
     with pytest.raises(InputError, match="functions inside each other"):
         ebpf.emit(model, feature_set, shape="functions")
+
+
+@needs_kernel
+def test_a_lone_tree_of_64_classes(tmp_path: Path) -> None:
+    """Its votes, one of 64, once took more stack than there is."""
+    feature_set = PRESETS["hara2026"]
+    frames = random_fuzzer(Random(1), feature_set).packets(500)
+    model = random_tree_ensemble(
+        np.random.default_rng(1), n_classes=64, n_trees=1, depth=7, votes="majority", full=True
+    )
+    assert len({value for value in model.trees[0].value if value}) > 48
+    comparison = assert_agree(Case("lone tree", feature_set, model, PASS), frames, tmp_path)
+    assert comparison.shape == "inline"

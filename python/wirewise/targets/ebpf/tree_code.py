@@ -290,7 +290,10 @@ class TreeCode:
             "\tWW_TREE_0",
             "\tww_hide(leaf);",
             "\tif (ww_unlikely(ww_config.trace)) {",
-            *(f"\t\ts->score[{c}] = leaf == {c};" for c in range(self.n_scores)),
+            *(f"\t\ts->score[{c}] = 0;" for c in range(self.n_scores)),
+            # Out of memory, or the verifier would follow each class apart.
+            "\t\ts->leaf = leaf;",
+            "\t\ts->score[*(volatile __u64 *)&s->leaf & (WW_MAX_CLASSES - 1)] = 1;",
             "\t}",
             "\treturn leaf;",
             "}",
