@@ -263,7 +263,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--table-packets",
         type=at_least(1000),
-        default=200_000,
+        default=400_000,
         metavar="N",
         help="of the capture [%(default)s]",
     )
