@@ -165,7 +165,7 @@ pub struct Conversation {
 }
 
 impl Hash for Conversation {
-    /// In three words: field by field it would be a third of the time that a row of a table takes.
+    /// In three words: a table looks up the conversation of every row.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [(low, low_port), (high, high_port)] = self.ends;
         let rest = [u16::from(self.version), u16::from(self.protocol), low_port, high_port];

@@ -8,7 +8,7 @@ use crate::outer::Conversation;
 use crate::rows::{BATCH, Batch, Values};
 
 /// Rows whose features are gathered before they go to their columns: each packet writes one place then and not as many as there are
-/// features, all of which would fall into the same lines of the first-level cache.
+/// features, which compete for a cache of few ways where the lists begin at equal places of a page.
 const TILE: usize = 64;
 
 /// What all batches of a table share.

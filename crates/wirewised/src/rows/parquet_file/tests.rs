@@ -139,8 +139,8 @@ fn blocks_of_every_length_and_numbers_of_every_width() {
         let row = |index: usize| {
             let bits = index % 65;
             let value = if bits == 0 { 0 } else { (u64::MAX >> (64 - bits)) as i64 };
-            let signed = if index % 2 == 0 { value } else { value.wrapping_neg() };
-            (signed, signed as i32, index % 3 == 0, 1, None, (signed, true))
+            let signed = if index.is_multiple_of(2) { value } else { value.wrapping_neg() };
+            (signed, signed as i32, index.is_multiple_of(3), 1, None, (signed, true))
         };
         assert_read_back(&[(0..length).map(row).collect()]);
     }
@@ -149,7 +149,7 @@ fn blocks_of_every_length_and_numbers_of_every_width() {
 #[test]
 fn many_flows_in_several_row_groups() {
     let row = |number: u32| {
-        let flow = (number % 7 != 0).then(|| conversation(number % 20_011));
+        let flow = (!number.is_multiple_of(7)).then(|| conversation(number % 20_011));
         (i64::from(number), 3, true, number / 30_000 % 2, flow, (i64::from(number % 5), number % 1000 < 900))
     };
     let batch = |start: u32| (start..start + 30_000).map(row).collect();
