@@ -95,7 +95,7 @@ impl<T> Tracker<T> {
     pub fn finish<K: Ord>(&mut self, now_ns: u64, order: impl Fn(&T) -> K, mut end: impl FnMut(End, T)) {
         let idle_ns = self.idle_ns;
         let mut left: Vec<Known<T>> = self.flows.drain().map(|(_, known)| known).collect();
-        left.sort_by_key(|known| order(&known.what));
+        left.sort_by_key(|known| (order(&known.what), known.last_ns));
         for known in left {
             let idle = now_ns.saturating_sub(known.last_ns) > idle_ns;
             end(if idle { End::Idle } else { End::Capture }, known.what);

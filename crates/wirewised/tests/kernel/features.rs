@@ -73,8 +73,7 @@ fn parquet_has_the_columns_and_the_feature_set() {
     );
     let names: Vec<_> = metadata.schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
     assert_eq!(names, ["time_ns", "capture", "packet", "flow", "length", "label", "status"]);
-    let found: Vec<Value> =
-        reader.get_row_iter(None).unwrap().map(|row| as_json(&row.unwrap())).collect();
+    let found: Vec<Value> = reader.get_row_iter(None).unwrap().map(|row| as_json(&row.unwrap())).collect();
     assert_eq!(found, expected);
     assert_eq!(found.len(), 10);
 }
