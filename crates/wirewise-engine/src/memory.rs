@@ -2,12 +2,12 @@
 //! The engine's memory: one mapping that holds all that a program sees except, outside the cage, the packet and its stack.
 //!
 //! ```text
-//!   start            base                                      base + size        (cage: base + 4 GiB + guard)
-//!   | struct Vm ...  | nothing | stack | context | packet | maps | scrap ...       |
+//!   start               base                                       base + size   (cage: base + 4 GiB + guard)
+//!   | struct Vm | guard | nothing | context | stack | packet | maps | scrap ...   |
 //! ```
 //!
-//! In the cage a program's pointers are offsets from `base`, cut to 32 bits at each access, so it reaches no byte outside
-//! `base..base + 4 GiB + 8`. What holds nothing there is backed by a little scrap memory, mapped again and again: a wild access neither
+//! In the cage a program's pointers are offsets from `base`, cut to 32 bits at each access; an instruction adds an offset of 16 bits. So it
+//! reaches no byte outside 4 GiB and a guard of 32 KiB on both sides. What holds nothing there is backed by a little scrap memory, mapped again and again: a wild access neither
 //! faults nor makes the process grow.
 
 use std::io;
@@ -15,8 +15,9 @@ use std::ptr;
 
 use crate::error::Error;
 
-/// In front of `base`, out of a caged program's reach: `struct Vm`.
-pub(crate) const VM_BYTES: usize = 4096;
+/// In front of `base`: `struct Vm`, out of a caged program's reach even with the least offset an instruction can have.
+pub(crate) const VM_BYTES: usize = 1 << 16;
+pub(crate) const LARGEST_OFFSET: usize = 1 << 15;
 pub(crate) const CAGE_BYTES: usize = 1 << 32;
 /// In the cage: the context, eight stack frames, the packet; the maps follow. Nothing is at 0, the null pointer. All begin at different
 /// places of a page, as a load waits for stores whose addresses have the same low 12 bits.
@@ -122,34 +123,33 @@ impl Memory {
     }
 }
 
-/// Copies a packet. Most are short: then without a call.
+/// Copies a packet. Most are short: then without a call, in blocks that do not overlap, as a load cannot be served from two stores still
+/// under way.
 ///
 /// # Safety
 /// `length` bytes can be read at `from` and written at `to`; they do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-    const BLOCK: usize = 32;
-    if !(BLOCK..=8 * BLOCK).contains(&length) {
+    if length >= 128 {
         // SAFETY: as the caller promises.
         return unsafe { ptr::copy_nonoverlapping(from, to, length) };
     }
-    let last = length - BLOCK;
     let mut at = 0;
-    while at < last {
-        // SAFETY: a whole block from `at` on lies before the end, as `at` is below the start of the last one.
-        unsafe {
-            to.add(at)
-                .cast::<[u8; BLOCK]>()
-                .write_unaligned(from.add(at).cast::<[u8; BLOCK]>().read_unaligned())
+    macro_rules! block {
+        ($($bytes:literal)*) => {
+            $(if length & $bytes != 0 {
+                type Block = [u8; $bytes];
+                // SAFETY: the blocks taken are the binary digits of `length`, so together they are as long.
+                unsafe {
+                    let block = from.add(at).cast::<Block>().read_unaligned();
+                    to.add(at).cast::<Block>().write_unaligned(block);
+                }
+                at += $bytes;
+            })*
         };
-        at += BLOCK;
     }
-    // SAFETY: the last block ends at the end; it may cover a part of the one before.
-    unsafe {
-        to.add(last)
-            .cast::<[u8; BLOCK]>()
-            .write_unaligned(from.add(last).cast::<[u8; BLOCK]>().read_unaligned())
-    };
+    block!(64 32 16 8 4 2 1);
+    debug_assert_eq!(at, length);
 }
 
 impl Drop for Memory {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn every_byte_of_the_cage_can_be_touched() {
         let memory = Memory::new(10_000, true).unwrap();
-        for offset in [0usize, 9_999, 12_288, 1 << 31, CAGE_BYTES - 1, CAGE_BYTES + 7] {
+        for offset in [0usize, 9_999, 12_288, 1 << 31, CAGE_BYTES - 1, CAGE_BYTES + LARGEST_OFFSET + 7] {
             // SAFETY: inside the reserved region.
             unsafe {
                 memory.base().add(offset).write_volatile(1);

@@ -6,7 +6,7 @@ use std::ptr;
 use crate::error::{MapError, Trap};
 use crate::frontend::helper::Helper;
 use crate::maps::Store;
-use crate::memory::{CAGE_BYTES, VM_BYTES};
+use crate::memory::{CAGE_BYTES, LARGEST_OFFSET, VM_BYTES};
 
 /// Length of a tick of `bpf_jiffies64` in the engine: user space has no jiffies, so they are milliseconds of the coarse
 /// clock.
@@ -43,7 +43,7 @@ pub(crate) struct Vm {
     host: *mut Host,
 }
 
-const _: () = assert!(size_of::<Vm>() <= VM_BYTES);
+const _: () = assert!(size_of::<Vm>() + LARGEST_OFFSET <= VM_BYTES);
 
 /// Distance of a field of `Vm` from `base`.
 macro_rules! vm_offset {

@@ -213,7 +213,7 @@ impl Emitter<'_> {
         let frame_start = FRAME_BYTES as u32 - self.function.frame;
         let address = match place {
             Place::Slot(slot) => return format!("slot{slot}"),
-            Place::Reg { base, off } if self.settings.caged => format!("base + (u32)(r{base} + {off}LL)"),
+            Place::Reg { base, off } if self.settings.caged => format!("base + (u32)r{base} + {off}LL"),
             Place::Reg { base, off } => format!("r{base} + {off}LL"),
             Place::Frame(offset) if self.settings.caged => format!("base + frame + {}", frame_start + offset),
             Place::Frame(offset) => format!("frame + {offset}"),

@@ -25,10 +25,10 @@ impl Emitter<'_, '_> {
     /// A native address and a displacement. The place is no slot.
     fn locate(&mut self, place: Place) -> (Value, i32) {
         match place {
+            // The offset is added behind the cut, into the guard at worst: accesses through one register share the rest.
             Place::Reg { base, off } if self.settings.caged => {
                 let address = self.reg(base);
-                let address = self.b.ins().iadd_imm_s(address, i64::from(off));
-                (self.inside_cage(address), 0)
+                (self.inside_cage(address), off)
             }
             Place::Reg { base, off } => (self.reg(base), off),
             Place::Frame(offset) => match self.frame {
