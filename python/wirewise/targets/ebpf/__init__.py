@@ -15,7 +15,8 @@ from wirewise.features.feature_set import FeatureSet, constant_feature
 from wirewise.models.tree import TreeEnsemble
 from wirewise.targets.ebpf.clang import Built, compile_sources
 from wirewise.targets.ebpf.feature_code import StateField, entry_size, feature_set_header, state_fields
-from wirewise.targets.ebpf.tree_code import SHAPES, TreeCode, plan
+from wirewise.targets.ebpf.tree_code import TreeCode
+from wirewise.targets.ebpf.tree_plan import SHAPES, plan
 
 __all__ = ["SHAPES", "Built", "Sources", "StateField", "build", "emit", "entry_size", "state_fields"]
 
