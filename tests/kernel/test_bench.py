@@ -74,7 +74,7 @@ def planes() -> Path:
     """The example that runs all planes, as `cargo test` builds it too."""
     if shutil.which("cargo") is None:
         pytest.skip("building the example needs cargo")
-    build = ["cargo", "build", "--locked", "--quiet", "-p", "wirewised", "--example", "planes"]
+    build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "wirewised", "--example", "planes"]
     done = subprocess.run(
         [*build, "--message-format", "json"], cwd=ROOT, capture_output=True, text=True, check=False
     )
