@@ -12,6 +12,8 @@ use wirewised::object::{Loaded, Opened, Settings, seed_from};
 use crate::fixture::{data_path, udp};
 
 const LATE_NS: i64 = 20_000_000;
+/// The tick is measured from outside, and served a little early or late.
+const EARLY_NS: i64 = 200_000;
 
 fn load(object: &[u8], clock: Clock) -> Loaded {
     let cpu = pin_to_one_cpu().unwrap();
@@ -57,7 +59,7 @@ fn the_time_of_the_data_path_is_that_of_the_agent() {
         });
         let tries: Vec<_> = tries.collect();
         let how = config.describe_clock();
-        assert!(tries.iter().all(|behind| *behind >= 0), "{how} is ahead: {tries:?}");
+        assert!(tries.iter().all(|behind| *behind >= -EARLY_NS), "{how} is ahead: {tries:?}");
         assert!(tries.iter().min().unwrap() < &LATE_NS, "{how} is behind: {tries:?}");
         eprintln!(
             "{how}: {} to {} us behind",
