@@ -6,6 +6,7 @@
 mod cage;
 mod datapath;
 mod features;
+mod maps;
 mod random;
 mod support;
 mod vectors;
