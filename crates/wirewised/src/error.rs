@@ -82,12 +82,6 @@ impl Error {
     }
 }
 
-impl From<wirewise_capture::Error> for Error {
-    fn from(error: wirewise_capture::Error) -> Self {
-        Self::input(error)
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -8,6 +8,13 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
+// Here and not beside Error, which the fuzzed readers share without the capture crate.
+impl From<wirewise_capture::Error> for Error {
+    fn from(error: wirewise_capture::Error) -> Self {
+        Self::input(error)
+    }
+}
+
 /// A whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| Error::input(format!("{}: {error}", path.display())))
