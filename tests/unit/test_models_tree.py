@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from wirewise.errors import InputError
 from wirewise.models import MODELS, Tree, TreeEnsemble, load, random_tree_ensemble
-from wirewise.models.tree import INT32_MAX, INT64_MAX, INT64_MIN
+from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
 
 #      x0 <= 5
 #     /       \

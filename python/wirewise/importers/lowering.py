@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.errors import InputError, MissingFeatureError
-from wirewise.models.tree import INT32_MAX, INT64_MAX, INT64_MIN, LEAF, Tree, TreeEnsemble, Votes
+from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
+from wirewise.models.tree import LEAF, Tree, TreeEnsemble, Votes
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.floating[Any]]

@@ -3,24 +3,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, get_args
 
 from wirewise.errors import InputError
-from wirewise.models.random import random_tree_ensemble
-from wirewise.models.tree import MAX_CLASSES, MAX_FEATURES, Tree, TreeEnsemble
+from wirewise.models.fixed_point_mlp import FixedPointLayer, FixedPointMlp
+from wirewise.models.network import InputScaler, Network
+from wirewise.models.quantized_mlp import InputQuantizer, QuantizedLayer, QuantizedMlp
+from wirewise.models.random import random_fixed_point_mlp, random_quantized_mlp, random_tree_ensemble
+from wirewise.models.rules import MAX_CLASSES, MAX_FEATURES
+from wirewise.models.tree import Tree, TreeEnsemble
 
-Model = TreeEnsemble  # the union of all families
+Model: TypeAlias = TreeEnsemble | QuantizedMlp | FixedPointMlp  # the union of all families
 
-MODELS: dict[str, type[Model]] = {model.family: model for model in (TreeEnsemble,)}
+MODELS: dict[str, type[Model]] = {model.family: model for model in get_args(Model)}
 
 __all__ = [
     "MAX_CLASSES",
     "MAX_FEATURES",
     "MODELS",
+    "FixedPointLayer",
+    "FixedPointMlp",
+    "InputQuantizer",
+    "InputScaler",
     "Model",
+    "Network",
+    "QuantizedLayer",
+    "QuantizedMlp",
     "Tree",
     "TreeEnsemble",
     "load",
+    "random_fixed_point_mlp",
+    "random_quantized_mlp",
     "random_tree_ensemble",
 ]
 

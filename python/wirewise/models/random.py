@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random ensembles for parity tests and benchmarks."""
+"""Random models for parity tests and benchmarks. Equal generators give equal models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.models import network
+from wirewise.models.fixed_point_mlp import FRACTION_BITS, FixedPointLayer, FixedPointMlp
+from wirewise.models.network import Ints
+from wirewise.models.quantized_mlp import LIMIT, InputQuantizer, QuantizedLayer, QuantizedMlp
+from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble, Votes
 
 
@@ -92,3 +97,131 @@ def _structure(
         if width == 0:
             break
     return np.concatenate(feature), np.concatenate(left), np.concatenate(right)
+
+
+def random_quantized_mlp(
+    rng: np.random.Generator,
+    *,
+    n_features: int = 12,
+    layers: Sequence[int] = (16, 16),
+    n_classes: int = 2,
+    n_outputs: int | None = None,
+    extreme: bool = False,
+    ranges: Sequence[tuple[int, int]] | tuple[int, int] = (0, 1500),
+) -> QuantizedMlp:
+    """An int8 network. layers: hidden widths. n_outputs: default n_classes.
+
+    ranges: inclusive clamps of the features, one for all or one per feature. extreme: weights of 0 and +-127,
+    biases up to what int32 allows, any multiplier and shift, clamps and zeros at the ends of int64.
+    """
+    outputs = n_classes if n_outputs is None else n_outputs
+    inputs = tuple(
+        InputQuantizer(*_scaler(rng, low, high, LIMIT, extreme)) for low, high in _ranges(ranges, n_features)
+    )
+    made, fan_in = [], n_features
+    for index, width in enumerate((*layers, outputs)):
+        last = index == len(layers)
+        weights = _weights(rng, width, fan_in, LIMIT, extreme)
+        usual = 40 * 40 * int(max(1, fan_in) ** 0.5)  # a sum: weights and activations are about 40
+        room = [INT32_MAX - most for most in network.reach(weights, (0,) * width, (LIMIT,) * fan_in)]
+        bias = tuple(_integer(rng, most if extreme else usual) for most in room)
+        shift = 0 if last else int(rng.integers(network.MAX_SHIFT + 1)) if extreme else 24
+        scale = 2**16 if last else 2**24 * LIMIT // usual
+        least, most = (1, INT32_MAX) if extreme else (scale // 2, scale)
+        multiplier = tuple(rng.integers(least, most, width, endpoint=True).tolist())
+        if last and outputs == 1:
+            multiplier = (1,)
+        made.append(QuantizedLayer(weights, bias, multiplier, shift))
+        fan_in = width
+    return QuantizedMlp(n_features, n_classes, outputs, inputs, tuple(made))
+
+
+def random_fixed_point_mlp(
+    rng: np.random.Generator,
+    *,
+    n_features: int = 12,
+    layers: Sequence[int] = (32, 32),
+    n_classes: int = 2,
+    n_outputs: int | None = None,
+    extreme: bool = False,
+    ceilings: bool = False,
+    ranges: Sequence[tuple[int, int]] | tuple[int, int] = (0, 1500),
+) -> FixedPointMlp:
+    """A Q16 network; arguments as of `random_quantized_mlp`. ceilings: clamp hidden activations.
+
+    extreme: inputs up to 2^31 - 1, and weights and biases as large as the proof of the sums allows.
+    """
+    outputs = n_classes if n_outputs is None else n_outputs
+    one = 1 << FRACTION_BITS
+    inputs = tuple(
+        network.InputScaler(*_scaler(rng, low, high, INT32_MAX if extreme else 3 * one, extreme))
+        for low, high in _ranges(ranges, n_features)
+    )
+    made, reach = [], [scaler.reach for scaler in inputs]
+    for index, width in enumerate((*layers, outputs)):
+        last, budget = index == len(layers), INT64_MAX - one
+        if extreme and not last:  # leaves the next layer weights of some bits
+            budget = min(budget, (budget >> 12) // width << FRACTION_BITS)
+        largest = min(INT32_MAX, budget // 2 // max(1, sum(reach))) if extreme else one
+        weights = _weights(rng, width, len(reach), largest, extreme)
+        sums = network.reach(weights, (0,) * width, reach)
+        bias = tuple(_integer(rng, budget - most if extreme else one * one) for most in sums)
+        ceiling = int(rng.integers(1, INT32_MAX, endpoint=True)) if ceilings and not last else None
+        made.append(FixedPointLayer(weights, bias, ceiling))
+        sums = network.reach(weights, bias, reach)
+        reach = [network.round_shift(most, FRACTION_BITS) for most in sums]
+        reach = reach if ceiling is None else [min(most, ceiling) for most in reach]
+    return FixedPointMlp(n_features, n_classes, outputs, inputs, tuple(made))
+
+
+def _ranges(ranges: Sequence[tuple[int, int]] | tuple[int, int], n_features: int) -> list[Ints]:
+    given = np.array(ranges, np.int64)
+    return [tuple(pair) for pair in (np.tile(given, (n_features, 1)) if given.ndim == 1 else given).tolist()]
+
+
+def _integer(rng: np.random.Generator, most: int) -> int:
+    """Between -most and most; often at one of the ends."""
+    return (
+        int(rng.choice([-most, most]))
+        if rng.random() < 0.1
+        else int(rng.integers(-most, most, endpoint=True))
+    )
+
+
+def _weights(
+    rng: np.random.Generator, neurons: int, fan_in: int, most: int, extreme: bool
+) -> tuple[Ints, ...]:
+    """Bell-shaped, deviation a third of `most`; extreme: -most, 0 or most, some neurons all of a sign."""
+    if extreme:
+        drawn = rng.choice([-most, 0, most], (neurons, fan_in), p=[0.45, 0.1, 0.45])
+        same = rng.random(neurons) < 0.3
+        drawn[same] = np.abs(drawn[same]) * rng.choice([-1, 1], (int(same.sum()), 1))
+    else:
+        drawn = np.clip(np.rint(rng.normal(0, most / 3, (neurons, fan_in))), -most, most).astype(np.int64)
+    return tuple(tuple(row) for row in drawn.tolist())
+
+
+def _scaler(
+    rng: np.random.Generator, low: int, high: int, most: int, extreme: bool
+) -> tuple[int, int, int, int, int]:
+    """low, high, zero, multiplier, shift of a scaler that takes low to high to about -most to most.
+
+    extreme: one of five: a constant, a single value, the widest range, a large zero, the largest factor.
+    """
+    kind = int(rng.integers(5)) if extreme else -1
+    if kind == 0:
+        return low, high, int(rng.integers(low, high, endpoint=True)), 0, int(rng.integers(63))
+    if kind == 1:
+        return low, low, low, INT32_MAX, 0
+    if kind == 2:
+        return INT64_MIN // 2, INT64_MAX // 2, 0, 1, 62
+    if kind == 3:
+        low, high = INT64_MAX - 1000, INT64_MAX
+    if kind == 4:
+        low, high = 2**40, 2**40 + 1
+    zero = (low + high) // 2
+    apart = max(high - zero, zero - low, 1)
+    shift = 0
+    while shift < network.MAX_SHIFT and (most << shift + 1) // apart <= INT32_MAX and most << shift < 2**61:
+        shift += 1
+    return low, high, zero, min(INT32_MAX, (most << shift) // apart), shift

@@ -11,8 +11,6 @@ of two ways:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -23,11 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.errors import InputError
+from wirewise.models import rules
+from wirewise.models.rules import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, as_tuple, check_keys, is_int
 
-MAX_FEATURES = 128  # WW_MAX_FEATURES in bpf/wirewise/abi.h
-MAX_CLASSES = 64  # WW_MAX_CLASSES
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 LEAF = -1
 
 Ints = tuple[int, ...]
@@ -124,7 +120,7 @@ class TreeEnsemble:
 
     def predict(self, x: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Classes (n,) and scores (n, n_outputs) of rows (n, n_features); same meaning as `predict_one`."""
-        x = self._rows(x)
+        x = rules.as_rows(x, self.n_features)
         scores = np.tile(np.array(self.base, np.int64), (len(x), 1))
         for tree, walk in zip(self.trees, self._walks, strict=True):
             leaf = walk.leaves(x)
@@ -140,16 +136,8 @@ class TreeEnsemble:
 
     def leaves(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Leaf node reached in each tree, (n, trees)."""
-        x = self._rows(x)
+        x = rules.as_rows(x, self.n_features)
         return np.stack([walk.leaves(x) for walk in self._walks], axis=1)
-
-    def _rows(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        x = np.asarray(x)
-        if x.ndim != 2 or x.shape[1] != self.n_features:
-            raise InputError(f"rows of shape {x.shape}", f"the model reads {self.n_features} features a row")
-        if not np.can_cast(x.dtype, np.int64):
-            raise InputError(f"rows of type {x.dtype}", "features are signed 64-bit integers")
-        return np.ascontiguousarray(x, np.int64)
 
     @cached_property
     def _walks(self) -> tuple[_Walk, ...]:
@@ -208,15 +196,8 @@ class TreeEnsemble:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> TreeEnsemble:
         """The inverse of `to_dict`; InputError: unknown version, missing or unknown key, broken rule."""
-        if document.get("family") != cls.family:
-            raise InputError("model", f"family is {document.get('family')!r}, not {cls.family!r}")
-        if document.get("version") != cls.version:
-            raise InputError(
-                "model",
-                f"version {document.get('version')!r} is unknown, this wirewise reads version {cls.version}",
-                "use the wirewise that wrote it, or compile it again",
-            )
-        _check_keys("model", document, {"family", "version", *(field.name for field in fields(cls))})
+        rules.check_family(document, cls.family, cls.version)
+        check_keys("model", document, {"family", "version", *(field.name for field in fields(cls))})
         trees = document["trees"]
         if not isinstance(trees, list):
             raise InputError("model", "trees is not a list")
@@ -226,14 +207,13 @@ class TreeEnsemble:
             votes=document["votes"],
             trees=tuple(_tree_from_dict(index, tree) for index, tree in enumerate(trees)),
             n_outputs=document["n_outputs"],
-            base=_as_tuple("model", "base", document["base"]),
+            base=as_tuple("model", "base", document["base"]),
         )
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the canonical JSON of `to_dict`."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return rules.digest(self.to_dict())
 
 
 @dataclass(frozen=True)
@@ -270,23 +250,8 @@ class _Walk:
 # -- rules
 
 
-def _is_int(value: object, low: int, high: int) -> bool:
-    return type(value) is int and low <= value <= high
-
-
 def _check_shape(model: TreeEnsemble) -> None:
-    if not _is_int(model.n_features, 1, MAX_FEATURES):
-        raise InputError(
-            "model",
-            f"has {model.n_features} features, allowed are 1 to {MAX_FEATURES}",
-            "train it on fewer features",
-        )
-    if not _is_int(model.n_classes, 2, MAX_CLASSES):
-        raise InputError(
-            "model",
-            f"has {model.n_classes} classes, allowed are 2 to {MAX_CLASSES}",
-            "merge classes and train again",
-        )
+    rules.check_size(model.n_features, model.n_classes)
     if model.votes not in ("majority", "sum"):
         raise InputError("model", f"votes is {model.votes!r}, known are 'majority' and 'sum'")
     one_output = model.votes == "sum" and model.n_classes == 2 and model.n_outputs == 1
@@ -295,7 +260,7 @@ def _check_shape(model: TreeEnsemble) -> None:
             "model", f"has {model.n_outputs} outputs for {model.n_classes} classes",
             "give one output per class (or a single one for two classes with sum votes)",
         )  # fmt: skip
-    if len(model.base) != model.n_outputs or not all(_is_int(b, INT32_MIN, INT32_MAX) for b in model.base):
+    if len(model.base) != model.n_outputs or not all(is_int(b, INT32_MIN, INT32_MAX) for b in model.base):
         raise InputError("model", f"base is not {model.n_outputs} 32-bit integers")
     if model.votes == "majority" and any(model.base):
         raise InputError("model", "base must be zero with majority votes")
@@ -328,9 +293,7 @@ def _check_tree(model: TreeEnsemble, index: int, tree: Tree) -> None:
     if not np.array_equal(np.sort(children), np.arange(1, n)):
         raise InputError(where, "a node has no parent or several")
 
-    if tree.output is not None and not (
-        model.votes == "sum" and _is_int(tree.output, 0, model.n_outputs - 1)
-    ):
+    if tree.output is not None and not (model.votes == "sum" and is_int(tree.output, 0, model.n_outputs - 1)):
         raise InputError(where, f"adds to output {tree.output}, which does not exist")
     width = 1 if model.votes == "majority" or tree.output is not None else model.n_outputs
     if any(
@@ -362,27 +325,12 @@ def _check_scores_fit(model: TreeEnsemble) -> None:
         )
 
 
-def _check_keys(where: str, document: object, known: set[str]) -> None:
-    if not isinstance(document, dict):
-        raise InputError(where, "is not an object")
-    if missing := sorted(known - document.keys()):
-        raise InputError(where, f"lacks {', '.join(missing)}")
-    if unknown := sorted(map(str, document.keys() - known)):
-        raise InputError(where, f"has unknown keys: {', '.join(unknown)}")
-
-
-def _as_tuple(where: str, name: str, value: object) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise InputError(where, f"{name} is not a list")
-    return tuple(value)
-
-
 def _tree_from_dict(index: int, document: Any) -> Tree:
     where = f"model, tree {index}"
-    _check_keys(where, document, {field.name for field in fields(Tree)})
+    check_keys(where, document, {field.name for field in fields(Tree)})
     columns = {
-        name: _as_tuple(where, name, document[name])
+        name: as_tuple(where, name, document[name])
         for name in ("feature", "threshold", "left", "right", "value")
     }
-    columns["value"] = tuple(_as_tuple(where, "value", value) for value in columns["value"])
+    columns["value"] = tuple(as_tuple(where, "value", value) for value in columns["value"])
     return Tree(**columns, output=document["output"])

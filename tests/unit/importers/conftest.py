@@ -20,7 +20,8 @@ import pytest
 from numpy.typing import NDArray
 
 from wirewise.importers import Imported
-from wirewise.models.tree import INT64_MAX, INT64_MIN, LEAF
+from wirewise.models.rules import INT64_MAX, INT64_MIN
+from wirewise.models.tree import LEAF
 
 Rows = NDArray[np.int64]
 

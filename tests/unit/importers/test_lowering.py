@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from wirewise.errors import InputError
 from wirewise.importers.lowering import Cuts, Request, SourceTree, build, cuts_at
-from wirewise.models.tree import INT32_MAX, INT64_MAX, INT64_MIN, LEAF
+from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
+from wirewise.models.tree import LEAF
 
 REQUEST = Request("a.model")
 
