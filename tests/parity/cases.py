@@ -19,7 +19,7 @@ from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 HASH_SEED = 5
 END_OF_PCAP_NS = (1 << 32) * 10**9
 WINDOWS = ("1us", "37us", "1ms", "50ms", "500ms", "1s", "1500ms", "1m", "2h")
-# Limits of a program, made small, so that a small model is cut as a large one is (targets/ebpf/tree_plan.py).
+# Limits of a program, made small, so that a small model is cut as a large one is (targets/ebpf/shapes.py).
 SMALL_LIMITS = {
     "FUNCTION_INSTRUCTIONS": 90,
     "VERIFIED_OF_THE_REST": 0,

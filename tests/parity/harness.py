@@ -34,7 +34,7 @@ from wirewise.features.flow import Entry, seed_from
 from wirewise.features.packet import Status
 from wirewise.features.state import FlowState, ScopeState, StateLayout
 from wirewise.policy import Policy
-from wirewise.targets.ebpf import tree_plan
+from wirewise.targets.ebpf import shapes
 
 # Where the object runs; WIREWISE_PARITY_PLANES=engine compares there only.
 PLANES = tuple(os.environ.get("WIREWISE_PARITY_PLANES", "kernel,engine").split(","))
@@ -87,7 +87,7 @@ class Comparison:
         self._policy.write_text(yaml.safe_dump(case.policy))
         limits: AbstractContextManager[Any] = nullcontext()
         if case.small_limits:
-            limits = patch.multiple(tree_plan, **SMALL_LIMITS)
+            limits = patch.multiple(shapes, **SMALL_LIMITS)
         with limits:
             compiled = compile(
                 case.model,

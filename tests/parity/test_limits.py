@@ -20,7 +20,7 @@ from wirewise.features.fields import IAT_MAX
 from wirewise.models import TreeEnsemble
 from wirewise.models.random import random_tree_ensemble
 from wirewise.targets import ebpf
-from wirewise.targets.ebpf import tree_plan
+from wirewise.targets.ebpf import shapes
 
 HOUR = 3600 * 10**9
 PASS = {"version": 1}
@@ -196,7 +196,7 @@ def test_a_model_over_several_programs(votes: str, tmp_path: Path) -> None:
 
 def test_too_many_nested_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SMALL_LIMITS.items():
-        monkeypatch.setattr(tree_plan, name, value)
+        monkeypatch.setattr(shapes, name, value)
     feature_set = FeatureSet.from_dict({"name": "chain", "features": ["length"]})
     model = chain(Random(1), 1, depth=200, n_classes=2)
     with pytest.raises(InputError, match="functions inside each other"):

@@ -12,11 +12,11 @@ from importlib.resources import files
 
 from wirewise.errors import InputError
 from wirewise.features.feature_set import FeatureSet, constant_feature
-from wirewise.models.tree import TreeEnsemble
+from wirewise.models import Model
 from wirewise.targets.ebpf.clang import Built, compile_sources
+from wirewise.targets.ebpf.families import LOWERINGS
 from wirewise.targets.ebpf.feature_code import StateField, entry_size, feature_set_header, state_fields
-from wirewise.targets.ebpf.tree_code import TreeCode
-from wirewise.targets.ebpf.tree_plan import SHAPES, plan
+from wirewise.targets.ebpf.shapes import SHAPES, Lowered, tail_calls
 
 __all__ = ["SHAPES", "Built", "Sources", "StateField", "build", "emit", "entry_size", "state_fields"]
 
@@ -36,7 +36,7 @@ class Sources:
     tail_calls: tuple[str, ...]
 
 
-def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "auto") -> Sources:
+def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -> Sources:
     """C sources of a model over a feature set. Pure: needs neither compiler nor privilege.
 
     model: None for flow extraction alone: every feature is computed, every packet counted and passed.
@@ -44,10 +44,9 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
     the model does not fit the kernel's limits (saying what would).
     """
     origin = f" * from feature set {feature_set.name} ({feature_set.digest[:12]})"
-    if model is None:
-        chosen, code, model_header = None, None, _no_model
-        used: tuple[int, ...] = tuple(range(len(feature_set.features)))
-    else:
+    lowered: Lowered | None = None
+    used: tuple[int, ...] = tuple(range(len(feature_set.features)))
+    if model is not None:
         if model.n_features != len(feature_set.features):
             raise InputError(
                 f"model: reads {model.n_features} features, feature set {feature_set.name!r} has "
@@ -55,11 +54,10 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
                 "train on the features of this set, or name the set it was trained on"
             )
         origin += f" and model {model.family} ({model.digest[:12]})"
-        chosen = plan(model, shape)
         values = (constant_feature(feature, feature_set.key) for feature in feature_set.features)
         constants = {index: value for index, value in enumerate(values) if value is not None}
-        code = TreeCode(model, chosen, constants)
-        model_header = code.header
+        ranges = [(feature.minimum, feature.maximum) for feature in feature_set.features]
+        lowered = LOWERINGS[model.family](model, shape, constants, ranges)
         used = model.used_features
     banner = (
         "/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */\n"
@@ -68,16 +66,17 @@ def emit(model: TreeEnsemble | None, feature_set: FeatureSet, *, shape: str = "a
     texts = {
         "xdp.bpf.c": (files("wirewise") / "bpf" / "xdp.bpf.c").read_text(),
         "ww_feature_set.h": feature_set_header(feature_set, used, banner),
-        "ww_model.h": model_header(banner),
+        "ww_model.h": (lowered.header if lowered else _no_model)(banner),
     }
-    if chosen is None or code is None:
+    if lowered is None:
         return Sources(texts, "none", "no model", {}, ())
-    tail_calls: tuple[str, ...] = ()
-    if chosen.shape == "tail-calls":
-        texts["ww_tail_calls.h"] = code.tail_calls(banner)
-        tail_calls = tuple(f"ww_model_{n}" for n in range(1, len(chosen.programs) + 1))
-    predicted = {"instructions": chosen.instructions, "verified_instructions": chosen.verified}
-    return Sources(texts, chosen.shape, chosen.why, predicted, tail_calls)
+    plan, chain = lowered.plan, 0
+    if plan.shape == "tail-calls":
+        chain = len(plan.programs)
+        texts["ww_tail_calls.h"] = tail_calls(banner, chain)
+    predicted = {"instructions": plan.instructions, "verified_instructions": plan.verified}
+    names = tuple(f"ww_model_{n}" for n in range(1, chain + 1))
+    return Sources(texts, plan.shape, plan.why, predicted, names)
 
 
 def _no_model(banner: str) -> str:

@@ -9,13 +9,22 @@ paths of a tree meet in equal states.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
-from wirewise.targets.ebpf.tree_plan import Plan, cut
+from wirewise.targets.ebpf.shapes import Lowered, Plan, begin_header, infer_in_one_program
+from wirewise.targets.ebpf.tree_plan import cut, plan
 
 PACKED_VOTE_CLASSES = 8
 PACKED_VOTE_TREES = 255
+
+
+def lower(
+    model: TreeEnsemble, shape: str, constants: Mapping[int, int], ranges: Sequence[tuple[int, int]]
+) -> Lowered:
+    """See `families.Lower`. Trees have no use for the features' ranges."""
+    chosen = plan(model, shape)
+    return Lowered(chosen, TreeCode(model, chosen, constants).header)
 
 
 class TreeCode:
@@ -44,18 +53,7 @@ class TreeCode:
 
     def header(self, banner: str) -> str:
         """The text of ww_model.h: ww_begin_inference, ww_add_N for each program, ww_decide."""
-        tail = self.plan.shape == "tail-calls"
-        lines = [
-            banner,
-            "#ifndef WW_MODEL_H",
-            "#define WW_MODEL_H",
-            "",
-            "#define WW_NO_MODEL 0",
-            f"#define WW_TAIL_CALLS {int(tail)}",
-            "",
-        ]
-        if tail:
-            lines += [f"WW_PROGS({len(self.plan.programs) + 1});", ""]
+        lines = begin_header(banner, self.plan)
         for index, tree in enumerate(self.model.trees):
             if self._has_rows(tree):
                 lines += self._rows(index, tree)
@@ -72,43 +70,9 @@ class TreeCode:
         for number, program in enumerate(self.plan.programs):
             lines += self._add(number, program)
         lines += self._decide()
-        if not tail:
-            lines += [
-                "/* Class of the features in s. */",
-                "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
-                "{",
-                "\tww_begin_inference(s);",
-                "\tww_add_0(s);",
-                "\treturn ww_decide(s);",
-                "}",
-                "",
-            ]
+        if self.plan.shape != "tail-calls":
+            lines += infer_in_one_program()
         return "\n".join([*lines, "#endif", ""])
-
-    def tail_calls(self, banner: str) -> str:
-        """The text of ww_tail_calls.h: the chain of programs behind ww_xdp."""
-        count = len(self.plan.programs)
-        lines = [banner]
-        for number in range(1, count + 1):
-            lines += [
-                'SEC("xdp")',
-                f"int ww_model_{number}(struct xdp_md *ctx)",
-                "{",
-                "\tstruct ww_way way;",
-                "",
-                "\tif (ww_resume(&way))",
-                "\t\treturn XDP_PASS;",
-                f"\tww_add_{number - 1}(way.scratch);",
-            ]
-            if number < count:
-                lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
-            else:
-                lines += [
-                    "\treturn way.scratch->ip_version == 4 ? ww_finish(&way, 4) : ww_finish(&way, 6);",
-                    "}",
-                    "",
-                ]
-        return "\n".join(lines)
 
     @property
     def _sums(self) -> bool:

@@ -1,52 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses how a TreeEnsemble is cut into pieces that the verifier accepts, before anything is printed.
 
-A model's trees are cut into chunks. By size the chunks become, in this order of preference (`plan`):
-
-- `inline`: the one chunk, in place;
-- `functions`: a global function a chunk, verified once each;
-- `tail-calls`: programs of such functions, for what exceeds half of a limit of one program.
+Trees are cut into chunks, those into functions or programs (shapes.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wirewise.errors import InputError
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
+from wirewise.targets.ebpf import shapes
+from wirewise.targets.ebpf.shapes import Plan
 
-# Limits, and how much of them is used: half, because another compiler may need more (docs/architecture.md).
-VERIFIED_LIMIT = 1_000_000 // 2
-SUBPROGRAM_LIMIT = 256 // 2
-TAIL_CALL_LIMIT = 33 - 1
-# Of the kernel's 8 frames, ww_xdp, ww_xdp_ipv6 and the chunk's function take three.
-NESTED_CALL_LIMIT = 8 - 3
-# A jump spans 2^15 instructions, so what one function holds stays well below; clang's time grows faster than
-# its functions (10 trees of depth 10: in place, twice, 10 times that of two functions).
-FUNCTION_INSTRUCTIONS = 14_000
-INLINE_INSTRUCTIONS = 5_000
-# IPv4 and IPv6 have the code between flow look-up and verdict each; parsing and flow table are walked before.
-WAYS_TO_INFERENCE = 2
-INSTRUCTIONS_OF_THE_REST = 3_000
-# Fits of what the kernel counted: 22,500 for the 12 features of hara2023 without a model, 69,000 for 64
-# features with windows; a tree of depth 10 over 2 or 16 classes costs 1.4 times its instructions.
-VERIFIED_OF_THE_REST, VERIFIED_PER_FEATURE = 15_000, 850
+# What the kernel counted: a tree of depth 10 over 2 or 16 classes costs 1.4 times its instructions.
 VERIFIED_PER_INSTRUCTION = 1.5
-
-SHAPES = ("inline", "functions", "tail-calls")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The chosen shape. programs: per program the chunks it runs, a chunk being tree indices; without tail
-    calls there is one, part of ww_xdp. instructions, verified: predicted.
-    """
-
-    shape: str
-    why: str
-    programs: tuple[tuple[tuple[int, ...], ...], ...]
-    instructions: int
-    verified: int
 
 
 def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
@@ -54,42 +20,40 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
 
     Raises InputError where the model does not fit, saying what would.
     """
-    if shape not in ("auto", *SHAPES):
-        raise InputError(f"shape {shape!r}: there are auto, {', '.join(SHAPES)}")
+    shapes.check_shape(shape)
     size = [_instructions(model, tree) for tree in model.trees]
     total = sum(size)
     of_trees = int(VERIFIED_PER_INSTRUCTION * total)
-    instructions, verified = total + INSTRUCTIONS_OF_THE_REST, of_trees + _verified_of_the_rest(model)
-    if shape == "inline" or (shape == "auto" and total <= INLINE_INSTRUCTIONS):
-        why = f"about {total} instructions: up to {INLINE_INSTRUCTIONS} stand in place, without a call"
-        verified += (WAYS_TO_INFERENCE - 1) * of_trees
+    instructions, verified = (
+        total + shapes.INSTRUCTIONS_OF_THE_REST,
+        of_trees + shapes.verified_of_the_rest(len(model.used_features)),
+    )
+    if shape == "inline" or (shape == "auto" and total <= shapes.INLINE_INSTRUCTIONS):
+        why = f"about {total} instructions: up to {shapes.INLINE_INSTRUCTIONS} stand in place, without a call"
+        verified += (shapes.WAYS_TO_INFERENCE - 1) * of_trees
         return Plan("inline", why, ((tuple(order(model)),),), instructions + total, verified)
     _check_nesting(model)
     chunks = _chunks(model, size)
     functions = len(chunks) + sum(len(cut(model, tree)) for tree in model.trees)
-    fits = functions <= SUBPROGRAM_LIMIT and verified <= VERIFIED_LIMIT
+    fits = functions <= shapes.SUBPROGRAM_LIMIT and verified <= shapes.VERIFIED_LIMIT
     if shape == "functions" or (shape == "auto" and fits):
         why = (
-            f"about {total} instructions: over {INLINE_INSTRUCTIONS}, "
+            f"about {total} instructions: over {shapes.INLINE_INSTRUCTIONS}, "
             f"so {functions} functions, verified once each"
         )
         return Plan("functions", why, (tuple(chunks),), instructions, verified)
     programs = _programs(model, chunks, size)
-    if len(programs) > TAIL_CALL_LIMIT:
+    if len(programs) > shapes.TAIL_CALL_LIMIT:
         nodes = sum(tree.n_nodes for tree in model.trees)
         raise InputError(
             f"model: {len(model.trees)} trees with {nodes} nodes need {len(programs)} tail calls; the kernel "
-            f"allows {TAIL_CALL_LIMIT}: about {nodes * TAIL_CALL_LIMIT // len(programs)} nodes would fit; "
+            f"allows {shapes.TAIL_CALL_LIMIT}: about {nodes * shapes.TAIL_CALL_LIMIT // len(programs)} nodes would fit; "
             "train fewer or shallower trees (max_depth, max_leaf_nodes)"
         )
     why = (
         f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
     )
     return Plan("tail-calls", why, tuple(programs), instructions, verified)
-
-
-def _verified_of_the_rest(model: TreeEnsemble) -> int:
-    return VERIFIED_OF_THE_REST + VERIFIED_PER_FEATURE * len(model.used_features)
 
 
 def _instructions(model: TreeEnsemble, tree: Tree) -> int:
@@ -113,7 +77,7 @@ def _chunks(model: TreeEnsemble, sizes: list[int]) -> list[tuple[int, ...]]:
     size, output = 0, None
     for index in order(model):
         tree = model.trees[index]
-        if not chunks or size + sizes[index] > FUNCTION_INSTRUCTIONS or tree.output != output:
+        if not chunks or size + sizes[index] > shapes.FUNCTION_INSTRUCTIONS or tree.output != output:
             chunks.append([])
             size = 0
         chunks[-1].append(index)
@@ -130,8 +94,8 @@ def _programs(
         chunk_instructions = sum(sizes[t] for t in chunk)
         chunk_functions = 1 + sum(len(cut(model, model.trees[t])) for t in chunk)
         verified = VERIFIED_PER_INSTRUCTION * (instructions + chunk_instructions)
-        too_large = verified + VERIFIED_OF_THE_REST > VERIFIED_LIMIT
-        if not programs or too_large or functions + chunk_functions > SUBPROGRAM_LIMIT:
+        too_large = verified + shapes.VERIFIED_OF_THE_REST > shapes.VERIFIED_LIMIT
+        if not programs or too_large or functions + chunk_functions > shapes.SUBPROGRAM_LIMIT:
             programs.append([])
             instructions = functions = 0
         programs[-1].append(chunk)
@@ -142,9 +106,9 @@ def _programs(
 def cut(model: TreeEnsemble, tree: Tree) -> list[int]:
     """Nodes whose subtrees become functions of their own, so that no jump is too long. Deepest first."""
     whole = _instructions(model, tree)
-    if whole <= FUNCTION_INSTRUCTIONS:
+    if whole <= shapes.FUNCTION_INSTRUCTIONS:
         return []
-    limit = tree.n_nodes * FUNCTION_INSTRUCTIONS // (2 * whole)
+    limit = tree.n_nodes * shapes.FUNCTION_INSTRUCTIONS // (2 * whole)
     weight = [1] * tree.n_nodes
     roots = []
     for node in range(tree.n_nodes - 1, -1, -1):
@@ -165,9 +129,9 @@ def _check_nesting(model: TreeEnsemble) -> None:
             if tree.feature[node] != LEAF:
                 for child in (tree.left[node], tree.right[node]):
                     calls[child] = calls[node] + (child in roots)
-        if max(calls) > NESTED_CALL_LIMIT:
+        if max(calls) > shapes.NESTED_CALL_LIMIT:
             raise InputError(
                 f"model, tree {index}: a path of {tree.depth} tests needs {max(calls)} functions inside each "
-                f"other; the kernel allows {NESTED_CALL_LIMIT}: train shallower trees "
+                f"other; the kernel allows {shapes.NESTED_CALL_LIMIT}: train shallower trees "
                 "(max_depth, max_leaf_nodes)"
             )

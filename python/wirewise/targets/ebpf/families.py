@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who lowers which family of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from wirewise.models.tree import TreeEnsemble
+from wirewise.targets.ebpf import tree_code
+from wirewise.targets.ebpf.shapes import Lowered
+
+
+class Lower(Protocol):
+    """Chooses a shape for a model and prints it.
+
+    shape: one of SHAPES, or auto. constants: features that are the same for every packet, with their values;
+    the program does not compute them. ranges: the least and the largest value of each feature. Raises
+    InputError where the model does not fit the kernel's limits, saying what would.
+    """
+
+    def __call__(
+        self, model: Any, shape: str, constants: Mapping[int, int], ranges: Sequence[tuple[int, int]]
+    ) -> Lowered: ...
+
+
+LOWERINGS: dict[str, Lower] = {TreeEnsemble.family: tree_code.lower}

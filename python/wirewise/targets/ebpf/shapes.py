@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model's code can be cut into so that the verifier accepts it, and the limits that decide.
+
+A family cuts its model into chunks of statements. By size the chunks become, in this order of preference:
+
+- `inline`: the one chunk, in place;
+- `functions`: a global function a chunk, verified once each;
+- `tail-calls`: programs of such functions, for what exceeds half of a limit of one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wirewise.errors import InputError
+
+SHAPES = ("inline", "functions", "tail-calls")
+
+# Limits, and how much of them is used: half, because another compiler may need more (docs/architecture.md).
+VERIFIED_LIMIT = 1_000_000 // 2
+SUBPROGRAM_LIMIT = 256 // 2
+TAIL_CALL_LIMIT = 33 - 1
+# Of the kernel's 8 frames, ww_xdp, ww_xdp_ipv6 and the chunk's function take three.
+NESTED_CALL_LIMIT = 8 - 3
+# A jump spans 2^15 instructions, so what one function holds stays well below; clang's time grows faster than
+# its functions (10 trees of depth 10: in place, twice, 10 times that of two functions).
+FUNCTION_INSTRUCTIONS = 14_000
+INLINE_INSTRUCTIONS = 5_000
+# IPv4 and IPv6 have the code between flow look-up and verdict each; parsing and flow table are walked before.
+WAYS_TO_INFERENCE = 2
+INSTRUCTIONS_OF_THE_REST = 3_000
+# Fits of what the kernel counted: 22,500 for the 12 features of hara2023 without a model, 69,000 for 64
+# features with windows.
+VERIFIED_OF_THE_REST, VERIFIED_PER_FEATURE = 15_000, 850
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen shape. programs: per program the chunks it runs, a chunk being indices of what the family
+    cuts a model into; without tail calls there is one program, part of ww_xdp. instructions, verified:
+    predicted.
+    """
+
+    shape: str
+    why: str
+    programs: tuple[tuple[tuple[int, ...], ...], ...]
+    instructions: int
+    verified: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A model's code. header: given the banner, the text of ww_model.h, which offers what bpf/xdp.bpf.c calls:
+    ww_infer, or with tail calls ww_begin_inference, ww_add_N for each program N, ww_decide.
+    """
+
+    plan: Plan
+    header: Callable[[str], str]
+
+
+def check_shape(shape: str) -> None:
+    """Raises InputError unless it is auto or one of SHAPES."""
+    if shape not in ("auto", *SHAPES):
+        raise InputError(f"shape {shape!r}: there are auto, {', '.join(SHAPES)}")
+
+
+def verified_of_the_rest(n_used_features: int) -> int:
+    """Verified instructions of all that is no model."""
+    return VERIFIED_OF_THE_REST + VERIFIED_PER_FEATURE * n_used_features
+
+
+def begin_header(banner: str, plan: Plan) -> list[str]:
+    """The first lines of ww_model.h."""
+    tail = plan.shape == "tail-calls"
+    lines = [
+        banner,
+        "#ifndef WW_MODEL_H",
+        "#define WW_MODEL_H",
+        "",
+        "#define WW_NO_MODEL 0",
+        f"#define WW_TAIL_CALLS {int(tail)}",
+        "",
+    ]
+    return [*lines, f"WW_PROGS({len(plan.programs) + 1});", ""] if tail else lines
+
+
+def infer_in_one_program() -> list[str]:
+    """ww_infer of a model that is in ww_xdp."""
+    return [
+        "/* Class of the features in s. */",
+        "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
+        "{",
+        "\tww_begin_inference(s);",
+        "\tww_add_0(s);",
+        "\treturn ww_decide(s);",
+        "}",
+        "",
+    ]
+
+
+def tail_calls(banner: str, count: int) -> str:
+    """The text of ww_tail_calls.h: the chain of programs behind ww_xdp."""
+    lines = [banner]
+    for number in range(1, count + 1):
+        lines += [
+            'SEC("xdp")',
+            f"int ww_model_{number}(struct xdp_md *ctx)",
+            "{",
+            "\tstruct ww_way way;",
+            "",
+            "\tif (ww_resume(&way))",
+            "\t\treturn XDP_PASS;",
+            f"\tww_add_{number - 1}(&way.own->scratch);",
+        ]
+        if number < count:
+            lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
+        else:
+            lines += [
+                "\treturn way.own->scratch.ip_version == 4 ? ww_finish(&way, 4) : ww_finish(&way, 6);",
+                "}",
+                "",
+            ]
+    return "\n".join(lines)
