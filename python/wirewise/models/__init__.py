@@ -6,14 +6,20 @@ from __future__ import annotations
 from typing import Any, TypeAlias, get_args
 
 from wirewise.errors import InputError
+from wirewise.models.binary_mlp import BinaryLayer, BinaryMlp, BitsInput, StepsInput
 from wirewise.models.fixed_point_mlp import FixedPointLayer, FixedPointMlp
 from wirewise.models.network import InputScaler, Network
 from wirewise.models.quantized_mlp import InputQuantizer, QuantizedLayer, QuantizedMlp
-from wirewise.models.random import random_fixed_point_mlp, random_quantized_mlp, random_tree_ensemble
+from wirewise.models.random import (
+    random_binary_mlp,
+    random_fixed_point_mlp,
+    random_quantized_mlp,
+    random_tree_ensemble,
+)
 from wirewise.models.rules import MAX_CLASSES, MAX_FEATURES
 from wirewise.models.tree import Tree, TreeEnsemble
 
-Model: TypeAlias = TreeEnsemble | QuantizedMlp | FixedPointMlp  # the union of all families
+Model: TypeAlias = TreeEnsemble | QuantizedMlp | FixedPointMlp | BinaryMlp  # the union of all families
 
 MODELS: dict[str, type[Model]] = {model.family: model for model in get_args(Model)}
 
@@ -21,6 +27,9 @@ __all__ = [
     "MAX_CLASSES",
     "MAX_FEATURES",
     "MODELS",
+    "BinaryLayer",
+    "BinaryMlp",
+    "BitsInput",
     "FixedPointLayer",
     "FixedPointMlp",
     "InputQuantizer",
@@ -29,9 +38,11 @@ __all__ = [
     "Network",
     "QuantizedLayer",
     "QuantizedMlp",
+    "StepsInput",
     "Tree",
     "TreeEnsemble",
     "load",
+    "random_binary_mlp",
     "random_fixed_point_mlp",
     "random_quantized_mlp",
     "random_tree_ensemble",

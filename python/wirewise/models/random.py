@@ -9,10 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.models import network
+from wirewise.models.binary_mlp import (
+    MAX_INPUT_BITS,
+    BinaryInput,
+    BinaryLayer,
+    BinaryMlp,
+    BitsInput,
+    StepsInput,
+)
 from wirewise.models.fixed_point_mlp import FRACTION_BITS, FixedPointLayer, FixedPointMlp
 from wirewise.models.network import Ints
 from wirewise.models.quantized_mlp import LIMIT, InputQuantizer, QuantizedLayer, QuantizedMlp
-from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
+from wirewise.models.rules import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble, Votes
 
 
@@ -172,6 +180,70 @@ def random_fixed_point_mlp(
         reach = [network.round_shift(most, FRACTION_BITS) for most in sums]
         reach = reach if ceiling is None else [min(most, ceiling) for most in reach]
     return FixedPointMlp(n_features, n_classes, outputs, inputs, tuple(made))
+
+
+def random_binary_mlp(
+    rng: np.random.Generator,
+    *,
+    n_features: int = 12,
+    layers: Sequence[int] = (32, 16),
+    n_classes: int = 2,
+    input_bits: int = 256,
+    extreme: bool = False,
+    steps: bool | None = None,
+    ranges: Sequence[tuple[int, int]] | tuple[int, int] = (0, 1500),
+) -> BinaryMlp:
+    """A binary network. layers: hidden widths. input_bits: spread evenly over the features.
+
+    steps: thermometers instead of the highest bits of the value; default: a coin toss a feature. extreme:
+    weights that are all equal, thresholds and biases anywhere in int32, inputs of any bits and steps.
+    """
+    spread = max(input_bits, n_features)
+    widths = [spread // n_features + (index < spread % n_features) for index in range(n_features)]
+    inputs = tuple(
+        _extreme_input(rng, index)
+        if extreme
+        else _binary_input(rng, index, width, low, high, bool(rng.integers(2)) if steps is None else steps)
+        for index, (width, (low, high)) in enumerate(zip(widths, _ranges(ranges, n_features), strict=True))
+    )
+    fan_in = sum(source.width for source in inputs)
+    while fan_in > MAX_INPUT_BITS:
+        inputs = inputs[1:]
+        fan_in = sum(source.width for source in inputs)
+    made = []
+    for index, width in enumerate((*layers, n_classes)):
+        words = [int.from_bytes(rng.bytes(fan_in // 8 + 1), "little") >> 8 - fan_in % 8 for _ in range(width)]
+        spread = max(1, int(fan_in**0.5))
+        threshold = (fan_in // 2 + rng.integers(-spread, spread, width, endpoint=True)).tolist()
+        if index == len(layers):
+            threshold = rng.integers(-spread, spread, width, endpoint=True).tolist()
+        if extreme:
+            words = [
+                int(rng.choice([0, 1, -1])) & (1 << fan_in) - 1 if rng.random() < 0.3 else w for w in words
+            ]
+            ends = [INT32_MIN, -1, 0, 1, fan_in - 1, fan_in, fan_in + 1, INT32_MAX]
+            threshold = [int(rng.choice(ends)) if rng.random() < 0.4 else t for t in threshold]
+        made.append(BinaryLayer(tuple(words), tuple(threshold)))
+        fan_in = width
+    return BinaryMlp(n_features, n_classes, inputs, tuple(made))
+
+
+def _binary_input(
+    rng: np.random.Generator, feature: int, width: int, low: int, high: int, steps: bool
+) -> BinaryInput:
+    """Bits, or a thermometer, of a feature that goes from low to high."""
+    if not steps:
+        width = min(width, 63)
+        return BitsInput(feature, min(max(0, high.bit_length() - width), 63 - width), width)
+    return StepsInput(feature, tuple(sorted(rng.integers(low, high, width, endpoint=True).tolist())))
+
+
+def _extreme_input(rng: np.random.Generator, feature: int) -> BinaryInput:
+    if rng.integers(2):
+        shift = int(rng.choice([0, 1, 31, 32, 62]))
+        return BitsInput(feature, shift, int(rng.integers(1, 63 - shift, endpoint=True)))
+    ends = [INT64_MIN, INT64_MIN + 1, -1, 0, 1, 2**31, 2**32, 2**47 - 1, INT64_MAX - 1, INT64_MAX]
+    return StepsInput(feature, tuple(sorted(rng.choice(ends, int(rng.integers(1, 20))).tolist())))
 
 
 def _ranges(ranges: Sequence[tuple[int, int]] | tuple[int, int], n_features: int) -> list[Ints]:

@@ -51,8 +51,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A model's code. header: given the banner, the text of ww_model.h, which offers what bpf/xdp.bpf.c calls:
-    ww_infer, or with tail calls ww_begin_inference, ww_add_N for each program N, ww_decide.
+    """A model's code. header: given the banner, the text of ww_model.h, which offers what bpf/xdp.bpf.c
+    calls: ww_infer, or with tail calls ww_begin_inference, ww_add_N for each program N, ww_decide.
     """
 
     plan: Plan

@@ -47,8 +47,8 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
         nodes = sum(tree.n_nodes for tree in model.trees)
         raise InputError(
             f"model: {len(model.trees)} trees with {nodes} nodes need {len(programs)} tail calls; the kernel "
-            f"allows {shapes.TAIL_CALL_LIMIT}: about {nodes * shapes.TAIL_CALL_LIMIT // len(programs)} nodes would fit; "
-            "train fewer or shallower trees (max_depth, max_leaf_nodes)"
+            f"allows {shapes.TAIL_CALL_LIMIT}: about {nodes * shapes.TAIL_CALL_LIMIT // len(programs)} nodes "
+            "would fit; train fewer or shallower trees (max_depth, max_leaf_nodes)"
         )
     why = (
         f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
