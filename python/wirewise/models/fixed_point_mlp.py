@@ -103,14 +103,20 @@ class FixedPointMlp(Network):
         return steps
 
     def scores(self, x: Rows) -> Rows:
+        return self.steps(x)[-1]
+
+    def steps(self, x: Rows) -> list[Rows]:
+        """As `activations`, of rows (n, n_features): one array (n, width) each."""
         inputs, layers = self._arrays
         values = inputs.scale(x)
+        steps = [values]
         for index, (weights, bias) in enumerate(layers, 1):
             values = values @ weights + bias
             if index < len(layers):
                 ceiling = self.layers[index - 1].ceiling
                 values = np.clip(round_shift(values, FRACTION_BITS), 0, ceiling)
-        return values
+            steps.append(values)
+        return steps
 
     @cached_property
     def _arrays(self) -> tuple[ScalerArrays, list[tuple[Rows, Rows]]]:

@@ -93,13 +93,19 @@ class QuantizedMlp(Network):
         return steps
 
     def scores(self, x: Rows) -> Rows:
+        return self.steps(x)[-1]
+
+    def steps(self, x: Rows) -> list[Rows]:
+        """As `activations`, of rows (n, n_features): one array (n, width) each."""
         inputs, layers = self._arrays
         values = np.clip(inputs.scale(x), -LIMIT, LIMIT)
+        steps = [values]
         for index, (weights, bias, multiplier) in enumerate(layers, 1):
             values = (values @ weights + bias) * multiplier
             if index < len(layers):
                 values = np.clip(round_shift(values, self.layers[index - 1].shift), 0, LIMIT)
-        return values
+            steps.append(values)
+        return steps
 
     @cached_property
     def _arrays(self) -> tuple[ScalerArrays, list[tuple[Rows, Rows, Rows]]]:

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Float networks to integer ones: calibration, quantisation, fine-tuning, and what was lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirewise.errors import InputError
+from wirewise.models import FixedPointMlp, QuantizedMlp
+from wirewise.quantize import int8, q16
+from wirewise.quantize.calibration import METHODS
+from wirewise.quantize.fidelity import saturation
+from wirewise.quantize.finetune import fine_tune
+from wirewise.quantize.float_network import FloatNetwork, classes_of
+from wirewise.quantize.search import refine
+
+__all__ = ["CALIBRATIONS", "FAMILIES", "FloatNetwork", "Options", "Quantized", "quantize", "saturation"]
+
+FAMILIES = ("int8", "q16")
+CALIBRATIONS = tuple(METHODS)
+TOLERATED = 0.001  # share of the rows that may change before int8 weights are fine-tuned
+FEWEST_ROWS = 50  # to calibrate with
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a network becomes. network: one of FAMILIES. calibration: one of CALIBRATIONS (int8 only).
+
+    fine_tune: int8 only; None: if quantising alone loses more than 0.1 points of accuracy on the rows given
+    (without labels: of agreement with the float network). Raises InputError for unknown names.
+    """
+
+    network: str = "int8"
+    calibration: str = "kl"
+    fine_tune: bool | None = None
+
+    def __post_init__(self) -> None:
+        for what, given, known in (
+            ("network", self.network, FAMILIES),
+            ("calibration", self.calibration, CALIBRATIONS),
+        ):
+            if given not in known:
+                raise InputError(f"{what} {given!r}", f"is not known (there are: {', '.join(known)})")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """An integer network; notes: how it was made, one line each."""
+
+    model: QuantizedMlp | FixedPointMlp
+    notes: list[str]
+
+
+def quantize(
+    network: FloatNetwork,
+    rows: NDArray[np.int64],
+    options: Options = Options(),
+    *,
+    labels: NDArray[np.int64] | None = None,
+) -> Quantized:
+    """The integer network of a float one.
+
+    rows : int64, shape (n, n_features): values the network will meet, to calibrate and fine-tune with, not
+    those it will be tested with. labels : class numbers (n,), -1 where unknown. Raises InputError for fewer
+    than 50 rows or rows of another width, for numbers that overflow in floating point, and, naming layer and
+    neuron, for a network whose sums could overflow.
+    """
+    if rows.ndim != 2 or rows.shape[1] != network.n_features:
+        raise InputError(
+            f"rows of shape {rows.shape}", f"the network reads {network.n_features} features a row"
+        )
+    if len(rows) < FEWEST_ROWS:
+        raise InputError(
+            f"{len(rows)} rows", f"are too few to calibrate a network with, at least {FEWEST_ROWS} are needed"
+        )
+    _check_finite(network, rows)
+    if options.network == "q16":
+        return Quantized(q16.quantize(network, rows), ["16 fractional bits; nothing to calibrate"])
+    return _int8(network, rows, options, labels)
+
+
+def _int8(
+    network: FloatNetwork, rows: NDArray[np.int64], options: Options, labels: NDArray[np.int64] | None
+) -> Quantized:
+    plan = refine(network, int8.calibrate(network, rows, options.calibration), rows)
+    draft = int8.draft(network, plan)
+    notes = [
+        f"int8: {options.calibration} calibration on {len(rows):,} rows, refined by what the network says"
+    ]
+    lost = _lost(network, draft, rows, labels)
+    if options.fine_tune or (options.fine_tune is None and lost > TOLERATED):
+        tuned = fine_tune(draft, network, rows, labels)
+        lost_then = _lost(network, tuned, rows, labels)
+        if options.fine_tune or lost_then < lost:
+            draft = tuned
+        by = "accuracy" if labels is not None else "agreement"
+        what = "kept" if draft is tuned else "not kept"
+        notes.append(
+            f"fine-tuned with quantisation, {what}: {by} lost on those rows {100 * lost:.2f} points before, "
+            f"{100 * lost_then:.2f} after"
+        )
+    return Quantized(draft.model(), notes)
+
+
+def _lost(
+    network: FloatNetwork, draft: int8.Draft, rows: NDArray[np.int64], labels: NDArray[np.int64] | None
+) -> float:
+    """Share of rows that the float network gets right (without labels: all) and the draft does not, net."""
+    said, ours = network.predict(rows), classes_of(draft.scores(rows))
+    if labels is None or not (labels >= 0).any():
+        return float((ours != said).mean())
+    known = labels >= 0
+    truth = labels[known]
+    return float((said[known] == truth).mean() - (ours[known] == truth).mean())
+
+
+def _check_finite(network: FloatNetwork, rows: NDArray[np.int64]) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps: list[Any] = network.layers(rows)
+    for index, values in enumerate(steps):
+        bad = ~np.isfinite(values).all(axis=0)
+        if bad.any():
+            where = f"network, layer {index - 1}, neuron" if index else "network, feature"
+            raise InputError(f"{where} {int(bad.argmax())}", "overflows in floating point on the rows given")
