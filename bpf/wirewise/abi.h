@@ -14,6 +14,7 @@
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
+#define WW_MAX_WIDTH 128    /* words of a layer of a network */
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
 #define WW_HASH_WORDS 10    /* 32-bit words of the largest flow key (IPv6) */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
@@ -228,6 +229,8 @@ struct ww_scratch {
 	__u32 way; /* WW_WAYS: the flow has no entry */
 	__u64 now_ns;
 	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
+	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */
+	__u64 activation[2][WW_MAX_WIDTH];
 };
 
 /* Map ww_cpu, one element a CPU, mapped into the agent. One map, for each look-up costs the packet a ns or more. */

@@ -13,7 +13,13 @@ import numpy as np
 from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.features import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
 from wirewise.features.packet import TUNNELS
-from wirewise.models.random import random_tree_ensemble
+from wirewise.models import Model
+from wirewise.models.random import (
+    random_binary_mlp,
+    random_fixed_point_mlp,
+    random_quantized_mlp,
+    random_tree_ensemble,
+)
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 
 HASH_SEED = 5
@@ -34,7 +40,7 @@ class Case:
 
     seed: str
     feature_set: FeatureSet
-    model: TreeEnsemble
+    model: Model
     policy: dict[str, Any]
     mode: str = "observe"
     shape: str = "auto"
@@ -129,18 +135,20 @@ def random_fuzzer(random: Random, feature_set: FeatureSet) -> Fuzzer:
 
 # -- models
 
-MODEL_KINDS = (
+TREE_KINDS = (
     "one tree", "majority", "majority of many classes", "majority of many trees", "sum with one output",
     "sum of rows", "one-output trees", "rows and one-output trees", "deep", "lone leaves",
 )  # fmt: skip
+NETWORK_KINDS = (
+    "int8", "int8 extreme", "q16", "q16 extreme", "q16 with ceilings", "binary", "binary extreme",
+)  # fmt: skip
+MODEL_KINDS = TREE_KINDS + NETWORK_KINDS
 
 # Those whose parts still fit a chain of tail calls and its nested calls under SMALL_LIMITS.
 CUT_KINDS = tuple(kind for kind in MODEL_KINDS if kind not in ("deep", "majority of many trees"))
 
 
-def random_model(
-    random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]
-) -> tuple[TreeEnsemble, str]:
+def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[Model, str]:
     """A model and its kind; it may read only some of the features, the others are not computed then."""
     kind = random.choice(MODEL_KINDS)
     return model_of_kind(kind, random, feature_set, frames, all_features=random.random() < 0.85), kind
@@ -153,8 +161,13 @@ def model_of_kind(
     frames: Sequence[TimedFrame],
     *,
     all_features: bool = True,
-) -> TreeEnsemble:
-    """A model whose thresholds are values that the features have on these frames, or lie beside them."""
+) -> Model:
+    """A model whose thresholds are values that the features have on these frames, or lie beside them; or a
+    network whose inputs range over those values.
+    """
+    values = observed_values(feature_set, frames[:400])
+    if kind in NETWORK_KINDS:
+        return network_of_kind(kind, random, [(column[0], column[-1]) for column in values])
     rng = np.random.default_rng(random.getrandbits(64))
     n = len(feature_set.features)
     common = {"n_features": n, "n_trees": random.choice((1, 2, 5, 12)), "depth": random.choice((1, 3, 5, 7))}
@@ -179,7 +192,27 @@ def model_of_kind(
     }[kind]()
     if all_features:
         model = reading_all_features(random, model)
-    return with_thresholds(random, model, observed_values(feature_set, frames[:400]))
+    return with_thresholds(random, model, values)
+
+
+def network_of_kind(kind: str, random: Random, ranges: Sequence[tuple[int, int]]) -> Model:
+    """A small network. ranges: of each feature's values."""
+    rng = np.random.default_rng(random.getrandbits(64))
+    family, extreme = kind.split()[0], kind.endswith("extreme")
+    common: dict[str, Any] = {
+        "n_features": len(ranges),
+        "ranges": list(ranges),
+        "layers": random.choice(((), (1,), (4,), (16, 16), (16, 16), (7, 5, 3), (33,))),
+        "n_classes": random.choice((2, 2, 3, 8, 64)),
+        "extreme": extreme,
+    }
+    if family == "binary":
+        return random_binary_mlp(rng, **common, input_bits=random.choice((1, 30, 120, 256)))
+    if common["n_classes"] == 2:
+        common["n_outputs"] = random.choice((1, 2))
+    if family == "int8":
+        return random_quantized_mlp(rng, **common)
+    return random_fixed_point_mlp(rng, **common, ceilings=kind.endswith("ceilings"))
 
 
 def reading_all_features(random: Random, model: TreeEnsemble) -> TreeEnsemble:

@@ -43,6 +43,7 @@ needs_kernel = pytest.mark.skipif(os.geteuid() != 0, reason="running programs in
 
 XDP_DROP, XDP_PASS = 1, 2
 SHRINK_SECONDS = 30.0
+MODEL_SHOWN = 4000  # characters
 _HEAD = ("status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return")
 
 FlowPlace = tuple[int, int, int]  # IP version, bucket, way
@@ -124,7 +125,7 @@ class Comparison:
             case.feature_set, case.model, Policy.parse(self._policy.read_text(), case.classes),
             enforce=case.mode == "enforce", hash_seed=seed_from(HASH_SEED),
         )  # fmt: skip
-        no_features, no_scores = [0] * len(case.feature_set.features), [0] * len(case.model.base)
+        no_features, no_scores = [0] * len(case.feature_set.features), [0] * case.model.n_outputs
         heads, features, scores = [], [], []
         for time_ns, frame in frames:
             said = path.process(frame, time_ns)
@@ -163,7 +164,7 @@ class Comparison:
         names = (
             _HEAD,
             [f"feature {f.name}, {f.spec}" for f in self.case.feature_set.features],
-            [f"score {output}" for output in range(len(self.case.model.base))],
+            [f"score {output}" for output in range(self.case.model.n_outputs)],
         )
         # The order in which one is the consequence of another.
         parts = [
@@ -220,7 +221,9 @@ def report(comparison: Comparison, frames: Sequence[TimedFrame]) -> str:
 
 
 def describe(case: Case) -> str:
-    model = case.model.to_dict() if case.model.n_nodes < 40 else case.model.describe()
+    model = json.dumps(case.model.to_dict())
+    if len(model) > MODEL_SHOWN:
+        model = case.model.describe()
     return "\n".join(
         [
             f"seed: {case.seed}",

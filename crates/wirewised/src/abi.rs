@@ -10,6 +10,7 @@ use serde::Serialize;
 pub const ABI_VERSION: u32 = 1;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
+pub const MAX_WIDTH: usize = 128;
 pub const WAYS: u32 = 4;
 pub const HASH_WORDS: usize = 10;
 pub const TRIGGER_WORDS: usize = 16;
@@ -312,6 +313,7 @@ pub struct Scratch {
     pub way: u32,
     pub now_ns: u64,
     pub leaf: u64,
+    pub activation: [[u64; MAX_WIDTH]; 2],
 }
 
 /// `struct ww_cpu`, an element of the map `ww_cpu`.
@@ -342,6 +344,7 @@ mod tests {
         assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
         assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4);
+        assert_eq!(size_of::<Scratch>(), offset_of!(Scratch, now_ns) + 2 * 8 + 2 * 128 * 8);
     }
 
     #[test]

@@ -120,6 +120,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 way,
                 now_ns,
                 leaf,
+                activation,
             }),
         ),
         ("ww_cpu", layout!(abi::Cpu { stats, scratch })),

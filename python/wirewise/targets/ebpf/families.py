@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from wirewise.models.tree import TreeEnsemble
-from wirewise.targets.ebpf import tree_code
+from wirewise.models import BinaryMlp, FixedPointMlp, QuantizedMlp, TreeEnsemble
+from wirewise.targets.ebpf import binary_code, int8_code, q16_code, tree_code
 from wirewise.targets.ebpf.shapes import Lowered
 
 
@@ -24,4 +24,9 @@ class Lower(Protocol):
     ) -> Lowered: ...
 
 
-LOWERINGS: dict[str, Lower] = {TreeEnsemble.family: tree_code.lower}
+LOWERINGS: dict[str, Lower] = {
+    TreeEnsemble.family: tree_code.lower,
+    QuantizedMlp.family: int8_code.lower,
+    FixedPointMlp.family: q16_code.lower,
+    BinaryMlp.family: binary_code.lower,
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Arithmetic of neural networks, without branches: one a neuron would make the verifier walk 2^neurons ways. */
+#ifndef WW_NETWORK_H
+#define WW_NETWORK_H
+
+#include "arith.h"
+
+/* Read and written in the order of the source, so that the compiler holds no layer in registers or on the stack. */
+#define ww_feature(s, n) (*(const volatile __s64 *)&(s)->feature[n])
+#define ww_activation(s, turn, n) (*(volatile __u64 *)&(s)->activation[turn][n])
+
+/* sum += word * weights, in this place: the compiler must not put off what it adds, as it has no registers to keep it. */
+#define ww_add_product(sum, word, weights)       \
+	do {                                     \
+		(sum) += (word) * (__u64)(weights); \
+		ww_hide(sum);                    \
+	} while (0)
+
+/* The larger of value and 0. */
+static __always_inline __s64 ww_relu(__s64 value)
+{
+	__s64 negative = value >> 63;
+
+	ww_hide(negative);
+	return value & ~negative;
+}
+
+/* The smaller of value and limit, whose difference must fit. */
+static __always_inline __s64 ww_at_most(__s64 value, __s64 limit)
+{
+	__s64 room = limit - value, over = room >> 63;
+
+	ww_hide(over);
+	return value + (room & over);
+}
+
+/* The larger of value and limit, whose difference must fit. */
+static __always_inline __s64 ww_at_least(__s64 value, __s64 limit)
+{
+	__s64 room = value - limit, under = room >> 63;
+
+	ww_hide(under);
+	return value - (room & under);
+}
+
+/* Index of the largest score, the lowest if several, of any 64-bit scores. */
+static __always_inline __u32 ww_argmax_wide(const __s64 *score, __u32 count)
+{
+	__s64 best = score[0], index = 0;
+
+#pragma unroll
+	for (__u32 i = 1; i < count; i++) {
+		__s64 next = score[i], difference = (__u64)best - (__u64)next, larger;
+
+		/* The sign that the difference would have with a bit more. */
+		larger = (difference ^ ((best ^ next) & (difference ^ best))) >> 63;
+		ww_hide(larger);
+		best ^= (best ^ next) & larger;
+		index ^= (index ^ (__s64)i) & larger;
+	}
+	return index & (WW_MAX_CLASSES - 1);
+}
+
+#endif

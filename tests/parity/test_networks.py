@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C of networks, compiled for this machine, against the reference: any weights, any values of features.
+
+Faster than a program in the kernel, and features take values that no packet gives them: both ends of their
+range, and all that lies between.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.parity.cases import NETWORK_KINDS, network_of_kind
+from wirewise.features import FeatureSet
+from wirewise.features.feature_set import constant_feature
+from wirewise.models import Model, random_binary_mlp, random_fixed_point_mlp, random_quantized_mlp
+from wirewise.targets import ebpf
+from wirewise.targets.ebpf.clang import find_clang
+
+BPF = Path(__file__).parents[2] / "bpf"
+FEATURES = FeatureSet.from_dict(
+    {
+        "name": "of all sizes",
+        "features": [
+            "length", "ttl", "direction", "tcp_ack", "count", "sum(length)", "mean(length)", "variance(iat)",
+            "mean(iat)", "mean_abs_deviation(length)", "iat", "protocol",
+        ],
+    }
+)  # fmt: skip
+PROGRAM = """
+#define SEC(name)
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#include "wirewise/abi.h"
+#include "wirewise/arith.h"
+#include "ww_model.h"
+
+#include <stdio.h>
+
+static struct ww_scratch scratch;
+
+int main(void)
+{
+	while (fread(scratch.feature, 8, FEATURES, stdin) == FEATURES) {
+		__s64 class_id = ww_infer(&scratch);
+
+		fwrite(&class_id, 8, 1, stdout);
+		fwrite(scratch.score, 8, OUTPUTS, stdout);
+	}
+	return 0;
+}
+"""
+
+Native = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+def native(model: Model, folder: Path, shape: str) -> Native:
+    """The generated code, compiled for this machine; a sum that overflows ends it."""
+    sources = ebpf.emit(model, FEATURES, shape=shape)
+    (folder / "ww_model.h").write_text(sources.files["ww_model.h"])
+    (folder / "program.c").write_text(PROGRAM)
+    sizes = [f"-DFEATURES={model.n_features}", f"-DOUTPUTS={model.n_outputs}"]
+    flags = ["-O1", "-w", "-fsanitize=signed-integer-overflow", "-fsanitize-trap=all", *sizes]
+    paths = [f"-I{folder}", f"-I{BPF}", folder / "program.c", "-o", folder / "program"]
+    subprocess.run([find_clang(), *flags, *paths], check=True)
+
+    def run(x: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        done = subprocess.run([folder / "program"], input=x.tobytes(), capture_output=True, check=True)
+        said = np.frombuffer(done.stdout, np.int64).reshape(len(x), 1 + model.n_outputs)
+        return said[:, 0], said[:, 1:]
+
+    return run
+
+
+def rows(rng: np.random.Generator, ranges: list[tuple[int, int]], count: int) -> NDArray[np.int64]:
+    """Values within each feature's own range: near the ends, near the network's range, of any size."""
+    columns = []
+    for feature, (low, high) in zip(FEATURES.features, ranges, strict=True):
+        most = feature.maximum
+        drawn = [
+            rng.integers(0, most, count, endpoint=True),
+            rng.integers(0, most, count, endpoint=True) >> rng.integers(0, 60, count),
+            np.minimum(rng.integers(low, high, count, endpoint=True), most),
+            rng.choice([0, 1, most - 1, most], count),
+        ]
+        columns.append(np.choose(rng.integers(0, 4, count), drawn))
+    x = np.stack(columns, axis=1).astype(np.int64)
+    for index, feature in enumerate(FEATURES.features):
+        constant = constant_feature(feature, FEATURES.key)
+        x[:, index] = x[:, index] if constant is None else constant
+    return np.ascontiguousarray(x)
+
+
+def check(model: Model, ranges: list[tuple[int, int]], folder: Path, shape: str = "inline") -> None:
+    x = rows(np.random.default_rng(1), ranges, 2000)
+    classes, scores = native(model, folder, shape)(x)
+    expected_classes, expected_scores = model.predict(x)
+    np.testing.assert_array_equal(scores, expected_scores)
+    np.testing.assert_array_equal(classes, expected_classes)
+
+
+@pytest.mark.parametrize("kind", NETWORK_KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_random_network(kind: str, seed: int, tmp_path: Path) -> None:
+    random = Random(f"{kind}/{seed}")
+    ranges = [
+        (0, min(random.choice((1, 255, 1500, 1 << 20, 1 << 31, 1 << 47)), feature.maximum))
+        for feature in FEATURES.features
+    ]
+    model = network_of_kind(kind, random, ranges)
+    check(model, ranges, tmp_path, random.choice(("inline", "functions")))
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize("family", ["int8", "q16", "binary"])
+def test_large_network(family: str, extreme: bool, tmp_path: Path) -> None:
+    ranges = [(0, min(1500, feature.maximum)) for feature in FEATURES.features]
+    make = {"int8": random_quantized_mlp, "q16": random_fixed_point_mlp, "binary": random_binary_mlp}[family]
+    model = make(np.random.default_rng(7), layers=(128, 64), n_classes=16, extreme=extreme, ranges=ranges)  # type: ignore[operator]
+    check(model, ranges, tmp_path, "functions")
