@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wirewise.errors import InputError
 from wirewise.files import read_text, write_atomically
 from wirewise.importers import Imported, import_model
 from wirewise.models import Model
 from wirewise.models import load as load_model
 from wirewise.models.tree import Votes
+from wirewise.quantize import Options
 
 FORMAT = "wirewise-model"
 VERSION = 1
@@ -53,11 +57,22 @@ def read(
     n_features: int | None = None,
     classes: Sequence[str] | None = None,
     votes: Votes | None = None,
+    rows: NDArray[np.int64] | None = None,
+    labels: Sequence[str] | None = None,
+    options: Options | None = None,
 ) -> LoadedModel:
     """A model that `write` wrote, or else one that `import_model` can import. Raises InputError."""
     document = _ours(Path(path))
     if document is None:
-        imported = import_model(path, n_features=n_features, classes=classes, votes=votes)
+        imported = import_model(
+            path,
+            n_features=n_features,
+            classes=classes,
+            votes=votes,
+            rows=rows,
+            labels=labels,
+            options=options,
+        )
         return LoadedModel(
             imported.model,
             imported.classes,
@@ -65,6 +80,10 @@ def read(
             imported.notes,
             imported.feature_names,
             imported,
+        )
+    if options is not None:
+        raise InputError(
+            str(path), "holds integers already, so there is nothing to quantise", "leave out its options"
         )
     if document.get("version") != VERSION:
         raise InputError(

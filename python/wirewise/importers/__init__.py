@@ -9,9 +9,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from wirewise.importers.lowering import Imported, Request
+from wirewise.importers.lowering import Imported, Request, Rows
 from wirewise.importers.registry import BY_KEY, FORMATS, Format, supported, supported_table
 from wirewise.models.tree import Votes
+from wirewise.quantize import Options
 
 __all__ = ["Imported", "import_estimator", "import_model", "supported", "supported_table"]
 
@@ -22,20 +23,34 @@ def import_model(
     n_features: int | None = None,
     classes: Sequence[str] | None = None,
     votes: Votes | None = None,
+    rows: Rows | None = None,
+    labels: Sequence[str] | None = None,
+    options: Options | None = None,
 ) -> Imported:
     """The integer model of a fitted estimator, or of the model file at a path.
 
     n_features: what the model must read, if known. classes: names that replace the model's own, in order.
     votes: `majority` to let the trees of a forest vote instead of adding up their class fractions.
-    The integer model takes exactly the original's path in every tree for every int64 input. Loading a pickle
-    or joblib file runs code in it. Raises InputError for what is not supported, naming the rule and the way
-    out, and MissingFeatureError if a library is needed that is not installed.
+    rows: int64 (n, n_features), what a neural network will meet (not what it is tested with): it is quantised
+    with them, and with their labels, class names (n,), if it needs fine-tuning. options: how, see
+    `wirewise.quantize.Options`; only for networks.
+
+    A tree's integer model takes exactly the original's path in every tree for every int64 input; what a
+    network's loses can be measured with `predict` of both. Loading a pickle or joblib file runs code in it.
+    Raises InputError for what is not supported, naming the rule and the way out, and MissingFeatureError if a
+    library is needed that is not installed.
     """
-    if not isinstance(estimator_or_path, str | PathLike):
-        request = Request(type(estimator_or_path).__name__, n_features, classes, votes)
-        return import_estimator(estimator_or_path, request)
-    path = fspath(estimator_or_path)
-    request = Request(str(path), n_features, classes, votes)
+    is_path = isinstance(estimator_or_path, str | PathLike)
+    subject = str(fspath(estimator_or_path)) if is_path else type(estimator_or_path).__name__
+    request = Request(subject, n_features, classes, votes, rows, labels, options)
+    imported = (_import_file if is_path else import_estimator)(estimator_or_path, request)
+    if options is not None and imported.network is None:
+        raise request.refuse("is no neural network, so there is nothing to quantise", "leave out its options")
+    return imported
+
+
+def _import_file(given: str | PathLike[str], request: Request) -> Imported:
+    path = fspath(given)
     suffixes = [entry.key for entry in FORMATS if entry.key.startswith(".")]
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:

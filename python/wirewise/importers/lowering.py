@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.errors import InputError, MissingFeatureError
+from wirewise.models import Model
 from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble, Votes
+from wirewise.quantize import FloatNetwork, Options
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.floating[Any]]
@@ -31,12 +33,18 @@ COARSEST = 1e-3
 
 @dataclass(frozen=True)
 class Request:
-    """What `import_model` was asked: `subject` names the input in errors."""
+    """What `import_model` was asked: `subject` names the input in errors.
+
+    rows (n, n_features), their labels, and options are for networks: what they are quantised with.
+    """
 
     subject: str
     n_features: int | None = None
     classes: Sequence[str] | None = None
     votes: Votes | None = None
+    rows: Rows | None = None
+    labels: Sequence[str] | None = None
+    options: Options | None = None
 
     def refuse(self, rule: str, way_out: str) -> InputError:
         return InputError(self.subject, rule, way_out)
@@ -49,15 +57,17 @@ class Imported:
     classes: names, index = class id. node_ids: per tree and node, the library's own number of that node.
     predict: the original's classes for int64 rows (n, n_features), fed the way its integer thresholds assume;
     it needs the library installed. feature_names: what the model was trained on, where the library kept it.
+    network: what was quantised, if it is a neural network; it has no nodes.
     """
 
-    model: TreeEnsemble
+    model: Model
     classes: list[str]
     source: str
     notes: list[str]
     node_ids: tuple[tuple[int, ...], ...] = field(repr=False)
     predict: Predict = field(repr=False)
     feature_names: list[str] | None = None
+    network: FloatNetwork | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

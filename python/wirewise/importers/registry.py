@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FLOAT32 = "float32(x) ≤ t"
+NO_TEST = "no tests: it is a network"
+QUANTISED = "products of int8 or Q16 numbers"
 SUM_OR_MAJORITY = "sum of class fractions; majority on request"
 
 
@@ -52,7 +54,19 @@ FORMATS = (
         "no categorical features",
     ),
     _sklearn(
-        "Pipeline", "import_pipeline", "as its last step", "as its last step", "no other step does anything"
+        "Pipeline",
+        "import_pipeline",
+        "as its last step",
+        "as its last step",
+        "trees: no other step does anything; networks: scalers",
+    ),
+    Format(
+        "sklearn.MLPClassifier",
+        "scikit-learn",
+        "sklearn_networks:import_mlp",
+        NO_TEST,
+        QUANTISED,
+        "`relu`; StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler before it",
     ),
     Format("xgboost.XGBClassifier", "XGBoost", "xgboost:import_classifier", "float32(x) < t", _BOOSTED, _XGB),
     Format("xgboost.Booster", "XGBoost", "xgboost:import_booster", "float32(x) < t", _BOOSTED, _XGB),

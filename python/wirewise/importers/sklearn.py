@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-learn classifiers made of trees.
+"""scikit-learn classifiers made of trees, and pipelines.
 
 Trees, forests and GradientBoosting round features to float32 and compare `<=` with a float64 threshold;
 HistGradientBoosting compares float64 with float64. Integers have no missing values, so it does not matter
@@ -31,16 +31,19 @@ from wirewise.models.tree import LEAF, Votes
 
 
 def import_pipeline(pipeline: Any, request: Request) -> Imported:
-    """A pipeline in which only the last step does something."""
+    """A pipeline in which only the last step does something, or of scalers before a network."""
     from wirewise.importers import import_estimator
+    from wirewise.importers.sklearn_networks import import_scaled, is_network
 
     *before, (_, last) = pipeline.steps
+    before = [(name, step) for name, step in before if step not in (None, "passthrough")]
+    if is_network(last):
+        return import_scaled(pipeline, before, last, request)
     for name, step in before:
-        if step not in (None, "passthrough"):
-            raise request.refuse(
-                f"is a pipeline whose step {name!r} ({type(step).__name__}) changes the features",
-                "trees need no scaling: train the classifier alone on the integer features",
-            )
+        raise request.refuse(
+            f"is a pipeline whose step {name!r} ({type(step).__name__}) changes the features",
+            "trees need no scaling: train the classifier alone on the integer features",
+        )
     return import_estimator(last, request)
 
 
@@ -51,12 +54,12 @@ def import_tree(estimator: Any, request: Request) -> Imported:
 
 def import_forest(estimator: Any, request: Request) -> Imported:
     """RandomForest and ExtraTrees: the sum of the trees' class fractions, or one vote a tree."""
-    _check_fitted(estimator, request)
+    check_fitted(estimator, request)
     return _import_trees(estimator, estimator.estimators_, request, request.votes or "sum")
 
 
 def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Votes) -> Imported:
-    _check_fitted(estimator, request)
+    check_fitted(estimator, request)
     if getattr(estimator, "n_outputs_", 1) != 1:
         raise request.refuse("predicts several outputs", "train one classifier for the output you need")
     names = class_names(request, estimator.classes_.tolist())
@@ -84,7 +87,7 @@ def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Vot
 def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
     """GradientBoostingClassifier: learning rate x leaf, on top of the constant that `init` predicts."""
     only_sum(request)
-    _check_fitted(estimator, request)
+    check_fitted(estimator, request)
     names = class_names(request, estimator.classes_.tolist())
     start = estimator.init_
     constant = type(start).__name__ == "DummyClassifier" and start.strategy != "stratified"
@@ -118,7 +121,7 @@ def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
 def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
     """HistGradientBoostingClassifier without categorical features."""
     only_sum(request)
-    _check_fitted(estimator, request)
+    check_fitted(estimator, request)
     names = class_names(request, estimator.classes_.tolist())
     if getattr(estimator, "is_categorical_", None) is not None and np.any(estimator.is_categorical_):
         raise request.refuse("splits on categorical features", "train it with categorical_features=None")
@@ -162,7 +165,7 @@ def _hist_source(nodes: Any, output: int | None) -> SourceTree:
     )
 
 
-def _check_fitted(estimator: Any, request: Request) -> None:
+def check_fitted(estimator: Any, request: Request) -> None:
     validation = library("sklearn.utils.validation")
     try:
         validation.check_is_fitted(estimator)
@@ -179,12 +182,12 @@ def _imported(estimator: Any, built: Any, names: list[str], notes: list[str]) ->
         source=f"scikit-learn {version} {type(estimator).__name__}",
         notes=notes,
         node_ids=built.node_ids,
-        predict=_predict(estimator),
+        predict=predict_with(estimator),
         feature_names=None if trained_on is None else list(map(str, trained_on)),
     )
 
 
-def _predict(estimator: Any) -> Predict:
+def predict_with(estimator: Any) -> Predict:
     def predict(x: Rows) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="X does not have valid feature names")

@@ -19,9 +19,10 @@ from wirewise.models.quantized_mlp import LIMIT
 from wirewise.quantize.float_network import FloatNetwork, Floats, log_probabilities
 from wirewise.quantize.int8 import Draft
 
-_STEPS = 3000
 _BATCH = 512
-_RATE = 0.1  # of weights, in integer steps; falls to 0 along a cosine
+_EPOCHS = 40
+_FEWEST_STEPS, _MOST_STEPS = 1000, 10_000
+_RATE = 0.3  # of weights, in integer steps; falls to 0 along a cosine
 _BIAS_RATE = 60 * _RATE  # a bias stands beside inputs of about that size
 _LABEL_SHARE = 0.5
 _LARGEST_BIAS = 2.0**30
@@ -33,7 +34,6 @@ def fine_tune(
     rows: NDArray[np.int64],
     labels: NDArray[np.int64] | None = None,
     *,
-    steps: int = _STEPS,
     seed: int = 0,
 ) -> Draft:
     """A draft whose weights and biases have been trained further by Adam. rows: (n, n_features).
@@ -46,6 +46,7 @@ def fine_tune(
         wanted[known] *= 1 - _LABEL_SHARE
         wanted[known, labels[known]] += _LABEL_SHARE
     encoded = draft.encode(rows)
+    steps = int(np.clip(_EPOCHS * len(rows) / _BATCH, _FEWEST_STEPS, _MOST_STEPS))
     rng = np.random.default_rng(seed)
     parts = [part for layer in draft.layers for part in (layer.weights.copy(), layer.bias.copy())]
     mean, square = [np.zeros_like(part) for part in parts], [np.zeros_like(part) for part in parts]

@@ -2,8 +2,8 @@
 """Float networks to int8 (hara2023): from ranges and thresholds to integers.
 
 A `Plan` holds the choices that are free: clamps of the inputs, thresholds of the hidden activations and of
-each neuron's weights. `draft` makes integers from it. Calibration chooses the first plan, search.py refines it;
-finetune.py changes a draft's weights.
+each neuron's weights. `draft` makes integers from it. Calibration chooses the first plan, search.py refines
+it, finetune.py changes a draft's weights.
 """
 
 from __future__ import annotations
