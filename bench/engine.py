@@ -43,7 +43,6 @@ from bench.programs import (
 )  # fmt: skip
 from wirewise.datasets import write_capture
 from wirewise.errors import MissingFeatureError, WirewiseError
-from wirewise.targets.ebpf import clang
 from wirewise.traffic import generate
 
 PARTS = ("planes", "tables", "memory")
@@ -58,26 +57,14 @@ _HOW_TO_BUILD = "cargo build --release --locked -p wirewised --example planes"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; gives the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        report = measure(options)
-        show(report)
-        files.write(report, options.output, keep_as="-engine" if options.keep else None)
-    except WirewiseError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return files.report_on(_parser().parse_args(arguments), measure, show, keep_as="-engine")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compiles what has changed, checks that the planes agree, then times."""
-    disturbed = machine.disturbances()  # before compiling, which is load of our own
-    for line in disturbed:
-        print(f"warning: {line}", file=sys.stderr)
-    clang_path = clang.find_clang()
-    facts = machine.describe(clang.clang_version(clang_path))
+    facts, clang_path = machine.begin()
     folder = options.output.parent / "objects"
-    report: dict[str, Any] = {"machine": {**facts, "disturbances": disturbed}}
+    report: dict[str, Any] = {"machine": facts}
     parts = options.part or PARTS
     if "planes" in parts:
         report |= planes(folder, clang_path, options)

@@ -5,14 +5,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench import machine
+from wirewise.errors import WirewiseError
 from wirewise.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def report_on(
+    options: argparse.Namespace,
+    measure: Callable[[argparse.Namespace], dict[str, Any]],
+    show: Callable[[dict[str, Any]], None],
+    *,
+    keep_as: str,
+) -> int:
+    """Measures, shows and writes; gives the exit code. options : with `output` and `keep`."""
+    try:
+        report = measure(options)
+        show(report)
+        write(report, options.output, keep_as=keep_as if options.keep else None)
+    except WirewiseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
 def write(report: dict[str, Any], output: Path, *, keep_as: str | None) -> None:

@@ -21,32 +21,18 @@ from bench import files, machine
 from bench.files import at_least
 from bench.programs import EMPTY, PROGRAMS, Compiled, compiled
 from wirewise import agent
-from wirewise.errors import WirewiseError
-from wirewise.targets.ebpf import clang
 
 FLOWS = (1, 10_000, 1_000_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; gives the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        report = measure(options)
-        show(report)
-        files.write(report, options.output, keep_as="" if options.keep else None)
-    except WirewiseError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return files.report_on(_parser().parse_args(arguments), measure, show, keep_as="")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compiles what has changed, then times."""
-    disturbed = machine.disturbances()  # before compiling, which is load of our own
-    for line in disturbed:
-        print(f"warning: {line}", file=sys.stderr)
-    clang_path = clang.find_clang()
-    facts = machine.describe(clang.clang_version(clang_path))
+    facts, clang_path = machine.begin()
     objects: dict[str, Compiled] = {}
     for name in dict.fromkeys([EMPTY, *(options.program or PROGRAMS)]):
         print(f"compiling and verifying {name}", file=sys.stderr)
@@ -54,7 +40,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     results = []
     for flows in options.flows or FLOWS:
         results += over_flows(objects, flows, options.rounds, options.repeat)
-    return {"machine": {**facts, "disturbances": disturbed}, "results": results}
+    return {"machine": facts, "results": results}
 
 
 def over_flows(

@@ -6,24 +6,38 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from wirewise import agent
+from wirewise.targets.ebpf import clang
 
 _VULNERABILITIES = Path("/sys/devices/system/cpu/vulnerabilities")
 # Their mitigations make a return, and so every call of a global function, cost several ns.
 _OF_RETURNS = ("spec_rstack_overflow", "retbleed")
 
 
-def describe(clang: str) -> dict[str, object]:
+def begin() -> tuple[dict[str, object], str]:
+    """Facts of the machine, and the path of its compiler; warns of what disturbs.
+
+    To be called before anything is compiled, which is load of our own.
+    """
+    disturbed = disturbances()
+    for line in disturbed:
+        print(f"warning: {line}", file=sys.stderr)
+    clang_path = clang.find_clang()
+    return {**describe(clang.clang_version(clang_path)), "disturbances": disturbed}, clang_path
+
+
+def describe(clang_version: str) -> dict[str, object]:
     """Facts that a figure means nothing without."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "kernel": platform.release(),
-        "clang": clang,
+        "clang": clang_version,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "mitigations": {name: _line(_VULNERABILITIES / name) for name in _OF_RETURNS},
         "bpf_jit": {

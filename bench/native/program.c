@@ -52,7 +52,7 @@ struct native_maps native_prepare(void)
 	/* As in the engine: huge pages where the system has them, and a policy under which every class passes. */
 	ADVISE(ww_flows4);
 	ADVISE(ww_flows6);
-	ww_policy = (struct ww_policy){.version = 1};
+	ww_policy = (struct ww_policy){0};
 	return (struct native_maps){&ww_cpu.value[0].stats, &ww_cpu.value[0].scratch};
 #else
 	return (struct native_maps){&ww_stats.value[0], NULL};

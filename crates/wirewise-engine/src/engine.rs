@@ -50,7 +50,7 @@ type Entry = unsafe extern "C" fn(*mut u8, u64) -> u64;
 #[derive(Debug)]
 pub struct Engine {
     // Dropped before the memory and the maps that it uses.
-    code: Box<dyn Code>,
+    code: Code,
     host: Box<UnsafeCell<Host>>,
     memory: Memory,
     names: Vec<String>,
@@ -84,7 +84,7 @@ impl Engine {
         }
         let stores: Vec<Store> =
             linked.maps.iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
-        let entries = code.entries().to_vec();
+        let entries = code.entries.clone();
         let random = runtime::monotonic() | 1;
         let host = Host { stores, entries, caged, random, unsettled: false };
         let host = Box::new(UnsafeCell::new(host));
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     fn begin(&mut self, program: ProgramId) -> Result<Entry, Trap> {
-        let entry = *self.code.entries().get(program.0 as usize).ok_or(Trap::Program)?;
+        let entry = *self.code.entries.get(program.0 as usize).ok_or(Trap::Program)?;
         let host = self.host.get();
         let context =
             if self.caged { CONTEXT_AT as u64 } else { self.memory.base().expose_provenance() as u64 };

@@ -88,12 +88,50 @@ pub struct StatusRow {
     pub packets_per_second: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+/// Flows begun, by where their entry came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Flows {
     pub new: u64,
     pub expired: u64,
     pub evicted: u64,
     pub refused: u64,
+}
+
+impl From<&Stats> for Flows {
+    fn from(stats: &Stats) -> Self {
+        Self {
+            new: stats.flows_new,
+            expired: stats.flows_expired,
+            evicted: stats.flows_evicted,
+            refused: stats.flows_refused,
+        }
+    }
+}
+
+impl Flows {
+    /// Those begun after an earlier reading.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            new: self.new - before.new,
+            expired: self.expired - before.expired,
+            evicted: self.evicted - before.evicted,
+            refused: self.refused - before.refused,
+        }
+    }
+
+    pub fn sum(&self) -> u64 {
+        self.new + self.expired + self.evicted + self.refused
+    }
+
+    /// For a table of counters: name, value.
+    pub fn counters(&self) -> [(&'static str, u64); 4] {
+        [
+            ("flows new", self.new),
+            ("flows expired", self.expired),
+            ("flows evicted", self.evicted),
+            ("flows refused", self.refused),
+        ]
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -128,12 +166,7 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
         classes,
         status: statuses,
         inferred: stats.inferred,
-        flows: Flows {
-            new: stats.flows_new,
-            expired: stats.flows_expired,
-            evicted: stats.flows_evicted,
-            refused: stats.flows_refused,
-        },
+        flows: stats.into(),
         events: Events { sent: stats.events_sent, limited: stats.events_limited, lost: stats.events_lost },
     })
 }
@@ -220,11 +253,8 @@ impl Report {
         let occurred =
             self.status.iter().filter(|row| row.packets > 0 || row.status == abi::Status::Classified);
         counters.extend(occurred.map(|row| (row.status.name(), row.packets)));
+        counters.extend(self.flows.counters());
         counters.extend([
-            ("flows new", self.flows.new),
-            ("flows expired", self.flows.expired),
-            ("flows evicted", self.flows.evicted),
-            ("flows refused", self.flows.refused),
             ("events sent", self.events.sent),
             ("events limited", self.events.limited),
             ("events lost", self.events.lost),

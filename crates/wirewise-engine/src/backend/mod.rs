@@ -5,7 +5,7 @@
 mod c;
 mod cranelift;
 
-use std::fmt::Debug;
+use std::fmt;
 
 use crate::error::Error;
 use crate::frontend::ir::Program;
@@ -19,19 +19,32 @@ pub(crate) struct Settings {
 }
 
 /// Native code of an engine's programs; the memory it lies in goes when this is dropped.
-pub(crate) trait Code: Debug + Send + Sync {
+pub(crate) struct Code {
     /// By program: address of `extern "C" fn(base: *mut u8, context: u64) -> u64`.
-    fn entries(&self) -> &[usize];
+    pub entries: Vec<usize>,
+    _memory: Box<dyn Send + Sync>,
 }
 
-pub(crate) fn compile(
-    backend: Backend,
-    programs: &[Program],
-    settings: Settings,
-) -> Result<Box<dyn Code>, Error> {
-    match backend {
-        Backend::Cranelift => Ok(Box::new(cranelift::compile(programs, settings)?)),
-        #[cfg(feature = "aot")]
-        Backend::Clang => Ok(Box::new(c::compile(programs, settings)?)),
+impl Code {
+    fn new(entries: Vec<usize>, memory: impl Send + Sync + 'static) -> Self {
+        Self { entries, _memory: Box::new(memory) }
     }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Code").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn compile(backend: Backend, programs: &[Program], settings: Settings) -> Result<Code, Error> {
+    match backend {
+        Backend::Cranelift => cranelift::compile(programs, settings),
+        #[cfg(feature = "aot")]
+        Backend::Clang => c::compile(programs, settings),
+    }
+}
+
+fn failed(error: impl fmt::Display) -> Error {
+    Error::Backend(error.to_string())
 }

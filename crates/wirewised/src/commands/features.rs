@@ -9,6 +9,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 use wirewise_capture::Reader;
 
+use super::EngineArgs;
 use crate::abi::{self, Mode, Status};
 use crate::engine_run::{Prepared, Trust};
 use crate::error::{Error, Result};
@@ -20,6 +21,7 @@ use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::rows::{Format, Table};
 use crate::runner;
+use crate::stats::Flows;
 use crate::table;
 use crate::units::{Nanoseconds, format_count};
 
@@ -89,21 +91,8 @@ pub struct Args {
     #[arg(long)]
     at_end: bool,
 
-    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// Entries of the flow table, a power of two; without it the feature set's
-    #[arg(long, value_name = "ENTRIES")]
-    table_size: Option<u32>,
-
-    /// Do not ask the kernel to verify the program: run it confined, which is slower
-    #[arg(long)]
-    caged: bool,
-
-    /// Warn about captures that break off and packets that cannot be read, and go on
-    #[arg(long)]
-    keep_going: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// Print the summary as JSON
     #[arg(long)]
@@ -152,8 +141,8 @@ pub fn run(args: &Args) -> Result<()> {
         labels: labels.names(),
     });
     let settings = RunSettings {
-        hash_seed: runner::hash_seed(args.seed)?,
-        table_size: args.table_size.or(source.table_size),
+        hash_seed: runner::hash_seed(args.engine.seed)?,
+        table_size: args.engine.table_size.or(source.table_size),
     };
     // What cannot be opened or labelled is said before hours of work.
     for path in &args.captures {
@@ -161,10 +150,10 @@ pub fn run(args: &Args) -> Result<()> {
         if path.as_os_str() != "-" {
             Reader::open(path)
                 .map(drop)
-                .or_else(|error| if args.keep_going { Ok(()) } else { Err(error) })?;
+                .or_else(|error| if args.engine.keep_going { Ok(()) } else { Err(error) })?;
         }
     }
-    let prepared = Prepared::new(&source.input, &source.object, &settings.on_cpu(0), args.caged)?;
+    let prepared = Prepared::new(&source.input, &source.object, &settings.on_cpu(0), args.engine.caged)?;
     let mut worker = prepared.worker()?;
     let policy = Policy::all_pass(&source.classes);
     worker.write_policy(&policy, &policy.to_abi(0, Mode::Observe))?;
@@ -180,13 +169,13 @@ pub fn run(args: &Args) -> Result<()> {
     for (index, path) in (0u32..).zip(&args.captures) {
         let mut labeller = labels.of_capture(path)?;
         let result = Reader::open(path).map_err(Error::from).and_then(|mut capture| {
-            extraction.run(&mut capture, index, &mut labeller, args.keep_going, |counts, share| {
+            extraction.run(&mut capture, index, &mut labeller, args.engine.keep_going, |counts, share| {
                 progress.show_share(share, || format!("{} packets  {}", counts.packets, path.display()));
             })
         });
         match result {
             Ok(()) => {}
-            Err(error) if args.keep_going && error.kind() == crate::error::Kind::Input => {
+            Err(error) if args.engine.keep_going && error.kind() == crate::error::Kind::Input => {
                 warnings.push(error.to_string());
             }
             Err(error) => {
@@ -242,8 +231,7 @@ fn summary(
         "rows": counts.rows,
         "labels": labels,
         "statuses": statuses,
-        "flows": {"new": stats.flows_new, "expired": stats.flows_expired, "evicted": stats.flows_evicted,
-            "refused": stats.flows_refused},
+        "flows": Flows::from(stats),
         "features": source.names,
         "not_computed": source.not_computed(),
         "engine": prepared.trust,
@@ -271,15 +259,14 @@ fn print(
     println!();
     let mut rows: Vec<[String; 2]> =
         by_status(counts).into_iter().map(|(status, count)| [status.to_owned(), count.to_string()]).collect();
-    for (what, count) in [
-        ("flows new", stats.flows_new),
-        ("flows expired", stats.flows_expired),
-        ("flows evicted", stats.flows_evicted),
-        ("flows refused", stats.flows_refused),
-        ("packets skipped", counts.skipped),
-    ] {
-        rows.push([what.to_owned(), count.to_string()]);
-    }
+    let skipped = [("packets skipped", counts.skipped)];
+    rows.extend(
+        Flows::from(stats)
+            .counters()
+            .into_iter()
+            .chain(skipped)
+            .map(|(what, count)| [what.to_owned(), count.to_string()]),
+    );
     table::print(&rows, 1);
     let rate = format_count(counts.packets as f64 / seconds.max(1e-9));
     println!(

@@ -17,6 +17,7 @@ use crate::mapped::MappedArray;
 use crate::object::{Loaded, Settings};
 use crate::progress::Progress;
 use crate::runner;
+use crate::stats::Flows;
 use crate::test_run;
 use crate::units::format_bytes;
 
@@ -105,14 +106,6 @@ struct Spoofed {
     seconds: f64,
     /// CPU time.
     ns_per_packet: f64,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Flows {
-    new: u64,
-    expired: u64,
-    evicted: u64,
-    refused: u64,
 }
 
 /// Bytes as the kernel accounts them; null if it does not tell.
@@ -271,30 +264,10 @@ fn entries(table: &MappedArray, packets: u32) -> Vec<Entry> {
     found
 }
 
-impl Flows {
-    fn since(&self, before: &Self) -> Self {
-        Self {
-            new: self.new - before.new,
-            expired: self.expired - before.expired,
-            evicted: self.evicted - before.evicted,
-            refused: self.refused - before.refused,
-        }
-    }
-
-    fn sum(&self) -> u64 {
-        self.new + self.expired + self.evicted + self.refused
-    }
-}
-
 fn flows_begun(program: &Loaded, cpu: u32) -> Result<Flows> {
     let stats: Option<abi::Stats> = program.map_array("ww_cpu")?.read(cpu);
     let stats = stats.ok_or_else(|| Error::other("the map ww_cpu has another layout than this agent's"))?;
-    Ok(Flows {
-        new: stats.flows_new,
-        expired: stats.flows_expired,
-        evicted: stats.flows_evicted,
-        refused: stats.flows_refused,
-    })
+    Ok(Flows::from(&stats))
 }
 
 fn is_flow_table(name: &str) -> bool {

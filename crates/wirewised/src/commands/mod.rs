@@ -16,3 +16,23 @@ pub mod stats;
 pub mod status;
 pub mod trace;
 pub mod verify;
+
+/// Options of the commands that run a program on captures, in user space.
+#[derive(Debug, clap::Args)]
+pub struct EngineArgs {
+    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Entries of each worker's flow table, a power of two; without it the bundle's or the feature set's
+    #[arg(long, value_name = "ENTRIES")]
+    table_size: Option<u32>,
+
+    /// Do not ask the kernel to verify the program: run it confined, which is slower
+    #[arg(long)]
+    caged: bool,
+
+    /// Warn about captures that break off and packets that cannot be read, and go on
+    #[arg(long)]
+    keep_going: bool,
+}

@@ -9,6 +9,7 @@ use std::time::Instant;
 use serde_json::Map;
 use wirewise_capture::{Format as CaptureFormat, Merge, Reader, Writer};
 
+use super::EngineArgs;
 use super::trace::ModeArg;
 use crate::abi::Mode;
 use crate::bundle::Bundle;
@@ -71,21 +72,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Per::Packet, requires = "verdicts")]
     per: Per,
 
-    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// Entries of each worker's flow table, a power of two; without it the bundle's
-    #[arg(long, value_name = "ENTRIES")]
-    table_size: Option<u32>,
-
-    /// Do not ask the kernel to verify the program: run it confined, which is slower
-    #[arg(long)]
-    caged: bool,
-
-    /// Warn about captures that break off and packets that cannot be read, and go on
-    #[arg(long)]
-    keep_going: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -110,13 +98,13 @@ pub fn run(args: &Args) -> Result<()> {
     policy.events.rate = Rate::per_second(0);
     let mode: Mode = args.mode.into();
     let mut totals = Totals::default();
-    let mut captures = open(&args.captures, args.keep_going, &mut totals)?;
+    let mut captures = open(&args.captures, args.engine.keep_going, &mut totals)?;
     let (workers, shard_by) = workers(args, &bundle, &policy);
     let settings = RunSettings {
-        hash_seed: runner::hash_seed(args.seed)?,
-        table_size: Some(args.table_size.unwrap_or(bundle.manifest.flow.table_size)),
+        hash_seed: runner::hash_seed(args.engine.seed)?,
+        table_size: Some(args.engine.table_size.unwrap_or(bundle.manifest.flow.table_size)),
     };
-    let prepared = Prepared::new(&input_name, &bundle.object, &settings.on_cpu(0), args.caged)?;
+    let prepared = Prepared::new(&input_name, &bundle.object, &settings.on_cpu(0), args.engine.caged)?;
     let paths: Vec<String> = args.captures.iter().map(|path| path.display().to_string()).collect();
     let names = Names::new(paths.clone(), classes.clone());
     let outputs = outputs(args, &names)?;
@@ -125,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
         names,
         workers,
         shard_by,
-        keep_going: args.keep_going,
+        keep_going: args.engine.keep_going,
         outputs,
         totals,
     };

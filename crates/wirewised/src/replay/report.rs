@@ -65,12 +65,7 @@ impl Report {
             classes: stats::class_rows(stats, classes, |_, _| (None, None)),
             status: stats::status_rows(stats, |_, _| None),
             inferred: stats.inferred,
-            flows: Flows {
-                new: stats.flows_new,
-                expired: stats.flows_expired,
-                evicted: stats.flows_evicted,
-                refused: stats.flows_refused,
-            },
+            flows: stats.into(),
             written: Map::new(),
             warnings: totals.warnings.clone(),
         }
@@ -105,14 +100,8 @@ impl Report {
         let occurred = self.status.iter().filter(|row| row.packets > 0 || row.status == Status::Classified);
         let mut counters: Vec<(&str, u64)> = vec![("inferred", self.inferred)];
         counters.extend(occurred.map(|row| (row.status.name(), row.packets)));
-        counters.extend([
-            ("flows new", self.flows.new),
-            ("flows expired", self.flows.expired),
-            ("flows evicted", self.flows.evicted),
-            ("flows refused", self.flows.refused),
-            ("packets passed", self.passed),
-            ("packets dropped", self.dropped),
-        ]);
+        counters.extend(self.flows.counters());
+        counters.extend([("packets passed", self.passed), ("packets dropped", self.dropped)]);
         if self.skipped > 0 {
             counters.push(("packets skipped", self.skipped));
         }

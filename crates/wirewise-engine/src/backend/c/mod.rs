@@ -4,41 +4,19 @@
 
 mod emit;
 
-use std::fmt;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use libloading::Library;
 
-use super::{Code, Settings};
+use super::{Code, Settings, failed};
 use crate::error::Error;
 use crate::frontend::ir::Program;
 
 /// Compilers to try, the newest first.
 const COMPILERS: [&str; 6] = ["clang", "clang-20", "clang-19", "clang-18", "clang-16", "clang-14"];
 
-pub(crate) struct Compiled {
-    entries: Vec<usize>,
-    _library: Library,
-}
-
-impl fmt::Debug for Compiled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Compiled").field("entries", &self.entries).finish_non_exhaustive()
-    }
-}
-
-impl Code for Compiled {
-    fn entries(&self) -> &[usize] {
-        &self.entries
-    }
-}
-
-fn failed(error: impl fmt::Display) -> Error {
-    Error::Backend(error.to_string())
-}
-
-pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Compiled, Error> {
+pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, Error> {
     let source = emit::source(programs, settings);
     let folder = tempfile::tempdir().map_err(failed)?;
     let object = folder.path().join("programs.so");
@@ -72,7 +50,7 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Compil
         };
         entries.push(*entry.map_err(failed)? as usize);
     }
-    Ok(Compiled { entries, _library: library })
+    Ok(Code::new(entries, library))
 }
 
 fn compiler() -> Result<&'static str, Error> {

@@ -6,8 +6,6 @@ mod calls;
 mod function;
 mod memory;
 
-use std::fmt;
-
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, isa};
@@ -15,7 +13,7 @@ use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module, default_libcall_names};
 
-use super::{Code, Settings};
+use super::{Code, Settings, failed};
 use crate::error::Error;
 use crate::frontend::ir::{Function, Program};
 
@@ -23,40 +21,21 @@ use crate::frontend::ir::{Function, Program};
 const BYTES_PER_OP: usize = 256;
 const LEAST_BYTES: usize = 1 << 20;
 
-/// Compiled programs.
-pub(crate) struct Compiled {
-    module: Option<JITModule>,
-    entries: Vec<usize>,
-}
+/// The memory of compiled programs.
+struct Memory(Option<JITModule>);
 
 // SAFETY: after compiling, nothing but the code's memory is used, which does not change and is not tied to a thread.
-unsafe impl Sync for Compiled {}
+unsafe impl Sync for Memory {}
 // SAFETY: as for Sync.
-unsafe impl Send for Compiled {}
+unsafe impl Send for Memory {}
 
-impl fmt::Debug for Compiled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Compiled").field("entries", &self.entries).finish_non_exhaustive()
-    }
-}
-
-impl Code for Compiled {
-    fn entries(&self) -> &[usize] {
-        &self.entries
-    }
-}
-
-impl Drop for Compiled {
+impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(module) = self.module.take() {
+        if let Some(module) = self.0.take() {
             // SAFETY: the engine that owns this code is dropped with it, so none of it runs or is called again.
             unsafe { module.free_memory() };
         }
     }
-}
-
-fn failed(error: impl fmt::Display) -> Error {
-    Error::Backend(error.to_string())
 }
 
 fn target() -> Result<isa::OwnedTargetIsa, Error> {
@@ -85,14 +64,14 @@ fn signature(module: &JITModule, arguments: u8) -> Signature {
     signature
 }
 
-pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Compiled, Error> {
+pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, Error> {
     let functions = programs.iter().flat_map(|program| &program.functions);
     let ops: usize = functions.flat_map(|function| &function.blocks).map(|block| block.ops.len() + 1).sum();
     let arena = ArenaMemoryProvider::new_with_size(LEAST_BYTES + ops * BYTES_PER_OP).map_err(failed)?;
     let mut builder = JITBuilder::with_isa(target()?, default_libcall_names());
     builder.memory_provider(Box::new(arena));
-    let mut compiled = Compiled { module: None, entries: Vec::new() };
-    let module = compiled.module.insert(JITModule::new(builder));
+    let mut memory = Memory(None);
+    let module = memory.0.insert(JITModule::new(builder));
     let mut context = module.make_context();
     let mut scratch = FunctionBuilderContext::new();
     let mut entries = Vec::with_capacity(programs.len());
@@ -104,8 +83,8 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Compil
         entries.extend(ids.first());
     }
     module.finalize_definitions().map_err(failed)?;
-    compiled.entries = entries.iter().map(|id| module.get_finalized_function(*id) as usize).collect();
-    Ok(compiled)
+    let entries = entries.iter().map(|id| module.get_finalized_function(*id) as usize).collect();
+    Ok(Code::new(entries, memory))
 }
 
 fn declare(module: &mut JITModule, program: &Program) -> Result<Vec<FuncId>, Error> {
