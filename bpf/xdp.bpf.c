@@ -37,7 +37,7 @@ static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, 
 {
 	slot->class_id = class_id;
 	slot->flags |= WW_SLOT_VERDICT;
-	way->stats->inferred++;
+	way->own->stats.inferred++;
 	/* Read back: an index that comes out of memory does not make the verifier tell apart all ways that lead to it. */
 	return ww_act(way, slot, *(volatile __u8 *)&slot->class_id, version, length);
 }
@@ -63,29 +63,29 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		return XDP_PASS;
 	/* Before the state is read: its stores, though of no live program, would make the compiler read the state twice. */
 	if (ww_unlikely(ww_config.trace))
-		ww_trace_flow(way->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
+		ww_trace_flow(&way->own->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
 	ww_accumulate(flow.state, p, &context);
 #if WW_NO_MODEL
-	ww_extract(way->scratch->feature, flow.state, p, &context);
+	ww_extract(way->own->scratch.feature, flow.state, p, &context);
 	if (ww_unlikely(ww_config.trace))
-		ww_trace_features(way->scratch);
+		ww_trace_features(&way->own->scratch);
 	return ww_unclassified(way, WW_UNDECIDED);
 #else
 	if (ww_triggered(&context)) {
-		ww_extract(way->scratch->feature, flow.state, p, &context);
+		ww_extract(way->own->scratch.feature, flow.state, p, &context);
 		if (ww_unlikely(ww_config.trace))
-			ww_trace_features(way->scratch);
+			ww_trace_features(&way->own->scratch);
 #if WW_TAIL_CALLS
-		ww_begin_inference(way->scratch);
-		way->scratch->ip_version = version;
-		way->scratch->length = p->length;
-		way->scratch->frame_length = way->frame_length;
-		way->scratch->bucket = flow.bucket;
-		way->scratch->way = flow.way;
-		way->scratch->now_ns = way->now_ns;
+		ww_begin_inference(&way->own->scratch);
+		way->own->scratch.ip_version = version;
+		way->own->scratch.length = p->length;
+		way->own->scratch.frame_length = way->frame_length;
+		way->own->scratch.bucket = flow.bucket;
+		way->own->scratch.way = flow.way;
+		way->own->scratch.now_ns = way->now_ns;
 		return WW_GO_MODEL;
 #else
-		return ww_decided(way, slot, ww_infer(way->scratch), version, p->length);
+		return ww_decided(way, slot, ww_infer(&way->own->scratch), version, p->length);
 #endif
 	}
 	if (!(slot->flags & WW_SLOT_VERDICT))
@@ -109,7 +109,7 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	if (ww_unlikely(!ww_begin_way(&way, cpu)))
 		return XDP_PASS;
 	if (ww_unlikely(ww_config.trace))
-		way.scratch->inferred = 0;
+		way.own->scratch.inferred = 0;
 	if (ww_unlikely(ww_config.bench_flows && go_ipv6))
 		ww_bench_rewrite(ctx);
 	cursor.at = (void *)(long)ctx->data;

@@ -145,15 +145,15 @@ struct ww_class_policy {
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
 };
 
-/* Map .data.ww_policy, one element. version 0: nothing was written yet. */
+/* Map .data.ww_policy, one element. */
 struct ww_policy {
-	__u32 version;
+	__u32 allow;		/* enum ww_allow bits: which parts of the allow list hold something */
 	__u32 mode;		/* enum ww_mode */
 	__u64 enforce_until_ns; /* CLOCK_MONOTONIC; enforcement falls back to observe after; 0: never */
-	__u32 allow;		/* enum ww_allow bits: which parts of the allow list hold something */
 	__u32 drop_malformed;	/* 1: drop what is WW_MALFORMED_* in enforce mode, instead of passing it */
 	__u32 trigger;		/* enum ww_trigger */
 	__u32 trigger_first_n;
+	__u32 reserved;
 	__u64 trigger_interval_ns;
 	__u64 trigger_packets[WW_TRIGGER_WORDS]; /* bit n of word n / 64: packet n of a flow is inferred */
 	__u64 event_interval_ns;		 /* events of one CPU: time one costs; 0: no events */

@@ -151,9 +151,7 @@ static __always_inline struct ww_flow ww_account(const struct ww_packet *p, stru
 	}
 	context->elapsed_ns = flow.elapsed_ns;
 	context->iat_us = ww_microseconds(flow.elapsed_ns);
-	context->packets = slot->packets;
-	if (ww_likely(context->packets != 0xffffffff))
-		context->packets++;
+	context->packets = ww_increment(slot->packets, 1);
 	__builtin_assume(context->packets > 0); /* a mean over the flow's packets needs no case for none */
 	context->forward = (slot->flags & WW_SLOT_SWAPPED) == flow.swapped;
 	slot->packets = context->packets;

@@ -66,7 +66,7 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 	__u64 word[WW_KEY_WORDS];
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
-	__u32 hash, found, index, mask = ww_config.bucket_mask, zero = 0;
+	__u32 hash, found, index, mask = ww_config.bucket_mask;
 
 	flow->swapped = WW_V(ww_swap)(p);
 	WW_V(ww_make_key)(word, p, flow->swapped);
@@ -88,6 +88,7 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 		flow->lookup = found >> 8;
 		flow->elapsed_ns = 0;
 		if (flow->lookup == WW_FLOW_REFUSED) {
+			__u32 zero = 0;
 			struct ww_blank_entry *blank = bpf_map_lookup_elem(&ww_blank, &zero);
 
 			if (!blank)

@@ -9,12 +9,42 @@
 #define ww_feature(s, n) (*(const volatile __s64 *)&(s)->feature[n])
 #define ww_activation(s, turn, n) (*(volatile __u64 *)&(s)->activation[turn][n])
 
-/* sum += word * weights, in this place: the compiler must not put off what it adds, as it has no registers to keep it. */
-#define ww_add_product(sum, word, weights)       \
-	do {                                     \
-		(sum) += (word) * (__u64)(weights); \
-		ww_hide(sum);                    \
+/* sum += word * weight, in this place: the compiler must not put off what it adds, as it has no registers to keep it. */
+#define ww_add_product(sum, word, weight)          \
+	do {                                       \
+		(sum) += (word) * (__u64)(weight); \
+		ww_hide(sum);                      \
 	} while (0)
+
+/* The same with weights of more than 32 bits: they go to the register that becomes the product, not to a further one. */
+#define ww_add_products(sum, word, weights) \
+	do {                                \
+		__u64 _weights = (weights); \
+                                            \
+		ww_hide(_weights);          \
+		(sum) += (word) * _weights; \
+		ww_hide(sum);               \
+	} while (0)
+
+/* ReLU of numbers in the lanes of a word, all at once, and what is above 127 becomes 127. Each lane, of so many bits, holds a
+ * number plus half its range. ones: 1 in each lane. negative, large: whether there can be such numbers. */
+static __always_inline __u64 ww_activate(__u64 word, const __u64 ones, const int bits, const int negative,
+					 const int large)
+{
+	__u64 tops = ones << (bits - 1), sign, over;
+
+	if (negative) {
+		sign = word & tops;
+		word &= sign - (sign >> (bits - 1));
+	} else {
+		word &= ~tops;
+	}
+	if (large) {
+		over = (word + tops - (ones << 7)) & tops;
+		word = (word | ((over >> (bits - 8)) - (over >> (bits - 1)))) & ones * 127;
+	}
+	return word;
+}
 
 /* The larger of value and 0. */
 static __always_inline __s64 ww_relu(__s64 value)

@@ -8,8 +8,8 @@ static __always_inline int ww_resume(struct ww_way *way)
 {
 	if (!ww_begin_way(way, bpf_get_smp_processor_id()))
 		return -1;
-	way->now_ns = way->scratch->now_ns;
-	way->frame_length = way->scratch->frame_length;
+	way->now_ns = way->own->scratch.now_ns;
+	way->frame_length = way->own->scratch.frame_length;
 	return 0;
 }
 
@@ -17,7 +17,7 @@ static __always_inline int ww_resume(struct ww_way *way)
  * knows whose entry it is. */
 static __always_inline int ww_finish(struct ww_way *way, const __u32 version)
 {
-	__u32 index = way->scratch->bucket, place = way->scratch->way, zero = 0;
+	__u32 index = way->own->scratch.bucket, place = way->own->scratch.way, zero = 0;
 	struct ww_slot *slot;
 
 	if (place >= WW_WAYS) {
@@ -39,7 +39,7 @@ static __always_inline int ww_finish(struct ww_way *way, const __u32 version)
 			return XDP_PASS;
 		slot = &bucket->entry[place].slot;
 	}
-	return ww_decided(way, slot, ww_decide(way->scratch), version, way->scratch->length);
+	return ww_decided(way, slot, ww_decide(&way->own->scratch), version, way->own->scratch.length);
 }
 
 #endif

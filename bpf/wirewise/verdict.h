@@ -17,8 +17,6 @@
 /* What the stages after parsing share. Never has its address taken outside inlined code, so it stays in registers. */
 struct ww_way {
 	struct ww_cpu *own;
-	struct ww_stats *stats;	    /* of own */
-	struct ww_scratch *scratch; /* of own */
 	__u64 now_ns;
 	__u32 frame_length;
 };
@@ -26,14 +24,8 @@ struct ww_way {
 /* Finds what belongs to this CPU. Returns 0 if a look-up failed. */
 static __always_inline int ww_begin_way(struct ww_way *way, __u32 cpu)
 {
-	struct ww_cpu *own = bpf_map_lookup_elem(&ww_cpu, &cpu);
-
-	if (ww_unlikely(!own))
-		return 0;
-	way->own = own;
-	way->stats = &own->stats;
-	way->scratch = &own->scratch;
-	return 1;
+	way->own = bpf_map_lookup_elem(&ww_cpu, &cpu);
+	return way->own != NULL;
 }
 
 static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
@@ -117,9 +109,9 @@ static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
 {
 	int malformed = status >= WW_MALFORMED_ETHERNET && status <= WW_TOO_MANY_EXTENSIONS;
 
-	ww_count(&way->stats->status[status], way->frame_length);
+	ww_count(&way->own->stats.status[status], way->frame_length);
 	if (ww_config.trace)
-		way->scratch->status = status;
+		way->own->scratch.status = status;
 	if (malformed && ww_policy.drop_malformed && ww_enforcing(way->now_ns))
 		return XDP_DROP;
 	return XDP_PASS;
@@ -128,12 +120,12 @@ static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
 /* Counts a classified packet, and says what the outcome means for it. */
 static __always_inline int ww_settle(struct ww_way *way, __u32 class_id, __u32 action, __u32 outcome)
 {
-	ww_count(&way->stats->class_outcome[class_id][outcome], way->frame_length);
+	ww_count(&way->own->stats.class_outcome[class_id][outcome], way->frame_length);
 	if (ww_unlikely(ww_config.trace)) {
-		way->scratch->status = WW_CLASSIFIED;
-		way->scratch->class_id = class_id;
-		way->scratch->action = action;
-		way->scratch->outcome = outcome;
+		way->own->scratch.status = WW_CLASSIFIED;
+		way->own->scratch.class_id = class_id;
+		way->own->scratch.action = action;
+		way->own->scratch.outcome = outcome;
 	}
 	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? XDP_DROP : XDP_PASS;
 }
@@ -162,9 +154,9 @@ static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u3
 
 		/* The key follows the slot in every entry. */
 		if (version == 4)
-			ww_send_event4(way->stats, slot, (const void *)(slot + 1), what);
+			ww_send_event4(&way->own->stats, slot, (const void *)(slot + 1), what);
 		else
-			ww_send_event6(way->stats, slot, (const void *)(slot + 1), what);
+			ww_send_event6(&way->own->stats, slot, (const void *)(slot + 1), what);
 	}
 	return ww_settle(way, class_id, action, outcome);
 }

@@ -222,13 +222,13 @@ pub struct ClassPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Policy {
-    pub version: u32,
+    pub allow: u32,
     pub mode: u32,
     pub enforce_until_ns: u64,
-    pub allow: u32,
     pub drop_malformed: u32,
     pub trigger: u32,
     pub trigger_first_n: u32,
+    pub reserved: u32,
     pub trigger_interval_ns: u64,
     pub trigger_packets: [u64; TRIGGER_WORDS],
     pub event_interval_ns: u64,

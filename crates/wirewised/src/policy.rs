@@ -128,7 +128,6 @@ impl Policy {
     /// now_ns : CLOCK_MONOTONIC; `enforce_for` starts there.
     pub fn to_abi(&self, now_ns: u64, mode: abi::Mode) -> abi::Policy {
         let mut policy = abi::Policy::zeroed();
-        policy.version = 1;
         policy.mode = mode.code();
         if let Some(duration) = self.enforce_for {
             policy.enforce_until_ns = now_ns.saturating_add(duration.0);

@@ -35,7 +35,7 @@ events: {rate: 50/s, burst: 5}
 fn a_full_policy_reaches_the_map() {
     let policy = parse(FULL);
     let value = policy.to_abi(1_000, abi::Mode::Enforce);
-    assert_eq!((value.version, value.mode), (1, abi::Mode::Enforce.code()));
+    assert_eq!(value.mode, abi::Mode::Enforce.code());
     assert_eq!(value.enforce_until_ns, 600_000_001_000);
     assert_eq!(value.allow, abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS);
     assert_eq!(value.drop_malformed, 1);
@@ -61,7 +61,7 @@ fn what_is_not_named_has_its_default() {
     assert_eq!(policy, Policy::all_pass(&classes()));
     assert!(policy.drops_nothing());
     let value = policy.to_abi(5, abi::Mode::Observe);
-    assert_eq!((value.version, value.mode, value.enforce_until_ns, value.allow), (1, 0, 0, 0));
+    assert_eq!((value.mode, value.enforce_until_ns, value.allow), (0, 0, 0));
     assert_eq!((value.event_interval_ns, value.event_burst_ns), (10_000_000, 190_000_000));
 
     let policy = parse("version: 1\nclasses: {scan: {action: rate-limit, rate: 30/m}}\nevents: {rate: 0}\n");

@@ -89,7 +89,7 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
     let settings =
         RunSettings { hash_seed: object::seed_from(program.seed), table_size: Some(program.table_size) };
     let policy = Policy::all_pass(&[]);
-    let element = abi::Policy { version: 1, ..abi::Policy::zeroed() };
+    let element = abi::Policy::zeroed();
     let mut kernel = Plane::new(PlaneName::Kernel, &name, &bytes, &settings)?;
     kernel.write_policy(&policy, &element)?;
     let mut planes = vec![("kernel".to_owned(), Checked::Kernel(kernel))];

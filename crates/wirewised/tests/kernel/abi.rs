@@ -53,13 +53,13 @@ fn ours() -> BTreeMap<&'static str, Layout> {
         (
             "ww_policy",
             layout!(abi::Policy {
-                version,
+                allow,
                 mode,
                 enforce_until_ns,
-                allow,
                 drop_malformed,
                 trigger,
                 trigger_first_n,
+                reserved,
                 trigger_interval_ns,
                 trigger_packets,
                 event_interval_ns,

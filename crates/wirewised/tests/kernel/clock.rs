@@ -4,6 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use bytemuck::Zeroable;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use wirewised::abi::{Clock, Policy, Slot};
 use wirewised::kernel::{monotonic_ns, pin_to_one_cpu};
@@ -20,9 +21,8 @@ fn load(object: &[u8], clock: Clock) -> Loaded {
     let mut opened = Opened::open("x.bpf.o", object).unwrap();
     opened.prepare(&Settings { clock: Some(clock), ..Settings::on_cpu(cpu, seed_from(1)) }).unwrap();
     let loaded = opened.load().unwrap();
-    let policy = Policy { version: 1, ..bytemuck::Zeroable::zeroed() };
     let map = loaded.map("ww_policy").unwrap();
-    map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(&policy), MapFlags::ANY).unwrap();
+    map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(&Policy::zeroed()), MapFlags::ANY).unwrap();
     loaded
 }
 
