@@ -26,8 +26,8 @@
 		ww_hide(sum);               \
 	} while (0)
 
-/* ReLU of numbers in the lanes of a word, all at once, and what is above 127 becomes 127. Each lane, of so many bits, holds a
- * number plus half its range. ones: 1 in each lane. negative, large: whether there can be such numbers. */
+/* ReLU of the numbers in the lanes of a word, all at once; what is above 127 becomes 127. A number has so many bits; where some
+ * may be negative, half their range was added to each. ones: 1 in each lane. large: whether some may be above 127. */
 static __always_inline __u64 ww_activate(__u64 word, const __u64 ones, const int bits, const int negative,
 					 const int large)
 {
@@ -36,8 +36,6 @@ static __always_inline __u64 ww_activate(__u64 word, const __u64 ones, const int
 	if (negative) {
 		sign = word & tops;
 		word &= sign - (sign >> (bits - 1));
-	} else {
-		word &= ~tops;
 	}
 	if (large) {
 		over = (word + tops - (ones << 7)) & tops;
@@ -73,10 +71,14 @@ static __always_inline __s64 ww_at_least(__s64 value, __s64 limit)
 	return value - (room & under);
 }
 
-/* Index of the largest score, the lowest if several, of any 64-bit scores. */
-static __always_inline __u32 ww_argmax_wide(const __s64 *score, __u32 count)
+/* Index of the largest score, the lowest if several, of any 64-bit scores. The index comes out of memory, as the verifier would
+ * follow one that it knows through both values of each mask. */
+static __always_inline __u32 ww_argmax_wide(struct ww_scratch *s, __u32 count)
 {
-	__s64 best = score[0], index = 0;
+	__s64 *score = s->score, best = score[0], index;
+
+	s->leaf = 0;
+	index = *(volatile __s64 *)&s->leaf;
 
 #pragma unroll
 	for (__u32 i = 1; i < count; i++) {

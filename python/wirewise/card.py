@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 def write_card(manifest: Manifest, model: Model) -> str:
     """The card of a bundle, from its manifest and model."""
-    splits = split_counts(model)
     sections = [
         f"# {manifest.name}",
         f"{manifest.model.summary}. Compiled {manifest.created} by wirewise {manifest.tools['wirewise']}"
@@ -27,9 +25,9 @@ def write_card(manifest: Manifest, model: Model) -> str:
         f"Flows by {manifest.flow.key}, forgotten after {format_duration(manifest.flow.idle_timeout_ns)} "
         f"without a packet, {manifest.flow.table_size:,} flows per CPU and IP version.",
         _table(
-            ("feature", "meaning", "unit", "splits"),
+            ("feature", "meaning", "unit", "read by"),
             (
-                (f.name, f"`{f.spec}`", _unit(f.unit, f.fraction_bits), str(splits[index]))
+                (f.name, f"`{f.spec}`", _unit(f.unit, f.fraction_bits), str(model.reads[index]))
                 for index, f in enumerate(manifest.features)
             ),
         ),
@@ -37,8 +35,8 @@ def write_card(manifest: Manifest, model: Model) -> str:
         _facts(manifest.training),
         "## How good it is",
         _facts(manifest.accuracy),
-        "## Agreement with the estimator",
-        _facts(manifest.fidelity),
+        "## What integers lost",
+        _fidelity(manifest.fidelity),
         "## In the kernel",
         _facts(
             {
@@ -57,10 +55,14 @@ def write_card(manifest: Manifest, model: Model) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def split_counts(model: Model) -> list[int]:
-    """How many tests of the model read each feature, (n_features,): what it leans on, roughly."""
-    counts = Counter(feature for tree in model.trees for feature in tree.feature)
-    return [counts[index] for index in range(model.n_features)]
+def _fidelity(fidelity: dict[str, Any] | None) -> str:
+    """What `wirewise.fidelity.measure` found."""
+    from wirewise.fidelity import class_table, summary
+
+    if not fidelity:
+        return "Not recorded."
+    lines = _list(f"{label}: {text}" if label else text for label, text in summary(fidelity))
+    return f"{lines}\n\n{_table(*class_table(fidelity))}" if "held_out" in fidelity else lines
 
 
 def _unit(unit: str, fraction_bits: int) -> str:

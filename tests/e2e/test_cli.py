@@ -143,7 +143,7 @@ def test_a_bundle_says_where_it_came_from(run: Run, made: Path) -> None:
     assert said["training"]["trees"] == 5 and said["training"]["split"] == "by flow"
     assert said["accuracy"]["packets"] > 100
     assert said["model_detail"]["trees"] == 5 and said["model_detail"]["depth"]["most"] <= 6
-    assert sum(said["model_detail"]["splits"]) > 5
+    assert sum(said["model_detail"]["reads"]) > 5
     flow = said["flow"]
     assert said["memory"]["bytes_per_cpu"] == flow["table_size"] * (flow["entry4_size"] + flow["entry6_size"])
     text = run("inspect", made / "m.wirewise").out
@@ -165,7 +165,7 @@ def test_disagreement_is_counted_and_shown(made: Path) -> None:
     """An estimator that changed after the import stands for a rounding that goes wrong."""
     from dataclasses import replace
 
-    from wirewise.compiler import agreement
+    from wirewise.fidelity import agreement
     from wirewise.importers import import_model
 
     imported = import_model(made / "m.pkl")

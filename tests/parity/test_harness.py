@@ -9,6 +9,7 @@ from random import Random
 import pytest
 import yaml
 
+from tests.parity import fuzz
 from tests.parity.cases import MODEL_KINDS, Case, random_case, random_feature_set
 from tests.parity.harness import PLANES, assert_agree, needs_kernel
 from tests.parity.test_limits import full_table
@@ -70,3 +71,9 @@ def test_a_difference_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch, tmp_p
     report = str(failure.value)
     assert report.startswith(f"packet 5: refused: reference 0, {PLANES[0]} 1\nseed: a seed\n")
     assert "5 packets (ns, frame):" in report
+
+
+@needs_kernel
+def test_fuzz_compares_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.main(["--seconds", "0", "--packets", "300", "--seed", "1"]) == 0
+    assert capsys.readouterr().out.endswith(" packets, no difference\n")

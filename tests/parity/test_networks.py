@@ -66,7 +66,15 @@ def native(model: Model, folder: Path, shape: str) -> Native:
     (folder / "ww_model.h").write_text(sources.files["ww_model.h"])
     (folder / "program.c").write_text(PROGRAM)
     sizes = [f"-DFEATURES={model.n_features}", f"-DOUTPUTS={model.n_outputs}"]
-    flags = ["-O1", "-w", "-fsanitize=signed-integer-overflow", "-fsanitize-trap=all", *sizes]
+    flags = [
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-Wno-unused-function",
+        "-fsanitize=signed-integer-overflow",
+        "-fsanitize-trap=all",
+        *sizes,
+    ]
     paths = [f"-I{folder}", f"-I{BPF}", folder / "program.c", "-o", folder / "program"]
     subprocess.run([find_clang(), *flags, *paths], check=True)
 

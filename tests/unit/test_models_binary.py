@@ -122,6 +122,7 @@ def test_broken_rules_are_named(changes: dict[str, Any], message: str) -> None:
         (("version",), 2, "version 2 is unknown"),
         (("family",), "int8-mlp", "family is 'int8-mlp'"),
         (("inputs",), 0, "inputs is not a list"),
+        (("n_outputs",), 1, "n_outputs must be n_classes"),
         (("inputs", 0), {"feature": 0}, "model, input 0: lacks bits, shift"),
         (("inputs", 1), {"feature": 0, "thresholds": 3}, "model, input 1: thresholds is not a list"),
         (("layers", 0), {"weights": [], "bias": []}, "model, layer 0: lacks threshold"),

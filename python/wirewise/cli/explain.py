@@ -24,7 +24,7 @@ from wirewise.cli.output import (
 if TYPE_CHECKING:
     from wirewise.bundle import Bundle
     from wirewise.datapath import Decision
-    from wirewise.models import TreeEnsemble
+    from wirewise.models import Model, TreeEnsemble
     from wirewise.policy import Policy
 
 _SEED = 0  # of both flow tables' hashes, so that they replace the same entries
@@ -135,13 +135,25 @@ def describe(decision: Decision, bundle: Bundle, policy: Policy) -> dict[str, An
         "inferred": decision.inferred,
         "features": features,
         "scores": decision.scores or [],
-        "paths": tree_paths(bundle.model, features) if decision.inferred else [],
+        **model_steps(bundle.model, features if decision.inferred else None),
         "class": None if class_id is None else bundle.classes[class_id],
         "rule": decision.allowed_by or (None if class_id is None else policy.rule(class_id)),
         "action": None if decision.action is None else str(decision.action),
         "outcome": None if decision.outcome is None else str(decision.outcome),
         "passed": not decision.drops,
     }
+
+
+def model_steps(model: Model, features: list[int] | None) -> dict[str, Any]:
+    """Key `paths`: through all trees; or `activations`: of a network, its encoded input first, scores last.
+
+    features: None if the model did not run.
+    """
+    from wirewise.models import TreeEnsemble
+
+    if isinstance(model, TreeEnsemble):
+        return {"paths": tree_paths(model, features) if features is not None else []}
+    return {"activations": model.activations(features) if features is not None else []}
 
 
 def tree_paths(model: TreeEnsemble, features: list[int]) -> list[dict[str, Any]]:
@@ -204,6 +216,7 @@ def _print(
     decision: Decision, said: dict[str, Any], bundle: Bundle, number: int, mode: str, trees: int
 ) -> None:
     from wirewise.features.packet import Status
+    from wirewise.models import Network
 
     console.print(f"[bold]packet {number:,}[/bold]")
     if decision.packet is None:
@@ -223,7 +236,15 @@ def _print(
     )
     if decision.inferred:
         _print_features(said, bundle)
-        _print_paths(decision, said, bundle, trees)
+        scores = ", ".join(map(str, said["scores"]))
+        grid([("scores", scores), ("model", bundle.model.describe())], title="Model")
+        if "paths" in said:
+            assert not isinstance(bundle.model, Network)
+            _print_paths(decision, said, bundle.model, bundle.feature_set.feature_names, trees)
+        else:
+            for index, values in enumerate(said["activations"][:-1]):
+                name = f"layer {index}" if index else "input"
+                console.print(f"{name}: {', '.join(map(str, values))}", markup=False)
     elif decision.status is Status.UNDECIDED:
         console.print("\nno verdict yet: the trigger has not fired for this flow; the packet passes")
         return
@@ -267,12 +288,12 @@ def _print_features(said: dict[str, Any], bundle: Bundle) -> None:
     listing(("feature", "is", "value", "unit", "integer"), rows, title="Features", right=(2, 4))
 
 
-def _print_paths(decision: Decision, said: dict[str, Any], bundle: Bundle, trees: int) -> None:
-    model, class_id = bundle.model, decision.class_id
+def _print_paths(
+    decision: Decision, said: dict[str, Any], model: TreeEnsemble, names: list[str], trees: int
+) -> None:
+    class_id = decision.class_id
     assert class_id is not None
     by_weight = sorted(said["paths"], key=lambda path: -decisiveness(model, path, class_id))
-    names = bundle.feature_set.feature_names
-    grid([("scores", ", ".join(map(str, said["scores"]))), ("model", model.describe())], title="Model")
     for path in by_weight[:trees]:
         console.print(f"tree {path['tree']}: leaf {path['leaf']}", style="dim", markup=False)
         for test in path["tests"]:

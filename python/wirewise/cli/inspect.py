@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 import typer
 
+from wirewise.cli.compile import print_fidelity
 from wirewise.cli.output import Json, console, grid, heading, listing, print_json
 
 
@@ -31,28 +31,13 @@ def inspect(
     if card:
         print(loaded.card, end="")
         return
-    model = describe_model(loaded.model)
+    model = loaded.model.details() | {"reads": list(loaded.model.reads)}
     memory = flow_table_memory(loaded)
     if as_json:
         manifest = loaded.manifest.model_dump(mode="json")
         print_json(manifest | {"model_detail": model, "memory": memory, "sources": sorted(loaded.sources)})
         return
     _print(loaded, model, memory)
-
-
-def describe_model(model: Any) -> dict[str, Any]:
-    """Sizes of the trees, and how often each feature is tested."""
-    from wirewise.card import split_counts
-
-    depths, nodes = [tree.depth for tree in model.trees], [tree.n_nodes for tree in model.trees]
-    return {
-        "trees": len(model.trees),
-        "votes": model.votes,
-        "outputs": model.n_outputs,
-        "depth": {"least": min(depths), "median": median(depths), "most": max(depths)},
-        "nodes": {"least": min(nodes), "median": median(nodes), "most": max(nodes), "all": sum(nodes)},
-        "splits": split_counts(model),
-    }
 
 
 def flow_table_memory(bundle: Any) -> dict[str, int]:
@@ -75,9 +60,9 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
             ("from", manifest.model.source or "a model in memory"),
         ]
     )
-    most = max(1, *model["splits"])
+    most = max(1, *model["reads"])
     listing(
-        ("", "feature", "is", "unit", "range", "tests", ""),
+        ("", "feature", "is", "unit", "range", "read by", ""),
         (
             (
                 index,
@@ -85,10 +70,10 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
                 f.spec,
                 f.unit + (f" / 2^{f.fraction_bits}" if f.fraction_bits else ""),
                 f"{_short(f.minimum >> f.fraction_bits)} to {_short(f.maximum >> f.fraction_bits)}",
-                f"{splits:,}" if splits else "none",
-                "▇" * round(10 * splits / most),
+                f"{reads:,}" if reads else "none",
+                "▇" * round(10 * reads / most),
             )
-            for index, (f, splits) in enumerate(zip(manifest.features, model["splits"], strict=True))
+            for index, (f, reads) in enumerate(zip(manifest.features, model["reads"], strict=True))
         ),
         title="Features",
         right=(0, 5),
@@ -106,16 +91,8 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
         ],
         title="Flow table",
     )
-    depth, nodes = model["depth"], model["nodes"]
-    grid(
-        [
-            ("trees", f"{model['trees']}, {model['votes']}"),
-            ("depth", f"{depth['least']} to {depth['most']}, median {depth['median']:g}"),
-            ("nodes", f"{nodes['all']:,}; a tree {nodes['least']:,} to {nodes['most']:,}"),
-            *(("note", text) for text in manifest.model.notes),
-        ],
-        title="Model",
-    )
+    sizes = _facts({key: value for key, value in model.items() if key != "reads"})
+    grid([*sizes, *(("note", text) for text in manifest.model.notes)], title="Model")
     grid(
         [
             ("shape", f"{program.shape}: {program.why}"),
@@ -129,11 +106,13 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
     for title, facts in (
         ("Training", manifest.training),
         ("Accuracy", manifest.accuracy),
-        ("Agreement with the estimator", manifest.fidelity),
     ):
         if facts:
             heading(title)
             grid(_facts(facts))
+    if manifest.fidelity:
+        heading("What integers lost")
+        print_fidelity(manifest.fidelity)
 
 
 def _facts(facts: dict[str, Any] | None, prefix: str = "") -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ which is (n + dot product) / 2 of n inputs of +-1. Hidden neuron: `bit = agreeme
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,6 +160,21 @@ class BinaryMlp(Network):
     def used_features(self) -> Ints:
         return tuple(sorted({source.feature for source in self.inputs}))
 
+    @cached_property
+    def reads(self) -> Ints:
+        bits = Counter[int]()
+        for source in self.inputs:
+            bits[source.feature] += source.width
+        return tuple(bits[index] for index in range(self.n_features))
+
+    def details(self) -> dict[str, Any]:
+        widths = [self.input_bits, *(len(layer.weights) for layer in self.layers)]
+        return {
+            "layers": widths,
+            "outputs": self.n_outputs,
+            "weights": {"all": sum(a * b for a, b in pairwise(widths))},
+        }
+
     def describe(self) -> str:
         return (
             f"binary network {network.shape_text(self, self.input_bits)}, "
@@ -178,6 +194,7 @@ class BinaryMlp(Network):
             "version": self.version,
             "n_features": self.n_features,
             "n_classes": self.n_classes,
+            "n_outputs": self.n_outputs,
             "inputs": network.to_plain(self.inputs),
             "layers": layers,
         }
@@ -190,9 +207,10 @@ class BinaryMlp(Network):
     def from_dict(cls, document: dict[str, Any]) -> BinaryMlp:
         """The inverse of `to_dict`; InputError: unknown version, missing or unknown key, broken rule."""
         rules.check_family(document, cls.family, cls.version)
-        rules.check_keys(
-            "model", document, {"family", "version", "n_features", "n_classes", "inputs", "layers"}
-        )
+        known = {"family", "version", "n_features", "n_classes", "n_outputs", "inputs", "layers"}
+        rules.check_keys("model", document, known)
+        if document["n_outputs"] != document["n_classes"]:
+            raise InputError("model", "n_outputs must be n_classes")
         layers = rules.as_tuple("model", "layers", document["layers"])
         return cls(
             document["n_features"],

@@ -131,6 +131,13 @@ class FixedPointMlp(Network):
     def used_features(self) -> Ints:
         return network.weighted_inputs(self.inputs, self.layers[0].weights)
 
+    @cached_property
+    def reads(self) -> Ints:
+        return network.weights_per_input(self.layers[0].weights, self.used_features)
+
+    def details(self) -> dict[str, Any]:
+        return network.dense_details(self)
+
     def describe(self) -> str:
         return (
             f"Q16 network {network.shape_text(self, self.n_features)}, "

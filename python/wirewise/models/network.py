@@ -129,6 +129,15 @@ class Network(ABC):
     def used_features(self) -> Ints:
         """Indices of the features that can make a difference, ascending."""
 
+    @property
+    @abstractmethod
+    def reads(self) -> Ints:
+        """How many weights of the first layer, or input bits, read each feature, (n_features,)."""
+
+    @abstractmethod
+    def details(self) -> dict[str, Any]:
+        """Sizes of the layers, for people and programs."""
+
     @abstractmethod
     def describe(self) -> str:
         """One line for people."""
@@ -220,6 +229,22 @@ def weighted_inputs(inputs: Sequence[InputScaler], weights: tuple[Ints, ...]) ->
         for index, (scaler, column) in enumerate(zip(inputs, columns, strict=True))
         if scaler.scale(scaler.low) != scaler.scale(scaler.high) and any(column)
     )
+
+
+def weights_per_input(weights: tuple[Ints, ...], used: Ints) -> Ints:
+    """How many weights of the first layer are not zero, by input; none of an input that is not used."""
+    columns = zip(*weights, strict=True)
+    return tuple(sum(map(bool, column)) if k in used else 0 for k, column in enumerate(columns))
+
+
+def dense_details(model: Any) -> dict[str, Any]:
+    """`details` of a network of dense layers."""
+    weights = [part for layer in model.layers for row in layer.weights for part in row]
+    return {
+        "layers": [model.n_features, *(len(layer.weights) for layer in model.layers)],
+        "outputs": model.n_outputs,
+        "weights": {"all": len(weights), "zero": weights.count(0)},
+    }
 
 
 def shape_text(model: Any, fan_in: int) -> str:

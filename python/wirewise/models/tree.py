@@ -11,10 +11,12 @@ of two ways:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
+from statistics import median
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -157,6 +159,23 @@ class TreeEnsemble:
     @property
     def n_nodes(self) -> int:
         return sum(tree.n_nodes for tree in self.trees)
+
+    @cached_property
+    def reads(self) -> Ints:
+        """How many tests read each feature, (n_features,): what the model leans on, roughly."""
+        counts = Counter(chain.from_iterable(tree.feature for tree in self.trees))
+        return tuple(counts[index] for index in range(self.n_features))
+
+    def details(self) -> dict[str, Any]:
+        """Sizes of the trees, for people and programs."""
+        depths, nodes = [tree.depth for tree in self.trees], [tree.n_nodes for tree in self.trees]
+        return {
+            "trees": len(self.trees),
+            "votes": self.votes,
+            "outputs": self.n_outputs,
+            "depth": {"least": min(depths), "median": median(depths), "most": max(depths)},
+            "nodes": {"least": min(nodes), "median": median(nodes), "most": max(nodes), "all": sum(nodes)},
+        }
 
     def describe(self) -> str:
         """One line for people: trees, depth, leaves, features used, votes, classes."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from wirewise.models.binary_mlp import BinaryLayer, BinaryMlp, BitsInput, StepsInput
 from wirewise.targets.ebpf.network_code import Code, Piece, Range, lowered, number, word
@@ -126,7 +127,7 @@ def _bits(source: BitsInput, at: int, bounds: Range, place: str) -> Found:
             tuple(value << at + first for value in range(1 << last - first)),
             ((1 << last - first) - 1) << at + first,
         )
-        for first, last in zip(ends, ends[1:], strict=False)
+        for first, last in pairwise(ends)
     ]
     return piece, chunks, fixed
 
@@ -240,7 +241,7 @@ class Block:
 
     def piece(self) -> Piece:
         size, first = len(self.words), 0
-        lines = ["const volatile __u64 *row;", "__u64 index;"]
+        lines = ["const volatile __u64 *row;", "__u64 index;"] if self.inputs.chunks else []
         lines += [f"__u64 sum{n} = {word(self._start(neurons))};" for n, neurons in enumerate(self.words)]
         for chunk in self.inputs.chunks:
             lines.append(f"index = {chunk.place} >> {chunk.shift} & {chunk.rows - 1};")

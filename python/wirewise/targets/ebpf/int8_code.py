@@ -230,7 +230,7 @@ def _layer_pieces(index: int, layer: QuantizedLayer, packed: Packed, lanes: int 
 def _block(index: int, layer: QuantizedLayer, packed: Packed, block: range, lanes: int | None) -> Piece:
     neurons = [packed.neurons[j] for j in block]
     turn, instructions = index % 2, 0
-    lines = ["__u64 word;"]
+    lines = ["__u64 word __attribute__((unused));"]
     several = [len(neuron.parts) > 1 for neuron in neurons]
     for n, neuron in enumerate(neurons):
         lines.append(f"__u64 sum{n} = {word(neuron.parts[0].start) if neuron.parts else 0};")
@@ -247,32 +247,47 @@ def _block(index: int, layer: QuantizedLayer, packed: Packed, block: range, lane
                 lines.append(f"before{n} += (__s64)sum{n} >> {packed.shift};")
                 lines.append(f"sum{n} = {word(start)};")
             lines.append(f"ww_add_product(sum{n}, word, {word(neuron.weights[at])});")
-    results: list[list[str]] = []
+    ends: list[Range] = []
     for n, (j, neuron) in enumerate(zip(block, neurons, strict=True)):
         more = (f" + before{n}" if several[n] else "") + (f" + {number(neuron.bias)}" if neuron.bias else "")
-        own = [f"__s64 q = ((__s64)sum{n} >> {packed.shift}){more};"]
         m, shift = layer.multiplier[j], layer.shift
-        low, high = round_shift(neuron.low * m, shift), round_shift(neuron.high * m, shift)
-        instructions += neuron.instructions
+        lines.append(f"sum{n} = (((__s64)sum{n} >> {packed.shift}){more}) * {m};")
         if lanes is None:
-            own.append(f"s->score[{j}] = q * {m};")
-            instructions += 2
+            lines.append(f"s->score[{j}] = sum{n};")
         else:
-            own.append(f"q = (q * {m} + {number(1 << shift >> 1)}) >> {shift};")
-            own += ["q = ww_relu(q);"] if low < 0 else []
-            own += [f"q = ww_at_most(q, {LIMIT});"] if high > LIMIT else []
-            instructions += 3 + 4 * (low < 0) + 5 * (high > LIMIT)
-        results.append(own)
+            lines.append(f"sum{n} = (__s64)(sum{n} + {word(1 << shift >> 1)}) >> {shift};")
+        ends.append((round_shift(neuron.low * m, shift), round_shift(neuron.high * m, shift)))
+        instructions += neuron.instructions + 3
     if lanes is None:
-        for own in results:
-            lines += ["{", *(f"\t{line}" for line in own), "}"]
         return Piece(f"layer {index}, scores {block[0]} to {block[-1]}", tuple(lines), instructions)
-    for first in range(0, len(results), lanes):
-        group = results[first : first + lanes]
-        lines.append("word = 0;")
-        for lane, own in enumerate(group):
-            lines += ["{", *(f"\t{line}" for line in own), f"\tword += (__u64)q << {SPACING[lanes] * lane};"]
-            lines += ["\tww_hide(word);", "}"]
-        lines.append(f"ww_activation(s, {1 - turn}, {(block[0] + first) // lanes}) = word;")
-        instructions += 2 * len(group) + 2
+    for first in range(0, len(neurons), lanes):
+        own = range(first, min(first + lanes, len(neurons)))
+        place = f"ww_activation(s, {1 - turn}, {(block[0] + first) // lanes})"
+        code, size = _activations(own, ends[first : own.stop], lanes)
+        lines += [*code, f"{place} = word;"]
+        instructions += size + 2
     return Piece(f"layer {index}, neurons {block[0]} to {block[-1]}", tuple(lines), instructions)
+
+
+def _activations(sums: range, ends: Sequence[Range], lanes: int) -> tuple[list[str], int]:
+    """C that puts the activations of some rescaled sums, with these bounds, into `word`; its instructions."""
+    spacing = SPACING[lanes]
+    bits = 64 - spacing * (lanes - 1)
+    half = 1 << bits - 1
+    ones = sum(1 << spacing * lane for lane in range(len(sums)))
+    negative, large = any(low < 0 for low, _ in ends), any(high > LIMIT for _, high in ends)
+    lines, size, start = [], 0, 0
+    if all(-half <= low and high < half for low, high in ends):
+        start = ones * half if negative else 0
+        after = [f"word = ww_activate(word, {word(ones)}, {bits}, {int(negative)}, {int(large)});"]
+        after, size = (after, 8 * negative + 12 * large) if negative or large else ([], 0)
+    else:
+        after = []
+        for n in sums:
+            lines.append(f"sum{n} = ww_at_most(ww_relu(sum{n}), {LIMIT});")
+            size += 10
+    lines.append(f"word = {word(start)};")
+    for lane, n in enumerate(sums):
+        lines += [f"word += sum{n} << {spacing * lane};", "ww_hide(word);"]
+        size += 2
+    return [*lines, *after], size

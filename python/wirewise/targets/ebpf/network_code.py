@@ -92,10 +92,12 @@ def _function(chunk: tuple[int, ...]) -> list[str]:
 
 
 def _decide(code: Code) -> list[str]:
-    how = "ww_argmax" if code.reach < ARGMAX_REACH else "ww_argmax_wide"
-    said = f"{how}(s->score, {code.n_outputs})" if code.n_outputs > 1 else "s->score[0] > 0"
     if code.n_outputs == 1:
         said = "*(volatile __s64 *)s->score > 0"
+    elif code.reach < ARGMAX_REACH:
+        said = f"ww_argmax(s->score, {code.n_outputs})"
+    else:
+        said = f"ww_argmax_wide(s, {code.n_outputs})"
     return [
         "/* The class the scores say. */",
         "static __always_inline __u32 ww_decide(struct ww_scratch *s)",

@@ -41,7 +41,7 @@ def lower(model: FixedPointMlp, shape: str, constants: Mapping[int, int], ranges
 
 def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMlp, last: bool) -> Piece:
     turn, instructions = index % 2, 2 * len(block)
-    lines = ["__u64 word;"]
+    lines = ["__u64 word __attribute__((unused));"]
     for n, j in enumerate(block):
         lines.append(f"__u64 sum{n} = {number(layer.bias[j] + (0 if last else HALF))};")
     for at in range(len(layer.weights[0])):
