@@ -23,14 +23,15 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
-	cargo test --locked --quiet --release --workspace
+	cargo test --locked --quiet --release -p wirewised -p wirewise-capture
+	cargo test --locked --quiet --release -p wirewise-engine
 
 lint: setup ## all linters
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --locked --release --workspace --all-targets --quiet -- -D warnings
 	scripts/clang-format.sh --dry-run -Werror
 
 format: setup ## format everything in place

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An eBPF object of wirewise: opened (no privilege needed), set up for one load, loaded.
 
-use std::fs::File;
-use std::io::Read;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -69,8 +67,7 @@ impl Settings {
 
 pub fn random_seed() -> Result<[u64; abi::HASH_WORDS]> {
     let mut bytes = [0; abi::HASH_WORDS * 8];
-    let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
-    read.map_err(|error| Error::other(format!("/dev/urandom: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| Error::other(format!("no random numbers: {error}")))?;
     Ok(bytemuck::cast(bytes))
 }
 
