@@ -22,8 +22,8 @@
 
 #include "native.h"
 
-/* With it, each constant would be loaded anew. */
-#define volatile
+/* Constants of the run are compiled in. All else that is volatile stays so: it is the same C. */
+#define WW_LOADED static const
 
 /* The one asm statement with code in it: eBPF's division, where x / 0 is 0. (Those that are volatile are empty.) */
 #define asm(...)                                                                                            \

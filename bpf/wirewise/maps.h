@@ -59,8 +59,13 @@ struct ww_policy ww_policy SEC(".data.ww_policy") = {.allow = WW_ALLOW_NO_POLICY
 		__uint(value_size, sizeof(__u32));     \
 	} ww_progs SEC(".maps")
 
+/* volatile: or the compiler would take the values here for the ones of the run. */
+#ifndef WW_LOADED
+#define WW_LOADED const volatile
+#endif
+
 /* The compiler's defaults; the loader overwrites what depends on the machine and the run. */
-const volatile struct ww_config ww_config SEC(".rodata.ww_config") = {
+WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.abi_version = WW_ABI_VERSION,
 	.clock = WW_NEEDS_TIME ? WW_CLOCK_FINE : WW_CLOCK_COARSE,
 	.bucket_mask = WW_TABLE_SIZE / WW_WAYS - 1,
