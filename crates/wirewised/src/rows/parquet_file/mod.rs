@@ -24,8 +24,9 @@ use self::pages::Pages;
 use self::texts::Dictionary;
 use super::{Batch, Sink, Values};
 
-/// Rows of a row group: whole batches until there are as many.
-const GROUP: usize = 1 << 16;
+/// Rows of a row group: whole batches until there are as many. Its pages wait in memory for their column's turn, and what the footer
+/// says of each group stays there to the end of the file.
+const GROUP: usize = 1 << 18;
 
 pub struct ParquetFile {
     pages: Pages,
