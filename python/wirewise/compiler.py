@@ -17,11 +17,10 @@ from wirewise import agent
 from wirewise.bundle import Bundle, Flow, Program, StateField
 from wirewise.errors import InputError, MissingFeatureError, RefusedError
 from wirewise.features import FeatureSet
+from wirewise.fidelity import HeldOut, measure
 from wirewise.importers import Imported
 from wirewise.models import Model
 from wirewise.targets import ebpf
-
-SHOWN_DIFFERENCES = 10
 
 Step = Callable[[str], AbstractContextManager[None]]
 Verify = Literal["if-possible", "always", "never"]
@@ -42,6 +41,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
     name: str,
     classes: Sequence[str] | None = None,
     rows: NDArray[np.int64] | None = None,
+    held_out: HeldOut | None = None,
     shape: str = "auto",
     clang: str | None = None,
     verify: Verify = "if-possible",
@@ -53,7 +53,8 @@ def compile(  # the verb everywhere: command, module, issue tracker
     """A bundle from a model and the feature set it reads, in that order.
 
     classes : names, index = class id; those of an imported model unless given. rows : int64, shape
-    (n, n_features): with an imported model, both are asked and the agreement is recorded. shape, clang : see
+    (n, n_features): with an imported model, both are asked and the agreement is recorded; with held-out rows
+    how good both are, too. shape, clang : see
     `wirewise.targets.ebpf`. verify : load the object with this machine's kernel (nothing is attached).
     predicted : called with the sources, which say their expected size, before they are compiled. step :
     called with what is done next, to show progress.
@@ -79,7 +80,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
     fidelity = None
     if imported and rows is not None:
         with step("comparing with the estimator"):
-            fidelity = agreement(imported, rows)
+            fidelity = measure(imported, rows, held_out, feature_set.feature_names)
     bundle = Bundle.create(
         name=name,
         classes=names,
@@ -162,29 +163,6 @@ def ask_verifier(object_file: bytes, *, must: bool = False) -> tuple[dict[str, A
         "load_ms": said["load_ms"],
         "programs": programs,
     }, ""
-
-
-def agreement(imported: Imported, rows: NDArray[np.int64]) -> dict[str, Any]:
-    """How many rows (n, n_features) get the same class from the integer model and from the estimator.
-
-    Keys: rows, agree, differences (the first rows that differ: number from 0, both classes, features).
-    """
-    ours, _ = imported.model.predict(rows)
-    theirs = imported.predict(rows)
-    different = np.flatnonzero(ours != theirs)
-    return {
-        "rows": len(rows),
-        "agree": len(rows) - len(different),
-        "differences": [
-            {
-                "row": int(row),
-                "model": imported.classes[int(ours[row])],
-                "estimator": imported.classes[int(theirs[row])],
-                "features": rows[row].tolist(),
-            }
-            for row in different[:SHOWN_DIFFERENCES]
-        ],
-    }
 
 
 def _flow(feature_set: FeatureSet, model: Model) -> Flow:

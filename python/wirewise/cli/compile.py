@@ -8,10 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wirewise.cli.output import FeatureSetOption, Json, console, grid, note, print_json, step
+from wirewise.cli.output import (
+    CalibrationOption,
+    FeatureSetOption,
+    FineTuneOption,
+    Json,
+    NetworkOption,
+    console,
+    grid,
+    listing,
+    note,
+    print_json,
+    step,
+)
 
 if TYPE_CHECKING:
     from wirewise.datasets import Table
+    from wirewise.evaluate.held_out import Parts
+    from wirewise.model_file import LoadedModel
+    from wirewise.training_file import TrainingRecord
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +40,10 @@ def compile_(
     table: Annotated[
         Path | None,
         typer.Option(
-            "--table", "-t", help="Table to compare model and estimator on; says the feature set too."
+            "--table",
+            "-t",
+            help="Table to compare model and estimator on, and to quantise a network with; says the feature "
+            "set too.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. Default: the output's.")] = None,
@@ -35,9 +53,14 @@ def compile_(
     majority: Annotated[
         bool, typer.Option("--majority", help="Let a forest's trees vote, instead of adding class fractions.")
     ] = False,
+    network: NetworkOption = None,
+    calibration: CalibrationOption = None,
+    fine_tune: FineTuneOption = None,
     shape: Annotated[
         str,
-        typer.Option(help="How trees become code: inline, functions, tail-calls, or auto (the cheapest)."),
+        typer.Option(
+            help="How the model becomes code: inline, functions, tail-calls, or auto (the cheapest)."
+        ),
     ] = "auto",
     clang: Annotated[str | None, typer.Option(help="Compiler to use. Default: the newest installed.")] = None,
     verify: Annotated[
@@ -53,12 +76,14 @@ def compile_(
 
     The size is predicted first. Where privileges allow (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON), the kernel's
     verifier is asked; nothing is attached. With a table, the integer model is compared with the estimator.
+    A neural network is quantised with a part of the table and compared on the rest.
     """
-    from wirewise import compiler, model_file, training_file
+    from wirewise import compiler, training_file
     from wirewise.datasets import Table
     from wirewise.errors import InputError
-    from wirewise.evaluate import matrix
+    from wirewise.evaluate import matrix, numbers
     from wirewise.features import FeatureSet
+    from wirewise.fidelity import HeldOut
 
     rows = Table.read(table) if table else None
     record = training_file.read(model)
@@ -78,12 +103,23 @@ def compile_(
             f"its features are not those of feature set {features.name!r}",
             "leave out --feature-set",
         )
-    with step(f"importing {model}", quiet=as_json):
-        loaded = model_file.read(
-            model,
-            classes=classes.split(",") if classes else None,
-            votes="majority" if majority else None,
-        )
+    loaded, split = read_model(
+        model,
+        table=rows,
+        table_path=table,
+        record=record,
+        classes=classes,
+        majority=majority,
+        network=network,
+        calibration=calibration,
+        fine_tune=fine_tune,
+        quiet=as_json,
+    )
+    compared = held_out = None
+    if rows and split:
+        is_network = loaded.imported is not None and loaded.imported.network is not None
+        compared = matrix(split.test if is_network else _classified(rows))
+        held_out = HeldOut(matrix(split.test), numbers(split.test, loaded.classes), split.how)
     if not as_json:
         console.print(loaded.model.describe(), markup=False)
     compiled = compiler.compile(
@@ -91,7 +127,8 @@ def compile_(
         features,
         name=name or output.stem,
         classes=loaded.classes,
-        rows=matrix(_classified(rows)) if rows else None,
+        rows=compared,
+        held_out=held_out,
         shape=shape,
         clang=clang,
         training=record.training if record else None,
@@ -116,6 +153,49 @@ def compile_(
         )
         return
     _print(compiled, output, has_table=table is not None, has_estimator=loaded.imported is not None)
+
+
+def read_model(
+    model: Path,
+    *,
+    table: Table | None,
+    table_path: Path | None,
+    record: TrainingRecord | None,
+    classes: str | None = None,
+    majority: bool = False,
+    network: str | None = None,
+    calibration: str | None = None,
+    fine_tune: bool | None = None,
+    quiet: bool,
+) -> tuple[LoadedModel, Parts | None]:
+    """The model of a file, quantised with a part of the table if it is a network, and the table's split.
+
+    A network becomes what --network says, else what it was trained to become.
+    """
+    from wirewise import model_file
+    from wirewise.evaluate import matrix
+    from wirewise.evaluate.held_out import parts
+    from wirewise.quantize import Options
+    from wirewise.training_file import file_digest
+
+    training = record.training if record else {}
+    asked = {
+        "network": network or training.get("network"),
+        "calibration": calibration,
+        "fine_tune": fine_tune,
+    }
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    split = parts(table, training, file_digest(table_path)) if table and table_path else None
+    with step(f"importing {model}", quiet=quiet):
+        loaded = model_file.read(
+            model,
+            classes=classes.split(",") if classes else None,
+            votes="majority" if majority else None,
+            rows=matrix(split.learn) if split else None,
+            labels=split.learn.frame["label"].to_list() if split else None,
+            options=Options(**given) if given else None,
+        )
+    return loaded, split
 
 
 def _classified(table: Table) -> Table:
@@ -154,11 +234,22 @@ def _print(compiled: Any, output: Path, *, has_table: bool, has_estimator: bool)
         ]
     )
     if fidelity:
+        if "held_out" in fidelity or "saturation" in fidelity:
+            print_fidelity(fidelity)
         print_agreement(fidelity)
     elif has_table and not has_estimator:
         note("the model was imported before, so there is no estimator to compare with")
     elif has_estimator:
         note("give --table TABLE to compare the integer model with the estimator on your data")
+
+
+def print_fidelity(fidelity: dict[str, Any]) -> None:
+    """What `wirewise.fidelity.measure` found: how good estimator and integers are, where ranges end."""
+    from wirewise.fidelity import class_table, summary
+
+    grid(summary(fidelity))
+    if "held_out" in fidelity:
+        listing(*class_table(fidelity), right=range(1, 8))
 
 
 def print_agreement(fidelity: dict[str, Any]) -> None:

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wirewise.cli.compile import print_agreement
 from wirewise.cli.output import Json, note, print_json, step
 from wirewise.cli.train import print_report
+
+if TYPE_CHECKING:
+    from wirewise.datasets import Table
 
 
 def register(app: typer.Typer) -> None:
@@ -24,16 +27,17 @@ def evaluate(
 ) -> None:
     """Run the integer model over a table: accuracy, precision, recall and F1 of each class, confusion.
 
-    With an estimator, its agreement with the integer model is shown as well. Rows without a label are left
+    With an estimator, its agreement with the integer model is shown as well. A neural network that is not
+    integers yet is quantised with a part of the table and judged by the rest. Rows without a label are left
     out, and so are labels the model has no class for; both are counted.
     """
-    from wirewise.compiler import agreement
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import Report, matrix, numbers
+    from wirewise.fidelity import agreement
 
     loaded = Table.read(table)
-    ir, classes, names, imported = _load(model)
+    ir, classes, names, imported, kept = _load(model, table, loaded, as_json)
     features = loaded.feature_set.feature_names
     if (names or features) != features or ir.n_features != len(features):
         raise InputError(
@@ -41,7 +45,7 @@ def evaluate(
             f"its features are not those {model} reads",
             "make it with the model's feature set",
         )
-    usable = loaded.labelled
+    usable = (kept or loaded).labelled
     truth = numbers(usable, classes)
     known = truth >= 0
     rows, truth = matrix(usable)[known], truth[known]
@@ -53,7 +57,8 @@ def evaluate(
         report = Report.of(truth, ir.predict(rows)[0].astype("int64"), classes)
         fidelity = agreement(imported, rows) if imported else None
     left_out = {
-        "unlabelled": len(loaded.frame) - len(usable.frame),
+        "to quantise with": len(loaded.labelled.frame) - len(usable.frame),
+        "unlabelled": len(loaded.frame) - len(loaded.labelled.frame),
         "of other classes": int((~known).sum()),
     }
     if as_json:
@@ -67,13 +72,22 @@ def evaluate(
             note(f"{count:,} packets {what} were left out")
 
 
-def _load(path: Path) -> tuple[Any, list[str], list[str] | None, Any]:
-    """Model, classes, feature names (None if unknown) and the imported estimator (None for a bundle)."""
-    from wirewise import model_file
+def _load(
+    path: Path, table_path: Path, table: Table, quiet: bool
+) -> tuple[Any, list[str], list[str] | None, Any, Table | None]:
+    """Model, classes, feature names (None if unknown), the imported estimator (None if there is none), and
+    the part of the table to judge a network by that was quantised with the rest (else None).
+    """
+    from wirewise import training_file
     from wirewise.bundle import Bundle
+    from wirewise.cli.compile import read_model
 
     if path.suffix == ".wirewise":
         bundle = Bundle.read(path)
-        return bundle.model, bundle.classes, bundle.feature_set.feature_names, None
-    loaded = model_file.read(path)
-    return loaded.model, loaded.classes, loaded.feature_names, loaded.imported
+        return bundle.model, bundle.classes, bundle.feature_set.feature_names, None, None
+    loaded, split = read_model(
+        path, table=table, table_path=table_path, record=training_file.read(path), quiet=quiet
+    )
+    quantised = loaded.imported is not None and loaded.imported.network is not None
+    kept = split.test if split and quantised else None
+    return loaded.model, loaded.classes, loaded.feature_names, loaded.imported, kept

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from wirewise.cli.output import Json, console, grid, listing, note, print_json, step
+from wirewise.cli.output import (
+    CalibrationOption,
+    FineTuneOption,
+    Json,
+    NetworkOption,
+    console,
+    grid,
+    listing,
+    note,
+    print_json,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -24,19 +34,30 @@ def import_(
     majority: Annotated[
         bool, typer.Option("--majority", help="Let a forest's trees vote, instead of adding class fractions.")
     ] = False,
+    table: Annotated[
+        Path | None, typer.Option("--table", "-t", help="Table to quantise a neural network with.")
+    ] = None,
+    network: NetworkOption = None,
+    calibration: CalibrationOption = None,
+    fine_tune: FineTuneOption = None,
     formats: Annotated[bool, typer.Option("--formats", help="List what can be imported.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Turn a trained estimator into an integer model that takes the same path in every tree.
+    """Turn a trained estimator into integers: trees take the same paths, networks are quantised.
 
-    `compile` does this by itself; import alone shows what a model comes to, and keeps the result without the
-    library that made it.
+    A network needs a table, whose rows say how large its numbers get; flows are kept apart to measure what
+    was lost. `compile` does this by itself; import alone shows what a model comes to, and keeps the result
+    without the library that made it.
 
     A pickle (.pkl, .joblib) runs whatever code it holds when it is loaded: import only files from people you
     trust, or save with skops.
     """
-    from wirewise import model_file
+    from wirewise import model_file, training_file
+    from wirewise.cli.compile import print_fidelity, read_model
+    from wirewise.datasets import Table
     from wirewise.errors import InputError
+    from wirewise.evaluate import matrix, numbers
+    from wirewise.fidelity import HeldOut, measure
     from wirewise.importers import supported
 
     if formats:
@@ -48,14 +69,25 @@ def import_(
         return
     if model is None:
         raise InputError("no model was given", way_out="name the file of a saved estimator, or see --formats")
-    with step(f"importing {model}"):
-        loaded = model_file.read(
-            model,
-            classes=classes.split(",") if classes else None,
-            votes="majority" if majority else None,
-        )
+    loaded, split = read_model(
+        model,
+        table=Table.read(table) if table else None,
+        table_path=table,
+        record=training_file.read(model),
+        classes=classes,
+        majority=majority,
+        network=network,
+        calibration=calibration,
+        fine_tune=fine_tune,
+        quiet=as_json,
+    )
     if loaded.imported is None:
         raise InputError(str(model), "is an imported model already", "compile it, or inspect it as it is")
+    fidelity = None
+    if split:
+        rows = matrix(split.test)
+        held_out = HeldOut(rows, numbers(split.test, loaded.classes), split.how)
+        fidelity = measure(loaded.imported, rows, held_out, split.test.feature_set.feature_names)
     if output:
         model_file.write(loaded.imported, output)
     if as_json:
@@ -69,6 +101,7 @@ def import_(
                 "feature_names": loaded.feature_names,
                 "source": loaded.source,
                 "notes": loaded.notes,
+                "fidelity": fidelity,
             }
         )
         return
@@ -85,5 +118,7 @@ def import_(
             *([("written", output)] if output else []),
         ]
     )
+    if fidelity:
+        print_fidelity(fidelity)
     if not output:
         note("nothing was written; give -o model.json to keep it")

@@ -23,6 +23,20 @@ FeatureSetOption = Annotated[
     typer.Option("--feature-set", "-f", help="A preset (hara2023, hara2026) or a YAML file."),
 ]
 TableArgument = Annotated[Path, typer.Argument(help="Table made by `wirewise features` (Parquet).")]
+NetworkOption = Annotated[
+    str | None, typer.Option("--network", help="What a neural network becomes: int8 (default) or q16.")
+]
+CalibrationOption = Annotated[
+    str | None,
+    typer.Option("--calibration", help="How int8 ranges are chosen: kl (default), minmax, percentile, mse."),
+]
+FineTuneOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--fine-tune/--no-fine-tune",
+        help="Train int8 weights further with their rounding. Default: if more than 0.1 points are lost.",
+    ),
+]
 
 console = Console(highlight=False)
 progress_console = Console(stderr=True, highlight=False)

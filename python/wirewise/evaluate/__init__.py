@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training trees on feature tables, and saying how good they are."""
+"""Training trees and networks on feature tables, and saying how good they are."""
 
 from wirewise.evaluate.report import ClassReport, Report
 from wirewise.evaluate.split import grouped_split

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training trees on a feature table."""
+"""Training trees and networks on a feature table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
+from wirewise.evaluate.networks import HIDDEN, make_mlp, weigh
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import grouped_split
 
@@ -42,13 +44,16 @@ def _boosting(depth: int, trees: int, seed: int) -> Any:
     return HistGradientBoostingClassifier(max_iter=trees, max_depth=depth, random_state=seed)
 
 
-ESTIMATORS: dict[str, Callable[[int, int, int], Any]] = {
+TREES: dict[str, Callable[[int, int, int], Any]] = {
     "tree": _tree,
     "forest": _forest,
     "extra-trees": _extra_trees,
     "boosting": _boosting,
 }
-"""Estimators by name: (depth, number of trees, seed) -> a scikit-learn classifier."""
+"""Tree estimators by name: (depth, number of trees, seed) -> a scikit-learn classifier."""
+
+ESTIMATORS = (*TREES, "mlp")
+"""Names that `train` knows."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ def train(
     *,
     depth: int = 10,
     trees: int = 10,
+    hidden: Sequence[int] = HIDDEN["int8"],
     class_weight: str | Mapping[str, float] | None = None,
     test_share: float = 0.3,
     seed: int = 0,
@@ -92,9 +98,10 @@ def train(
     """Fit an estimator to a table and test it on flows it has not seen.
 
     table : its unlabelled rows are left out. estimator : a name of ESTIMATORS, or an unfitted scikit-learn
-    classifier. depth : of each tree. trees : how many; for boosting, rounds. class_weight : "balanced"
-    (every class weighs as much as every other), weights by class name (1 if not named), or None (every
-    packet weighs the same). A heavier `benign` lets more attack packets pass and stops fewer benign ones.
+    classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp", neurons of
+    each hidden layer. class_weight : "balanced" (every class weighs as much as every other), weights by class
+    name (1 if not named), or None (every packet weighs the same). A heavier `benign` lets more attack packets
+    pass and stops fewer benign ones.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: it has seen more, and the report is about its likes. Raises
@@ -108,7 +115,7 @@ def train(
             "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"
         )
     rows, labels = matrix(usable), numbers(usable, classes)
-    fitted = make_estimator(estimator, depth=depth, trees=trees, seed=seed)
+    fitted = make_estimator(estimator, depth=depth, trees=trees, hidden=hidden, seed=seed)
     learn, test = grouped_split(usable.frame, test_share=test_share, seed=seed)
     missing = sorted(set(range(len(classes))) - set(labels[learn].tolist()))
     if missing:
@@ -117,23 +124,40 @@ def train(
             f"has no flow of class {classes[missing[0]]!r} left to train on",
             "give more captures",
         )
-    fitted.fit(rows[learn], labels[learn], sample_weight=_weights(labels[learn], classes, class_weight))
+    _fit(fitted, rows[learn], labels[learn], _weights(labels[learn], classes, class_weight))
     predicted = np.asarray(fitted.predict(rows[test]), np.int64)
     report = Report.of(labels[test], predicted, classes)
     if refit:
-        fitted.fit(rows, labels, sample_weight=_weights(labels, classes, class_weight))
+        _fit(fitted, rows, labels, _weights(labels, classes, class_weight))
     return Training(fitted, classes, report)
 
 
-def make_estimator(estimator: str | Any, *, depth: int, trees: int, seed: int) -> Any:
+def _fit(
+    estimator: Any,
+    rows: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
+) -> None:
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():  # the report says how good it is
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator.fit(rows, labels, **weigh(estimator, weights))
+
+
+def make_estimator(
+    estimator: str | Any, *, depth: int, trees: int, seed: int, hidden: Sequence[int] = HIDDEN["int8"]
+) -> Any:
     """An unfitted classifier from its name in ESTIMATORS; anything else is given back as it is."""
     if not isinstance(estimator, str):
         return estimator
     if estimator not in ESTIMATORS:
         raise InputError(f"estimator {estimator!r}", f"is not known (there are: {', '.join(ESTIMATORS)})")
+    if estimator == "mlp":
+        return make_mlp(hidden, seed)
     if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
         raise InputError(f"depth {depth} and {trees} trees", "must be 1 to 32 and 1 to 1000")
-    return ESTIMATORS[estimator](depth, trees, seed)
+    return TREES[estimator](depth, trees, seed)
 
 
 def _weights(

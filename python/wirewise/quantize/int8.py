@@ -29,11 +29,17 @@ _LARGEST_BIAS = 2.0**29  # in units of a sum: leaves room for the products in in
 
 @dataclass(frozen=True)
 class Plan:
-    """Clamps of the inputs; a threshold per hidden layer; thresholds of the weights, (neurons,) per layer."""
+    """The free choices.
+
+    ranges : clamps of the inputs. levels : (n_features,) 1 to 127, the integer that the far clamp of each
+    input becomes. activations : per hidden layer the threshold of each neuron, (neurons,). clips : per layer,
+    the threshold of each neuron's weights as a share of its largest weight, (neurons,), at most 1.
+    """
 
     ranges: Ranges
-    activations: tuple[float, ...]
-    weights: tuple[Floats, ...]
+    levels: Floats
+    activations: tuple[Floats, ...]
+    clips: tuple[Floats, ...]
 
 
 @dataclass(frozen=True)
@@ -95,73 +101,67 @@ class Draft:
 
 
 def calibrate(network: FloatNetwork, rows: NDArray[np.int64], method: str) -> Plan:
-    """Thresholds from the float network's own numbers on rows (n, n_features)."""
-    ranges = inputs.calibrated(network, rows, method, levels=LIMIT)
+    """Thresholds from the float network's own numbers on rows (n, n_features), tensor by tensor."""
     hidden = network.layers(rows)[1:-1]
     return Plan(
-        ranges,
-        tuple(threshold(values, method, levels=LIMIT) for values in hidden),
-        tuple(
-            column_thresholds(weights, method)
-            for weights in (fold(network, ranges).weights, *network.weights[1:])
-        ),
+        inputs.calibrated(network, rows, method, levels=LIMIT),
+        np.full(network.n_features, float(LIMIT)),
+        tuple(np.full(values.shape[1], threshold(values, method, levels=LIMIT)) for values in hidden),
+        tuple(_clips(weights, method) for weights in network.weights),
     )
 
 
-def column_thresholds(weights: Floats, method: str) -> Floats:
-    """One threshold per neuron of a matrix (inputs, neurons)."""
-    return np.array([threshold(column, method, levels=LIMIT) for column in weights.T])
+def _clips(weights: Floats, method: str) -> Floats:
+    """Thresholds of the neurons of a matrix (inputs, neurons), as shares of their largest weights."""
+    largest = np.abs(weights).max(axis=0)
+    alpha = np.array([threshold(column, method, levels=LIMIT) for column in weights.T])
+    return np.where(largest > 0, np.minimum(alpha / np.where(largest > 0, largest, 1), 1), 1)
 
 
 @dataclass(frozen=True)
 class Folded:
-    """The first layer over quantised inputs: quantisers, weights (inputs, neurons) per integer step, bias."""
+    """The first layer over quantised inputs: quantisers, what 1 of each is worth (n_features,), bias."""
 
     quantizers: tuple[InputQuantizer, ...]
-    weights: Floats
+    steps: Floats
     bias: Floats
 
 
-def fold(network: FloatNetwork, ranges: Ranges) -> Folded:
-    """Moves the normalisation into quantisers that use -127 to 127 for the whole of each range."""
+def fold(network: FloatNetwork, plan: Plan) -> Folded:
+    """Moves the normalisation into the quantisers."""
     quantizers, steps, zeros = [], [], []
-    for low, high in zip(ranges.low.tolist(), ranges.high.tolist(), strict=True):
+    for low, high, levels in zip(
+        plan.ranges.low.tolist(), plan.ranges.high.tolist(), plan.levels.tolist(), strict=True
+    ):
         zero = (low + high) // 2
         half = high - zero
         if half == 0:
             multiplier, shift = 0, 0
-        elif half <= LIMIT:  # few values: each has its own integer
-            multiplier, shift = LIMIT // half, 0
+        elif half <= levels:  # few values: each has its own integer
+            multiplier, shift = int(levels // half), 0
         else:
-            multiplier, shift = inputs.fixed_point(LIMIT / half, half)
+            multiplier, shift = inputs.fixed_point(levels / half, half)
         quantizers.append(InputQuantizer(low, high, zero, multiplier, shift))
         steps.append(2.0**shift / multiplier if multiplier else 0.0)
         zeros.append(float(zero))
-    first = network.weights[0]
     centre = (np.array(zeros) - network.offset) * network.scale
-    per_step = np.array(steps) * network.scale
-    return Folded(tuple(quantizers), per_step[:, None] * first, network.biases[0] + centre @ first)
+    bias = network.biases[0] + centre @ network.weights[0]
+    return Folded(tuple(quantizers), np.array(steps) * network.scale, bias)
 
 
 def draft(network: FloatNetwork, plan: Plan) -> Draft:
     """The integers of a plan."""
-    folded = fold(network, plan.ranges)
-    layers, step = [], 1.0  # step: what 1 of the layer's inputs is worth
-    for index, (weights, bias, alpha) in enumerate(
-        zip(
-            (folded.weights, *network.weights[1:]),
-            (folded.bias, *network.biases[1:]),
-            plan.weights,
-            strict=True,
-        )
+    folded = fold(network, plan)
+    layers, steps = [], folded.steps  # steps: what 1 of each of the layer's inputs is worth
+    for index, (weights, bias, clip) in enumerate(
+        zip(network.weights, (folded.bias, *network.biases[1:]), plan.clips, strict=True)
     ):
-        unit = np.maximum(alpha / LIMIT * step, np.abs(bias) / _LARGEST_BIAS)  # what 1 of a sum is worth
-        unit = np.maximum(unit, unit.max() / _COARSEST)
-        weights_step = step
+        weights = steps[:, None] * weights
+        unit = np.maximum(clip * np.abs(weights).max(axis=0) / LIMIT, np.abs(bias) / _LARGEST_BIAS)
+        unit = np.maximum(unit, max(unit.max(), 1e-200) / _COARSEST)  # unit: what 1 of a sum is worth
         last = index == len(network.weights) - 1
-        step = 1.0 if last else plan.activations[index] / LIMIT
-        integers = np.clip(weights * weights_step / unit, -LIMIT, LIMIT)
-        layers.append(DraftLayer(integers, bias / unit, unit / step))
+        steps = np.ones(len(bias)) if last else plan.activations[index] / LIMIT
+        layers.append(DraftLayer(np.clip(weights / unit, -LIMIT, LIMIT), bias / unit, unit / steps))
     return Draft(network.n_classes, folded.quantizers, tuple(layers))
 
 

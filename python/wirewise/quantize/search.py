@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.models.quantized_mlp import LIMIT
 from wirewise.quantize import inputs, int8
 from wirewise.quantize.float_network import FloatNetwork, Floats, log_probabilities
 from wirewise.quantize.inputs import Ranges
@@ -22,8 +23,8 @@ from wirewise.quantize.int8 import Plan
 
 SAMPLE = 4096  # rows that a plan is judged by
 _TAILS = (0.0, 0.0001, 0.001, 0.005, 0.02)  # share of the rows beyond a clamp
-_FACTORS = (0.6, 0.8, 1.25, 1.6, 2.5)  # of thresholds
-_ROUNDS = 2
+_FACTORS = (0.5, 0.7, 0.85, 1.2, 1.5, 2.0)
+_ROUNDS = 3
 
 
 def divergence(network_scores: Floats, other_scores: Floats) -> float:
@@ -40,20 +41,26 @@ def refine(network: FloatNetwork, plan: Plan, rows: NDArray[np.int64]) -> Plan:
     def cost(candidate: Plan) -> float:
         return divergence(said, int8.draft(network, candidate).scores(sample))
 
-    best = cost(plan)
     tails = _tail_ranges(network, rows)
+    hidden = [np.maximum(values.max(axis=0), 1e-9) for values in network.layers(sample)[1:-1]]
+    changes: list[Callable[[Plan], Iterator[Plan]]] = [
+        *(partial(_clamps, tails, feature) for feature in range(network.n_features)),
+        *(partial(_levels, feature) for feature in range(network.n_features)),
+        *(
+            partial(_activations, largest, layer, neuron)
+            for layer, largest in enumerate(hidden)
+            for neuron in range(len(largest))
+        ),
+        *(partial(_clips, layer) for layer in range(len(plan.clips))),
+    ]
+    best = cost(plan)
     for _ in range(_ROUNDS):
         before = best
-        changes: list[Callable[[Plan], Iterator[Plan]]] = [
-            *(partial(_clamps, network, tails, feature) for feature in range(network.n_features)),
-            *(partial(_activations, layer) for layer in range(len(plan.activations))),
-            *(partial(_weights, layer) for layer in range(len(plan.weights))),
-        ]
         for change in changes:
             for candidate in change(plan):
                 if (found := cost(candidate)) < best:
                     best, plan = found, candidate
-        if best > 0.99 * before:
+        if best > 0.98 * before:
             break
     return plan
 
@@ -68,8 +75,8 @@ def _tail_ranges(network: FloatNetwork, rows: NDArray[np.int64]) -> list[Ranges]
     return made
 
 
-def _clamps(network: FloatNetwork, tails: list[Ranges], feature: int, plan: Plan) -> Iterator[Plan]:
-    """Plans with other clamps of one feature; the first layer's weights change with them."""
+def _clamps(tails: list[Ranges], feature: int, plan: Plan) -> Iterator[Plan]:
+    """Other clamps of one feature."""
     now = (int(plan.ranges.low[feature]), int(plan.ranges.high[feature]))
     pairs = [(int(tail.low[feature]), int(tail.high[feature])) for tail in tails]
     tried = {now}
@@ -79,19 +86,30 @@ def _clamps(network: FloatNetwork, tails: list[Ranges], feature: int, plan: Plan
         tried.add((low, high))
         ranges = Ranges(plan.ranges.low.copy(), plan.ranges.high.copy())
         ranges.low[feature], ranges.high[feature] = low, high
-        first = np.abs(int8.fold(network, ranges).weights).max(axis=0)
-        yield replace(plan, ranges=ranges, weights=(np.where(first > 0, first, 1.0), *plan.weights[1:]))
+        yield replace(plan, ranges=ranges)
 
 
-def _activations(layer: int, plan: Plan) -> Iterator[Plan]:
+def _levels(feature: int, plan: Plan) -> Iterator[Plan]:
+    """Fewer or more integers for one feature: fewer make its weights finer."""
     for factor in _FACTORS:
-        changed = list(plan.activations)
-        changed[layer] *= factor
+        levels = plan.levels.copy()
+        levels[feature] = min(max(1.0, levels[feature] * factor), LIMIT)
+        if levels[feature] != plan.levels[feature]:
+            yield replace(plan, levels=levels)
+
+
+def _activations(largest: Floats, layer: int, neuron: int, plan: Plan) -> Iterator[Plan]:
+    """Another threshold of one neuron: the largest activation seen, or somewhat less or more than now."""
+    now = plan.activations[layer][neuron]
+    for alpha in (largest[neuron], *(factor * now for factor in _FACTORS)):
+        changed = [values.copy() for values in plan.activations]
+        changed[layer][neuron] = alpha
         yield replace(plan, activations=tuple(changed))
 
 
-def _weights(layer: int, plan: Plan) -> Iterator[Plan]:
+def _clips(layer: int, plan: Plan) -> Iterator[Plan]:
+    """Another share of the weights' range that is kept, in a whole layer."""
     for factor in _FACTORS:
-        changed = list(plan.weights)
-        changed[layer] = changed[layer] * factor
-        yield replace(plan, weights=tuple(changed))
+        changed = list(plan.clips)
+        changed[layer] = np.minimum(changed[layer] * factor, 1)
+        yield replace(plan, clips=tuple(changed))
