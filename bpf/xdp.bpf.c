@@ -36,7 +36,7 @@ static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, 
 				      const __u32 version, __u32 length)
 {
 	slot->class_id = class_id;
-	slot->flags |= WW_SLOT_VERDICT;
+	slot->flags = (slot->flags & WW_SLOT_SWAPPED) | ww_config.verdict;
 	way->own->stats.inferred++;
 	/* Read back: an index that comes out of memory does not make the verifier tell apart all ways that lead to it. */
 	return ww_act(way, slot, *(volatile __u8 *)&slot->class_id, version, length);
@@ -71,7 +71,7 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		ww_trace_features(&way->own->scratch);
 	return ww_unclassified(way, WW_UNDECIDED);
 #else
-	if (ww_triggered(&context)) {
+	if (ww_triggered(&context) || ww_unlikely(ww_outlived(slot))) {
 		ww_extract(way->own->scratch.feature, flow.state, p, &context);
 		if (ww_unlikely(ww_config.trace))
 			ww_trace_features(&way->own->scratch);
@@ -88,7 +88,7 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		return ww_decided(way, slot, ww_infer(&way->own->scratch), version, p->length);
 #endif
 	}
-	if (!(slot->flags & WW_SLOT_VERDICT))
+	if (!(slot->flags & ww_config.verdict))
 		return ww_unclassified(way, WW_UNDECIDED);
 	return ww_act(way, slot, slot->class_id, version, p->length);
 #endif

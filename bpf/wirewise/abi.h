@@ -104,6 +104,8 @@ struct ww_config {
 	__u64 hash_seed[WW_HASH_WORDS]; /* random for each load */
 	__u64 jiffy_ns;	     /* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
 	__u64 jiffy_zero_ns; /* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
+	__u32 verdict;	     /* WW_SLOT_VERDICT or WW_SLOT_VERDICT_2: which of them marks this program's verdicts */
+	__u32 reserved;
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -126,7 +128,12 @@ struct ww_key6 {
 };
 
 #define WW_SLOT_SWAPPED 1 /* the flow's first packet was swapped into canonical order */
-#define WW_SLOT_VERDICT 2 /* class_id holds a verdict */
+/* class_id holds a verdict. Programs with other classes that follow each other on one flow table mark theirs by different bits,
+ * so that none takes another's number for its own class. */
+#define WW_SLOT_VERDICT 2
+#define WW_SLOT_VERDICT_2 4
+#define WW_SLOT_VERDICT_PAST 8 /* of a program before those two */
+#define WW_SLOT_VERDICTS (WW_SLOT_VERDICT | WW_SLOT_VERDICT_2 | WW_SLOT_VERDICT_PAST)
 
 /* Head of every flow-table entry; a key and the generated state follow (struct ww_entry4, ww_entry6 in
  * the generated ww_state.h; offsets in the bundle's manifest). packets == 0: the entry is empty. */

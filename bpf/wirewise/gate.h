@@ -53,7 +53,13 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 	return status & 15;
 }
 
-/* Whether the model runs on this packet. */
+/* Whether the flow's verdict is that of a program this one replaced, with other classes: the flow is decided anew. */
+static __always_inline int ww_outlived(const struct ww_slot *slot)
+{
+	return slot->flags & WW_SLOT_VERDICTS & ~ww_config.verdict;
+}
+
+/* Whether the flow's packet number or time asks for the model. */
 static __always_inline int ww_triggered(const struct ww_context *context)
 {
 	__u32 packets = context->packets, trigger = ww_policy.trigger;

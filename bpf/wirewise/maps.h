@@ -73,6 +73,7 @@ WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.proven_packets = WW_PROVEN_PACKETS,
 	.idle_timeout_ns = WW_IDLE_TIMEOUT_NS,
 	.grace_ns = WW_GRACE_NS,
+	.verdict = WW_SLOT_VERDICT,
 };
 
 #endif

@@ -20,6 +20,8 @@ pub const ALLOW_PORT_WORDS: u32 = 1024;
 
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
+pub const SLOT_VERDICT_2: u8 = 4;
+pub const SLOT_VERDICT_PAST: u8 = 8;
 
 pub const ALLOW_IPV4: u32 = 1;
 pub const ALLOW_IPV6: u32 = 2;
@@ -148,6 +150,8 @@ pub struct Config {
     pub hash_seed: [u64; HASH_WORDS],
     pub jiffy_ns: u64,
     pub jiffy_zero_ns: u64,
+    pub verdict: u32,
+    pub reserved: u32,
 }
 
 impl Config {
@@ -332,7 +336,7 @@ mod tests {
     /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
     #[test]
     fn sizes_and_offsets_are_those_of_abi_h() {
-        assert_eq!(size_of::<Config>(), 144);
+        assert_eq!(size_of::<Config>(), 152);
         assert_eq!(offset_of!(Config, hash_seed), 48);
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);

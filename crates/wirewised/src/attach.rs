@@ -4,10 +4,8 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-
-use libbpf_rs::MapCore;
 
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
@@ -17,10 +15,12 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::meta::{self, Meta, PolicyMeta};
 use crate::netdev;
-use crate::object::{self, Loaded, Opened, Settings};
+use crate::object::{Loaded, Opened, Settings};
 use crate::pins::{self, Provisional, Root};
 use crate::policy::Policy;
 use crate::policy_maps;
+use crate::staging;
+use crate::succession::Places;
 use crate::xdp::{self, Attached, Plane};
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum Plan {
     /// The same bundle is attached: only policy and mode may change.
     Adopt(Attachment),
     /// Ours is replaced in one step; no packet meets the interface without a program.
-    Swap(Attachment),
+    Replace(Attachment),
     /// Ours has to go before the new one can come, because the plane changes.
     Reattach(Attachment, Plane),
 }
@@ -103,7 +103,7 @@ fn choose(request: &Request) -> Result<Plan> {
             "{interface}: wirewise is attached {difference}; `--replace` changes that"
         ))),
         (Some(_), Some(obtained)) if obtained != request.plane => Ok(Plan::Reattach(ours, obtained)),
-        (Some(_), _) => Ok(Plan::Swap(ours)),
+        (Some(_), _) => Ok(Plan::Replace(ours)),
     }
 }
 
@@ -111,7 +111,12 @@ fn choose(request: &Request) -> Result<Plan> {
 fn difference(request: &Request, ours: &Attachment, obtained: Option<Plane>) -> Option<String> {
     let Some(meta) = &ours.meta else { return Some("by another version of wirewised".to_string()) };
     if meta.bundle.digest != request.bundle.digest {
-        return Some(format!("with another bundle ({}, {})", meta.bundle.name, &meta.bundle.digest[..12]));
+        let Meta { bundle, .. } = meta;
+        return Some(format!(
+            "with another bundle ({}, {}): `wirewised swap` replaces it and keeps its flows",
+            bundle.name,
+            &bundle.digest[..12]
+        ));
     }
     if let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) {
         return Some(format!("as {obtained}"));
@@ -154,24 +159,29 @@ pub fn execute(request: &Request, plan: Plan, prepared: Prepared) -> Result<Atta
     let ours = match plan {
         Plan::Adopt(ours) => return adopt(request, ours),
         Plan::Attach { displaced } => return attach(request, displaced, prepared),
-        Plan::Swap(ours) | Plan::Reattach(ours, _) => ours,
+        Plan::Replace(ours) | Plan::Reattach(ours, _) => ours,
     };
-    let directory = request.root.directory(&request.interface);
-    let staging = request.root.new_directory(&request.interface);
-    let loaded = load(prepared.opened, &request.bundle)?;
-    let staged = stage(request, &loaded, &prepared.config, &staging)?;
-    exchange(request, &ours, &loaded, &staging)?;
+    let places = Places::of(&ours.directory);
+    let loaded = staging::load(prepared.opened, &request.bundle)?;
+    let staged = stage(request, &loaded, &prepared.config, &places.new)?;
+    exchange(request, &ours, &loaded, &places.new)?;
     staged.keep();
-    let tidy = pins::remove(&ours.directory).and_then(|()| fs::rename(&staging, &directory));
-    tidy.map_err(|error| {
-        Error::other(format!("attached, but {} cannot be tidied: {error}", request.root.path().display()))
-    })?;
-    Attachment::open(&directory)
+    places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))?;
+    Attachment::open(&ours.directory)
+}
+
+/// The program runs, but the pins are not where they should be.
+pub fn not_tidied(places: &Places, error: &io::Error) -> Error {
+    Error::other(format!("attached, but {} cannot be put in order: {error}", places.current.display()))
 }
 
 fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) -> Result<Attachment> {
     let directory = request.root.directory(&request.interface);
-    let loaded = load(prepared.opened, &request.bundle)?;
+    let loaded = staging::load(prepared.opened, &request.bundle)?;
+    // What an agent that was killed, or an interface that went away, left behind.
+    Places::of(&directory)
+        .remove()
+        .map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
     let staged = stage(request, &loaded, &prepared.config, &directory)?;
     let ifindex = netdev::index(&request.interface)?;
     let displaced = displaced.map(|attached| Displaced::remove(attached, ifindex)).transpose()?;
@@ -189,36 +199,9 @@ fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) ->
     Attachment::open(&directory)
 }
 
-fn load(opened: Opened, bundle: &Bundle) -> Result<Loaded> {
-    let loaded = opened.load()?;
-    let flow = &bundle.manifest.flow;
-    for (name, entry_size) in [("ww_flows4", flow.entry4_size), ("ww_flows6", flow.entry6_size)] {
-        if let Some(map) = loaded.map(name)
-            && map.value_size() != entry_size * abi::WAYS
-        {
-            return Err(Error::input(format!(
-                "the bundle's manifest and program disagree about the entries of {name}; compile the model again"
-            )));
-        }
-    }
-    Ok(loaded)
-}
-
 /// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.
 fn stage(request: &Request, loaded: &Loaded, config: &abi::Config, directory: &Path) -> Result<Provisional> {
-    let provisional = Provisional::create(directory)?;
-    let pin = |object: BorrowedFd<'_>, name: &str| {
-        xdp::pin(object, &directory.join(name))
-            .map_err(|error| Error::other(format!("cannot pin {}/{name}: {error}", directory.display())))
-    };
-    for map in loaded.object.maps() {
-        let name = map.name().to_string_lossy();
-        let name = object::variable(&name);
-        if name.starts_with("ww_") {
-            pin(map.as_fd(), name)?;
-        }
-    }
-    pin(loaded.entry()?.as_fd(), pins::PROGRAM)?;
+    let provisional = staging::pin(loaded, directory)?;
     let all_pass = Policy::all_pass(&request.bundle.manifest.classes);
     let (file, policy) = match &request.policy {
         Some((file, policy)) => (Some(file.as_path()), policy),
@@ -234,11 +217,11 @@ fn stage(request: &Request, loaded: &Loaded, config: &abi::Config, directory: &P
         config,
         PolicyMeta::new(file, policy),
     );
-    pin(meta.to_map()?.as_fd(), pins::META)?;
+    staging::remember(directory, &meta)?;
     Ok(provisional)
 }
 
-/// Puts the loaded program in the place of ours, and its link into the new directory.
+/// Puts the loaded program in the place of ours.
 fn exchange(request: &Request, ours: &Attachment, loaded: &Loaded, staging: &Path) -> Result<()> {
     let failed = |error: io::Error| attach_error(&request.interface, request.plane, &error);
     let Some((link, info)) = &ours.link else {
@@ -249,11 +232,7 @@ fn exchange(request: &Request, ours: &Attachment, loaded: &Loaded, staging: &Pat
     let entry = loaded.entry()?;
     let obtained = xdp::query(info.ifindex).map_err(failed)?.plane_of(info.program_id);
     let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) else {
-        xdp::update_link(link.as_fd(), entry.as_fd()).map_err(failed)?;
-        return fs::rename(&old_pin, &new_pin).map_err(|error| {
-            let _ = xdp::update_link(link.as_fd(), old_program.as_fd());
-            failed(error)
-        });
+        return xdp::update_link(link.as_fd(), entry.as_fd()).map_err(failed);
     };
     xdp::detach_link(link.as_fd()).map_err(failed)?;
     let attached = xdp::create_link(entry.as_fd(), info.ifindex, request.plane)
@@ -289,11 +268,7 @@ fn adopt(request: &Request, ours: Attachment) -> Result<Attachment> {
     } else {
         return Ok(ours);
     }
-    // A map keeps its size, so what is remembered goes into a new one that takes the old one's name.
-    let (pin, new) = (ours.directory.join(pins::META), ours.directory.join("meta-new"));
-    let _ = fs::remove_file(&new);
-    let replaced = xdp::pin(meta.to_map()?.as_fd(), &new).and_then(|()| fs::rename(&new, &pin));
-    replaced.map_err(|error| Error::other(format!("{}: {error}", pin.display())))?;
+    staging::remember(&ours.directory, &meta)?;
     Attachment::open(&ours.directory)
 }
 

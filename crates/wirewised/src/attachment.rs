@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An attachment as it is in the kernel now: opened from its pins, whether or not the agent that made it lives.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -11,17 +14,25 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::meta::Meta;
 use crate::netdev;
+use crate::object;
 use crate::pins::{self, Root};
-use crate::xdp::{self, LinkInfo};
+use crate::succession::{Found, Places};
+use crate::xdp::LinkInfo;
 
 pub const POLICY_MAP: &str = "ww_policy";
 pub const CPU_MAP: &str = "ww_cpu";
 pub const EVENTS_MAP: &str = "ww_events";
 pub const FLOW_MAPS: [&str; 2] = ["ww_flows4", "ww_flows6"];
 
+/// How long the directories of an interface may be in between two states, where nobody was killed.
+const MOVING: Duration = Duration::from_millis(2);
+const TRIES: u32 = 5;
+
 #[derive(Debug)]
 pub struct Attachment {
+    /// The interface's directory. What is read comes through `pins`: a swap may put another directory in this place.
     pub directory: PathBuf,
+    pins: File,
     /// The name it has now; the one it had when it was attached if it is gone or in another network namespace.
     pub interface: String,
     /// `None`: an agent was killed before it attached, or the link was removed by hand.
@@ -30,29 +41,44 @@ pub struct Attachment {
 }
 
 impl Attachment {
+    /// directory : the interface's.
     pub fn open(directory: &Path) -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            let message = format!("{}: {error}", directory.display());
-            match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => match kernel::require() {
-                    Err(missing) => missing,
-                    Ok(()) => Error::missing(format!("{message}: these pins belong to another user")),
-                },
-                _ => Error::other(message),
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match Self::try_open(directory) {
+                Ok(found) if found.link.is_some() || tries == TRIES => return Ok(found),
+                Err(error) if error.kind() != io::ErrorKind::NotFound || tries == TRIES => {
+                    return Err(open_error(directory, &error));
+                }
+                _ => std::thread::sleep(MOVING),
             }
-        };
-        let link = match xdp::open_pin(&directory.join(pins::LINK)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            other => {
-                let link = other.map_err(failed)?;
-                xdp::link_info(link.as_fd()).map_err(failed)?.map(|info| (link, info))
-            }
-        };
-        let meta = Meta::open(&directory.join(pins::META));
+        }
+    }
+
+    fn try_open(directory: &Path) -> io::Result<Self> {
+        let Found { link, directory: place } = Places::of(directory).find()?;
+        let pins = File::open(&place)?;
+        let link = link.map(|(link, info, _)| (link, info));
+        let meta = Meta::open(&inside(&pins, pins::META));
         let here = meta.as_ref().is_none_or(|meta| meta.namespace == netdev::namespace());
         let current = link.as_ref().filter(|_| here).and_then(|(_, info)| netdev::name(info.ifindex));
         let interface = current.unwrap_or_else(|| pins::interface_of(directory));
-        Ok(Self { directory: directory.to_path_buf(), interface, link, meta })
+        Ok(Self { directory: directory.to_path_buf(), pins, interface, link, meta })
+    }
+
+    /// What ran before the last swap; it has no link.
+    pub fn previous(&self) -> Option<Self> {
+        let directory = Places::of(&self.directory).previous;
+        let pins = File::open(&directory).ok()?;
+        let meta = Meta::open(&inside(&pins, pins::META));
+        Some(Self { directory, pins, interface: self.interface.clone(), link: None, meta })
+    }
+
+    /// Whether both have this map in common.
+    pub fn shares(&self, other: &Self, map: &str) -> bool {
+        let id = |of: &Self| Some(of.map(map).ok()?.info().ok()?.info.id);
+        id(self).is_some_and(|own| id(other) == Some(own))
     }
 
     /// All attachments under a root, those without a link included.
@@ -98,13 +124,19 @@ impl Attachment {
     }
 
     pub fn map(&self, name: &str) -> Result<MapHandle> {
-        MapHandle::from_pinned_path(self.directory.join(name))
+        MapHandle::from_pinned_path(inside(&self.pins, name))
             .map_err(|error| Error::other(format!("{}/{name}: {error}", self.directory.display())))
     }
 
     /// As `map`, for a map the object may do without.
     pub fn optional_map(&self, name: &str) -> Result<Option<MapHandle>> {
-        if self.directory.join(name).exists() { self.map(name).map(Some) } else { Ok(None) }
+        if inside(&self.pins, name).exists() { self.map(name).map(Some) } else { Ok(None) }
+    }
+
+    /// The constants the program was loaded with; `None` if an agent attached it that did not keep them.
+    pub fn config(&self) -> Result<Option<abi::Config>> {
+        let map = self.optional_map(object::variable(object::CONFIG_MAP))?;
+        map.map(|map| read_element(&map, 0)).transpose()
     }
 
     pub fn policy(&self) -> Result<abi::Policy> {
@@ -130,6 +162,22 @@ impl Attachment {
 
     pub fn classes(&self) -> usize {
         self.meta.as_ref().map_or(abi::MAX_CLASSES, |meta| meta.classes.len())
+    }
+}
+
+/// A pin in a directory that may be renamed meanwhile.
+fn inside(directory: &File, pin: &str) -> PathBuf {
+    format!("/proc/self/fd/{}/{pin}", directory.as_raw_fd()).into()
+}
+
+fn open_error(directory: &Path, error: &io::Error) -> Error {
+    let message = format!("{}: {error}", directory.display());
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => match kernel::require() {
+            Err(missing) => missing,
+            Ok(()) => Error::missing(format!("{message}: these pins belong to another user")),
+        },
+        _ => Error::other(message),
     }
 }
 

@@ -68,6 +68,12 @@ impl Bundle {
         let object = members.remove(PROGRAM).unwrap_or_default();
         Ok(Self { manifest, object, model, features, digest })
     }
+
+    /// The tunnels the feature set looks into.
+    pub fn decapsulate(&self) -> Vec<String> {
+        let names = self.features["decapsulate"].as_array().into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_string).collect()
+    }
 }
 
 fn check_seal(bytes: &[u8]) -> std::result::Result<String, String> {

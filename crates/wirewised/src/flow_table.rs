@@ -112,6 +112,8 @@ pub struct FlowTable<'a> {
     entry_size: usize,
     /// Buckets of a CPU's shard.
     buckets: u32,
+    /// Marks an entry with a verdict of this program.
+    verdict: u8,
 }
 
 impl<'a> FlowTable<'a> {
@@ -125,7 +127,12 @@ impl<'a> FlowTable<'a> {
                 map.value_size() / abi::WAYS as usize
             )));
         }
-        Ok(Self { map, ip_version, layout, entry_size, buckets })
+        Ok(Self { map, ip_version, layout, entry_size, buckets, verdict: abi::SLOT_VERDICT })
+    }
+
+    /// verdict : as in the program's `ww_config`.
+    pub fn with_verdict(self, verdict: u8) -> Self {
+        Self { verdict, ..self }
     }
 
     /// Every entry in use, in the order of the table.
@@ -165,7 +172,7 @@ impl<'a> FlowTable<'a> {
             key,
             packets: slot.packets,
             last_seen_ns: slot.last_seen_ns,
-            class_id: (slot.flags & abi::SLOT_VERDICT != 0).then_some(slot.class_id),
+            class_id: (slot.flags & self.verdict != 0).then_some(slot.class_id),
             swapped: slot.flags & abi::SLOT_SWAPPED != 0,
             state: state.collect(),
         })

@@ -35,6 +35,9 @@ pub struct Meta {
     /// The index is the class id.
     pub classes: Vec<String>,
     pub flow: Flow,
+    /// The tunnels the feature set looks into: whose flows are counted depends on it.
+    #[serde(default)]
+    pub decapsulate: Vec<String>,
     /// Flow-table entries a CPU.
     pub table_size: u32,
     /// Where the program reads the time.
@@ -60,6 +63,18 @@ pub struct PolicyMeta {
     pub actions: Vec<String>,
     /// When policy or mode were last changed, RFC 3339.
     pub changed: String,
+}
+
+impl BundleMeta {
+    pub fn new(bundle: &Bundle, file: &Path) -> Self {
+        Self {
+            name: bundle.manifest.name.clone(),
+            digest: bundle.digest.clone(),
+            file: file.display().to_string(),
+            created: bundle.manifest.created.clone(),
+            model: bundle.manifest.model.summary.clone(),
+        }
+    }
 }
 
 impl PolicyMeta {
@@ -90,15 +105,10 @@ impl Meta {
             namespace: netdev::namespace(),
             plane,
             since: now(),
-            bundle: BundleMeta {
-                name: manifest.name.clone(),
-                digest: bundle.digest.clone(),
-                file: file.display().to_string(),
-                created: manifest.created.clone(),
-                model: manifest.model.summary.clone(),
-            },
+            bundle: BundleMeta::new(bundle, file),
             classes: manifest.classes.clone(),
             flow: manifest.flow.clone(),
+            decapsulate: bundle.decapsulate(),
             table_size: (config.bucket_mask + 1) * abi::WAYS,
             clock: config.describe_clock().to_string(),
             policy,

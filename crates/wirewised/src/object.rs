@@ -5,7 +5,9 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program, ProgramMut};
+use libbpf_rs::{
+    ErrorKind, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, Program, ProgramMut,
+};
 use serde::Serialize;
 
 use crate::abi;
@@ -39,6 +41,8 @@ pub struct Settings {
     pub trace: bool,
     pub bench_flows: u32,
     pub bench_spoof: bool,
+    /// `abi::SLOT_VERDICT` or `abi::SLOT_VERDICT_2`.
+    pub verdict: u8,
 }
 
 impl Settings {
@@ -61,6 +65,7 @@ impl Settings {
             trace: false,
             bench_flows: 0,
             bench_spoof: false,
+            verdict: abi::SLOT_VERDICT,
         }
     }
 }
@@ -130,6 +135,7 @@ impl Opened {
         config.bench_flows = settings.bench_flows;
         config.bench_spoof = settings.bench_spoof.into();
         config.hash_seed = settings.hash_seed;
+        config.verdict = settings.verdict.into();
         Ok(config)
     }
 
@@ -150,6 +156,25 @@ impl Opened {
             set.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
         Ok(())
+    }
+
+    /// Lets the program use a map that is there instead of one of its own, with what it holds. No such map in the object:
+    /// nothing happens. Comes after `prepare`.
+    pub fn share(&mut self, name: &str, map: &MapHandle) -> Result<()> {
+        let Some(mut own) =
+            self.object.maps_mut().find(|own| variable(&own.name().to_string_lossy()) == name)
+        else {
+            return Ok(());
+        };
+        let wanted = (own.map_type(), own.key_size(), own.value_size(), own.max_entries());
+        if wanted != (map.map_type(), map.key_size(), map.value_size(), map.max_entries()) {
+            return Err(Error::input(format!(
+                "{}: its map {name} has another layout than the one in use: it was compiled by another version of wirewise",
+                self.input
+            )));
+        }
+        own.reuse_fd(map.as_fd())
+            .map_err(|error| Error::other(format!("{}: map {name}: {error}", self.input)))
     }
 
     /// Loads every program and map into the kernel; attaches nothing. A refusal of the verifier is an error.
@@ -182,7 +207,7 @@ impl Opened {
 
 /// The name of a map; of a variable's own section, which is a map too, the variable's.
 pub fn variable(map: &str) -> &str {
-    map.strip_prefix(".data.").unwrap_or(map)
+    map.strip_prefix(".data.").or_else(|| map.strip_prefix(".rodata.")).unwrap_or(map)
 }
 
 pub fn no_data_path(input: &str) -> Error {

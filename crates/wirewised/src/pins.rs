@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where attachments live on: one directory an interface in a BPF file system, with the link, the program, every map
-//! and what the agent remembers. Who has the directory has the attachment; nothing else is written anywhere.
+//! and what the agent remembers. Who has the directory has the attachment; nothing else is written anywhere. `succession`
+//! says what else lies beside it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,8 +18,9 @@ pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
 pub const LINK: &str = "link";
 pub const PROGRAM: &str = "prog";
 pub const META: &str = "meta";
-/// What a directory is called while its attachment is being replaced. No interface is called so: names have no colon.
-const NEW: &str = ":new";
+/// Begins what is added to the name of an interface's directory for those beside it. No interface is called so: names have no
+/// colon, and hardly two dots in a row.
+pub const BESIDE: &str = "::";
 
 /// The option every command on attachments has.
 #[derive(Debug, Clone, clap::Args)]
@@ -54,12 +57,6 @@ impl Root {
     /// Names in a BPF file system have no dot: VLAN interface `eth0.100` is kept as `eth0:100`.
     pub fn directory(&self, interface: &str) -> PathBuf {
         self.path.join(interface.replace('.', ":"))
-    }
-
-    pub fn new_directory(&self, interface: &str) -> PathBuf {
-        let mut name = self.directory(interface).into_os_string();
-        name.push(NEW);
-        name.into()
     }
 
     /// Whether pins can be made here, found without making any.
@@ -110,16 +107,20 @@ impl Root {
         }
     }
 
-    /// The directories in it, in order; none if it does not exist.
+    /// The directories of the interfaces in it, in order; none if it does not exist. A directory may be missing while it is
+    /// being exchanged for the one beside it.
     pub fn directories(&self) -> Result<Vec<PathBuf>> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|error| self.failed("read", &error))?,
         };
-        let mut found: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        found.retain(|path| path.is_dir());
-        found.sort();
-        Ok(found)
+        let mut found = BTreeSet::new();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = name.split_once(BESIDE).map_or(&*name, |(interface, _)| interface);
+            found.insert(self.path.join(name));
+        }
+        Ok(found.into_iter().collect())
     }
 
     fn failed(&self, what: &str, error: &io::Error) -> Error {
@@ -152,8 +153,7 @@ impl Drop for Lock {
 
 /// The interface that a directory is for.
 pub fn interface_of(directory: &Path) -> String {
-    let name = directory.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_suffix(NEW).unwrap_or(&name).replace(':', ".")
+    directory.file_name().unwrap_or_default().to_string_lossy().replace(':', ".")
 }
 
 /// Removes a directory of pins. The link goes first: a program whose maps lost their pins loses its tail calls.
@@ -208,7 +208,6 @@ mod tests {
         assert_eq!(root.directory("eth0.100"), Path::new("/sys/fs/bpf/wirewise/eth0:100"));
         for interface in ["eth0", "eth0.100", "a-b_c"] {
             assert_eq!(interface_of(&root.directory(interface)), interface);
-            assert_eq!(interface_of(&root.new_directory(interface)), interface);
         }
     }
 

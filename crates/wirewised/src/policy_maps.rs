@@ -12,6 +12,8 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, Prefix};
 
+pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
+
 /// Writes the allow list and `element` (made by `policy.to_abi`).
 ///
 /// find : an open map by its name; `None` if the object has no such map.
@@ -42,6 +44,22 @@ pub fn write<M: MapCore>(
 pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> Option<M>) -> Result<()> {
     let map = find("ww_policy").ok_or_else(|| no_map("ww_policy"))?;
     update(&map, bytes_of(&0u32), bytes_of(element))
+}
+
+/// Copies an allow list into maps that are still empty.
+pub fn copy_allow_list<M: MapCore, N: MapCore>(
+    from: impl Fn(&str) -> Option<M>,
+    to: impl Fn(&str) -> Option<N>,
+) -> Result<()> {
+    for name in ALLOW_LIST {
+        let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
+        for key in from.keys() {
+            if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
+                update(&to, &key, &value)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn merge_ports(map: &Option<impl MapCore>, words: &[u64], merge: impl Fn(u64, u64) -> u64) -> Result<()> {

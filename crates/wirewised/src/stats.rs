@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::abi::{self, Counter, Outcome, Stats};
 use crate::attachment::{Attachment, CPU_MAP, read_element};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::status;
 use crate::units::format_count;
 
@@ -18,8 +18,8 @@ use crate::units::format_count;
 pub struct Reading {
     pub at: Instant,
     pub stats: Stats,
-    /// Whose counters: another program starts again from zero.
-    program_id: Option<u32>,
+    /// The map they are from: another one starts again from zero.
+    map_id: u32,
 }
 
 impl Reading {
@@ -30,8 +30,8 @@ impl Reading {
             add(&mut sum, &read_element(&map, cpu)?);
         }
         count_classified(&mut sum);
-        let program_id = attachment.link.as_ref().map(|(_, info)| info.program_id);
-        Ok(Self { at: Instant::now(), stats: sum, program_id })
+        let info = map.info().map_err(|error| Error::other(format!("{CPU_MAP}: {error}")))?;
+        Ok(Self { at: Instant::now(), stats: sum, map_id: info.info.id })
     }
 }
 
@@ -142,7 +142,7 @@ pub struct Events {
 }
 
 pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) -> Result<Report> {
-    let before = before.filter(|before| before.program_id == now.program_id);
+    let before = before.filter(|before| before.map_id == now.map_id);
     let seconds = before.map(|before| now.at.duration_since(before.at).as_secs_f64()).filter(|s| *s > 0.0);
     let rate = |now: u64, before: Option<u64>| Some(now.saturating_sub(before?) as f64 / seconds?);
     let stats = &now.stats;

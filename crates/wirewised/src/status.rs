@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::abi::Mode;
 use crate::attach::effective_mode;
-use crate::attachment::{Attachment, CPU_MAP};
+use crate::attachment::{Attachment, CPU_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
 use crate::kernel;
 use crate::meta::{BundleMeta, PolicyMeta};
@@ -34,10 +34,22 @@ pub struct Status {
     /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
     /// measured, which costs some ns a packet.
     pub clock: Option<String>,
+    /// What `rollback` brings back.
+    pub previous: Option<Previous>,
     pub link_id: Option<u32>,
     pub program_id: Option<u32>,
     pub tail_call_program_ids: Vec<u32>,
     pub pins: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Previous {
+    pub bundle: BundleMeta,
+    /// When it began to run.
+    pub since: String,
+    /// It uses the same flow tables as what runs; else its own, as it left them.
+    pub shares_flows: bool,
+    pub shares_policy: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,10 +92,22 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             bytes: attachment.flow_table_bytes()?,
         },
         clock: meta.map(|meta| meta.clock.clone()),
+        previous: previous(attachment),
         link_id: link.map(|link| link.id),
         program_id: link.map(|link| link.program_id),
         tail_call_program_ids: tail_calls(attachment)?,
         pins: attachment.directory.display().to_string(),
+    })
+}
+
+fn previous(attachment: &Attachment) -> Option<Previous> {
+    let previous = attachment.previous()?;
+    let meta = previous.meta.as_ref()?;
+    Some(Previous {
+        bundle: meta.bundle.clone(),
+        since: meta.since.clone(),
+        shares_flows: FLOW_MAPS.iter().all(|name| attachment.shares(&previous, name)),
+        shares_policy: attachment.shares(&previous, POLICY_MAP),
     })
 }
 
@@ -146,6 +170,10 @@ impl Status {
         programs.extend(self.tail_call_program_ids.iter().map(u32::to_string));
         row("programs", &format!("{} (`bpftool prog show id ID`)", programs.join(", ")));
         row("since", self.since.as_deref().unwrap_or("unknown"));
+        if let Some(Previous { bundle, since, .. }) = &self.previous {
+            let (name, digest) = (&bundle.name, &bundle.digest[..16]);
+            row("previous", &format!("{name}, sha256 {digest}, since {since} (`wirewised rollback`)"));
+        }
         row("pins", &self.pins);
     }
 

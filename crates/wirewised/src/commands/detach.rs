@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
 use crate::input;
-use crate::pins::{self, Root, RootArgs};
+use crate::pins::{Root, RootArgs};
+use crate::succession::Places;
 use crate::xdp;
 
 const EXAMPLES: &str = "\
@@ -76,7 +77,7 @@ pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
         // Removing a pin alone detaches some time later.
         let detached = link.map_or(Ok(()), |(link, _)| xdp::detach_link(link.as_fd()));
         detached
-            .and_then(|()| pins::remove(&directory))
+            .and_then(|()| Places::of(&directory).remove())
             .map_err(|error| Error::other(format!("{}: cannot be removed: {error}", directory.display())))?;
     }
     Ok(done)

@@ -120,6 +120,7 @@ fn check_class(attachment: &Attachment, class: &str) -> Result<()> {
 fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec<Flow>)> {
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
     let shards = attachment.map(CPU_MAP)?.max_entries().max(1);
+    let verdict = attachment.config()?.map_or(abi::SLOT_VERDICT, |config| config.verdict as u8);
     let mut found = 0;
     let mut first: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut flows = std::collections::HashMap::new();
@@ -131,6 +132,7 @@ fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec
         };
         let elements = Elements::Mapped(MappedArray::new(&map)?);
         let table = FlowTable::new(elements, ip_version, &layout, map.max_entries() / shards)?;
+        let table = table.with_verdict(verdict);
         for flow in table.flows() {
             let idle = now.saturating_sub(flow.last_seen_ns) > layout.idle_timeout_ns;
             let class = flow.class_id.map(|id| attachment.class_name(id));

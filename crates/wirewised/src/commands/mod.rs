@@ -11,9 +11,11 @@ pub mod features;
 pub mod flood;
 pub mod flows;
 pub mod replay;
+pub mod rollback;
 pub mod run;
 pub mod stats;
 pub mod status;
+pub mod swap;
 pub mod trace;
 pub mod verify;
 

@@ -18,6 +18,7 @@ use crate::input;
 use crate::pins::RootArgs;
 use crate::policy::Policy;
 use crate::status;
+use crate::succession;
 use crate::units::{Nanoseconds, format_bytes};
 use crate::watch::{self, Stop};
 use crate::xdp::Plane;
@@ -105,6 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
         tell_memory(&plan, &prepared);
     }
     let lock = request.root.lock()?;
+    succession::tidy_all(&request.root)?;
     // Somebody may have attached since the first look.
     let plan = attach::plan(&request)?;
     let action = done(&plan);
@@ -167,7 +169,7 @@ fn check(request: &Request) -> Result<Vec<Finding>> {
 fn done(plan: &Plan) -> &'static str {
     match plan {
         Plan::Attach { displaced: None } => "attached",
-        Plan::Attach { displaced: Some(_) } | Plan::Swap(_) | Plan::Reattach(..) => "replaced",
+        Plan::Attach { displaced: Some(_) } | Plan::Replace(_) | Plan::Reattach(..) => "replaced",
         Plan::Adopt(_) => "adopted",
     }
 }
@@ -182,7 +184,7 @@ fn describe(plan: &Plan, request: &Request) -> String {
             format!("take {other} off {interface}, then attach {name} as {plane}")
         }
         Plan::Adopt(_) => format!("keep {name} attached to {interface} and set policy and mode"),
-        Plan::Swap(_) => {
+        Plan::Replace(_) => {
             format!("replace the program on {interface} by {name} in one step; flows start anew")
         }
         Plan::Reattach(_, old) => {

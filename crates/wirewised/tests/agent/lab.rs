@@ -58,6 +58,11 @@ pub fn data_path() -> Option<&'static [u8]> {
     OBJECT.get_or_init(|| compile("../../bpf/xdp.bpf.c", &[])).as_deref()
 }
 
+/// The same with another border between the classes (`BORDER=length`), or with a larger flow state (`WIDE`).
+pub fn variant(define: &str) -> Vec<u8> {
+    compile("../../bpf/xdp.bpf.c", &[define]).unwrap()
+}
+
 /// The small data path of the other tests; `BROKEN`: the verifier refuses it.
 pub fn small_path(defines: &[&str]) -> Option<Vec<u8>> {
     compile("tests/fixtures/fixture.bpf.c", defines)
@@ -65,13 +70,27 @@ pub fn small_path(defines: &[&str]) -> Option<Vec<u8>> {
 
 /// A bundle called `name` around an object of the model of fixtures/datapath.
 pub fn bundle(name: &str, object: &[u8]) -> Vec<u8> {
+    changed_bundle(name, object, |_| ())
+}
+
+/// As `bundle`, with something else in its manifest.
+pub fn changed_bundle(name: &str, object: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let members = members(object);
     let mut manifest = manifest(&members);
     manifest["name"] = json!(name);
     manifest["feature_names"] = json!(["length", "sum_length"]);
     manifest["features"] = json!([]);
     manifest["model"]["n_features"] = json!(2);
+    change(&mut manifest);
     bundle_with(&manifest, &members)
+}
+
+/// A bundle whose model has the classes in this order.
+pub fn bundle_of_classes(name: &str, object: &[u8], classes: &[&str]) -> Vec<u8> {
+    changed_bundle(name, object, |manifest| {
+        manifest["classes"] = json!(classes);
+        manifest["model"]["n_classes"] = json!(classes.len());
+    })
 }
 
 /// A network namespace.
@@ -306,15 +325,41 @@ impl Lab {
 
     /// Sends UDP packets to a port of the receiver, and returns how many arrived.
     pub fn send(&self, port: u16, payload: usize, count: usize) -> usize {
+        self.flow(port).send(payload, count)
+    }
+
+    /// A flow to a port of the receiver.
+    pub fn flow(&self, port: u16) -> Flow {
         let receiver = self.receiver.enter(|| bind(port));
         receiver.set_read_timeout(Some(QUIET)).unwrap();
         let sender = self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap());
+        sender.connect((RECEIVER, port)).unwrap();
+        Flow { sender, receiver }
+    }
+
+    /// Packets that came to the interface under test, as its driver counts them.
+    pub fn received(&self) -> u64 {
+        let links: Value =
+            serde_json::from_str(&self.sh(&format!("ip -j -s link show {INTERFACE}"))).unwrap();
+        links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
+    }
+}
+
+/// The packets between two sockets.
+pub struct Flow {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+}
+
+impl Flow {
+    /// Sends UDP packets, and returns how many arrived.
+    pub fn send(&self, payload: usize, count: usize) -> usize {
         let mut buffer = [0; 2048];
         let mut arrived = 0;
         for _ in 0..count {
-            sender.send_to(&vec![0; payload], (RECEIVER, port)).unwrap();
+            self.sender.send(&vec![0; payload]).unwrap();
         }
-        while arrived < count && receiver.recv(&mut buffer).is_ok() {
+        while arrived < count && self.receiver.recv(&mut buffer).is_ok() {
             arrived += 1;
         }
         arrived

@@ -6,8 +6,10 @@
 mod common;
 mod lab;
 
+mod kills;
 mod life;
 mod others;
 mod policies;
 mod refusals;
+mod swap;
 mod views;

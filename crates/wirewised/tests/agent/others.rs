@@ -7,7 +7,7 @@ use std::os::unix::fs::chown;
 use wirewised::object::{Opened, Settings};
 use wirewised::xdp::{self, Plane};
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, small_path};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle_of_classes, data_path, small_path};
 
 /// A loaded program that the agent knows nothing of.
 fn foreign_program() -> OwnedFd {
@@ -98,6 +98,9 @@ fn three_capabilities_are_enough_and_a_missing_one_is_named() {
     assert_eq!(lab.json("flows")["found"], 2);
     assert_eq!(lab.ok("events --json").lines().count(), 3);
     assert_eq!(lab.json(&run)["action"], "adopted");
+    lab.write("c.wirewise", &bundle_of_classes("other", data_path().unwrap(), &["attack", "benign"]));
+    assert_eq!(lab.json("swap --bundle c.wirewise")["flows"], "kept");
+    assert_eq!(lab.json("rollback")["status"]["bundle"]["name"], "first");
     assert_eq!(lab.json(&format!("{run} --replace --flow-table-size 2048"))["action"], "replaced");
     lab.ok(&format!("detach --interface {INTERFACE}"));
     assert_eq!((lab.xdp(INTERFACE), lab.pinned()), (None, Vec::new()));

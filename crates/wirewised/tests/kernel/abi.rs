@@ -38,6 +38,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 hash_seed,
                 jiffy_ns,
                 jiffy_zero_ns,
+                verdict,
+                reserved,
             }),
         ),
         (

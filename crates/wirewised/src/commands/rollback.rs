@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised rollback`.
+
+use serde_json::json;
+
+use crate::attachment::{Attachment, CPU_MAP, FLOW_MAPS, POLICY_MAP};
+use crate::error::Result;
+use crate::input;
+use crate::pins::RootArgs;
+use crate::status;
+use crate::succession;
+use crate::swap;
+
+const EXAMPLES: &str = "\
+Examples:
+  wirewised rollback --dry-run
+  wirewised rollback                     what ran before the last swap runs again
+  wirewised rollback                     and once more: the rollback itself is undone";
+
+/// Go back to what ran before the last swap, under load and in one step.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Which interface; not needed if only one is attached
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let root = args.root.root();
+    // Taking the lock makes the directory, which a command that finds nothing attached must not.
+    Attachment::find(&root, args.interface.as_deref())?;
+    let lock = root.lock()?;
+    if !args.dry_run {
+        succession::tidy_all(&root)?;
+    }
+    let ours = Attachment::find(&root, args.interface.as_deref())?;
+    let (previous, meta) = swap::previous(&ours)?;
+    let shares = |map: &str| ours.shares(&previous, map);
+    let flows = if FLOW_MAPS.iter().all(|map| shares(map)) { "kept" } else { "as it left them" };
+    let counters = if shares(CPU_MAP) { "kept" } else { "as it left them" };
+    let policy = if shares(POLICY_MAP) { "kept" } else { "the one it had" };
+    let from = ours.meta.as_ref().map(|meta| meta.bundle.clone());
+    let attachment = if args.dry_run { None } else { Some(swap::rollback(&ours)?) };
+    drop(lock);
+    let status = attachment.as_ref().map(status::of).transpose()?;
+    let action = if args.dry_run { "would roll back" } else { "rolled back" };
+    if args.json {
+        return input::print_json(&json!({
+            "action": action, "dry_run": args.dry_run, "interface": ours.interface, "from": from, "to": meta.bundle,
+            "flows": flows, "counters": counters, "policy": policy, "status": status,
+        }));
+    }
+    let name = from.map_or("unknown".to_string(), |bundle| bundle.name);
+    println!("{action} on {}: {} instead of {name}", ours.interface, meta.bundle.name);
+    for (name, value) in [("flows", flows), ("counters", counters), ("policy", policy)] {
+        println!("  {name:<12} {value}");
+    }
+    if let Some(status) = status {
+        println!("  {:<12} {}", "mode", status.describe_mode());
+    } else {
+        println!("nothing was changed");
+    }
+    Ok(())
+}

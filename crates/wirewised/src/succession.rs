@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How one program follows another on an interface. Beside its directory of pins may lie others: `::new`, a program that is being
+//! made ready; `::previous`, what ran before the last swap; `::old`, what is on its way from the one to the other place.
+//!
+//! The one moment that counts is the update of the link, which the kernel does in one step: what the link's program is, runs. The
+//! directories only follow. So whoever finds them in any state, after a kill too, can tell what runs, and put the rest in order.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::pins::{self, BESIDE, Root};
+use crate::xdp::{self, LinkInfo};
+
+const NEW: &str = "new";
+const PREVIOUS: &str = "previous";
+const OLD: &str = "old";
+
+/// The directories of one interface.
+#[derive(Debug, Clone)]
+pub struct Places {
+    pub current: PathBuf,
+    pub new: PathBuf,
+    pub previous: PathBuf,
+    old: PathBuf,
+}
+
+impl Places {
+    /// current : the interface's directory.
+    pub fn of(current: &Path) -> Self {
+        let beside = |what: &str| {
+            let mut name = current.as_os_str().to_os_string();
+            name.push(BESIDE);
+            name.push(what);
+            PathBuf::from(name)
+        };
+        Self {
+            current: current.to_path_buf(),
+            new: beside(NEW),
+            previous: beside(PREVIOUS),
+            old: beside(OLD),
+        }
+    }
+
+    /// In the order in which a link is looked for.
+    fn all(&self) -> [&PathBuf; 4] {
+        [&self.current, &self.new, &self.previous, &self.old]
+    }
+
+    /// Looks for the link and for what it runs.
+    pub fn find(&self) -> io::Result<Found> {
+        let mut links = Vec::new();
+        for place in self.all() {
+            let Some(link) = present(xdp::open_pin(&place.join(pins::LINK)))? else { continue };
+            let Some(info) = xdp::link_info(link.as_fd())? else { continue };
+            links.push((link, info, place.clone()));
+        }
+        // Two only if a program was moved to another plane: the first link is detached, or else was never given up.
+        let live = links.iter().position(|(_, info, _)| info.ifindex != 0).unwrap_or(0);
+        if links.is_empty() {
+            let directory = self.all().into_iter().find(|place| place.is_dir()).unwrap_or(&self.current);
+            return Ok(Found { link: None, directory: directory.clone() });
+        }
+        let (link, info, holder) = links.swap_remove(live);
+        let mut directory = holder.clone();
+        for place in self.all() {
+            if program_id(place)? == Some(info.program_id) {
+                directory.clone_from(place);
+            }
+        }
+        Ok(Found { link: Some((link, info, holder)), directory })
+    }
+
+    /// Puts the directories in order: the one of what runs in its place, with the link; what ran before as `previous`; nothing
+    /// else. The caller holds the lock of the root.
+    pub fn tidy(&self) -> io::Result<()> {
+        let Found { link, directory } = self.find()?;
+        let Some((_, _, holder)) = link else {
+            // Nobody ever attached it, or the link was removed by hand.
+            return self.all().into_iter().try_for_each(|place| remove_if_there(place));
+        };
+        if holder != directory {
+            fs::rename(holder.join(pins::LINK), directory.join(pins::LINK))?;
+        }
+        if directory != self.current {
+            if self.current.is_dir() {
+                fs::rename(&self.current, &self.old)?;
+            }
+            fs::rename(&directory, &self.current)?;
+        }
+        if self.old.is_dir() {
+            remove_if_there(&self.previous)?;
+            fs::rename(&self.old, &self.previous)?;
+        }
+        remove_if_there(&self.new)
+    }
+
+    /// Gives up what ran before.
+    pub fn forget_previous(&self) -> io::Result<()> {
+        remove_if_there(&self.previous)
+    }
+
+    /// Removes all of them. The link is to be detached before.
+    pub fn remove(&self) -> io::Result<()> {
+        self.all().into_iter().try_for_each(|place| remove_if_there(place))
+    }
+}
+
+/// What the directories of an interface hold.
+#[derive(Debug)]
+pub struct Found {
+    /// With the directory it is pinned in. `None`: nothing is attached.
+    pub link: Option<(OwnedFd, LinkInfo, PathBuf)>,
+    /// Where the maps and the memory of what runs are.
+    pub directory: PathBuf,
+}
+
+/// Puts all interfaces of a root in order. The caller holds its lock.
+pub fn tidy_all(root: &Root) -> Result<()> {
+    root.directories()?.iter().try_for_each(|directory| {
+        Places::of(directory).tidy().map_err(|error| {
+            Error::other(format!("{}: cannot be put in order: {error}", directory.display()))
+        })
+    })
+}
+
+/// The program pinned in a directory.
+fn program_id(directory: &Path) -> io::Result<Option<u32>> {
+    let Some(program) = present(xdp::open_pin(&directory.join(pins::PROGRAM)))? else { return Ok(None) };
+    Ok(Some(xdp::program_info(program.as_fd())?.id))
+}
+
+fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn remove_if_there(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() { pins::remove(directory) } else { Ok(()) }
+}
