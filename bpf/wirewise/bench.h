@@ -9,7 +9,7 @@
 #include "maps.h"
 #include "parse.h"
 
-static __u32 ww_bench_counter;
+static __u32 ww_bench_counter, ww_bench_packets;
 
 static __always_inline void ww_bench_rewrite(struct xdp_md *ctx)
 {
@@ -22,6 +22,11 @@ static __always_inline void ww_bench_rewrite(struct xdp_md *ctx)
 		return;
 	/* An odd factor permutes the 32-bit numbers: distinct addresses, in an order without a pattern for the caches. */
 	ip->saddr = ww_bench_counter * 0x9e3779b1U;
+	if (ww_config.bench_packets) {
+		if (++ww_bench_packets < ww_config.bench_packets)
+			return;
+		ww_bench_packets = 0;
+	}
 	if (++ww_bench_counter >= ww_config.bench_flows)
 		ww_bench_counter = 0;
 }

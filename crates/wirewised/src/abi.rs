@@ -151,7 +151,7 @@ pub struct Config {
     pub jiffy_ns: u64,
     pub jiffy_zero_ns: u64,
     pub verdict: u32,
-    pub reserved: u32,
+    pub bench_packets: u32,
 }
 
 impl Config {

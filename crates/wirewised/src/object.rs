@@ -41,6 +41,7 @@ pub struct Settings {
     pub trace: bool,
     pub bench_flows: u32,
     pub bench_spoof: bool,
+    pub bench_packets: u32,
     /// `abi::SLOT_VERDICT` or `abi::SLOT_VERDICT_2`.
     pub verdict: u8,
 }
@@ -65,6 +66,7 @@ impl Settings {
             trace: false,
             bench_flows: 0,
             bench_spoof: false,
+            bench_packets: 0,
             verdict: abi::SLOT_VERDICT,
         }
     }
@@ -134,6 +136,7 @@ impl Opened {
         config.trace = settings.trace.into();
         config.bench_flows = settings.bench_flows;
         config.bench_spoof = settings.bench_spoof.into();
+        config.bench_packets = settings.bench_packets;
         config.hash_seed = settings.hash_seed;
         config.verdict = settings.verdict.into();
         Ok(config)

@@ -12,12 +12,16 @@ use crate::object::{Loaded, Opened, Settings};
 
 /// input : what errors call the object.
 pub fn load(input: &str, object: &[u8], settings: &Settings) -> Result<Loaded> {
+    load_with(input, object, settings, &abi::Policy::zeroed())
+}
+
+/// As `load`, under another policy than the one that lets every class pass and infers every packet.
+pub fn load_with(input: &str, object: &[u8], settings: &Settings, policy: &abi::Policy) -> Result<Loaded> {
     let mut opened = Opened::open(input, object)?;
     opened.prepare(settings)?;
     let loaded = opened.load()?;
     if let Some(map) = loaded.map("ww_policy") {
-        // Every class passes.
-        map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(&abi::Policy::zeroed()), MapFlags::ANY)
+        map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(policy), MapFlags::ANY)
             .map_err(|error| Error::other(format!("{input}: cannot write the policy: {error}")))?;
     }
     Ok(loaded)

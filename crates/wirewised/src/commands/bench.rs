@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use bytemuck::Zeroable;
 use serde::Serialize;
 use wirewise_capture::Reader;
 
+use crate::abi;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::kernel;
@@ -35,6 +37,14 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TABLE_SIZE / ENTRIES_A_FLOW)))]
     flows: u32,
 
+    /// Packets of one flow in a row, instead of all flows in turn; no flow comes again
+    #[arg(long, value_name = "N", conflicts_with = "flows", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    flow_packets: Option<u32>,
+
+    /// Packets of a flow on which the model runs, such as 1,2,4,8; without it every packet
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(abi::MAX_TRIGGER_PACKET)))]
+    trigger_packets: Vec<u32>,
+
     /// Packets a round
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000_000))]
     repeat: u32,
@@ -62,6 +72,8 @@ struct Report {
     cpu: u32,
     frame_bytes: usize,
     flows: u32,
+    flow_packets: Option<u32>,
+    trigger_packets: Vec<u32>,
     repeat: u32,
     results: Vec<Measured>,
 }
@@ -112,10 +124,16 @@ pub fn run(args: &Args) -> Result<()> {
         .unwrap_or_else(|| (args.flows * ENTRIES_A_FLOW).next_power_of_two().max(SMALLEST_TABLE));
     let settings = Settings {
         table_size: Some(table_size),
-        bench_flows: if args.flows > 1 { args.flows } else { 0 },
+        bench_flows: match args.flow_packets {
+            Some(_) => u32::MAX,
+            None if args.flows > 1 => args.flows,
+            None => 0,
+        },
+        bench_packets: args.flow_packets.unwrap_or(0),
         ..Settings::on_cpu(cpu, object::random_seed()?)
     };
-    let programs = args.objects.iter().map(|path| load(path, &settings)).collect::<Result<Vec<_>>>()?;
+    let policy = policy(&args.trigger_packets);
+    let programs = args.objects.iter().map(|path| load(path, &settings, &policy)).collect::<Result<Vec<_>>>()?;
     for program in &programs {
         test_run::run(program, &frame, args.flows.max(WARM_UP))?;
     }
@@ -131,6 +149,8 @@ pub fn run(args: &Args) -> Result<()> {
         cpu,
         frame_bytes: frame.len(),
         flows: args.flows,
+        flow_packets: args.flow_packets,
+        trigger_packets: args.trigger_packets.clone(),
         repeat: args.repeat,
         results: measured
             .map(|((path, program), own)| Measured::new(path, program, own, &rounds[0]))
@@ -143,9 +163,19 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn load(path: &Path, settings: &Settings) -> Result<Loaded> {
+/// Every class passes. trigger_packets : none: every packet is inferred.
+fn policy(trigger_packets: &[u32]) -> abi::Policy {
+    let mut policy = abi::Policy::zeroed();
+    for packet in trigger_packets {
+        policy.trigger = abi::Trigger::Packets.code();
+        policy.trigger_packets[*packet as usize / 64] |= 1 << (packet % 64);
+    }
+    policy
+}
+
+fn load(path: &Path, settings: &Settings, policy: &abi::Policy) -> Result<Loaded> {
     let name = path.display().to_string();
-    let loaded = test_run::load(&name, &input::read(path)?, settings)?;
+    let loaded = test_run::load_with(&name, &input::read(path)?, settings, policy)?;
     if settings.bench_flows > 0 && loaded.config.is_none() {
         tracing::info!("{name}: no data path of wirewise, so it sees one flow only");
     }
@@ -213,6 +243,15 @@ mod tests {
         assert_eq!(median(&[7.0]), 7.0);
         assert_eq!(median(&[9.5, 1.0, 5.5]), 5.5);
         assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
+    }
+
+    #[test]
+    fn a_trigger_sets_the_bits_of_its_packets() {
+        let policy = policy(&[1, 2, 64, 1023]);
+        assert_eq!(policy.trigger, abi::Trigger::Packets.code());
+        assert_eq!((policy.trigger_packets[0], policy.trigger_packets[1]), (0b110, 1));
+        assert_eq!(policy.trigger_packets[15], 1 << 63);
+        assert_eq!(super::policy(&[]), abi::Policy::zeroed());
     }
 
     #[test]

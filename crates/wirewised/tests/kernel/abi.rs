@@ -39,7 +39,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 jiffy_ns,
                 jiffy_zero_ns,
                 verdict,
-                reserved,
+                bench_packets,
             }),
         ),
         (

@@ -246,7 +246,7 @@ def _block(index: int, layer: QuantizedLayer, packed: Packed, block: range, lane
                 (start,) = [part.start for part in neuron.parts if part.first == at]
                 lines.append(f"before{n} += (__s64)sum{n} >> {packed.shift};")
                 lines.append(f"sum{n} = {word(start)};")
-            lines.append(f"ww_add_product(sum{n}, word, {word(neuron.weights[at])});")
+            lines.append(f"ww_add_products(sum{n}, word, {word(neuron.weights[at])});")
     ends: list[Range] = []
     for n, (j, neuron) in enumerate(zip(block, neurons, strict=True)):
         more = (f" + before{n}" if several[n] else "") + (f" + {number(neuron.bias)}" if neuron.bias else "")
