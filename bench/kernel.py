@@ -5,7 +5,8 @@
 
 Each program takes turns with the empty one (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in
 64 bytes, on one CPU. Figures are medians of the rounds; the ratio is to the empty program of the same rounds.
-Over many flows the program rewrites the packet's source address, which the empty one does not do.
+Over many flows the program rewrites the packet's source address, which the empty one does not do. Triggered
+programs meet one flow of 100 packets after the other, and take turns with flow extraction alone as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from typing import Any
 
 from bench import files, machine
 from bench.files import at_least
-from bench.programs import EMPTY, PROGRAMS, Compiled, compiled
+from bench.programs import (
+    EMPTY,
+    FLOW,
+    FLOW_PACKETS,
+    PROGRAMS,
+    TRIGGER_PACKETS,
+    TRIGGERED,
+    Compiled,
+    compiled,
+)
 from wirewise import agent
 
 FLOWS = (1, 10_000, 1_000_000)
@@ -34,7 +44,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compiles what has changed, then times."""
     facts, clang_path = machine.begin()
     objects: dict[str, Compiled] = {}
-    for name in dict.fromkeys([EMPTY, *(options.program or PROGRAMS)]):
+    chosen = options.program or PROGRAMS
+    beside = [FLOW] if TRIGGERED.keys() & set(chosen) else []
+    for name in dict.fromkeys([EMPTY, *beside, *chosen]):
         print(f"compiling and verifying {name}", file=sys.stderr)
         objects[name] = compiled(name, options.output.parent / "objects", clang_path)
     results = []
@@ -53,15 +65,20 @@ def over_flows(
     repeat = repeat or max(200_000, flows)
     results, of_empty = [], []
     for name, program in objects.items():
-        if name == EMPTY:
+        if name == EMPTY or (name in TRIGGERED and flows > 1):
             continue
         print(f"timing {name}, {flows} flows", file=sys.stderr)
-        pair = ("--object", objects[EMPTY].path, "--object", program.path)
-        amount = ("--flows", flows, "--rounds", rounds, "--repeat", repeat)
-        said = agent.call("bench", *pair, *map(str, amount), timeout=None)
-        empty, timed = said["results"]
+        in_turn = [objects[EMPTY].path, *([objects[FLOW].path] if name in TRIGGERED else []), program.path]
+        which = [word for path in in_turn for word in ("--object", path)]
+        amount = ("--rounds", rounds, "--repeat", repeat)
+        over: tuple[object, ...] = ("--flows", flows)
+        if name in TRIGGERED:
+            packets = ",".join(map(str, TRIGGER_PACKETS))
+            over = ("--flow-packets", FLOW_PACKETS, "--trigger-packets", packets)
+        said = agent.call("bench", *which, *map(str, (*over, *amount)), timeout=None)
+        empty, *flow, timed = said["results"]
         of_empty.append(empty["ns_per_packet"])
-        results.append(_result(name, flows, timed, program))
+        results.append(_result(name, flows, timed, program) | _beside_flow(timed, flow))
     first = {"ns_per_packet": round(median(of_empty), 2), "ratio": 1.0}
     return [_result(EMPTY, flows, first, objects[EMPTY]), *results]
 
@@ -72,16 +89,29 @@ def _result(name: str, flows: int, timed: dict[str, Any], program: Compiled) -> 
     return {"program": name, "flows": flows, **figures, **program.facts, **rounds}
 
 
+def _beside_flow(timed: dict[str, Any], flow: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a triggered program's result says more. flow: of flow extraction alone, in the same rounds."""
+    if not flow:
+        return {}
+    pairs = zip(timed["rounds_ns"], flow[0]["rounds_ns"], strict=True)
+    return {
+        "flow_packets": FLOW_PACKETS,
+        "trigger_packets": list(TRIGGER_PACKETS),
+        "flow_ns_per_packet": flow[0]["ns_per_packet"],
+        "ratio_to_flow": round(median(own / other for own, other in pairs), 3),
+    }
+
+
 def show(report: dict[str, Any]) -> None:
     """A table: a row a program, the flows side by side."""
     facts, results = report["machine"], report["results"]
     machine.show(facts)
     flows = list(dict.fromkeys(result["flows"] for result in results))
-    print(f"\n{'ns/packet, ratio':<16}", *(f"{f'{n:,} flows':>15}" for n in flows), end="")
+    print(f"\n{'ns/packet, ratio':<24}", *(f"{f'{n:,} flows':>15}" for n in flows), end="")
     print(f"  {'shape':<10} {'insns':>6} {'verified':>8} {'load ms':>7}")
     for name in dict.fromkeys(result["program"] for result in results):
         cells = [result for result in results if result["program"] == name]
-        print(f"{name:<16}", *(f"{c['ns_per_packet']:>8.1f} {c['ratio']:>6.2f}" for c in cells), end="")
+        print(f"{name:<24}", *(f"{c['ns_per_packet']:>8.1f} {c['ratio']:>6.2f}" for c in cells), end="")
         size = "{shape:<10} {instructions:>6} {verified_instructions:>8} {load_ms:>7.1f}"
         print(f"  {size.format(**cells[0])}")
 

@@ -19,8 +19,13 @@ from wirewise.errors import RefusedError
 from wirewise.features import PRESETS, FeatureSet
 from wirewise.features.reference import Extractor
 from wirewise.files import write_atomically
-from wirewise.models import TreeEnsemble
-from wirewise.models.random import random_tree_ensemble
+from wirewise.models import BinaryMlp, BitsInput, Model, StepsInput, TreeEnsemble
+from wirewise.models.random import (
+    random_binary_layers,
+    random_fixed_point_mlp,
+    random_quantized_mlp,
+    random_tree_ensemble,
+)
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf import clang
 from wirewise.traffic import generate
@@ -94,6 +99,30 @@ def forest(n_trees: int, depth: int) -> TreeEnsemble:
     raise AssertionError(f"no {n_trees} trees of depth {depth} test all of {len(varying)} features")
 
 
+def network(family: str, *layers: int) -> Model:
+    """A network of two classes over hara2023 with random weights. family: int8, q16 or binary.
+
+    A binary network reads all bits of the features that vary, 251, and which of five lengths it is above.
+    """
+    rng, ranges = np.random.default_rng([SEED, *layers]), threshold_ranges()
+    if family == "int8":
+        return random_quantized_mlp(rng, layers=layers, ranges=ranges)
+    if family == "q16":
+        return random_fixed_point_mlp(rng, layers=layers, ranges=ranges)
+    features = PRESETS["hara2023"].features
+    bits = [
+        BitsInput(index, 0, feature.maximum.bit_length())
+        for index, (feature, (low, high)) in enumerate(zip(features, ranges, strict=True))
+        if low < high
+    ]
+    inputs: tuple[BitsInput | StepsInput, ...] = (
+        *bits,
+        StepsInput(3, (64, 128, 256, 512, 1024)),
+    )
+    widths = (sum(source.width for source in inputs), *layers, 2)
+    return BinaryMlp(len(features), 2, inputs, random_binary_layers(rng, widths))
+
+
 def _empty() -> ebpf.Sources:
     return ebpf.Sources({"xdp.bpf.c": (_ROOT / "bench" / "empty.bpf.c").read_text()}, "none", "", {}, ())
 
@@ -106,6 +135,10 @@ def _trees(n_trees: int, depth: int) -> Callable[[], ebpf.Sources]:
     return lambda: ebpf.emit(forest(n_trees, depth), PRESETS["hara2023"])
 
 
+def _network(family: str, *layers: int) -> Callable[[], ebpf.Sources]:
+    return lambda: ebpf.emit(network(family, *layers), PRESETS["hara2023"])
+
+
 FORESTS: dict[str, tuple[int, int]] = {
     "tree-5": (1, 5),
     "tree-10": (1, 10),
@@ -115,12 +148,29 @@ FORESTS: dict[str, tuple[int, int]] = {
 }
 """Name -> trees and their depth."""
 
+NETWORKS: dict[str, tuple[Any, ...]] = {
+    "mlp-int8-16x16": ("int8", 16, 16),
+    "mlp-int8-32x32": ("int8", 32, 32),
+    "mlp-q16-32x32": ("q16", 32, 32),
+    "bnn-32-16": ("binary", 32, 16),
+    "bnn-128-64": ("binary", 128, 64),
+}
+"""Name -> family and widths of the hidden layers."""
+
+TRIGGERED = {"mlp-int8-16x16-triggered": "mlp-int8-16x16"}
+"""Name -> the program that runs on some packets of a flow only."""
+FLOW_PACKETS = 100
+TRIGGER_PACKETS = (1, 2, 4, 8, 16)
+FLOW = "flow-hara2023"  # what the triggered ones are compared with
+
 PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     EMPTY: _empty,
-    "flow-hara2023": _flow(PRESETS["hara2023"]),
+    FLOW: _flow(PRESETS["hara2023"]),
     "flow-hara2026": _flow(PRESETS["hara2026"]),
     "flow-no-time": _flow(NO_TIME),
     **{name: _trees(*size) for name, size in FORESTS.items()},
+    **{name: _network(*size) for name, size in NETWORKS.items()},
+    **{name: _network(*NETWORKS[program]) for name, program in TRIGGERED.items()},
 }
 """Name -> generated sources. The models test all of hara2023 that varies."""
 

@@ -68,9 +68,13 @@ static __always_inline int ww_triggered(const struct ww_context *context)
 		return 1;
 	ww_hide(trigger); /* or the compiler would put the usual case last */
 	switch (trigger) {
-	case WW_TRIGGER_PACKETS:
+	case WW_TRIGGER_PACKETS: {
+		__u32 word = packets / 64;
+
+		ww_hide(word); /* or the compiler drops the mask, which the verifier may need */
 		return packets < WW_TRIGGER_WORDS * 64 &&
-		       ww_policy.trigger_packets[packets / 64 & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
+		       ww_policy.trigger_packets[word & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
+	}
 	case WW_TRIGGER_INTERVAL: {
 		__u64 interval = ww_policy.trigger_interval_ns,
 		      previous = context->now_ns - context->elapsed_ns;

@@ -26,6 +26,13 @@
 		ww_hide(sum);               \
 	} while (0)
 
+/* sum += a * first + b * second + a * b + first * second, with one multiplication. */
+#define ww_add_pair(sum, a, b, first, second)                                  \
+	do {                                                                   \
+		(sum) += ((a) + (__u64)(second)) * ((b) + (__u64)(first)); \
+		ww_hide(sum);                                                  \
+	} while (0)
+
 /* ReLU of the numbers in the lanes of a word, all at once; what is above 127 becomes 127. A number has so many bits; where some
  * may be negative, half their range was added to each. ones: 1 in each lane. large: whether some may be above 127. */
 static __always_inline __u64 ww_activate(__u64 word, const __u64 ones, const int bits, const int negative,

@@ -14,9 +14,20 @@ import polars as pl
 import pytest
 
 from bench import engine, estimator, kernel, memory, native, tables
-from bench.programs import FORESTS, NO_TIME, PROGRAMS, compiled, feature_rows, forest, threshold_ranges
+from bench.programs import (
+    FORESTS,
+    NETWORKS,
+    NO_TIME,
+    PROGRAMS,
+    compiled,
+    feature_rows,
+    forest,
+    network,
+    threshold_ranges,
+)
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
+from wirewise.models import BinaryMlp
 from wirewise.targets.ebpf import clang
 from wirewise.traffic import generate
 
@@ -60,6 +71,30 @@ def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.Capture
     compiled = {path: path.stat().st_mtime_ns for path in (tmp_path / "objects").iterdir()}
     assert kernel.main(["--output", str(output), "--program", "tree-5", *few]) == 0
     assert {path: path.stat().st_mtime_ns for path in compiled} == compiled  # nothing was compiled again
+
+
+@pytest.mark.root
+@needs_root
+def test_a_triggered_program_is_compared_with_flow_extraction(tmp_path: Path) -> None:
+    output = tmp_path / "kernel.json"
+    few = ["--rounds", "3", "--repeat", "2000", "--flows", "1", "--flows", "100"]
+    assert kernel.main(["--output", str(output), "--program", "mlp-int8-16x16-triggered", *few]) == 0
+    results = json.loads(output.read_text())["results"]
+    (triggered,) = [r for r in results if r["program"] == "mlp-int8-16x16-triggered"]
+    assert triggered["flows"] == 1 and triggered["shape"] == "inline"
+    assert (triggered["flow_packets"], triggered["trigger_packets"]) == (100, [1, 2, 4, 8, 16])
+    # The network costs more than all the rest: it did not run on every packet.
+    assert 0 < triggered["ratio_to_flow"] < 1.6
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_read_every_feature_that_varies(name: str) -> None:
+    model = network(*NETWORKS[name])
+    varying = tuple(index for index, (low, high) in enumerate(threshold_ranges()) if low < high)
+    assert model.used_features == varying
+    assert model.digest == network(*NETWORKS[name]).digest
+    if isinstance(model, BinaryMlp):
+        assert model.input_bits == 256
 
 
 def test_an_unknown_program_is_refused_with_the_known(capsys: pytest.CaptureFixture[str]) -> None:

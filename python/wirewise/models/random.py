@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,12 +211,20 @@ def random_binary_mlp(
     while fan_in > MAX_INPUT_BITS:
         inputs = inputs[1:]
         fan_in = sum(source.width for source in inputs)
+    made = random_binary_layers(rng, (fan_in, *layers, n_classes), extreme=extreme)
+    return BinaryMlp(n_features, n_classes, inputs, made)
+
+
+def random_binary_layers(
+    rng: np.random.Generator, widths: Sequence[int], *, extreme: bool = False
+) -> tuple[BinaryLayer, ...]:
+    """Layers of a binary network. widths: input bits, hidden layers, classes. extreme: see there."""
     made = []
-    for index, width in enumerate((*layers, n_classes)):
+    for index, (fan_in, width) in enumerate(pairwise(widths)):
         words = [int.from_bytes(rng.bytes(fan_in // 8 + 1), "little") >> 8 - fan_in % 8 for _ in range(width)]
         spread = max(1, int(fan_in**0.5))
         threshold = (fan_in // 2 + rng.integers(-spread, spread, width, endpoint=True)).tolist()
-        if index == len(layers):
+        if index == len(widths) - 2:
             threshold = rng.integers(-spread, spread, width, endpoint=True).tolist()
         if extreme:
             words = [
@@ -224,8 +233,7 @@ def random_binary_mlp(
             ends = [INT32_MIN, -1, 0, 1, fan_in - 1, fan_in, fan_in + 1, INT32_MAX]
             threshold = [int(rng.choice(ends)) if rng.random() < 0.4 else t for t in threshold]
         made.append(BinaryLayer(tuple(words), tuple(threshold)))
-        fan_in = width
-    return BinaryMlp(n_features, n_classes, inputs, tuple(made))
+    return tuple(made)
 
 
 def _binary_input(

@@ -249,7 +249,7 @@ class Block:
             for n in range(size):
                 lines += [f"sum{n} += row[{n}];", f"ww_hide(sum{n});"]
             first += chunk.rows
-        instructions = size + len(self.inputs.chunks) * (5 + 2 * size)
+        instructions = size + len(self.inputs.chunks) * (8 + 2 * size)
         if self.last:
             for n, neurons in enumerate(self.words):
                 for lane, neuron in enumerate(neurons):

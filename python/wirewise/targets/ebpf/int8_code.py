@@ -55,7 +55,7 @@ class Neuron:
 
     @property
     def instructions(self) -> int:
-        return 3 * sum(map(bool, self.weights)) + 3 * len(self.parts) + bool(self.bias)
+        return 4 * sum(map(bool, self.weights)) + 4 * len(self.parts) + bool(self.bias)
 
 
 @dataclass(frozen=True)

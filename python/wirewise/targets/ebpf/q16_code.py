@@ -1,17 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lowers a FixedPointMlp: a 64-bit multiplication and addition a weight, weights as immediates, a weight of 0
-for nothing. The IR has proved that no sum overflows.
+"""Lowers a FixedPointMlp: 64-bit sums of products, weights as immediates.
+
+Where most weights are not 0, two products take one multiplication (Winograd, "A new algorithm for inner
+product", IEEE Transactions on Computers 17(7), 1968):
+
+    z0 w0 + z1 w1 = (z0 + w1) (z1 + w0) - z0 z1 - w0 w1
+
+The products of neighbouring activations are added up once for all neurons of a layer, those of weights are
+constants. Sums are exact modulo 2^64, and the IR has proved that the true ones fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from wirewise.models.fixed_point_mlp import FRACTION_BITS, FixedPointLayer, FixedPointMlp
-from wirewise.targets.ebpf.network_code import Code, Piece, Range, lowered, number, varying_inputs
+from wirewise.models.network import MAX_WIDTH
+from wirewise.targets.ebpf.network_code import Code, Piece, Range, lowered, number, varying_inputs, word
 from wirewise.targets.ebpf.shapes import Lowered
 
 SUMS = 6  # of neurons at a time, each in a register
+SUMS_OF_PAIRS = 5
+# From so many neurons and so large a share of weights that are not 0 on, pairs are faster.
+PAIRED_NEURONS, PAIRED_SHARE = 8, 0.9
 HALF = 1 << FRACTION_BITS - 1
 
 
@@ -32,23 +44,63 @@ def lower(model: FixedPointMlp, shape: str, constants: Mapping[int, int], ranges
                 for row, start in zip(weights, bias, strict=True)
             )
             weights = tuple(tuple(row[k] for k in inputs) for row in weights)
-        last = index == len(model.layers) - 1
-        for start in range(0, len(weights), SUMS):
-            block = range(start, min(start + SUMS, len(weights)))
-            pieces.append(_block(index, FixedPointLayer(weights, bias, layer.ceiling), block, model, last))
+        layer = replace(layer, weights=weights, bias=bias)
+        paired = _pays(layer)
+        if paired:
+            pieces.append(_pairs(index, len(weights[0])))
+        step = SUMS_OF_PAIRS if paired else SUMS
+        for start in range(0, len(weights), step):
+            block = range(start, min(start + step, len(weights)))
+            pieces.append(_block(index, layer, block, model, paired))
     return lowered(Code(pieces, model.n_outputs, max(model.reach[-1])), len(model.used_features), shape)
 
 
-def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMlp, last: bool) -> Piece:
-    turn, instructions = index % 2, 2 * len(block)
-    lines = ["__u64 word __attribute__((unused));"]
-    for n, j in enumerate(block):
-        lines.append(f"__u64 sum{n} = {number(layer.bias[j] + (0 if last else HALF))};")
-    for at in range(len(layer.weights[0])):
-        weighed = [(n, layer.weights[j][at]) for n, j in enumerate(block) if layer.weights[j][at]]
-        if not weighed:
-            continue
+def _pays(layer: FixedPointLayer) -> bool:
+    fan_in = len(layer.weights[0])
+    used = sum(1 for row in layer.weights for weight in row if weight)
+    return (
+        len(layer.weights) >= PAIRED_NEURONS
+        and 2 <= fan_in < MAX_WIDTH  # the word behind the activations is needed
+        and used >= PAIRED_SHARE * fan_in * len(layer.weights)
+    )
+
+
+def _pairs(index: int, fan_in: int) -> Piece:
+    """Adds up z0 z1 + z2 z3 + ..., into the word behind the activations."""
+    turn = index % 2
+    lines = [
+        "__u64 sum = 0;",
+        *(
+            f"sum += ww_activation(s, {turn}, {at}) * ww_activation(s, {turn}, {at + 1});"
+            for at in range(0, fan_in - 1, 2)
+        ),
+        f"ww_activation(s, {turn}, {fan_in}) = sum;",
+    ]
+    return Piece(f"layer {index}, products of neighbouring inputs", tuple(lines), 2 * fan_in + 2)
+
+
+def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMlp, paired: bool) -> Piece:
+    turn, last, fan_in = index % 2, index == len(model.layers) - 1, len(layer.weights[0])
+    rows = [layer.weights[j] for j in block]
+    starts = [layer.bias[j] + (0 if last else HALF) for j in block]
+    lines, instructions = ["__u64 word __attribute__((unused));"], 2 * len(block)
+    pairs = range(0, fan_in - 1, 2) if paired else range(0)
+    if paired:
+        lines += ["__u64 next;", f"word = ww_activation(s, {turn}, {fan_in});"]
+        starts = [
+            start - sum(row[at] * row[at + 1] for at in pairs)
+            for start, row in zip(starts, rows, strict=True)
+        ]
+    minus = " - word" if paired else ""
+    lines += [f"__u64 sum{n} = {word(start)}{minus};" for n, start in enumerate(starts)]
+    for at in pairs:
         lines.append(f"word = ww_activation(s, {turn}, {at});")
+        lines.append(f"next = ww_activation(s, {turn}, {at + 1});")
+        lines += [f"ww_add_pair(sum{n}, word, next, {row[at]}, {row[at + 1]});" for n, row in enumerate(rows)]
+        instructions += 2 + 6 * len(rows)
+    for at in range(2 * len(pairs), fan_in):
+        weighed = [(n, row[at]) for n, row in enumerate(rows) if row[at]]
+        lines += [f"word = ww_activation(s, {turn}, {at});"] if weighed else []
         lines += [f"ww_add_product(sum{n}, word, {weight});" for n, weight in weighed]
         instructions += 1 + 3 * len(weighed)
     for n, j in enumerate(block):
