@@ -88,6 +88,14 @@ FORMATS = (
     Format(
         ".onnx", "ONNX", "onnx:import_file", "float32(x) or float64(x); ≤, <, ≥, >", "as the operator", _ONNX
     ),
+    Format(
+        ".bnn",
+        "plain JSON",
+        "binary:import_file",
+        NO_TEST,
+        "agreeing bits",
+        "binary weights and activations; thresholds are whole numbers",
+    ),
     *(
         Format(suffix, library, "saved:import_file", "as the estimator", "as the estimator", limits)
         for suffix, library, limits in (

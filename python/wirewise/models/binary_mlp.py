@@ -103,7 +103,7 @@ class BinaryMlp(Network):
     def __post_init__(self) -> None:
         network.check_network(self, [len(layer.weights) for layer in self.layers])
         for index, source in enumerate(self.inputs):
-            _check_input(f"model, input {index}", source, self.n_features)
+            check_input(f"model, input {index}", source, self.n_features)
         if not 1 <= self.input_bits <= MAX_INPUT_BITS:
             raise InputError("model", f"has {self.input_bits} input bits, allowed are 1 to {MAX_INPUT_BITS}")
         fan_in = self.input_bits
@@ -253,7 +253,8 @@ def _layer_from_plain(where: str, name: str, document: Any) -> BinaryLayer:
 # -- rules
 
 
-def _check_input(where: str, source: BinaryInput, n_features: int) -> None:
+def check_input(where: str, source: BinaryInput, n_features: int) -> None:
+    """Raises InputError unless an input reads one of the features, and its numbers are in range."""
     if not is_int(source.feature, 0, n_features - 1):
         raise InputError(where, f"reads feature {source.feature}, there are 0 to {n_features - 1}")
     if isinstance(source, BitsInput):
