@@ -110,7 +110,11 @@ impl Engine {
     pub fn run_xdp(&mut self, program: ProgramId, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
         let entry = self.begin(program)?;
         self.read_clock();
-        self.run(entry, packet, metadata)
+        if self.caged {
+            self.run::<true>(entry, packet, metadata)
+        } else {
+            self.run::<false>(entry, packet, metadata)
+        }
     }
 
     /// Runs a program on many packets of one buffer and appends their XDP codes to `codes`. At a trap, the codes of the packets
@@ -128,13 +132,30 @@ impl Engine {
         let entry = self.begin(program)?;
         self.read_clock();
         codes.reserve(packets.len());
+        // What differs is decided once: a short program is not much longer than this loop.
+        match (self.caged, self.clock == ClockSource::Manual) {
+            (false, false) => self.run_batch::<false, false>(entry, buffer, packets, codes),
+            (false, true) => self.run_batch::<false, true>(entry, buffer, packets, codes),
+            (true, false) => self.run_batch::<true, false>(entry, buffer, packets, codes),
+            (true, true) => self.run_batch::<true, true>(entry, buffer, packets, codes),
+        }
+    }
+
+    #[inline(always)]
+    fn run_batch<const CAGED: bool, const MANUAL: bool>(
+        &mut self,
+        entry: Entry,
+        buffer: &mut [u8],
+        packets: &[PacketSpan],
+        codes: &mut Vec<u32>,
+    ) -> Result<(), Trap> {
         for span in packets {
             let end = span.start.checked_add(span.length).ok_or(Trap::Packet)?;
             let packet = buffer.get_mut(span.start..end).ok_or(Trap::Packet)?;
-            if self.clock == ClockSource::Manual {
+            if MANUAL {
                 self.set_time(span.time_ns);
             }
-            codes.push(self.run(entry, packet, span.metadata)?);
+            codes.push(self.run::<CAGED>(entry, packet, span.metadata)?);
         }
         Ok(())
     }
@@ -170,11 +191,16 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn run(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
+    fn run<const CAGED: bool>(
+        &mut self,
+        entry: Entry,
+        packet: &mut [u8],
+        metadata: usize,
+    ) -> Result<u32, Trap> {
         if metadata > packet.len() {
             return Err(Trap::Packet);
         }
-        if self.caged {
+        if CAGED {
             return self.run_caged(entry, packet, metadata);
         }
         let start = packet.as_mut_ptr().expose_provenance() as u64;
@@ -188,7 +214,7 @@ impl Engine {
     }
 
     /// In the cage the program gets a copy of the packet, and what it wrote is copied back.
-    #[inline(never)]
+    #[inline(always)]
     fn run_caged(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
         if packet.len() > PACKET_BYTES {
             return Err(Trap::Packet);

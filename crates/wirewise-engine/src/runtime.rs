@@ -177,20 +177,15 @@ pub(crate) fn monotonic() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
-unsafe extern "C" fn ktime(_: *mut u8) -> u64 {
-    monotonic()
-}
-
-unsafe extern "C" fn ktime_boot(_: *mut u8) -> u64 {
-    clock(libc::CLOCK_BOOTTIME)
-}
-
-unsafe extern "C" fn ktime_coarse(_: *mut u8) -> u64 {
-    clock(libc::CLOCK_MONOTONIC_COARSE)
-}
-
-unsafe extern "C" fn ktime_tai(_: *mut u8) -> u64 {
-    clock(libc::CLOCK_TAI)
+/// The system's clock that a helper reads as it is.
+pub(crate) fn system_clock(helper: Helper) -> Option<libc::clockid_t> {
+    match helper {
+        Helper::KtimeNs => Some(libc::CLOCK_MONOTONIC),
+        Helper::KtimeBootNs => Some(libc::CLOCK_BOOTTIME),
+        Helper::KtimeCoarseNs => Some(libc::CLOCK_MONOTONIC_COARSE),
+        Helper::KtimeTaiNs => Some(libc::CLOCK_TAI),
+        _ => None,
+    }
 }
 
 unsafe extern "C" fn jiffies(_: *mut u8) -> u64 {
@@ -286,10 +281,6 @@ pub(crate) fn address(helper: Helper) -> Option<usize> {
         Helper::MapLookup => map_lookup as *const () as usize,
         Helper::MapUpdate => map_update as *const () as usize,
         Helper::MapDelete => map_delete as *const () as usize,
-        Helper::KtimeNs => ktime as *const () as usize,
-        Helper::KtimeBootNs => ktime_boot as *const () as usize,
-        Helper::KtimeCoarseNs => ktime_coarse as *const () as usize,
-        Helper::KtimeTaiNs => ktime_tai as *const () as usize,
         Helper::Jiffies => jiffies as *const () as usize,
         Helper::Random => random as *const () as usize,
         Helper::RingReserve => ring_reserve as *const () as usize,
@@ -297,7 +288,14 @@ pub(crate) fn address(helper: Helper) -> Option<usize> {
         Helper::RingDiscard => ring_discard as *const () as usize,
         Helper::RingOutput => ring_output as *const () as usize,
         Helper::RingQuery => ring_query as *const () as usize,
-        Helper::TailCall | Helper::Loop | Helper::Cpu | Helper::Numa => return None,
+        Helper::TailCall
+        | Helper::Loop
+        | Helper::Cpu
+        | Helper::Numa
+        | Helper::KtimeNs
+        | Helper::KtimeBootNs
+        | Helper::KtimeCoarseNs
+        | Helper::KtimeTaiNs => return None,
     })
 }
 

@@ -257,6 +257,11 @@ impl Emitter<'_> {
             let divided = if helper == Helper::Jiffies { format!(" / {JIFFY_NS}") } else { String::new() };
             return self.line(format!("r0 = {}{divided};", vm(64, vm_offset!(now))));
         }
+        if let Some(which) = runtime::system_clock(helper) {
+            let read = libc::clock_gettime as *const () as usize;
+            self.line(format!("{{ u64 time[2]; ((int (*)(int, void *)){read}ULL)({which}, time);"));
+            return self.line("r0 = time[0] * 1000000000ULL + time[1]; }");
+        }
         let Some(address) = runtime::address(helper) else { return };
         let types = ", u64".repeat(helper.args().into());
         let arguments: String = (1..=helper.args()).map(|register| format!(", r{register}")).collect();

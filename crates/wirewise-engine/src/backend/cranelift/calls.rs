@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Calls: helpers, subprograms, loops over a callback, tail calls.
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{BlockArg, InstBuilder, Value, types};
+use cranelift_codegen::ir::{
+    AbiParam, BlockArg, InstBuilder, MemFlagsData, Signature, StackSlotData, StackSlotKind, Value, types,
+};
 use cranelift_module::Module;
 
 use super::function::Emitter;
@@ -32,6 +36,10 @@ impl Emitter<'_, '_> {
             }
             return self.set(0, now);
         }
+        if let Some(which) = runtime::system_clock(helper) {
+            let now = self.read_clock(which);
+            return self.set(0, now);
+        }
         let Some(address) = runtime::address(helper) else { return };
         let arguments: Vec<Value> = (1..=helper.args()).map(|register| self.reg(register)).collect();
         let result = self.call_native(address, &arguments);
@@ -39,6 +47,25 @@ impl Emitter<'_, '_> {
         if !arguments.is_empty() {
             self.check_trap();
         }
+    }
+
+    /// Nanoseconds of a clock of the system, which is called without a helper between: it is much of a short program.
+    fn read_clock(&mut self, which: libc::clockid_t) -> Value {
+        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, size_of::<libc::timespec>() as u32, 3);
+        let slot = self.b.create_sized_stack_slot(slot);
+        let mut signature = Signature::new(self.module.target_config().default_call_conv);
+        signature.params = vec![AbiParam::new(types::I32), AbiParam::new(types::I64)];
+        signature.returns = vec![AbiParam::new(types::I32)];
+        let signature = self.b.import_signature(signature);
+        let which = self.b.ins().iconst(types::I32, i64::from(which));
+        let time = self.b.ins().stack_addr(types::I64, slot, 0);
+        let part = MemFlagsData::trusted();
+        let callee = self.number(libc::clock_gettime as *const () as i64);
+        self.b.ins().call_indirect(signature, callee, &[which, time]);
+        let seconds = self.b.ins().load(types::I64, part, time, offset_of!(libc::timespec, tv_sec) as i32);
+        let rest = self.b.ins().load(types::I64, part, time, offset_of!(libc::timespec, tv_nsec) as i32);
+        let seconds = self.b.ins().imul_imm_s(seconds, 1_000_000_000);
+        self.b.ins().iadd(seconds, rest)
     }
 
     /// Calls a function of this program, and what it tail-calls.
