@@ -86,7 +86,10 @@ impl<'a> Extraction<'a> {
         skip: bool,
         mut show: impl FnMut(&Counts, (u64, Option<u64>)),
     ) -> Result<()> {
-        self.worker.clear_flows();
+        // New tables are empty, and take memory only where a flow comes to lie.
+        if self.counts.packets > 0 {
+            self.worker.clear_flows();
+        }
         let mut memory = match self.selection {
             Selection::EveryPacket | Selection::At(_) => Memory::Nothing,
             Selection::Interval(_) => Memory::Previous(Tracker::new(self.idle_ns, self.entries)),
