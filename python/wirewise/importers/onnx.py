@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX files: a graph around one TreeEnsembleClassifier, or one TreeEnsemble (ai.onnx.ml 5).
+"""ONNX files: a graph around one TreeEnsembleClassifier or one TreeEnsemble (ai.onnx.ml 5), or a network.
 
 Only the answer counts: the path from the graph's input to the trees may convert types, the path from their
 label (or their scores) to a graph output may not change which class it names. Probabilities are ignored.
@@ -50,6 +50,8 @@ def import_file(path: str, request: Request) -> Imported:
 
 def import_model(model: Any, request: Request) -> Imported:
     """An onnx.ModelProto."""
+    from wirewise.importers import onnx_networks
+
     onnx = library("onnx", "onnx")
     if request.votes == "majority":
         raise request.refuse("an ONNX model says how its trees are combined", "leave out votes=majority")
@@ -59,6 +61,8 @@ def import_model(model: Any, request: Request) -> Imported:
         raise request.refuse(f"is not a valid ONNX model ({_line(error)})", "export it again") from None
     graph = model.graph
     trees_at = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]
+    if not trees_at and any(node.op_type in onnx_networks.DENSE for node in graph.node):
+        return onnx_networks.import_graph(model, request)
     if len(trees_at) != 1 or trees_at[0].op_type not in READERS:
         found = ", ".join(sorted({node.op_type for node in trees_at or graph.node})) or "nothing"
         raise request.refuse(

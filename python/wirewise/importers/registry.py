@@ -35,7 +35,11 @@ _ONE_OUTPUT = "one output"
 _BOOSTED = "sum of margins"
 _XGB = "`binary:logistic`, `multi:softprob`, `multi:softmax`; gbtree or dart; no categorical splits"
 _LGBM = "`binary`, `multiclass`; no categorical splits, linear trees or `zero_as_missing`"
-_ONNX = "TreeEnsembleClassifier, TreeEnsemble; only type casts before it; no EQ, NEQ or MEMBER tests"
+_ONNX = (
+    "TreeEnsembleClassifier, TreeEnsemble; only type casts before it; no EQ, NEQ or MEMBER tests; "
+    "or a network: one chain of Gemm, MatMul, Add, Relu"
+)
+_TORCH = "Linear, ReLU, BatchNorm1d, Dropout; Softmax or Sigmoid at the end"
 
 FORMATS = (
     _sklearn(
@@ -88,6 +92,7 @@ FORMATS = (
     Format(
         ".onnx", "ONNX", "onnx:import_file", "float32(x) or float64(x); ≤, <, ≥, >", "as the operator", _ONNX
     ),
+    Format("torch.Sequential", "PyTorch", "torch:import_sequential", NO_TEST, QUANTISED, _TORCH),
     Format(
         ".bnn",
         "plain JSON",

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 PERCENTILE = 99.99
 _BINS = 2048
 _STRIDE = 16
+_LEAST = 1e-7  # probability of a bin that is empty but for what was clipped into it
 _CANDIDATES = 100
 
 
@@ -77,9 +78,9 @@ def _divergence(counts: NDArray[np.int64], at: int, levels: int) -> float:
     share = np.add.reduceat(kept, starts) / np.maximum(np.add.reduceat(filled.astype(np.float64), starts), 1)
     quantised = np.where(filled, np.repeat(share, np.diff(starts, append=at)), 0)
     seen = reference > 0
-    if not filled.any() or (quantised[seen] == 0).any():
+    if not filled.any():
         return float(np.inf)
-    p, q = reference[seen] / reference.sum(), quantised[seen] / quantised.sum()
+    p, q = reference[seen] / reference.sum(), np.maximum(quantised[seen] / quantised.sum(), _LEAST)
     return float((p * np.log(p / q)).sum())
 
 

@@ -22,8 +22,8 @@ from wirewise.quantize.int8 import Draft
 _BATCH = 512
 _EPOCHS = 40
 _FEWEST_STEPS, _MOST_STEPS = 1000, 10_000
-_RATE = 0.3  # of weights, in integer steps; falls to 0 along a cosine
-_BIAS_RATE = 60 * _RATE  # a bias stands beside inputs of about that size
+RATES = (0.2, 0.05)  # of weights, in integer steps, bold and careful; falls to 0 along a cosine
+_BIAS_RATE = 60  # times that of weights: a bias stands beside inputs of about that size
 _LABEL_SHARE = 0.5
 _LARGEST_BIAS = 2.0**30
 
@@ -34,6 +34,7 @@ def fine_tune(
     rows: NDArray[np.int64],
     labels: NDArray[np.int64] | None = None,
     *,
+    rate: float = RATES[0],
     seed: int = 0,
 ) -> Draft:
     """A draft whose weights and biases have been trained further by Adam. rows: (n, n_features).
@@ -58,7 +59,7 @@ def fine_tune(
             mean[index] += 0.1 * (gradient - mean[index])
             square[index] += 0.001 * (gradient**2 - square[index])
             move = mean[index] / (1 - 0.9**step) / (np.sqrt(square[index] / (1 - 0.999**step)) + 1e-12)
-            parts[index] -= slow * (_BIAS_RATE if index % 2 else _RATE) * move
+            parts[index] -= slow * (_BIAS_RATE * rate if index % 2 else rate) * move
             most = _LARGEST_BIAS if index % 2 else LIMIT
             np.clip(parts[index], -most, most, out=parts[index])
     return _with(draft, parts)

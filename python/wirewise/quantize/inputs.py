@@ -69,4 +69,4 @@ def fixed_point(factor: float, apart: int, *, most: int = INT32_MAX) -> tuple[in
         multiplier = round(factor * 2**shift)
         if multiplier <= most and apart * multiplier + (1 << shift >> 1) <= INT64_MAX:
             return multiplier, shift
-    return most, 0
+    return min(most, INT64_MAX // max(1, apart)), 0

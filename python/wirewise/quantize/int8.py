@@ -24,6 +24,7 @@ from wirewise.quantize.inputs import Ranges
 
 _SCORE_BITS = 20  # of the largest multiplier of the last layer, which brings all scores to one scale
 _COARSEST = 2.0**16  # between the units of two neurons of a layer, so that no multiplier loses its digits
+_LEAST_ACTIVATION = 1e-6  # a threshold for neurons that never fire
 _LARGEST_BIAS = 2.0**29  # in units of a sum: leaves room for the products in int32
 
 
@@ -101,14 +102,27 @@ class Draft:
 
 
 def calibrate(network: FloatNetwork, rows: NDArray[np.int64], method: str) -> Plan:
-    """Thresholds from the float network's own numbers on rows (n, n_features), tensor by tensor."""
-    hidden = network.layers(rows)[1:-1]
+    """Thresholds from the float network's own numbers on rows (n, n_features), tensor by tensor.
+
+    A neuron that never reaches the threshold of its layer gets its largest activation instead.
+    """
+    ranges = inputs.calibrated(network, rows, method, levels=LIMIT)
+    alphas = [threshold(values, method, levels=LIMIT) for values in network.layers(rows)[1:-1]]
     return Plan(
-        inputs.calibrated(network, rows, method, levels=LIMIT),
+        ranges,
         np.full(network.n_features, float(LIMIT)),
-        tuple(np.full(values.shape[1], threshold(values, method, levels=LIMIT)) for values in hidden),
+        tuple(
+            np.minimum(alpha, largest)
+            for alpha, largest in zip(alphas, reached(network, ranges, rows), strict=True)
+        ),
         tuple(_clips(weights, method) for weights in network.weights),
     )
+
+
+def reached(network: FloatNetwork, ranges: Ranges, rows: NDArray[np.int64]) -> list[Floats]:
+    """The largest activation, above 0, of each hidden neuron on clamped rows (n, n_features), per layer."""
+    hidden = network.layers(np.clip(rows, ranges.low, ranges.high))[1:-1]
+    return [np.maximum(values.max(axis=0), _LEAST_ACTIVATION) for values in hidden]
 
 
 def _clips(weights: Floats, method: str) -> Floats:

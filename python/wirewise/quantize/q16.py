@@ -31,6 +31,12 @@ def quantize(network: FloatNetwork, rows: NDArray[np.int64]) -> FixedPointMlp:
     Raises InputError, naming layer and neuron, for a weight of 2^15 or more, and if a sum could overflow
     although the inputs are clamped to the range of rows.
     """
+    for feature, scale in enumerate(np.abs(network.scale).tolist()):
+        if scale > WIDEST:
+            raise InputError(
+                f"network, feature {feature}", f"is multiplied by {scale:,.0f}, Q16 holds numbers up to 32,767",
+                "scale it down, as a standardisation does",
+            )  # fmt: skip
     seen = inputs.seen(network, rows)
     centres = [min(max(round(o), INT64_MIN // 2), INT64_MAX // 2) for o in network.offset.tolist()]
     layers = _layers(network, centres)

@@ -42,14 +42,14 @@ def refine(network: FloatNetwork, plan: Plan, rows: NDArray[np.int64]) -> Plan:
         return divergence(said, int8.draft(network, candidate).scores(sample))
 
     tails = _tail_ranges(network, rows)
-    hidden = [np.maximum(values.max(axis=0), 1e-9) for values in network.layers(sample)[1:-1]]
     changes: list[Callable[[Plan], Iterator[Plan]]] = [
         *(partial(_clamps, tails, feature) for feature in range(network.n_features)),
         *(partial(_levels, feature) for feature in range(network.n_features)),
+        partial(_all_activations, network, sample),
         *(
-            partial(_activations, largest, layer, neuron)
-            for layer, largest in enumerate(hidden)
-            for neuron in range(len(largest))
+            partial(_activation, layer, neuron)
+            for layer, alphas in enumerate(plan.activations)
+            for neuron in range(len(alphas))
         ),
         *(partial(_clips, layer) for layer in range(len(plan.clips))),
     ]
@@ -98,12 +98,17 @@ def _levels(feature: int, plan: Plan) -> Iterator[Plan]:
             yield replace(plan, levels=levels)
 
 
-def _activations(largest: Floats, layer: int, neuron: int, plan: Plan) -> Iterator[Plan]:
-    """Another threshold of one neuron: the largest activation seen, or somewhat less or more than now."""
-    now = plan.activations[layer][neuron]
-    for alpha in (largest[neuron], *(factor * now for factor in _FACTORS)):
+def _all_activations(network: FloatNetwork, sample: NDArray[np.int64], plan: Plan) -> Iterator[Plan]:
+    """Other thresholds of all hidden neurons: what each reaches within the clamps, times a factor."""
+    largest = int8.reached(network, plan.ranges, sample)
+    for factor in (1.0, *_FACTORS):
+        yield replace(plan, activations=tuple(values * factor for values in largest))
+
+
+def _activation(layer: int, neuron: int, plan: Plan) -> Iterator[Plan]:
+    for factor in _FACTORS:
         changed = [values.copy() for values in plan.activations]
-        changed[layer][neuron] = alpha
+        changed[layer][neuron] *= factor
         yield replace(plan, activations=tuple(changed))
 
 
