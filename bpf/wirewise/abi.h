@@ -104,7 +104,7 @@ struct ww_config {
 	__u64 hash_seed[WW_HASH_WORDS]; /* random for each load */
 	__u64 jiffy_ns;	     /* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
 	__u64 jiffy_zero_ns; /* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
-	__u32 verdict;	     /* WW_SLOT_VERDICT or WW_SLOT_VERDICT_2: which of them marks this program's verdicts */
+	__u32 verdict; /* WW_SLOT_VERDICT or WW_SLOT_VERDICT_2: which of them marks this program's verdicts */
 	__u32 bench_packets; /* >0: packets of a flow in a row, before those of the next of bench_flows */
 };
 

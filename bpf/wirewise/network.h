@@ -27,10 +27,10 @@
 	} while (0)
 
 /* sum += a * first + b * second + a * b + first * second, with one multiplication. */
-#define ww_add_pair(sum, a, b, first, second)                                  \
-	do {                                                                   \
+#define ww_add_pair(sum, a, b, first, second)                              \
+	do {                                                               \
 		(sum) += ((a) + (__u64)(second)) * ((b) + (__u64)(first)); \
-		ww_hide(sum);                                                  \
+		ww_hide(sum);                                              \
 	} while (0)
 
 /* ReLU of the numbers in the lanes of a word, all at once; what is above 127 becomes 127. A number has so many bits; where some
