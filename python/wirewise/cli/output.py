@@ -34,7 +34,7 @@ FineTuneOption = Annotated[
     bool | None,
     typer.Option(
         "--fine-tune/--no-fine-tune",
-        help="Train int8 weights further with their rounding. Default: if 0.05 points are lost.",
+        help="Train int8 weights further with their rounding. Default: if accuracy is lost.",
     ),
 ]
 

@@ -34,7 +34,7 @@ def quantize(network: FloatNetwork, rows: NDArray[np.int64]) -> FixedPointMlp:
     for feature, scale in enumerate(np.abs(network.scale).tolist()):
         if scale > WIDEST:
             raise InputError(
-                f"network, feature {feature}", f"is multiplied by {scale:,.0f}, Q16 holds numbers up to 32,767",
+                f"network, feature {feature}", f"is multiplied by {scale:,.0f}, Q16 numbers end at 32,767",
                 "scale it down, as a standardisation does",
             )  # fmt: skip
     seen = inputs.seen(network, rows)

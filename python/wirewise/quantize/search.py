@@ -29,17 +29,21 @@ _ROUNDS = 3
 
 def divergence(network_scores: Floats, other_scores: Floats) -> float:
     """Mean KL divergence (nats a row) of the class probabilities of two networks' scores (n, n_outputs)."""
-    reference, other = log_probabilities(network_scores), log_probabilities(other_scores)
-    return float((np.exp(reference) * (reference - other)).sum(axis=1).mean())
+    return _divergence(log_probabilities(network_scores), other_scores)
+
+
+def _divergence(reference: Floats, other_scores: Floats) -> float:
+    difference = reference - log_probabilities(other_scores)
+    return float(np.einsum("ij,ij->", np.exp(reference), difference)) / len(reference)
 
 
 def refine(network: FloatNetwork, plan: Plan, rows: NDArray[np.int64]) -> Plan:
     """The best plan found from `plan` on; rows (n, n_features), of which a fixed sample is used."""
     sample = rows[np.random.default_rng(0).permutation(len(rows))[:SAMPLE]]
-    said = network.scores(sample)
+    said = log_probabilities(network.scores(sample))
 
     def cost(candidate: Plan) -> float:
-        return divergence(said, int8.draft(network, candidate).scores(sample))
+        return _divergence(said, int8.draft(network, candidate).scores(sample))
 
     tails = _tail_ranges(network, rows)
     changes: list[Callable[[Plan], Iterator[Plan]]] = [
