@@ -16,12 +16,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.parity.cases import NETWORK_KINDS, network_of_kind
-from wirewise.features import FeatureSet
+from bench.programs import NETWORKS, network
+from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer
+from tests.parity.harness import assert_agree, needs_kernel
+from wirewise.features import PRESETS, FeatureSet
 from wirewise.features.feature_set import constant_feature
 from wirewise.models import Model, random_binary_mlp, random_fixed_point_mlp, random_quantized_mlp
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf.clang import find_clang
+from wirewise.traffic import generate
 
 BPF = Path(__file__).parents[2] / "bpf"
 FEATURES = FeatureSet.from_dict(
@@ -132,3 +135,23 @@ def test_large_network(family: str, extreme: bool, tmp_path: Path) -> None:
     make = {"int8": random_quantized_mlp, "q16": random_fixed_point_mlp, "binary": random_binary_mlp}[family]
     model = make(np.random.default_rng(7), layers=(64, 48), n_classes=16, extreme=extreme, ranges=ranges)  # type: ignore[operator]
     check(model, ranges, tmp_path, "functions")
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", ["mlp-int8-32x32", "mlp-q16-32x32", "bnn-128-64"])
+def test_the_measured_networks(name: str, tmp_path: Path) -> None:
+    """In the kernel and in the engine, on generated traffic and on fuzzed packets, in the shapes chosen."""
+    feature_set = PRESETS["hara2023"]
+    frames = [(10**18 + p.time_ns, p.frame) for p in generate(seed=5, packets=500)]
+    fuzzer = random_fuzzer(Random(name), feature_set)
+    fuzzer.now_ns = frames[-1][0]
+    case = Case(name, feature_set, network(*NETWORKS[name]), {"version": 1})
+    said: set[int] = set()
+    comparison = assert_agree(
+        case,
+        [*frames, *fuzzer.packets(500)],
+        tmp_path,
+        seen=lambda run: said.update(run.heads[:, 2].tolist()),
+    )
+    assert comparison.shape == ("inline" if "int8" in name else "functions")
+    assert said == {0, 1}
