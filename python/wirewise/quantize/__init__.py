@@ -25,6 +25,7 @@ FAMILIES = ("int8", "q16")
 CALIBRATIONS = tuple(METHODS)
 TOLERATED = 0.001  # share of unlabelled rows that may change their class before int8 weights are fine-tuned
 FEWEST_ROWS = 50  # to calibrate with
+MOST_ROWS = 500_000  # of more, a fixed sample is used
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ def quantize(
         )
     if labels is not None and not (labels >= 0).any():
         labels = None
+    if len(rows) > MOST_ROWS:
+        chosen = np.random.default_rng(0).permutation(len(rows))[:MOST_ROWS]
+        rows, labels = rows[chosen], None if labels is None else labels[chosen]
     _check_finite(network, rows)
     if options.network == "q16":
         return Quantized(q16.quantize(network, rows), ["16 fractional bits; nothing to calibrate"])
