@@ -8,6 +8,7 @@ range, and all that lies between.
 from __future__ import annotations
 
 import subprocess
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -15,13 +16,19 @@ from random import Random
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from bench.programs import NETWORKS, network
+from bench.programs import NETWORKS, SEED, feature_rows, network
 from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.features import PRESETS, FeatureSet
 from wirewise.features.feature_set import constant_feature
+from wirewise.importers import import_model
 from wirewise.models import Model, random_binary_mlp, random_fixed_point_mlp, random_quantized_mlp
+from wirewise.quantize import Options
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf.clang import find_clang
 from wirewise.traffic import generate
@@ -155,3 +162,25 @@ def test_the_measured_networks(name: str, tmp_path: Path) -> None:
     )
     assert comparison.shape == ("inline" if "int8" in name else "functions")
     assert said == {0, 1}
+
+
+@needs_kernel
+@pytest.mark.parametrize("family", ["int8", "q16"])
+def test_a_trained_network(family: str, tmp_path: Path) -> None:
+    """Told the size of packets from the sizes before, on the traffic that it was trained with."""
+    feature_set = PRESETS["hara2023"]
+    x = feature_rows()[::4]
+    labels = np.where(x[:, 3] << 16 > x[:, 6], "longer", "not longer")
+    estimator = make_pipeline(
+        StandardScaler(), MLPClassifier((16, 16), max_iter=15, random_state=1, early_stopping=True)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator.fit(x, labels)
+    imported = import_model(estimator, rows=x, options=Options(network=family, fine_tune=False))
+    assert (imported.predict(x) == imported.model.predict(x)[0]).mean() > 0.95
+    frames = [(10**18 + p.time_ns, p.frame) for p in generate(SEED, packets=1500)]
+    case = Case(f"trained/{family}", feature_set, imported.model, {"version": 1}, kind="trained")
+    classes: set[int] = set()
+    assert_agree(case, frames, tmp_path, seen=lambda run: classes.update(run.heads[:, 2].tolist()))
+    assert classes == {0, 1}
