@@ -17,7 +17,7 @@ EPOCHS = 100
 
 
 def make_mlp(hidden: Sequence[int], seed: int) -> Any:
-    """An unfitted Pipeline of StandardScaler and MLPClassifier: ReLU, Adam, stops when it no longer improves.
+    """An unfitted Pipeline of StandardScaler and MLPClassifier: ReLU, Adam, until it no longer improves.
 
     hidden : neurons of each hidden layer. Raises InputError for sizes that cannot be compiled.
     """
@@ -32,7 +32,7 @@ def make_mlp(hidden: Sequence[int], seed: int) -> Any:
         )
     mlp = MLPClassifier(
         tuple(hidden), activation="relu", solver="adam", learning_rate_init=LEARNING_RATE, max_iter=EPOCHS,
-        early_stopping=True, n_iter_no_change=10, random_state=seed,
+        n_iter_no_change=10, random_state=seed,
     )  # fmt: skip
     return make_pipeline(StandardScaler(), mlp)
 
