@@ -26,11 +26,15 @@
 		ww_hide(sum);               \
 	} while (0)
 
-/* sum += a * first + b * second + a * b + first * second, with one multiplication. */
-#define ww_add_pair(sum, a, b, first, second)                              \
-	do {                                                               \
-		(sum) += ((a) + (__u64)(second)) * ((b) + (__u64)(first)); \
-		ww_hide(sum);                                              \
+/* sum += (a + first) * (b + second); a and b keep what was added, so that nothing need be copied. */
+#define ww_add_pair(sum, a, b, first, second) \
+	do {                                  \
+		(a) += (__u64)(first);        \
+		ww_hide(a);                   \
+		(b) += (__u64)(second);       \
+		ww_hide(b);                   \
+		(sum) += (a) * (b);           \
+		ww_hide(sum);                 \
 	} while (0)
 
 /* ReLU of the numbers in the lanes of a word, all at once; what is above 127 becomes 127. A number has so many bits; where some

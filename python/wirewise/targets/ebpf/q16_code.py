@@ -7,7 +7,8 @@ product", IEEE Transactions on Computers 17(7), 1968):
     z0 w0 + z1 w1 = (z0 + w1) (z1 + w0) - z0 z1 - w0 w1
 
 The products of neighbouring activations are added up once for all neurons of a layer, those of weights are
-constants. Sums are exact modulo 2^64, and the IR has proved that the true ones fit.
+constants. z0 and z1 are not copied for each neuron: what the one before added to them stays, and only the
+difference is added. Sums are exact modulo 2^64, and the IR has proved that the true ones fit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from wirewise.targets.ebpf.network_code import Code, Piece, Range, lowered, numb
 from wirewise.targets.ebpf.shapes import Lowered
 
 SUMS = 6  # of neurons at a time, each in a register
-SUMS_OF_PAIRS = 5
 # From so many neurons and so large a share of weights that are not 0 on, pairs are faster.
 PAIRED_NEURONS, PAIRED_SHARE = 8, 0.9
 HALF = 1 << FRACTION_BITS - 1
@@ -48,9 +48,8 @@ def lower(model: FixedPointMlp, shape: str, constants: Mapping[int, int], ranges
         paired = _pays(layer)
         if paired:
             pieces.append(_pairs(index, len(weights[0])))
-        step = SUMS_OF_PAIRS if paired else SUMS
-        for start in range(0, len(weights), step):
-            block = range(start, min(start + step, len(weights)))
+        for start in range(0, len(weights), SUMS):
+            block = range(start, min(start + SUMS, len(weights)))
             pieces.append(_block(index, layer, block, model, paired))
     return lowered(Code(pieces, model.n_outputs, max(model.reach[-1])), len(model.used_features), shape)
 
@@ -96,8 +95,13 @@ def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMl
     for at in pairs:
         lines.append(f"word = ww_activation(s, {turn}, {at});")
         lines.append(f"next = ww_activation(s, {turn}, {at + 1});")
-        lines += [f"ww_add_pair(sum{n}, word, next, {row[at]}, {row[at + 1]});" for n, row in enumerate(rows)]
-        instructions += 2 + 6 * len(rows)
+        added = (0, 0)
+        for n, row in enumerate(rows):
+            first, second = row[at + 1], row[at]
+            differences = f"{number(first - added[0])}, {number(second - added[1])}"
+            lines.append(f"ww_add_pair(sum{n}, word, next, {differences});")
+            added = (first, second)
+        instructions += 2 + 5 * len(rows)
     for at in range(2 * len(pairs), fan_in):
         weighed = [(n, row[at]) for n, row in enumerate(rows) if row[at]]
         lines += [f"word = ww_activation(s, {turn}, {at});"] if weighed else []
