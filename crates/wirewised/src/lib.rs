@@ -24,6 +24,7 @@ pub mod labels;
 pub mod manifest;
 pub mod mapped;
 pub mod meta;
+pub mod model;
 pub mod netdev;
 pub mod object;
 pub mod outer;

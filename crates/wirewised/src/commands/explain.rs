@@ -12,15 +12,16 @@ use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::headers::{self, Header};
 use crate::input;
+use crate::model::Model;
 use crate::plane::PlaneName;
 use crate::policy::Policy;
 use crate::runner::{Observation, Runner};
 use crate::trace_output::class_name;
-use crate::tree::{Ensemble, Path};
+use crate::tree::Path;
 
 /// Show why a packet of a capture gets its verdict
 ///
-/// Headers, features with units, the way through the trees, class, policy rule and action. Runs the capture up to that
+/// Headers, features with units, the way through the trees (of a network the scores), class, policy rule and action. Runs the capture up to that
 /// packet through the bundle's program, in this kernel or, without privilege, in the engine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -82,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
     let bundle = Bundle::read(&args.run.bundle)?;
     let options = args.run.options(&bundle)?;
     let policy = options.policy.clone();
-    let model = Ensemble::parse(&bundle.model)
+    let model = Model::parse(&bundle.model)
         .map_err(|rule| Error::input(format!("{}: model.json: {rule}", args.run.name())))?;
     let mut capture = Reader::open(&args.capture)?;
     let plane = PlaneName::choose(args.run.plane);
@@ -112,7 +113,7 @@ fn explain<'a>(
     packet: &Packet<'_>,
     observation: &'a Observation,
     bundle: &'a Bundle,
-    model: &Ensemble,
+    model: &Model,
     policy: &Policy,
     (plane, mode): (PlaneName, Mode),
 ) -> Result<Explanation<'a>> {
@@ -206,6 +207,9 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
         println!("\nmodel  ({})", bundle.manifest.model.summary);
         for path in e.paths.iter().take(trees) {
             print_path(path, &e.features);
+        }
+        if e.paths.is_empty() {
+            println!("  what its layers give is shown by `wirewise explain`");
         }
         if e.paths.len() > trees {
             println!("  ... {} more trees: --trees {} or --json", e.paths.len() - trees, e.paths.len());

@@ -9,8 +9,8 @@ use crate::abi;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::input;
+use crate::model::Model;
 use crate::policy_file;
-use crate::tree::Ensemble;
 
 const MAX_FEATURES_FILE: u64 = 16 << 20;
 
@@ -21,7 +21,7 @@ pub struct Source {
     /// The feature set as JSON; it travels in the table.
     pub feature_set: Value,
     pub names: Vec<String>,
-    /// Whether the program computes each feature: one with a model computes only what the model tests.
+    /// Whether the program computes each feature: one with a model computes only what the model reads.
     pub computed: Vec<bool>,
     /// Class names of the bundle; none of an object that only extracts.
     pub classes: Vec<String>,
@@ -33,14 +33,14 @@ impl Source {
     pub fn from_bundle(path: &Path) -> Result<Self> {
         let bundle = Bundle::read(path)?;
         let manifest = bundle.manifest;
-        let tested = Ensemble::parse(&bundle.model)
+        let used = Model::parse(&bundle.model)
             .map_err(|rule| Error::input(format!("{}: model.json: {rule}", path.display())))?
-            .tested();
+            .used();
         Ok(Self {
             input: path.display().to_string(),
             object: bundle.object,
             feature_set: bundle.features,
-            computed: (0..manifest.feature_names.len()).map(|index| tested.contains(&index)).collect(),
+            computed: (0..manifest.feature_names.len()).map(|index| used.contains(&index)).collect(),
             names: manifest.feature_names,
             classes: manifest.classes,
             table_size: Some(manifest.flow.table_size),
