@@ -21,7 +21,8 @@ from wirewise.quantize.float_network import FloatNetwork, Floats, log_probabilit
 from wirewise.quantize.inputs import Ranges
 from wirewise.quantize.int8 import Plan
 
-SAMPLE = 4096  # rows that a plan is judged by
+_SAMPLE = 4096  # rows that a plan is judged by, fewer for networks of more than 2000 weights
+_FEWEST = 512
 _TAILS = (0.0, 0.0001, 0.001, 0.005, 0.02)  # share of the rows beyond a clamp
 _FACTORS = (0.5, 0.7, 0.85, 1.2, 1.5, 2.0)
 _ROUNDS = 3
@@ -39,7 +40,9 @@ def _divergence(reference: Floats, other_scores: Floats) -> float:
 
 def refine(network: FloatNetwork, plan: Plan, rows: NDArray[np.int64]) -> Plan:
     """The best plan found from `plan` on; rows (n, n_features), of which a fixed sample is used."""
-    sample = rows[np.random.default_rng(0).permutation(len(rows))[:SAMPLE]]
+    weights = sum(part.size for part in network.weights)
+    count = min(_SAMPLE, max(_FEWEST, _SAMPLE * 2000 // weights))
+    sample = rows[np.random.default_rng(0).permutation(len(rows))[:count]]
     said = log_probabilities(network.scores(sample))
 
     def cost(candidate: Plan) -> float:
