@@ -18,6 +18,7 @@
 #include "wirewise/flow.h"
 #include "wirewise/gate.h"
 #include "wirewise/parse.h"
+#include "wirewise/shadow.h"
 #include "wirewise/verdict.h"
 
 #include "ww_model.h"
@@ -108,8 +109,11 @@ static __always_inline int ww_packet_way(struct xdp_md *ctx, const int go_ipv6)
 	cpu = bpf_get_smp_processor_id();
 	if (ww_unlikely(!ww_begin_way(&way, cpu)))
 		return XDP_PASS;
-	if (ww_unlikely(ww_config.trace))
+	if (ww_unlikely(ww_config.trace)) {
 		way.own->scratch.inferred = 0;
+		if (ww_config.shadow)
+			way.now_ns = ww_shadow_time(way.now_ns);
+	}
 	if (ww_unlikely(ww_config.bench_flows && go_ipv6))
 		ww_bench_rewrite(ctx);
 	cursor.at = (void *)(long)ctx->data;
@@ -149,6 +153,8 @@ __noinline int ww_xdp_ipv4(struct xdp_md *ctx)
 SEC("xdp")
 int ww_xdp(struct xdp_md *ctx)
 {
+	/* On the stack, so that it takes no register from the packet's way. */
+	struct xdp_md *volatile kept = ctx;
 	int verdict = ww_xdp_ipv4(ctx);
 
 	if (verdict == WW_GO_IPV6)
@@ -160,7 +166,7 @@ int ww_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 #endif
-	return verdict;
+	return ww_hand_over(kept, verdict);
 }
 
 #if WW_TAIL_CALLS

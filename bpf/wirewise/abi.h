@@ -82,6 +82,13 @@ enum ww_lookup {
 	WW_FLOW_HIT = WW_LOOKUPS /* the flow was known; not counted */
 };
 
+/* Two models on the same packets: shadow.h. */
+enum ww_shadow {
+	WW_SHADOW_NONE = 0,
+	WW_SHADOW_FIRST,  /* its verdicts hold; counts the second's classes beside its own */
+	WW_SHADOW_SECOND, /* gives classes only, and has each packet first */
+};
+
 enum ww_allow {
 	WW_ALLOW_IPV4 = 1,
 	WW_ALLOW_IPV6 = 2,
@@ -106,6 +113,8 @@ struct ww_config {
 	__u64 jiffy_zero_ns; /* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
 	__u32 verdict; /* WW_SLOT_VERDICT or WW_SLOT_VERDICT_2: which of them marks this program's verdicts */
 	__u32 bench_packets; /* >0: packets of a flow in a row, before those of the next of bench_flows */
+	__u32 shadow;	     /* enum ww_shadow; with one, trace is 1 */
+	__u32 reserved;
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -238,6 +247,17 @@ struct ww_scratch {
 	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
 	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */
 	__u64 activation[2][WW_MAX_WIDTH];
+};
+
+/* Map ww_agreement, WW_AGREEMENT_ROWS elements a CPU, one for each class of the first and one for none: packets to which the second
+ * gave each class, or none. */
+#define WW_AGREEMENT_ROWS (WW_MAX_CLASSES + 1)
+
+struct ww_agreement {
+	__u64 packets[WW_AGREEMENT_ROWS];
+	__u64 now_ns;	/* in a CPU's first element only: time of the packet */
+	__u32 class_id; /* and the second's class */
+	__u32 reserved;
 };
 
 /* Map ww_cpu, one element a CPU, mapped into the agent. One map, for each look-up costs the packet a ns or more. */

@@ -11,6 +11,7 @@
 #include "flow.h"
 #include "maps.h"
 #include "packet.h"
+#include "shadow.h"
 
 #define WW_LIMIT_TRIES 4
 
@@ -110,8 +111,11 @@ static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
 	int malformed = status >= WW_MALFORMED_ETHERNET && status <= WW_TOO_MANY_EXTENSIONS;
 
 	ww_count(&way->own->stats.status[status], way->frame_length);
-	if (ww_config.trace)
+	if (ww_unlikely(ww_config.trace)) {
 		way->own->scratch.status = status;
+		if (ww_config.shadow)
+			ww_shadow_answer(WW_NO_CLASS);
+	}
 	if (malformed && ww_policy.drop_malformed && ww_enforcing(way->now_ns))
 		return XDP_DROP;
 	return XDP_PASS;
@@ -126,6 +130,8 @@ static __always_inline int ww_settle(struct ww_way *way, __u32 class_id, __u32 a
 		way->own->scratch.class_id = class_id;
 		way->own->scratch.action = action;
 		way->own->scratch.outcome = outcome;
+		if (ww_config.shadow)
+			ww_shadow_answer(class_id);
 	}
 	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? XDP_DROP : XDP_PASS;
 }

@@ -115,6 +115,15 @@ codes! {
 }
 
 codes! {
+    /// Two models on the same packets.
+    Shadow {
+        None = "none",
+        First = "first",
+        Second = "second",
+    }
+}
+
+codes! {
     /// When a flow's packet is inferred.
     Trigger {
         Every = "every",
@@ -152,6 +161,8 @@ pub struct Config {
     pub jiffy_zero_ns: u64,
     pub verdict: u32,
     pub bench_packets: u32,
+    pub shadow: u32,
+    pub reserved: u32,
 }
 
 impl Config {
@@ -320,6 +331,19 @@ pub struct Scratch {
     pub activation: [[u64; MAX_WIDTH]; 2],
 }
 
+/// Rows and columns of agreement: each class, and none.
+pub const AGREEMENT_ROWS: usize = MAX_CLASSES + 1;
+
+/// `struct ww_agreement`, an element of the map `ww_agreement`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Agreement {
+    pub packets: [u64; AGREEMENT_ROWS],
+    pub now_ns: u64,
+    pub class_id: u32,
+    pub reserved: u32,
+}
+
 /// `struct ww_cpu`, an element of the map `ww_cpu`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -336,7 +360,7 @@ mod tests {
     /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
     #[test]
     fn sizes_and_offsets_are_those_of_abi_h() {
-        assert_eq!(size_of::<Config>(), 152);
+        assert_eq!(size_of::<Config>(), 160);
         assert_eq!(offset_of!(Config, hash_seed), 48);
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);

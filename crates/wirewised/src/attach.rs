@@ -21,6 +21,7 @@ use crate::policy::Policy;
 use crate::policy_maps;
 use crate::staging;
 use crate::succession::Places;
+use crate::swap::shadow::policy_of_shadow;
 use crate::xdp::{self, Attached, Plane};
 
 #[derive(Debug)]
@@ -267,6 +268,10 @@ fn adopt(request: &Request, ours: Attachment) -> Result<Attachment> {
         meta.policy.changed = meta::now();
     } else {
         return Ok(ours);
+    }
+    if let Some(shadow) = ours.shadow() {
+        let element = policy_of_shadow(&ours.policy()?);
+        policy_maps::write_element(&element, |name| shadow.optional_map(name).ok().flatten())?;
     }
     staging::remember(&ours.directory, &meta)?;
     Attachment::open(&ours.directory)

@@ -38,6 +38,7 @@ pub struct Attachment {
     /// `None`: an agent was killed before it attached, or the link was removed by hand.
     pub link: Option<(OwnedFd, LinkInfo)>,
     pub meta: Option<Meta>,
+    shadowed: bool,
 }
 
 impl Attachment {
@@ -57,22 +58,30 @@ impl Attachment {
     }
 
     fn try_open(directory: &Path) -> io::Result<Self> {
-        let Found { link, directory: place } = Places::of(directory).find()?;
+        let Found { link, directory: place, shadowed } = Places::of(directory).find()?;
         let pins = File::open(&place)?;
         let link = link.map(|(link, info, _)| (link, info));
         let meta = Meta::open(&inside(&pins, pins::META));
         let here = meta.as_ref().is_none_or(|meta| meta.namespace == netdev::namespace());
         let current = link.as_ref().filter(|_| here).and_then(|(_, info)| netdev::name(info.ifindex));
         let interface = current.unwrap_or_else(|| pins::interface_of(directory));
-        Ok(Self { directory: directory.to_path_buf(), pins, interface, link, meta })
+        Ok(Self { directory: directory.to_path_buf(), pins, interface, link, meta, shadowed })
     }
 
     /// What ran before the last swap; it has no link.
     pub fn previous(&self) -> Option<Self> {
-        let directory = Places::of(&self.directory).previous;
+        self.beside(Places::of(&self.directory).previous)
+    }
+
+    /// The second model, while it runs beside the first; it has no link to the interface.
+    pub fn shadow(&self) -> Option<Self> {
+        if self.shadowed { self.beside(Places::of(&self.directory).shadow) } else { None }
+    }
+
+    fn beside(&self, directory: PathBuf) -> Option<Self> {
         let pins = File::open(&directory).ok()?;
         let meta = Meta::open(&inside(&pins, pins::META));
-        Some(Self { directory, pins, interface: self.interface.clone(), link: None, meta })
+        Some(Self { directory, pins, interface: self.interface.clone(), link: None, meta, shadowed: false })
     }
 
     /// Whether both have this map in common.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 
@@ -95,6 +96,18 @@ pub fn pin_to_one_cpu() -> Result<u32> {
 
 fn affinity_error() -> Error {
     Error::other(format!("cannot stay on one CPU: {}", io::Error::last_os_error()))
+}
+
+/// Waits until no CPU is at a packet that it began before: programs that were replaced have ended.
+pub fn wait_for_packets() {
+    /// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h: synchronize_rcu().
+    const GLOBAL: libc::c_long = 1;
+    /// Where the kernel has no such call; far longer than any packet takes.
+    const LONG: Duration = Duration::from_millis(100);
+    // SAFETY: the call takes numbers and changes nothing.
+    if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } != 0 {
+        std::thread::sleep(LONG);
+    }
 }
 
 /// The clock of `bpf_ktime_get_ns`.

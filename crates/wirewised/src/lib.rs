@@ -6,6 +6,7 @@
 mod libbpf_log;
 
 pub mod abi;
+pub mod agreement;
 pub mod attach;
 pub mod attachment;
 pub mod bundle;
@@ -21,6 +22,7 @@ pub mod input;
 mod jiffies;
 pub mod kernel;
 pub mod labels;
+mod loaded;
 pub mod manifest;
 pub mod mapped;
 pub mod meta;

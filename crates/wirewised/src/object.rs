@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An eBPF object of wirewise: opened (no privilege needed), set up for one load, loaded.
 
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use libbpf_rs::{
-    ErrorKind, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, Program, ProgramMut,
-};
-use serde::Serialize;
+use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::jiffies;
 use crate::kernel;
 use crate::libbpf_log;
-use crate::mapped::MappedArray;
 use crate::verifier::Refusal;
+
+pub use crate::loaded::{Loaded, ProgramInfo};
 
 pub const ENTRY: &str = "ww_xdp";
 /// What libbpf calls the object in its messages, and the first part of the name of maps such as .bss.
 const OBJECT_NAME: &str = "wirewise";
 pub const CONFIG_MAP: &str = ".rodata.ww_config";
 pub const TAIL_CALLS: &str = "ww_progs";
+/// Where two models' classes are counted.
+pub const AGREEMENT: &str = "ww_agreement";
+/// Where a shadow hands its packets over.
+pub const FIRST: &str = "ww_first";
+const MODEL: &str = "ww_model_";
+/// `BPF_JMP | BPF_CALL` with the number of bpf_tail_call, and `BPF_ALU64 | BPF_MOV | BPF_K`, which sets register 0 to 0.
+const CALL: u32 = libbpf_sys::BPF_JMP | libbpf_sys::BPF_CALL;
+const TAIL_CALL: i32 = libbpf_sys::BPF_FUNC_tail_call as i32;
+const SET_R0: u8 = (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K) as u8;
 const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
 pub const PER_CPU: &str = "ww_cpu";
 /// Entries a CPU: what a 32-bit map key can number, with room for 256 CPUs.
@@ -44,6 +49,7 @@ pub struct Settings {
     pub bench_packets: u32,
     /// `abi::SLOT_VERDICT` or `abi::SLOT_VERDICT_2`.
     pub verdict: u8,
+    pub shadow: abi::Shadow,
 }
 
 impl Settings {
@@ -68,6 +74,7 @@ impl Settings {
             bench_spoof: false,
             bench_packets: 0,
             verdict: abi::SLOT_VERDICT,
+            shadow: abi::Shadow::None,
         }
     }
 }
@@ -139,6 +146,7 @@ impl Opened {
         config.bench_packets = settings.bench_packets;
         config.hash_seed = settings.hash_seed;
         config.verdict = settings.verdict.into();
+        config.shadow = settings.shadow.code();
         Ok(config)
     }
 
@@ -156,14 +164,54 @@ impl Opened {
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),
             };
-            set.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
+            let shadow = [AGREEMENT, FIRST].contains(&name.as_str());
+            let made = set.and_then(|()| map.set_autocreate(!shadow || config.shadow != 0));
+            made.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
-        Ok(())
+        if settings.shadow == abi::Shadow::Second { Ok(()) } else { self.forget_hand_over() }
+    }
+
+    /// Programs of the model, of one that is split over tail calls.
+    pub fn tail_calls(&self) -> u32 {
+        let names = self.object.progs().map(|program| program.name().to_string_lossy().into_owned());
+        names.filter_map(|name| tail_call_index(&name)).max().unwrap_or(0)
+    }
+
+    /// Takes the tail call of a shadow out of the programs that have no other. It is in code that the verifier drops, but the
+    /// kernel looks for tail calls before, and then each call of a function costs more.
+    fn forget_hand_over(&mut self) -> Result<()> {
+        let last = self.tail_calls();
+        let only = if last == 0 { ENTRY.to_string() } else { format!("{MODEL}{last}") };
+        let Some(program) = self.object.progs_mut().find(|program| program.name() == only.as_str()) else {
+            return Ok(());
+        };
+        let mut instructions = program.insns().to_vec();
+        for instruction in &mut instructions {
+            if u32::from(instruction.code) == CALL
+                && instruction.src_reg() == 0
+                && instruction.imm == TAIL_CALL
+            {
+                *instruction = libbpf_sys::bpf_insn { code: SET_R0, ..libbpf_sys::bpf_insn::default() };
+            }
+        }
+        // SAFETY: the program is one of the object and not loaded yet; libbpf copies the instructions.
+        let code = unsafe {
+            libbpf_sys::bpf_program__set_insns(
+                program.as_libbpf_object().as_ptr(),
+                instructions.as_mut_ptr(),
+                instructions.len() as _,
+            )
+        };
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(Error::other(format!("{}: {only} cannot be changed", self.input)))
+        }
     }
 
     /// Lets the program use a map that is there instead of one of its own, with what it holds. No such map in the object:
     /// nothing happens. Comes after `prepare`.
-    pub fn share(&mut self, name: &str, map: &MapHandle) -> Result<()> {
+    pub fn share(&mut self, name: &str, map: &impl MapCore) -> Result<()> {
         let Some(mut own) =
             self.object.maps_mut().find(|own| variable(&own.name().to_string_lossy()) == name)
         else {
@@ -226,6 +274,9 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     if map == PER_CPU {
         return Ok(Some(config.shards));
     }
+    if map == AGREEMENT && config.shadow != 0 {
+        return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
+    }
     if !FLOW_TABLES.contains(&map) {
         return Ok(None);
     }
@@ -237,7 +288,7 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
 
 /// Where a program stands in the array of tail calls: `ww_model_<i>` at i. `None`: it is no part of a split model.
 pub fn tail_call_index(program: &str) -> Option<u32> {
-    program.strip_prefix("ww_model_")?.parse().ok()
+    program.strip_prefix(MODEL)?.parse().ok()
 }
 
 fn read_config(input: &str, object: &OpenObject) -> Result<Option<abi::Config>> {
@@ -287,93 +338,6 @@ fn load_error(input: &str, error: &libbpf_rs::Error, warnings: &[String]) -> Err
         }
         _ => Error::other(format!("{input}: cannot be loaded: {error:#}: {said}")),
     }
-}
-
-/// A loaded program as the kernel describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ProgramInfo {
-    pub name: String,
-    /// After the kernel's own rewriting.
-    pub instructions: u32,
-    pub jited_bytes: u32,
-    /// What the verifier went through, of its limit of one million.
-    pub verified_instructions: u32,
-}
-
-/// An object in the kernel. Dropping it frees what is neither attached nor pinned.
-#[derive(Debug)]
-pub struct Loaded {
-    pub object: Object,
-    pub load_time: Duration,
-    pub config: Option<abi::Config>,
-}
-
-impl Loaded {
-    /// The program to attach or run: `ww_xdp`, or the only one of an object that is not ours.
-    pub fn entry(&self) -> Result<ProgramMut<'_>> {
-        if let Some(entry) = self.object.progs_mut().find(|program| program.name() == ENTRY) {
-            return Ok(entry);
-        }
-        let mut programs = self.object.progs_mut();
-        match (programs.next(), programs.next()) {
-            (Some(only), None) => Ok(only),
-            _ => Err(Error::input(format!("the object holds no program {ENTRY}"))),
-        }
-    }
-
-    pub fn map(&self, name: &str) -> Option<Map<'_>> {
-        self.object.maps().find(|map| variable(&map.name().to_string_lossy()) == name)
-    }
-
-    pub fn require_map(&self, name: &str) -> Result<Map<'_>> {
-        self.map(name).ok_or_else(|| Error::input(format!("the object has no map {name}")))
-    }
-
-    /// Buckets of a CPU's shard of each flow table.
-    pub fn buckets(&self) -> u32 {
-        self.config.map_or(0, |config| config.bucket_mask + 1)
-    }
-
-    pub fn map_array(&self, name: &str) -> Result<MappedArray> {
-        MappedArray::new(&self.require_map(name)?)
-    }
-
-    pub fn programs(&self) -> Result<Vec<ProgramInfo>> {
-        self.object.progs().map(|program| program_info(&program)).collect()
-    }
-
-    /// Puts the parts of a split model into `ww_progs`.
-    fn fill_tail_calls(&self) -> Result<()> {
-        let Some(map) = self.map(TAIL_CALLS) else { return Ok(()) };
-        for program in self.object.progs() {
-            let name = program.name().to_string_lossy();
-            let Some(index) = tail_call_index(&name) else { continue };
-            let fd = program.as_fd().as_raw_fd();
-            map.update(&index.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(|error| {
-                Error::other(format!("cannot put program {name} into {TAIL_CALLS}: {error}"))
-            })?;
-        }
-        Ok(())
-    }
-}
-
-fn program_info(program: &Program<'_>) -> Result<ProgramInfo> {
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut length = mem::size_of_val(&info) as u32;
-    // SAFETY: `info` is a bpf_prog_info of `length` bytes, zeroed so that the kernel copies no arrays; the
-    // descriptor is open as long as `program` lives.
-    let code =
-        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut length) };
-    if code != 0 {
-        let error = std::io::Error::from_raw_os_error(-code);
-        return Err(Error::other(format!("cannot read what the kernel made of the program: {error}")));
-    }
-    Ok(ProgramInfo {
-        name: program.name().to_string_lossy().into_owned(),
-        instructions: info.xlated_prog_len / mem::size_of::<libbpf_sys::bpf_insn>() as u32,
-        jited_bytes: info.jited_prog_len,
-        verified_instructions: info.verified_insns,
-    })
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn pin(loaded: &Loaded, directory: &Path) -> Result<Provisional> {
         xdp::pin(object, &directory.join(name))
             .map_err(|error| Error::other(format!("cannot pin {}/{name}: {error}", directory.display())))
     };
-    for map in loaded.object.maps() {
+    for map in loaded.maps() {
         let name = map.name().to_string_lossy();
         let name = object::variable(&name);
         if name.starts_with("ww_") {

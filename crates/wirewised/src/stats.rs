@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::abi::{self, Counter, Outcome, Stats};
+use crate::agreement::Agreement;
 use crate::attachment::{Attachment, CPU_MAP, read_element};
 use crate::error::{Error, Result};
 use crate::status;
@@ -66,6 +67,8 @@ pub struct Report {
     pub inferred: u64,
     pub flows: Flows,
     pub events: Events,
+    /// How far a second model on the same packets agrees; null if there is none.
+    pub shadow: Option<Agreement>,
 }
 
 #[derive(Debug, Serialize)]
@@ -168,6 +171,7 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
         inferred: stats.inferred,
         flows: stats.into(),
         events: Events { sent: stats.events_sent, limited: stats.events_limited, lost: stats.events_lost },
+        shadow: Agreement::read(attachment)?,
     })
 }
 
@@ -259,6 +263,9 @@ impl Report {
             ("events limited", self.events.limited),
             ("events lost", self.events.lost),
         ]);
+        if let Some(shadow) = &self.shadow {
+            counters.extend([("shadow agrees", shadow.agree), ("shadow disagrees", shadow.disagree)]);
+        }
         counters
     }
 
@@ -276,5 +283,9 @@ impl Report {
             self.counters().into_iter().map(|(name, value)| [name.to_string(), value.to_string()]).collect();
         println!();
         crate::table::print(&counters, 1);
+        if let Some(shadow) = &self.shadow {
+            println!();
+            shadow.print();
+        }
     }
 }

@@ -5,6 +5,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
 
 use crate::abi::Mode;
+use crate::agreement::Agreement;
 use crate::attach::effective_mode;
 use crate::attachment::{Attachment, CPU_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
@@ -34,6 +35,8 @@ pub struct Status {
     /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
     /// measured, which costs some ns a packet.
     pub clock: Option<String>,
+    /// A second model on the same packets, and how far it agrees.
+    pub shadow: Option<Agreement>,
     /// What `rollback` brings back.
     pub previous: Option<Previous>,
     pub link_id: Option<u32>,
@@ -92,6 +95,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             bytes: attachment.flow_table_bytes()?,
         },
         clock: meta.map(|meta| meta.clock.clone()),
+        shadow: Agreement::read(attachment)?,
         previous: previous(attachment),
         link_id: link.map(|link| link.id),
         program_id: link.map(|link| link.program_id),
@@ -170,6 +174,9 @@ impl Status {
         programs.extend(self.tail_call_program_ids.iter().map(u32::to_string));
         row("programs", &format!("{} (`bpftool prog show id ID`)", programs.join(", ")));
         row("since", self.since.as_deref().unwrap_or("unknown"));
+        if let Some(shadow) = &self.shadow {
+            row("shadow", &shadow.describe());
+        }
         if let Some(Previous { bundle, since, .. }) = &self.previous {
             let (name, digest) = (&bundle.name, &bundle.digest[..16]);
             row("previous", &format!("{name}, sha256 {digest}, since {since} (`wirewised rollback`)"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How one program follows another on an interface. Beside its directory of pins may lie others: `::new`, a program that is being
-//! made ready; `::previous`, what ran before the last swap; `::old`, what is on its way from the one to the other place.
+//! made ready; `::previous`, what ran before the last swap; `::old`, what is on its way from the one to the other place; `::shadow`, a
+//! second model, which has each packet before the first.
 //!
 //! The one moment that counts is the update of the link, which the kernel does in one step: what the link's program is, runs. The
 //! directories only follow. So whoever finds them in any state, after a kill too, can tell what runs, and put the rest in order.
@@ -17,6 +18,7 @@ use crate::xdp::{self, LinkInfo};
 const NEW: &str = "new";
 const PREVIOUS: &str = "previous";
 const OLD: &str = "old";
+const SHADOW: &str = "shadow";
 
 /// The directories of one interface.
 #[derive(Debug, Clone)]
@@ -25,6 +27,7 @@ pub struct Places {
     pub new: PathBuf,
     pub previous: PathBuf,
     old: PathBuf,
+    pub shadow: PathBuf,
 }
 
 impl Places {
@@ -41,6 +44,7 @@ impl Places {
             new: beside(NEW),
             previous: beside(PREVIOUS),
             old: beside(OLD),
+            shadow: beside(SHADOW),
         }
     }
 
@@ -61,25 +65,29 @@ impl Places {
         let live = links.iter().position(|(_, info, _)| info.ifindex != 0).unwrap_or(0);
         if links.is_empty() {
             let directory = self.all().into_iter().find(|place| place.is_dir()).unwrap_or(&self.current);
-            return Ok(Found { link: None, directory: directory.clone() });
+            return Ok(Found { link: None, directory: directory.clone(), shadowed: false });
         }
         let (link, info, holder) = links.swap_remove(live);
         let mut directory = holder.clone();
         for place in self.all() {
-            if program_id(place)? == Some(info.program_id) {
+            if program_id(&place.join(pins::PROGRAM))? == Some(info.program_id) {
                 directory.clone_from(place);
             }
         }
-        Ok(Found { link: Some((link, info, holder)), directory })
+        let shadowed = program_id(&self.shadow.join(pins::PROGRAM))? == Some(info.program_id);
+        if shadowed {
+            directory.clone_from(&self.current);
+        }
+        Ok(Found { link: Some((link, info, holder)), directory, shadowed })
     }
 
     /// Puts the directories in order: the one of what runs in its place, with the link; what ran before as `previous`; nothing
     /// else. The caller holds the lock of the root.
     pub fn tidy(&self) -> io::Result<()> {
-        let Found { link, directory } = self.find()?;
+        let Found { link, directory, shadowed } = self.find()?;
         let Some((_, _, holder)) = link else {
             // Nobody ever attached it, or the link was removed by hand.
-            return self.all().into_iter().try_for_each(|place| remove_if_there(place));
+            return self.remove();
         };
         if holder != directory {
             fs::rename(holder.join(pins::LINK), directory.join(pins::LINK))?;
@@ -94,6 +102,9 @@ impl Places {
             remove_if_there(&self.previous)?;
             fs::rename(&self.old, &self.previous)?;
         }
+        if !shadowed {
+            remove_if_there(&self.shadow)?;
+        }
         remove_if_there(&self.new)
     }
 
@@ -104,7 +115,7 @@ impl Places {
 
     /// Removes all of them. The link is to be detached before.
     pub fn remove(&self) -> io::Result<()> {
-        self.all().into_iter().try_for_each(|place| remove_if_there(place))
+        self.all().into_iter().chain([&self.shadow]).try_for_each(|place| remove_if_there(place))
     }
 }
 
@@ -115,6 +126,8 @@ pub struct Found {
     pub link: Option<(OwnedFd, LinkInfo, PathBuf)>,
     /// Where the maps and the memory of what runs are.
     pub directory: PathBuf,
+    /// The link's program is the shadow's, which hands its packets over.
+    pub shadowed: bool,
 }
 
 /// Puts all interfaces of a root in order. The caller holds its lock.
@@ -126,9 +139,9 @@ pub fn tidy_all(root: &Root) -> Result<()> {
     })
 }
 
-/// The program pinned in a directory.
-fn program_id(directory: &Path) -> io::Result<Option<u32>> {
-    let Some(program) = present(xdp::open_pin(&directory.join(pins::PROGRAM)))? else { return Ok(None) };
+/// The number of a pinned program.
+fn program_id(pin: &Path) -> io::Result<Option<u32>> {
+    let Some(program) = present(xdp::open_pin(pin))? else { return Ok(None) };
     Ok(Some(xdp::program_info(program.as_fd())?.id))
 }
 

@@ -11,6 +11,8 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel;
+
 /// Where in the kernel the program sees the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,11 +108,12 @@ pub fn create_link(program: BorrowedFd<'_>, ifindex: u32, plane: Plane) -> io::R
     })
 }
 
-/// Replaces the program of a link. No packet meets the interface without one.
+/// Replaces the program of a link. No packet meets the interface without one; the old program is at no packet any more when this
+/// returns, so it may lose its pins, without which it would lose its tail calls.
 pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no options are given; the descriptors are plain numbers to the call.
     check(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) })
-        .map(drop)
+        .map(|_| kernel::wait_for_packets())
 }
 
 /// Detaches a link, whoever holds it.

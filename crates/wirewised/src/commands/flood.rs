@@ -276,7 +276,7 @@ fn is_flow_table(name: &str) -> bool {
 
 /// What the kernel accounts for the program's maps of these names.
 fn memory(program: &Loaded, of: impl Fn(&str) -> bool) -> Option<u64> {
-    let maps = program.object.maps().filter(|map| of(&map.name().to_string_lossy()));
+    let maps = program.maps().filter(|map| of(&map.name().to_string_lossy()));
     maps.map(|map| {
         let path = Path::new("/proc/self/fdinfo").join(map.as_fd().as_raw_fd().to_string());
         let text = std::fs::read_to_string(path).ok()?;

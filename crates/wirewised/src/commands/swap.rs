@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised swap`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::agreement::Agreement;
 use crate::attachment::Attachment;
 use crate::bundle::Bundle;
 use crate::doctor;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input;
-use crate::pins::RootArgs;
+use crate::pins::{Lock, RootArgs};
 use crate::policy::Policy;
 use crate::status;
 use crate::succession;
-use crate::swap::{self, Plan, PolicyPlan, Request};
+use crate::swap::{self, Flows, Plan, PolicyPlan, Request, shadow};
+use crate::units::format_bytes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,10 @@ Examples:
   wirewised swap --bundle more-classes.wirewise --policy policy.yaml
   wirewised swap --bundle other-features.wirewise --reset-flows
       its features need another flow state: begin with empty flow tables
+  wirewised swap --shadow --bundle retrained.wirewise
+      try it first: it sees every packet, changes no verdict, and `stats` says where the two disagree
+  wirewised swap --promote
+  wirewised swap --no-shadow
 No packet meets the interface without a program, and with equal flow tables every flow goes on where it was.";
 
 /// Replace the model under load: flows, policy and counters go on.
@@ -33,8 +39,8 @@ No packet meets the interface without a program, and with equal flow tables ever
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Bundle made by `wirewise compile`, which takes over
-    #[arg(long, value_name = "FILE")]
-    bundle: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["promote", "no_shadow"])]
+    bundle: Option<PathBuf>,
 
     /// Which interface; not needed if only one is attached
     #[arg(long, value_name = "NAME")]
@@ -47,6 +53,22 @@ pub struct Args {
     /// Begin with empty flow tables if the new bundle cannot use those that are there
     #[arg(long)]
     reset_flows: bool,
+
+    /// Run the bundle beside what runs instead: on the same packets, changing no verdict, and counting where the two disagree
+    #[arg(long, conflicts_with_all = ["policy", "reset_flows"])]
+    shadow: bool,
+
+    /// With --shadow: the file of the bundle that runs, if it is no longer where it was
+    #[arg(long, value_name = "FILE", requires = "shadow")]
+    running: Option<PathBuf>,
+
+    /// The shadow takes over, with the flows it knows if it cannot use those of the first
+    #[arg(long, conflicts_with_all = ["bundle", "shadow", "reset_flows"])]
+    promote: bool,
+
+    /// End the shadow
+    #[arg(long, conflicts_with_all = ["bundle", "shadow", "promote", "policy", "reset_flows"])]
+    no_shadow: bool,
 
     /// Only load it beside what runs, and say what would be done
     #[arg(long)]
@@ -61,13 +83,34 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if args.no_shadow {
+        return end_shadow(args);
+    }
+    let read = |file: &PathBuf| Bundle::read(file).map(|bundle| (bundle, file.clone()));
+    let given = args.bundle.as_ref().map(read).transpose()?;
+    let (lock, ours) = begin(args)?;
+    match given {
+        Some((bundle, file)) if args.shadow => start_shadow(args, &ours, &bundle, &file),
+        Some((bundle, file)) => swap(args, lock, ours, (bundle, file), None),
+        None => {
+            let (shadow, meta) = shadow::of(&ours)?;
+            let file = PathBuf::from(&meta.bundle.file);
+            let bundle = Bundle::read(&file)?;
+            if bundle.digest != meta.bundle.digest {
+                return Err(Error::input(format!(
+                    "{}: it is not the shadow's bundle {} any more; `swap --bundle FILE` takes it from another place",
+                    file.display(),
+                    meta.bundle.name
+                )));
+            }
+            swap(args, lock, ours, (bundle, file), Some(shadow))
+        }
+    }
+}
+
+/// What is attached, with the lock that keeps it so.
+fn begin(args: &Args) -> Result<(Lock, Attachment)> {
     let root = args.root.root();
-    let bundle = Bundle::read(&args.bundle)?;
-    let policy = args
-        .policy
-        .as_ref()
-        .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
-    let policy = policy.transpose()?;
     // Taking the lock makes the directory, which a command that finds nothing attached must not.
     Attachment::find(&root, args.interface.as_deref())?;
     doctor::require(&doctor::check_machine(&root))?;
@@ -75,16 +118,29 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.dry_run {
         succession::tidy_all(&root)?;
     }
-    let ours = Attachment::find(&root, args.interface.as_deref())?;
-    let bundle_file = args.bundle.clone();
-    let request = Request { ours, bundle, bundle_file, policy, reset_flows: args.reset_flows };
+    Ok((lock, Attachment::find(&root, args.interface.as_deref())?))
+}
+
+fn swap(
+    args: &Args,
+    lock: Lock,
+    ours: Attachment,
+    (bundle, bundle_file): (Bundle, PathBuf),
+    shadow: Option<Attachment>,
+) -> Result<()> {
+    let policy = args
+        .policy
+        .as_ref()
+        .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
+    let policy = policy.transpose()?;
+    let request = Request { ours, bundle, bundle_file, policy, reset_flows: args.reset_flows, shadow };
     if request.runs_already() {
         return keep(args, &request.ours);
     }
     let plan = swap::plan(&request)?;
     let loaded = swap::load(&request, &plan)?;
-    let told = tell(&request, &plan, if args.dry_run { "would swap" } else { "swapped" });
-    if !plan.keeps_flows() && !args.json {
+    let mut told = tell(&request, &plan, if args.dry_run { "would swap" } else { "swapped" });
+    if plan.flows == Flows::Empty {
         eprintln!("warning: flows: the flow tables begin empty: {}", plan.differences.join("; "));
     }
     if args.dry_run {
@@ -99,12 +155,54 @@ pub fn run(args: &Args) -> Result<()> {
     drop(lock);
     let status = status::of(&attachment)?;
     if args.json {
-        let mut told = told;
         told["status"] = serde_json::to_value(status).unwrap_or_default();
         return input::print_json(&told);
     }
     print(&told);
     println!("`wirewised rollback --interface {}` goes back", attachment.interface);
+    Ok(())
+}
+
+fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) -> Result<()> {
+    let pair = shadow::load(ours, bundle, file, args.running.as_deref())?;
+    let (name, interface) = (&bundle.manifest.name, &ours.interface);
+    let attachment = if args.dry_run { None } else { Some(shadow::start(ours, bundle, file, &pair)?) };
+    let action = if args.dry_run { "would shadow" } else { "shadowing" };
+    let status = attachment.as_ref().map(status::of).transpose()?;
+    if args.json {
+        return input::print_json(&json!({
+            "action": action, "dry_run": args.dry_run, "interface": interface, "shadow": name,
+            "flow_table_bytes": pair.table_bytes, "status": status,
+        }));
+    }
+    println!("{action} on {interface}: {name} sees every packet and changes no verdict");
+    println!("  flow tables  its own, {}, empty at first", format_bytes(pair.table_bytes));
+    if args.dry_run {
+        println!("nothing was changed");
+    } else {
+        println!(
+            "`wirewised stats` shows where they disagree; `swap --promote` makes it the first, `swap --no-shadow` ends it"
+        );
+    }
+    Ok(())
+}
+
+fn end_shadow(args: &Args) -> Result<()> {
+    let (_lock, ours) = begin(args)?;
+    let (_, meta) = shadow::of(&ours)?;
+    let agreement = Agreement::read(&ours)?;
+    let status = if args.dry_run { None } else { Some(status::of(&shadow::end(&ours)?)?) };
+    let action = if args.dry_run { "would end the shadow" } else { "ended the shadow" };
+    if args.json {
+        return input::print_json(&json!({
+            "action": action, "dry_run": args.dry_run, "interface": ours.interface, "shadow": meta.bundle.name,
+            "agreement": agreement, "status": status,
+        }));
+    }
+    println!("{action} on {}", ours.interface);
+    if let Some(agreement) = agreement {
+        agreement.print();
+    }
     Ok(())
 }
 
@@ -125,11 +223,16 @@ fn tell(request: &Request, plan: &Plan, action: &str) -> Value {
         PolicyPlan::Renumbered => "kept, for the classes by their names",
         PolicyPlan::New => "new",
     };
+    let flows = match plan.flows {
+        Flows::Kept => "kept",
+        Flows::OfShadow => "those of the shadow",
+        Flows::Empty => "empty",
+    };
     let (old, new) = (plan.old_bundle(), request.new_bundle());
     json!({
         "action": action, "dry_run": action != "swapped", "interface": request.ours.interface,
         "from": old, "to": new,
-        "flows": if plan.keeps_flows() { "kept" } else { "empty" }, "differences": plan.differences,
+        "flows": flows, "differences": plan.differences,
         "counters": if plan.same_classes { "kept" } else { "from zero" },
         "policy": policy, "new_classes": plan.new_classes,
     })

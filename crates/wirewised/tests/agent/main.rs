@@ -11,5 +11,6 @@ mod life;
 mod others;
 mod policies;
 mod refusals;
+mod shadow;
 mod swap;
 mod views;

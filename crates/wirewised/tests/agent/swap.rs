@@ -9,7 +9,7 @@ use crate::lab::{
 };
 
 /// Packets of a status.
-fn status(stats: &Value, name: &str) -> u64 {
+pub fn status(stats: &Value, name: &str) -> u64 {
     let rows = stats["status"].as_array().unwrap();
     rows.iter().find(|row| row["status"] == name).unwrap()["packets"].as_u64().unwrap()
 }

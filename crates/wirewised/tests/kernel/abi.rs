@@ -7,7 +7,7 @@ use std::mem::{offset_of, size_of};
 
 use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize};
-use wirewised::abi::{self, Action, Clock, Mode, Outcome, Status, Trigger};
+use wirewised::abi::{self, Action, Clock, Mode, Outcome, Shadow, Status, Trigger};
 
 use crate::fixture;
 
@@ -40,6 +40,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 jiffy_zero_ns,
                 verdict,
                 bench_packets,
+                shadow,
+                reserved,
             }),
         ),
         (
@@ -125,6 +127,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 activation,
             }),
         ),
+        ("ww_agreement", layout!(abi::Agreement { packets, now_ns, class_id, reserved })),
         ("ww_cpu", layout!(abi::Cpu { stats, scratch })),
     ])
 }
@@ -171,6 +174,7 @@ fn codes_are_those_of_the_object() {
         ("ww_outcome", names("OUTCOME_", Outcome::ALL.iter().map(|code| code.name()).collect())),
         ("ww_mode", names("MODE_", Mode::ALL.iter().map(|code| code.name()).collect())),
         ("ww_trigger", names("TRIGGER_", Trigger::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_shadow", names("SHADOW_", Shadow::ALL.iter().map(|code| code.name()).collect())),
         ("ww_clock", names("CLOCK_", Clock::ALL.iter().map(|code| code.name()).collect())),
     ] {
         let theirs: Enum<'_> = find(&btf, name);

@@ -117,7 +117,8 @@ def tail_calls(banner: str, count: int) -> str:
             lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
         else:
             lines += [
-                "\treturn way.own->scratch.ip_version == 4 ? ww_finish(&way, 4) : ww_finish(&way, 6);",
+                "\treturn ww_hand_over(ctx, way.own->scratch.ip_version == 4 ? ww_finish(&way, 4)",
+                "\t\t\t\t\t\t\t   : ww_finish(&way, 6));",
                 "}",
                 "",
             ]

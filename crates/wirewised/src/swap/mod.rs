@@ -8,6 +8,9 @@
 //! - counters and events are numbered by class, so they are shared by programs with the same classes;
 //! - so are policy, allow list and rate limits, unless a new policy comes with the new program.
 
+mod fit;
+pub mod shadow;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
@@ -17,7 +20,6 @@ use crate::attachment::{Attachment, CPU_MAP, EVENTS_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::manifest::Flow;
 use crate::meta::{self, BundleMeta, Meta, PolicyMeta};
 use crate::object::{Loaded, Opened, Settings};
 use crate::policy::Policy;
@@ -38,6 +40,18 @@ pub struct Request {
     pub policy: Option<(PathBuf, Policy)>,
     /// Begin with empty flow tables if those in use do not fit.
     pub reset_flows: bool,
+    /// The shadow that becomes the first.
+    pub shadow: Option<Attachment>,
+}
+
+/// Where the new program's flow tables come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flows {
+    /// Both programs use them.
+    Kept,
+    /// From the same model's time as a shadow.
+    OfShadow,
+    Empty,
 }
 
 /// What becomes of the policy.
@@ -57,6 +71,7 @@ pub struct Plan {
     /// What is attached, as it remembers it.
     old: Meta,
     config: abi::Config,
+    pub flows: Flows,
     /// Why the flow tables cannot stay; empty: they do.
     pub differences: Vec<String>,
     pub same_classes: bool,
@@ -69,7 +84,7 @@ impl Request {
     /// The bundle is what runs, and nothing else is asked for.
     pub fn runs_already(&self) -> bool {
         let same = self.ours.meta.as_ref().is_some_and(|meta| meta.bundle.digest == self.bundle.digest);
-        same && self.policy.is_none() && !self.reset_flows
+        same && self.policy.is_none() && !self.reset_flows && self.shadow.is_none()
     }
 
     pub fn new_bundle(&self) -> BundleMeta {
@@ -82,14 +97,10 @@ impl Plan {
         &self.old.bundle
     }
 
-    pub fn keeps_flows(&self) -> bool {
-        self.differences.is_empty()
-    }
-
     /// The maps that old and new program have in common.
     fn shared(&self) -> Vec<&'static str> {
         let mut maps = Vec::new();
-        if self.keeps_flows() {
+        if self.flows == Flows::Kept {
             maps.extend(FLOW_MAPS);
         }
         if self.same_classes {
@@ -109,13 +120,18 @@ pub fn plan(request: &Request) -> Result<Plan> {
     let interface = &ours.interface;
     let (old, config) = known(ours)?;
     let new = &bundle.manifest;
-    let mut differences = differences(&old.flow, &new.flow);
+    let mut differences = fit::differences(&old.flow, &new.flow);
     if old.decapsulate != bundle.decapsulate() {
         let list = |names: &[String]| if names.is_empty() { "none".to_string() } else { names.join(", ") };
         let (new, old) = (list(&bundle.decapsulate()), list(&old.decapsulate));
         differences.push(format!("it looks into tunnels {new}, not {old}"));
     }
-    if !differences.is_empty() && !request.reset_flows {
+    let flows = match &request.shadow {
+        _ if differences.is_empty() => Flows::Kept,
+        Some(_) => Flows::OfShadow,
+        None => Flows::Empty,
+    };
+    if flows == Flows::Empty && !request.reset_flows {
         return Err(Error::other(format!(
             "{interface}: {} cannot go on with the flow tables of {}: {}; `--reset-flows` swaps and begins with empty ones",
             new.name,
@@ -133,7 +149,7 @@ pub fn plan(request: &Request) -> Result<Plan> {
         }
     };
     let new_classes = new.classes.iter().filter(|class| !old.classes.contains(class)).cloned().collect();
-    Ok(Plan { old, config, differences, same_classes, policy, new_classes })
+    Ok(Plan { old, config, flows, differences, same_classes, policy, new_classes })
 }
 
 /// What an attachment must have for another program to follow it.
@@ -144,42 +160,18 @@ fn known(ours: &Attachment) -> Result<(Meta, abi::Config)> {
             "{interface}: only pins are left of what was attached; `wirewised detach --interface {interface}` removes them"
         )));
     }
-    ours.meta.clone().zip(ours.config()?).ok_or_else(|| {
-        Error::other(format!(
-            "{interface}: another version of wirewised attached this program; `wirewised run --replace` replaces it, flows \
-             start anew"
-        ))
-    })
+    let meta = ours.meta.clone().ok_or_else(|| another_version(interface))?;
+    Ok((meta, known_config(ours)?))
 }
 
-/// What keeps a program with the flow tables `new` from using those of `old`.
-fn differences(old: &Flow, new: &Flow) -> Vec<String> {
-    let mut found = Vec::new();
-    if old.key != new.key {
-        found.push(format!("its flow key is {}, not {}", new.key, old.key));
-    }
-    if old.table_size != new.table_size {
-        found.push(format!("it wants {} entries a CPU, not {}", new.table_size, old.table_size));
-    }
-    if old.layout_digest != new.layout_digest
-        || (old.entry4_size, old.entry6_size) != (new.entry4_size, new.entry6_size)
-    {
-        let names = |of: &Flow, without: &Flow| {
-            let fields =
-                of.state.iter().filter(|field| !without.state.iter().any(|other| other.name == field.name));
-            fields.map(|field| field.name.clone()).collect::<Vec<_>>().join(", ")
-        };
-        let (added, gone) = (names(new, old), names(old, new));
-        let mut text = "it keeps other state of a flow".to_string();
-        if !added.is_empty() {
-            text += &format!(", with {added}");
-        }
-        if !gone.is_empty() {
-            text += &format!(", without {gone}");
-        }
-        found.push(text);
-    }
-    found
+fn known_config(ours: &Attachment) -> Result<abi::Config> {
+    ours.config()?.ok_or_else(|| another_version(&ours.interface))
+}
+
+fn another_version(interface: &str) -> Error {
+    Error::other(format!(
+        "{interface}: another version of wirewised attached this program; `wirewised run --replace` replaces it, flows start anew"
+    ))
 }
 
 /// Refuses to lose an action of the policy in force.
@@ -205,23 +197,42 @@ pub fn load(request: &Request, plan: &Plan) -> Result<Loaded> {
     let Request { ours, bundle, .. } = request;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &bundle.object)?;
     let mut settings = Settings::live()?;
-    if plan.keeps_flows() {
-        let old = &plan.config;
-        settings.table_size = Some((old.bucket_mask + 1) * abi::WAYS);
-        settings.shards = old.shards;
-        settings.hash_seed = old.hash_seed;
-        settings.verdict = old.verdict as u8;
+    let shadow = request.shadow.as_ref().filter(|_| plan.flows == Flows::OfShadow);
+    if plan.flows == Flows::Kept {
+        settings = with_tables_of(&plan.config)?;
         if !plan.same_classes {
             settings.verdict = verdicts::other(settings.verdict);
         }
+    } else if let Some(shadow) = shadow {
+        settings = with_tables_of(&known_config(shadow)?)?;
     }
     opened.prepare(&settings)?;
-    for name in plan.shared() {
-        if let Some(map) = ours.optional_map(name)? {
+    if let Some(shadow) = shadow {
+        share(&mut opened, shadow, FLOW_MAPS)?;
+    }
+    share(&mut opened, ours, plan.shared())?;
+    staging::load(opened, bundle)
+}
+
+/// For a program that uses the flow tables of a program with these constants.
+fn with_tables_of(config: &abi::Config) -> Result<Settings> {
+    Ok(Settings {
+        shards: config.shards,
+        table_size: Some((config.bucket_mask + 1) * abi::WAYS),
+        hash_seed: config.hash_seed,
+        verdict: config.verdict as u8,
+        ..Settings::live()?
+    })
+}
+
+/// Lets a program use maps of an attachment, as far as both have them.
+fn share(opened: &mut Opened, from: &Attachment, maps: impl IntoIterator<Item = &'static str>) -> Result<()> {
+    for name in maps {
+        if let Some(map) = from.optional_map(name)? {
             opened.share(name, &map)?;
         }
     }
-    staging::load(opened, bundle)
+    Ok(())
 }
 
 /// Does what the plan says. The caller holds the lock of the root, under which the plan was made.
@@ -234,7 +245,7 @@ pub fn execute(request: &Request, plan: &Plan, loaded: &Loaded) -> Result<Attach
     let Meta { interface, plane, .. } = &plan.old;
     let meta = Meta::new(&request.bundle, &request.bundle_file, interface, *plane, config, policy);
     staging::remember(&places.new, &meta)?;
-    if plan.keeps_flows() && !plan.same_classes {
+    if plan.flows == Flows::Kept && !plan.same_classes {
         for name in FLOW_MAPS {
             ours.optional_map(name)?
                 .map_or(Ok(()), |table| verdicts::retire(&table, config.verdict as u8))?;
@@ -266,7 +277,7 @@ fn write_policy(request: &Request, plan: &Plan, loaded: &Loaded) -> Result<Polic
     if plan.policy == PolicyPlan::Renumbered {
         let classes = &request.bundle.manifest.classes;
         policy_maps::copy_allow_list(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
-        policy_maps::write_element(&renumber(&ours.policy()?, &old.classes, classes), |name| {
+        policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
             loaded.map(name)
         })?;
         let action = |class| {
@@ -279,18 +290,6 @@ fn write_policy(request: &Request, plan: &Plan, loaded: &Loaded) -> Result<Polic
             .collect();
     }
     Ok(remembered)
-}
-
-/// The same policy for classes with other numbers; a class it does not know passes.
-fn renumber(policy: &abi::Policy, old: &[String], new: &[String]) -> abi::Policy {
-    let mut renumbered =
-        abi::Policy { class_policy: [bytemuck::Zeroable::zeroed(); abi::MAX_CLASSES], ..*policy };
-    for (rule, class) in renumbered.class_policy.iter_mut().zip(new) {
-        if let Some(number) = old.iter().position(|old| old == class) {
-            *rule = policy.class_policy[number];
-        }
-    }
-    renumbered
 }
 
 /// What ran before the last swap.
@@ -322,51 +321,4 @@ pub fn rollback(ours: &Attachment) -> Result<Attachment> {
     update_link(ours, program.as_fd())?;
     places.tidy().map_err(|error| not_tidied(&places, &error))?;
     Attachment::open(&ours.directory)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::manifest::{ClockName, StateField, StateType};
-
-    fn flow(key: &str, table_size: u32, state: &[&str]) -> Flow {
-        let field = |name: &&str| StateField { name: name.to_string(), kind: StateType::U64, offset: 0 };
-        Flow {
-            key: key.to_string(),
-            table_size,
-            idle_timeout_ns: 0,
-            grace_ns: 0,
-            proven_packets: 0,
-            clock: ClockName::Fine,
-            entry4_size: 64,
-            entry6_size: 96,
-            layout_digest: format!("{key} {state:?}"),
-            state: state.iter().map(field).collect(),
-        }
-    }
-
-    #[test]
-    fn each_difference_of_flow_tables_is_named() {
-        let old = flow("five-tuple", 1024, &["sum", "max"]);
-        assert_eq!(differences(&old, &old.clone()), [""; 0]);
-        let new = flow("host-pair", 2048, &["sum", "min"]);
-        let found = differences(&old, &new).join("; ");
-        for expected in
-            ["key is host-pair, not five-tuple", "2048 entries a CPU, not 1024", "with min, without max"]
-        {
-            assert!(found.contains(expected), "{found}");
-        }
-    }
-
-    #[test]
-    fn a_policy_follows_the_names_of_classes() {
-        let names = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        let mut policy: abi::Policy = bytemuck::Zeroable::zeroed();
-        policy.mode = 1;
-        policy.class_policy[1].action = Action::Drop.code();
-        policy.class_policy[2].action = Action::Count.code();
-        let new = renumber(&policy, &names("benign flood scan"), &names("scan benign worm flood"));
-        assert_eq!(new.mode, 1);
-        assert_eq!([0, 1, 2, 3, 4].map(|class| new.class_policy[class].action), [2, 0, 0, 1, 0]);
-    }
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What two bundles must have in common for one to go on where the other was.
+
+use bytemuck::Zeroable;
+
+use crate::abi;
+use crate::manifest::Flow;
+
+/// What keeps a program with the flow tables `new` from using those of `old`.
+pub fn differences(old: &Flow, new: &Flow) -> Vec<String> {
+    let mut found = Vec::new();
+    if old.key != new.key {
+        found.push(format!("its flow key is {}, not {}", new.key, old.key));
+    }
+    if old.table_size != new.table_size {
+        found.push(format!("it wants {} entries a CPU, not {}", new.table_size, old.table_size));
+    }
+    if old.layout_digest != new.layout_digest
+        || (old.entry4_size, old.entry6_size) != (new.entry4_size, new.entry6_size)
+    {
+        let names = |of: &Flow, without: &Flow| {
+            let fields =
+                of.state.iter().filter(|field| !without.state.iter().any(|other| other.name == field.name));
+            fields.map(|field| field.name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        let (added, gone) = (names(new, old), names(old, new));
+        let mut text = "it keeps other state of a flow".to_string();
+        if !added.is_empty() {
+            text += &format!(", with {added}");
+        }
+        if !gone.is_empty() {
+            text += &format!(", without {gone}");
+        }
+        found.push(text);
+    }
+    found
+}
+
+/// The same policy for classes with other numbers; a class it does not know passes.
+pub fn renumber(policy: &abi::Policy, old: &[String], new: &[String]) -> abi::Policy {
+    let mut renumbered = abi::Policy { class_policy: [Zeroable::zeroed(); abi::MAX_CLASSES], ..*policy };
+    for (rule, class) in renumbered.class_policy.iter_mut().zip(new) {
+        if let Some(number) = old.iter().position(|old| old == class) {
+            *rule = policy.class_policy[number];
+        }
+    }
+    renumbered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Action;
+    use crate::manifest::{ClockName, StateField, StateType};
+
+    fn flow(key: &str, table_size: u32, state: &[&str]) -> Flow {
+        let field = |name: &&str| StateField { name: name.to_string(), kind: StateType::U64, offset: 0 };
+        Flow {
+            key: key.to_string(),
+            table_size,
+            idle_timeout_ns: 0,
+            grace_ns: 0,
+            proven_packets: 0,
+            clock: ClockName::Fine,
+            entry4_size: 64,
+            entry6_size: 96,
+            layout_digest: format!("{key} {state:?}"),
+            state: state.iter().map(field).collect(),
+        }
+    }
+
+    #[test]
+    fn each_difference_of_flow_tables_is_named() {
+        let old = flow("five-tuple", 1024, &["sum", "max"]);
+        assert_eq!(differences(&old, &old.clone()), [""; 0]);
+        let new = flow("host-pair", 2048, &["sum", "min"]);
+        let found = differences(&old, &new).join("; ");
+        for expected in
+            ["key is host-pair, not five-tuple", "2048 entries a CPU, not 1024", "with min, without max"]
+        {
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_policy_follows_the_names_of_classes() {
+        let names = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        let mut policy: abi::Policy = Zeroable::zeroed();
+        policy.mode = 1;
+        policy.class_policy[1].action = Action::Drop.code();
+        policy.class_policy[2].action = Action::Count.code();
+        let new = renumber(&policy, &names("benign flood scan"), &names("scan benign worm flood"));
+        assert_eq!(new.mode, 1);
+        assert_eq!([0, 1, 2, 3, 4].map(|class| new.class_policy[class].action), [2, 0, 0, 1, 0]);
+    }
+}
