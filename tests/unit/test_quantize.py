@@ -256,8 +256,10 @@ def test_unfit_networks_are_refused() -> None:
         )
     with pytest.raises(InputError, match="10 rows: are too few"):
         quantize(net, rows_for(net, 10))
-    with pytest.raises(InputError, match="the network reads 6 features"):
+    with pytest.raises(InputError, match="reads 6 features"):
         quantize(net, np.zeros((100, 5), np.int64))
+    with pytest.raises(InputError, match="features are signed 64-bit integers"):
+        quantize(net, np.zeros((100, 6)))
 
 
 # -- saturation

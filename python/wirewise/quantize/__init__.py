@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from wirewise.errors import InputError
 from wirewise.models import FixedPointMlp, QuantizedMlp
+from wirewise.models.rules import as_rows
 from wirewise.quantize import int8, q16
 from wirewise.quantize.calibration import METHODS
 from wirewise.quantize.fidelity import saturation
@@ -71,10 +72,7 @@ def quantize(
     than 50 rows or rows of another width, for numbers that overflow in floating point, and, naming layer and
     neuron, for a network whose sums could overflow.
     """
-    if rows.ndim != 2 or rows.shape[1] != network.n_features:
-        raise InputError(
-            f"rows of shape {rows.shape}", f"the network reads {network.n_features} features a row"
-        )
+    rows = as_rows(rows, network.n_features)
     if len(rows) < FEWEST_ROWS:
         raise InputError(
             f"{len(rows)} rows", f"are too few to calibrate a network with, at least {FEWEST_ROWS} are needed"
