@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +35,8 @@ def register(app: typer.Typer) -> None:
 def train(
     table: TableArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Estimator to write, such as model.pkl.")
+        Path | None,
+        typer.Option("--output", "-o", help="Estimator to write, such as model.pkl; of bnn, model.bnn."),
     ] = None,
     estimator: Annotated[
         str,
@@ -41,7 +44,7 @@ def train(
             "--estimator",
             "--model",
             "-e",
-            help="tree, forest, extra-trees, boosting or mlp (a neural network).",
+            help="tree, forest, extra-trees, boosting, or a neural network: mlp, or bnn (a binary one).",
         ),
     ] = "forest",
     trees: Annotated[int, typer.Option(help="How many trees; for boosting, rounds.")] = 10,
@@ -49,7 +52,16 @@ def train(
     network: NetworkOption = None,
     hidden: Annotated[
         str | None,
-        typer.Option(help="Neurons of a network's hidden layers. Default: 16,16 for int8, 32,32 for q16."),
+        typer.Option(
+            help="Neurons of a network's hidden layers. Default: 16,16; for q16 32,32; for bnn 32,16."
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="How bnn reads features: steps (thermometers where trees split; the default), quantiles "
+            "(thermometers of equal shares), bits (of each value)."
+        ),
     ] = None,
     class_weight: Annotated[
         list[str] | None,
@@ -63,21 +75,29 @@ def train(
 ) -> None:
     """Train trees or a neural network on a table and test them on flows they have not seen.
 
-    No flow is on both sides of the split. The report is about the very model that is written. A network is
+    No flow is on both sides of the split. The report is about the very model that is written. An mlp is
     trained in floating point; `compile` makes integers of it, of the kind that --network says here or there.
+    A bnn is trained with weights and activations of +1 and -1, which needs JAX, and written as plain JSON.
     """
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import train as fit
     from wirewise.evaluate.networks import HIDDEN
+    from wirewise.evaluate.train import NETWORKS
     from wirewise.quantize import Options
 
-    if output is not None and output.suffix not in (".pkl", ".pickle"):
+    binary = estimator == "bnn"
+    if output is not None and binary and output.suffix != ".bnn":
+        raise InputError(str(output), "must end in .bnn", "binary networks are written as plain JSON")
+    if output is not None and not binary and output.suffix not in (".pkl", ".pickle"):
         raise InputError(str(output), "must end in .pkl", "estimators are written with pickle")
-    is_network = estimator == "mlp"
-    if not is_network and (network or hidden):
+    if estimator not in NETWORKS and (network or hidden):
         raise InputError(f"estimator {estimator!r}", "is no network", "add --estimator mlp")
-    kind = Options(network=network or "int8").network
+    if binary and network:
+        raise InputError(f"--network {network}", "is for mlp: bnn is binary already", "leave it out")
+    if encoding and not binary:
+        raise InputError(f"--encoding {encoding}", "is for binary networks", "add --estimator bnn")
+    kind = "binary" if binary else Options(network=network or "int8").network
     widths = _widths(hidden) if hidden else HIDDEN[kind]
     loaded = Table.read(table)
     with step(f"training on {len(loaded.frame):,} packets", quiet=as_json):
@@ -87,13 +107,14 @@ def train(
             depth=depth,
             trees=trees,
             hidden=widths,
+            encoding=encoding or "steps",
             class_weight=_weights(class_weight),
             test_share=test_share,
             seed=seed,
         )
     facts = {
         "estimator": estimator,
-        **({"network": kind, "hidden": list(widths)} if is_network else {"trees": trees, "depth": depth}),
+        **_settings(estimator, kind, widths, encoding or "steps", trees, depth),
         "class_weight": class_weight or [],
         "seed": seed,
         "test_share": test_share,
@@ -116,7 +137,18 @@ def train(
     if output:
         grid([("written", output)])
     else:
-        note("nothing was written; give -o model.pkl to keep the estimator")
+        note(f"nothing was written; give -o model.{'bnn' if binary else 'pkl'} to keep the estimator")
+
+
+def _settings(
+    estimator: str, kind: str, hidden: Sequence[int], encoding: str, trees: int, depth: int
+) -> dict[str, Any]:
+    """What a record of the training says of the estimator's own settings."""
+    if estimator == "bnn":
+        return {"encoding": encoding, "hidden": list(hidden)}
+    if estimator == "mlp":
+        return {"network": kind, "hidden": list(hidden)}
+    return {"trees": trees, "depth": depth}
 
 
 def write_estimator(
@@ -124,12 +156,19 @@ def write_estimator(
 ) -> None:
     """Writes the estimator, and beside it how it was trained."""
     from wirewise import training_file
+    from wirewise.evaluate.binary_training import BinaryClassifier
     from wirewise.evaluate.networks import set_names
     from wirewise.files import write_atomically
+    from wirewise.importers.binary import to_plain
 
-    # What it predicts and reads, by name: a pickle then needs nothing beside it to be understood.
-    set_names(training.estimator, _names(training.classes), _names(table.feature_set.feature_names))
-    write_atomically(output, pickle.dumps(training.estimator))
+    features = table.feature_set.feature_names
+    # What it predicts and reads, by name: neither file needs another beside it to be understood.
+    if isinstance(training.estimator, BinaryClassifier):
+        plain = to_plain(training.estimator.model, training.classes, features)
+        write_atomically(output, json.dumps(plain).encode())
+    else:
+        set_names(training.estimator, _names(training.classes), _names(features))
+        write_atomically(output, pickle.dumps(training.estimator))
     facts = facts | {"table": str(table_path.name), "table_sha256": training_file.file_digest(table_path)}
     record = training_file.TrainingRecord(table.feature_set, facts, training.report.to_dict())
     training_file.write(output, record)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The neural network that `wirewise train` offers: hara2023's settings, behind a standardisation."""
+"""The neural networks that `wirewise train` offers: hara2023's settings, behind a standardisation, and
+siracusano-n3ic's, binary.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ from typing import Any
 from wirewise.errors import InputError
 from wirewise.models.network import MAX_LAYERS, MAX_WIDTH
 
-HIDDEN = {"int8": (16, 16), "q16": (32, 32)}
-"""Widths of the hidden layers of hara2023 and hara2026, by the kind of network that they became."""
+HIDDEN = {"int8": (16, 16), "q16": (32, 32), "binary": (32, 16)}
+"""Widths of the hidden layers of hara2023, hara2026 and siracusano-n3ic, by the kind of network that they
+became.
+"""
 LEARNING_RATE = 1e-3
 EPOCHS = 100
 
@@ -35,6 +39,13 @@ def make_mlp(hidden: Sequence[int], seed: int) -> Any:
         n_iter_no_change=10, random_state=seed,
     )  # fmt: skip
     return make_pipeline(StandardScaler(), mlp)
+
+
+def make_bnn(hidden: Sequence[int], encoding: str, seed: int) -> Any:
+    """An unfitted BinaryClassifier, see there; JAX and optax are needed when it is fitted."""
+    from wirewise.evaluate.binary_training import BinaryClassifier
+
+    return BinaryClassifier(hidden, encoding=encoding, seed=seed)
 
 
 def weigh(estimator: Any, weights: Any) -> dict[str, Any]:

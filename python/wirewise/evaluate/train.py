@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
-from wirewise.evaluate.networks import HIDDEN, make_mlp, weigh
+from wirewise.evaluate.networks import HIDDEN, make_bnn, make_mlp, weigh
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import grouped_split
 
@@ -52,7 +52,8 @@ TREES: dict[str, Callable[[int, int, int], Any]] = {
 }
 """Tree estimators by name: (depth, number of trees, seed) -> a scikit-learn classifier."""
 
-ESTIMATORS = (*TREES, "mlp")
+NETWORKS = ("mlp", "bnn")
+ESTIMATORS = (*TREES, *NETWORKS)
 """Names that `train` knows."""
 
 
@@ -89,7 +90,8 @@ def train(
     *,
     depth: int = 10,
     trees: int = 10,
-    hidden: Sequence[int] = HIDDEN["int8"],
+    hidden: Sequence[int] | None = None,
+    encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
     test_share: float = 0.3,
     seed: int = 0,
@@ -98,14 +100,15 @@ def train(
     """Fit an estimator to a table and test it on flows it has not seen.
 
     table : its unlabelled rows are left out. estimator : a name of ESTIMATORS, or an unfitted scikit-learn
-    classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp", neurons of
-    each hidden layer. class_weight : "balanced" (every class weighs as much as every other), weights by class
-    name (1 if not named), or None (every packet weighs the same). A heavier `benign` lets more attack packets
-    pass and stops fewer benign ones.
+    classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp" and "bnn",
+    neurons of each hidden layer. encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all
+    classes weigh the same), weights by class name (1 if not named), or None (all packets weigh the same). A
+    heavier `benign` lets more attack packets pass and stops fewer benign ones.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
     it is then fitted again, to all rows: it has seen more, and the report is about its likes. Raises
-    InputError when the table has fewer than two classes, or a weight names none.
+    InputError when the table has fewer than two classes, or a weight names none; MissingFeatureError for
+    "bnn" without JAX and optax.
     """
     usable = table.labelled
     classes = class_names(usable.frame["label"].unique().to_list())
@@ -115,7 +118,7 @@ def train(
             "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"
         )
     rows, labels = matrix(usable), numbers(usable, classes)
-    fitted = make_estimator(estimator, depth=depth, trees=trees, hidden=hidden, seed=seed)
+    fitted = make_estimator(estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding, seed=seed)
     learn, test = grouped_split(usable.frame, test_share=test_share, seed=seed)
     missing = sorted(set(range(len(classes))) - set(labels[learn].tolist()))
     if missing:
@@ -146,7 +149,13 @@ def _fit(
 
 
 def make_estimator(
-    estimator: str | Any, *, depth: int, trees: int, seed: int, hidden: Sequence[int] = HIDDEN["int8"]
+    estimator: str | Any,
+    *,
+    depth: int,
+    trees: int,
+    seed: int,
+    hidden: Sequence[int] | None = None,
+    encoding: str = "steps",
 ) -> Any:
     """An unfitted classifier from its name in ESTIMATORS; anything else is given back as it is."""
     if not isinstance(estimator, str):
@@ -154,7 +163,9 @@ def make_estimator(
     if estimator not in ESTIMATORS:
         raise InputError(f"estimator {estimator!r}", f"is not known (there are: {', '.join(ESTIMATORS)})")
     if estimator == "mlp":
-        return make_mlp(hidden, seed)
+        return make_mlp(hidden or HIDDEN["int8"], seed)
+    if estimator == "bnn":
+        return make_bnn(hidden or HIDDEN["binary"], encoding, seed)
     if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
         raise InputError(f"depth {depth} and {trees} trees", "must be 1 to 32 and 1 to 1000")
     return TREES[estimator](depth, trees, seed)

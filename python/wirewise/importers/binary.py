@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binary networks from a plain file, .bnn: JSON that any training tool can write (docs/importers.md)."""
+"""Binary networks: from a plain file, .bnn, JSON that any training tool can write (docs/importers.md), and
+from `wirewise train`, which writes such files.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,7 @@ LARGEST_FILE = 64 << 20
 
 def import_file(path: str, request: Request) -> Imported:
     """A .bnn file. Raises InputError naming what in it is missing, unknown or out of range."""
-    if request.votes is not None:
-        raise request.refuse("is a neural network, it has no trees that could vote", "leave out the majority")
+    no_votes(request)
     document = _read(path, request)
     _keys(request, "the file", document, {"format", "version", "classes", "features", "inputs", "layers"})
     if document["format"] != FORMAT or document["version"] != VERSION:
@@ -35,15 +37,9 @@ def import_file(path: str, request: Request) -> Imported:
             f"is {document['format']!r} version {document['version']!r}",
             f"write {FORMAT!r}, version {VERSION}",
         )
-    names = _list(request, "features", document["features"])
-    if not all(type(name) is str for name in names) or len(set(names)) != len(names):
-        raise request.refuse("features are not distinct names", "name each feature of the table, in order")
-    check_features(request, len(names))
+    names = feature_names(request, document["features"])
     classes = class_names(request, _list(request, "classes", document["classes"]))
-    inputs = [
-        _input(request, f"input {index}", one, names)
-        for index, one in enumerate(_list(request, "inputs", document["inputs"]))
-    ]
+    inputs = read_inputs(request, document["inputs"], names)
     parts = _list(request, "layers", document["layers"])
     weights = [
         _layer(request, f"layer {index}", part, "bias" if index == len(parts) - 1 else "threshold")
@@ -73,6 +69,70 @@ def import_file(path: str, request: Request) -> Imported:
         predict=_predict(inputs, [(np.array(rows), np.array(ends)) for rows, ends in weights]),
         feature_names=names,
     )
+
+
+def import_classifier(estimator: Any, request: Request) -> Imported:
+    """A fitted `wirewise.evaluate.binary_training.BinaryClassifier`; nothing is lost by folding it."""
+    no_votes(request)
+    model = getattr(estimator, "model", None)
+    if model is None:
+        raise request.refuse("is not fitted", "call fit first")
+    check_features(request, model.n_features)
+    features = getattr(estimator, "feature_names_in_", None)
+    return Imported(
+        model=model,
+        classes=class_names(request, estimator.classes_.tolist()),
+        source=f"wirewise {type(estimator).__name__}, {model.describe()}",
+        notes=[],
+        node_ids=(),
+        predict=estimator.network.predict,
+        feature_names=None if features is None else list(features),
+    )
+
+
+def to_plain(model: BinaryMlp, classes: Sequence[str], features: Sequence[str]) -> dict[str, Any]:
+    """The document of a .bnn file. classes, features : names, in order."""
+    inputs: list[dict[str, Any]] = []
+    for one in model.inputs:
+        if isinstance(one, BitsInput):
+            inputs.append({"feature": features[one.feature], "shift": one.shift, "bits": one.bits})
+        else:
+            inputs.append({"feature": features[one.feature], "thresholds": list(one.thresholds)})
+    layers, fan_in = [], model.input_bits
+    for index, layer in enumerate(model.layers, 1):
+        weights = [[1 if word >> k & 1 else -1 for k in range(fan_in)] for word in layer.weights]
+        ends = "bias" if index == len(model.layers) else "threshold"
+        layers.append({"weights": weights, ends: list(layer.threshold)})
+        fan_in = len(weights)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "classes": list(classes),
+        "features": list(features),
+        "inputs": inputs,
+        "layers": layers,
+    }
+
+
+def no_votes(request: Request) -> None:
+    """Refuses votes, which trees have."""
+    if request.votes is not None:
+        raise request.refuse("is a neural network, it has no trees that could vote", "leave out the majority")
+
+
+def feature_names(request: Request, document: object) -> list[str]:
+    """Names of the features from a list of them, as many as the request has."""
+    names = _list(request, "features", document)
+    if not all(type(name) is str for name in names) or len(set(names)) != len(names):
+        raise request.refuse("features are not distinct names", "name each feature of the table, in order")
+    check_features(request, len(names))
+    return names
+
+
+def read_inputs(request: Request, document: object, names: list[str]) -> list[BinaryInput]:
+    """Inputs from a list of objects, as in a .bnn file. names : of the features."""
+    parts = _list(request, "inputs", document)
+    return [_input(request, f"input {index}", one, names) for index, one in enumerate(parts)]
 
 
 def _read(path: str, request: Request) -> dict[str, Any]:

@@ -41,6 +41,9 @@ _ONNX = (
 )
 _TORCH = "Linear, ReLU, BatchNorm1d, Dropout; Softmax or Sigmoid at the end"
 
+_AGREEING = "agreeing bits"
+_BINARY = "binary weights and activations"
+
 FORMATS = (
     _sklearn(
         "DecisionTreeClassifier", "import_tree", FLOAT32, "the leaf's class; sum on request", _ONE_OUTPUT
@@ -93,13 +96,22 @@ FORMATS = (
         ".onnx", "ONNX", "onnx:import_file", "float32(x) or float64(x); ≤, <, ≥, >", "as the operator", _ONNX
     ),
     Format("torch.Sequential", "PyTorch", "torch:import_sequential", NO_TEST, QUANTISED, _TORCH),
+    Format("wirewise.BinaryClassifier", "wirewise", "binary:import_classifier", NO_TEST, _AGREEING, _BINARY),
     Format(
         ".bnn",
         "plain JSON",
         "binary:import_file",
         NO_TEST,
-        "agreeing bits",
-        "binary weights and activations; thresholds are whole numbers",
+        _AGREEING,
+        f"{_BINARY}; thresholds are whole numbers",
+    ),
+    Format(
+        ".npz",
+        "Larq, Keras",
+        "binary_arrays:import_file",
+        NO_TEST,
+        _AGREEING,
+        f"{_BINARY}; arrays of dense layers and batch normalisations",
     ),
     *(
         Format(suffix, library, "saved:import_file", "as the estimator", "as the estimator", limits)

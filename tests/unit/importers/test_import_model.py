@@ -99,7 +99,8 @@ def test_skops_files_with_unknown_types_are_refused(tmp_path: Path) -> None:
     [
         (
             "model.h5",
-            "has no known model file suffix (.json, .ubj, .txt, .onnx, .bnn, .pkl, .pickle, .joblib, .skops)",
+            "has no known model file suffix (.json, .ubj, .txt, .onnx, .bnn, .npz, .pkl, .pickle, .joblib, "
+            ".skops)",
         ),
         ("model", "has no known model file suffix"),
         ("absent.onnx", "is not a file; give the path of a saved model"),
