@@ -16,7 +16,8 @@ const READ_ONLY: u32 = 1 << 7;
 pub(super) fn take(object: &Object) -> Result<Linked, Error> {
     let mut maps = Vec::new();
     let mut by_descriptor: HashMap<RawFd, usize> = HashMap::new();
-    for map in object.maps() {
+    // Of maps it was told not to make, libbpf has a descriptor that is no map's; no live code uses them.
+    for map in object.maps().filter(libbpf_rs::Map::autocreate) {
         by_descriptor.insert(map.as_fd().as_raw_fd(), maps.len());
         maps.push(map_spec(&map)?);
     }
