@@ -13,8 +13,9 @@ Before that, every plane runs generated traffic at its own times, and must come 
 verdict for each packet. Programs with a model are compared with scikit-learn's `predict` of the same trees,
 called from Python with one packet or with 10,000; it computes no features.
 
-Then: from a capture file to a Parquet file of features by `wirewised features`, and by a pandas group-by that
-comes to the same; and the agent's peak memory on a capture of 10 MB and one of 2 GB.
+Then: trained models, their C alone beside the libraries they come from, a packet a call; from a capture file
+to a Parquet file of features by `wirewised features`, and by a pandas group-by that comes to the same; and
+the agent's peak memory on a capture of 10 MB and one of 2 GB.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import estimator, files, machine, memory, native, tables
+from bench import estimator, files, inference, machine, memory, native, tables
 from bench.files import at_least
 from bench.programs import (
     EMPTY,
@@ -47,7 +48,7 @@ from wirewise.datasets import write_capture
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.traffic import generate
 
-PARTS = ("planes", "tables", "memory")
+PARTS = ("planes", "inference", "tables", "memory")
 FLOWS = (1, 10_000)
 PLANES = ("kernel", "engine", "engine-caged", *native.OPTIMISED, "estimator", "estimator-batch")
 LIMITS = {"engine": 1.15, "engine-caged": 1.25}
@@ -71,6 +72,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     parts = options.part or PARTS
     if "planes" in parts:
         report |= planes(folder, clang_path, options)
+    if "inference" in parts:
+        report["inference"] = inference.measure(folder, clang_path, options.rounds)
     if "tables" in parts:
         print("timing a capture to Parquet, wirewised and pandas", file=sys.stderr)
         extracting = compiled(tables.PROGRAM, folder, clang_path)
@@ -201,6 +204,8 @@ def show(report: dict[str, Any]) -> None:
     machine.show(report["machine"])
     if "results" in report:
         show_planes(report["results"], report["checks"])
+    if "inference" in report:
+        inference.show(report["inference"])
     if "tables" in report:
         tables.show(report["tables"])
     if "memory" in report:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from wirewise.errors import WirewiseError
@@ -21,6 +22,10 @@ from wirewise.targets.ebpf import clang
 OPTIMISED = {"native": ("-O2",), "native-O3": ("-O3", "-march=native")}
 """Plane -> how clang optimises it. The first is what the engine is compared with."""
 
+PROGRAM = ("program.c", "runner.c")
+INFERENCE = ("inference.c",)
+"""What is compiled: a whole program, called for each packet; or its model alone."""
+
 _HERE = Path(__file__).parent
 _BPF = _HERE.parents[1] / "bpf"
 _WAYS = 4
@@ -31,16 +36,26 @@ _FLAGS = (
 
 
 def compiled(
-    sources: ebpf.Sources, path: Path, clang_path: str, plane: str, *, seed: int, table_size: int, check: bool
+    sources: ebpf.Sources,
+    path: Path,
+    clang_path: str,
+    plane: str,
+    *,
+    seed: int,
+    table_size: int,
+    check: bool,
+    files: Sequence[str] = PROGRAM,
 ) -> Path:
     """A shared object, compiled again only if something changed: `path` with a digest in its name.
 
     seed, table_size : of the flow table, as the other planes are told. check : take the time from in front
-    of the packet, and leave behind what happened to it. Raises WirewiseError with clang's first error.
+    of the packet, and leave behind what happened to it. files : PROGRAM or INFERENCE. Raises WirewiseError
+    with clang's first error.
     """
     config = _config(seed, table_size, check)
     made_of = [
         config,
+        files,
         OPTIMISED[plane],
         _FLAGS,
         clang.clang_version(clang_path),
@@ -56,8 +71,8 @@ def compiled(
         for file, text in {**sources.files, "native_config.h": config}.items():
             (folder / file).write_text(text)
         includes = [f"-I{_HERE}", f"-I{folder}", f"-I{_BPF}"]
-        files = [str(_HERE / "program.c"), str(_HERE / "runner.c")]
-        command = [clang_path, *OPTIMISED[plane], *_FLAGS, *includes, *files, "-o", str(folder / "out.so")]
+        given = [str(_HERE / name) for name in files]
+        command = [clang_path, *OPTIMISED[plane], *_FLAGS, *includes, *given, "-o", str(folder / "out.so")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
