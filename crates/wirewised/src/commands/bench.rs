@@ -133,7 +133,8 @@ pub fn run(args: &Args) -> Result<()> {
         ..Settings::on_cpu(cpu, object::random_seed()?)
     };
     let policy = policy(&args.trigger_packets);
-    let programs = args.objects.iter().map(|path| load(path, &settings, &policy)).collect::<Result<Vec<_>>>()?;
+    let programs =
+        args.objects.iter().map(|path| load(path, &settings, &policy)).collect::<Result<Vec<_>>>()?;
     for program in &programs {
         test_run::run(program, &frame, args.flows.max(WARM_UP))?;
     }
