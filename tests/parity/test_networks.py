@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from bench.programs import NETWORKS, SEED, feature_rows, network
 from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer
 from tests.parity.harness import assert_agree, needs_kernel
+from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.features import PRESETS, FeatureSet
 from wirewise.features.feature_set import constant_feature
 from wirewise.importers import import_model
@@ -165,19 +166,22 @@ def test_the_measured_networks(name: str, tmp_path: Path) -> None:
 
 
 @needs_kernel
-@pytest.mark.parametrize("family", ["int8", "q16"])
+@pytest.mark.parametrize("family", ["int8", "q16", "binary"])
 def test_a_trained_network(family: str, tmp_path: Path) -> None:
     """Told the size of packets from the sizes before, on the traffic that it was trained with."""
     feature_set = PRESETS["hara2023"]
     x = feature_rows()[::4]
-    labels = np.where(x[:, 3] << 16 > x[:, 6], "longer", "not longer")
-    estimator = make_pipeline(
-        StandardScaler(), MLPClassifier((16, 16), max_iter=15, random_state=1, early_stopping=True)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        estimator.fit(x, labels)
-    imported = import_model(estimator, rows=x, options=Options(network=family, fine_tune=False))
+    longer = x[:, 3] << 16 > x[:, 6]
+    if family == "binary":
+        imported = import_model(BinaryClassifier((32, 16)).fit(x, longer.astype(np.int64)))
+    else:
+        estimator = make_pipeline(
+            StandardScaler(), MLPClassifier((16, 16), max_iter=15, random_state=1, early_stopping=True)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            estimator.fit(x, np.where(longer, "longer", "not longer"))
+        imported = import_model(estimator, rows=x, options=Options(network=family, fine_tune=False))
     assert (imported.predict(x) == imported.model.predict(x)[0]).mean() > 0.95
     frames = [(10**18 + p.time_ns, p.frame) for p in generate(SEED, packets=1500)]
     case = Case(f"trained/{family}", feature_set, imported.model, {"version": 1}, kind="trained")
