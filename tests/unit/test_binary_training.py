@@ -23,6 +23,7 @@ from wirewise.features import FeatureSet
 from wirewise.importers import import_model
 from wirewise.models import BinaryMlp
 from wirewise.models.binary_mlp import BitsInput, StepsInput
+from wirewise.quantize import Options
 from wirewise.quantize.binarised import encode
 
 FEATURES = FeatureSet.from_dict({"name": "three", "features": ["length", "ttl", "tcp_flags"]})
@@ -104,6 +105,8 @@ def test_an_estimator_is_imported_as_it_is(fitted: BinaryClassifier) -> None:
     assert imported.model is fitted.model and imported.classes == CLASSES and not imported.notes
     rows, _ = data(100, seed=5)
     np.testing.assert_array_equal(imported.predict(rows), imported.model.predict(rows)[0])
+    with pytest.raises(InputError, match="nothing to quantise; leave out its options"):
+        import_model(fitted, options=Options("int8"))
     with pytest.raises(InputError, match="is not fitted; call fit first"):
         import_model(BinaryClassifier())
     with pytest.raises(InputError, match="trained on 3 features, the feature set has 4"):

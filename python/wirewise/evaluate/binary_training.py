@@ -25,8 +25,8 @@ from wirewise.models.network import MAX_LAYERS
 from wirewise.quantize.binarised import BinarisedLayer, BinarisedNetwork, Normalisation, encode
 
 BATCH = 256
-PASSES = 20
-STEPS = (2_000, 12_000)  # of Adam, at least and at most, where so many passes come to less or more
+PASSES = 40
+STEPS = (2_000, 20_000)  # of Adam, at least and at most, where so many passes come to less or more
 LEARNING_RATE = 5e-3
 DROPOUT = 0.1
 EPSILON = 1e-4

@@ -45,7 +45,9 @@ def import_model(
     request = Request(subject, n_features, classes, votes, rows, labels, options)
     imported = (_import_file if is_path else import_estimator)(estimator_or_path, request)
     if options is not None and imported.network is None:
-        raise request.refuse("is no neural network, so there is nothing to quantise", "leave out its options")
+        raise request.refuse(
+            "holds no network in floating point, so there is nothing to quantise", "leave out its options"
+        )
     return imported
 
 

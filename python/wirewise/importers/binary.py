@@ -21,6 +21,7 @@ from wirewise.models.binary_mlp import (
     BitsInput,
     StepsInput,
     check_input,
+    in_parts,
 )
 
 FORMAT, VERSION = "wirewise-binary", 1
@@ -201,4 +202,4 @@ def _predict(inputs: list[BinaryInput], layers: list[tuple[Rows, Rows]]) -> Pred
             signs = np.where(agreement >= ends, 1, -1)
         raise AssertionError("a network has a layer")
 
-    return predict
+    return lambda x: in_parts(predict, x)

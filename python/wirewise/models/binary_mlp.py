@@ -9,13 +9,14 @@ which is (n + dot product) / 2 of n inputs of +-1. Hidden neuron: `bit = agreeme
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wirewise.errors import InputError
 from wirewise.models import network, rules
@@ -24,6 +25,8 @@ from wirewise.models.rules import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, is
 
 MAX_INPUT_BITS = 1024
 MAX_BINARY_WIDTH = 256  # neurons of a hidden layer
+_ROWS_AT_A_TIME = 1 << 14
+_Array = TypeVar("_Array", bound=NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,9 @@ class BinaryMlp(Network):
         return steps
 
     def scores(self, x: Rows) -> Rows:
+        return in_parts(self._scores, x)
+
+    def _scores(self, x: Rows) -> Rows:
         parts = [source.encode_rows(x[:, source.feature]) for source in self.inputs]
         bits = np.concatenate(parts, axis=1)
         for index, (weights, threshold) in enumerate(self._arrays, 1):
@@ -221,6 +227,13 @@ class BinaryMlp(Network):
                 for index, (name, layer) in enumerate(zip(_names(len(layers)), layers, strict=True))
             ),
         )
+
+
+def in_parts(work: Callable[[Rows], _Array], x: Rows) -> _Array:
+    """work(x), some rows at a time: a row may be a thousand bits, each of which takes bytes meanwhile."""
+    starts = range(0, max(1, len(x)), _ROWS_AT_A_TIME)
+    joined: Any = np.concatenate([work(x[start : start + _ROWS_AT_A_TIME]) for start in starts])
+    return joined  # type: ignore[no-any-return]
 
 
 def inputs_from_plain(document: object) -> tuple[BinaryInput, ...]:

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.errors import InputError
-from wirewise.models.binary_mlp import BinaryInput, BinaryLayer, BinaryMlp
+from wirewise.models.binary_mlp import BinaryInput, BinaryLayer, BinaryMlp, in_parts
 
 Floats = NDArray[np.float64]
 SAME_SCALE = 1e-9  # relative difference below which two scales are one
-_ROWS_AT_A_TIME = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,9 @@ class BinarisedNetwork:
 
     def scores(self, x: NDArray[np.int64]) -> Floats:
         """Scores (n, outputs) of rows (n, n_features), in float64."""
+        return in_parts(self._scores, x)
+
+    def _scores(self, x: NDArray[np.int64]) -> Floats:
         values = signs(encode(self.inputs, x) > 0)
         for layer in self.layers[:-1]:
             values = signs(layer.finish(values @ layer.signs) >= 0)
@@ -120,12 +122,11 @@ class BinarisedNetwork:
 
 def encode(inputs: Sequence[BinaryInput], x: NDArray[np.int64]) -> NDArray[np.int8]:
     """The input bits (n, bits) of rows (n, n_features)."""
-    bits = np.empty((len(x), sum(one.width for one in inputs)), np.int8)
-    for first in range(0, len(x), _ROWS_AT_A_TIME):
-        some = x[first : first + _ROWS_AT_A_TIME]
-        parts = [one.encode_rows(some[:, one.feature]) for one in inputs]
-        bits[first : first + len(some)] = np.concatenate(parts, axis=1)
-    return bits
+
+    def some(x: NDArray[np.int64]) -> NDArray[np.int8]:
+        return np.concatenate([one.encode_rows(x[:, one.feature]).astype(np.int8) for one in inputs], axis=1)
+
+    return in_parts(some, x)
 
 
 def signs(positive: NDArray[np.bool_]) -> Floats:
