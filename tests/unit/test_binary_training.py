@@ -105,7 +105,7 @@ def test_an_estimator_is_imported_as_it_is(fitted: BinaryClassifier) -> None:
     assert imported.model is fitted.model and imported.classes == CLASSES and not imported.notes
     rows, _ = data(100, seed=5)
     np.testing.assert_array_equal(imported.predict(rows), imported.model.predict(rows)[0])
-    with pytest.raises(InputError, match="nothing to quantise; leave out its options"):
+    with pytest.raises(InputError, match="nothing is to be quantised; leave out its options"):
         import_model(fitted, options=Options("int8"))
     with pytest.raises(InputError, match="is not fitted; call fit first"):
         import_model(BinaryClassifier())

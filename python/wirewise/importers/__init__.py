@@ -46,7 +46,8 @@ def import_model(
     imported = (_import_file if is_path else import_estimator)(estimator_or_path, request)
     if options is not None and imported.network is None:
         raise request.refuse(
-            "holds no network in floating point, so there is nothing to quantise", "leave out its options"
+            "holds no neural network in floating point, so nothing is to be quantised",
+            "leave out its options",
         )
     return imported
 
