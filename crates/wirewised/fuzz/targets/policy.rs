@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         }
     };
     let value = policy.to_abi(u64::MAX / 2, Mode::Enforce);
-    assert_eq!(value.version, 1);
+    assert_eq!(value.mode, Mode::Enforce.code());
     assert_eq!(value.enforce_until_ns != 0, policy.enforce_for.is_some());
     for class in value.class_policy {
         let limited = Action::from_code(class.action) == Some(Action::RateLimit);
