@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--table-packets",
         type=at_least(1000),
-        default=400_000,
+        default=1_000_000,
         metavar="N",
         help="of the capture [%(default)s]",
     )
