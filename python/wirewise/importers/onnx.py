@@ -45,6 +45,12 @@ def import_file(path: str, request: Request) -> Imported:
         model = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own error class depends on its version
         raise request.refuse(f"is not an ONNX model ({_line(error)})", "export it again") from None
+    try:  # torch.onnx leaves the weights in a file of their own
+        onnx.load_external_data_for_model(model, str(Path(path).parent))
+    except (OSError, onnx.checker.ValidationError) as error:
+        raise request.refuse(
+            f"keeps its weights in another file, which cannot be read ({_line(error)})", "put it beside"
+        ) from None
     return import_model(model, request)
 
 

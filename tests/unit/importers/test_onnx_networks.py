@@ -109,6 +109,17 @@ def test_one_output_is_class_1_above_0(after: str) -> None:
     assert check(gemms(after=after, width=1)).model.n_outputs == 1
 
 
+def test_weights_may_lie_in_a_file_beside(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save_model(gemms(), path, save_as_external_data=True, location="m.data", size_threshold=0)
+    assert (tmp_path / "m.data").stat().st_size > 0
+    whole = import_model(gemms(), rows=X, options=Q16)
+    assert import_model(path, rows=X, options=Q16).model == whole.model
+    (tmp_path / "m.data").unlink()
+    with pytest.raises(InputError, match="keeps its weights in another file, which cannot be read"):
+        import_model(path, rows=X, options=Q16)
+
+
 def test_what_keras_exporters_write() -> None:
     assert check(matmuls()).network.output == "softmax"
 
