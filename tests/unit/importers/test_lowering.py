@@ -109,6 +109,7 @@ def leaf(*scores: float, output: int | None = None) -> SourceTree:
     st.lists(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), min_size=1, max_size=50),
     st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3),
 )
+@example(leaves=[[0.0, 0.0, 1e-290]], base=[0.0, 0.0, 0.0])
 def test_scores_fill_int32_and_keep_their_proportions(leaves: list[list[float]], base: list[float]) -> None:
     model = lower(
         *(leaf(*scores) for scores in leaves), n_classes=3, base=base
@@ -116,7 +117,7 @@ def test_scores_fill_int32_and_keep_their_proportions(leaves: list[list[float]],
     exact = [sum(map(Fraction, column)) for column in zip(*leaves, base, strict=True)]
     _, scores = model.predict_one([0])
     reach = max(sum(abs(Fraction(part)) for part in column) for column in zip(*leaves, base, strict=True))
-    if reach > Fraction(1, 10**290):
+    if reach > Fraction(1e-290):  # what is smaller counts as zero
         scale = Fraction(INT32_MAX) / reach
         for ours, theirs in zip(scores, exact, strict=True):
             assert abs(ours - theirs * scale) <= 2 * (len(leaves) + 4)
