@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from wirewise.importers import onnx_runtime
 from wirewise.importers.lowering import (
     Imported,
     Predict,
@@ -24,6 +25,7 @@ from wirewise.importers.lowering import (
     class_names,
     library,
 )
+from wirewise.importers.onnx_runtime import first_line
 from wirewise.importers.onnx_trees import OnnxTrees, read_classifier, read_ensemble
 
 READERS = {"TreeEnsembleClassifier": read_classifier, "TreeEnsemble": read_ensemble}
@@ -44,12 +46,12 @@ def import_file(path: str, request: Request) -> Imported:
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own error class depends on its version
-        raise request.refuse(f"is not an ONNX model ({_line(error)})", "export it again") from None
+        raise request.refuse(f"is not an ONNX model ({first_line(error)})", "export it again") from None
     try:  # torch.onnx leaves the weights in a file of their own
         onnx.load_external_data_for_model(model, str(Path(path).parent))
     except (OSError, onnx.checker.ValidationError) as error:
         raise request.refuse(
-            f"keeps its weights in another file, which cannot be read ({_line(error)})", "put it beside"
+            f"keeps its weights in another file, which cannot be read ({first_line(error)})", "put it beside"
         ) from None
     return import_model(model, request)
 
@@ -64,7 +66,7 @@ def import_model(model: Any, request: Request) -> Imported:
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise request.refuse(f"is not a valid ONNX model ({_line(error)})", "export it again") from None
+        raise request.refuse(f"is not a valid ONNX model ({first_line(error)})", "export it again") from None
     graph = model.graph
     trees_at = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]
     if not trees_at and any(node.op_type in onnx_networks.DENSE for node in graph.node):
@@ -208,19 +210,8 @@ def _integers(step: Any) -> dict[str, int]:
 
 def _predict(model: Any, fed_as: type[Any], answer: _Answer, trees: OnnxTrees, request: Request) -> Predict:
     def predict(x: Rows) -> Any:
-        runtime = library("onnxruntime")
-        options = runtime.SessionOptions()
-        options.log_severity_level = 3  # errors only: it warns of declared shapes that it then ignores
-        try:
-            session = runtime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-            (result,) = session.run([answer.name], {session.get_inputs()[0].name: x.astype(fed_as)})
-        except Exception as error:  # onnxruntime has no base class of its errors
-            raise request.refuse(
-                f"onnxruntime cannot run it ({_line(error)})",
-                "export it again, with zipmap off if it reads float64",
-            ) from None
+        way_out = "export it again, with zipmap off if it reads float64"
+        result = onnx_runtime.run(model, answer.name, x, fed_as, request, way_out)
         if not answer.scores:
             index = {label: position for position, label in enumerate(trees.labels)}
             return np.array([index[label] for label in np.ravel(result).tolist()], np.int32)
@@ -228,7 +219,3 @@ def _predict(model: Any, fed_as: type[Any], answer: _Answer, trees: OnnxTrees, r
         return classes.astype(np.int32)
 
     return predict
-
-
-def _line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.importers import onnx_runtime
 from wirewise.importers.lowering import Imported, Predict, Request, Rows, class_names, library
 from wirewise.importers.networks import import_network
 from wirewise.quantize import FloatNetwork
@@ -293,17 +294,7 @@ class _Tail:
 
 def _predict(model: Any, feed: type[Any], tail: _Tail, labels: list[Any], request: Request) -> Predict:
     def predict(x: Rows) -> Any:
-        runtime = library("onnxruntime")
-        options = runtime.SessionOptions()
-        options.log_severity_level = 3  # errors only: it warns of declared shapes that it then ignores
-        try:
-            session = runtime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-            (result,) = session.run([tail.name], {session.get_inputs()[0].name: x.astype(feed)})
-        except Exception as error:  # onnxruntime has no base class of its errors
-            line = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise request.refuse(f"onnxruntime cannot run it ({line})", "export it again") from None
+        result = onnx_runtime.run(model, tail.name, x, feed, request, "export it again")
         if tail.kind == "label":
             number = {label: index for index, label in enumerate(labels)}
             return np.array([number[label] for label in np.ravel(result).tolist()], np.int32)
