@@ -28,6 +28,7 @@ MAX_SHIFT = 62
 Ints = tuple[int, ...]
 Rows = NDArray[np.int64]
 _T = TypeVar("_T")
+_Dense = TypeVar("_Dense", bound="DenseNetwork")
 
 
 @overload
@@ -164,6 +165,75 @@ class Network(ABC):
         return rules.digest(self.to_dict())
 
 
+class DenseNetwork(Network):
+    """A network of dense layers over scaled inputs, whose families differ in their numbers only.
+
+    title: of the family, for people. input_type, layer_type: records of `inputs` and `layers`. nested: the
+    tuples of a layer's record, and how deep they are.
+    """
+
+    inputs: tuple[InputScaler, ...]
+    layers: tuple[Any, ...]
+
+    title: ClassVar[str]
+    input_type: ClassVar[type[InputScaler]]
+    layer_type: ClassVar[type[Any]]
+    nested: ClassVar[Mapping[str, int]]
+
+    @abstractmethod
+    def steps(self, x: Rows) -> list[Rows]:
+        """As `activations`, of rows (n, n_features): one array (n, width) each."""
+
+    def scores(self, x: Rows) -> Rows:
+        return self.steps(x)[-1]
+
+    @cached_property
+    def used_features(self) -> Ints:
+        return weighted_inputs(self.inputs, self.layers[0].weights)
+
+    @cached_property
+    def reads(self) -> Ints:
+        return weights_per_input(self.layers[0].weights, self.used_features)
+
+    def details(self) -> dict[str, Any]:
+        weights = [part for layer in self.layers for row in layer.weights for part in row]
+        return {
+            "layers": [self.n_features, *(len(layer.weights) for layer in self.layers)],
+            "outputs": self.n_outputs,
+            "weights": {"all": len(weights), "zero": weights.count(0)},
+        }
+
+    def describe(self) -> str:
+        return (
+            f"{self.title} network {shape_text(self, self.n_features)}, "
+            f"{len(self.used_features)} of {self.n_features} features used, {self.n_classes} classes"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"family": self.family, "version": self.version, **to_plain(self)}
+
+    @classmethod
+    def from_dict(cls: type[_Dense], document: dict[str, Any]) -> _Dense:
+        """The inverse of `to_dict`; InputError: unknown version, missing or unknown key, broken rule."""
+        rules.check_family(document, cls.family, cls.version)
+        names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+        rules.check_keys("model", document, {"family", "version", *names})
+        inputs = rules.as_tuple("model", "inputs", document["inputs"])
+        layers = rules.as_tuple("model", "layers", document["layers"])
+        return cls(  # type: ignore[call-arg]
+            n_features=document["n_features"],
+            n_classes=document["n_classes"],
+            n_outputs=document["n_outputs"],
+            inputs=tuple(
+                from_plain(f"model, input {i}", cls.input_type, one) for i, one in enumerate(inputs)
+            ),
+            layers=tuple(
+                from_plain(f"model, layer {i}", cls.layer_type, one, cls.nested)
+                for i, one in enumerate(layers)
+            ),
+        )
+
+
 # -- rules
 
 
@@ -235,16 +305,6 @@ def weights_per_input(weights: tuple[Ints, ...], used: Ints) -> Ints:
     """How many weights of the first layer are not zero, by input; none of an input that is not used."""
     columns = zip(*weights, strict=True)
     return tuple(sum(map(bool, column)) if k in used else 0 for k, column in enumerate(columns))
-
-
-def dense_details(model: Any) -> dict[str, Any]:
-    """`details` of a network of dense layers."""
-    weights = [part for layer in model.layers for row in layer.weights for part in row]
-    return {
-        "layers": [model.n_features, *(len(layer.weights) for layer in model.layers)],
-        "outputs": model.n_outputs,
-        "weights": {"all": len(weights), "zero": weights.count(0)},
-    }
 
 
 def shape_text(model: Any, fan_in: int) -> str:

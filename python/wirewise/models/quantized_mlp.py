@@ -9,16 +9,16 @@ Last layer: `score_j = acc_j * m_j`, which brings all scores to one scale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from wirewise.errors import InputError
-from wirewise.models import network, rules
-from wirewise.models.network import InputScaler, Ints, Network, Rows, ScalerArrays, round_shift
+from wirewise.models import network
+from wirewise.models.network import DenseNetwork, InputScaler, Ints, Rows, ScalerArrays, round_shift
 from wirewise.models.rules import INT32_MAX, is_int
 
 LIMIT = 127  # of weights and activations: symmetric, so that negation never overflows
@@ -52,7 +52,7 @@ class QuantizedLayer:
 
 
 @dataclass(frozen=True)
-class QuantizedMlp(Network):
+class QuantizedMlp(DenseNetwork):
     """An int8 network. Raises InputError, naming layer and neuron, if a rule is broken or a sum can overflow.
 
     At most 128 features, 64 classes, 8 layers of 128 neurons.
@@ -65,6 +65,10 @@ class QuantizedMlp(Network):
     layers: tuple[QuantizedLayer, ...]
 
     family: ClassVar[str] = "int8-mlp"
+    title: ClassVar[str] = "int8"
+    input_type: ClassVar[type[InputScaler]] = InputQuantizer
+    layer_type: ClassVar[type[Any]] = QuantizedLayer
+    nested: ClassVar[Mapping[str, int]] = {"weights": 2, "bias": 1, "multiplier": 1}
 
     def __post_init__(self) -> None:
         network.check_network(self, [len(layer.weights) for layer in self.layers])
@@ -92,11 +96,7 @@ class QuantizedMlp(Network):
             steps.append(values)
         return steps
 
-    def scores(self, x: Rows) -> Rows:
-        return self.steps(x)[-1]
-
     def steps(self, x: Rows) -> list[Rows]:
-        """As `activations`, of rows (n, n_features): one array (n, width) each."""
         inputs, layers = self._arrays
         values = np.clip(inputs.scale(x), -LIMIT, LIMIT)
         steps = [values]
@@ -114,51 +114,6 @@ class QuantizedMlp(Network):
             for layer in self.layers
         ]
         return ScalerArrays.of(self.inputs), layers
-
-    # -- facts
-
-    @cached_property
-    def used_features(self) -> Ints:
-        return network.weighted_inputs(self.inputs, self.layers[0].weights)
-
-    @cached_property
-    def reads(self) -> Ints:
-        return network.weights_per_input(self.layers[0].weights, self.used_features)
-
-    def details(self) -> dict[str, Any]:
-        return network.dense_details(self)
-
-    def describe(self) -> str:
-        return (
-            f"int8 network {network.shape_text(self, self.n_features)}, "
-            f"{len(self.used_features)} of {self.n_features} features used, {self.n_classes} classes"
-        )
-
-    # -- serialisation
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"family": self.family, "version": self.version, **network.to_plain(self)}
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> QuantizedMlp:
-        """The inverse of `to_dict`; InputError: unknown version, missing or unknown key, broken rule."""
-        rules.check_family(document, cls.family, cls.version)
-        rules.check_keys("model", document, {"family", "version", *(field.name for field in fields(cls))})
-        inputs = rules.as_tuple("model", "inputs", document["inputs"])
-        layers = rules.as_tuple("model", "layers", document["layers"])
-        nested = {"weights": 2, "bias": 1, "multiplier": 1}
-        return cls(
-            document["n_features"],
-            document["n_classes"],
-            document["n_outputs"],
-            tuple(
-                network.from_plain(f"model, input {i}", InputQuantizer, one) for i, one in enumerate(inputs)
-            ),
-            tuple(
-                network.from_plain(f"model, layer {i}", QuantizedLayer, one, nested)
-                for i, one in enumerate(layers)
-            ),
-        )
 
 
 def _check_layer(where: str, layer: QuantizedLayer, fan_in: int, *, last: bool) -> None:
