@@ -15,7 +15,7 @@ use crate::kernel;
 use crate::meta::Meta;
 use crate::netdev;
 use crate::object;
-use crate::pins::{self, Root};
+use crate::pins::{self, Root, RootArgs};
 use crate::succession::{Found, Places};
 use crate::xdp::LinkInfo;
 
@@ -27,6 +27,27 @@ pub const FLOW_MAPS: [&str; 2] = ["ww_flows4", "ww_flows6"];
 /// How long the directories of an interface may be in between two states, where nobody was killed.
 const MOVING: Duration = Duration::from_millis(2);
 const TRIES: u32 = 5;
+
+/// The options of every command on one attachment.
+#[derive(Debug, clap::Args)]
+pub struct AttachmentArgs {
+    /// Which interface; not needed if only one is attached
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+impl AttachmentArgs {
+    pub fn root(&self) -> Root {
+        self.root.root()
+    }
+
+    pub fn find(&self) -> Result<Attachment> {
+        Attachment::find(&self.root(), self.interface.as_deref())
+    }
+}
 
 #[derive(Debug)]
 pub struct Attachment {

@@ -26,7 +26,7 @@ pub const BESIDE: &str = "::";
 #[derive(Debug, Clone, clap::Args)]
 pub struct RootArgs {
     /// Directory in a BPF file system that holds the attachments; must be writable by who runs this
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT)]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT, display_order = 100)]
     pin_root: PathBuf,
 }
 

@@ -8,12 +8,11 @@ use libbpf_rs::RingBufferBuilder;
 use serde::Serialize;
 
 use crate::abi::{Action, Event, Key4, Outcome};
-use crate::attachment::{Attachment, EVENTS_MAP};
+use crate::attachment::{Attachment, AttachmentArgs, EVENTS_MAP};
 use crate::commands::flows::{end, protocol_name};
 use crate::error::{Error, Result};
 use crate::flow_table::FlowKey;
 use crate::kernel;
-use crate::pins::RootArgs;
 use crate::watch::Stop;
 
 const EXAMPLES: &str = "\
@@ -28,9 +27,8 @@ There is an event for a packet whose class is dropped, limited or counted, up to
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which interface; not needed if only one is attached
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
+    #[command(flatten)]
+    which: AttachmentArgs,
 
     /// Wait for more
     #[arg(long, short)]
@@ -39,9 +37,6 @@ pub struct Args {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    root: RootArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,7 +54,7 @@ struct Line {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let attachment = Attachment::find(&args.root.root(), args.interface.as_deref())?;
+    let attachment = args.which.find()?;
     let stop = Stop::on_signals()?;
     let map = attachment.map(EVENTS_MAP)?;
     let epoch = monotonic_epoch();

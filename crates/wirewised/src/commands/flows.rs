@@ -8,14 +8,13 @@ use libbpf_rs::MapCore;
 use serde_json::{Map, Value, json};
 
 use crate::abi;
-use crate::attachment::{Attachment, CPU_MAP};
+use crate::attachment::{Attachment, AttachmentArgs, CPU_MAP};
 use crate::error::{Error, Result};
 use crate::flow_table::{Elements, Flow, FlowKey, FlowTable, TABLES};
 use crate::input;
 use crate::kernel;
 use crate::manifest::{ClockName, Flow as LayoutInfo};
 use crate::mapped::MappedArray;
-use crate::pins::RootArgs;
 use crate::table;
 use crate::units::format_age;
 
@@ -29,9 +28,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which interface; not needed if only one is attached
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
+    #[command(flatten)]
+    which: AttachmentArgs,
 
     /// At most so many flows; 0: all
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -56,9 +54,6 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    root: RootArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -70,7 +65,7 @@ enum Sort {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let attachment = Attachment::find(&args.root.root(), args.interface.as_deref())?;
+    let attachment = args.which.find()?;
     if let Some(class) = &args.class {
         check_class(&attachment, class)?;
     }

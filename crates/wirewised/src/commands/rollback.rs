@@ -3,10 +3,9 @@
 
 use serde_json::json;
 
-use crate::attachment::{Attachment, CPU_MAP, FLOW_MAPS, POLICY_MAP};
+use crate::attachment::{AttachmentArgs, CPU_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
 use crate::input;
-use crate::pins::RootArgs;
 use crate::status;
 use crate::succession;
 use crate::swap;
@@ -21,9 +20,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which interface; not needed if only one is attached
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
+    #[command(flatten)]
+    which: AttachmentArgs,
 
     /// Only say what would be done
     #[arg(long)]
@@ -32,20 +30,17 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    root: RootArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.root.root();
+    let root = args.which.root();
     // Taking the lock makes the directory, which a command that finds nothing attached must not.
-    Attachment::find(&root, args.interface.as_deref())?;
+    args.which.find()?;
     let lock = root.lock()?;
     if !args.dry_run {
         succession::tidy_all(&root)?;
     }
-    let ours = Attachment::find(&root, args.interface.as_deref())?;
+    let ours = args.which.find()?;
     let (previous, meta) = swap::previous(&ours)?;
     let shares = |map: &str| ours.shares(&previous, map);
     let flows = if FLOW_MAPS.iter().all(|map| shares(map)) { "kept" } else { "as it left them" };

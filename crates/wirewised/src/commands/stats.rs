@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use crate::attachment::Attachment;
+use crate::attachment::AttachmentArgs;
 use crate::error::Result;
 use crate::input;
-use crate::pins::RootArgs;
 use crate::stats::{self, Reading};
 use crate::units::Nanoseconds;
 use crate::watch::{self, Stop};
@@ -22,9 +21,8 @@ In observe mode `would drop` counts what enforce mode would have dropped.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which interface; not needed if only one is attached
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
+    #[command(flatten)]
+    which: AttachmentArgs,
 
     /// Show it again and again, with rates, until q or Ctrl-C
     #[arg(long)]
@@ -37,14 +35,11 @@ pub struct Args {
     /// Print JSON, with --watch one object a line
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    root: RootArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.root.root();
-    let attachment = Attachment::find(&root, args.interface.as_deref())?;
+    let root = args.which.root();
+    let attachment = args.which.find()?;
     if args.watch {
         let interval = Duration::from_nanos(args.interval.0);
         return watch::watch(&root, &attachment.interface, interval, args.json, &Stop::on_signals()?);

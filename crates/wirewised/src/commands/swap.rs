@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::agreement::Agreement;
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, AttachmentArgs};
 use crate::bundle::Bundle;
 use crate::doctor;
 use crate::error::{Error, Result};
 use crate::input;
-use crate::pins::{Lock, RootArgs};
+use crate::pins::Lock;
 use crate::policy::Policy;
 use crate::status;
 use crate::succession;
@@ -42,9 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required_unless_present_any = ["promote", "no_shadow"])]
     bundle: Option<PathBuf>,
 
-    /// Which interface; not needed if only one is attached
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
+    #[command(flatten)]
+    which: AttachmentArgs,
 
     /// Policy file for the new bundle [default: the policy in force stays]; the mode stays as it is
     #[arg(long, value_name = "FILE")]
@@ -77,9 +76,6 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    root: RootArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -110,15 +106,15 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// What is attached, with the lock that keeps it so.
 fn begin(args: &Args) -> Result<(Lock, Attachment)> {
-    let root = args.root.root();
+    let root = args.which.root();
     // Taking the lock makes the directory, which a command that finds nothing attached must not.
-    Attachment::find(&root, args.interface.as_deref())?;
+    args.which.find()?;
     doctor::require(&doctor::check_machine(&root))?;
     let lock = root.lock()?;
     if !args.dry_run {
         succession::tidy_all(&root)?;
     }
-    Ok((lock, Attachment::find(&root, args.interface.as_deref())?))
+    Ok((lock, args.which.find()?))
 }
 
 fn swap(
