@@ -161,6 +161,25 @@ fn other_classes_are_compared_by_name() {
 }
 
 #[test]
+fn both_models_together_make_as_many_tail_calls_as_the_kernel_allows() {
+    let Some(lab) = Lab::new() else { return };
+    let chain = |name: &str, define: &str| bundle(name, &variant(define));
+    lab.write("b.wirewise", &chain("first", "CHAIN=16"));
+    lab.write("c.wirewise", &chain("second", "CHAIN=16"));
+    lab.write("d.wirewise", &chain("third", "CHAIN=17"));
+    lab.policy("classes: {attack: drop}");
+    lab.attach("--policy p.yaml --mode enforce");
+    let before = (lab.status(), lab.pinned());
+    let error = lab.error("swap --shadow --bundle d.wirewise", 2);
+    assert!(error.contains("together they are 34 tail calls, and the kernel allows 33"), "{error}");
+    assert_eq!((lab.status(), lab.pinned()), before);
+    lab.ok("swap --shadow --bundle c.wirewise");
+    assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 2)), (3, 0));
+    let found = shadow(&lab);
+    assert_eq!((&found["agree"], &found["disagree"]), (&5.into(), &0.into()));
+}
+
+#[test]
 fn the_file_of_what_runs_is_needed_and_can_be_named() {
     let Some(lab) = Lab::new() else { return };
     lab.attach("");
