@@ -14,7 +14,7 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::flow_table::{Elements, TABLES};
 use crate::kernel;
-use crate::object::{self, Loaded, Opened, Settings};
+use crate::object::{self, Opened, Settings};
 use crate::policy::Policy;
 use crate::policy_maps;
 use crate::tracker::Key;
@@ -54,30 +54,21 @@ impl Prepared {
         let start = Instant::now();
         let trust = if caged || kernel::require().is_err() { Trust::Caged } else { Trust::Verified };
         let mut opened = Opened::open(input, bytes)?;
-        if opened.config().is_none() {
-            return Err(object::no_data_path(input));
-        }
-        let (linked, config) = match trust {
+        let config = opened.configure(settings)?;
+        let mut linked = match trust {
             Trust::Verified => {
-                opened.prepare(settings)?;
-                let loaded: Loaded = opened.load()?;
-                let linked = Linked::from_loaded(&loaded.object).map_err(|error| refused(input, &error))?;
-                (linked, loaded.config)
+                opened.prepare_to_verify(settings)?;
+                Linked::from_loaded(&opened.load()?.object).map_err(|error| refused(input, &error))?
             }
-            Trust::Caged => {
-                let mut linked = Linked::from_elf(bytes).map_err(|error| refused(input, &error))?;
-                let configured = opened.configure(settings)?;
-                for map in &mut linked.maps {
-                    if map.name == object::CONFIG_MAP {
-                        map.initial = Some(bytemuck::bytes_of(&configured).to_vec());
-                    } else if let Some(entries) = object::max_entries(&map.name, &configured)? {
-                        map.max_entries = entries;
-                    }
-                }
-                (linked, Some(configured))
-            }
+            Trust::Caged => Linked::from_elf(bytes).map_err(|error| refused(input, &error))?,
         };
-        let config = config.ok_or_else(|| Error::other(format!("{input}: has no configuration")))?;
+        for map in &mut linked.maps {
+            if map.name == object::CONFIG_MAP {
+                map.initial = Some(bytemuck::bytes_of(&config).to_vec());
+            } else if let Some(entries) = object::max_entries(&map.name, &config)? {
+                map.max_entries = entries;
+            }
+        }
         let load_ms = start.elapsed().as_secs_f64() * 1e3;
         Ok(Self { input: input.to_owned(), linked, config, trust, load_ms })
     }

@@ -152,6 +152,22 @@ impl Opened {
 
     /// Writes the settings into the object: constants, and sizes of maps.
     pub fn prepare(&mut self, settings: &Settings) -> Result<()> {
+        self.prepare_with(settings, max_entries)
+    }
+
+    /// As `prepare`, for an object that the kernel only verifies: it need not find memory for the flow tables.
+    pub fn prepare_to_verify(&mut self, settings: &Settings) -> Result<()> {
+        self.prepare_with(settings, |map, config| match max_entries(map, config)? {
+            Some(_) if FLOW_TABLES.contains(&map) => Ok(Some(1)),
+            entries => Ok(entries),
+        })
+    }
+
+    fn prepare_with(
+        &mut self,
+        settings: &Settings,
+        entries_of: impl Fn(&str, &abi::Config) -> Result<Option<u32>>,
+    ) -> Result<()> {
         if self.config.is_none() {
             return Ok(());
         }
@@ -159,7 +175,7 @@ impl Opened {
         self.config = Some(config);
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            let set = match max_entries(&name, &config)? {
+            let set = match entries_of(&name, &config)? {
                 _ if name == CONFIG_MAP => map.set_initial_value(bytemuck::bytes_of(&config)),
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),

@@ -55,7 +55,7 @@ impl FeatureRows {
             capture: Vec::with_capacity(BATCH),
             packet: Vec::with_capacity(BATCH),
             flow: Vec::with_capacity(BATCH),
-            tile: Vec::with_capacity(TILE * shape.features.len()),
+            tile: Vec::with_capacity(BATCH * shape.features.len()),
             features: shape.features.iter().map(|_| Vec::with_capacity(BATCH)).collect(),
             present: Vec::with_capacity(BATCH),
             label: Vec::with_capacity(BATCH),
@@ -79,9 +79,6 @@ impl FeatureRows {
             None => self.tile.resize(self.tile.len() + width, 0),
         }
         self.present.push(features.is_some());
-        if self.tile.len() >= TILE * width {
-            self.settle();
-        }
     }
 }
 
@@ -92,8 +89,10 @@ impl Batch for FeatureRows {
 
     fn settle(&mut self) {
         let width = self.features.len();
-        for (index, list) in self.features.iter_mut().enumerate() {
-            list.extend(self.tile.iter().skip(index).step_by(width));
+        for tile in self.tile.chunks(TILE * width.max(1)) {
+            for (index, list) in self.features.iter_mut().enumerate() {
+                list.extend(tile.iter().skip(index).step_by(width));
+            }
         }
         self.tile.clear();
     }

@@ -10,10 +10,10 @@ use glob::Pattern;
 use serde::Deserialize;
 
 use super::moment::Moment;
-use super::values::{Protocol, address_bytes};
+use super::values::Protocol;
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
-use crate::outer::{Conversation, Outer};
+use crate::outer::{self, Conversation, Outer};
 
 /// A line of the file.
 #[derive(Debug, Deserialize)]
@@ -85,8 +85,8 @@ impl FlowList {
             };
             let outer = Outer {
                 version: if line.src.is_ipv4() { 4 } else { 6 },
-                source: address_bytes(line.src),
-                destination: address_bytes(line.dst),
+                source: outer::address(line.src),
+                destination: outer::address(line.dst),
                 protocol: protocol.0,
                 fragment: false,
                 source_port: line.sport.unwrap_or(0),

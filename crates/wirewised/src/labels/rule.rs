@@ -122,7 +122,7 @@ fn ip_holds(rule: &Rule, outer: &Outer) -> bool {
         && rule.dport.as_ref().is_none_or(|ports| within(ports, outer.destination_port))
         && (rule.frag.is_none() || outer.fragment)
         && rule.icmp_type.is_none_or(|kind| matches!(outer.protocol, 1 | 58) && kind == outer.icmp_type)
-        && rule.src.as_ref().is_none_or(|networks| inside(networks, &outer.source))
-        && !rule.src_not.as_ref().is_some_and(|networks| inside(networks, &outer.source))
-        && rule.dst.as_ref().is_none_or(|networks| inside(networks, &outer.destination))
+        && rule.src.as_ref().is_none_or(|networks| inside(networks, outer.source))
+        && !rule.src_not.as_ref().is_some_and(|networks| inside(networks, outer.source))
+        && rule.dst.as_ref().is_none_or(|networks| inside(networks, outer.destination))
 }

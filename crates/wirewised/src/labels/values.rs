@@ -3,13 +3,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::outer::Address;
+use crate::outer::{self, Address};
 use crate::policy::Prefix;
 
 /// TCP flags from the lowest bit: FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.
@@ -116,27 +115,15 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, String> {
         let prefix = Prefix::try_from(text.to_owned())?;
         let version = if prefix.address.is_ipv4() { 4 } else { 6 };
-        let value = u128::from_be_bytes(address_bytes(prefix.address));
+        let value = outer::address(prefix.address);
         let mask = u128::MAX.checked_shl(128 - u32::from(prefix.length)).unwrap_or(0);
         Ok(Self { version, value, mask })
     }
 }
 
 impl Network {
-    pub fn contains(&self, version: u8, address: &Address) -> bool {
-        self.version == version && u128::from_be_bytes(*address) & self.mask == self.value
-    }
-}
-
-/// As the outer header has them.
-pub fn address_bytes(address: IpAddr) -> Address {
-    match address {
-        IpAddr::V6(address) => address.octets(),
-        IpAddr::V4(address) => {
-            let mut bytes = [0; 16];
-            bytes[..4].copy_from_slice(&address.octets());
-            bytes
-        }
+    pub fn contains(&self, version: u8, address: Address) -> bool {
+        self.version == version && address & self.mask == self.value
     }
 }
 
@@ -222,12 +209,12 @@ mod tests {
 
     #[test]
     fn networks_hold_their_addresses_of_their_version() {
-        let v4 = |text: &str| address_bytes(text.parse().unwrap());
+        let v4 = |text: &str| outer::address(text.parse().unwrap());
         let network: Network = "10.1.0.0/16".parse().unwrap();
-        assert!(network.contains(4, &v4("10.1.255.1")) && !network.contains(4, &v4("10.2.0.1")));
-        assert!(!network.contains(6, &v4("10.1.255.1")));
-        assert!("0.0.0.0/0".parse::<Network>().unwrap().contains(4, &v4("1.2.3.4")));
-        assert!("2001:db8::1".parse::<Network>().unwrap().contains(6, &v4("2001:db8::1")));
+        assert!(network.contains(4, v4("10.1.255.1")) && !network.contains(4, v4("10.2.0.1")));
+        assert!(!network.contains(6, v4("10.1.255.1")));
+        assert!("0.0.0.0/0".parse::<Network>().unwrap().contains(4, v4("1.2.3.4")));
+        assert!("2001:db8::1".parse::<Network>().unwrap().contains(6, v4("2001:db8::1")));
         assert!("10.0.0.1/8".parse::<Network>().unwrap_err().contains("10.0.0.0/8"));
     }
 }

@@ -28,14 +28,14 @@ impl ShardBy {
     pub fn worker(self, outer: Option<&Outer>, workers: usize) -> usize {
         let (Some(outer), 2..) = (outer, workers) else { return 0 };
         let hash = match self {
-            Self::Source => address(0, &outer.source),
-            Self::Destination => address(0, &outer.destination),
-            Self::Addresses => address(address(0, &outer.source), &outer.destination),
+            Self::Source => address(0, outer.source),
+            Self::Destination => address(0, outer.destination),
+            Self::Addresses => address(address(0, outer.source), outer.destination),
             Self::Conversation => {
                 let conversation = outer.conversation();
-                conversation.ends.iter().fold(conversation.protocol.into(), |hash, (bytes, port)| {
-                    mix(address(hash, bytes), (*port).into())
-                })
+                let [low, high] = conversation.ports.map(u64::from);
+                let hash = u64::from(conversation.protocol) << 32 | low << 16 | high;
+                conversation.addresses.into_iter().fold(mix(0, hash), address)
             }
         };
         // The high bits are the well-mixed ones.
@@ -43,8 +43,7 @@ impl ShardBy {
     }
 }
 
-fn address(hash: u64, bytes: &Address) -> u64 {
-    let number = u128::from_le_bytes(*bytes);
+fn address(hash: u64, number: Address) -> u64 {
     mix(mix(hash, number as u64), (number >> 64) as u64)
 }
 
@@ -58,11 +57,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn outer(source: [u8; 4], destination: [u8; 4], ports: (u16, u16)) -> Outer {
-        let address = |bytes: [u8; 4]| {
-            let mut long = [0; 16];
-            long[..4].copy_from_slice(&bytes);
-            long
-        };
+        let address = |bytes: [u8; 4]| crate::outer::address(bytes.into());
         Outer {
             version: 4,
             source: address(source),

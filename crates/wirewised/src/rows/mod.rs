@@ -96,6 +96,7 @@ impl<B: Batch> Table<B> {
         let (give_back, emptied) = sync_channel::<B>(4);
         let thread = thread::Builder::new().name("table".to_owned()).spawn(move || {
             for mut batch in batches {
+                batch.settle();
                 sink.write(&batch)?;
                 batch.clear();
                 // Nobody needs it any more if the other end is gone.
@@ -115,8 +116,7 @@ impl<B: Batch> Table<B> {
 
     pub fn write(&mut self, batch: &mut B, fresh: impl FnOnce() -> B) -> Result<()> {
         let next = self.emptied.try_recv().unwrap_or_else(|_| fresh());
-        let mut full = std::mem::replace(batch, next);
-        full.settle();
+        let full = std::mem::replace(batch, next);
         match self.sender.as_ref().map(|sender| sender.send(full)) {
             Some(Ok(())) => Ok(()),
             _ => Err(self.failure()),

@@ -101,10 +101,13 @@ fn assert_read_back(batches: &[Vec<Row>]) -> Vec<i64> {
 }
 
 fn conversation(number: u32) -> Conversation {
-    let mut low = [0; 16];
-    low[..4].copy_from_slice(&number.to_be_bytes());
     let version = if number.is_multiple_of(3) { 6 } else { 4 };
-    Conversation { version, protocol: 17, ends: [(low, number as u16), ([255; 16], 53)] }
+    Conversation {
+        version,
+        protocol: 17,
+        addresses: [u128::from(number) << 96, u128::MAX],
+        ports: [number as u16, 53],
+    }
 }
 
 fn row() -> impl Strategy<Value = Row> {
