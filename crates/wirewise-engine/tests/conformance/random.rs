@@ -125,6 +125,11 @@ fn memory(random: &mut Random, code: &mut Vec<Insn>) {
             let off = if wide { -8 * random.below(2) as i16 - 8 } else { -4 * random.below(4) as i16 - 4 };
             let op = random.pick(&[0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1]);
             code.push(insn(0xc3 | size, 10, value, off, op));
+            // Where it goes on at a place that is known already, the verifier (of 6.18, again) forgets that a 32-bit comparison that
+            // holds clears the upper half of r0 as well; on x86-64 it keeps what it was.
+            if op == 0xf1 && !wide {
+                code.push(insn(0xbc, 0, 0, 0, 0));
+            }
             let fetched = match op {
                 0xf1 => Some(0),
                 op if op & 1 == 1 => Some(value),
@@ -337,7 +342,7 @@ fn random_programs_are_the_same_everywhere() {
                         let program = &all.programs[index].insns;
                         let least = shrink(program, &packets, &options(caged, backend));
                         panic!(
-                            "seed {seed}, {backend:?}, caged {caged}: {code:x?} instead of {expected:x?}\n{least}"
+                            "seed {seed}, after {done} programs, {backend:?}, caged {caged}: {code:x?} instead of {expected:x?}\n{least}"
                         );
                     }
                 }
