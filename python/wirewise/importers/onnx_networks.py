@@ -64,7 +64,12 @@ class _Graph:
                 self.constants[node.output[0]] = onnx.numpy_helper.to_array(known["value"])
         inputs = [value for value in graph.input if value.name not in self.constants]
         if len(inputs) != 1:
-            raise request.refuse(f"its graph has {len(inputs)} inputs", "export it with one: all features")
+            names = ", ".join(value.name for value in inputs)
+            raise request.refuse(
+                f"its graph has {len(inputs)} inputs ({names})",
+                "export it with one, all features, and with its constants (Keras leaves out those of a "
+                "Normalization layer; use BatchNormalization or Rescaling)",
+            )
         self.input = inputs[0]
         self.feed = onnx.helper.tensor_dtype_to_np_dtype(self.input.type.tensor_type.elem_type).type
         if self.feed not in (np.float32, np.float64, np.int64):
