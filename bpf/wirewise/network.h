@@ -37,22 +37,20 @@
 		ww_hide(sum);                 \
 	} while (0)
 
-/* ReLU of the numbers in the lanes of a word, all at once; what is above 127 becomes 127. A number has so many bits; where some
- * may be negative, half their range was added to each. ones: 1 in each lane. large: whether some may be above 127. */
+/* ReLU of the numbers in the lanes of a word, all at once; what is above 127 becomes 127. A number has so many bits. Where some may
+ * be negative, half their range was added to each, and each is then at least 128. ones: 1 in each lane. large: whether some may be
+ * above 127. */
 static __always_inline __u64 ww_activate(__u64 word, const __u64 ones, const int bits, const int negative,
 					 const int large)
 {
-	__u64 tops = ones << (bits - 1), sign, over;
+	const __u64 tops = ones << (bits - 1);
+	__u64 positive = word & tops, over;
 
-	if (negative) {
-		sign = word & tops;
-		word &= sign - (sign >> (bits - 1));
-	}
-	if (large) {
-		over = (word + tops - (ones << 7)) & tops;
-		word = (word | ((over >> (bits - 8)) - (over >> (bits - 1)))) & ones * 127;
-	}
-	return word;
+	if (!large)
+		return word & (positive - (positive >> (bits - 1)));
+	over = (negative ? word - (ones << 7) : word + tops - (ones << 7)) & tops;
+	word |= (over >> (bits - 1)) * 127;
+	return word & (negative ? (positive >> (bits - 1)) * 127 : ones * 127);
 }
 
 /* The larger of value and 0. */

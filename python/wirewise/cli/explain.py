@@ -55,7 +55,7 @@ def explain(
     reference_only: Annotated[bool, typer.Option("--reference-only", help="Do not run the object.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show headers, features, the way through the trees, class, policy rule and action of one packet.
+    """Show headers, features, what the model makes of them, class, policy rule and action of one packet.
 
     The capture is run up to that packet through the Python reference and through the bundle's object, in this
     machine's kernel or in user space; both are compared. Nothing is attached.

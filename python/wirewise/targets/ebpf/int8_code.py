@@ -277,10 +277,10 @@ def _activations(sums: range, ends: Sequence[Range], lanes: int) -> tuple[list[s
     ones = sum(1 << spacing * lane for lane in range(len(sums)))
     negative, large = any(low < 0 for low, _ in ends), any(high > LIMIT for _, high in ends)
     lines, size, start = [], 0, 0
-    if all(-half <= low and high < half for low, high in ends):
+    if all(LIMIT + 1 - half <= low and high < half for low, high in ends):
         start = ones * half if negative else 0
         after = [f"word = ww_activate(word, {word(ones)}, {bits}, {int(negative)}, {int(large)});"]
-        after, size = (after, 8 * negative + 12 * large) if negative or large else ([], 0)
+        after, size = (after, 7 + 6 * large) if negative or large else ([], 0)
     else:
         after = []
         for n in sums:
