@@ -20,7 +20,7 @@ _VERBS = ("features", "train", "import_model", "compile", "inspect", "evaluate",
 
 app = typer.Typer(
     name="wirewise",
-    help="Turn trees, forests and small neural networks into eBPF programs: from packets to a bundle for `wirewised`.",
+    help="Turn trees and small neural networks into eBPF programs: from packets to a bundle for `wirewised`.",
     epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
