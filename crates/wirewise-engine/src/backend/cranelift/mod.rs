@@ -6,12 +6,14 @@ mod calls;
 mod function;
 mod memory;
 
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::{self, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{Context, isa};
 use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
-use cranelift_module::{FuncId, Module, default_libcall_names};
+use cranelift_module::{FuncId, Module, ModuleReloc, default_libcall_names};
 
 use super::{Code, Settings, failed};
 use crate::error::Error;
@@ -20,6 +22,11 @@ use crate::frontend::ir::{Function, Program};
 /// Address space for code: much more than an operation ever takes; only what is used becomes memory.
 const BYTES_PER_OP: usize = 256;
 const LEAST_BYTES: usize = 1 << 20;
+
+/// Operations from which on a block is taken as it is, in a function with such a block. Cranelift's optimisation computes a value where it is
+/// needed and not before: in a long straight line of sums, as networks are, all addends are loaded first and wait on the stack. clang had
+/// put them in an order that needs no more registers than there are.
+const LONG_BLOCK: usize = 400;
 
 /// The memory of compiled programs.
 struct Memory(Option<JITModule>);
@@ -38,10 +45,10 @@ impl Drop for Memory {
     }
 }
 
-fn target() -> Result<isa::OwnedTargetIsa, Error> {
+fn target(opt_level: &str) -> Result<isa::OwnedTargetIsa, Error> {
     let mut flags = settings::builder();
     let chosen = [
-        ("opt_level", "speed"),
+        ("opt_level", opt_level),
         ("is_pic", "false"),
         ("use_colocated_libcalls", "false"),
         ("enable_probestack", "false"),
@@ -68,7 +75,8 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     let functions = programs.iter().flat_map(|program| &program.functions);
     let ops: usize = functions.flat_map(|function| &function.blocks).map(|block| block.ops.len() + 1).sum();
     let arena = ArenaMemoryProvider::new_with_size(LEAST_BYTES + ops * BYTES_PER_OP).map_err(failed)?;
-    let mut builder = JITBuilder::with_isa(target()?, default_libcall_names());
+    let as_it_is = target("none")?;
+    let mut builder = JITBuilder::with_isa(target("speed")?, default_libcall_names());
     builder.memory_provider(Box::new(arena));
     let mut memory = Memory(None);
     let module = memory.0.insert(JITModule::new(builder));
@@ -78,7 +86,10 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     for program in programs {
         let ids = declare(module, program)?;
         for (function, id) in program.functions.iter().zip(&ids) {
-            define(module, &mut context, &mut scratch, program, function, (&ids, *id), settings)?;
+            let signature = signature(module, function.args);
+            context.func.signature = signature;
+            function::emit(module, &mut context.func, &mut scratch, program, function, &ids, settings);
+            define(module, &mut context, *id, long(function).then_some(&*as_it_is))?;
         }
         entries.extend(ids.first());
     }
@@ -95,18 +106,31 @@ fn declare(module: &mut JITModule, program: &Program) -> Result<Vec<FuncId>, Err
     program.functions.iter().map(declare).collect()
 }
 
+fn long(function: &Function) -> bool {
+    function.blocks.iter().any(|block| block.ops.len() >= LONG_BLOCK)
+}
+
+/// isa: what to compile for, if it is not the module's.
 fn define(
     module: &mut JITModule,
     context: &mut Context,
-    scratch: &mut FunctionBuilderContext,
-    program: &Program,
-    function: &Function,
-    (ids, id): (&[FuncId], FuncId),
-    settings: Settings,
+    id: FuncId,
+    isa: Option<&dyn TargetIsa>,
 ) -> Result<(), Error> {
-    context.func.signature = signature(module, function.args);
-    function::emit(module, &mut context.func, scratch, program, function, ids, settings);
-    module.define_function(id, context).map_err(|error| Error::Backend(format!("{error:?}")))?;
+    let defined = match isa {
+        None => module.define_function(id, context),
+        Some(isa) => {
+            context.compile(isa, &mut ControlPlane::default()).map_err(|error| failed(error.inner))?;
+            let Some(code) = context.compiled_code() else { return Err(failed("nothing was compiled")) };
+            let relocations = code.buffer.relocs().iter();
+            let relocations: Vec<_> = relocations
+                .map(|relocation| ModuleReloc::from_mach_reloc(relocation, &context.func, id))
+                .collect();
+            let alignment = code.buffer.alignment.into();
+            module.define_function_bytes(id, alignment, code.buffer.data(), &relocations)
+        }
+    };
+    defined.map_err(|error| Error::Backend(format!("{error:?}")))?;
     module.clear_context(context);
     Ok(())
 }
