@@ -54,14 +54,21 @@ impl Prepared {
         let start = Instant::now();
         let trust = if caged || kernel::require().is_err() { Trust::Caged } else { Trust::Verified };
         let mut opened = Opened::open(input, bytes)?;
-        let config = opened.configure(settings)?;
-        let mut linked = match trust {
+        if opened.config().is_none() {
+            return Err(object::no_data_path(input));
+        }
+        let (mut linked, config) = match trust {
             Trust::Verified => {
                 opened.prepare_to_verify(settings)?;
-                Linked::from_loaded(&opened.load()?.object).map_err(|error| refused(input, &error))?
+                let loaded = opened.load()?;
+                (Linked::from_loaded(&loaded.object).map_err(|error| refused(input, &error))?, loaded.config)
             }
-            Trust::Caged => Linked::from_elf(bytes).map_err(|error| refused(input, &error))?,
+            Trust::Caged => {
+                let linked = Linked::from_elf(bytes).map_err(|error| refused(input, &error))?;
+                (linked, Some(opened.configure(settings)?))
+            }
         };
+        let config = config.ok_or_else(|| object::no_data_path(input))?;
         for map in &mut linked.maps {
             if map.name == object::CONFIG_MAP {
                 map.initial = Some(bytemuck::bytes_of(&config).to_vec());

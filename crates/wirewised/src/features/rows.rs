@@ -7,8 +7,7 @@ use crate::labels::LabelId;
 use crate::outer::Conversation;
 use crate::rows::{BATCH, Batch, Values};
 
-/// Rows whose features are gathered before they go to their columns: each packet writes one place then and not as many as there are
-/// features, which compete for a cache of few ways where the lists begin at equal places of a page.
+/// Rows whose features go to their columns together: few enough that they stay in the first-level cache meanwhile.
 const TILE: usize = 64;
 
 /// What all batches of a table share.
@@ -26,8 +25,8 @@ pub struct FeatureRows {
     capture: Vec<u32>,
     packet: Vec<i64>,
     flow: Vec<Option<Conversation>>,
-    /// Features of the latest rows, row by row.
-    tile: Vec<i64>,
+    /// Features row by row until `settle`: each packet writes to one place and not to as many as there are features.
+    by_row: Vec<i64>,
     /// One list a feature, with zeros where there is none.
     features: Vec<Vec<i64>>,
     /// True where the packet was classified, so that it has features.
@@ -55,7 +54,7 @@ impl FeatureRows {
             capture: Vec::with_capacity(BATCH),
             packet: Vec::with_capacity(BATCH),
             flow: Vec::with_capacity(BATCH),
-            tile: Vec::with_capacity(BATCH * shape.features.len()),
+            by_row: Vec::with_capacity(BATCH * shape.features.len()),
             features: shape.features.iter().map(|_| Vec::with_capacity(BATCH)).collect(),
             present: Vec::with_capacity(BATCH),
             label: Vec::with_capacity(BATCH),
@@ -75,8 +74,8 @@ impl FeatureRows {
         self.status.push(row.status as i32);
         let width = self.features.len();
         match features.and_then(|features| features.get(..width)) {
-            Some(features) => self.tile.extend_from_slice(features),
-            None => self.tile.resize(self.tile.len() + width, 0),
+            Some(features) => self.by_row.extend_from_slice(features),
+            None => self.by_row.resize(self.by_row.len() + width, 0),
         }
         self.present.push(features.is_some());
     }
@@ -89,12 +88,12 @@ impl Batch for FeatureRows {
 
     fn settle(&mut self) {
         let width = self.features.len();
-        for tile in self.tile.chunks(TILE * width.max(1)) {
+        for tile in self.by_row.chunks(TILE * width.max(1)) {
             for (index, list) in self.features.iter_mut().enumerate() {
                 list.extend(tile.iter().skip(index).step_by(width));
             }
         }
-        self.tile.clear();
+        self.by_row.clear();
     }
 
     fn columns(&self) -> Vec<(&str, Values<'_>)> {
@@ -119,7 +118,7 @@ impl Batch for FeatureRows {
         self.capture.clear();
         self.packet.clear();
         self.flow.clear();
-        self.tile.clear();
+        self.by_row.clear();
         self.features.iter_mut().for_each(Vec::clear);
         self.present.clear();
         self.label.clear();
