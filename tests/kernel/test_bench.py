@@ -33,6 +33,8 @@ from wirewise.traffic import generate
 
 ROOT = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
+# One worker runs them all: what they build is built once.
+pytestmark = pytest.mark.xdist_group("bench")
 
 
 def test_the_models_test_every_varying_feature_and_split_real_ranges() -> None:

@@ -26,6 +26,9 @@ from wirewise.models.binary_mlp import BitsInput, StepsInput
 from wirewise.quantize import Options
 from wirewise.quantize.binarised import encode
 
+# One worker runs them all: what they start from is trained once.
+pytestmark = pytest.mark.xdist_group("binary")
+
 FEATURES = FeatureSet.from_dict({"name": "three", "features": ["length", "ttl", "tcp_flags"]})
 CLASSES = ["benign", "flood", "scan"]
 
