@@ -15,8 +15,8 @@ use crate::kernel;
 use crate::meta::Meta;
 use crate::netdev;
 use crate::object;
-use crate::pins::{self, Root, RootArgs};
-use crate::succession::{Found, Places};
+use crate::pins::{self, Lock, Root, RootArgs};
+use crate::succession::{self, Found, Places};
 use crate::xdp::LinkInfo;
 
 pub const POLICY_MAP: &str = "ww_policy";
@@ -46,6 +46,23 @@ impl AttachmentArgs {
 
     pub fn find(&self) -> Result<Attachment> {
         Attachment::find(&self.root(), self.interface.as_deref())
+    }
+
+    /// As `find`, with the lock that keeps it so, and tidied up unless it is a dry run. check: what else must hold first.
+    pub fn find_locked(
+        &self,
+        dry_run: bool,
+        check: impl FnOnce(&Root) -> Result<()>,
+    ) -> Result<(Lock, Attachment)> {
+        let root = self.root();
+        // Taking the lock makes the directory, which a command that finds nothing attached must not.
+        self.find()?;
+        check(&root)?;
+        let lock = root.lock()?;
+        if !dry_run {
+            succession::tidy_all(&root)?;
+        }
+        Ok((lock, self.find()?))
     }
 }
 

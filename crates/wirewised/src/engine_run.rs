@@ -54,21 +54,16 @@ impl Prepared {
         let start = Instant::now();
         let trust = if caged || kernel::require().is_err() { Trust::Caged } else { Trust::Verified };
         let mut opened = Opened::open(input, bytes)?;
-        if opened.config().is_none() {
-            return Err(object::no_data_path(input));
-        }
         let (mut linked, config) = match trust {
             Trust::Verified => {
-                opened.prepare_to_verify(settings)?;
-                let loaded = opened.load()?;
-                (Linked::from_loaded(&loaded.object).map_err(|error| refused(input, &error))?, loaded.config)
+                let config = opened.prepare_to_verify(settings)?;
+                (Linked::from_loaded(&opened.load()?.object).map_err(|error| refused(input, &error))?, config)
             }
             Trust::Caged => {
-                let linked = Linked::from_elf(bytes).map_err(|error| refused(input, &error))?;
-                (linked, Some(opened.configure(settings)?))
+                let config = opened.configure(settings)?;
+                (Linked::from_elf(bytes).map_err(|error| refused(input, &error))?, config)
             }
         };
-        let config = config.ok_or_else(|| object::no_data_path(input))?;
         for map in &mut linked.maps {
             if map.name == object::CONFIG_MAP {
                 map.initial = Some(bytemuck::bytes_of(&config).to_vec());

@@ -155,12 +155,14 @@ impl Opened {
         self.prepare_with(settings, max_entries)
     }
 
-    /// As `prepare`, for an object that the kernel only verifies: it need not find memory for the flow tables.
-    pub fn prepare_to_verify(&mut self, settings: &Settings) -> Result<()> {
+    /// As `prepare`, for an object that the kernel only verifies: it need not find memory for the flow tables. Returns
+    /// the constants.
+    pub fn prepare_to_verify(&mut self, settings: &Settings) -> Result<abi::Config> {
         self.prepare_with(settings, |map, config| match max_entries(map, config)? {
             Some(_) if FLOW_TABLES.contains(&map) => Ok(Some(1)),
             entries => Ok(entries),
-        })
+        })?;
+        self.config.ok_or_else(|| no_data_path(&self.input))
     }
 
     fn prepare_with(

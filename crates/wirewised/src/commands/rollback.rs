@@ -7,7 +7,6 @@ use crate::attachment::{AttachmentArgs, CPU_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
 use crate::input;
 use crate::status;
-use crate::succession;
 use crate::swap;
 
 const EXAMPLES: &str = "\
@@ -33,14 +32,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.which.root();
-    // Taking the lock makes the directory, which a command that finds nothing attached must not.
-    args.which.find()?;
-    let lock = root.lock()?;
-    if !args.dry_run {
-        succession::tidy_all(&root)?;
-    }
-    let ours = args.which.find()?;
+    let (lock, ours) = args.which.find_locked(args.dry_run, |_| Ok(()))?;
     let (previous, meta) = swap::previous(&ours)?;
     let shares = |map: &str| ours.shares(&previous, map);
     let flows = if FLOW_MAPS.iter().all(|map| shares(map)) { "kept" } else { "as it left them" };

@@ -14,7 +14,6 @@ use crate::input;
 use crate::pins::Lock;
 use crate::policy::Policy;
 use crate::status;
-use crate::succession;
 use crate::swap::{self, Flows, Plan, PolicyPlan, Request, shadow};
 use crate::units::format_bytes;
 
@@ -106,15 +105,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// What is attached, with the lock that keeps it so.
 fn begin(args: &Args) -> Result<(Lock, Attachment)> {
-    let root = args.which.root();
-    // Taking the lock makes the directory, which a command that finds nothing attached must not.
-    args.which.find()?;
-    doctor::require(&doctor::check_machine(&root))?;
-    let lock = root.lock()?;
-    if !args.dry_run {
-        succession::tidy_all(&root)?;
-    }
-    Ok((lock, args.which.find()?))
+    args.which.find_locked(args.dry_run, |root| doctor::require(&doctor::check_machine(root)))
 }
 
 fn swap(

@@ -75,7 +75,6 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     let functions = programs.iter().flat_map(|program| &program.functions);
     let ops: usize = functions.flat_map(|function| &function.blocks).map(|block| block.ops.len() + 1).sum();
     let arena = ArenaMemoryProvider::new_with_size(LEAST_BYTES + ops * BYTES_PER_OP).map_err(failed)?;
-    let as_it_is = target("none")?;
     let mut builder = JITBuilder::with_isa(target("speed")?, default_libcall_names());
     builder.memory_provider(Box::new(arena));
     let mut memory = Memory(None);
@@ -86,10 +85,10 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     for program in programs {
         let ids = declare(module, program)?;
         for (function, id) in program.functions.iter().zip(&ids) {
-            let signature = signature(module, function.args);
-            context.func.signature = signature;
+            context.func.signature = signature(module, function.args);
             function::emit(module, &mut context.func, &mut scratch, program, function, &ids, settings);
-            define(module, &mut context, *id, long(function).then_some(&*as_it_is))?;
+            let as_it_is = long(function).then(|| target("none")).transpose()?;
+            define(module, &mut context, *id, as_it_is.as_deref())?;
         }
         entries.extend(ids.first());
     }
