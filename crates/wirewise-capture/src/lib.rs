@@ -13,5 +13,5 @@ mod writer;
 pub use error::{Error, Kind, Result};
 pub use link::LinkType;
 pub use merge::Merge;
-pub use reader::{Packet, ROOM, Reader};
+pub use reader::{Packet, Reader};
 pub use writer::{Format, Writer};

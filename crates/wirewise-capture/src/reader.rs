@@ -12,8 +12,6 @@ use crate::source::Source;
 
 /// A record that claims more is damage, not a packet.
 pub(crate) const MAX_RECORD: usize = 64 << 20;
-/// Free bytes in front of a frame, for what a caller wants to put there (XDP metadata, say).
-pub const ROOM: usize = 8;
 
 /// A packet of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +88,7 @@ pub struct Reader {
     /// Behind an error nobody knows where the next record begins.
     ended: bool,
     current: Record,
-    /// `ROOM` and the current packet with its made-up header, if it is not Ethernet.
+    /// The current packet with its made-up header, if it is not Ethernet.
     made_up: Vec<u8>,
 }
 
@@ -212,7 +210,6 @@ impl Reader {
             return Err(Error::new(Kind::Unusable, &self.name, self.source.offset(), self.packets - 1, rule));
         }
         self.made_up.clear();
-        self.made_up.resize(ROOM, 0);
         link.write_ethernet(&self.source.bytes()[start..end], &mut self.made_up);
         Ok(())
     }
@@ -224,7 +221,7 @@ impl Reader {
         let original = self.source.bytes().get(record.start..record.end).unwrap_or_default();
         let frame = match record.link {
             LinkType::ETHERNET => original,
-            _ => self.made_up.get(ROOM..).unwrap_or_default(),
+            _ => &self.made_up,
         };
         Packet {
             number: self.packets,
@@ -242,16 +239,12 @@ impl Reader {
         self.current.time_ns
     }
 
-    /// `ROOM` free bytes and the frame of the packet that `advance` went to, without a copy. `packet` then shows what was
-    /// written to the frame; what was written in front of it hurts nobody.
+    /// The frame of the packet that `advance` went to, without a copy. `packet` then shows what was written to it.
     #[inline]
     pub fn frame_mut(&mut self) -> &mut [u8] {
-        match self.current.link {
-            // A record's own header, which has been read, is longer than `ROOM`.
-            LinkType::ETHERNET if self.current.start >= ROOM => {
-                let (start, end) = (self.current.start - ROOM, self.current.end);
-                self.source.bytes_mut().get_mut(start..end).unwrap_or_default()
-            }
+        let Record { start, end, link, .. } = self.current;
+        match link {
+            LinkType::ETHERNET => self.source.bytes_mut().get_mut(start..end).unwrap_or_default(),
             _ => &mut self.made_up,
         }
     }

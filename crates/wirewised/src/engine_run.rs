@@ -115,13 +115,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The frame with its time in the eight bytes in front (`wirewise_capture::ROOM`). Returns the XDP code.
+    /// A frame at its captured time. Returns the XDP code.
     #[inline]
-    pub fn run(&mut self, room_and_frame: &mut [u8], time_ns: u64) -> Result<u32> {
-        if let Some(room) = room_and_frame.first_chunk_mut::<{ wirewise_capture::ROOM }>() {
-            *room = time_ns.to_le_bytes();
-        }
-        let code = self.engine.run_xdp(self.entry, room_and_frame, wirewise_capture::ROOM);
+    pub fn run(&mut self, frame: &mut [u8], time_ns: u64) -> Result<u32> {
+        self.engine.set_time(time_ns);
+        let code = self.engine.run_xdp(self.entry, frame, 0);
         code.map_err(|trap| Error::other(format!("{}: {trap}", self.input)))
     }
 

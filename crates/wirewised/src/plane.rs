@@ -17,8 +17,8 @@ use crate::object::{self, Loaded, Opened, Settings};
 use crate::policy::Policy;
 use crate::policy_maps;
 
-/// The time stands in front of the frame, as XDP metadata.
-const METADATA: usize = wirewise_capture::ROOM;
+/// In the kernel the time stands in front of the frame, as XDP metadata.
+const METADATA: usize = size_of::<u64>();
 /// The kernel runs no frame shorter than an Ethernet header.
 const SHORTEST_FRAME: usize = 14;
 
@@ -48,11 +48,20 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Captured times, and the packet's way left behind for us to read.
-    pub fn on_cpu(&self, cpu: u32) -> Settings {
+    fn in_kernel(&self, cpu: u32) -> Settings {
+        self.traced(cpu, Clock::Metadata)
+    }
+
+    /// Its clock shows the captured times.
+    pub fn in_engine(&self) -> Settings {
+        self.traced(0, Clock::Fine)
+    }
+
+    /// With the packet's way left behind for us to read.
+    fn traced(&self, cpu: u32, clock: Clock) -> Settings {
         Settings {
             table_size: self.table_size,
-            clock: Some(Clock::Metadata),
+            clock: Some(clock),
             trace: true,
             ..Settings::on_cpu(cpu, self.hash_seed)
         }
@@ -140,7 +149,7 @@ impl KernelPlane {
             return Err(object::no_data_path(input));
         }
         let cpu = kernel::pin_to_one_cpu()?;
-        opened.prepare(&settings.on_cpu(cpu))?;
+        opened.prepare(&settings.in_kernel(cpu))?;
         let loaded = opened.load()?;
         let own = loaded.map_array(object::PER_CPU)?;
         Ok(Self { loaded, own, cpu, data: Vec::new() })
@@ -176,7 +185,7 @@ pub struct EnginePlane {
 impl EnginePlane {
     fn new(input: &str, object: &[u8], settings: &RunSettings) -> Result<Self> {
         let start = std::time::Instant::now();
-        let prepared = Prepared::new(input, object, &settings.on_cpu(0), false)?;
+        let prepared = Prepared::new(input, object, &settings.in_engine(), false)?;
         let worker = prepared.worker()?;
         let buckets = prepared.config().bucket_mask + 1;
         Ok(Self { worker, buckets, load_time: start.elapsed(), data: Vec::new() })
@@ -184,7 +193,6 @@ impl EnginePlane {
 
     fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<(u32, abi::Scratch)> {
         self.data.clear();
-        self.data.extend_from_slice(&[0; METADATA]);
         self.data.extend_from_slice(frame);
         let code = self.worker.run(&mut self.data, time_ns)?;
         Ok((code, self.worker.own()?.scratch))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use bytemuck::Zeroable;
 use serde_json::json;
-use wirewise_capture::{ROOM, Reader};
+use wirewise_capture::Reader;
 use wirewise_engine::PacketSpan;
 use wirewised::engine_run::{Prepared, Worker};
 use wirewised::error::{Error, Result};
@@ -19,6 +19,8 @@ use crate::Program;
 use crate::native::Native;
 use crate::packets::LowMemory;
 
+/// The native program has its time in front of the frame.
+const METADATA: usize = size_of::<u64>();
 /// The kernel test-runs no larger frame.
 const LARGEST_FRAME: usize = 2048;
 
@@ -44,7 +46,7 @@ enum Checked {
 
 pub fn run(args: &Args) -> Result<()> {
     let mut planes = planes(&args.program)?;
-    let mut memory = LowMemory::new(ROOM + LARGEST_FRAME)?;
+    let mut memory = LowMemory::new(METADATA + LARGEST_FRAME)?;
     let mut capture = Reader::open(&args.capture)?;
     let mut returned = BTreeMap::<String, u64>::new();
     let mut classes = BTreeMap::<String, u64>::new();
@@ -94,7 +96,7 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
     kernel.write_policy(&policy, &element)?;
     let mut planes = vec![("kernel".to_owned(), Checked::Kernel(kernel))];
     for (plane, caged) in [("engine", false), ("engine-caged", true)] {
-        let mut worker = Prepared::new(&name, &bytes, &settings.on_cpu(0), caged)?.worker()?;
+        let mut worker = Prepared::new(&name, &bytes, &settings.in_engine(), caged)?.worker()?;
         worker.write_policy(&policy, &element)?;
         planes.push((plane.to_owned(), Checked::Engine(worker)));
     }
@@ -106,18 +108,20 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
 
 impl Checked {
     fn run(&mut self, memory: &mut LowMemory, frame: &[u8], time_ns: u64) -> Result<Made> {
-        let length = ROOM + frame.len();
+        let length = METADATA + frame.len();
         let packet = &mut memory.bytes()[..length];
-        packet[..ROOM].copy_from_slice(&time_ns.to_le_bytes());
-        packet[ROOM..].copy_from_slice(frame);
+        packet[..METADATA].copy_from_slice(&time_ns.to_le_bytes());
+        packet[METADATA..].copy_from_slice(frame);
         match self {
             Self::Kernel(plane) => {
                 let made = plane.run(frame, time_ns)?;
                 made.ok_or_else(|| Error::input("the kernel runs no frame shorter than an Ethernet header"))
             }
-            Self::Engine(worker) => Ok((worker.run(packet, time_ns)?, worker.own()?.scratch)),
+            Self::Engine(worker) => {
+                Ok((worker.run(&mut packet[METADATA..], time_ns)?, worker.own()?.scratch))
+            }
             Self::Native(native) => {
-                native.set(memory, &[PacketSpan { length, metadata: ROOM, ..PacketSpan::default() }]);
+                native.set(memory, &[PacketSpan { length, metadata: METADATA, ..PacketSpan::default() }]);
                 native.run(memory);
                 let scratch = native.scratch().ok_or_else(|| object::other_layout(object::PER_CPU))?;
                 Ok((native.codes[0], scratch))

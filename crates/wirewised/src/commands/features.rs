@@ -153,7 +153,7 @@ pub fn run(args: &Args) -> Result<()> {
                 .or_else(|error| if args.engine.keep_going { Ok(()) } else { Err(error) })?;
         }
     }
-    let prepared = Prepared::new(&source.input, &source.object, &settings.on_cpu(0), args.engine.caged)?;
+    let prepared = Prepared::new(&source.input, &source.object, &settings.in_engine(), args.engine.caged)?;
     let mut worker = prepared.worker()?;
     let policy = Policy::all_pass(&source.classes);
     worker.write_policy(&policy, &policy.to_abi(0, Mode::Observe))?;

@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: Some(args.engine.table_size.unwrap_or(bundle.manifest.flow.table_size)),
     };
-    let prepared = Prepared::new(&input_name, &bundle.object, &settings.on_cpu(0), args.engine.caged)?;
+    let prepared = Prepared::new(&input_name, &bundle.object, &settings.in_engine(), args.engine.caged)?;
     let paths: Vec<String> = args.captures.iter().map(|path| path.display().to_string()).collect();
     let names = Names::new(paths.clone(), classes.clone());
     let outputs = outputs(args, &names)?;

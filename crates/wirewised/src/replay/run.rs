@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use bytemuck::Zeroable;
-use wirewise_capture::{LinkType, Merge, Packet, ROOM, Writer};
+use wirewise_capture::{LinkType, Merge, Packet, Writer};
 
 use super::shard::ShardBy;
 use super::worker::{FlowRecord, Item, Share, Worker};
@@ -173,7 +173,6 @@ impl Replay<'_> {
             let worker = self.shard_by.worker(outer.as_ref(), self.workers);
             let Some(share) = block.shares.get_mut(worker) else { continue };
             let start = share.bytes.len();
-            share.bytes.extend_from_slice(&[0; ROOM]);
             share.bytes.extend_from_slice(packet.frame);
             bytes += packet.frame.len() + packet.original.len();
             share.packets.push(Item {
@@ -250,7 +249,7 @@ impl Replay<'_> {
             if let Some(capture) = capture {
                 let original = match packet.original {
                     Some((start, end)) => block.originals.get(start..end),
-                    None => share.bytes.get(item.start + ROOM..item.end),
+                    None => share.bytes.get(item.start..item.end),
                 };
                 capture.write(&Packet {
                     number: item.number,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One worker: an engine that runs the packets of its flows, and remembers its flows if a table of them is wanted.
 
-use wirewise_capture::ROOM;
-
 use crate::abi::{self, Status, XDP_PASS};
 use crate::engine_run;
 use crate::error::Result;
@@ -12,7 +10,7 @@ use crate::tracker::{End, Tracker};
 /// What a worker gets and gives back; then it is used again.
 #[derive(Debug, Default)]
 pub struct Share {
-    /// `ROOM` bytes and a frame, one packet after the other.
+    /// One frame after the other.
     pub bytes: Vec<u8>,
     pub packets: Vec<Item>,
     /// One a packet.
@@ -136,7 +134,7 @@ impl FlowRecord {
     fn add(&mut self, item: &Item, outcome: Outcome) {
         self.last_ns = item.time_ns;
         self.packets += 1;
-        self.bytes += (item.end - item.start - ROOM) as u64;
+        self.bytes += (item.end - item.start) as u64;
         self.dropped += u64::from(!outcome.passed);
         self.verdict = outcome.verdict.or(self.verdict);
     }
