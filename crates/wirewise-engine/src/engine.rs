@@ -5,6 +5,7 @@ use std::cell::UnsafeCell;
 
 use crate::backend::{self, Code, Settings};
 use crate::error::{Error, Trap};
+use crate::frontend::ir::Program;
 use crate::frontend::{self, Target};
 use crate::linked::{Linked, Trust};
 use crate::maps::{self, Map, MapMut, Store};
@@ -74,7 +75,8 @@ impl Engine {
         let xdp = || linked.programs.iter().filter(|program| program.is_xdp());
         let programs: Vec<_> =
             xdp().map(|program| frontend::translate(program, target)).collect::<Result<_, _>>()?;
-        let settings = Settings { caged, clock: options.clock };
+        let entries_nest = programs.iter().any(Program::enters_in_a_call);
+        let settings = Settings { caged, clock: options.clock, entries_nest };
         let code = backend::compile(options.backend, &programs, settings)?;
         let mut memory = Memory::new(end, caged)?;
         for (map, place) in linked.maps.iter().zip(&places) {
@@ -86,7 +88,7 @@ impl Engine {
             linked.maps.iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
         let entries = code.entries.clone();
         let random = runtime::monotonic() | 1;
-        let host = Host { stores, entries, caged, random, unsettled: false };
+        let host = Host { stores, entries, caged, random };
         let host = Box::new(UnsafeCell::new(host));
         let names = xdp().map(|program| program.name.clone()).collect();
         let fuel = i64::try_from(options.fuel).unwrap_or(i64::MAX);
@@ -149,15 +151,26 @@ impl Engine {
         packets: &[PacketSpan],
         codes: &mut Vec<u32>,
     ) -> Result<(), Trap> {
-        for span in packets {
-            let end = span.start.checked_add(span.length).ok_or(Trap::Packet)?;
-            let packet = buffer.get_mut(span.start..end).ok_or(Trap::Packet)?;
-            if MANUAL {
-                self.set_time(span.time_ns);
+        let before = codes.len();
+        codes.resize(before + packets.len(), 0);
+        let mut done = 0;
+        let trap = 'trapped: {
+            for (span, place) in packets.iter().zip(&mut codes[before..]) {
+                let packet = buffer.get_mut(span.start..).and_then(|rest| rest.get_mut(..span.length));
+                let Some(packet) = packet else { break 'trapped Trap::Packet };
+                if MANUAL {
+                    self.set_time(span.time_ns);
+                }
+                match self.run::<CAGED>(entry, packet, span.metadata) {
+                    Ok(code) => *place = code,
+                    Err(trap) => break 'trapped trap,
+                }
+                done += 1;
             }
-            codes.push(self.run::<CAGED>(entry, packet, span.metadata)?);
-        }
-        Ok(())
+            return Ok(());
+        };
+        codes.truncate(before + done);
+        Err(trap)
     }
 
     #[inline(always)]
@@ -197,12 +210,31 @@ impl Engine {
         packet: &mut [u8],
         metadata: usize,
     ) -> Result<u32, Trap> {
-        if metadata > packet.len() {
+        if metadata > packet.len() || (CAGED && packet.len() > PACKET_BYTES) {
             return Err(Trap::Packet);
         }
         if CAGED {
-            return self.run_caged(entry, packet, metadata);
+            self.lend_copy(packet, metadata);
+        } else {
+            self.lend(packet, metadata);
         }
+        let mut code = self.call(entry);
+        let left = self.vm().left_something();
+        if left {
+            code = self.finish(code);
+        }
+        if CAGED {
+            // SAFETY: as in `lend_copy`.
+            unsafe { memory::copy(self.memory.base().add(PACKET_AT), packet.as_mut_ptr(), packet.len()) };
+        }
+        if left && let Some(trap) = self.take_trap() {
+            return Err(trap);
+        }
+        Ok(code)
+    }
+
+    #[inline(always)]
+    fn lend(&mut self, packet: &mut [u8], metadata: usize) {
         let start = packet.as_mut_ptr().expose_provenance() as u64;
         let length = packet.len() as u64;
         let vm = self.vm();
@@ -210,16 +242,12 @@ impl Engine {
         vm.data = start + metadata as u64;
         vm.data_end = start + length;
         vm.tail_calls = 0;
-        Ok(self.call(entry))
     }
 
     /// In the cage the program gets a copy of the packet, and what it wrote is copied back.
     #[inline(always)]
-    fn run_caged(&mut self, entry: Entry, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
-        if packet.len() > PACKET_BYTES {
-            return Err(Trap::Packet);
-        }
-        // SAFETY: PACKET_BYTES of the memory are the packet's (the length is checked), and not the caller's.
+    fn lend_copy(&mut self, packet: &[u8], metadata: usize) {
+        // SAFETY: PACKET_BYTES of the memory are the packet's (the length was checked), and not the caller's.
         unsafe { memory::copy(packet.as_ptr(), self.memory.base().add(PACKET_AT), packet.len()) };
         // SAFETY: CONTEXT_AT is a place of its own in the cage, aligned to 8; any bytes are a context.
         let context = unsafe { &mut *self.memory.base().add(CONTEXT_AT).cast::<CagedContext>() };
@@ -230,49 +258,39 @@ impl Engine {
         let vm = self.vm();
         vm.fuel = fuel;
         vm.frame = STACK_AT as u64;
-        vm.trap = 0;
         vm.tail_calls = 0;
-        vm.pending = 0;
-        let code = self.call(entry);
-        // SAFETY: as above.
-        unsafe { memory::copy(self.memory.base().add(PACKET_AT), packet.as_mut_ptr(), packet.len()) };
-        match self.vm().trap {
-            0 => Ok(code),
-            trap => Err(Trap::from_code(trap)),
-        }
     }
 
-    /// Runs a program, and those it tail-calls.
     #[inline(always)]
-    fn call(&mut self, mut entry: Entry) -> u32 {
-        let base = self.memory.base();
-        let context = self.vm().context;
-        loop {
-            // SAFETY: code of this engine with its own memory. Verified, it accesses what the verifier allows: its maps and stack,
-            // and the packet, which the caller lends; caged, it cannot leave the cage.
-            let code = unsafe { entry(base, context) };
-            if self.host().unsettled {
-                self.settle();
-            }
-            let vm = self.vm();
-            if vm.pending == 0 || vm.trap != 0 {
-                return code as u32;
-            }
-            let next = vm.pending as usize;
-            vm.pending = 0;
-            // SAFETY: set by the helper, from the engine's own entries.
-            entry = unsafe { std::mem::transmute::<usize, Entry>(next) };
-        }
+    fn call(&mut self, entry: Entry) -> u32 {
+        let (base, context) = (self.memory.base(), self.vm().context);
+        // SAFETY: code of this engine with its own memory. Verified, it accesses what the verifier allows: its maps and stack, and
+        // the packet, which the caller lends; caged, it cannot leave the cage.
+        unsafe { entry(base, context) as u32 }
     }
 
-    /// The packet has ended: nobody points at values that were freed.
+    /// What a program left to do: tail calls under way, and maps to settle. A trap stays, for `take_trap`.
     #[cold]
-    fn settle(&mut self) {
-        // A tail call under way is still the same packet.
-        if self.vm().pending == 0 {
-            let host = self.host.get_mut();
-            host.unsettled = false;
-            host.stores.iter_mut().for_each(Store::settle);
+    #[inline(never)]
+    fn finish(&mut self, mut code: u32) -> u32 {
+        while self.vm().trap == 0 && self.vm().pending != 0 {
+            let next = std::mem::take(&mut self.vm().pending) as usize;
+            // SAFETY: set by the helper, from the engine's own entries.
+            code = self.call(unsafe { std::mem::transmute::<usize, Entry>(next) });
+        }
+        let vm = self.vm();
+        vm.pending = 0;
+        if std::mem::take(&mut vm.unsettled) != 0 {
+            // The packet has ended: nobody points at values that were freed.
+            self.host.get_mut().stores.iter_mut().for_each(Store::settle);
+        }
+        code
+    }
+
+    fn take_trap(&mut self) -> Option<Trap> {
+        match std::mem::take(&mut self.vm().trap) {
+            0 => None,
+            trap => Some(Trap::from_code(trap)),
         }
     }
 

@@ -148,7 +148,10 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
             })*
         };
     }
-    block!(64 32 16 8 4 2 1);
+    block!(64 32 16);
+    if !length.is_multiple_of(16) {
+        block!(8 4 2 1);
+    }
     debug_assert_eq!(at, length);
 }
 

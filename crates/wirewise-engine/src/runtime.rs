@@ -2,6 +2,7 @@
 //! What native code meets at run time: the state it shares with the engine, and the helpers.
 
 use std::ptr;
+use std::sync::OnceLock;
 
 use crate::error::{MapError, Trap};
 use crate::frontend::helper::Helper;
@@ -32,10 +33,12 @@ pub(crate) struct Vm {
     pub frame: u64,
     /// Caged: code of a `Trap`, or 0.
     pub trap: u32,
-    /// Tail calls of this packet so far.
-    pub tail_calls: u32,
+    /// A program changed a map that has something to do when its packet ends: not 0.
+    pub unsettled: u32,
     /// Code to go on with: a tail call under way, or 0.
     pub pending: u64,
+    /// Tail calls of this packet so far.
+    pub tail_calls: u32,
     /// The program's pointer to the context.
     pub context: u64,
     /// The time, where it is not read at each call.
@@ -61,8 +64,6 @@ pub(crate) struct Host {
     pub entries: Vec<usize>,
     pub caged: bool,
     pub random: u64,
-    /// A program changed a map that has something to do when its packet ends.
-    pub unsettled: bool,
 }
 
 /// What a register holds that points at a map.
@@ -78,6 +79,12 @@ impl Vm {
     pub(crate) unsafe fn of<'a>(base: *mut u8) -> &'a mut Vm {
         // SAFETY: VM_BYTES in front of `base` belong to the Vm, and zeros are a valid one.
         unsafe { &mut *base.sub(VM_BYTES).cast::<Vm>() }
+    }
+
+    /// Whether a program that returned left something to do: a trap, a tail call, a map.
+    #[inline(always)]
+    pub(crate) fn left_something(&self) -> bool {
+        self.trap != 0 || self.unsettled != 0 || self.pending != 0
     }
 
     pub(crate) fn set_host(&mut self, host: *mut Host) {
@@ -96,9 +103,13 @@ impl Call {
         unsafe { &mut *(*self.base.sub(VM_BYTES).cast::<Vm>()).host }
     }
 
+    fn vm(&mut self) -> &mut Vm {
+        // SAFETY: nothing else refers to the Vm during a helper.
+        unsafe { Vm::of(self.base) }
+    }
+
     fn trap(&mut self) -> u64 {
-        // SAFETY: as in `host`; nothing else refers to the Vm during a helper.
-        unsafe { (*self.base.sub(VM_BYTES).cast::<Vm>()).trap = Trap::BadArgument.code() };
+        self.vm().trap = Trap::BadArgument.code();
         0
     }
 
@@ -149,7 +160,7 @@ unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, f
         return call.trap();
     };
     let Some(value) = call.pointer(value, length) else { return call.trap() };
-    call.host().unsettled = true;
+    call.vm().unsettled = 1;
     let Some(store) = call.store(map) else { return call.trap() };
     result(store.update(key, flags).map(|offset| {
         // SAFETY: the map's place for the value; the value as proved by the verifier, or inside the cage. They may overlap.
@@ -160,7 +171,7 @@ unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, f
 unsafe extern "C" fn map_delete(base: *mut u8, map: u64, key: u64) -> u64 {
     let mut call = Call { base };
     let Some(key) = call.key(map, key) else { return call.trap() };
-    call.host().unsettled = true;
+    call.vm().unsettled = 1;
     let Some(store) = call.store(map) else { return call.trap() };
     result(store.delete(key))
 }
@@ -170,6 +181,21 @@ fn clock(which: libc::clockid_t) -> u64 {
     // SAFETY: `time` is a timespec.
     unsafe { libc::clock_gettime(which, &mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Address of `clock_gettime`: that of the code the kernel lends every process, which the C library only wraps.
+pub(crate) fn clock_gettime() -> usize {
+    static ADDRESS: OnceLock<usize> = OnceLock::new();
+    *ADDRESS.get_or_init(|| {
+        let name =
+            if cfg!(target_arch = "x86_64") { c"__vdso_clock_gettime" } else { c"__kernel_clock_gettime" };
+        // SAFETY: the names are C strings; the library is there or not, nothing is loaded.
+        let found = unsafe {
+            let library = libc::dlopen(c"linux-vdso.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) }
+        };
+        if found.is_null() { libc::clock_gettime as *const () as usize } else { found.expose_provenance() }
+    })
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.
@@ -229,7 +255,7 @@ fn ring(call: &mut Call, map: u64) -> Option<(&mut crate::maps::ring::Ring, usiz
 
 unsafe extern "C" fn ring_reserve(base: *mut u8, map: u64, length: u64, flags: u64) -> u64 {
     let mut call = Call { base };
-    call.host().unsettled = true;
+    call.vm().unsettled = 1;
     let Some((ring, offset)) = ring(&mut call, map) else { return call.trap() };
     if flags != 0 {
         return 0;

@@ -16,6 +16,8 @@ use crate::options::{Backend, ClockSource};
 pub(crate) struct Settings {
     pub caged: bool,
     pub clock: ClockSource,
+    /// A program's entry may begin while a function waits.
+    pub entries_nest: bool,
 }
 
 /// Native code of an engine's programs; the memory it lies in goes when this is dropped.

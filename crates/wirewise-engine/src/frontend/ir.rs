@@ -12,6 +12,16 @@ pub(crate) struct Program {
     pub functions: Vec<Function>,
 }
 
+impl Program {
+    /// Whether an entry, this program's or another's, may begin while a function of this one waits.
+    pub fn enters_in_a_call(&self) -> bool {
+        let mut ops =
+            self.functions.iter().flat_map(|function| &function.blocks).flat_map(|block| &block.ops);
+        ops.any(|op| matches!(op, Op::Call { function: 0 } | Op::Loop { function: 0, .. }))
+            || self.functions.iter().skip(1).any(|function| function.tail_calls)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Function {
     /// Arguments it reads, from r1 on.

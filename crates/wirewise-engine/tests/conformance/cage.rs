@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use wirewise_engine::insn::Insn;
-use wirewise_engine::{Engine, Error, Linked, LinkedProgram, MapKind, MapSpec, Options, Trap, Trust};
+use wirewise_engine::{
+    Engine, Error, Linked, LinkedProgram, MapKind, MapSpec, Options, PacketSpan, Trap, Trust,
+};
 
 use crate::support::{backends, frame, options};
 
@@ -133,6 +135,36 @@ fn packets_that_do_not_fit_are_traps() {
     assert_eq!(engine.run_xdp(id, &mut [0; 10], 11), Err(Trap::Packet));
     assert_eq!(engine.run_xdp(id, &mut vec![0; 1 << 20], 0), Err(Trap::Packet));
     assert_eq!(engine.run_xdp(id, &mut [], 0), Ok(2));
+}
+
+#[test]
+fn a_batch_ends_at_a_trap_and_keeps_the_codes_before() {
+    // The first byte is the code; 9 never ends.
+    let body = vec![
+        insn(0x61, 1, 1, 0, 0),
+        insn(0x71, 0, 1, 0, 0),
+        insn(0x55, 0, 0, 1, 9),
+        insn(0x05, 0, 0, -1, 0),
+        EXIT,
+    ];
+    let span = |start| PacketSpan { start, length: 1, ..PacketSpan::default() };
+    let mut buffer = [2, 9, 7];
+    for backend in backends() {
+        let options = Options { fuel: 1000, ..options(true, backend) };
+        let mut engine = Engine::new(&linked(body.clone()), options).unwrap();
+        let id = engine.program("test").unwrap();
+        let mut codes = vec![1];
+        let mut run = |starts: &[usize]| {
+            let spans: Vec<_> = starts.iter().map(|start| span(*start)).collect();
+            engine.run_xdp_batch(id, &mut buffer, &spans, &mut codes)
+        };
+        assert_eq!(run(&[0, 2]), Ok(()));
+        assert_eq!(run(&[2, 1, 0]), Err(Trap::OutOfFuel));
+        assert_eq!(run(&[0, 3]), Err(Trap::Packet));
+        assert_eq!(run(&[usize::MAX]), Err(Trap::Packet));
+        assert_eq!(run(&[2]), Ok(()));
+        assert_eq!(codes, [1, 2, 7, 7, 2, 7]);
+    }
 }
 
 #[test]

@@ -209,9 +209,11 @@ fn tail_calls_from_subprograms_return_to_their_caller() {
         r#"
 struct { __uint(type, BPF_MAP_TYPE_PROG_ARRAY); __uint(max_entries, 4); __uint(key_size, 4); __uint(value_size, 4); }
 	tails SEC(".maps");
+static __noinline __u64 behind(volatile __u64 *value) { return *value; }
 SEC("xdp") int tail_0(struct xdp_md *ctx)
 {
-	put(1, 11);
+	__u64 own = 11;
+	put(1, behind(&own));
 	bpf_tail_call(ctx, &tails, 1);
 	return 40;
 }
@@ -228,8 +230,11 @@ static __noinline int jump(struct xdp_md *ctx, __u32 where)
 }
 SEC("xdp") int test(struct xdp_md *ctx)
 {
+	__u64 own = 5;
+	behind(&own);
 	int first = jump(ctx, 1);
 	put(0, first);
+	put(3, behind(&own));
 	return first + jump(ctx, 2);
 }"#,
     );

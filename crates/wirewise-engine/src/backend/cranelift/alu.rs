@@ -2,7 +2,7 @@
 //! Arithmetic and comparisons.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{BlockArg, InstBuilder, Value, types};
 
 use super::function::{Emitter, integer};
 use crate::frontend::instr::{Alu, Cond, Operand, Size};
@@ -66,16 +66,15 @@ impl Emitter<'_, '_> {
     /// x / 0 = 0 and x % 0 = x.
     fn divide(&mut self, op: Alu, a: Value, b: Value) -> Value {
         let ty = self.b.func.dfg.value_type(a);
-        let zero = self.b.ins().iconst(ty, 0);
-        let one = self.b.ins().iconst(ty, 1);
-        let by_zero = self.b.ins().icmp(IntCC::Equal, b, zero);
-        let divisor = self.b.ins().select(by_zero, one, b);
-        if op == Alu::Div {
-            let quotient = self.b.ins().udiv(a, divisor);
-            return self.b.ins().select(by_zero, zero, quotient);
-        }
-        let rest = self.b.ins().urem(a, divisor);
-        self.b.ins().select(by_zero, a, rest)
+        let (divided, done) = (self.b.create_block(), self.b.create_block());
+        let result = self.b.append_block_param(done, ty);
+        let by_zero = if op == Alu::Div { self.b.ins().iconst(ty, 0) } else { a };
+        self.b.ins().brif(b, divided, &[], done, &[BlockArg::Value(by_zero)]);
+        self.b.switch_to_block(divided);
+        let quotient = if op == Alu::Div { self.b.ins().udiv(a, b) } else { self.b.ins().urem(a, b) };
+        self.b.ins().jump(done, &[BlockArg::Value(quotient)]);
+        self.b.switch_to_block(done);
+        result
     }
 
     /// As `divide`; and x / -1 = -x, x % -1 = 0 for the least number too.

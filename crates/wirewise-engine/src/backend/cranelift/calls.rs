@@ -60,7 +60,7 @@ impl Emitter<'_, '_> {
         let which = self.b.ins().iconst(types::I32, i64::from(which));
         let time = self.b.ins().stack_addr(types::I64, slot, 0);
         let part = MemFlagsData::trusted();
-        let callee = self.number(libc::clock_gettime as *const () as i64);
+        let callee = self.number(runtime::clock_gettime() as i64);
         self.b.ins().call_indirect(signature, callee, &[which, time]);
         let seconds = self.b.ins().load(types::I64, part, time, offset_of!(libc::timespec, tv_sec) as i32);
         let rest = self.b.ins().load(types::I64, part, time, offset_of!(libc::timespec, tv_nsec) as i32);

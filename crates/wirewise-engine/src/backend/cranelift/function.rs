@@ -31,6 +31,8 @@ pub(super) struct Emitter<'a, 'b> {
     pub base: Value,
     blocks: Vec<Block>,
     pub frame: FramePlace,
+    /// Nothing else has a frame when the function begins.
+    first_frame: bool,
     /// Caged: where a trap leaves the function, and blocks that note one.
     trapped: Option<Block>,
     traps: Vec<(Trap, Block)>,
@@ -41,6 +43,8 @@ pub(super) struct Emitter<'a, 'b> {
 pub(super) enum FramePlace {
     None,
     Native(StackSlot),
+    /// In the cage, at the start of its stack.
+    First,
     /// In the cage: its offset there, and its native address.
     Caged {
         offset: Value,
@@ -81,6 +85,7 @@ pub(super) fn emit(
         base: params[0],
         blocks,
         frame: FramePlace::None,
+        first_frame: !settings.entries_nest && std::ptr::eq(function, &raw const program.functions[0]),
         trapped: None,
         traps: Vec::new(),
     };
@@ -147,6 +152,13 @@ impl Emitter<'_, '_> {
 
     /// Takes a frame of the cage's stack.
     fn caged_prologue(&mut self) {
+        if self.first_frame {
+            let end = self.number((STACK_AT as i64) + FRAME_BYTES);
+            self.vm_store(end, vm_offset!(frame));
+            self.set(FRAME, end);
+            self.frame = FramePlace::First;
+            return;
+        }
         let offset = self.vm_load(types::I64, vm_offset!(frame));
         let end = self.b.ins().iadd_imm_s(offset, FRAME_BYTES);
         let limit = (STACK_AT + STACK_BYTES) as i64;

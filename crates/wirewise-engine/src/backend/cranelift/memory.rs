@@ -8,6 +8,7 @@ use super::function::{Emitter, FramePlace, integer};
 use crate::frontend::FRAME_BYTES;
 use crate::frontend::instr::{AtomicOp, Operand, Size};
 use crate::frontend::ir::{Array, Field, Place};
+use crate::memory::STACK_AT;
 use crate::runtime::vm_offset;
 
 /// Neither trap nor aligned: packets are not.
@@ -35,6 +36,9 @@ impl Emitter<'_, '_> {
                 FramePlace::Native(slot) => (self.b.ins().stack_addr(types::I64, slot, offset as i32), 0),
                 FramePlace::Caged { address, .. } => {
                     (address, (FRAME_BYTES as u32 - self.frame_bytes() + offset) as i32)
+                }
+                FramePlace::First => {
+                    (self.base, STACK_AT as i32 + (FRAME_BYTES as u32 - self.frame_bytes() + offset) as i32)
                 }
                 FramePlace::None => (self.base, 0),
             },
@@ -79,9 +83,28 @@ impl Emitter<'_, '_> {
     }
 
     pub(super) fn load(&mut self, dst: u8, place: Place, size: Size, signed: bool) {
-        let value = self.read(place, size);
-        let value = if signed { self.b.ins().sextend(types::I64, value) } else { self.widen(value) };
+        let value = match (place, size) {
+            (Place::Slot(_), _) | (_, Size::D) => {
+                let value = self.read(place, size);
+                if signed { self.b.ins().sextend(types::I64, value) } else { self.widen(value) }
+            }
+            _ => self.load_wide(place, size, signed),
+        };
         self.set(dst, value);
+    }
+
+    /// Of less than 64 bits, extended by the load itself.
+    fn load_wide(&mut self, place: Place, size: Size, signed: bool) -> Value {
+        let (address, offset) = self.locate(place);
+        let ins = self.b.ins();
+        match (size, signed) {
+            (Size::B, false) => ins.uload8(types::I64, MEMORY, address, offset),
+            (Size::B, true) => ins.sload8(types::I64, MEMORY, address, offset),
+            (Size::H, false) => ins.uload16(types::I64, MEMORY, address, offset),
+            (Size::H, true) => ins.sload16(types::I64, MEMORY, address, offset),
+            (_, false) => ins.uload32(MEMORY, address, offset),
+            (_, true) => ins.sload32(MEMORY, address, offset),
+        }
     }
 
     pub(super) fn store(&mut self, place: Place, size: Size, src: Operand) {
