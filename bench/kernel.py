@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", type=Path, default=Path("build/bench/kernel.json"), metavar="FILE", help="[%(default)s]")
     add("--program", action="append", choices=list(PROGRAMS), help="only this, beside empty; repeatable")
     add("--flows", type=at_least_one, action="append", metavar="N", help=f"repeatable {list(FLOWS)}")
-    add("--rounds", type=at_least_one, default=11, metavar="N", help="[%(default)s]")
+    add("--rounds", type=at_least_one, default=31, metavar="N", help="[%(default)s]")
     add("--repeat", type=at_least(1000), metavar="N", help="packets a round [200000, or one a flow]")
     add("--keep", action="store_true", help="keep a copy in bench/results, named after date and machine")
     return parser

@@ -13,7 +13,7 @@ static __noinline __u32 infer(struct ww_scratch *scratch)
 
 NATIVE_EXPORT void native_infer(const __s64 *features, size_t rows, size_t width, __u32 *classes)
 {
-	struct ww_scratch *scratch = &ww_cpu.value[0].scratch;
+	struct ww_scratch *scratch = &ww_cpu[0].scratch;
 
 	for (size_t i = 0; i < rows; i++, features += width) {
 		for (size_t k = 0; k < width; k++)

@@ -25,12 +25,6 @@
 /* Constants of the run are compiled in. All else that is volatile stays so: it is the same C. */
 #define WW_LOADED static const
 
-/* The one asm statement with code in it: eBPF's division, where x / 0 is 0. (Those that are volatile are empty.) */
-#define asm(...)                                                                                            \
-	_Static_assert(!__builtin_strcmp(#__VA_ARGS__, "\"%0 /= %1\" : \"+r\"(dividend) : \"r\"(divisor)"), \
-		       "bench/native does not know this asm statement");                                    \
-	dividend = divisor ? dividend / divisor : 0
-
 #if __has_include("ww_feature_set.h")
 #define HAS_FLOWS 1
 #include "ww_feature_set.h"
@@ -53,7 +47,7 @@ struct native_maps native_prepare(void)
 	ADVISE(ww_flows4);
 	ADVISE(ww_flows6);
 	ww_policy = (struct ww_policy){0};
-	return (struct native_maps){&ww_cpu.value[0].stats, &ww_cpu.value[0].scratch};
+	return (struct native_maps){&ww_cpu[0].stats, &ww_cpu[0].scratch};
 #else
 	return (struct native_maps){&ww_stats.value[0], NULL};
 #endif

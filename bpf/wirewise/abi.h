@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 1
+#define WW_ABI_VERSION 2
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -260,7 +260,7 @@ struct ww_agreement {
 	__u32 reserved;
 };
 
-/* Map ww_cpu, one element a CPU, mapped into the agent. One map, for each look-up costs the packet a ns or more. */
+/* Map ww_cpu, one element a CPU. */
 struct ww_cpu {
 	struct ww_stats stats;
 	struct ww_scratch scratch;

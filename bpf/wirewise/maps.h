@@ -3,7 +3,7 @@
  * ww_cpu, shards * buckets for the flow tables.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
- * mapped into the agent, which then reads counters and flows without system calls.
+ * mapped into the agent, which then reads flows without system calls.
  */
 #ifndef WW_MAPS_H
 #define WW_MAPS_H
@@ -35,7 +35,6 @@ struct ww_blank_entry {
 
 WW_MAP(ww_flows4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket4, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_flows6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket6, 1, BPF_F_MMAPABLE);
-WW_MAP(ww_cpu, BPF_MAP_TYPE_ARRAY, __u32, struct ww_cpu, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, 0);
 WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
 WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
@@ -59,6 +58,10 @@ struct {
 
 /* A variable in a section of its own is an array map of one element whose address the loader writes into the program: no look-up. */
 struct ww_policy ww_policy SEC(".data.ww_policy") = {.allow = WW_ALLOW_NO_POLICY};
+
+/* Likewise, though it has an element for each CPU: finding one is a multiplication. (The flow tables may be too large for this: before Linux
+ * 6.0 a variable has 4 MB at most.) */
+struct ww_cpu ww_cpu[1] SEC(".data.ww_cpu");
 
 /* Programs of a model that is split over tail calls; the loader fills it with ww_model_1, ww_model_2, ... */
 #define WW_PROGS(count)                                \

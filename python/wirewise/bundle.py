@@ -31,7 +31,7 @@ from wirewise.models import load as load_model
 
 FORMAT: Final = "wirewise-bundle"
 VERSION: Final = 1
-ABI = 1  # WW_ABI_VERSION of bpf/wirewise/abi.h
+ABI = 2  # WW_ABI_VERSION of bpf/wirewise/abi.h
 MAX_BYTES = 256 << 20  # of the file, and of what its members unpack to
 
 MANIFEST = "manifest.json"

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;

@@ -100,7 +100,7 @@ impl Prepared {
                 Error::other(format!("{}: cannot fill {}: {error}", self.input, object::TAIL_CALLS))
             })?;
         }
-        let own = engine.map_id(object::PER_CPU).ok_or_else(|| object::other_layout(object::PER_CPU))?;
+        let own = engine.map_id(object::PER_CPU_MAP).ok_or_else(|| object::other_layout(object::PER_CPU))?;
         Ok(Worker { engine, entry, own, input: self.input.clone() })
     }
 }

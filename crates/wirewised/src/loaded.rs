@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::mapped::MappedArray;
-use crate::object::{ENTRY, TAIL_CALLS, tail_call_index, variable};
+use crate::object::{ENTRY, PER_CPU, TAIL_CALLS, tail_call_index, variable};
 
 /// A loaded program as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,7 +64,12 @@ impl Loaded {
     }
 
     pub fn map_array(&self, name: &str) -> Result<MappedArray> {
-        MappedArray::new(&self.require_map(name)?)
+        let map = self.require_map(name)?;
+        if name == PER_CPU {
+            MappedArray::variable(&map, size_of::<abi::Cpu>())
+        } else {
+            MappedArray::new(&map)
+        }
     }
 
     pub fn programs(&self) -> Result<Vec<ProgramInfo>> {

@@ -26,9 +26,17 @@ unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
     pub fn new(map: &impl MapCore) -> Result<Self> {
-        let value_size = map.value_size() as usize;
+        Self::of(map, map.value_size() as usize, map.max_entries())
+    }
+
+    /// A variable that is an array: one value of the map, which holds all elements.
+    pub fn variable(map: &impl MapCore, element: usize) -> Result<Self> {
+        Self::of(map, element, map.value_size() / element as u32)
+    }
+
+    fn of(map: &impl MapCore, value_size: usize, entries: u32) -> Result<Self> {
         let stride = value_size.next_multiple_of(8);
-        let length = stride * map.max_entries() as usize;
+        let length = stride * entries as usize;
         let fd = map.as_fd().as_raw_fd();
         // SAFETY: a new shared read-only mapping of `length` bytes of the map; the kernel checks type, flags and size.
         let start = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
@@ -36,7 +44,7 @@ impl MappedArray {
             let name = map.name().to_string_lossy();
             return Err(Error::other(format!("cannot map {name}: {}", io::Error::last_os_error())));
         }
-        Ok(Self { start: start.cast(), length, stride, value_size, entries: map.max_entries() })
+        Ok(Self { start: start.cast(), length, stride, value_size, entries })
     }
 
     pub fn entries(&self) -> u32 {

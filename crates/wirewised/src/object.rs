@@ -29,7 +29,9 @@ const CALL: u32 = libbpf_sys::BPF_JMP | libbpf_sys::BPF_CALL;
 const TAIL_CALL: i32 = libbpf_sys::BPF_FUNC_tail_call as i32;
 const SET_R0: u8 = (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K) as u8;
 const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
+/// A variable: counters and scratch space, `abi::Cpu` for each CPU.
 pub const PER_CPU: &str = "ww_cpu";
+pub const PER_CPU_MAP: &str = ".data.ww_cpu";
 /// Entries a CPU: what a 32-bit map key can number, with room for 256 CPUs.
 pub const MAX_TABLE_SIZE: u32 = 1 << 24;
 
@@ -179,6 +181,7 @@ impl Opened {
             let name = map.name().to_string_lossy().into_owned();
             let set = match entries_of(&name, &config)? {
                 _ if name == CONFIG_MAP => map.set_initial_value(bytemuck::bytes_of(&config)),
+                _ if name == PER_CPU_MAP => map.set_value_size(config.shards * size_of::<abi::Cpu>() as u32),
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),
             };
@@ -289,9 +292,6 @@ pub fn other_layout(map: &str) -> Error {
 
 /// How many elements a map has under this configuration; `None`: as compiled.
 pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
-    if map == PER_CPU {
-        return Ok(Some(config.shards));
-    }
     if map == AGREEMENT && config.shadow != 0 {
         return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
     }

@@ -3,13 +3,14 @@
 
 use std::time::Instant;
 
+use bytemuck::Zeroable;
 use libbpf_rs::MapCore;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::abi::{self, Counter, Outcome, Stats};
 use crate::agreement::Agreement;
-use crate::attachment::{Attachment, CPU_MAP, read_element};
+use crate::attachment::{Attachment, CPU_MAP};
 use crate::error::{Error, Result};
 use crate::status;
 use crate::units::format_count;
@@ -26,9 +27,9 @@ pub struct Reading {
 impl Reading {
     pub fn take(attachment: &Attachment) -> Result<Self> {
         let map = attachment.map(CPU_MAP)?;
-        let mut sum = read_element::<Stats>(&map, 0)?;
-        for cpu in 1..map.max_entries() {
-            add(&mut sum, &read_element(&map, cpu)?);
+        let mut sum = Stats::zeroed();
+        for cpu in attachment.per_cpu()? {
+            add(&mut sum, &cpu.stats);
         }
         count_classified(&mut sum);
         let info = map.info().map_err(|error| Error::other(format!("{CPU_MAP}: {error}")))?;

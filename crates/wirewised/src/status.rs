@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::abi::Mode;
 use crate::agreement::Agreement;
 use crate::attach::effective_mode;
-use crate::attachment::{Attachment, CPU_MAP, FLOW_MAPS, POLICY_MAP};
+use crate::attachment::{Attachment, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
 use crate::kernel;
 use crate::meta::{BundleMeta, PolicyMeta};
@@ -91,7 +91,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         policy: meta.map(|meta| meta.policy.clone()),
         flow_tables: FlowTables {
             entries_per_cpu: meta.map(|meta| meta.table_size),
-            cpus: attachment.map(CPU_MAP)?.max_entries(),
+            cpus: attachment.shards()?,
             bytes: attachment.flow_table_bytes()?,
         },
         clock: meta.map(|meta| meta.clock.clone()),

@@ -14,8 +14,8 @@ use crate::native::Native;
 use crate::packets::Packets;
 use crate::{Program, failed};
 
-/// Maps whose elements begin with `struct ww_stats`, the latter that of bench/empty.bpf.c.
-const COUNTERS: [&str; 2] = [object::PER_CPU, "ww_stats"];
+/// What bench/empty.bpf.c has instead of `ww_cpu`: `struct ww_stats` for each CPU.
+const EMPTY_COUNTERS: &str = "ww_stats";
 /// In one call of a plane, so that the call itself costs nothing.
 const LEAST_PACKETS: usize = 1024;
 
@@ -133,8 +133,7 @@ fn refused(name: &str, error: &wirewise_engine::Error) -> Error {
 }
 
 fn counters(loaded: &Loaded) -> Result<MappedArray> {
-    let known = COUNTERS.iter().find(|name| loaded.map(name).is_some());
-    loaded.map_array(known.unwrap_or(&object::PER_CPU))
+    loaded.map_array(if loaded.map(object::PER_CPU).is_some() { object::PER_CPU } else { EMPTY_COUNTERS })
 }
 
 impl EngineRun {
@@ -166,8 +165,12 @@ impl EngineRun {
     }
 
     fn stats(&self) -> Result<abi::Stats> {
-        let map = COUNTERS.iter().find_map(|name| self.engine.map(name));
-        let element = map.and_then(|map| map.lookup(&self.cpu.to_ne_bytes()));
+        let (name, stride) = match self.engine.map(object::PER_CPU_MAP) {
+            Some(_) => (object::PER_CPU_MAP, size_of::<abi::Cpu>()),
+            None => (EMPTY_COUNTERS, self.engine.map(EMPTY_COUNTERS).map_or(0, |map| map.stride())),
+        };
+        let map = self.engine.map(name);
+        let element = map.as_ref().and_then(|map| map.bytes()?.get(self.cpu as usize * stride..));
         let stats = element.and_then(|bytes| bytes.get(..size_of::<abi::Stats>()));
         stats.map(bytemuck::pod_read_unaligned).ok_or_else(|| object::other_layout(object::PER_CPU))
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::input;
 use crate::kernel;
 use crate::mapped::MappedArray;
-use crate::object::{Loaded, Settings};
+use crate::object::{self, Loaded, Settings};
 use crate::progress::Progress;
 use crate::runner;
 use crate::stats::Flows;
@@ -265,8 +265,8 @@ fn entries(table: &MappedArray, packets: u32) -> Vec<Entry> {
 }
 
 fn flows_begun(program: &Loaded, cpu: u32) -> Result<Flows> {
-    let stats: Option<abi::Stats> = program.map_array("ww_cpu")?.read(cpu);
-    let stats = stats.ok_or_else(|| Error::other("the map ww_cpu has another layout than this agent's"))?;
+    let stats: Option<abi::Stats> = program.map_array(object::PER_CPU)?.read(cpu);
+    let stats = stats.ok_or_else(|| object::other_layout(object::PER_CPU))?;
     Ok(Flows::from(&stats))
 }
 

@@ -8,7 +8,7 @@ use libbpf_rs::MapCore;
 use serde_json::{Map, Value, json};
 
 use crate::abi;
-use crate::attachment::{Attachment, AttachmentArgs, CPU_MAP};
+use crate::attachment::{Attachment, AttachmentArgs};
 use crate::error::{Error, Result};
 use crate::flow_table::{Elements, Flow, FlowKey, FlowTable, TABLES};
 use crate::input;
@@ -114,7 +114,7 @@ fn check_class(attachment: &Attachment, class: &str) -> Result<()> {
 /// How many flows there are, and the first of them in the order asked for. Never holds more than those.
 fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec<Flow>)> {
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let shards = attachment.map(CPU_MAP)?.max_entries().max(1);
+    let shards = attachment.shards()?;
     let verdict = attachment.config()?.map_or(abi::SLOT_VERDICT, |config| config.verdict as u8);
     let mut found = 0;
     let mut first: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();

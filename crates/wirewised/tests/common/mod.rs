@@ -27,7 +27,7 @@ pub fn members(object: &[u8]) -> BTreeMap<String, Vec<u8>> {
 pub fn manifest(members: &BTreeMap<String, Vec<u8>>) -> Value {
     let digests: BTreeMap<_, _> = members.iter().map(|(name, content)| (name, sha256(content))).collect();
     json!({
-        "format": "wirewise-bundle", "version": 1, "abi": 1, "name": "test", "created": "2026-01-01T00:00:00+00:00",
+        "format": "wirewise-bundle", "version": 1, "abi": wirewised::abi::ABI_VERSION, "name": "test", "created": "2026-01-01T00:00:00+00:00",
         "classes": ["benign", "attack"], "digests": digests, "feature_names": ["length"],
         "features": [{"name": "length", "spec": "length", "unit": "byte", "fraction_bits": 0, "minimum": 0,
             "maximum": 65535}],
