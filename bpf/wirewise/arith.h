@@ -44,7 +44,7 @@ static __always_inline __u32 ww_increment(__u32 value, __u32 amount)
 {
 	__u64 sum = (__u64)value + amount;
 
-	return sum - (sum >> 32);
+	return (__u32)sum - (__u32)(sum >> 32);
 }
 
 /* Time from then to now, 0 if that runs backwards, as it may in captures. Without a branch. */
