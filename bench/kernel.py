@@ -88,15 +88,20 @@ def over_flows(
     return [_result(EMPTY, flows, first, objects[EMPTY]), *results]
 
 
+def _ratio(timed: dict[str, Any], beside: dict[str, Any]) -> float:
+    pairs = zip(timed["rounds_ns"], beside["rounds_ns"], strict=True)
+    middle: float = median(own / other for own, other in pairs)
+    return round(middle, 3)
+
+
 def _joined(loads: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """The results of several loads of the same programs as those of one with all their rounds."""
-    joined = [
+    joined: list[dict[str, Any]] = [
         {"rounds_ns": [ns for result in same for ns in result["rounds_ns"]]}
         for same in zip(*loads, strict=True)
     ]
     for result in joined:
-        pairs = zip(result["rounds_ns"], joined[0]["rounds_ns"], strict=True)
-        result["ratio"] = round(median(own / empty for own, empty in pairs), 3)
+        result["ratio"] = _ratio(result, joined[0])
         result["ns_per_packet"] = round(median(result["rounds_ns"]), 2)
     return joined
 
@@ -111,12 +116,11 @@ def _beside_flow(timed: dict[str, Any], flow: list[dict[str, Any]]) -> dict[str,
     """What a triggered program's result says more. flow: of flow extraction alone, in the same rounds."""
     if not flow:
         return {}
-    pairs = zip(timed["rounds_ns"], flow[0]["rounds_ns"], strict=True)
     return {
         "flow_packets": FLOW_PACKETS,
         "trigger_packets": list(TRIGGER_PACKETS),
         "flow_ns_per_packet": flow[0]["ns_per_packet"],
-        "ratio_to_flow": round(median(own / other for own, other in pairs), 3),
+        "ratio_to_flow": _ratio(timed, flow[0]),
     }
 
 

@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::mapped::MappedArray;
 use crate::meta::Meta;
 use crate::netdev;
 use crate::object;
@@ -201,22 +202,9 @@ impl Attachment {
         Ok(bytes)
     }
 
-    /// Counters and scratch space of each CPU.
-    pub fn per_cpu(&self) -> Result<Vec<abi::Cpu>> {
-        let map = self.map(CPU_MAP)?;
-        let value = map
-            .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::other(format!("{CPU_MAP}: cannot be read: {error}")))?;
-        let elements = value.as_deref().unwrap_or_default().chunks_exact(size_of::<abi::Cpu>());
-        if elements.len() == 0 || !elements.remainder().is_empty() {
-            return Err(object::other_layout(CPU_MAP));
-        }
-        Ok(elements.map(bytemuck::pod_read_unaligned).collect())
-    }
-
     /// CPUs that have a shard of the flow tables.
     pub fn shards(&self) -> Result<u32> {
-        Ok((self.map(CPU_MAP)?.value_size() / size_of::<abi::Cpu>() as u32).max(1))
+        Ok(MappedArray::per_cpu(&self.map(CPU_MAP)?)?.entries())
     }
 
     /// The name of a class, or its number if nobody remembers it.

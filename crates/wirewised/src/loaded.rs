@@ -65,11 +65,7 @@ impl Loaded {
 
     pub fn map_array(&self, name: &str) -> Result<MappedArray> {
         let map = self.require_map(name)?;
-        if name == PER_CPU {
-            MappedArray::variable(&map, size_of::<abi::Cpu>())
-        } else {
-            MappedArray::new(&map)
-        }
+        if name == PER_CPU { MappedArray::per_cpu(&map) } else { MappedArray::new(&map) }
     }
 
     pub fn programs(&self) -> Result<Vec<ProgramInfo>> {

@@ -7,7 +7,9 @@ use std::{io, ptr};
 use bytemuck::AnyBitPattern;
 use libbpf_rs::MapCore;
 
+use crate::abi;
 use crate::error::{Error, Result};
+use crate::object;
 
 /// An array map (BPF_F_MMAPABLE), mapped read-only. The data path may write at any time: reads copy.
 #[derive(Debug)]
@@ -29,9 +31,13 @@ impl MappedArray {
         Self::of(map, map.value_size() as usize, map.max_entries())
     }
 
-    /// A variable that is an array: one value of the map, which holds all elements.
-    pub fn variable(map: &impl MapCore, element: usize) -> Result<Self> {
-        Self::of(map, element, map.value_size() / element as u32)
+    /// `ww_cpu`: one value of the map holds all elements, `abi::Cpu` for each CPU.
+    pub fn per_cpu(map: &impl MapCore) -> Result<Self> {
+        let (element, all) = (size_of::<abi::Cpu>(), map.value_size() as usize);
+        if all == 0 || !all.is_multiple_of(element) {
+            return Err(object::other_layout(object::PER_CPU));
+        }
+        Self::of(map, element, (all / element) as u32)
     }
 
     fn of(map: &impl MapCore, value_size: usize, entries: u32) -> Result<Self> {

@@ -18,7 +18,7 @@ use crate::policy::Policy;
 use crate::policy_maps;
 
 /// In the kernel the time stands in front of the frame, as XDP metadata.
-const METADATA: usize = size_of::<u64>();
+pub const METADATA: usize = size_of::<u64>();
 /// The kernel runs no frame shorter than an Ethernet header.
 const SHORTEST_FRAME: usize = 14;
 

@@ -12,6 +12,8 @@ use crate::abi::{self, Counter, Outcome, Stats};
 use crate::agreement::Agreement;
 use crate::attachment::{Attachment, CPU_MAP};
 use crate::error::{Error, Result};
+use crate::mapped::MappedArray;
+use crate::object;
 use crate::status;
 use crate::units::format_count;
 
@@ -27,9 +29,10 @@ pub struct Reading {
 impl Reading {
     pub fn take(attachment: &Attachment) -> Result<Self> {
         let map = attachment.map(CPU_MAP)?;
+        let own = MappedArray::per_cpu(&map)?;
         let mut sum = Stats::zeroed();
-        for cpu in attachment.per_cpu()? {
-            add(&mut sum, &cpu.stats);
+        for cpu in 0..own.entries() {
+            add(&mut sum, &own.read(cpu).ok_or_else(|| object::other_layout(CPU_MAP))?);
         }
         count_classified(&mut sum);
         let info = map.info().map_err(|error| Error::other(format!("{CPU_MAP}: {error}")))?;

@@ -11,7 +11,7 @@ use wirewise_engine::PacketSpan;
 use wirewised::engine_run::{Prepared, Worker};
 use wirewised::error::{Error, Result};
 use wirewised::object;
-use wirewised::plane::{Plane, PlaneName, RunSettings};
+use wirewised::plane::{METADATA, Plane, PlaneName, RunSettings};
 use wirewised::policy::Policy;
 use wirewised::{abi, input};
 
@@ -19,8 +19,6 @@ use crate::Program;
 use crate::native::Native;
 use crate::packets::LowMemory;
 
-/// The native program has its time in front of the frame.
-const METADATA: usize = size_of::<u64>();
 /// The kernel test-runs no larger frame.
 const LARGEST_FRAME: usize = 2048;
 

@@ -165,12 +165,9 @@ impl EngineRun {
     }
 
     fn stats(&self) -> Result<abi::Stats> {
-        let (name, stride) = match self.engine.map(object::PER_CPU_MAP) {
-            Some(_) => (object::PER_CPU_MAP, size_of::<abi::Cpu>()),
-            None => (EMPTY_COUNTERS, self.engine.map(EMPTY_COUNTERS).map_or(0, |map| map.stride())),
-        };
-        let map = self.engine.map(name);
-        let element = map.as_ref().and_then(|map| map.bytes()?.get(self.cpu as usize * stride..));
+        let own = self.engine.map(object::PER_CPU_MAP).and_then(|map| map.bytes());
+        let own = own.and_then(|bytes| bytes.chunks_exact(size_of::<abi::Cpu>()).nth(self.cpu as usize));
+        let element = own.or_else(|| self.engine.map(EMPTY_COUNTERS)?.lookup(&self.cpu.to_ne_bytes()));
         let stats = element.and_then(|bytes| bytes.get(..size_of::<abi::Stats>()));
         stats.map(bytemuck::pod_read_unaligned).ok_or_else(|| object::other_layout(object::PER_CPU))
     }
