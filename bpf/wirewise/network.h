@@ -9,21 +9,14 @@
 #define ww_feature(s, n) (*(const volatile __s64 *)&(s)->feature[n])
 #define ww_activation(s, turn, n) (*(volatile __u64 *)&(s)->activation[turn][n])
 
+/* Likewise read where it is used: the verifier and the compiler would make an immediate of it. */
+#define ww_entry(table, n) (*(const volatile __u64 *)&(table)[n])
+
 /* sum += word * weight, in this place: the compiler must not put off what it adds, as it has no registers to keep it. */
 #define ww_add_product(sum, word, weight)          \
 	do {                                       \
 		(sum) += (word) * (__u64)(weight); \
 		ww_hide(sum);                      \
-	} while (0)
-
-/* The same with weights of more than 32 bits: they go to the register that becomes the product, not to a further one. */
-#define ww_add_products(sum, word, weights) \
-	do {                                \
-		__u64 _weights = (weights); \
-                                            \
-		ww_hide(_weights);          \
-		(sum) += (word) * _weights; \
-		ww_hide(sum);               \
 	} while (0)
 
 /* sum += (a + first) * (b + second); a and b keep what was added, so that nothing need be copied. */
@@ -65,19 +58,16 @@ static __always_inline __s64 ww_relu(__s64 value)
 /* The smaller of value and limit, whose difference must fit. */
 static __always_inline __s64 ww_at_most(__s64 value, __s64 limit)
 {
-	__s64 room = limit - value, over = room >> 63;
+	__s64 above = value - limit, negative = above >> 63;
 
-	ww_hide(over);
-	return value + (room & over);
+	ww_hide(negative);
+	return (above & negative) + limit;
 }
 
 /* The larger of value and limit, whose difference must fit. */
 static __always_inline __s64 ww_at_least(__s64 value, __s64 limit)
 {
-	__s64 room = value - limit, under = room >> 63;
-
-	ww_hide(under);
-	return value - (room & under);
+	return ww_relu(value - limit) + limit;
 }
 
 /* Index of the largest score, the lowest if several, of any 64-bit scores. The index comes out of memory, as the verifier would

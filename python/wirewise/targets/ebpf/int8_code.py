@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lowers a QuantizedMlp: dot products by polynomial multiplication, weights as immediates.
+"""Lowers a QuantizedMlp: dot products by polynomial multiplication, weights as words of a table.
 
-A word holds n activations k bits apart, P = a0 + a1 2^k + ..., an immediate n weights in opposite order,
+A word holds n activations k bits apart, P = a0 + a1 2^k + ..., one of the table n weights in opposite order,
 W = ... + w1 2^((n-2)k) + w0 2^((n-1)k). Of their product the coefficient at 2^((n-1)k) is the dot product
 a0 w0 + a1 w1 + ...; what is above it falls off the word (n k >= 64). The words of a neuron add up before
 anything is taken out.
@@ -24,14 +24,16 @@ from wirewise.targets.ebpf.network_code import (
     Piece,
     Range,
     lowered,
-    number,
     varying_inputs,
     word,
 )
 from wirewise.targets.ebpf.shapes import Lowered
 
 SPACING = {3: 22, 4: 16}  # activations in a word -> bits from one to the next
-SUMS = 6  # of neurons at a time, each in a register; the others hold word, product, base and result
+HELD = 16  # words of a layer that a piece keeps in registers and on the stack, 128 of its 512 bytes
+REGISTERS = 5  # of these words; the others hold sum, product, table, base and result
+NEURONS = 32  # of a piece
+NEAR = 16  # words of the table
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Neuron:
-    """weights: one immediate a word. bias: what the parts do not include. low, high: bounds of the sum."""
+    """weights: one word a word of activations. bias: what the parts do not include. low, high: bounds of the
+    sum.
+    """
 
     weights: tuple[int, ...]
     parts: tuple[Part, ...]
@@ -55,7 +59,8 @@ class Neuron:
 
     @property
     def instructions(self) -> int:
-        return 4 * sum(map(bool, self.weights)) + 4 * len(self.parts) + bool(self.bias)
+        used = sum(map(bool, self.weights))
+        return 3 * used + max(used - REGISTERS, 0) + 3 * len(self.parts) + 1
 
 
 @dataclass(frozen=True)
@@ -98,11 +103,12 @@ def lower(model: QuantizedMlp, shape: str, constants: Mapping[int, int], ranges:
         ]
         reach = max(max(map(abs, pair)) for pair in ends)
         bounds = [(_activation(low, layer.shift), _activation(high, layer.shift)) for low, high in ends]
-    pieces = _input_pieces(list(inputs.values()), packed[0].lanes)
+    pieces, table = _input_pieces(list(inputs.values()), packed[0].lanes), Table()
     for index, layer in enumerate(model.layers):
         lanes = packed[index + 1].lanes if index + 1 < len(packed) else None
-        pieces += _layer_pieces(index, layer, packed[index], lanes)
-    return lowered(Code(pieces, model.n_outputs, reach), len(model.used_features), shape)
+        pieces += _layer_pieces(index, layer, packed[index], lanes, table)
+    code = Code(pieces, model.n_outputs, reach, table.declared())
+    return lowered(code, len(model.used_features), shape)
 
 
 def _activation(product: int, shift: int) -> int:
@@ -200,6 +206,37 @@ def _width_below(lanes: int, coefficients: Sequence[Sequence[Range]]) -> int:
 # -- code
 
 
+class Table:
+    """Words of read-only data, in the order in which the code reads them: where a sum starts, its weights.
+
+    A register points into the midst of those that are next: what is at most 128 bytes away takes a shorter
+    instruction of the processor.
+    """
+
+    def __init__(self) -> None:
+        self._words = list[int]()
+        self._pointed_to = 0
+
+    def begin(self) -> list[str]:
+        """C that a piece starts with."""
+        self._pointed_to = len(self._words) + NEAR
+        return [f"const __u64 *at = ww_weights + {self._pointed_to};", "ww_hide(at);"]
+
+    def entry(self, value: int, lines: list[str]) -> str:
+        """C that reads the next word, this value. lines: get what has to come before."""
+        if len(self._words) == self._pointed_to + NEAR:
+            self._pointed_to += 2 * NEAR
+            lines += [f"at += {2 * NEAR};", "ww_hide(at);"]
+        self._words.append(value)
+        return f"ww_entry(at, {len(self._words) - 1 - self._pointed_to})"
+
+    def declared(self) -> list[str]:
+        """C of the table; zeros at its end keep the pointer inside."""
+        words = self._words + [0] * (self._pointed_to + 1 - len(self._words))
+        head = f'static const __u64 ww_weights[{len(words)}] SEC(".rodata.ww_weights") = {{'
+        return [head, *(f"\t{word(one)}," for one in words), "};", ""]
+
+
 def _input_pieces(inputs: Sequence[Input], lanes: int) -> list[Piece]:
     pieces = []
     for first in range(0, len(inputs), lanes):
@@ -215,79 +252,88 @@ def _input_pieces(inputs: Sequence[Input], lanes: int) -> list[Piece]:
     return pieces
 
 
-def _layer_pieces(index: int, layer: QuantizedLayer, packed: Packed, lanes: int | None) -> list[Piece]:
+def _layer_pieces(
+    index: int, layer: QuantizedLayer, packed: Packed, lanes: int | None, table: Table
+) -> list[Piece]:
     """lanes: activations in a word of the next layer; None: this is the last."""
-    alone = all(len(neuron.parts) <= 1 for neuron in packed.neurons)
-    step = lanes or 3
-    if alone and 2 * step <= SUMS:
-        step *= 2
-    return [
-        _block(index, layer, packed, range(first, min(first + step, len(packed.neurons))), lanes)
-        for first in range(0, len(packed.neurons), step)
-    ]
+    neurons, pieces = range(len(packed.neurons)), []
+    size = NEURONS - NEURONS % (lanes or 1)
+    for first in range(0, len(neurons), size):
+        block = neurons[first : first + size]
+        code = Block(index, layer, packed, table)
+        for start in block[:: lanes or size]:
+            group = block[start - first :][: lanes or size]
+            code.add_word(group, lanes) if lanes else code.add_scores(group)
+        what = "neurons" if lanes else "scores"
+        what = f"layer {index}, {what} {block[0]} to {block[-1]}"
+        pieces.append(Piece(what, tuple(code.lines), code.instructions))
+    return pieces
 
 
-def _block(index: int, layer: QuantizedLayer, packed: Packed, block: range, lanes: int | None) -> Piece:
-    neurons = [packed.neurons[j] for j in block]
-    turn, instructions = index % 2, 0
-    lines = ["__u64 word __attribute__((unused));"]
-    several = [len(neuron.parts) > 1 for neuron in neurons]
-    for n, neuron in enumerate(neurons):
-        lines.append(f"__u64 sum{n} = {word(neuron.parts[0].start) if neuron.parts else 0};")
-        lines += [f"__s64 before{n} = 0;"] if several[n] else []
-    for at in range(len(packed.neurons[0].weights)):
-        weighed = [(n, neuron) for n, neuron in enumerate(neurons) if neuron.weights[at]]
-        if not weighed:
-            continue
-        lines.append(f"word = ww_activation(s, {turn}, {at});")
-        instructions += 1
-        for n, neuron in weighed:
-            if any(part.first == at for part in neuron.parts[1:]):
-                (start,) = [part.start for part in neuron.parts if part.first == at]
-                lines.append(f"before{n} += (__s64)sum{n} >> {packed.shift};")
-                lines.append(f"sum{n} = {word(start)};")
-            lines.append(f"ww_add_products(sum{n}, word, {word(neuron.weights[at])});")
-    ends: list[Range] = []
-    for n, (j, neuron) in enumerate(zip(block, neurons, strict=True)):
-        more = (f" + before{n}" if several[n] else "") + (f" + {number(neuron.bias)}" if neuron.bias else "")
-        m, shift = layer.multiplier[j], layer.shift
-        lines.append(f"sum{n} = (((__s64)sum{n} >> {packed.shift}){more}) * {m};")
-        if lanes is None:
-            lines.append(f"s->score[{j}] = sum{n};")
+class Block:
+    """Code of some neurons of a layer, one after the other, over words that were read once."""
+
+    def __init__(self, index: int, layer: QuantizedLayer, packed: Packed, table: Table) -> None:
+        self._layer, self._packed, self._table, self._turn = layer, packed, table, index % 2
+        held = min(len(packed.neurons[0].weights), HELD)
+        self.lines = [
+            "__u64 word __attribute__((unused)), sum;",
+            "__s64 before __attribute__((unused));",
+            *table.begin(),
+            *(f"const __u64 input{at} = ww_activation(s, {self._turn}, {at});" for at in range(held)),
+        ]
+        self.instructions = 2 + held
+
+    def add_scores(self, neurons: range) -> None:
+        for j in neurons:
+            self._rescaled(j, 0)
+            self.lines.append(f"s->score[{j}] = sum;")
+
+    def add_word(self, neurons: range, lanes: int) -> None:
+        """The activations of some neurons, a word of the next layer."""
+        shift, spacing = self._layer.shift, SPACING[lanes]
+        ends = [self._ends(j) for j in neurons]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+        bits = 64 - spacing * (lanes - 1)
+        half = 1 << bits - 1
+        together = LIMIT + 1 - half <= low and high < half
+        ones = sum(1 << spacing * lane for lane in range(len(neurons)))
+        self.lines.append(f"word = {word(ones * half if together and low < 0 else 0)};")
+        for lane, j in enumerate(neurons):
+            self._rescaled(j, 1 << shift >> 1)
+            self.lines += [f"sum = (__s64)sum >> {shift};", "ww_hide(sum);"]
+            if not together:
+                self.lines.append(f"sum = ww_at_most(ww_relu(sum), {LIMIT});")
+                self.instructions += 9
+            self.lines += [f"word += sum << {spacing * lane};", "ww_hide(word);"]
+            self.instructions += 3
+        negative, large = low < 0, high > LIMIT
+        if together and (negative or large):
+            self.lines.append(f"word = ww_activate(word, {word(ones)}, {bits}, {negative:d}, {large:d});")
+            self.instructions += 9 + 6 * large
+        self.lines.append(f"ww_activation(s, {1 - self._turn}, {neurons[0] // lanes}) = word;")
+        self.instructions += 1
+
+    def _ends(self, j: int) -> Range:
+        neuron, m, shift = self._packed.neurons[j], self._layer.multiplier[j], self._layer.shift
+        return round_shift(neuron.low * m, shift), round_shift(neuron.high * m, shift)
+
+    def _rescaled(self, j: int, added: int) -> None:
+        """Leaves in `sum` the neuron's sum times its multiplier, plus what is added."""
+        neuron, shift, m = self._packed.neurons[j], self._packed.shift, self._layer.multiplier[j]
+        for order, part in enumerate(neuron.parts):
+            if order:
+                self.lines.append(f"before {'+' if order > 1 else ''}= (__s64)sum >> {shift};")
+            self.lines.append(f"sum = {self._table.entry(part.start, self.lines)};")
+            for at in range(part.first, part.last):
+                if neuron.weights[at]:
+                    source = f"input{at}" if at < HELD else f"ww_activation(s, {self._turn}, {at})"
+                    weights = self._table.entry(neuron.weights[at], self.lines)
+                    self.lines.append(f"ww_add_product(sum, {source}, {weights});")
+        if not neuron.parts:
+            self.lines.append("sum = 0;")
         else:
-            lines.append(f"sum{n} = (__s64)(sum{n} + {word(1 << shift >> 1)}) >> {shift};")
-        ends.append((round_shift(neuron.low * m, shift), round_shift(neuron.high * m, shift)))
-        instructions += neuron.instructions + 3
-    if lanes is None:
-        return Piece(f"layer {index}, scores {block[0]} to {block[-1]}", tuple(lines), instructions)
-    for first in range(0, len(neurons), lanes):
-        own = range(first, min(first + lanes, len(neurons)))
-        place = f"ww_activation(s, {1 - turn}, {(block[0] + first) // lanes})"
-        code, size = _activations(own, ends[first : own.stop], lanes)
-        lines += [*code, f"{place} = word;"]
-        instructions += size + 2
-    return Piece(f"layer {index}, neurons {block[0]} to {block[-1]}", tuple(lines), instructions)
-
-
-def _activations(sums: range, ends: Sequence[Range], lanes: int) -> tuple[list[str], int]:
-    """C that puts the activations of some rescaled sums, with these bounds, into `word`; its instructions."""
-    spacing = SPACING[lanes]
-    bits = 64 - spacing * (lanes - 1)
-    half = 1 << bits - 1
-    ones = sum(1 << spacing * lane for lane in range(len(sums)))
-    negative, large = any(low < 0 for low, _ in ends), any(high > LIMIT for _, high in ends)
-    lines, size, start = [], 0, 0
-    if all(LIMIT + 1 - half <= low and high < half for low, high in ends):
-        start = ones * half if negative else 0
-        after = [f"word = ww_activate(word, {word(ones)}, {bits}, {int(negative)}, {int(large)});"]
-        after, size = (after, 7 + 6 * large) if negative or large else ([], 0)
-    else:
-        after = []
-        for n in sums:
-            lines.append(f"sum{n} = ww_at_most(ww_relu(sum{n}), {LIMIT});")
-            size += 10
-    lines.append(f"word = {word(start)};")
-    for lane, n in enumerate(sums):
-        lines += [f"word += sum{n} << {spacing * lane};", "ww_hide(word);"]
-        size += 2
-    return [*lines, *after], size
+            self.lines.append(f"sum = (__s64)sum >> {shift};")
+        self.lines += ["sum += before;"] if len(neuron.parts) > 1 else []
+        self.lines.append(f"sum = sum * {m} + {word(neuron.bias * m + added)};")
+        self.instructions += neuron.instructions + 3
