@@ -37,11 +37,12 @@ static __always_inline __u64 ww_activate(__u64 word, const __u64 ones, const int
 					 const int large)
 {
 	const __u64 tops = ones << (bits - 1);
-	__u64 positive = word & tops, over;
+	__u64 positive = word & tops, over = (negative ? 0 : tops) - (ones << 7);
 
 	if (!large)
 		return word & (positive - (positive >> (bits - 1)));
-	over = (negative ? word - (ones << 7) : word + tops - (ones << 7)) & tops;
+	ww_hide(over); /* what is added comes second, or the word would be copied first */
+	over = (over + word) & tops;
 	word |= (over >> (bits - 1)) * 127;
 	return word & (negative ? (positive >> (bits - 1)) * 127 : ones * 127);
 }
