@@ -181,7 +181,13 @@ impl Analysis<'_> {
             known if !signed => known,
             _ => Value::UNKNOWN,
         };
-        Ok(Self::result(state, dst, value, Op::Load { dst, place: access.place, size, signed }))
+        let load = Op::Load { dst, place: access.place, size, signed };
+        // As an immediate a longer number takes an instruction of its own, larger than a load.
+        if matches!(value, Value::Number(number) if i32::try_from(number as i64).is_err()) {
+            state.set(dst, value);
+            return Ok(load);
+        }
+        Ok(Self::result(state, dst, value, load))
     }
 
     /// Resolves an address; refuses those that are no memory.
