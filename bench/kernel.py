@@ -125,9 +125,10 @@ def _beside_flow(timed: dict[str, Any], flow: list[dict[str, Any]]) -> dict[str,
 
 
 def show(report: dict[str, Any]) -> None:
-    """A table: a row a program, the flows side by side."""
-    facts, results = report["machine"], report["results"]
-    machine.show(facts)
+    """A table: a row a program, the flows side by side. Another of the triggered ones."""
+    machine.show(report["machine"])
+    triggered = [result for result in report["results"] if result["program"] in TRIGGERED]
+    results = [result for result in report["results"] if result["program"] not in TRIGGERED]
     flows = list(dict.fromkeys(result["flows"] for result in results))
     print(f"\n{'ns/packet, ratio':<24}", *(f"{f'{n:,} flows':>15}" for n in flows), end="")
     print(f"  {'shape':<10} {'insns':>6} {'verified':>8} {'load ms':>7}")
@@ -136,6 +137,13 @@ def show(report: dict[str, Any]) -> None:
         print(f"{name:<24}", *(f"{c['ns_per_packet']:>8.1f} {c['ratio']:>6.2f}" for c in cells), end="")
         size = "{shape:<10} {instructions:>6} {verified_instructions:>8} {load_ms:>7.1f}"
         print(f"  {size.format(**cells[0])}")
+    if triggered:
+        asked = ", ".join(map(str, TRIGGER_PACKETS))
+        print(f"\nflows of {FLOW_PACKETS} packets, the model asked at {asked} of each:")
+        print(f"{'ns/packet, ratio':<24} {'to empty':>15} {'to ' + FLOW:>20}")
+    for result in triggered:
+        figures = "{ns_per_packet:>8.1f} {ratio:>6.2f} {ratio_to_flow:>20.2f}"
+        print(f"{TRIGGERED[result['program']]:<24} {figures.format(**result)}")
 
 
 def _parser() -> argparse.ArgumentParser:

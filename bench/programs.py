@@ -157,8 +157,8 @@ NETWORKS: dict[str, tuple[Any, ...]] = {
 }
 """Name -> family and widths of the hidden layers."""
 
-TRIGGERED = {"mlp-int8-16x16-triggered": "mlp-int8-16x16"}
-"""Name -> the program that runs on some packets of a flow only."""
+TRIGGERED = {f"{name}-triggered": name for name in NETWORKS}
+"""Name -> the program whose model runs on some packets of a flow only."""
 FLOW_PACKETS = 100
 TRIGGER_PACKETS = (1, 2, 4, 8, 16)
 FLOW = "flow-hara2023"  # what the triggered ones are compared with
