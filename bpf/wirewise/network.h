@@ -9,7 +9,7 @@
 #define ww_feature(s, n) (*(const volatile __s64 *)&(s)->feature[n])
 #define ww_activation(s, turn, n) (*(volatile __u64 *)&(s)->activation[turn][n])
 
-/* Likewise read where it is used: the verifier and the compiler would make an immediate of it. */
+/* A word of a table, read where it is used: the compiler would make an immediate of it. */
 #define ww_entry(table, n) (*(const volatile __u64 *)&(table)[n])
 
 /* sum += word * weight, in this place: the compiler must not put off what it adds, as it has no registers to keep it. */

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -143,6 +144,18 @@ def test_large_network(family: str, extreme: bool, tmp_path: Path) -> None:
     make = {"int8": random_quantized_mlp, "q16": random_fixed_point_mlp, "binary": random_binary_mlp}[family]
     model = make(np.random.default_rng(7), layers=(64, 48), n_classes=16, extreme=extreme, ranges=ranges)  # type: ignore[operator]
     check(model, ranges, tmp_path, "functions")
+
+
+def test_int8_weights_of_zero(tmp_path: Path) -> None:
+    """Words of activations that no neuron reads, a neuron that reads none, more words than a piece holds."""
+    ranges = [(0, min(1500, feature.maximum)) for feature in FEATURES.features]
+    model = random_quantized_mlp(np.random.default_rng(8), layers=(80, 8), n_classes=3, ranges=ranges)
+    first, second, last = model.layers
+    rows = [(0,) * 24 + row[24:64] + (0,) * 16 for row in second.weights[:-1]]
+    second = replace(second, weights=(*rows, (0,) * 80))
+    model = replace(model, layers=(first, second, last))
+    ebpf.build(ebpf.emit(model, FEATURES))
+    check(model, ranges, tmp_path)
 
 
 @needs_kernel

@@ -263,9 +263,11 @@ def _layer_pieces(
         code = Block(index, layer, packed, table)
         for start in block[:: lanes or size]:
             group = block[start - first :][: lanes or size]
-            code.add_word(group, lanes) if lanes else code.add_scores(group)
-        what = "neurons" if lanes else "scores"
-        what = f"layer {index}, {what} {block[0]} to {block[-1]}"
+            if lanes:
+                code.add_word(group, lanes)
+            else:
+                code.add_scores(group)
+        what = f"layer {index}, {'neurons' if lanes else 'scores'} {block[0]} to {block[-1]}"
         pieces.append(Piece(what, tuple(code.lines), code.instructions))
     return pieces
 
@@ -280,7 +282,10 @@ class Block:
             "__u64 word __attribute__((unused)), sum;",
             "__s64 before __attribute__((unused));",
             *table.begin(),
-            *(f"const __u64 input{at} = ww_activation(s, {self._turn}, {at});" for at in range(held)),
+            *(
+                f"const __u64 input{at} __attribute__((unused)) = ww_activation(s, {self._turn}, {at});"
+                for at in range(held)
+            ),
         ]
         self.instructions = 2 + held
 
