@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import polars as pl
 
 from bench.programs import SEED, Compiled
 from wirewise import agent
-from wirewise.datasets import write_capture
+from wirewise.datasets import read_capture, write_capture
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.features import PRESETS
 from wirewise.traffic import generate
@@ -34,45 +35,55 @@ def measure(program: Compiled, packets: int, rounds: int) -> list[dict[str, Any]
 
     Raises WirewiseError if the tables differ, MissingFeatureError without pandas.
     """
-    return [row for kept in _KEPT for row in _measure(program, packets, rounds, kept)]
-
-
-def _measure(program: Compiled, packets: int, rounds: int, kept: str) -> list[dict[str, Any]]:
     try:
         from bench import by_pandas
     except ImportError as error:
         raise MissingFeatureError(f"{error}; run `pip install 'wirewise[bench]'`") from error
+    rows = []
     with tempfile.TemporaryDirectory(prefix="wirewise-bench-") as name:
-        folder = Path(name)
-        capture, features, table = (folder / file for file in ("c.pcap", "f.json", "t.parquet"))
-        frames = ((p.time_ns, p.frame[: _KEPT[kept]]) for p in generate(SEED, packets=packets, mix=_MIX))
-        total = write_capture(capture, frames)
-        features.write_text(json.dumps(PRESETS["hara2023"].to_dict()))
-        ours, streamed, ours_cpu = [], [], []
-        steps, steps_cpu = [], []
-        for index in range(rounds):
-            start, start_cpu = perf_counter(), _cpu(resource.RUSAGE_CHILDREN)
-            said = agent.call(
-                "features", capture, "--object", program.path, "--features", features,
-                "--table-size", str(_TABLE_SIZE), "--seed", str(SEED), "-o", table, timeout=None,
-            )  # fmt: skip
-            ours.append(perf_counter() - start)
-            ours_cpu.append(_cpu(resource.RUSAGE_CHILDREN) - start_cpu)
-            streamed.append(said["seconds"])
-            if said["packets"] != total or said["flows"]["evicted"] or said["flows"]["refused"]:
-                raise WirewiseError(f"not every packet kept its flow: {said['packets']}, {said['flows']}")
-            times, own_cpu = [perf_counter()], _cpu(resource.RUSAGE_SELF)
-            frame = by_pandas.read(capture)
-            times.append(perf_counter())
-            grouped = by_pandas.features(frame)
-            times.append(perf_counter())
-            grouped.to_parquet(folder / "pandas.parquet")
-            times.append(perf_counter())
-            steps.append(np.diff(times).tolist())
-            steps_cpu.append(_cpu(resource.RUSAGE_SELF) - own_cpu)
-            if index == 0:
-                _same(table, {column: grouped[column].to_numpy() for column in grouped})
-        size = capture.stat().st_size
+        whole, cut = Path(name) / "whole.pcap", Path(name) / "cut.pcap"
+        total = write_capture(
+            whole, ((p.time_ns, p.frame) for p in generate(SEED, packets=packets, mix=_MIX))
+        )
+        for kept, length in _KEPT.items():
+            if length is not None:
+                write_capture(cut, ((p.time_ns, p.frame[:length]) for p in read_capture(whole)))
+            capture = whole if length is None else cut
+            rows += _measure(by_pandas, program, capture, kept, total, rounds)
+    return rows
+
+
+def _measure(
+    by_pandas: ModuleType, program: Compiled, capture: Path, kept: str, total: int, rounds: int
+) -> list[dict[str, Any]]:
+    """total: packets of the capture."""
+    features, table, by_group = (capture.with_suffix(end) for end in (".json", ".parquet", ".pandas"))
+    features.write_text(json.dumps(PRESETS["hara2023"].to_dict()))
+    ours, streamed, ours_cpu = [], [], []
+    steps, steps_cpu = [], []
+    for index in range(rounds):
+        start, start_cpu = perf_counter(), _cpu(resource.RUSAGE_CHILDREN)
+        said = agent.call(
+            "features", capture, "--object", program.path, "--features", features,
+            "--table-size", str(_TABLE_SIZE), "--seed", str(SEED), "-o", table, timeout=None,
+        )  # fmt: skip
+        ours.append(perf_counter() - start)
+        ours_cpu.append(_cpu(resource.RUSAGE_CHILDREN) - start_cpu)
+        streamed.append(said["seconds"])
+        if said["packets"] != total or said["flows"]["evicted"] or said["flows"]["refused"]:
+            raise WirewiseError(f"not every packet kept its flow: {said['packets']}, {said['flows']}")
+        times, own_cpu = [perf_counter()], _cpu(resource.RUSAGE_SELF)
+        frame = by_pandas.read(capture)
+        times.append(perf_counter())
+        grouped = by_pandas.features(frame)
+        times.append(perf_counter())
+        grouped.to_parquet(by_group)
+        times.append(perf_counter())
+        steps.append(np.diff(times).tolist())
+        steps_cpu.append(_cpu(resource.RUSAGE_SELF) - own_cpu)
+        if index == 0:
+            _same(table, {column: grouped[column].to_numpy() for column in grouped})
+    size = capture.stat().st_size
 
     def row(what: str, seconds: list[float], cpu: list[float] | None = None) -> dict[str, Any]:
         middle = median(seconds)
