@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import resource
+import struct
 import tempfile
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -26,8 +29,8 @@ PROGRAM = "flow-hara2023"
 # Long flows, few enough for the table that none loses its entry, for pandas forgets none.
 _MIX = {"bulk": 0.5, "web": 0.25, "quic": 0.25}
 _TABLE_SIZE = 1 << 17
-# What a capture keeps of a frame: all, or as much as `tcpdump -s 96` does, enough for every header here.
-_KEPT = {"whole frames": None, "96 bytes a frame": 96}
+_KEPT = 96  # bytes of a frame: what `tcpdump -s 96` keeps, enough for every header here
+_FLOWS = 10_000  # of 64-byte segments
 
 
 def measure(program: Compiled, packets: int, rounds: int) -> list[dict[str, Any]]:
@@ -39,22 +42,38 @@ def measure(program: Compiled, packets: int, rounds: int) -> list[dict[str, Any]
         from bench import by_pandas
     except ImportError as error:
         raise MissingFeatureError(f"{error}; run `pip install 'wirewise[bench]'`") from error
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="wirewise-bench-") as name:
-        whole, cut = Path(name) / "whole.pcap", Path(name) / "cut.pcap"
-        total = write_capture(
-            whole, ((p.time_ns, p.frame) for p in generate(SEED, packets=packets, mix=_MIX))
-        )
-        for kept, length in _KEPT.items():
-            if length is not None:
-                write_capture(cut, ((p.time_ns, p.frame[:length]) for p in read_capture(whole)))
-            capture = whole if length is None else cut
-            rows += _measure(by_pandas, program, capture, kept, total, rounds)
-    return rows
+    with tempfile.TemporaryDirectory(prefix="wirewise-bench-") as folder:
+        return [
+            row
+            for what, capture, total in _captures(Path(folder), packets)
+            for row in _measure(by_pandas, program, what, capture, total, rounds)
+        ]
+
+
+def _captures(folder: Path, packets: int) -> Iterator[tuple[str, Path, int]]:
+    """What, where, and how many packets; the next replaces the one before."""
+    path, whole = folder / "capture.pcap", folder / "whole.pcap"
+    yield "64-byte segments", path, write_capture(path, _segments(packets))
+    traffic = ((p.time_ns, p.frame) for p in generate(SEED, packets=packets, mix=_MIX))
+    yield "whole frames", whole, (total := write_capture(whole, traffic))
+    write_capture(path, ((p.time_ns, p.frame[:_KEPT]) for p in read_capture(whole)))
+    yield f"{_KEPT} bytes a frame", path, total
+
+
+def _segments(packets: int) -> Iterator[tuple[int, bytes]]:
+    """TCP segments in 64 bytes, the size that bench.kernel runs, of flows that take turns."""
+    ethernet = bytes(12) + b"\x08\x00"
+    ip = struct.pack("!BxHIBBxx4x4s", 0x45, 50, 0, 64, 6, bytes([192, 0, 2, 1]))
+    tcp = struct.pack("!HHIIBBHxxxx", 40_000, 443, 1, 1, 0x50, 0x10, 1024) + bytes(10)
+    frames = [
+        ethernet + ip[:12] + bytes([10, 0, flow >> 8, flow & 255]) + ip[16:] + tcp for flow in range(_FLOWS)
+    ]
+    gaps = np.random.default_rng(SEED).integers(100, 1000, packets)
+    return zip(np.cumsum(gaps).tolist(), cycle(frames), strict=False)
 
 
 def _measure(
-    by_pandas: ModuleType, program: Compiled, capture: Path, kept: str, total: int, rounds: int
+    by_pandas: ModuleType, program: Compiled, what: str, capture: Path, total: int, rounds: int
 ) -> list[dict[str, Any]]:
     """total: packets of the capture."""
     features, table, by_group = (capture.with_suffix(end) for end in (".json", ".parquet", ".pandas"))
@@ -85,11 +104,11 @@ def _measure(
             _same(table, {column: grouped[column].to_numpy() for column in grouped})
     size = capture.stat().st_size
 
-    def row(what: str, seconds: list[float], cpu: list[float] | None = None) -> dict[str, Any]:
+    def row(step: str, seconds: list[float], cpu: list[float] | None = None) -> dict[str, Any]:
         middle = median(seconds)
         return {
-            "what": what,
-            "capture": kept,
+            "what": step,
+            "capture": what,
             "packets": total,
             "capture_bytes": size,
             "seconds": round(middle, 4),
