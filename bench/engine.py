@@ -38,7 +38,6 @@ from bench.programs import (
     PACKETS,
     PROGRAMS,
     SEED,
-    TRIGGERED,
     Compiled,
     compiled,
     feature_rows,
@@ -54,7 +53,6 @@ PLANES = ("kernel", "engine", "engine-caged", *native.OPTIMISED, "estimator", "e
 LIMITS = {"engine": 1.15, "engine-caged": 1.25}
 """Plane -> the ratio to native that it should not exceed."""
 _BASE = next(iter(native.OPTIMISED))
-_ALL = [name for name in PROGRAMS if name not in TRIGGERED]  # which are programs that are there already
 _SMALLEST_TABLE = 65_536
 _HOW_TO_BUILD = "cargo build --release --locked -p wirewised --example planes"
 
@@ -91,7 +89,7 @@ def planes(folder: Path, clang_path: str, options: argparse.Namespace) -> dict[s
     if not traffic.is_file():
         write_capture(traffic, ((p.time_ns, p.frame) for p in generate(SEED, packets=PACKETS)))
     results, checks = [], []
-    for name in options.program or _ALL:
+    for name in options.program or PROGRAMS:
         print(f"compiling {name}", file=sys.stderr)
         program = compiled(name, folder, clang_path)
         if name != EMPTY:  # which is no data path, and looks at no packet
@@ -244,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
     add, at_least_one = parser.add_argument, at_least(1)
     add("--output", type=Path, default=Path("build/bench/engine.json"), metavar="FILE", help="[%(default)s]")
     add("--part", action="append", choices=PARTS, help="only this; repeatable [all]")
-    add("--program", action="append", choices=_ALL, help="only this; repeatable [all]")
+    add("--program", action="append", choices=list(PROGRAMS), help="only this; repeatable [all]")
     add("--flows", type=at_least_one, action="append", metavar="N", help=f"repeatable {list(FLOWS)}")
     add("--rounds", type=at_least_one, default=15, metavar="N", help="over all planes [%(default)s]")
     add("--repeat", type=at_least(1000), default=200_000, metavar="N", help="packets a round [%(default)s]")

@@ -35,6 +35,7 @@ from wirewise import agent
 
 FLOWS = (1, 10_000, 1_000_000)
 _LOADS = 5
+_NAMES = (*PROGRAMS, *TRIGGERED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,11 +47,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compiles what has changed, then times."""
     facts, clang_path = machine.begin()
     objects: dict[str, Compiled] = {}
-    chosen = options.program or PROGRAMS
+    chosen = options.program or _NAMES
     beside = [FLOW] if TRIGGERED.keys() & set(chosen) else []
     for name in dict.fromkeys([EMPTY, *beside, *chosen]):
         print(f"compiling and verifying {name}", file=sys.stderr)
-        objects[name] = compiled(name, options.output.parent / "objects", clang_path)
+        objects[name] = compiled(TRIGGERED.get(name, name), options.output.parent / "objects", clang_path)
     results = []
     for flows in options.flows or FLOWS:
         results += over_flows(objects, flows, options.loads, options.rounds, options.repeat)
@@ -141,8 +142,8 @@ def show(report: dict[str, Any]) -> None:
         asked = ", ".join(map(str, TRIGGER_PACKETS))
         print(f"\nflows of {FLOW_PACKETS} packets, the model asked at {asked} of each:")
         print(f"{'ns/packet, ratio':<24} {'to empty':>15} {'to ' + FLOW:>20}")
+    figures = "{ns_per_packet:>8.1f} {ratio:>6.2f} {ratio_to_flow:>20.2f}"
     for result in triggered:
-        figures = "{ns_per_packet:>8.1f} {ratio:>6.2f} {ratio_to_flow:>20.2f}"
         print(f"{TRIGGERED[result['program']]:<24} {figures.format(**result)}")
 
 
@@ -151,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.kernel", description=description)
     add, at_least_one = parser.add_argument, at_least(1)
     add("--output", type=Path, default=Path("build/bench/kernel.json"), metavar="FILE", help="[%(default)s]")
-    add("--program", action="append", choices=list(PROGRAMS), help="only this, beside empty; repeatable")
+    add("--program", action="append", choices=_NAMES, help="only this, beside empty; repeatable")
     add("--flows", type=at_least_one, action="append", metavar="N", help=f"repeatable {list(FLOWS)}")
     add(
         "--loads",

@@ -170,7 +170,6 @@ PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     "flow-no-time": _flow(NO_TIME),
     **{name: _trees(*size) for name, size in FORESTS.items()},
     **{name: _network(*size) for name, size in NETWORKS.items()},
-    **{name: _network(*NETWORKS[program]) for name, program in TRIGGERED.items()},
 }
 """Name -> generated sources. The models test all of hara2023 that varies."""
 

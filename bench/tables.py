@@ -51,11 +51,12 @@ def measure(program: Compiled, packets: int, rounds: int) -> list[dict[str, Any]
 
 
 def _captures(folder: Path, packets: int) -> Iterator[tuple[str, Path, int]]:
-    """What, where, and how many packets; the next replaces the one before."""
+    """What, where, and how many packets; a capture is there until the next is asked for."""
     path, whole = folder / "capture.pcap", folder / "whole.pcap"
     yield "64-byte segments", path, write_capture(path, _segments(packets))
     traffic = ((p.time_ns, p.frame) for p in generate(SEED, packets=packets, mix=_MIX))
-    yield "whole frames", whole, (total := write_capture(whole, traffic))
+    total = write_capture(whole, traffic)
+    yield "whole frames", whole, total
     write_capture(path, ((p.time_ns, p.frame[:_KEPT]) for p in read_capture(whole)))
     yield f"{_KEPT} bytes a frame", path, total
 

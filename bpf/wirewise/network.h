@@ -9,9 +9,6 @@
 #define ww_feature(s, n) (*(const volatile __s64 *)&(s)->feature[n])
 #define ww_activation(s, turn, n) (*(volatile __u64 *)&(s)->activation[turn][n])
 
-/* A word of a table, read where it is used: the compiler would make an immediate of it. */
-#define ww_entry(table, n) (*(const volatile __u64 *)&(table)[n])
-
 /* sum += word * weight, in this place: the compiler must not put off what it adds, as it has no registers to keep it. */
 #define ww_add_product(sum, word, weight)          \
 	do {                                       \

@@ -33,7 +33,7 @@ SPACING = {3: 22, 4: 16}  # activations in a word -> bits from one to the next
 HELD = 16  # words of a layer that a piece keeps in registers and on the stack, 128 of its 512 bytes
 REGISTERS = 5  # of these words; the others hold sum, product, table, base and result
 NEURONS = 32  # of a piece
-NEAR = 16  # words of the table
+NEAR = 16  # words of the table on either side of where a register points
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class Table:
     def begin(self) -> list[str]:
         """C that a piece starts with."""
         self._pointed_to = len(self._words) + NEAR
-        return [f"const __u64 *at = ww_weights + {self._pointed_to};", "ww_hide(at);"]
+        return [f"const volatile __u64 *at = ww_weights + {self._pointed_to};", "ww_hide(at);"]
 
     def entry(self, value: int, lines: list[str]) -> str:
         """C that reads the next word, this value. lines: get what has to come before."""
@@ -228,12 +228,12 @@ class Table:
             self._pointed_to += 2 * NEAR
             lines += [f"at += {2 * NEAR};", "ww_hide(at);"]
         self._words.append(value)
-        return f"ww_entry(at, {len(self._words) - 1 - self._pointed_to})"
+        return f"at[{len(self._words) - 1 - self._pointed_to}]"
 
     def declared(self) -> list[str]:
         """C of the table; zeros at its end keep the pointer inside."""
         words = self._words + [0] * (self._pointed_to + 1 - len(self._words))
-        head = f'static const __u64 ww_weights[{len(words)}] SEC(".rodata.ww_weights") = {{'
+        head = f'static const volatile __u64 ww_weights[{len(words)}] SEC(".rodata.ww_weights") = {{'
         return [head, *(f"\t{word(one)}," for one in words), "};", ""]
 
 
@@ -261,12 +261,11 @@ def _layer_pieces(
     for first in range(0, len(neurons), size):
         block = neurons[first : first + size]
         code = Block(index, layer, packed, table)
-        for start in block[:: lanes or size]:
-            group = block[start - first :][: lanes or size]
-            if lanes:
-                code.add_word(group, lanes)
-            else:
-                code.add_scores(group)
+        if lanes is None:
+            code.add_scores(block)
+        else:
+            for start in range(0, len(block), lanes):
+                code.add_word(block[start : start + lanes], lanes)
         what = f"layer {index}, {'neurons' if lanes else 'scores'} {block[0]} to {block[-1]}"
         pieces.append(Piece(what, tuple(code.lines), code.instructions))
     return pieces
