@@ -9,10 +9,10 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test lint format bench fuzz clean
+.PHONY: help setup demo test test-kernels lint format bench fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing: packages, virtual environment, wirewise and wirewised
 	@scripts/setup.sh dev
@@ -25,6 +25,9 @@ test: setup ## unit, property, parity, kernel and end-to-end tests
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
 	cargo test --locked --quiet --release -p wirewised -p wirewise-capture
 	cargo test --locked --quiet --release -p wirewise-engine
+
+test-kernels: setup ## the largest models, by the oldest and the newest clang
+	$(SUDO) $(BIN)/python -m pytest -m largest
 
 lint: setup ## all linters
 	$(BIN)/ruff check
@@ -45,9 +48,12 @@ bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.j
 	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
 	$(SUDO) $(BIN)/python -m bench.engine --output build/bench/engine.json $(if $(KEEP),--keep)
 
-fuzz: setup ## fuzz the readers, then kernel and engine against the reference (FUZZ_SECONDS each)
+fuzz: setup ## readers and parity (FUZZ_SECONDS each), and the tests with drawn inputs at their full number
 	scripts/fuzz.sh $(FUZZ_SECONDS)
 	$(SUDO) $(BIN)/python -m tests.parity.fuzz --seconds $(FUZZ_SECONDS)
+	$(BIN)/python -m pytest -n $(PYTEST_JOBS) -m hypothesis --hypothesis-profile=full
+	$(SUDO) env WIREWISE_PARITY_CASES=200 WIREWISE_PARITY_PACKETS=850000 \
+		$(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/parity/test_random.py
 
 clean: ## remove what was built (keeps the virtual environment)
 	rm -rf build target .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -32,6 +32,7 @@ def features() -> FeatureSet:
     return FeatureSet.from_dict({"name": "largest", "features": specs})
 
 
+@pytest.mark.largest
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
 @pytest.mark.parametrize("clang", CLANGS)

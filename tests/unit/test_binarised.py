@@ -7,9 +7,10 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.models import BitsInput
 from wirewise.quantize.binarised import BinarisedLayer, BinarisedNetwork, Normalisation
@@ -55,7 +56,7 @@ def plainly(net: BinarisedNetwork, row: np.ndarray) -> list[float]:
     return values
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 1 << 32), st.sampled_from([(7, 2), (5, 4, 1), (3,), (6, 5, 2)]))
 def test_the_folded_network_gives_every_row_the_same_class(seed: int, widths: tuple[int, ...]) -> None:
     rng = np.random.default_rng(seed)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wirewise.bundle import Bundle, Flow, Program, StateField
 from wirewise.errors import InputError
 from wirewise.features import FeatureSet
@@ -87,7 +88,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert "benign" in bundle.card and "sum_length" not in bundle.card
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(st.data())
 def test_every_changed_byte_is_found(data: st.DataObject) -> None:
     content = bytearray(CONTENT)

@@ -7,9 +7,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wirewise.datasets import CaptureFolder, read_capture, read_ethernet, write_capture
 from wirewise.datasets.captures import CapturedPacket, link_name
 from wirewise.errors import InputError
@@ -87,7 +88,7 @@ def test_pcapng_second_section_may_have_another_byte_order(tmp_path: Path) -> No
     assert [p.time_ns for p in read_capture(path)] == [7000, 7000]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     records=st.lists(st.tuples(st.integers(0, 2**62), st.binary(min_size=1, max_size=80)), max_size=5),
     cut=st.integers(1, 200),
@@ -123,7 +124,7 @@ def test_truncation_says_where(tmp_path: Path) -> None:
         next(reader)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(data=st.binary(max_size=120), known=st.sampled_from([b"", b"\xd4\xc3\xb2\xa1", b"\x0a\x0d\x0d\x0a"]))
 def test_anything_else_is_refused_and_never_crashes(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, known: bytes

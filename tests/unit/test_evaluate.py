@@ -6,10 +6,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
+from tests.examples import examples
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate import ESTIMATORS, Report, class_names, grouped_split, matrix, train
@@ -40,7 +41,7 @@ def table(rows: int = 600, seed: int = 0, classes: int = 3) -> Table:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     groups=st.lists(st.tuples(st.integers(1, 6), st.sampled_from("abc")), min_size=4, max_size=40),
     share=st.floats(0.05, 0.95),
@@ -71,7 +72,7 @@ def test_splits_can_be_repeated_and_cannot_be_empty() -> None:
         grouped_split(pl.DataFrame({"flow": ["a", "b"], "label": ["x", "y"]}))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
 def test_reports_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     truth, predicted = np.array(pairs).T

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.models.quantized_mlp import LIMIT
 from wirewise.quantize import CALIBRATIONS, FloatNetwork, Options, int8, q16, quantize, saturation
@@ -83,7 +84,7 @@ def test_fixed_point_is_near_and_fits(factor: float, apart: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**47), st.integers(0, 2**47))
-@settings(max_examples=50)
+@examples(50)
 def test_folded_inputs_stand_for_the_features(seed: int, a: int, b: int) -> None:
     net = network(seed, (2, 3, 2))
     low, high = np.array([min(a, b), 0]), np.array([max(a, b), 1])
@@ -178,7 +179,7 @@ def test_constant_features_and_dead_neurons() -> None:
 
 
 @given(st.integers(0, 2**32), st.floats(0.05, 20))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_q16_is_the_float_network_but_for_rounding(seed: int, spread: float) -> None:
     net = network(seed, spread=spread)
     rows = rows_for(net, 200, seed)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 
@@ -22,7 +23,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 helper, types = onnx.helper, onnx.TensorProto
 
-few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(examples(4), suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**31 - 1)
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]
 INPUTS = {types.FLOAT: np.float32, types.DOUBLE: np.float64, types.INT64: np.int64}

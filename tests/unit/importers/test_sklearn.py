@@ -24,10 +24,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
+from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 
-few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(examples(4), suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**31 - 1)
 CLASSES = st.sampled_from([2, 3, 7])
 

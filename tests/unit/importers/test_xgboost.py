@@ -17,13 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 from wirewise.importers.xgboost import _base_margins
 
 xgboost = pytest.importorskip("xgboost")
 
-few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(examples(4), suppress_health_check=list(HealthCheck))
 DATA = Path(__file__).parent / "data"
 SEEDS = st.integers(0, 2**31 - 1)
 OPTIONS = [
