@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-kernels lint format bench fuzz clean
+.PHONY: help setup demo test test-kernels lint lint-python lint-rust lint-c format bench fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,18 +23,24 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
-	cargo test --locked --quiet --release -p wirewised -p wirewise-capture
-	cargo test --locked --quiet --release -p wirewise-engine
+	cargo test --locked --quiet --release --workspace
 
 test-kernels: setup ## the largest models, by the oldest and the newest clang
 	$(SUDO) $(BIN)/python -m pytest -m largest
 
 lint: setup ## all linters
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint-python lint-rust lint-c
+
+lint-python:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --locked --release --workspace --all-targets --quiet -- -D warnings
+
+lint-c:
 	scripts/clang-format.sh --dry-run -Werror
 
 format: setup ## format everything in place

@@ -17,9 +17,9 @@ packages=(
     build-essential pkg-config iproute2 ethtool procps util-linux python3-venv
 )
 case $level in
-    demo) extras="" ;;
+    demo) extra="" ;;
     dev)
-        extras="[dev]"
+        extra=dev
         # Two compilers: every shape must load with the oldest and the newest supported one.
         packages+=("clang-14|clang" "clang-format-19|clang-format")
         ;;
@@ -112,10 +112,22 @@ stamp_python=.venv/.wirewise-python stamp_programs=.venv/.wirewise-programs
 current=$(cat "$stamp_python" 2>/dev/null || true)
 # What dev installed is enough for demo.
 if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]; then
-    say "installing Python packages ($level)"
-    quietly pip install "maturin>=1.8,<2"
-    say "building wirewised and installing wirewise"
-    quietly pip install --no-build-isolation --editable ".$extras"
+    say "installing Python packages ($level) and building wirewised"
+    # At the same time: one waits for the network and for files, the other for the processor. What pip builds
+    # then is built already.
+    log=$(mktemp) wanted_python=$(mktemp)
+    cargo build --locked --quiet --release -p wirewised >"$log" 2>&1 &
+    build=$!
+    trap 'kill "$build" 2>/dev/null || true; rm -f "$log" "$wanted_python"' EXIT
+    .venv/bin/python scripts/requirements.py $extra >"$wanted_python"
+    quietly pip install "maturin>=1.8,<2" --requirement "$wanted_python"
+    if ! wait "$build"; then
+        tail -n 40 "$log" >&2
+        code=1 fail "failed: cargo build --release -p wirewised"
+    fi
+    trap - EXIT
+    rm -f "$log" "$wanted_python"
+    quietly pip install --no-build-isolation --editable ".${extra:+[$extra]}"
     echo "$want_python" >"$stamp_python"
     echo "$want_programs" >"$stamp_programs"
 elif [ "$(cat "$stamp_programs" 2>/dev/null || true)" != "$want_programs" ]; then

@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: which property-based examples, before pytest's --hypothesis-profile chooses others."""
+"""For all tests: the examples of property tests, before --hypothesis-profile chooses others; kept objects."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
 from hypothesis import settings
 
 import tests.examples  # noqa: F401  (registers the profiles)
+from tests import objects
+from wirewise.targets import ebpf
 
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_objects() -> Iterator[None]:
+    with patch.object(ebpf, "compile_sources", objects.compile_sources):
+        yield

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled objects, kept from test to test and from run to run in build/test-objects.
+
+An object's name is the digest of all that decides what clang makes: the generated sources, the files in
+bpf/, the system's headers, clang itself, the flags. So an object of other sources is never found, and a run
+says the same with the folder and without it. Programs that a test starts compile for
+themselves. `make clean` removes the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from wirewise.targets.ebpf import clang as compiler
+from wirewise.targets.ebpf.clang import Built
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "build" / "test-objects"
+
+
+def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Built:
+    """As the one of wirewise.targets.ebpf.clang, which it calls for what is not kept."""
+    path = clang or compiler.find_clang()
+    kept = FOLDER / digest(sources, path)
+    try:
+        built = pickle.loads(kept.read_bytes())
+    except FileNotFoundError:
+        built = compiler.compile_sources(sources, clang=path)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        # Workers write at the same time: each a file of its own, which then takes the name.
+        with tempfile.NamedTemporaryFile(dir=FOLDER, delete=False) as file:
+            file.write(pickle.dumps(built))
+        Path(file.name).replace(kept)
+    assert isinstance(built, Built)
+    return built
+
+
+def digest(sources: dict[str, str], path: str) -> str:
+    """Of everything that decides what `path`, a clang, makes of the sources."""
+    parts = [_around(path), *(part.encode() for pair in sorted(sources.items()) for part in pair)]
+    return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+@cache
+def _around(path: str) -> bytes:
+    """The same for all sources: compiler, the module that calls it, hand-written C, system headers."""
+    code = Path(compiler.__file__)
+    folders = [ROOT / "bpf", *(Path("/usr/include") / name for name in ("bpf", "linux", "asm-generic"))]
+    folders += [Path(name) / "asm" for name in compiler.system_includes()]
+    binary = Path(path).resolve()
+    status = binary.stat()
+    said = [path, compiler.clang_version(path), str(binary), str(status.st_size), str(status.st_mtime_ns)]
+    files = [code, *(file for folder in folders for file in folder.rglob("*.[ch]"))]
+    return "\0".join([*said, *_digests(files)]).encode()
+
+
+def _digests(files: Iterable[Path]) -> list[str]:
+    return [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(set(files))]
