@@ -23,7 +23,7 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
-	cargo test --locked --quiet --release --workspace
+	cargo test --locked --quiet --release --workspace --tests
 
 test-kernels: setup ## the largest models, by the oldest and the newest clang
 	$(SUDO) $(BIN)/python -m pytest -m largest
