@@ -23,6 +23,7 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
+	cargo test --locked --quiet --release --workspace --doc
 	cargo test --locked --quiet --release --workspace --tests
 
 test-kernels: setup ## the largest models, by the oldest and the newest clang
