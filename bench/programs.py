@@ -175,11 +175,15 @@ PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
 
 
 def compiled(name: str, folder: Path, clang_path: str) -> Compiled:
-    """A program's object in `folder`, compiled again only if its sources or the compiler changed.
+    """The object of one of PROGRAMS in `folder`, compiled again only if its sources or the compiler changed.
 
     This kernel verifies it. Raises RefusedError if it refuses.
     """
-    sources = PROGRAMS[name]()
+    return compiled_from(PROGRAMS[name](), name, folder, clang_path)
+
+
+def compiled_from(sources: ebpf.Sources, name: str, folder: Path, clang_path: str) -> Compiled:
+    """As `compiled`, of any sources. name : of the file."""
     path = folder / f"{name}-{_digest(sources, clang_path)[:16]}.bpf.o"
     facts_path = path.with_suffix(".json")
     if not (path.is_file() and facts_path.is_file()):
