@@ -1,30 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nanoseconds a packet costs in the kernel, and the ratio to a program that counts and drops.
+"""Nanoseconds a packet costs in the kernel.
 
     python -m bench.kernel --output build/bench/kernel.json
 
-Each program takes turns with the empty one (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in
-64 bytes, on one CPU. Figures are medians of the rounds; the ratio is to the empty program of the same rounds.
+Programs take turns in short rounds (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in 64 bytes,
+on one CPU: each with the empty one, which counts and drops; those with a model also with flow extraction
+alone; and those with a counterpart in the published style (bench/published) also with that. Figures are
+medians of the rounds, as are differences and ratios to the others of the same rounds. Before a counterpart is
+timed, 100,000 packets of generated traffic must get the same verdicts from both.
+
 Where the kernel puts a program's code is chance and worth 4 % either way, so each is loaded several times.
 Over many flows the program rewrites the packet's source address, which the empty one does not do. Triggered
-programs meet one flow of 100 packets after the other, and take turns with flow extraction alone as well.
+programs meet one flow of 100 packets after the other.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import sub, truediv
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import files, machine
+from bench import files, machine, published
 from bench.files import at_least
 from bench.programs import (
+    CLOCK,
     EMPTY,
     FLOW,
     FLOW_PACKETS,
+    FORESTS,
+    NETWORKS,
     PROGRAMS,
     TRIGGER_PACKETS,
     TRIGGERED,
@@ -35,7 +43,12 @@ from wirewise import agent
 
 FLOWS = (1, 10_000, 1_000_000)
 _LOADS = 5
-_NAMES = (*PROGRAMS, *TRIGGERED)
+_NAMES = tuple(dict.fromkeys([EMPTY, CLOCK, *PROGRAMS, *TRIGGERED, *published.COUNTERPART]))
+_PUBLISHED = {ours: name for name, ours in published.COUNTERPART.items()}
+_MODELS = FORESTS.keys() | NETWORKS.keys() | TRIGGERED.keys() | published.COUNTERPART.keys()
+
+Timed = dict[str, list[float]]
+"""Program -> its rounds, in ns a packet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,24 +57,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Compiles what has changed, then times."""
+    """Compiles what has changed, checks the verdicts of what is compared by them, then times."""
     facts, clang_path = machine.begin()
+    folder = options.output.parent / "objects"
+    # A counterpart is timed beside ours, so either name stands for both.
+    chosen = dict.fromkeys(published.COUNTERPART.get(name, name) for name in options.program or _NAMES)
+    beside = [FLOW] if _MODELS & chosen.keys() else []
     objects: dict[str, Compiled] = {}
-    chosen = options.program or _NAMES
-    beside = [FLOW] if TRIGGERED.keys() & set(chosen) else []
     for name in dict.fromkeys([EMPTY, *beside, *chosen]):
         print(f"compiling and verifying {name}", file=sys.stderr)
-        objects[name] = compiled(TRIGGERED.get(name, name), options.output.parent / "objects", clang_path)
+        objects[name] = compiled(TRIGGERED.get(name, name), folder, clang_path)
+    compared = [_PUBLISHED[name] for name in chosen if name in _PUBLISHED]
+    checks = []
+    for name in compared:
+        print(f"comparing the verdicts of {name} and {published.COUNTERPART[name]}", file=sys.stderr)
+        checks.append(published.check(name, folder, clang_path, options.check_packets))
     results = []
     for flows in options.flows or FLOWS:
-        results += over_flows(objects, flows, options.loads, options.rounds, options.repeat)
-    return {"machine": facts, "results": results}
+        room = published.room_for(flows)
+        others = {name: published.compiled(name, room, folder, clang_path) for name in compared}
+        results += over_flows(
+            objects | others, list(chosen), flows, options.loads, options.rounds, options.repeat
+        )
+    return {"machine": facts, "checks": checks, "results": results}
 
 
 def over_flows(
-    objects: dict[str, Compiled], flows: int, loads: int | None, rounds: int, repeat: int | None
+    objects: dict[str, Compiled],
+    chosen: Sequence[str],
+    flows: int,
+    loads: int | None,
+    rounds: int,
+    repeat: int | None,
 ) -> list[dict[str, Any]]:
-    """Results for one number of flows, the empty program's first.
+    """Results of programs and their counterparts for one number of flows, the empty program's first.
 
     loads: times each program is loaded; None: as many as is good. rounds: after each load. repeat: packets a
     round; None: enough to meet each flow.
@@ -69,82 +98,107 @@ def over_flows(
     repeat = repeat or max(200_000, flows)
     # Over so many flows memory decides, not where the code lies.
     loads = loads or (_LOADS if flows < max(FLOWS) else 2)
+    names = [name for name in chosen if name != EMPTY and not (name in TRIGGERED and flows > 1)]
     results, of_empty = [], []
-    for name, program in objects.items():
-        if name == EMPTY or (name in TRIGGERED and flows > 1):
-            continue
-        print(f"timing {name}, {flows} flows", file=sys.stderr)
-        in_turn = [objects[EMPTY].path, *([objects[FLOW].path] if name in TRIGGERED else []), program.path]
-        which = [word for path in in_turn for word in ("--object", path)]
-        amount = ("--rounds", rounds, "--repeat", repeat)
+    for name in names or [EMPTY]:
+        beside = [*([FLOW] if name in _MODELS else []), *_counterparts(name)]
+        print(f"timing {name}, {_title(flows)}", file=sys.stderr)
         over: tuple[object, ...] = ("--flows", flows)
         if name in TRIGGERED:
             packets = ",".join(map(str, TRIGGER_PACKETS))
             over = ("--flow-packets", FLOW_PACKETS, "--trigger-packets", packets)
-        said = [agent.call("bench", *which, *map(str, (*over, *amount)), timeout=None) for _ in range(loads)]
-        empty, *flow, timed = _joined([load["results"] for load in said])
-        of_empty.append(empty["ns_per_packet"])
-        results.append(_result(name, flows, timed, program) | _beside_flow(timed, flow))
+        paths = {of: objects[of].path for of in (EMPTY, *beside, name)}
+        timed = _time(paths, (*over, "--rounds", rounds, "--repeat", repeat), loads)
+        of_empty.append(median(timed[EMPTY]))
+        if name != EMPTY:
+            results += [_result(of, flows, timed, objects[of]) for of in (name, *_counterparts(name))]
     first = {"ns_per_packet": round(median(of_empty), 2), "ratio": 1.0}
-    return [_result(EMPTY, flows, first, objects[EMPTY]), *results]
+    return [{"program": EMPTY, "flows": flows, **first, **objects[EMPTY].facts}, *results]
 
 
-def _ratio(timed: dict[str, Any], beside: dict[str, Any]) -> float:
-    pairs = zip(timed["rounds_ns"], beside["rounds_ns"], strict=True)
-    middle: float = median(own / other for own, other in pairs)
-    return round(middle, 3)
+def _counterparts(name: str) -> list[str]:
+    return [_PUBLISHED[name]] if name in _PUBLISHED else []
 
 
-def _joined(loads: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The results of several loads of the same programs as those of one with all their rounds."""
-    joined: list[dict[str, Any]] = [
-        {"rounds_ns": [ns for result in same for ns in result["rounds_ns"]]}
-        for same in zip(*loads, strict=True)
-    ]
-    for result in joined:
-        result["ratio"] = _ratio(result, joined[0])
-        result["ns_per_packet"] = round(median(result["rounds_ns"]), 2)
-    return joined
+def _time(paths: dict[str, Path], options: Sequence[object], loads: int) -> Timed:
+    """The rounds of programs that take turns. options : of `wirewised bench`."""
+    given = [word for path in paths.values() for word in ("--object", path)]
+    timed: Timed = {name: [] for name in paths}
+    for _ in range(loads):
+        said = agent.call("bench", *given, *map(str, options), timeout=None)
+        for rounds, result in zip(timed.values(), said["results"], strict=True):
+            rounds += result["rounds_ns"]
+    return timed
 
 
-def _result(name: str, flows: int, timed: dict[str, Any], program: Compiled) -> dict[str, Any]:
-    figures = {"ns_per_packet": timed["ns_per_packet"], "ratio": timed["ratio"]}
-    rounds = {"rounds_ns": timed["rounds_ns"]} if "rounds_ns" in timed else {}
-    return {"program": name, "flows": flows, **figures, **program.facts, **rounds}
+def _result(name: str, flows: int, timed: Timed, program: Compiled) -> dict[str, Any]:
+    """What is said of one program, beside those that took turns with it."""
 
+    def beside(other: str, compare: Callable[[float, float], float], of: str = name) -> float:
+        # What disturbs a round disturbs all programs of it.
+        return median(map(compare, timed[of], timed[other]))
 
-def _beside_flow(timed: dict[str, Any], flow: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a triggered program's result says more. flow: of flow extraction alone, in the same rounds."""
-    if not flow:
-        return {}
-    return {
-        "flow_packets": FLOW_PACKETS,
-        "trigger_packets": list(TRIGGER_PACKETS),
-        "flow_ns_per_packet": flow[0]["ns_per_packet"],
-        "ratio_to_flow": _ratio(timed, flow[0]),
+    result: dict[str, Any] = {
+        "program": name,
+        "flows": flows,
+        "ns_per_packet": round(median(timed[name]), 2),
+        "above_empty_ns": round(beside(EMPTY, sub), 2),
+        "ratio": round(beside(EMPTY, truediv), 3),
     }
+    if FLOW in timed and name != FLOW:
+        result |= {
+            "flow_ns_per_packet": round(median(timed[FLOW]), 2),
+            "above_flow_ns": round(beside(FLOW, sub), 2),
+            "ratio_to_flow": round(beside(FLOW, truediv), 3),
+        }
+    if counterparts := _counterparts(name):
+        result["times_faster"] = round(beside(name, truediv, of=counterparts[0]), 3)
+    if name in TRIGGERED:
+        result |= {"flow_packets": FLOW_PACKETS, "trigger_packets": list(TRIGGER_PACKETS)}
+    return result | program.facts | {"rounds_ns": timed[name]}
 
 
 def show(report: dict[str, Any]) -> None:
-    """A table: a row a program, the flows side by side. Another of the triggered ones."""
+    """A table for each number of flows, one of the triggered programs, and one of sizes; in 80 columns."""
     machine.show(report["machine"])
+    for said in report["checks"]:
+        verdicts = ", ".join(f"{count:,} {what}" for what, count in said["verdicts"].items())
+        print(f"{said['published']}: {said['packets']:,} verdicts as {said['program']}'s ({verdicts})")
     triggered = [result for result in report["results"] if result["program"] in TRIGGERED]
     results = [result for result in report["results"] if result["program"] not in TRIGGERED]
-    flows = list(dict.fromkeys(result["flows"] for result in results))
-    print(f"\n{'ns/packet, ratio':<24}", *(f"{f'{n:,} flows':>15}" for n in flows), end="")
-    print(f"  {'shape':<10} {'insns':>6} {'verified':>8} {'load ms':>7}")
-    for name in dict.fromkeys(result["program"] for result in results):
-        cells = [result for result in results if result["program"] == name]
-        print(f"{name:<24}", *(f"{c['ns_per_packet']:>8.1f} {c['ratio']:>6.2f}" for c in cells), end="")
-        size = "{shape:<10} {instructions:>6} {verified_instructions:>8} {load_ms:>7.1f}"
-        print(f"  {size.format(**cells[0])}")
+    for flows in dict.fromkeys(result["flows"] for result in results):
+        print(f"\n{_title(flows):<22} {'ns/':>10} {'above':>10} {'above flow':>12} {'times faster than':>20}")
+        print(f"{'':<22} {'packet':>10} {'empty':>10} {'extraction':>12} {'published design':>20}")
+        for result in results:
+            if result["flows"] == flows:
+                _show_times(result["program"], result)
     if triggered:
         asked = ", ".join(map(str, TRIGGER_PACKETS))
         print(f"\nflows of {FLOW_PACKETS} packets, the model asked at {asked} of each:")
-        print(f"{'ns/packet, ratio':<24} {'to empty':>15} {'to ' + FLOW:>20}")
-    figures = "{ns_per_packet:>8.1f} {ratio:>6.2f} {ratio_to_flow:>20.2f}"
     for result in triggered:
-        print(f"{TRIGGERED[result['program']]:<24} {figures.format(**result)}")
+        _show_times(TRIGGERED[result["program"]], result)
+    print(f"\n{'':<22} {'shape':<12} {'instructions':>12} {'verified':>12} {'load ms':>10}")
+    for result in results:
+        if result["flows"] == results[0]["flows"]:
+            size = "{shape:<12} {instructions:>12,} {verified_instructions:>12,} {load_ms:>10,.1f}"
+            print(f"{result['program']:<22} {size.format(**result)}")
+
+
+def _title(flows: int) -> str:
+    return "1 flow" if flows == 1 else f"{flows:,} flows"
+
+
+def _show_times(name: str, result: dict[str, Any]) -> None:
+    cells = [
+        f"{result[key]:,.{digits}f}".rjust(width) if key in result else " " * width
+        for key, digits, width in (
+            ("ns_per_packet", 1, 10),
+            ("above_empty_ns", 1, 10),
+            ("above_flow_ns", 1, 12),
+            ("times_faster", 2, 20),
+        )
+    ]
+    print(" ".join([f"{name:<22}", *cells]).rstrip())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -162,6 +216,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--rounds", type=at_least_one, default=7, metavar="N", help="after each load [%(default)s]")
     add("--repeat", type=at_least(1000), metavar="N", help="packets a round [200000, or one a flow]")
+    add(
+        "--check-packets",
+        type=at_least(1000),
+        default=published.CHECK_PACKETS,
+        metavar="N",
+        help="on which verdicts are compared [%(default)s]",
+    )
     add("--keep", action="store_true", help="keep a copy in bench/results, named after date and machine")
     return parser
 

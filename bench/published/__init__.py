@@ -2,7 +2,8 @@
 """Two programs in the published style (flow.h says what that is), to compare ours with on the spot.
 
 They read the same features and hold the same models. `sources` writes the models' numbers, as C, beside the
-programs; `check` runs traffic through one and its counterpart of ours, and compares what both say of each packet.
+programs; `check` runs traffic through one and its counterpart of ours, and compares what they say of each
+packet.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ COUNTERPART = {"published-tree": "tree-10", "published-int8": "mlp-int8-16x16"}
 """Name -> the program of ours with the same model."""
 
 CHECK_PACKETS = 100_000
-_CHECK_FLOWS = 1 << 18  # room for: more than packets, so that neither flow table gives one up
 _HERE = Path(__file__).parent
 _CLASSES = ["class 0", "class 1"]
 # In the order in which one is the consequence of another.
@@ -44,6 +44,11 @@ def model(name: str) -> Model:
     return programs.forest(*FORESTS[ours]) if ours in FORESTS else programs.network(*NETWORKS[ours])
 
 
+def room_for(flows: int) -> int:
+    """Entries of a table for so many flows, as `wirewised bench` chooses them for ours."""
+    return max(65_536, 1 << (2 * flows - 1).bit_length())
+
+
 def compiled(name: str, flows: int, folder: Path, clang_path: str) -> Compiled:
     """As bench.programs.compiled, with room for so many flows: a hash map's size is compiled in."""
     return programs.compiled_from(sources(name, flows), f"{name}-{flows}", folder, clang_path)
@@ -52,7 +57,11 @@ def compiled(name: str, flows: int, folder: Path, clang_path: str) -> Compiled:
 def sources(name: str, flows: int) -> ebpf.Sources:
     """C of a program, with its model's numbers. flows : that the LRU hash holds."""
     of = model(name)
-    sizes, values, chain = _tree(of) if isinstance(of, TreeEnsemble) else _network(of)
+    if isinstance(of, TreeEnsemble):
+        sizes, values, chain = _tree(of)
+    else:
+        assert isinstance(of, QuantizedMlp)
+        sizes, values, chain = _network(of)
     defines = "".join(f"#define {key} {value}\n" for key, value in {"FLOWS": flows, **sizes}.items())
     files = {
         "xdp.bpf.c": (_HERE / f"{name.removeprefix('published-')}.bpf.c").read_text(),
@@ -113,16 +122,17 @@ def check(
 ) -> dict[str, Any]:
     """Runs generated traffic through a program and its counterpart, in this kernel and at the captured times.
 
-    Compared of each packet: status, its number in its flow, features, class, scores. against : another program of ours.
-    Raises WirewiseError at the first that differs.
+    Compared of each packet: status, its number in its flow, features, scores, class. against : another
+    program of ours. Raises WirewiseError at the first that differs.
     """
     ours = against or COUNTERPART[name]
+    room = room_for(packets)  # a flow for each packet at most, so neither table gives one up
     capture = folder / f"traffic-{SEED}-{packets}.pcap"
     if not capture.is_file():
         write_capture(capture, ((p.time_ns, p.frame) for p in generate(SEED, packets=packets)))
     objects = {
         ours: programs.compiled(ours, folder, clang_path),
-        name: compiled(name, _CHECK_FLOWS, folder, clang_path),
+        name: compiled(name, room, folder, clang_path),
     }
     frame = compile(
         model(name), PRESETS["hara2023"], name=ours, classes=_CLASSES, clang=clang_path, verify="never"
@@ -133,7 +143,7 @@ def check(
             bundle = Path(scratch) / "bundle"
             _with_object(frame, of, program.path.read_bytes()).write(bundle)
             said[of] = agent.trace(
-                capture, bundle, n_features=frame.model.n_features, table_size=_CHECK_FLOWS, plane="kernel"
+                capture, bundle, n_features=frame.model.n_features, table_size=room, plane="kernel"
             )
     for field in _COMPARED:
         values = {of: records[field].reshape(len(records), -1) for of, records in said.items()}
@@ -160,6 +170,6 @@ def _with_object(bundle: Bundle, name: str, object_file: bytes) -> Bundle:
     """A bundle with another object; the agent traces bundles only."""
     manifest = bundle.manifest
     return Bundle.create(
-        name=name, classes=bundle.classes, model=bundle.model, feature_set=bundle.feature_set, flow=manifest.flow,
-        program=manifest.program, object_file=object_file, sources={},
+        name=name, classes=bundle.classes, model=bundle.model, feature_set=bundle.feature_set,
+        flow=manifest.flow, program=manifest.program, object_file=object_file, sources={},
     )  # fmt: skip

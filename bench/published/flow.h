@@ -9,7 +9,7 @@
  * Compared with ours only the design shall differ. So the headers that parse a packet, read the clock and do the arithmetic
  * of the features are ours, and features and model are the same integers. Where the text leaves a choice, the quicker is taken:
  * one look-up for a node or a neuron, not one for each of its numbers; a hash of its own for IPv4, so that its keys are short; numbers of 64 bits
- * ("each variable"), which need no sign extension. What the text does not ask for is not done: no policy, allow list or
+ * ("each variable"), which need no sign extension; a neuron's sum without a loop. What the text does not ask for is not done: no policy, allow list or
  * counters, no verdict kept with the flow, no idle timeout.
  *
  * The arrays get their contents in ww_xdp, at the first packet of the first flow: user space would write them in the paper, but so the
@@ -52,13 +52,13 @@ struct ww_policy ww_policy SEC(".data.ww_policy"); /* written by the agent, read
 
 /* Copies constants into their array map. Keys are copies of the index, here and elsewhere: the verifier forgets what lies on the stack as a
  * key, and then knows neither the index nor the end of the loop. */
-#define FILL(map, value_type, values)                                        \
-	for (__u32 i = 0; i < sizeof(values) / sizeof(values[0]); i++) {     \
-		__u32 key = i;                                               \
-		value_type *place = bpf_map_lookup_elem(&(map), &key);       \
-                                                                             \
-		if (place)                                                   \
-			*place = values[i];                                  \
+#define FILL(map, value_type, values)                                    \
+	for (__u32 i = 0; i < sizeof(values) / sizeof(values[0]); i++) { \
+		__u32 key = i;                                           \
+		value_type *place = bpf_map_lookup_elem(&(map), &key);   \
+                                                                         \
+		if (place)                                               \
+			*place = values[i];                              \
 	}
 
 enum {

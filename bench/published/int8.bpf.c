@@ -94,6 +94,7 @@ static __always_inline void multiply(__s64 *to, const __s64 *from, __u32 width, 
 		if (!own)
 			return;
 		sum = own->bias;
+#pragma unroll
 		for (__u32 k = 0; k < count; k++) {
 			__u32 index = weight + j * count + k;
 			__s64 *w = bpf_map_lookup_elem(&weights, &index);
