@@ -163,7 +163,8 @@ def show(report: dict[str, Any]) -> None:
     machine.show(report["machine"])
     for said in report["checks"]:
         verdicts = ", ".join(f"{count:,} {what}" for what, count in said["verdicts"].items())
-        print(f"{said['published']}: {said['packets']:,} verdicts as {said['program']}'s ({verdicts})")
+        same = f"{said['published']} and {said['program']} agree on {said['packets']:,} packets"
+        print(machine.wrapped(f"{same} ({verdicts})"))
     triggered = [result for result in report["results"] if result["program"] in TRIGGERED]
     results = [result for result in report["results"] if result["program"] not in TRIGGERED]
     for flows in dict.fromkeys(result["flows"] for result in results):

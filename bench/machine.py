@@ -51,8 +51,12 @@ def show(facts: dict[str, Any]) -> None:
     """What a reader of the figures wants to know first. Some mitigations make each call slower."""
     lines = [f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, clang {facts['clang']}"]
     lines += [f"{name}: {line}" for name, line in facts["mitigations"].items() if line != _UNAFFECTED]
-    for line in lines:
-        print(textwrap.fill(line, 80, subsequent_indent="  "))
+    print(*map(wrapped, lines), sep="\n")
+
+
+def wrapped(line: str) -> str:
+    """A line that may be long, in 80 columns."""
+    return textwrap.fill(line, 80, subsequent_indent="  ")
 
 
 def disturbances() -> list[str]:

@@ -117,19 +117,23 @@ def _array(of: str, name: str, rows: Iterable[tuple[int, ...] | int]) -> str:
 # -- whether they say the same
 
 
-def check(
-    name: str, folder: Path, clang_path: str, packets: int = CHECK_PACKETS, *, against: str | None = None
-) -> dict[str, Any]:
-    """Runs generated traffic through a program and its counterpart, in this kernel and at the captured times.
-
-    Compared of each packet: status, its number in its flow, features, scores, class. against : another
-    program of ours. Raises WirewiseError at the first that differs.
-    """
-    ours = against or COUNTERPART[name]
-    room = room_for(packets)  # a flow for each packet at most, so neither table gives one up
+def check(name: str, folder: Path, clang_path: str, packets: int = CHECK_PACKETS) -> dict[str, Any]:
+    """Compares a program and its counterpart on generated traffic; at least so many packets."""
     capture = folder / f"traffic-{SEED}-{packets}.pcap"
     if not capture.is_file():
         write_capture(capture, ((p.time_ns, p.frame) for p in generate(SEED, packets=packets)))
+    # A flow for each packet at most, so neither table gives one up.
+    return compare(name, capture, room_for(packets), folder, clang_path)
+
+
+def compare(name: str, capture: Path, room: int, folder: Path, clang_path: str) -> dict[str, Any]:
+    """Runs a capture through a program and its counterpart, in this kernel and at the captured times.
+
+    room : entries of their flow tables. No flow may pause for the idle timeout of hara2023, as the paper has
+    none. Compared of each packet: status, its number in its flow, features, scores, class. Raises
+    WirewiseError at the first that differs.
+    """
+    ours = COUNTERPART[name]
     objects = {
         ours: programs.compiled(ours, folder, clang_path),
         name: compiled(name, room, folder, clang_path),

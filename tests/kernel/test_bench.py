@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from bench import engine, estimator, kernel, memory, native, tables
+from bench import engine, estimator, kernel, machine, memory, native, tables
 from bench.programs import (
     FORESTS,
     NETWORKS,
@@ -67,8 +67,11 @@ def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.Capture
         assert result["ratio"] > 0 and (result["ratio"] == 1 or result["program"] != "empty")
         for figure in ("ns_per_packet", "verified_instructions", "instructions", "object_bytes", "load_ms"):
             assert result[figure] > 0, (figure, result)
+        assert ("above_empty_ns" in result) == (result["program"] != "empty")
+        assert ("above_flow_ns" in result) == (result["program"] == "tree-5")
     assert {r["shape"] for r in report["results"]} == {"none", "inline"}
-    assert "flow-no-time" in capsys.readouterr().out
+    shown = capsys.readouterr().out.partition("written to")[0]  # a path may be long
+    assert "flow-no-time" in shown and max(map(len, shown.splitlines())) <= 80
 
     compiled = {path: path.stat().st_mtime_ns for path in (tmp_path / "objects").iterdir()}
     assert kernel.main(["--output", str(output), "--program", "tree-5", *few]) == 0
@@ -97,6 +100,35 @@ def test_networks_read_every_feature_that_varies(name: str) -> None:
     assert model.digest == network(*NETWORKS[name]).digest
     if isinstance(model, BinaryMlp):
         assert model.input_bits == 256
+
+
+@pytest.mark.root
+@needs_root
+def test_the_empty_program_alone_and_the_clock(tmp_path: Path) -> None:
+    output = tmp_path / "kernel.json"
+    few = ["--output", str(output), "--rounds", "3", "--repeat", "5000", "--flows", "1"]
+    assert kernel.main([*few, "--program", "empty"]) == 0
+    (empty,) = json.loads(output.read_text())["results"]
+    assert empty["program"] == "empty" and empty["ns_per_packet"] > 0 and empty["ratio"] == 1
+    assert kernel.main([*few, "--program", "clock"]) == 0
+    empty, clock = json.loads(output.read_text())["results"]
+    assert clock["program"] == "clock" and clock["instructions"] > empty["instructions"]
+    assert clock["above_empty_ns"] > 0  # a call into the kernel, and reading a counter
+
+
+def test_the_mitigations_of_any_processor_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {"meltdown": "Mitigation: PTI", "retbleed": "Not affected", "to_come": "Vulnerable: " + "x " * 60}
+    for name, line in lines.items():
+        (tmp_path / name).write_text(f"{line.strip()}\n")
+    monkeypatch.setattr(machine, "_VULNERABILITIES", tmp_path)
+    facts = machine.describe("19.1.7")
+    assert facts["mitigations"] == {name: line.strip() for name, line in lines.items()}
+    machine.show(facts)
+    shown = capsys.readouterr().out
+    assert "meltdown: Mitigation: PTI" in shown and "to_come: " in shown and "retbleed" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_an_unknown_program_is_refused_with_the_known(capsys: pytest.CaptureFixture[str]) -> None:
