@@ -19,8 +19,10 @@ from wirewise.files import write_atomically
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf import clang
 
-OPTIMISED = {"native": ("-O2",), "native-O3": ("-O3", "-march=native")}
-"""Plane -> how clang optimises it. The first is what the engine is compared with."""
+OPTIMISED = {"native": ("-O2", "-Werror"), "native-O3": ("-O3", "-march=native")}
+"""Plane -> how clang optimises it. The first is what the engine is compared with. Warnings about our C are errors there;
+not in the other, where a clang that knows this processor badly may warn about the processor.
+"""
 
 PROGRAM = ("program.c", "runner.c")
 INFERENCE = ("inference.c",)
@@ -30,7 +32,7 @@ _HERE = Path(__file__).parent
 _BPF = _HERE.parents[1] / "bpf"
 _WAYS = 4
 _FLAGS = (
-    "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Werror", "-Wno-unused-function",
+    "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wno-unused-function",
     "-Wno-initializer-overrides", "-fbracket-depth=4096",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,3 +65,30 @@ def test_the_whole_program_is_compiled_apart(tmp_path: Path) -> None:
         for files in (native.PROGRAM, native.INFERENCE)
     }
     assert len(made) == 2
+
+
+def test_a_warning_about_the_processor_is_no_error(tmp_path: Path) -> None:
+    """clang 19 warns of `-march=native` on processors with AVX10; here it is made to warn on any."""
+    warning = tmp_path / "clang"
+    warning.write_text(
+        '#!/bin/sh\ncase " $* " in *" -march=native "*) set -- "$@" -Wabout-this-processor ;; esac\n'
+        f'exec "{clang.find_clang()}" "$@"\n'
+    )
+    warning.chmod(0o755)
+    sources = ebpf.emit(forest(1, 5), PRESETS["hara2023"])
+    for plane in native.OPTIMISED:
+        so = native.compiled(
+            sources, tmp_path / "x", str(warning), plane, seed=1, table_size=4, check=False,
+            files=native.INFERENCE,
+        )  # fmt: skip
+        assert so.is_file()
+
+
+def test_a_warning_about_the_code_is_an_error(tmp_path: Path) -> None:
+    sources = ebpf.emit(forest(1, 5), PRESETS["hara2023"])
+    careless = {**sources.files, "ww_model.h": sources.files["ww_model.h"] + "\nvoid careless(void) { int x; x; }\n"}
+    with pytest.raises(WirewiseError, match="unused"):
+        native.compiled(
+            replace(sources, files=careless), tmp_path / "x", clang.find_clang(), "native", seed=1, table_size=4,
+            check=False, files=native.INFERENCE,
+        )  # fmt: skip

@@ -7,10 +7,11 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::attachment::Attachment;
+use crate::bpffs;
 use crate::error::{Error, Kind, Result};
 use crate::kernel;
 use crate::netdev::{self, Device};
-use crate::pins::{FileSystem, MOUNT, Root};
+use crate::pins::Root;
 use crate::xdp::{self, Attached, Plane};
 
 /// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
@@ -160,14 +161,15 @@ fn check_memlock(release: &str) -> Option<Finding> {
 
 fn check_pins(root: &Root) -> Finding {
     let path = root.path().display();
-    match root.file_system() {
-        FileSystem::Writable => Finding::ok("bpffs", format!("{path} is in a BPF file system")),
-        FileSystem::NotBpf => Finding::error(
-            "bpffs",
-            format!("{path} is not in a BPF file system, so nothing could outlive this process"),
-            format!("{MOUNT}, or name another with --pin-root"),
-        ),
-        FileSystem::NotWritable => Finding::error(
+    match bpffs::state(root.path()) {
+        bpffs::State::Writable => Finding::ok("bpffs", format!("{path} is in a BPF file system")),
+        bpffs::State::Mountable => {
+            Finding::ok("bpffs", format!("none at {} yet: `run` mounts it", bpffs::PLACE))
+        }
+        bpffs::State::Missing(obstacle) => {
+            Finding::error("bpffs", format!("{path} {obstacle}"), obstacle.remedy())
+        }
+        bpffs::State::NotWritable => Finding::error(
             "bpffs",
             format!("{path} is not writable for this user"),
             "as root make a directory and give it away: `mkdir /sys/fs/bpf/NAME && chown USER /sys/fs/bpf/NAME`, \

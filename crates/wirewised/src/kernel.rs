@@ -30,10 +30,18 @@ pub fn version_of(release: &str) -> Option<(u32, u32)> {
 
 /// Which of the needed capabilities this process lacks.
 pub fn missing_capabilities() -> Vec<&'static str> {
+    missing_in(effective_capabilities())
+}
+
+/// Whether this process may mount file systems.
+pub fn may_mount() -> bool {
+    effective_capabilities() >> CAP_SYS_ADMIN & 1 == 1
+}
+
+fn effective_capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
-    missing_in(bits)
+    effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn missing_in(effective: u64) -> Vec<&'static str> {

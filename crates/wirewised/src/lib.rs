@@ -9,6 +9,7 @@ pub mod abi;
 pub mod agreement;
 pub mod attach;
 pub mod attachment;
+pub mod bpffs;
 pub mod bundle;
 pub mod cli;
 pub mod commands;

@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::bpffs;
 use crate::error::{Error, Result};
 
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
@@ -41,14 +40,6 @@ pub struct Root {
     path: PathBuf,
 }
 
-/// The state of the directory that pins need.
-#[derive(Debug, PartialEq, Eq)]
-pub enum FileSystem {
-    Writable,
-    NotBpf,
-    NotWritable,
-}
-
 impl Root {
     pub fn path(&self) -> &Path {
         &self.path
@@ -57,30 +48,6 @@ impl Root {
     /// Names in a BPF file system have no dot: VLAN interface `eth0.100` is kept as `eth0:100`.
     pub fn directory(&self, interface: &str) -> PathBuf {
         self.path.join(interface.replace('.', ":"))
-    }
-
-    /// Whether pins can be made here, found without making any.
-    pub fn file_system(&self) -> FileSystem {
-        let existing = self.path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        let Ok(c_path) = std::ffi::CString::new(existing.as_os_str().as_bytes()) else {
-            return FileSystem::NotBpf;
-        };
-        let mut buffer = MaybeUninit::<libc::statfs>::zeroed();
-        // SAFETY: `c_path` is a C string and `buffer` a statfs; both outlive the call.
-        if unsafe { libc::statfs(c_path.as_ptr(), buffer.as_mut_ptr()) } != 0 {
-            return FileSystem::NotBpf;
-        }
-        // SAFETY: the call filled it, and zero is a value of every field.
-        if unsafe { buffer.assume_init() }.f_type != libc::BPF_FS_MAGIC {
-            return FileSystem::NotBpf;
-        }
-        // SAFETY: `c_path` outlives the call. The effective user is asked about, not the real one.
-        match unsafe {
-            libc::faccessat(libc::AT_FDCWD, c_path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS)
-        } {
-            0 => FileSystem::Writable,
-            _ => FileSystem::NotWritable,
-        }
     }
 
     /// Makes the directory if need be, and keeps other agents out of it until the lock is dropped.
@@ -129,13 +96,11 @@ impl Root {
             io::ErrorKind::PermissionDenied => Error::missing(format!(
                 "{message}; run as root, or give a directory of a BPF file system that you own with --pin-root"
             )),
-            io::ErrorKind::NotFound => Error::missing(format!("{message}; {MOUNT}")),
+            io::ErrorKind::NotFound => Error::missing(format!("{message}; {}", bpffs::REMEDY)),
             _ => Error::other(message),
         }
     }
 }
-
-pub const MOUNT: &str = "mount a BPF file system: `mount -t bpf bpf /sys/fs/bpf`";
 
 /// While it is held no other agent changes the attachments. Dropping it removes the directory if it is empty.
 #[derive(Debug)]
@@ -209,12 +174,6 @@ mod tests {
         for interface in ["eth0", "eth0.100", "a-b_c"] {
             assert_eq!(interface_of(&root.directory(interface)), interface);
         }
-    }
-
-    #[test]
-    fn a_directory_elsewhere_is_no_bpf_file_system() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(Root { path: directory.path().join("deep/er") }.file_system(), FileSystem::NotBpf);
     }
 
     #[test]

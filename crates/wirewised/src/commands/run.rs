@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::abi::Mode;
 use crate::attach::{self, Plan, Prepared, Request};
 use crate::attachment::Attachment;
+use crate::bpffs;
 use crate::bundle::Bundle;
 use crate::commands::detach;
 use crate::commands::trace::ModeArg;
@@ -105,6 +106,10 @@ pub fn run(args: &Args) -> Result<()> {
         tell_warnings(&findings);
         tell_memory(&plan, &prepared);
     }
+    let mounts = bpffs::mount(request.root.path())?;
+    if mounts {
+        eprintln!("note: {}", bpffs::mounted_note());
+    }
     let lock = request.root.lock()?;
     succession::tidy_all(&request.root)?;
     // Somebody may have attached since the first look.
@@ -112,7 +117,7 @@ pub fn run(args: &Args) -> Result<()> {
     let action = done(&plan);
     let attachment = attach::execute(&request, plan, prepared)?;
     drop(lock);
-    report(args, action, &attachment)?;
+    report(args, action, mounts, &attachment)?;
     let Some(stop) = stop else { return Ok(()) };
     // The bundle is some MiB that only the start needed.
     let (root, interface) = (request.root.clone(), attachment.interface.clone());
@@ -202,6 +207,7 @@ fn tell(
 ) -> Result<()> {
     let action = describe(plan, request);
     let mode = request.mode.map_or("observe, or as adopted", Mode::name);
+    let mounts = bpffs::state(request.root.path()) == bpffs::State::Mountable;
     if args.json {
         return input::print_json(&json!({
             "dry_run": true, "interface": request.interface, "plane": request.plane, "mode": request.mode,
@@ -209,7 +215,7 @@ fn tell(
             "flow_tables": {
                 "entries_per_cpu": prepared.table_size, "cpus": prepared.shards, "bytes": prepared.table_bytes,
             },
-            "findings": findings,
+            "mounts": mounts.then_some(bpffs::PLACE), "findings": findings,
         }));
     }
     tell_warnings(findings);
@@ -222,6 +228,9 @@ fn tell(
     }
     tell_memory(plan, prepared);
     println!("  pins         {}", request.root.directory(&request.interface).display());
+    if mounts {
+        println!("  mounts       a BPF file system at {}, where there is none yet", bpffs::PLACE);
+    }
     println!("nothing was changed");
     Ok(())
 }
@@ -245,13 +254,13 @@ fn tell_memory(plan: &Plan, prepared: &Prepared) {
     println!("  flow tables  {table_size} entries x {shards} CPUs, {}", format_bytes(*table_bytes));
 }
 
-fn report(args: &Args, action: &str, attachment: &Attachment) -> Result<()> {
+fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> Result<()> {
     let status = status::of(attachment)?;
     if args.json {
         if args.foreground {
             return Ok(());
         }
-        return input::print_json(&json!({ "action": action, "status": status }));
+        return input::print_json(&json!({ "action": action, "mounts": mounts.then_some(bpffs::PLACE), "status": status }));
     }
     println!("{action}:");
     status.print();
