@@ -70,7 +70,9 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Obstacle::Elsewhere => "is not in a BPF file system, so nothing could outlive this process",
-            Obstacle::NoPlace => "is not in a BPF file system, and there is no directory /sys/fs/bpf to mount one at",
+            Obstacle::NoPlace => {
+                "is not in a BPF file system, and there is no directory /sys/fs/bpf to mount one at"
+            }
             Obstacle::Occupied => "is not in a BPF file system: something else is mounted at /sys/fs/bpf",
             Obstacle::NotAllowed => "is not in a BPF file system, and mounting one needs CAP_SYS_ADMIN",
             Obstacle::EndsWithUs => {
@@ -162,7 +164,9 @@ pub fn mount(directory: &Path) -> Result<bool> {
 pub fn mounted_note() -> String {
     let ends = match is_namespace_of_init() {
         true => "",
-        false => ", in a mount namespace that is not that of pid 1: all that is attached ends with that namespace",
+        false => {
+            ", in a mount namespace that is not that of pid 1: all that is attached ends with that namespace"
+        }
     };
     format!("mounted a BPF file system at {PLACE}, as there was none{ends}")
 }

@@ -260,7 +260,9 @@ fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> R
         if args.foreground {
             return Ok(());
         }
-        return input::print_json(&json!({ "action": action, "mounts": mounts.then_some(bpffs::PLACE), "status": status }));
+        return input::print_json(
+            &json!({ "action": action, "mounts": mounts.then_some(bpffs::PLACE), "status": status }),
+        );
     }
     println!("{action}:");
     status.print();

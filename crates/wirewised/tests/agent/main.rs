@@ -8,6 +8,7 @@ mod lab;
 
 mod kills;
 mod life;
+mod mount;
 mod others;
 mod policies;
 mod refusals;
