@@ -20,8 +20,8 @@ from wirewise.targets import ebpf
 from wirewise.targets.ebpf import clang
 
 OPTIMISED = {"native": ("-O2", "-Werror"), "native-O3": ("-O3", "-march=native")}
-"""Plane -> how clang optimises it. The first is what the engine is compared with. Warnings about our C are errors there;
-not in the other, where a clang that knows this processor badly may warn about the processor.
+"""Plane -> how clang optimises it. The first is what the engine is compared with; there a warning about our C
+is an error. Not in the other, where clang may warn about this processor.
 """
 
 PROGRAM = ("program.c", "runner.c")

@@ -126,7 +126,7 @@ def _start(
     stderr = None if shown else subprocess.PIPE
     try:
         return command, subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=timeout, check=False
+            command, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8", timeout=timeout, check=False
         )
     except OSError as error:
         raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error

@@ -86,9 +86,10 @@ def test_a_warning_about_the_processor_is_no_error(tmp_path: Path) -> None:
 
 def test_a_warning_about_the_code_is_an_error(tmp_path: Path) -> None:
     sources = ebpf.emit(forest(1, 5), PRESETS["hara2023"])
-    careless = {**sources.files, "ww_model.h": sources.files["ww_model.h"] + "\nvoid careless(void) { int x; x; }\n"}
+    model = sources.files["ww_model.h"] + "\nvoid careless(void) { int x; x; }\n"
+    careless = replace(sources, files={**sources.files, "ww_model.h": model})
     with pytest.raises(WirewiseError, match="unused"):
         native.compiled(
-            replace(sources, files=careless), tmp_path / "x", clang.find_clang(), "native", seed=1, table_size=4,
-            check=False, files=native.INFERENCE,
+            careless, tmp_path / "x", clang.find_clang(), "native", seed=1, table_size=4, check=False,
+            files=native.INFERENCE,
         )  # fmt: skip

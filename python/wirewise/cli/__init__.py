@@ -10,6 +10,7 @@ from importlib import import_module
 import typer
 
 import wirewise
+from wirewise.cli import utf8
 from wirewise.errors import ToldError, WirewiseError
 
 _EPILOG = (
@@ -48,6 +49,12 @@ for _verb in _VERBS:
     import_module(f"wirewise.cli.{_verb}").register(app)
 
 
+def run() -> None:
+    """The process called `wirewise`."""
+    utf8.ensure()
+    main()
+
+
 def main() -> None:
     """Runs the command line. Every error ends here: one line on standard error and an exit code."""
     try:
@@ -59,7 +66,8 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:  # `wirewise inspect ... | head`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nothing may flush into the closed pipe)
+        # Nothing may flush into the closed pipe.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
         sys.exit(0)
     except Exception as error:
         if os.environ.get("WIREWISE_DEBUG"):

@@ -86,7 +86,7 @@ def extract_table(
     with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
         program, features = Path(folder) / "features.bpf.o", Path(folder) / "features.json"
         program.write_bytes(built.object)
-        features.write_text(json.dumps(feature_set.to_dict()))
+        features.write_text(json.dumps(feature_set.to_dict()), encoding="utf-8")
         return agent.call(
             "features", *map(str, captures), "--object", program, "--features", features, "-o", output,
             *(truth.options() if truth else []), *(rows.options() if rows else []),

@@ -3,7 +3,7 @@
 
 import sys
 
-from wirewise.cli import main
+from wirewise.cli import run
 
 sys.argv.insert(1, "demo")
-main()
+run()

@@ -52,7 +52,7 @@ def program_runs(pin: Path) -> tuple[int, int]:
     path = ctypes.create_string_buffer(bytes(pin))
     handle = _bpf(_OBJ_GET, struct.pack("QII", ctypes.addressof(path), 0, 0))
     try:
-        text = Path("/proc/self/fdinfo", str(handle)).read_text()
+        text = Path("/proc/self/fdinfo", str(handle)).read_text(encoding="utf-8")
     finally:
         os.close(handle)
     facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

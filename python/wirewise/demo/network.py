@@ -132,7 +132,7 @@ def _remove(made: Wire) -> None:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
     if done.returncode:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
         raise WirewiseError(f"`{' '.join(command)}` failed: {reason}")

@@ -310,7 +310,7 @@ class FeatureSet:
             return PRESETS[str(name_or_path)]
         path = Path(name_or_path)
         try:
-            return cls.from_dict(yaml.safe_load(path.read_text()), source=str(path))
+            return cls.from_dict(yaml.safe_load(path.read_text(encoding="utf-8")), source=str(path))
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
             raise InputError(

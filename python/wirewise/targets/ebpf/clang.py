@@ -64,7 +64,7 @@ def find_clang() -> str:
 def clang_version(clang: str) -> str:
     """`19.1.7` of `clang version 19.1.7`."""
     try:
-        text = subprocess.run([clang, "--version"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([clang, "--version"], capture_output=True, encoding="utf-8", check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise MissingFeatureError(f"{clang}: cannot be run: {error}; give --clang PATH") from error
     match = re.search(r"version (\d+)([.\d]*)", text)
@@ -88,7 +88,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
     with tempfile.TemporaryDirectory(prefix="wirewise-") as name, as_file(files("wirewise") / "bpf") as bpf:
         folder = Path(name)
         for file, text in sources.items():
-            (folder / file).write_text(text)
+            (folder / file).write_text(text, encoding="utf-8")
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
         paths = [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
         command = [
@@ -107,7 +107,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             done = subprocess.run(
                 [*command, f"-DWW_SPLIT={int(split)}"],
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 cwd=folder,
                 check=False,
             )
