@@ -9,6 +9,7 @@
 # packages that apt would have installed are named and left to you.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C.UTF-8 # the folder may have any name, in any locale
 
 level=${1:-dev}
 # First of `a|b` that the distribution has.

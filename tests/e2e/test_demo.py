@@ -33,7 +33,7 @@ def _missing() -> str:
         return str(error)
     if os.geteuid() != 0:
         return "network namespaces need root"
-    tools = [tool for tool in ("ip", "nsenter", "sysctl") if shutil.which(tool) is None]
+    tools = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
     return f"{tools[0]} is not installed" if tools else ""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import CDLL, get_errno
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,8 +63,7 @@ def wire() -> Iterator[Wire]:
             *("peer", "name", made.receiver, "netns", made.inside),
         )
         for namespace, interface in ((made.outside, made.sender), (made.inside, made.receiver)):
-            # Silence: no neighbour discovery of the namespaces' own among the packets that are counted.
-            _run(*within(namespace), "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
+            inside_namespace(namespace, partial(_silence, interface))
             _run("ip", "-n", namespace, "link", "set", interface, "arp", "off", "up")
         yield made
     finally:
@@ -92,13 +92,20 @@ def inside_namespace(namespace: str, action: Callable[[], T]) -> T:
     return result[0]
 
 
+def _silence(interface: str) -> None:
+    """No neighbour discovery of the namespaces' own among the packets that are counted."""
+    setting = Path("/proc/sys/net/ipv6/conf", interface, "disable_ipv6")
+    if setting.exists():  # a kernel may be without IPv6
+        setting.write_text("1", encoding="utf-8")
+
+
 def _names(process: int) -> Wire:
     return Wire(f"{_PREFIX}-{process}-out", f"{_PREFIX}-{process}-in", f"wwd{process}o", f"wwd{process}i")
 
 
 def check_needs() -> None:
     agent.find()
-    for tool, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("sysctl", "procps")):
+    for tool, package in (("ip", "iproute2"), ("nsenter", "util-linux")):
         if shutil.which(tool) is None:
             raise MissingFeatureError(
                 f"the demo needs {tool}: apt-get install {package} (or run `make demo`)"

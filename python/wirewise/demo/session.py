@@ -15,7 +15,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn
 
 from wirewise import agent
-from wirewise.cli.output import progress_console
+from wirewise.cli.output import note, progress_console
 from wirewise.demo.counters import Counters
 from wirewise.demo.kernel_stats import program_runs, run_time_statistics
 from wirewise.demo.network import Wire, inside_namespace, within
@@ -68,6 +68,8 @@ def play(
             policy,
         ]
         attached = agent.call(*run, within=there)
+        if attached["mounts"]:
+            note(f"mounted a BPF file system at {attached['mounts']}, as there was none; it stays")
         try:
             status = attached["status"]
             with run_time_statistics(), _view(wire, len(packets), watch) as progress:
