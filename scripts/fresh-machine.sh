@@ -56,8 +56,10 @@ for packages in .venv/lib/python*/site-packages; do
     printf '%s\n' "$folder/python" "/mnt/checkout/$packages" >"$packages/wirewise.pth"
 done
 
-.venv/bin/wirewised doctor
+ready=yes
+.venv/bin/wirewised doctor || ready=no
 make demo </dev/null 2>&1 | tee /mnt/output
+[ "$ready" = yes ] || fail "doctor found errors, but the demo ran"
 [ -s build/demo/report.json ] || fail "no report"
 wide=$(LC_ALL=C.UTF-8 awk 'length > 80' /mnt/output)
 [ -z "$wide" ] || fail "wider than 80 columns: $wide"
