@@ -176,7 +176,7 @@ impl Lab {
             return None;
         };
         let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::Builder::new().prefix("été-").tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let lab = Self {
             bpf: BpfFs::mount(folder.path().join("bpf")),
@@ -205,6 +205,8 @@ impl Lab {
 
     pub fn write(&self, name: &str, content: &[u8]) {
         std::fs::write(self.path(name), content).unwrap();
+        // Also for an agent that is not root, where the umask is strict.
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o644)).unwrap();
     }
 
     pub fn policy(&self, text: &str) {

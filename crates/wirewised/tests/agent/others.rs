@@ -72,6 +72,29 @@ fn what_was_there_comes_back_if_ours_cannot_be_attached() {
     assert_eq!(lab.status()["attached"], true);
 }
 
+#[test]
+fn files_may_have_any_name_in_any_locale() {
+    let Some(lab) = Lab::new() else { return };
+    let (bundle, policy) = ("une forêt, l'été.wirewise", "à moi.yaml");
+    lab.write(bundle, &std::fs::read(lab.path("b.wirewise")).unwrap());
+    lab.policy("classes: {attack: drop}");
+    std::fs::rename(lab.path("p.yaml"), lab.path(policy)).unwrap();
+    let output = lab
+        .command(&format!("run --interface {INTERFACE} --mode enforce --json"))
+        .args(["--bundle", bundle, "--policy", policy])
+        .env("LC_ALL", "POSIX")
+        .env_remove("HOME")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 3)), (3, 0));
+    let status = lab.status();
+    assert!(status["policy"]["file"].as_str().unwrap().ends_with(policy), "{status}");
+    // A shadow needs the first's bundle again, by the name it remembers.
+    lab.ok("swap --shadow --bundle b.wirewise");
+    assert_eq!(lab.status()["shadow"]["bundle"]["name"], "first");
+}
+
 /// The agent as user 65534 with nothing but some capabilities.
 fn with_capabilities(lab: &mut Lab, capabilities: &str) {
     let list = capabilities.split(',').map(|name| format!("+{name}")).collect::<Vec<_>>().join(",");
