@@ -46,8 +46,8 @@ def demo(
 ) -> None:
     """Train a forest on packets, attach it to an interface, send an attack through it, and report.
 
-    Nothing outside two network namespaces of its own is touched, and they are removed at the end. Needs
-    root, for the namespaces.
+    Nothing outside two network namespaces of its own is touched, and they are removed at the end; only a BPF
+    file system stays, where none was mounted. Needs root, for the namespaces.
     """
     from wirewise.demo import Options, run
     from wirewise.errors import InputError
