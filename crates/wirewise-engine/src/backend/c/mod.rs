@@ -37,7 +37,9 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     let output = child.wait_with_output().map_err(failed)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(format!("{compiler}: {}", said.lines().next().unwrap_or("failed"))));
+        // Before its error LLVM may write about a processor it does not know; no option keeps that back.
+        let error = said.lines().find(|line| line.contains("error")).unwrap_or("failed");
+        return Err(failed(format!("{compiler}: {error}")));
     }
     // SAFETY: the shared object is ours, made above; it has no initialisers.
     let library = unsafe { Library::new(&object) }.map_err(failed)?;
