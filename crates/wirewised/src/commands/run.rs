@@ -34,7 +34,8 @@ Examples:
   wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml --mode enforce
       drop as the policy says; `enforce_for: 10m` in the policy ends that by itself
 The program stays attached when this command ends, is killed or is upgraded; `wirewised detach` removes it. Running
-again with the same bundle changes policy and mode in place, without a lost packet.";
+again with the same bundle changes policy and mode in place, without a lost packet. Where no BPF file system is mounted
+at /sys/fs/bpf, it mounts one and says so.";
 
 /// Load a bundle, check everything, and attach it to an interface.
 #[derive(Debug, clap::Args)]
