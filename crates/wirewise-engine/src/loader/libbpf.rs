@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use libbpf_rs::{MapCore, MapFlags, Object};
+// The libelf.a of newer distributions unpacks zstd, and nothing else would bring that along.
+use zstd_sys as _;
 
 use crate::error::Error;
 use crate::frontend::insn::{self, Insn};
