@@ -15,6 +15,7 @@ mod maps;
 mod memory;
 mod options;
 mod runtime;
+mod vdso;
 
 pub use engine::{Engine, MapId, PacketSpan, ProgramId};
 pub use error::{Error, MapError, Trap};

@@ -2,7 +2,6 @@
 //! What native code meets at run time: the state it shares with the engine, and the helpers.
 
 use std::ptr;
-use std::sync::OnceLock;
 
 use crate::error::{MapError, Trap};
 use crate::frontend::helper::Helper;
@@ -181,21 +180,6 @@ fn clock(which: libc::clockid_t) -> u64 {
     // SAFETY: `time` is a timespec.
     unsafe { libc::clock_gettime(which, &mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-}
-
-/// Address of `clock_gettime`: that of the code the kernel lends every process, which the C library only wraps.
-pub(crate) fn clock_gettime() -> usize {
-    static ADDRESS: OnceLock<usize> = OnceLock::new();
-    *ADDRESS.get_or_init(|| {
-        let name =
-            if cfg!(target_arch = "x86_64") { c"__vdso_clock_gettime" } else { c"__kernel_clock_gettime" };
-        // SAFETY: the names are C strings; the library is there or not, nothing is loaded.
-        let found = unsafe {
-            let library = libc::dlopen(c"linux-vdso.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-            if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) }
-        };
-        if found.is_null() { libc::clock_gettime as *const () as usize } else { found.expose_provenance() }
-    })
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.

@@ -14,6 +14,7 @@ use crate::frontend::MAX_LOOPS;
 use crate::frontend::helper::Helper;
 use crate::options::ClockSource;
 use crate::runtime::{self, JIFFY_NS, TAIL_CALL_FAILED, vm_offset};
+use crate::vdso;
 
 const EINVAL: i64 = -22;
 const E2BIG: i64 = -7;
@@ -60,7 +61,7 @@ impl Emitter<'_, '_> {
         let which = self.b.ins().iconst(types::I32, i64::from(which));
         let time = self.b.ins().stack_addr(types::I64, slot, 0);
         let part = MemFlagsData::trusted();
-        let callee = self.number(runtime::clock_gettime() as i64);
+        let callee = self.number(vdso::clock_gettime() as i64);
         self.b.ins().call_indirect(signature, callee, &[which, time]);
         let seconds = self.b.ins().load(types::I64, part, time, offset_of!(libc::timespec, tv_sec) as i32);
         let rest = self.b.ins().load(types::I64, part, time, offset_of!(libc::timespec, tv_nsec) as i32);
