@@ -44,6 +44,8 @@ enum Command {
     Bench(commands::bench::Args),
     Flood(commands::flood::Args),
     Completions(commands::completions::Args),
+    #[command(hide = true)]
+    Man(commands::man::Args),
 }
 
 impl Command {
@@ -66,6 +68,7 @@ impl Command {
             Command::Bench(args) => commands::bench::run(args),
             Command::Flood(args) => commands::flood::run(args),
             Command::Completions(args) => commands::completions::run(args),
+            Command::Man(args) => commands::man::run(args),
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod features;
 pub mod flood;
 pub mod flows;
+pub mod man;
 pub mod replay;
 pub mod rollback;
 pub mod run;
