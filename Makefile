@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-kernels lint lint-python lint-rust lint-c format bench fuzz clean
+.PHONY: help setup demo test test-kernels lint lint-python lint-rust lint-c format bench fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,13 @@ fuzz: setup ## readers and parity (FUZZ_SECONDS each), and the tests with drawn 
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) -m hypothesis --hypothesis-profile=full
 	$(SUDO) env WIREWISE_PARITY_CASES=200 WIREWISE_PARITY_PACKETS=850000 \
 		$(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/parity/test_random.py
+
+dist: ## wheel, static wirewised and Debian package, to build/dist
+	@scripts/setup.sh demo
+	@scripts/dist.sh
+
+test-dist: dist setup ## use them where nothing else is installed: an empty root, an environment without compilers
+	$(SUDO) $(BIN)/python -m pytest packaging
 
 clean: ## remove what was built (keeps the virtual environment)
 	rm -rf build target .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -8,7 +8,7 @@ cargo_deb=3.8.0
 python=.venv/bin/python
 out=build/dist package=build/package
 
-if [ "$(build/tools/bin/cargo-deb --version 2>/dev/null)" != "$cargo_deb" ]; then
+if [ "$(build/tools/bin/cargo-deb --version 2>/dev/null)" != "cargo-deb $cargo_deb" ]; then
 	echo "dist: installing cargo-deb $cargo_deb"
 	cargo install --quiet --root build/tools --locked cargo-deb --version "$cargo_deb"
 fi
@@ -16,7 +16,10 @@ fi
 rm -rf "$out" "$package"
 mkdir -p "$out" "$package"
 # Everything else is made of the wheel's program: one build.
-"$python" -m maturin --quiet build --release --locked --out "$out"
+if ! "$python" -m maturin build --release --locked --out "$out" >"$package/maturin.log" 2>&1; then
+	cat "$package/maturin.log" >&2
+	exit 1
+fi
 "$python" - "$out"/wirewise-*.whl "$package/wirewised" <<'PYTHON'
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as wheel:
@@ -32,5 +35,5 @@ for shell in bash zsh fish; do
 done
 cargo tree --locked -p wirewised --edges normal --prefix none --format '{p} {l}' |
 	sed -e 's/ (\*)$//' -e 's/ ([^)]*)//' | sort -u >"$package/crates.txt"
-build/tools/bin/cargo-deb deb --quiet --no-build --no-strip --package wirewised --output "$out/"
+build/tools/bin/cargo-deb deb --quiet --no-build --no-strip --package wirewised --output "$out/" >/dev/null
 ls -l "$out" | awk 'NR > 1 {printf "%6.1f MB  %s\n", $5 / 1e6, $9}'

@@ -30,6 +30,7 @@ FLAGS = (
     "-Wno-error=frame-larger-than",
 )
 
+INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 
 # Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
 STACK_LIMIT = 512
@@ -57,7 +58,7 @@ def find_clang() -> str:
     if path := shutil.which("clang"):
         return path
     raise MissingFeatureError(
-        f"no clang found: compiling needs clang {MINIMUM} or newer; apt-get install clang"
+        f"no clang found: compiling needs clang {MINIMUM} or newer and libbpf's headers; {INSTALL}"
     )
 
 
@@ -111,6 +112,8 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
                 cwd=folder,
                 check=False,
             )
+            if missing := re.search(r"'([\w/.]+)' file not found", done.stderr):
+                raise MissingFeatureError(f"{clang} {version}: no header {missing[1]}; {INSTALL}")
             if done.returncode:
                 raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
             if split or _stack(done.stderr) <= limit:
