@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make dist` built, used as somebody would who has nothing else: the wheel in an environment without a compiler, the
-Debian package in a root of Debian's smallest packages, the program alone in a root without another file. In both roots
-a bundle runs on a veth pair, by the commands and with the rights of the systemd unit.
+"""What `make dist` built, used as somebody would who has nothing else: the wheel in an environment without a
+compiler and as its container image installs it; the Debian package in a root of Debian's smallest packages; the
+program alone in a root without another file. In both roots a bundle runs on a veth pair, by the commands and
+with the rights of the systemd unit.
 
 `make test-dist` runs them. They need root, and packages from Debian and PyPI.
 """
@@ -16,7 +17,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,7 +29,8 @@ FRAMES = 1000
 MAKE_CAPTURE = """
 from wirewise.datasets import write_capture
 from wirewise.traffic import generate
-write_capture("traffic.pcap", ((packet.time_ns, packet.frame) for packet in generate(seed=1, duration_s=4, packets=3000)))
+traffic = generate(seed=1, duration_s=4, packets=3000)
+write_capture("traffic.pcap", ((packet.time_ns, packet.frame) for packet in traffic))
 """
 LABELS = """
 version: 1
@@ -39,11 +40,10 @@ otherwise: benign
 """
 
 
-def done(*command: object, **options: Any) -> str:
+def done(*command: object, env: dict[str, str] | None = None) -> str:
     """Standard output of a command that must succeed."""
-    result = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, **options
-    )
+    words = [str(word) for word in command]
+    result = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{command}: {result.stderr or result.stdout}"
     return result.stdout
 
@@ -107,7 +107,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
 
 @pytest.fixture(scope="module")
 def bundle(wheel: Wheel) -> Path:
-    wheel.done("wirewise", "compile", "model.pkl", "--table", "table.parquet", "-o", "model.wirewise", compilers=True)
+    options = ["--table", "table.parquet", "-o", "model.wirewise"]
+    wheel.done("wirewise", "compile", "model.pkl", *options, compilers=True)
     return wheel.folder / "model.wirewise"
 
 
@@ -122,7 +123,8 @@ def bundle(wheel: Wheel) -> Path:
 def test_without_a_compiler_the_error_says_what_to_install(wheel: Wheel, command: list[str]) -> None:
     result = wheel.run("wirewise", *command)
     assert result.returncode == 3
-    assert result.stderr.count("\n") == 1 and "apt-get install clang libbpf-dev" in result.stderr, result.stderr
+    [line] = result.stderr.splitlines()
+    assert "apt-get install clang libbpf-dev" in line
     assert not list(wheel.folder.glob("no.*"))
 
 
@@ -185,12 +187,14 @@ def unit(setting: str) -> list[str]:
     """A setting of the unit for the interface in0, as words; its own variables put in."""
     text = UNIT.read_text().replace("%I", "in0")
     variables = dict(word.split("=", 1) for word in _setting(text, "Environment"))
-    return [re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], word) for word in _setting(text, setting)]
+    words = _setting(text, setting)
+    return [re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], word) for word in words]
 
 
 def _setting(text: str, name: str) -> list[str]:
-    [value] = re.findall(rf"^{name}=-?(.*)$", text, re.MULTILINE)
-    return value.split()
+    values: list[str] = re.findall(rf"^{name}=-?(.*)$", text, re.MULTILINE)
+    assert len(values) == 1, f"{name} is in the unit {len(values)} times"
+    return values[0].split()
 
 
 # What systemd does before it starts a command, as far as it decides whether the agent can work.
@@ -222,7 +226,7 @@ FRAME = "020000000001 020000000002 0800 4500001c0001000040110000 0a000001 0a0000
 
 
 class Machine:
-    """Network and mounts of their own, in which `root` is read-only but for the BPF file system; a veth pair in0, out0."""
+    """Namespaces in which `root` is read-only but for the BPF file system, with a veth pair in0, out0."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -271,7 +275,8 @@ def test_a_bundle_runs_as_the_unit_starts_it(
     machine = Machine(root)
     try:
         machine.inside("/usr/bin/wirewised", "doctor", "--interface", "in0")
-        assert replayed(machine.inside("/usr/bin/wirewised", "replay", capture, "--bundle", bundle_inside, "--json")) > 2000
+        replay = ["/usr/bin/wirewised", "replay", capture, "--bundle", bundle_inside, "--json"]
+        assert replayed(machine.inside(*replay)) > 2000
         machine.inside(*unit("ExecStart"))
         assert "prog/xdp" in machine.outside("ip", "link", "show", "in0")
         machine.inside(*unit("ExecReload"))
@@ -287,12 +292,35 @@ def test_a_bundle_runs_as_the_unit_starts_it(
 
 
 # --- Containers ----------------------------------------------------------------------------------
+# No image can be built where tests run: these are what can be wrong with the files without one.
+
+CONTAINERS = sorted(PACKAGING.glob("containers/*.Containerfile"))
 
 
-@pytest.mark.parametrize("file", sorted(PACKAGING.glob("containers/*.Containerfile")), ids=lambda file: file.stem)
-def test_what_a_container_copies_is_built(file: Path) -> None:
-    """No container can be built in a test: this is what can be wrong with these without one."""
+@pytest.mark.parametrize("file", CONTAINERS, ids=lambda file: file.stem)
+def test_what_an_image_copies_is_built(file: Path) -> None:
     copied = re.findall(r"^COPY (\S+) \S+$", file.read_text(), re.MULTILINE)
     assert copied
     for pattern in copied:
         assert len(list(DIST.glob(pattern))) == 1, f"{file.name} copies {pattern}"
+
+
+def test_the_toolkit_s_image_installs_and_compiles(wheel: Wheel, tmp_path: Path) -> None:
+    """Its steps in a root with the packages it names, with this machine's way to PyPI."""
+    text = (PACKAGING / "containers/wirewise.Containerfile").read_text()
+    [packages] = re.findall(r"apt-get install -y --no-install-recommends ([^&]+) &&", text)
+    [step] = re.findall(r"^RUN (python3 .*)$", text, re.MULTILINE)
+    [path] = re.findall(r"^ENV PATH=(.*)$", text, re.MULTILINE)
+    root = tmp_path / "root"
+    done("mmdebstrap", "--variant=minbase", f"--include={','.join(packages.split())}", SUITE, root)
+    shutil.copy(the_only("wirewise-*.whl"), root / "tmp")
+    for setting in filter(Path.exists, map(Path, ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"])):
+        shutil.copy(setting, root / setting.relative_to("/"))
+    shutil.copytree("/etc/ssl/certs", root / "etc/ssl/certs", dirs_exist_ok=True)
+    done("chroot", root, "sh", "-c", step, env={**os.environ, "PATH": path})
+    for file in ("model.pkl", "table.parquet"):
+        shutil.copy(wheel.folder / file, root)
+    options = ["--table", "table.parquet", "-o", "model.wirewise"]
+    inside = {"PATH": path, "LC_ALL": "C"}
+    done("chroot", root, "/opt/wirewise/bin/wirewise", "compile", "model.pkl", *options, env=inside)
+    assert (root / "model.wirewise").stat().st_size > 0
