@@ -69,6 +69,8 @@ dist: ## wheel, static wirewised and Debian package, to build/dist
 	@scripts/dist.sh
 
 test-dist: dist setup ## use them where nothing else is installed: an empty root, an environment without compilers
+	@command -v mmdebstrap >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends mmdebstrap debian-archive-keyring >/dev/null; }
 	$(SUDO) $(BIN)/python -m pytest packaging
 
 clean: ## remove what was built (keeps the virtual environment)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `make dist` built, used as somebody would who has nothing else: the wheel in an environment without a
-compiler and as its container image installs it; the Debian package in a root of Debian's smallest packages; the
-program alone in a root without another file. In both roots a bundle runs on a veth pair, by the commands and
-with the rights of the systemd unit.
+compiler and as its container image installs it; the Debian package in a root of Debian's smallest packages;
+the program alone in a root without another file. In both roots a bundle runs on a veth pair, by the commands
+and with the rights of the systemd unit.
 
 `make test-dist` runs them. They need root, and packages from Debian and PyPI.
 """
@@ -317,10 +317,10 @@ def test_the_toolkit_s_image_installs_and_compiles(wheel: Wheel, tmp_path: Path)
     for setting in filter(Path.exists, map(Path, ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"])):
         shutil.copy(setting, root / setting.relative_to("/"))
     shutil.copytree("/etc/ssl/certs", root / "etc/ssl/certs", dirs_exist_ok=True)
-    done("chroot", root, "sh", "-c", step, env={**os.environ, "PATH": path})
+    done("/usr/sbin/chroot", root, "sh", "-c", step, env={**os.environ, "PATH": path})
     for file in ("model.pkl", "table.parquet"):
         shutil.copy(wheel.folder / file, root)
     options = ["--table", "table.parquet", "-o", "model.wirewise"]
     inside = {"PATH": path, "LC_ALL": "C"}
-    done("chroot", root, "/opt/wirewise/bin/wirewise", "compile", "model.pkl", *options, env=inside)
+    done("/usr/sbin/chroot", root, "/opt/wirewise/bin/wirewise", "compile", "model.pkl", *options, env=inside)
     assert (root / "model.wirewise").stat().st_size > 0

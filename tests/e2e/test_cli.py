@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import wirewise
+from wirewise import agent
 from wirewise.bundle import Bundle
 from wirewise.cli import main
 from wirewise.datasets import write_capture
@@ -117,6 +119,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # -- the path from packets to a bundle
+
+
+@needs_root
+def test_the_agent_runs_where_there_is_no_other_file(made: Path, tmp_path: Path) -> None:
+    """Neither a library nor /dev, /proc or /sys: the installed agent is linked statically."""
+    for file in (agent.find(), made / "a.pcap", made / "m.wirewise"):
+        shutil.copy(file, tmp_path)
+    replay = ["replay", "/a.pcap", "--bundle", "/m.wirewise", "--verdicts", "/rows.parquet", "--json"]
+    done = subprocess.run(["chroot", tmp_path, "/wirewised", *replay], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["packets"] > 3000
+    assert (tmp_path / "rows.parquet").stat().st_size > 0
 
 
 def test_the_table_says_what_it_holds(run: Run, made: Path) -> None:
