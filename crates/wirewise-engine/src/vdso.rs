@@ -45,7 +45,7 @@ mod tests {
         let found = address(CLOCK_GETTIME).expect("every supported kernel lends a clock");
         // SAFETY: that is the function's type, on every architecture.
         let read: unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int =
-            unsafe { std::mem::transmute(found) };
+            unsafe { std::mem::transmute(ptr::with_exposed_provenance::<()>(found)) };
         let mut times = [libc::timespec { tv_sec: 0, tv_nsec: 0 }; 3];
         // SAFETY: each is a timespec.
         unsafe {
