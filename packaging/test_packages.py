@@ -294,6 +294,8 @@ def test_a_bundle_runs_as_the_unit_starts_it(
 # --- Containers ----------------------------------------------------------------------------------
 # No image can be built where tests run: these are what can be wrong with the files without one.
 
+# This machine's way to PyPI.
+SETTINGS = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"]
 CONTAINERS = sorted(PACKAGING.glob("containers/*.Containerfile"))
 
 
@@ -306,7 +308,7 @@ def test_what_an_image_copies_is_built(file: Path) -> None:
 
 
 def test_the_toolkit_s_image_installs_and_compiles(wheel: Wheel, tmp_path: Path) -> None:
-    """Its steps in a root with the packages it names, with this machine's way to PyPI."""
+    """Its steps in a root with the packages it names."""
     text = (PACKAGING / "containers/wirewise.Containerfile").read_text()
     [packages] = re.findall(r"apt-get install -y --no-install-recommends ([^&]+) &&", text)
     [step] = re.findall(r"^RUN (python3 .*)$", text, re.MULTILINE)
@@ -314,9 +316,10 @@ def test_the_toolkit_s_image_installs_and_compiles(wheel: Wheel, tmp_path: Path)
     root = tmp_path / "root"
     done("mmdebstrap", "--variant=minbase", f"--include={','.join(packages.split())}", SUITE, root)
     shutil.copy(the_only("wirewise-*.whl"), root / "tmp")
-    for setting in filter(Path.exists, map(Path, ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"])):
-        shutil.copy(setting, root / setting.relative_to("/"))
-    shutil.copytree("/etc/ssl/certs", root / "etc/ssl/certs", dirs_exist_ok=True)
+    for setting in filter(Path.exists, map(Path, SETTINGS)):
+        copy = root / setting.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(setting, copy)
     done("/usr/sbin/chroot", root, "sh", "-c", step, env={**os.environ, "PATH": path})
     for file in ("model.pkl", "table.parquet"):
         shutil.copy(wheel.folder / file, root)
