@@ -97,7 +97,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     done(sys.executable, "-m", "venv", environment)
     done(environment / "bin/python", "-m", "pip", "install", "--quiet", the_only("wirewise-*-manylinux*.whl"))
     wheel = Wheel(environment / "bin", tmp_path_factory.mktemp("work"))
-    (wheel.folder / "labels.yaml").write_text(LABELS)
+    (wheel.folder / "labels.yaml").write_text(LABELS, encoding="utf-8")
     wheel.done("python", "-c", MAKE_CAPTURE)
     options = ["-f", "hara2026", "-l", "labels.yaml", "-o", "table.parquet"]
     wheel.done("wirewise", "features", "traffic.pcap", "--reference", *options)
@@ -175,8 +175,8 @@ def test_the_package_has_everything_in_its_place(debian: Path) -> None:
         "/usr/share/man/man1/wirewised.1.gz",
         "/usr/share/man/man1/wirewised-run.1.gz",
     } <= listed
-    assert "elfutils" in (debian / "usr/share/doc/wirewised/copyright").read_text()
-    assert "cranelift-jit" in (debian / "usr/share/doc/wirewised/crates.txt").read_text()
+    assert "elfutils" in (debian / "usr/share/doc/wirewised/copyright").read_text(encoding="utf-8")
+    assert "cranelift-jit" in (debian / "usr/share/doc/wirewised/crates.txt").read_text(encoding="utf-8")
 
 
 def test_systemd_finds_no_fault_with_the_unit(debian: Path) -> None:
@@ -185,7 +185,7 @@ def test_systemd_finds_no_fault_with_the_unit(debian: Path) -> None:
 
 def unit(setting: str) -> list[str]:
     """A setting of the unit for the interface in0, as words; its own variables put in."""
-    text = UNIT.read_text().replace("%I", "in0")
+    text = UNIT.read_text(encoding="utf-8").replace("%I", "in0")
     variables = dict(word.split("=", 1) for word in _setting(text, "Environment"))
     words = _setting(text, setting)
     return [re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], word) for word in words]
@@ -301,7 +301,7 @@ CONTAINERS = sorted(PACKAGING.glob("containers/*.Containerfile"))
 
 @pytest.mark.parametrize("file", CONTAINERS, ids=lambda file: file.stem)
 def test_what_an_image_copies_is_built(file: Path) -> None:
-    copied = re.findall(r"^COPY (\S+) \S+$", file.read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (\S+) \S+$", file.read_text(encoding="utf-8"), re.MULTILINE)
     assert copied
     for pattern in copied:
         assert len(list(DIST.glob(pattern))) == 1, f"{file.name} copies {pattern}"
@@ -309,7 +309,7 @@ def test_what_an_image_copies_is_built(file: Path) -> None:
 
 def test_the_toolkit_s_image_installs_and_compiles(wheel: Wheel, tmp_path: Path) -> None:
     """Its steps in a root with the packages it names."""
-    text = (PACKAGING / "containers/wirewise.Containerfile").read_text()
+    text = (PACKAGING / "containers/wirewise.Containerfile").read_text(encoding="utf-8")
     [packages] = re.findall(r"apt-get install -y --no-install-recommends ([^&]+) &&", text)
     [step] = re.findall(r"^RUN (python3 .*)$", text, re.MULTILINE)
     [path] = re.findall(r"^ENV PATH=(.*)$", text, re.MULTILINE)
