@@ -21,6 +21,7 @@ pub use engine::{Engine, MapId, PacketSpan, ProgramId};
 pub use error::{Error, MapError, Trap};
 pub use frontend::insn;
 pub use linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
+pub use loader::btf;
 pub use maps::{Map, MapMut};
 pub use options::{Backend, ClockSource, Options};
 pub use runtime::JIFFY_NS;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
 
+use crate::emitted;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::policy_file;
@@ -42,10 +43,18 @@ pub struct Bundle {
 }
 
 impl Bundle {
+    /// Reads a bundle from its file, and refuses one with a program that wirewise does not make.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = policy_file::read(path, MAX_BYTES)?;
-        Self::from_bytes(&bytes)
-            .map_err(|message| Error::input(format_args!("{}: {message}", path.display())))
+        let bundle = Self::from_bytes(&bytes).and_then(|bundle| bundle.check_program().map(|()| bundle));
+        bundle.map_err(|message| Error::input(format_args!("{}: {message}", path.display())))
+    }
+
+    /// Whether the program is one that wirewise makes, and the manifest tells the truth about it.
+    pub fn check_program(&self) -> std::result::Result<(), String> {
+        emitted::check(&self.object, &self.manifest.flow).map_err(|what| {
+            format!("{PROGRAM} {what}; a bundle's program is what `wirewise compile` makes, and nothing else")
+        })
     }
 
     /// Reads a bundle from its file's content. The error is one line without the file's name.

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::commands;
 use crate::error::Result;
 use crate::libbpf_log;
+use crate::output;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege or kernel feature is missing, \
@@ -84,7 +85,7 @@ pub fn main() -> ExitCode {
     };
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
     libbpf_log::init();
-    match cli.command.run() {
+    match cli.command.run().and_then(|()| output::check()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::text::harmless;
+
 /// What went wrong, as a script that calls the agent needs to tell it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -42,18 +44,12 @@ const MAX_MESSAGE: usize = 1500;
 /// Messages quote inputs, which may hold anything: no line break, no escape sequence reaches a terminal.
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut text = String::new();
-    for character in lines.collect::<Vec<_>>().join("; ").chars() {
-        if text.len() >= MAX_MESSAGE {
-            return text + " ...";
-        }
-        if character.is_control() {
-            text.extend(character.escape_default());
-        } else {
-            text.push(character);
-        }
+    let mut text = lines.collect::<Vec<_>>().join("; ").replace('\t', " ");
+    if text.len() > MAX_MESSAGE {
+        text.truncate(text.floor_char_boundary(MAX_MESSAGE));
+        text.push_str(" ...");
     }
-    text
+    harmless(&text).into_owned()
 }
 
 impl Error {
@@ -103,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_a_message_quotes_does_no_harm() {
-        assert_eq!(Error::input("a\r\u{1b}[2Jb").to_string(), "a\\r\\u{1b}[2Jb");
+        assert_eq!(Error::input("a\r\u{1b}[2Jb").to_string(), "a\\u000d\\u001b[2Jb");
         assert!(Error::input("x".repeat(1 << 20)).to_string().len() < 2000);
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How commands read files and print JSON.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::output;
 
 // Here and not beside Error, which the fuzzed readers share without the capture crate.
 impl From<wirewise_capture::Error> for Error {
@@ -23,6 +23,6 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 /// One JSON document on standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::other(format!("JSON: {error}")))?;
-    let written = writeln!(io::stdout(), "{text}");
-    written.map_err(|error| Error::other(format!("standard output: {error}")))
+    println!("{text}");
+    output::check()
 }

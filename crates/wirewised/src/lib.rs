@@ -3,6 +3,9 @@
 //!
 //! `cli` names the commands, `commands` holds one module for each; the modules beside them are what commands share.
 
+#[macro_use]
+mod output;
+
 mod libbpf_log;
 
 pub mod abi;
@@ -14,6 +17,7 @@ pub mod bundle;
 pub mod cli;
 pub mod commands;
 pub mod doctor;
+pub mod emitted;
 pub mod engine_run;
 pub mod error;
 pub mod features;
@@ -47,6 +51,7 @@ pub mod succession;
 pub mod swap;
 pub mod table;
 pub mod test_run;
+pub mod text;
 pub mod trace_output;
 pub mod tracker;
 pub mod tree;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::abi;
+use crate::text::is_harmful;
 
 pub const FORMAT: &str = "wirewise-bundle";
 pub const VERSION: u32 = 1;
@@ -169,6 +170,14 @@ impl Manifest {
                 ));
             }
         }
+        let document: Value =
+            serde_json::from_slice(bytes).map_err(|error| format!("manifest.json is not JSON: {error}"))?;
+        if let Some(text) = harmful(&document) {
+            let start: String = text.chars().take(80).collect();
+            return Err(format!(
+                "manifest.json: {start:?} holds a character that a terminal would obey or hide; compile it again"
+            ));
+        }
         let manifest: Self = serde_json::from_slice(bytes)
             .map_err(|error| format!("manifest.json: {error}; compile it again"))?;
         manifest.check().map_err(|rule| format!("manifest.json: {rule}; compile it again"))?;
@@ -190,12 +199,12 @@ impl Manifest {
         if self.classes.iter().collect::<HashSet<_>>().len() != classes {
             return Err("a class name stands twice".to_string());
         }
-        // They are printed to terminals and compared with what a person writes.
+        // A person writes them too.
         let shown = self.classes.iter().chain(&self.feature_names).chain([&self.name, &self.program.entry]);
         for name in
             shown.chain(&self.program.tail_calls).chain(self.flow.state.iter().map(|field| &field.name))
         {
-            if name.is_empty() || name.len() > 200 || name.chars().any(char::is_control) {
+            if name.is_empty() || name.len() > 200 {
                 return Err(format!("{name:?} cannot be a name"));
             }
         }
@@ -216,6 +225,19 @@ impl Manifest {
             Some(field) => Err(format!("state {} lies outside a flow entry", field.name)),
             None => Ok(()),
         }
+    }
+}
+
+/// The first string, or key, that is not for terminals.
+fn harmful(value: &Value) -> Option<&str> {
+    let of = |text: &'_ str| text.chars().any(is_harmful);
+    match value {
+        Value::String(text) => of(text).then_some(text),
+        Value::Array(values) => values.iter().find_map(harmful),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(key, value)| if of(key) { Some(key.as_str()) } else { harmful(value) })
+        }
+        _ => None,
     }
 }
 

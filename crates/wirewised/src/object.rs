@@ -12,9 +12,9 @@ use crate::kernel;
 use crate::libbpf_log;
 use crate::verifier::Refusal;
 
+pub use crate::emitted::{ENTRY, tail_call_index};
 pub use crate::loaded::{Loaded, ProgramInfo};
 
-pub const ENTRY: &str = "ww_xdp";
 /// What libbpf calls the object in its messages, and the first part of the name of maps such as .bss.
 const OBJECT_NAME: &str = "wirewise";
 pub const CONFIG_MAP: &str = ".rodata.ww_config";
@@ -23,7 +23,6 @@ pub const TAIL_CALLS: &str = "ww_progs";
 pub const AGREEMENT: &str = "ww_agreement";
 /// Where a shadow hands its packets over.
 pub const FIRST: &str = "ww_first";
-const MODEL: &str = "ww_model_";
 /// `BPF_JMP | BPF_CALL` with the number of bpf_tail_call, and `BPF_ALU64 | BPF_MOV | BPF_K`, which sets register 0 to 0.
 const CALL: u32 = libbpf_sys::BPF_JMP | libbpf_sys::BPF_CALL;
 const TAIL_CALL: i32 = libbpf_sys::BPF_FUNC_tail_call as i32;
@@ -202,7 +201,7 @@ impl Opened {
     /// kernel looks for tail calls before, and then each call of a function costs more.
     fn forget_hand_over(&mut self) -> Result<()> {
         let last = self.tail_calls();
-        let only = if last == 0 { ENTRY.to_string() } else { format!("{MODEL}{last}") };
+        let only = if last == 0 { ENTRY.to_string() } else { crate::emitted::tail_call_name(last) };
         let Some(program) = self.object.progs_mut().find(|program| program.name() == only.as_str()) else {
             return Ok(());
         };
@@ -302,11 +301,6 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     u32::try_from(buckets).map(Some).map_err(|_| {
         Error::input(format!("a flow table of {buckets} buckets is too large: choose a smaller size"))
     })
-}
-
-/// Where a program stands in the array of tail calls: `ww_model_<i>` at i. `None`: it is no part of a split model.
-pub fn tail_call_index(program: &str) -> Option<u32> {
-    program.strip_prefix(MODEL)?.parse().ok()
 }
 
 fn read_config(input: &str, object: &OpenObject) -> Result<Option<abi::Config>> {

@@ -4,6 +4,8 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use crate::text::harmless;
+
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// A line on the terminal behind standard error, rewritten about twice a second; nothing elsewhere.
@@ -21,7 +23,7 @@ impl Progress {
     pub fn show(&mut self, text: impl FnOnce() -> String) {
         if self.active && self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL) {
             self.shown = Some(Instant::now());
-            eprint!("\r{} ...", text());
+            eprint!("\r{} ...", harmless(&text()));
         }
     }
 

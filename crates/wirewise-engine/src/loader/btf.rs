@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! As much of BTF as describes maps (kernel documentation, bpf/btf).
+//! As much of BTF as describes maps and structures (kernel documentation, bpf/btf).
 
 use std::collections::BTreeMap;
 
@@ -41,13 +41,26 @@ impl Type<'_> {
     }
 }
 
-pub(super) struct Btf<'a> {
+/// The types of an object, from its section `.BTF`.
+pub struct Btf<'a> {
     types: Vec<Type<'a>>,
     strings: &'a [u8],
 }
 
-/// A map's description: numbers by name, and sizes of the types of key and value.
-pub(super) type Definition = BTreeMap<String, u64>;
+/// A map's description: numbers by name (`type`, `max_entries`, `map_flags`, ...), and sizes of the types of key and value
+/// (`key_size`, `value_size`).
+pub type Definition = BTreeMap<String, u64>;
+
+/// A member of a structure; offset and size in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// From the structure's start.
+    pub offset: u64,
+    /// Of its type.
+    pub size: u64,
+}
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
@@ -66,7 +79,7 @@ fn header(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Whether a `.BTF.ext` section asks for CO-RE relocations.
-pub(super) fn wants_co_re(bytes: &[u8]) -> bool {
+pub fn wants_co_re(bytes: &[u8]) -> bool {
     const CORE_RELO_LENGTH_AT: usize = 28;
     header(bytes).is_some_and(|length| {
         length >= CORE_RELO_LENGTH_AT + 4 && word(bytes, CORE_RELO_LENGTH_AT).is_some_and(|length| length > 0)
@@ -75,7 +88,7 @@ pub(super) fn wants_co_re(bytes: &[u8]) -> bool {
 
 impl<'a> Btf<'a> {
     /// `None` if the section is damaged.
-    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = header(bytes)?;
         (header >= HEADER_BYTES).then_some(())?;
         let mut rest = part(bytes, header, 8)?;
@@ -145,8 +158,25 @@ impl<'a> Btf<'a> {
         (array.kind() == ARRAY).then(|| word(array.data, 8)).flatten().map(u64::from)
     }
 
-    /// The maps of section `.maps`, by name. `Err` names the map that cannot be read.
-    pub(super) fn maps(&self) -> Result<BTreeMap<String, Definition>, String> {
+    /// The members of the structure of this name. `None` if there is no such structure, or one that cannot be read.
+    pub fn structure(&self, name: &str) -> Option<Vec<Member<'a>>> {
+        let is = |found: &&Type<'a>| found.kind() == STRUCT && self.string(found.name) == Some(name);
+        let found = self.types.iter().find(is)?;
+        // With the kind flag, a bit field's size stands in the upper byte of the offset.
+        let bit_fields = found.info >> 31 != 0;
+        let member = |member: &'a [u8]| {
+            let bits = word(member, 8).filter(|bits| bits % 8 == 0 && !(bit_fields && bits >> 24 != 0))?;
+            let (name, size) = (self.string(word(member, 0)?)?, self.size(word(member, 4)?, 0)?);
+            Some(Member { name, offset: u64::from(bits / 8), size })
+        };
+        found.data.chunks_exact(12).map(member).collect()
+    }
+
+    /// The maps of section `.maps`, by name.
+    ///
+    /// # Errors
+    /// Names the map that cannot be read, or that stands twice.
+    pub fn maps(&self) -> Result<BTreeMap<String, Definition>, String> {
         let section = self
             .types
             .iter()
@@ -157,10 +187,10 @@ impl<'a> Btf<'a> {
             let variable = variable.ok_or("damaged BTF")?;
             let name = self.string(variable.name).ok_or("damaged BTF")?;
             let definition = self.definition(variable.size_or_type);
-            maps.insert(
-                name.to_owned(),
-                definition.ok_or(format!("map {name} has no readable description"))?,
-            );
+            let definition = definition.ok_or(format!("map {name} has no readable description"))?;
+            if maps.insert(name.to_owned(), definition).is_some() {
+                return Err(format!("map {name} stands twice"));
+            }
         }
         Ok(maps)
     }
@@ -171,17 +201,14 @@ impl<'a> Btf<'a> {
         let mut definition = Definition::new();
         for member in found.data.chunks_exact(12) {
             let (name, id) = (self.string(word(member, 0)?)?, word(member, 4)?);
-            match name {
-                "key" | "value" => {
-                    let size = self.size(self.pointee(id)?, 0)?;
-                    definition.insert(format!("{name}_size"), size);
-                }
-                "values" => {
-                    definition.insert(name.to_owned(), 1);
-                }
-                name => {
-                    definition.insert(name.to_owned(), self.number(id)?);
-                }
+            let (name, number) = match name {
+                "key" | "value" => (format!("{name}_size"), self.size(self.pointee(id)?, 0)?),
+                "values" => (name.to_owned(), 1),
+                _ => (name.to_owned(), self.number(id)?),
+            };
+            // Of two, others might take the other one.
+            if definition.insert(name, number).is_some() {
+                return None;
             }
         }
         Some(definition)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where linked byte code comes from.
 
-mod btf;
+pub mod btf;
 mod elf;
 #[cfg(feature = "libbpf")]
 mod libbpf;

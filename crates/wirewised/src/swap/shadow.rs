@@ -17,6 +17,7 @@ use crate::abi::{self, Clock, Shadow};
 use crate::attach::not_tidied;
 use crate::attachment::{Attachment, CPU_MAP, EVENTS_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::bundle::Bundle;
+use crate::emitted::MAX_TAIL_CALLS;
 use crate::error::{Error, Result};
 use crate::meta::Meta;
 use crate::object::{AGREEMENT, FIRST, Loaded, Opened, Settings, TAIL_CALLS};
@@ -26,8 +27,6 @@ use crate::staging;
 use crate::succession::Places;
 use crate::xdp;
 
-/// The kernel's limit for one packet (MAX_TAIL_CALL_CNT).
-const MAX_TAIL_CALLS: u32 = 33;
 /// Where the parts of a split first are pinned, beside the shadow's own.
 const FIRST_PARTS: &str = "first-progs";
 

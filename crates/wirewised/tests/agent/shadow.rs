@@ -16,7 +16,9 @@ fn shadow(lab: &Lab) -> Value {
 fn wide(name: &str) -> Vec<u8> {
     changed_bundle(name, &variant("WIDE"), |manifest| {
         manifest["flow"]["layout_digest"] = "1".into();
-        (manifest["flow"]["entry4_size"], manifest["flow"]["entry6_size"]) = (96.into(), 96.into());
+        manifest["flow"]["entry6_size"] = 96.into();
+        let more = json!({"name": "more", "type": "u64", "offset": 8});
+        manifest["flow"]["state"].as_array_mut().unwrap().push(more);
     })
 }
 

@@ -154,7 +154,7 @@ fn flow_tables_that_do_not_fit_are_refused_by_name_and_reset_when_told() {
     lab.send(1000, ATTACK, 3);
     let wide = changed_bundle("wide", &variant("WIDE"), |manifest| {
         manifest["flow"]["layout_digest"] = "1".into();
-        (manifest["flow"]["entry4_size"], manifest["flow"]["entry6_size"]) = (96.into(), 96.into());
+        manifest["flow"]["entry6_size"] = 96.into();
         let more = serde_json::json!({"name": "more", "type": "u64", "offset": 8});
         manifest["flow"]["state"].as_array_mut().unwrap().push(more);
     });
@@ -187,14 +187,15 @@ fn flow_tables_that_do_not_fit_are_refused_by_name_and_reset_when_told() {
     lab.ok("rollback");
     assert_eq!(sum(&flows(&lab), |flow| &flow["packets"]), 3);
 
-    let change = |key: &'static str, value: Value| {
-        changed_bundle("other", data_path().unwrap(), move |manifest| manifest["flow"][key] = value)
+    let change = |object: &[u8], key: &'static str, value: Value| {
+        changed_bundle("other", object, move |manifest| manifest["flow"][key] = value)
     };
-    for (key, value, expected) in [
-        ("key", "host-pair".into(), "its flow key is host-pair, not five-tuple"),
-        ("table_size", 2048.into(), "it wants 2048 entries a CPU, not 1024"),
+    let larger = variant("WW_TABLE_SIZE=2048");
+    for (object, key, value, expected) in [
+        (data_path().unwrap(), "key", "host-pair".into(), "its flow key is host-pair, not five-tuple"),
+        (&larger[..], "table_size", 2048.into(), "it wants 2048 entries a CPU, not 1024"),
     ] {
-        lab.write("other.wirewise", &change(key, value));
+        lab.write("other.wirewise", &change(object, key, value));
         assert!(lab.error("swap --bundle other.wirewise", 1).contains(expected));
     }
 }

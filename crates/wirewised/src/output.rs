@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Standard output and standard error of this process. The standard library's `println!` panics where it cannot write (a full disk,
+//! `/dev/full`); the one here, which takes its name in the whole crate, keeps the error. `check` returns it, and `cli::main` ends
+//! with it, whatever a command has printed. And no line that is printed has a character that a terminal would obey.
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+use crate::text::harmless;
+
+static FAILURE: OnceLock<String> = OnceLock::new();
+
+macro_rules! println {
+    () => { $crate::output::line(::core::format_args!("")) };
+    ($($text:tt)*) => { $crate::output::line(::core::format_args!($($text)*)) };
+}
+
+/// Where standard error cannot be written there is nobody to tell.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::aside(::core::format_args!($($text)*)) };
+}
+
+pub fn line(text: Arguments<'_>) {
+    keep(writeln!(io::stdout(), "{}", harmless(&text.to_string())));
+}
+
+pub fn aside(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{}", harmless(&text.to_string()));
+}
+
+fn keep(written: io::Result<()>) {
+    if let Err(error) = written {
+        // The first one tells.
+        let _ = FAILURE.set(format!("standard output: {error}"));
+    }
+}
+
+/// Whether all that was printed could be written.
+pub fn check() -> Result<()> {
+    keep(io::stdout().flush());
+    FAILURE.get().map_or(Ok(()), |failure| Err(Error::other(failure)))
+}
