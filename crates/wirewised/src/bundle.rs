@@ -3,23 +3,25 @@
 //! has the SHA-256 of every other member. Nothing of a file is used, or even unpacked, before its digest is checked.
 
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-use zip::{CompressionMethod, ZipArchive};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::emitted;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::policy_file;
+use crate::signature::{self, Signer, sha256};
 
 pub const MANIFEST: &str = "manifest.json";
 pub const MODEL: &str = "model.json";
 pub const FEATURES: &str = "features.json";
 pub const PROGRAM: &str = "program.bpf.o";
 pub const CARD: &str = "card.md";
+const SOURCES: &str = "sources/";
 
 /// Of the file, and of what its members unpack to: a forest of 100 trees of depth 10 needs less than a tenth.
 const MAX_BYTES: u64 = 256 << 20;
@@ -38,6 +40,12 @@ pub struct Bundle {
     pub model: Value,
     /// `features.json`, the feature set.
     pub features: Value,
+    /// What the object was compiled from, by file name.
+    pub sources: BTreeMap<String, Vec<u8>>,
+    /// Who signed it; the signature is right.
+    pub signer: Option<Signer>,
+    /// What a signature is of.
+    pub statement: String,
     /// SHA-256 of the file but its last 64 bytes, which hold it: the bundle's identity.
     pub digest: String,
 }
@@ -45,7 +53,7 @@ pub struct Bundle {
 impl Bundle {
     /// Reads a bundle from its file, and refuses one with a program that wirewise does not make.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = policy_file::read(path, MAX_BYTES)?;
+        let bytes = read_file(path)?;
         let bundle = Self::from_bytes(&bytes).and_then(|bundle| bundle.check_program().map(|()| bundle));
         bundle.map_err(|message| Error::input(format_args!("{}: {message}", path.display())))
     }
@@ -62,7 +70,9 @@ impl Bundle {
         let digest = check_seal(bytes)?;
         let mut members = unpack(bytes)?;
         let manifest = members.remove(MANIFEST).ok_or_else(|| format!("has no {MANIFEST}; {AGAIN}"))?;
+        let manifest_digest = sha256(&manifest);
         let manifest = Manifest::parse(&manifest)?;
+        let signed = members.remove(signature::MEMBER);
         check_digests(&manifest, &members)?;
         for name in [MODEL, FEATURES, PROGRAM, CARD] {
             if !members.contains_key(name) {
@@ -74,8 +84,13 @@ impl Bundle {
                 .map_err(|error| format!("{name} is not JSON: {error}; {AGAIN}"))
         };
         let (model, features) = (json(MODEL)?, json(FEATURES)?);
+        let digests = manifest.digests.iter().map(|(name, digest)| (name.as_str(), digest.as_str()));
+        let statement = signature::statement(digests.chain([(MANIFEST, manifest_digest.as_str())]));
+        let signer = signed.map(|document| signature::check(&document, &statement)).transpose()?;
         let object = members.remove(PROGRAM).unwrap_or_default();
-        Ok(Self { manifest, object, model, features, digest })
+        let source = |(name, text): (String, _)| Some((name.strip_prefix(SOURCES)?.to_string(), text));
+        let sources = members.into_iter().filter_map(source).collect();
+        Ok(Self { manifest, object, model, features, sources, signer, statement, digest })
     }
 
     /// The tunnels the feature set looks into.
@@ -83,6 +98,34 @@ impl Bundle {
         let names = self.features["decapsulate"].as_array().into_iter().flatten();
         names.filter_map(Value::as_str).map(str::to_string).collect()
     }
+}
+
+/// A bundle's file, as it is.
+pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    policy_file::read(path, MAX_BYTES)
+}
+
+/// The bundle with this signature instead of what it has. All other members stay as they are packed.
+pub fn with_signature(bytes: &[u8], document: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let pack = || -> zip::result::ZipResult<Vec<u8>> {
+        let mut old = ZipArchive::new(Cursor::new(bytes))?;
+        let mut new = ZipWriter::new(Cursor::new(Vec::new()));
+        for index in 0..old.len() {
+            let file = old.by_index_raw(index)?;
+            if file.name()? != signature::MEMBER {
+                new.raw_copy_file(file)?;
+            }
+        }
+        new.start_file(signature::MEMBER, SimpleFileOptions::default().unix_permissions(0o644))?;
+        new.write_all(document)?;
+        new.set_comment("0".repeat(SEAL))?;
+        Ok(new.finish()?.into_inner())
+    };
+    let mut packed = pack().map_err(|error| format!("cannot be packed again: {error}"))?;
+    packed.truncate(packed.len() - SEAL);
+    let seal = sha256(&packed);
+    packed.extend(seal.as_bytes());
+    Ok(packed)
 }
 
 fn check_seal(bytes: &[u8]) -> std::result::Result<String, String> {
@@ -158,8 +201,4 @@ fn check_digests(
         }
     }
     Ok(())
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::manifest::Flow;
 use crate::netdev;
 use crate::policy::Policy;
+use crate::signature::Signer;
 use crate::xdp::Plane;
 
 const MAP_NAME: &str = "ww_meta";
@@ -52,6 +53,9 @@ pub struct BundleMeta {
     pub file: String,
     pub created: String,
     pub model: String,
+    /// Who signed it, as known when it was loaded.
+    #[serde(default)]
+    pub signer: Option<Signer>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,6 +77,7 @@ impl BundleMeta {
             file: file.display().to_string(),
             created: bundle.manifest.created.clone(),
             model: bundle.manifest.model.summary.clone(),
+            signer: bundle.signer.clone(),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::attachment::{Attachment, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
 use crate::kernel;
 use crate::meta::{BundleMeta, PolicyMeta};
+use crate::signature;
 use crate::units::{format_age, format_bytes};
 use crate::xdp::{self, Plane};
 
@@ -156,6 +157,9 @@ impl Status {
         row("mode", &self.describe_mode());
         if let Some(bundle) = &self.bundle {
             row("bundle", &format!("{} ({}), sha256 {}", bundle.name, bundle.model, &bundle.digest[..16]));
+        }
+        if let Some(bundle) = &self.bundle {
+            row("signature", &signature::describe(bundle.signer.as_ref()));
         }
         let classes: Vec<_> =
             self.classes.iter().map(|class| format!("{}: {}", class.name, class.action)).collect();

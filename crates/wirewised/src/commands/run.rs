@@ -10,12 +10,12 @@ use crate::abi::Mode;
 use crate::attach::{self, Plan, Prepared, Request};
 use crate::attachment::Attachment;
 use crate::bpffs;
-use crate::bundle::Bundle;
 use crate::commands::detach;
 use crate::commands::trace::ModeArg;
 use crate::doctor::{self, Finding, Level};
 use crate::error::Result;
 use crate::input;
+use crate::keys::TrustArgs;
 use crate::pins::RootArgs;
 use crate::policy::Policy;
 use crate::status;
@@ -90,6 +90,9 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
+    trust: TrustArgs,
+
+    #[command(flatten)]
     root: RootArgs,
 }
 
@@ -131,7 +134,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn read_inputs(args: &Args) -> Result<Request> {
-    let bundle = Bundle::read(&args.bundle)?;
+    let bundle = args.trust.read(&args.bundle)?;
     let policy = args
         .policy
         .as_ref()

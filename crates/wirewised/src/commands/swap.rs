@@ -11,6 +11,7 @@ use crate::bundle::Bundle;
 use crate::doctor;
 use crate::error::{Error, Result};
 use crate::input;
+use crate::keys::TrustArgs;
 use crate::pins::Lock;
 use crate::policy::Policy;
 use crate::status;
@@ -75,13 +76,16 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     if args.no_shadow {
         return end_shadow(args);
     }
-    let read = |file: &PathBuf| Bundle::read(file).map(|bundle| (bundle, file.clone()));
+    let read = |file: &PathBuf| args.trust.read(file).map(|bundle| (bundle, file.clone()));
     let given = args.bundle.as_ref().map(read).transpose()?;
     let (lock, ours) = begin(args)?;
     match given {
@@ -90,7 +94,7 @@ pub fn run(args: &Args) -> Result<()> {
         None => {
             let (shadow, meta) = shadow::of(&ours)?;
             let file = PathBuf::from(&meta.bundle.file);
-            let bundle = Bundle::read(&file)?;
+            let bundle = args.trust.read(&file)?;
             if bundle.digest != meta.bundle.digest {
                 return Err(Error::input(format!(
                     "{}: it is not the shadow's bundle {} any more; `swap --bundle FILE` takes it from another place",
