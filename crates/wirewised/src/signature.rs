@@ -48,7 +48,7 @@ impl Signer {
 
 /// "by NAME, ..." or "none".
 pub fn describe(signer: Option<&Signer>) -> String {
-    signer.map_or("none: who made this bundle is not known".to_string(), Signer::describe)
+    signer.map_or("by nobody, so who made it is not known".to_string(), Signer::describe)
 }
 
 pub fn sha256(bytes: &[u8]) -> String {

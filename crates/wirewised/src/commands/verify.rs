@@ -9,16 +9,39 @@ use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::input;
 use crate::kernel;
+use crate::keys::TrustArgs;
 use crate::object::{Opened, ProgramInfo, Settings};
+use crate::rebuild::{self, Rebuilt};
+use crate::signature::{self, Signer};
 use crate::verifier::Refusal;
+
+const EXAMPLES: &str = "\
+Examples:
+  wirewised verify --bundle model.wirewise
+  wirewised verify --bundle model.wirewise --require-signature --no-load
+      what can be told without privilege: digests, who signed it, and that it holds nothing but a program of wirewise's
+  wirewised verify --bundle model.wirewise --rebuild
+      and that its program is what its sources give, instruction for instruction (needs clang, of the version that made it)";
 
 /// Ask this kernel's verifier whether it accepts a program
 ///
-/// Loads it, attaches nothing, and unloads it again.
+/// Loads it, attaches nothing, and unloads it again. Of a bundle it says who signed it, too.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     what: What,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// Compile the bundle's sources again and compare the program with the one in it, instruction for instruction
+    #[arg(long, conflicts_with = "object")]
+    rebuild: bool,
+
+    /// Do not ask the kernel: check the bundle only, which needs no privilege
+    #[arg(long, conflicts_with = "object")]
+    no_load: bool,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -29,50 +52,75 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct What {
-    /// Compiled eBPF object (.bpf.o)
+    /// Compiled eBPF object (.bpf.o); whatever it holds is loaded, so only for objects of your own
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
 
-    /// Bundle, whose program is taken
+    /// Bundle, whose program is taken; refused if it holds anything that wirewise does not make
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
-    accepted: bool,
+    /// Null: the kernel was not asked.
+    accepted: Option<bool>,
     kernel: String,
     programs: Vec<ProgramInfo>,
     load_ms: Option<f64>,
     refusal: Option<Refusal>,
+    /// Of a bundle; null: not signed.
+    signature: Option<Signer>,
+    rebuild: Option<Rebuilt>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let (name, object) = args.what.read()?;
-    let mut opened = Opened::open(&name, &object)?;
-    opened.prepare(&Settings::live()?)?;
-    let report = match opened.try_load()? {
-        Ok(loaded) => Report {
-            accepted: true,
-            kernel: kernel::release(),
-            programs: loaded.programs()?,
-            load_ms: Some((loaded.load_time.as_secs_f64() * 1e6).round() / 1e3),
-            refusal: None,
-        },
-        Err(refusal) => Report {
-            accepted: false,
-            kernel: kernel::release(),
-            programs: Vec::new(),
-            load_ms: None,
-            refusal: Some(refusal),
-        },
+    let bundle = args.what.bundle.as_deref().map(|path| args.trust.read(path)).transpose()?;
+    let (name, object) = match (&bundle, &args.what.bundle) {
+        (Some(bundle), Some(path)) => (path.display().to_string(), bundle.object.clone()),
+        _ => args.what.read()?,
     };
+    let rebuilt = bundle.as_ref().filter(|_| args.rebuild).map(|bundle| rebuild::rebuild(&name, bundle));
+    let mut report = Report {
+        accepted: None,
+        kernel: kernel::release(),
+        programs: Vec::new(),
+        load_ms: None,
+        refusal: None,
+        signature: bundle.as_ref().and_then(|bundle| bundle.signer.clone()),
+        rebuild: rebuilt.transpose()?,
+    };
+    // What its sources do not give is not for the kernel.
+    let as_stated = report.rebuild.as_ref().is_none_or(|rebuilt| rebuilt.same);
+    if !args.no_load && as_stated {
+        load(&name, &object, &mut report)?;
+    }
     if args.json {
         input::print_json(&report)?;
-    } else if report.accepted {
-        print(&name, &report);
+    } else {
+        print(&name, &report, bundle.is_some());
+    }
+    if let Some(Rebuilt { clang, difference: Some(difference), .. }) = &report.rebuild {
+        return Err(Error::input(format!(
+            "{name}: its program is not what its sources give with clang {clang}: {difference}; was it clang {}? If so, do not run it",
+            bundle.map(|bundle| bundle.manifest.program.clang).unwrap_or_default()
+        )));
     }
     report.refusal.map_or(Ok(()), |refusal| Err(refusal.into_error(&name)))
+}
+
+fn load(name: &str, object: &[u8], report: &mut Report) -> Result<()> {
+    let mut opened = Opened::open(name, object)?;
+    opened.prepare(&Settings::live()?)?;
+    match opened.try_load()? {
+        Ok(loaded) => {
+            report.programs = loaded.programs()?;
+            report.load_ms = Some((loaded.load_time.as_secs_f64() * 1e6).round() / 1e3);
+        }
+        Err(refusal) => report.refusal = Some(refusal),
+    }
+    report.accepted = Some(report.refusal.is_none());
+    Ok(())
 }
 
 impl What {
@@ -86,7 +134,16 @@ impl What {
     }
 }
 
-fn print(name: &str, report: &Report) {
+fn print(name: &str, report: &Report, is_bundle: bool) {
+    if is_bundle {
+        println!("{name}: signed {}", signature::describe(report.signature.as_ref()));
+    }
+    if let Some(Rebuilt { same: true, clang, .. }) = &report.rebuild {
+        println!("{name}: its sources give the same program, instruction for instruction (clang {clang})");
+    }
+    if report.accepted != Some(true) {
+        return;
+    }
     println!(
         "{name}: accepted by kernel {}, loaded in {:.1} ms",
         report.kernel,
