@@ -5,6 +5,8 @@ A bundle is a zip archive, extension `.wirewise`, with these members: `manifest.
 `features.json` (the feature set), `program.bpf.o`, `card.md` (the model card) and `sources/...` (generated
 C). The manifest has the SHA-256 of every other member. The archive's comment, the last 64 bytes of the file,
 is the SHA-256 (hex) of all before it: a changed byte is found wherever it is, before anything else is read.
+`wirewised sign` adds a member that is not in the manifest, `signature.json`. It is kept as it is, and only
+the agent checks it: `wirewised verify`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from wirewise.features import FeatureSet
 from wirewise.files import describe_validation_error, read_bytes, write_atomically
 from wirewise.models import Model
 from wirewise.models import load as load_model
+from wirewise.text import harmless_document
 
 FORMAT: Final = "wirewise-bundle"
 VERSION: Final = 1
@@ -39,6 +42,7 @@ MODEL = "model.json"
 FEATURES = "features.json"
 PROGRAM = "program.bpf.o"
 CARD = "card.md"
+SIGNATURE = "signature.json"
 SOURCES = "sources/"
 _SEAL = 64  # hex digits of SHA-256
 
@@ -143,6 +147,18 @@ class Bundle:
     program: bytes
     card: str
     sources: Mapping[str, str]
+    signature: bytes | None = None
+
+    @property
+    def signed_by(self) -> str | None:
+        """Fingerprint of the key that the signature names, which is not checked here; None: not signed."""
+        if self.signature is None:
+            return None
+        try:
+            key = bytes.fromhex(json.loads(self.signature)["public_key"])
+        except (ValueError, KeyError, TypeError):
+            return "unreadable"
+        return _sha256(key)
 
     @property
     def classes(self) -> list[str]:
@@ -168,6 +184,7 @@ class Bundle:
     ) -> Bundle:
         """A bundle from its parts: checks that they belong together and writes the model card."""
         from wirewise.card import write_card
+        from wirewise.targets.ebpf.clang import data_path_digest
 
         manifest = Manifest(
             name=name,
@@ -193,8 +210,14 @@ class Bundle:
             accuracy=accuracy,
             tools={
                 "wirewise": wirewise.__version__, "python": platform.python_version(), "clang": program.clang,
+                "datapath": data_path_digest(),
             },
         )  # fmt: skip
+        # Texts may come from file names and estimators; whoever reads the bundle shows them on a terminal.
+        document = manifest.model_dump()
+        texts = ("model", "program", "training", "fidelity", "accuracy", "tools")
+        document |= {key: harmless_document(document[key]) for key in texts}
+        manifest = Manifest.model_validate(document)
         card = write_card(manifest, model)
         bundle = cls(manifest, model, feature_set, object_file, card, dict(sources))
         digests = {member: _sha256(data) for member, data in bundle._members().items()}
@@ -217,6 +240,8 @@ class Bundle:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             members = {MANIFEST: _json(self.manifest.model_dump(mode="json"))} | self._members()
+            if self.signature is not None:
+                members[SIGNATURE] = self.signature
             for member, data in members.items():
                 info = zipfile.ZipInfo(member)  # dated 1980-01-01
                 info.compress_type = zipfile.ZIP_DEFLATED
@@ -240,6 +265,7 @@ class Bundle:
         """As `read`, from the file's content; source: its name in errors."""
         members = _unpack(data, source)
         manifest = _manifest(members.pop(MANIFEST, None), source)
+        signature = members.pop(SIGNATURE, None)
         for member in sorted(members.keys() | manifest.digests.keys()):
             if member not in members:
                 raise InputError(
@@ -271,6 +297,7 @@ class Bundle:
                 for member, content in members.items()
                 if member.startswith(SOURCES)
             },
+            signature,
         )
         _check_parts_agree(bundle, source)
         return bundle

@@ -5,10 +5,13 @@
 
 mod common;
 
+use ed25519_dalek::SigningKey;
+
 use common::{bundle, bundle_with, manifest, members, reseal, seal};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use wirewised::bundle::Bundle;
+use wirewised::bundle::{Bundle, with_signature};
+use wirewised::signature;
 
 /// The refusal of a bundle; panics if it is accepted, or if the message is not one line.
 fn refusal(bytes: &[u8]) -> String {
@@ -67,7 +70,10 @@ fn a_manifest_that_breaks_a_rule_is_refused() {
         ("/format", json!("other"), "is not one of a wirewise bundle"),
         ("/classes", json!(["one"]), "1 classes"),
         ("/classes", json!(["same", "same"]), "stands twice"),
-        ("/classes", json!(["a", "b\u{1b}[2J"]), "cannot be a name"),
+        ("/classes", json!(["a", "b\u{1b}[2J"]), "a character that a terminal would obey"),
+        ("/classes", json!(["a", ""]), "cannot be a name"),
+        ("/model/summary", json!("a\u{1b}]0;title\u{7}"), "a character that a terminal would obey"),
+        ("/model/notes", json!(["\u{202e}txt"]), "a character that a terminal would obey"),
         ("/feature_names", json!([]), "0 features"),
         ("/model/n_features", json!(2), "are not those of the lists"),
         ("/flow/table_size", json!(1000), "table_size 1000 is not a power of two"),
@@ -109,6 +115,54 @@ fn hostile_archives_are_refused() {
         }
     }
     refusal(&reseal(twice));
+}
+
+/// What is signed is all but the signature; any of it changed, and all digests made anew, is found.
+#[test]
+fn a_signature_breaks_with_each_member() {
+    let key = SigningKey::from_bytes(&[3; 32]);
+    let members = members(b"object");
+    let plain = bundle_with(&manifest(&members), &members);
+    let document = signature::sign(&key, &Bundle::from_bytes(&plain).unwrap().statement);
+    let signed = with_signature(&plain, document.as_bytes()).unwrap();
+    let signer = Bundle::from_bytes(&signed).unwrap().signer.unwrap();
+    assert_eq!(signer.fingerprint, signature::fingerprint(&key.verifying_key()));
+    assert_eq!(with_signature(&signed, document.as_bytes()).unwrap(), signed);
+
+    let forged = |manifest: &Value, members: &std::collections::BTreeMap<String, Vec<u8>>| {
+        refusal(&with_signature(&bundle_with(manifest, members), document.as_bytes()).unwrap())
+    };
+    for name in members.keys() {
+        let mut edited = members.clone();
+        edited.get_mut(name).unwrap().push(b' ');
+        assert!(forged(&manifest(&edited), &edited).contains("changed since"), "{name}");
+    }
+    let mut more = members.clone();
+    more.insert("extra".to_string(), vec![]);
+    assert!(forged(&manifest(&more), &more).contains("changed since"));
+    let mut renamed = manifest(&members);
+    renamed["name"] = json!("other");
+    assert!(forged(&renamed, &members).contains("changed since"));
+    // In the manifest a signature would sign itself.
+    let mut listed = members.clone();
+    listed.insert("signature.json".to_string(), document.clone().into_bytes());
+    assert!(refusal(&bundle_with(&manifest(&listed), &listed)).contains("is missing"));
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_signature_is_refused(place in any::<prop::sample::Index>(), value in any::<u8>()) {
+        let key = SigningKey::from_bytes(&[3; 32]);
+        let plain = bundle(b"object");
+        let document = signature::sign(&key, &Bundle::from_bytes(&plain).unwrap().statement);
+        let mut damaged = document.clone().into_bytes();
+        let place = place.index(damaged.len());
+        damaged[place] = value;
+        if let Ok(read) = Bundle::from_bytes(&with_signature(&plain, &damaged).unwrap()) {
+            // White space, or a hexadecimal digit of the other case.
+            prop_assert_eq!(read.signer.unwrap().fingerprint, signature::fingerprint(&key.verifying_key()));
+        }
+    }
 }
 
 proptest! {

@@ -12,6 +12,7 @@ import typer
 import wirewise
 from wirewise.cli import utf8
 from wirewise.errors import ToldError, WirewiseError
+from wirewise.text import harmless
 
 _EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege, kernel feature or tool is missing, "
@@ -80,5 +81,5 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"error: {harmless(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)

@@ -121,7 +121,7 @@ def compile_(
         compared = matrix(split.test if is_network else _classified(rows))
         held_out = HeldOut(matrix(split.test), numbers(split.test, loaded.classes), split.how)
     if not as_json:
-        console.print(loaded.model.describe(), markup=False)
+        console.print(loaded.model.describe())
     compiled = compiler.compile(
         loaded.imported or loaded.model,
         features,
@@ -256,12 +256,12 @@ def print_agreement(fidelity: dict[str, Any]) -> None:
     """How far the integer model and the estimator agree; the first rows that differ."""
     rows, agree = fidelity["rows"], fidelity["agree"]
     if agree == rows:
-        console.print(f"[green]agreement: all {rows:,} rows get the class the estimator gives them[/green]")
+        console.print(f"agreement: all {rows:,} rows get the class the estimator gives them", style="green")
         return
     console.print(
-        f"[yellow]agreement: {agree:,} of {rows:,} rows; {rows - agree:,} differ, the first:[/yellow]"
+        f"agreement: {agree:,} of {rows:,} rows; {rows - agree:,} differ, the first:", style="yellow"
     )
     for difference in fidelity["differences"]:
         ours, theirs = difference["model"], difference["estimator"]
         where = f"row {difference['row']}, features {difference['features']}"
-        console.print(f"  {ours}, the estimator says {theirs}: {where}", markup=False)
+        console.print(f"  {ours}, the estimator says {theirs}: {where}")

@@ -92,7 +92,7 @@ def explain(
         note(f"the object was not asked: {why_not}")
     elif not differences:
         console.print(
-            f"\n[green]the object in the {theirs['plane']} and the reference agree on all of this[/green]"
+            f"\nthe object in the {theirs['plane']} and the reference agree on all of this", style="green"
         )
     else:
         listing(
@@ -218,16 +218,14 @@ def _print(
     from wirewise.features.packet import Status
     from wirewise.models import Network
 
-    console.print(f"[bold]packet {number:,}[/bold]")
+    console.print(f"packet {number:,}", style="bold")
     if decision.packet is None:
         fate = "passes" if said["passed"] else "is dropped, as the policy says of malformed packets"
         console.print(f"{said['status']}: no flow, no class; the packet {fate}")
         return
     grid(_headers(decision.packet), title="Headers")
     if decision.allowed_by:
-        console.print(
-            f"\npasses before anything is computed: allow list, {decision.allowed_by}", markup=False
-        )
+        console.print(f"\npasses before anything is computed: allow list, {decision.allowed_by}")
         return
     state = f"packet {said['packets_of_flow']:,} of its flow"
     grid(
@@ -244,7 +242,7 @@ def _print(
         else:
             for index, values in enumerate(said["activations"][:-1]):
                 name = f"layer {index}" if index else "input"
-                console.print(f"{name}: {', '.join(map(str, values))}", markup=False)
+                console.print(f"{name}: {', '.join(map(str, values))}")
     elif decision.status is Status.UNDECIDED:
         console.print("\nno verdict yet: the trigger has not fired for this flow; the packet passes")
         return
@@ -295,11 +293,9 @@ def _print_paths(
     assert class_id is not None
     by_weight = sorted(said["paths"], key=lambda path: -decisiveness(model, path, class_id))
     for path in by_weight[:trees]:
-        console.print(f"tree {path['tree']}: leaf {path['leaf']}", style="dim", markup=False)
+        console.print(f"tree {path['tree']}: leaf {path['leaf']}", style="dim")
         for test in path["tests"]:
             sign = "<=" if test["left"] else ">"
-            console.print(
-                f"  {names[test['feature']]} = {test['value']} {sign} {test['threshold']}", markup=False
-            )
+            console.print(f"  {names[test['feature']]} = {test['value']} {sign} {test['threshold']}")
     if len(by_weight) > trees:
         note(f"the {trees} trees that spoke most for the class, of {len(by_weight)}; more with --trees")

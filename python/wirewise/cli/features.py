@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wirewise.cli.output import FeatureSetOption, Json, console, grid, listing, note, print_json
+from wirewise.cli.output import (
+    FeatureSetOption,
+    Json,
+    console,
+    grid,
+    listing,
+    name_and_summary,
+    note,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from wirewise.datasets import Labels, Rows, Table
@@ -246,8 +255,8 @@ def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
     listing(("field", "unit", ""), ((f.name, f.unit, f.doc) for f in FIELDS.values()), title="Packet fields")
     listing(("accumulator", ""), ((a.name, a.doc) for a in ACCUMULATORS.values()), title="Accumulators")
     console.print(
-        "\nA feature is FIELD, ACCUMULATOR(FIELD) or count; with [bold]window=500ms[/bold] over a tumbling "
-        "window, and then [bold]previous[/bold] for the last finished one:\n"
+        "\nA feature is FIELD, ACCUMULATOR(FIELD) or count; with window=500ms over a tumbling "
+        "window, and then previous for the last finished one:\n"
         '  features: [length, mean(length), "max(iat, window=500ms)", "count(window=1s, previous)"]\n'
         f"Flow keys: {', '.join(KEYS)}"
     )
@@ -256,7 +265,7 @@ def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
 def _show(feature_set: FeatureSet) -> None:
     from wirewise.units import format_duration
 
-    console.print(f"[bold]{feature_set.name}[/bold]  [dim]{' '.join(feature_set.doc.split())}[/dim]")
+    name_and_summary(feature_set.name, " ".join(feature_set.doc.split()))
     listing(
         ("", "feature", "is", "unit", "fraction bits"),
         (

@@ -105,7 +105,7 @@ def import_(
             }
         )
         return
-    console.print(loaded.model.describe(), markup=False)
+    console.print(loaded.model.describe())
     grid(
         [
             ("from", loaded.source),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from wirewise.cli.compile import print_fidelity
-from wirewise.cli.output import Json, console, grid, heading, listing, print_json
+from wirewise.cli.output import Json, grid, heading, listing, name_and_summary, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -26,16 +26,21 @@ def inspect(
     Every digest in the bundle is checked first; a damaged bundle is refused.
     """
     from wirewise.bundle import Bundle
+    from wirewise.text import harmless
 
     loaded = Bundle.read(bundle)
     if card:
-        print(loaded.card, end="")
+        print(harmless(loaded.card), end="")
         return
     model = loaded.model.details() | {"reads": list(loaded.model.reads)}
     memory = flow_table_memory(loaded)
     if as_json:
         manifest = loaded.manifest.model_dump(mode="json")
-        print_json(manifest | {"model_detail": model, "memory": memory, "sources": sorted(loaded.sources)})
+        print_json(
+            manifest
+            | {"model_detail": model, "memory": memory, "sources": sorted(loaded.sources)}
+            | {"signed_by": loaded.signed_by}
+        )
         return
     _print(loaded, model, memory)
 
@@ -52,12 +57,13 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
 
     manifest = bundle.manifest
     flow, program = manifest.flow, manifest.program
-    console.print(f"[bold]{manifest.name}[/bold]  [dim]{manifest.model.summary}[/dim]", markup=True)
+    name_and_summary(manifest.name, manifest.model.summary)
     grid(
         [
             ("classes", ", ".join(f"{i} {name}" for i, name in enumerate(manifest.classes))),
             ("made", f"{manifest.created} by wirewise {manifest.tools['wirewise']}, clang {program.clang}"),
             ("from", manifest.model.source or "a model in memory"),
+            ("signed", _signed(bundle)),
         ]
     )
     most = max(1, *model["reads"])
@@ -113,6 +119,12 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
     if manifest.fidelity:
         heading("What integers lost")
         print_fidelity(manifest.fidelity)
+
+
+def _signed(bundle: Any) -> str:
+    if bundle.signed_by is None:
+        return "by nobody, so who made it is not known"
+    return f"with the key {bundle.signed_by[:32]}; `wirewised verify` checks it, this does not"
 
 
 def _facts(facts: dict[str, Any] | None, prefix: str = "") -> list[tuple[str, str]]:

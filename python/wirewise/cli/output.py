@@ -12,6 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from wirewise.text import harmless
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 BundleOption = Annotated[Path, typer.Option("--bundle", "-b", help="Bundle made by `wirewise compile`.")]
@@ -38,13 +41,24 @@ FineTuneOption = Annotated[
     ),
 ]
 
-console = Console(highlight=False)
-progress_console = Console(stderr=True, highlight=False)
+
+class _Console(Console):
+    """Prints text as it is: nothing in it is markup, and nothing a terminal would obey gets there."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(harmless(text), **options)
+
+
+console = _Console()
+progress_console = _Console(stderr=True)
 
 
 def print_json(value: object) -> None:
     """One JSON object on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(harmless(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
 def grid(rows: Iterable[tuple[str, Any]], *, title: str | None = None) -> None:
@@ -78,12 +92,17 @@ def listing(
 
 def heading(title: str | None) -> None:
     if title:
-        console.print(f"\n[bold]{title}[/bold]")
+        console.print(f"\n{title}", style="bold")
+
+
+def name_and_summary(name: str, summary: str) -> None:
+    """The first line about something that has a name."""
+    console.print(Text.assemble((harmless(name), "bold"), "  ", (harmless(summary), "dim")))
 
 
 def note(text: str) -> None:
     """Something beside the result: on standard error."""
-    progress_console.print(text, style="dim", markup=False)
+    progress_console.print(text, style="dim")
 
 
 @contextmanager

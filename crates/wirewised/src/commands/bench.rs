@@ -29,7 +29,7 @@ const WARM_UP: u32 = 1000;
 #[command(after_help = "\
 Example: wirewised bench --object empty.bpf.o --object program.bpf.o --flows 10000 --json")]
 pub struct Args {
-    /// Compiled eBPF object (.bpf.o); repeat to compare several with the first
+    /// Compiled eBPF object (.bpf.o), of your own, as whatever it holds is run; repeat to compare several with the first
     #[arg(long = "object", value_name = "FILE", required = true)]
     objects: Vec<PathBuf>,
 

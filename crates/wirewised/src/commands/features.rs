@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 
-    /// Object that extracts a whole feature set and has no model; needs --features
+    /// Object of your own, as whatever it holds is run, that extracts a whole feature set and has no model; needs --features
     #[arg(long, value_name = "FILE", requires = "features")]
     object: Option<PathBuf>,
 

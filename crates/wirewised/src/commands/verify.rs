@@ -76,9 +76,9 @@ struct Report {
 
 pub fn run(args: &Args) -> Result<()> {
     let bundle = args.what.bundle.as_deref().map(|path| args.trust.read(path)).transpose()?;
-    let (name, object) = match (&bundle, &args.what.bundle) {
-        (Some(bundle), Some(path)) => (path.display().to_string(), bundle.object.clone()),
-        _ => args.what.read()?,
+    let (name, object) = match &bundle {
+        Some(bundle) => (args.what.name(), bundle.object.clone()),
+        None => args.what.read()?,
     };
     let rebuilt = bundle.as_ref().filter(|_| args.rebuild).map(|bundle| rebuild::rebuild(&name, bundle));
     let mut report = Report {
@@ -126,11 +126,17 @@ fn load(name: &str, object: &[u8], report: &mut Report) -> Result<()> {
 impl What {
     /// What errors call it, and the object.
     pub fn read(&self) -> Result<(String, Vec<u8>)> {
-        match (&self.object, &self.bundle) {
-            (Some(path), _) => Ok((path.display().to_string(), input::read(path)?)),
-            (None, Some(path)) => Ok((path.display().to_string(), Bundle::read(path)?.object)),
-            (None, None) => Err(Error::input("give --object or --bundle")),
-        }
+        let object = match (&self.object, &self.bundle) {
+            (Some(path), _) => input::read(path)?,
+            (None, Some(path)) => Bundle::read(path)?.object,
+            (None, None) => return Err(Error::input("give --object or --bundle")),
+        };
+        Ok((self.name(), object))
+    }
+
+    fn name(&self) -> String {
+        let path = self.object.as_ref().or(self.bundle.as_ref());
+        path.map_or_else(String::new, |path| path.display().to_string())
     }
 }
 

@@ -243,6 +243,12 @@ impl Lab {
         command
     }
 
+    /// A command of the agent that touches no interface.
+    pub fn agent(&self, arguments: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirewised"));
+        command.args(arguments.split_whitespace()).current_dir(self.folder.path()).output().unwrap()
+    }
+
     pub fn run(&self, arguments: &str) -> Output {
         self.command(arguments).output().unwrap()
     }

@@ -13,5 +13,6 @@ mod others;
 mod policies;
 mod refusals;
 mod shadow;
+mod signatures;
 mod swap;
 mod views;

@@ -25,7 +25,7 @@ fn bad_input_is_one_line_and_leaves_nothing() {
     let cases = [
         (run("gone.wirewise", ""), "gone.wirewise: cannot be read"),
         (run("foreign.wirewise", ""), "foreign.wirewise: the file's digest does not match"),
-        (run("object.wirewise", ""), "not an eBPF object"),
+        (run("object.wirewise", ""), "object.wirewise: program.bpf.o is no ELF object"),
         (
             run("b.wirewise", "--policy p.yaml"),
             "p.yaml: classes: unknown class 'worm'; the bundle has: benign, attack",

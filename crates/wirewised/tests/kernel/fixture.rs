@@ -17,12 +17,27 @@ pub fn object(defines: &[&str]) -> Option<Vec<u8>> {
     compile("tests/fixtures/fixture.bpf.c", defines)
 }
 
+/// The data path of this repository with one thing more; none: as it is.
+pub fn hostile(defines: &[&str]) -> Option<Vec<u8>> {
+    compile("tests/fixtures/hostile.bpf.c", defines)
+}
+
+fn clang() -> Option<&'static &'static str> {
+    COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())
+}
+
+/// Version of the compiler that makes these objects, such as 19.1.7.
+pub fn clang_version() -> Option<String> {
+    let output = Command::new(clang()?).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    Some(text.split("version ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned())
+}
+
 fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     let object = folder.path().join("fixture.bpf.o");
-    let Some(clang) = COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())
-    else {
+    let Some(clang) = clang() else {
         eprintln!("SKIPPED: no clang to compile the test's eBPF object with");
         return None;
     };

@@ -8,9 +8,11 @@ mod bench;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
+mod emitted;
 mod features;
 mod fixture;
 mod flood;
 mod replay;
+mod signatures;
 mod trace;
 mod verify;

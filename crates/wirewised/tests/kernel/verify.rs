@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised verify` with this kernel's verifier.
 
-use crate::fixture::{Place, loadable, object};
+use std::path::Path;
+
+use crate::common::{bundle_with, manifest, members};
+use crate::fixture::{Place, clang_version, hostile, loadable, object};
 
 #[test]
 fn an_accepted_object_is_described_program_by_program() {
@@ -94,4 +97,85 @@ fn three_capabilities_are_enough() {
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A bundle that holds what its object was compiled from.
+fn with_sources(
+    object: &[u8],
+    change: impl Fn(&mut std::collections::BTreeMap<String, Vec<u8>>),
+) -> Option<Place> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let place = Place::new(object);
+    let mut members = members(object);
+    for (name, path) in [
+        ("xdp.bpf.c", "../../bpf/xdp.bpf.c"),
+        ("ww_feature_set.h", "tests/fixtures/datapath/ww_feature_set.h"),
+        ("ww_model.h", "tests/fixtures/datapath/ww_model.h"),
+    ] {
+        members.insert(format!("sources/{name}"), std::fs::read(here.join(path)).unwrap());
+    }
+    change(&mut members);
+    let mut manifest = manifest(&members);
+    manifest["program"]["clang"] = clang_version()?.into();
+    place.write("b.wirewise", &bundle_with(&manifest, &members));
+    Some(place)
+}
+
+const REBUILD: &str = "verify --bundle b.wirewise --no-load --rebuild";
+
+#[test]
+fn sources_that_give_the_program_are_told_from_others() {
+    let Some(object) = hostile(&[]) else { return };
+    let place = with_sources(&object, |_| ()).unwrap();
+    assert!(place.stdout(REBUILD).contains("the same program, instruction for instruction"));
+    assert_eq!(place.json(&format!("{REBUILD} --json"))["rebuild"]["same"], true);
+    // Where the stacks of IPv4 and IPv6 do not fit together, the compiler driver gives each a function.
+    let split = with_sources(&hostile(&["WW_SPLIT=1"]).unwrap(), |_| ()).unwrap();
+    split.stdout(REBUILD);
+
+    let place = with_sources(&hostile(&["BORDER=200"]).unwrap(), |_| ()).unwrap();
+    let error = place.error(REBUILD, 2);
+    assert!(error.contains("is not what its sources give") && error.contains(": instruction "), "{error}");
+
+    let place = with_sources(&object, |members| {
+        members.insert("sources/xdp.bpf.c".to_owned(), b"int x;".to_vec());
+    });
+    assert!(place.unwrap().error(REBUILD, 2).contains("with another data path than that of this wirewised"));
+}
+
+#[test]
+fn hostile_sources_get_nothing() {
+    let Some(object) = hostile(&[]) else { return };
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "a_secret of_root").unwrap();
+    let include = format!("#include \"{}\"\n", secret.path().display());
+    let place = with_sources(&object, |members| {
+        members.get_mut("sources/ww_model.h").unwrap().extend(include.as_bytes());
+    });
+    let error = place.unwrap().error(REBUILD, 2);
+    assert!(error.contains("do not compile"), "{error}");
+    // SAFETY: the call has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        assert!(!error.contains("a_secret"), "{error}");
+    }
+    let place = with_sources(&object, |members| {
+        members.insert("sources/evil.h".to_owned(), b"".to_vec());
+    });
+    assert!(place.unwrap().error(REBUILD, 2).contains("\"evil.h\", which wirewise does not write"));
+}
+
+#[test]
+fn the_compiler_that_is_missing_is_named() {
+    let Some(object) = object(&[]) else { return };
+    let place = with_sources(&object, |_| ()).unwrap();
+    let members = members(&object);
+    let mut all = members.clone();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    all.insert("sources/xdp.bpf.c".to_owned(), std::fs::read(here.join("../../bpf/xdp.bpf.c")).unwrap());
+    all.insert("sources/ww_model.h".to_owned(), Vec::new());
+    all.insert("sources/ww_feature_set.h".to_owned(), Vec::new());
+    let mut manifest = manifest(&all);
+    manifest["program"]["clang"] = "7.0.1".into();
+    place.write("b.wirewise", &bundle_with(&manifest, &all));
+    assert!(place.error(REBUILD, 3).contains("compiled by clang 7.0.1, and there is no clang 7 here"));
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -15,17 +16,13 @@ from wirewise.errors import MissingFeatureError, WirewiseError
 
 MINIMUM = 14
 _FRAME = re.compile(r"stack frame size \((\d+)\)[^\n]* in(?: function)? '(\w+)'")
+# What decides what comes out is in bpf/clang.flags, which the agent reads too (`verify --rebuild`).
 # -mcpu=v3: atomics with results and 32-bit jumps; every kernel from 5.12 on runs it.
 FLAGS = (
-    "-O2",
-    "-g",
-    "-target",
-    "bpf",
-    "-mcpu=v3",
+    *(files("wirewise") / "bpf" / "clang.flags").read_text().split(),
     "-Wall",
     "-Werror",
     "-Wno-unused-function",
-    "-fbracket-depth=4096",
     "-Wframe-larger-than=1",
     "-Wno-error=frame-larger-than",
 )
@@ -77,6 +74,14 @@ def clang_version(clang: str) -> str:
 def system_includes() -> list[str]:
     """Where the UAPI headers' asm/ lies: the multiarch folder, which `-target bpf` does not search."""
     return [str(path) for path in sorted(Path("/usr/include").glob("*-linux-gnu")) if (path / "asm").is_dir()]
+
+
+def data_path_digest() -> str:
+    """SHA-256 of the lines that `sha256sum` writes of bpf/: which data path a bundle was compiled with."""
+    bpf = files("wirewise") / "bpf"
+    names = sorted(["xdp.bpf.c", *(f"wirewise/{file.name}" for file in (bpf / "wirewise").iterdir())])
+    lines = (f"{hashlib.sha256((bpf / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Built:

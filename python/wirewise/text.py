@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may go to a terminal. Names, notes, messages and what a capture holds were written by others."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Control characters, and those that have no width or turn the direction of writing.
+_HARMFUL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
+
+
+def harmless(text: str, *, keep: str = "\n\t") -> str:
+    r"""The text with such characters as JSON writes them (`\u001b`), so that JSON stays the same document."""
+
+    def escape(match: re.Match[str]) -> str:
+        if match[0] in keep:
+            return match[0]
+        units = match[0].encode("utf-16-be").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+    return _HARMFUL.sub(escape, text)
+
+
+def harmless_document(value: Any) -> Any:
+    """A JSON document all of whose texts, keys included, are one line each without such characters."""
+    if isinstance(value, str):
+        return harmless(" ".join(value.splitlines()), keep="")
+    if isinstance(value, dict):
+        return {harmless_document(key): harmless_document(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [harmless_document(item) for item in value]
+    return value
