@@ -31,7 +31,7 @@ pids=()
 for reader in bundle policy; do
 	mkdir -p "$work/corpus/$reader" "$work/artifacts/$reader"
 	nice "$work/build/$host/release/$reader" "$work/corpus/$reader" "$crate/seeds/$reader" \
-		-max_total_time="$seconds" -max_len=8192 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+		-max_total_time="$seconds" -max_len=32768 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
 		-artifact_prefix="$work/artifacts/$reader/" >"$work/$reader.log" 2>&1 &
 	pids+=($!)
 done

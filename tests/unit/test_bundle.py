@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
 
 from tests.examples import examples
 from wirewise.bundle import Bundle, Flow, Program, StateField
+from wirewise.cli import app
 from wirewise.errors import InputError
 from wirewise.features import FeatureSet
 from wirewise.models import Tree, TreeEnsemble
@@ -151,3 +155,51 @@ def test_writing_where_it_cannot_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         Bundle.read(tmp_path / "nothing.wirewise")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+HOSTILE = "\x1b]0;title\x07\x9b31m\u202e[bold]x[/bold] :boom:"
+
+
+def test_a_signature_is_kept_and_shown(tmp_path: Path) -> None:
+    key = bytes(range(32))
+    signature = json.dumps({"public_key": key.hex()}).encode()
+    signed = repack(CONTENT)
+    bundle = replace(Bundle.from_bytes(signed, source="b"), signature=signature)
+    again = Bundle.from_bytes(bundle.to_bytes(), source="b")
+    assert again.signature == signature
+    assert again.signed_by == sha256(key).hexdigest()
+    bundle.write(tmp_path / "b.wirewise")
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "b.wirewise")])
+    assert again.signed_by[:32] in shown.output and "`wirewised verify` checks it" in shown.output
+    assert "by nobody" in inspected(tmp_path, CONTENT).output
+
+
+def inspected(folder: Path, content: bytes, *options: str) -> Result:
+    path = folder / "b.wirewise"
+    path.write_bytes(content)
+    result = CliRunner().invoke(app, ["inspect", str(path), *options])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_what_others_wrote_is_shown_as_text(tmp_path: Path) -> None:
+    manifest = json.loads(zipfile.ZipFile(io.BytesIO(CONTENT)).read("manifest.json"))
+    manifest["model"]["summary"] = manifest["model"]["source"] = HOSTILE
+    manifest["model"]["notes"] = [HOSTILE]
+    card = f"# card {HOSTILE}\n".encode()
+    manifest["digests"]["card.md"] = sha256(card).hexdigest()
+    content = repack(CONTENT, **{"manifest.json": json.dumps(manifest).encode(), "card.md": card})
+    for options in ([], ["--card"], ["--json"]):
+        shown = inspected(tmp_path, content, *options).output
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), repr(shown)
+        assert "\\u001b]0;title\\u0007\\u009b31m\\u202e[bold]x[/bold] :boom:" in shown
+    assert json.loads(inspected(tmp_path, content, "--json").output)["model"]["summary"] == HOSTILE
+
+
+def test_a_new_bundle_has_no_such_text() -> None:
+    bundle = make(source=HOSTILE, notes=[HOSTILE, "two\nlines"], accuracy={HOSTILE: HOSTILE})
+    text = json.dumps(bundle.manifest.model_dump(), ensure_ascii=False)
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", text)
+    assert bundle.manifest.model.notes[1] == "two lines"
+    with pytest.raises(InputError, match="cannot be a name"):
+        make(classes=["benign", HOSTILE])

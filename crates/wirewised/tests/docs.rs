@@ -27,7 +27,14 @@ fn commands(text: &str) -> Vec<String> {
 #[test]
 fn every_command_line_in_the_documents_is_one() {
     let mut seen = 0;
-    for name in ["docs/agent.md", "docs/install.md", "docs/replay.md", "docs/targets/ebpf.md", "README.md"] {
+    for name in [
+        "docs/agent.md",
+        "docs/bundles.md",
+        "docs/install.md",
+        "docs/replay.md",
+        "docs/targets/ebpf.md",
+        "README.md",
+    ] {
         for command in commands(&document(name)) {
             if let Err(error) = Cli::try_parse_from(command.split_whitespace()) {
                 panic!("{name}: {command}: {error}");

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+import wirewise
 from wirewise.cli.compile import print_fidelity
-from wirewise.cli.output import Json, grid, heading, listing, name_and_summary, print_json
+from wirewise.cli.output import Json, console, grid, heading, listing, name_and_summary, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +20,10 @@ def register(app: typer.Typer) -> None:
 def inspect(
     bundle: Annotated[Path, typer.Argument(help="Bundle made by `wirewise compile`.")],
     card: Annotated[bool, typer.Option("--card", help="Print the model card (Markdown) instead.")] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Generate the C again and compare it with the bundle's sources."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show a bundle: features, flow table and its memory, model, program, what the verifier said, accuracy.
@@ -29,6 +34,8 @@ def inspect(
     from wirewise.text import harmless
 
     loaded = Bundle.read(bundle)
+    if rebuild:
+        _compare_sources(bundle, loaded)
     if card:
         print(harmless(loaded.card), end="")
         return
@@ -43,6 +50,22 @@ def inspect(
         )
         return
     _print(loaded, model, memory)
+    if rebuild:
+        console.print("\nthe sources are what wirewise writes for this model and feature set", style="green")
+
+
+def _compare_sources(path: Path, bundle: Any) -> None:
+    """Raises InputError unless the sources are those of model and feature set."""
+    from wirewise.errors import InputError
+    from wirewise.targets import ebpf
+
+    files = ebpf.emit(bundle.model, bundle.feature_set, shape=bundle.manifest.program.shape).files
+    for name in sorted(files.keys() | bundle.sources.keys()):
+        if files.get(name) != bundle.sources.get(name):
+            raise InputError(
+                str(path), f"sources/{name} is not what wirewise {wirewise.__version__} writes for its model",
+                f"it was changed, or made by another version ({bundle.manifest.tools.get('wirewise')})",
+            )  # fmt: skip
 
 
 def flow_table_memory(bundle: Any) -> dict[str, int]:
@@ -124,7 +147,7 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
 def _signed(bundle: Any) -> str:
     if bundle.signed_by is None:
         return "by nobody, so who made it is not known"
-    return f"with the key {bundle.signed_by[:32]}; `wirewised verify` checks it, this does not"
+    return f"key {bundle.signed_by[:32]}; `wirewised verify` checks it"
 
 
 def _facts(facts: dict[str, Any] | None, prefix: str = "") -> list[tuple[str, str]]:

@@ -20,7 +20,6 @@ const MEMORY: u64 = 8 << 30;
 const MAX_OUTPUT: u64 = 64 << 20;
 
 pub struct Compiler {
-    path: &'static str,
     name: String,
     pub version: String,
     as_nobody: bool,
@@ -44,8 +43,7 @@ impl Compiler {
             let Some(version) = version.filter(|version| version.split('.').next() == Some(major)) else {
                 continue;
             };
-            let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-            return Ok(Self { path, name, version: version.to_string(), as_nobody });
+            return Ok(Self { name, version: version.to_string(), as_nobody });
         }
         Err(Error::missing(format!(
             "{input}: was compiled by clang {stated}, and there is no clang {major} here to compile it again: \
@@ -76,7 +74,7 @@ impl Compiler {
             .arg(source)
             .args(["-o", "-"])
             .env_clear()
-            .env("PATH", self.path)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -290,7 +290,7 @@ fn bad_swaps_change_nothing() {
     for (file, code, expected) in [
         ("broken", 4, "invalid access to packet"),
         ("other", 2, "its map ww_events has another layout than the one in use"),
-        ("object", 2, "not an eBPF object"),
+        ("object", 2, "object.wirewise: program.bpf.o is no ELF object"),
         ("gone", 2, "cannot be read"),
     ] {
         let error = lab.error(&format!("swap --bundle {file}.wirewise --reset-flows"), code);
