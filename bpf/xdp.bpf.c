@@ -36,11 +36,44 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, __u32 class_id,
 				      const __u32 version, __u32 length)
 {
+	#if WW_SHARED
+	__u32 before = WW_VERDICT_WORD(slot);
+	__u32 after = (before & ~WW_VERDICT_MASK) | (class_id & 0xff) | ww_config.verdict << 8;
+
+	if (ww_unlikely(after != before)) {
+		__u32 bucket = way->own->scratch.bucket, place = way->own->scratch.way;
+
+		WW_VERDICT_WORD(slot) = after;
+		if (version == 4)
+			ww_keep4(bucket, place, before, after);
+		else
+			ww_keep6(bucket, place, before, after);
+	}
+#else
 	slot->class_id = class_id;
 	slot->flags = (slot->flags & WW_SLOT_SWAPPED) | ww_config.verdict;
+#endif
 	way->own->stats.inferred++;
 	/* Read back: an index that comes out of memory does not make the verifier tell apart all ways that lead to it. */
 	return ww_act(way, slot, *(volatile __u8 *)&slot->class_id, version, length);
+}
+
+/* The packet is accounted and its features are made: others may have the entry. Returns what the rest of the way reads of it. */
+static __always_inline struct ww_slot *ww_let_go(struct ww_scratch *scratch, const struct ww_flow *flow,
+						 const struct ww_context *context)
+{
+#if WW_SHARED
+	/* Field by field: what was written so cannot be read back as one word without a stall. */
+	scratch->seen.last_seen_ns = context->now_ns;
+	scratch->seen.packets = context->packets;
+	WW_VERDICT_WORD(&scratch->seen) = WW_VERDICT_WORD(flow->slot);
+	scratch->bucket = flow->bucket;
+	scratch->way = flow->way;
+	ww_release(&flow->state->claim, flow->claim + 2);
+	return &scratch->seen;
+#else
+	return flow->slot;
+#endif
 }
 
 /* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each has code of its own. */
@@ -64,16 +97,19 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		return XDP_PASS;
 	/* Before the state is read: its stores, though of no live program, would make the compiler read the state twice. */
 	if (ww_unlikely(ww_config.trace))
-		ww_trace_flow(&way->own->scratch, slot, version, flow.lookup == WW_FLOW_REFUSED);
+		ww_trace_flow(&way->own->scratch, slot, version,
+			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
 	ww_accumulate(flow.state, p, &context);
 #if WW_NO_MODEL
 	ww_extract(way->own->scratch.feature, flow.state, p, &context);
+	ww_let_go(&way->own->scratch, &flow, &context);
 	if (ww_unlikely(ww_config.trace))
 		ww_trace_features(&way->own->scratch);
 	return ww_unclassified(way, WW_UNDECIDED);
 #else
 	if (ww_triggered(&context) || ww_unlikely(ww_outlived(slot))) {
 		ww_extract(way->own->scratch.feature, flow.state, p, &context);
+		slot = ww_let_go(&way->own->scratch, &flow, &context);
 		if (ww_unlikely(ww_config.trace))
 			ww_trace_features(&way->own->scratch);
 #if WW_TAIL_CALLS
@@ -81,14 +117,17 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		way->own->scratch.ip_version = version;
 		way->own->scratch.length = p->length;
 		way->own->scratch.frame_length = way->frame_length;
+		#if !WW_SHARED
 		way->own->scratch.bucket = flow.bucket;
 		way->own->scratch.way = flow.way;
+#endif
 		way->own->scratch.now_ns = way->now_ns;
 		return WW_GO_MODEL;
 #else
 		return ww_decided(way, slot, ww_infer(&way->own->scratch), version, p->length);
 #endif
 	}
+	slot = ww_let_go(&way->own->scratch, &flow, &context);
 	if (!(slot->flags & ww_config.verdict))
 		return ww_unclassified(way, WW_UNDECIDED);
 	return ww_act(way, slot, slot->class_id, version, p->length);

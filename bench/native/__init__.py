@@ -86,7 +86,7 @@ def compiled(
 def _config(seed: int, table_size: int, check: bool) -> str:
     buckets = table_size // _WAYS
     words = ", ".join(f"{word:#x}ULL" for word in seed_from(seed))
-    fields = [f".bucket_mask = {buckets - 1}", ".shards = 1", f".hash_seed = {{{words}}}"]
+    fields = [f".bucket_mask = {buckets - 1}", ".shards = 1", ".ordered = 1", f".hash_seed = {{{words}}}"]
     if check:
         fields += [".clock = WW_CLOCK_METADATA", ".trace = 1"]
     return f"#define NATIVE_ENTRIES {buckets}\n#define NATIVE_CONFIG {', '.join(fields)}\n"

@@ -10,13 +10,14 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 2
+#define WW_ABI_VERSION 3
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
 #define WW_MAX_WIDTH 128    /* words of a layer of a network */
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
 #define WW_HASH_WORDS 10    /* 32-bit words of the largest flow key (IPv6) */
+#define WW_HASH_SEEDS 11    /* one for each word, and one to finish with */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
 
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
@@ -79,7 +80,8 @@ enum ww_lookup {
 	WW_FLOW_EVICTED, /* the place of a live flow */
 	WW_FLOW_REFUSED, /* none, every entry was protected: judged as the first packet of its flow */
 	WW_LOOKUPS,
-	WW_FLOW_HIT = WW_LOOKUPS /* the flow was known; not counted */
+	WW_FLOW_HIT = WW_LOOKUPS, /* the flow was known; not counted */
+	WW_FLOW_MISSED, /* shared tables: none in time, another CPU held it: judged likewise; ww_stats.flows_missed */
 };
 
 /* Two models on the same packets: shadow.h. */
@@ -100,21 +102,22 @@ enum ww_allow {
 struct ww_config {
 	__u32 abi_version;    /* WW_ABI_VERSION; written by the compiler, read by the agent */
 	__u32 clock;	      /* enum ww_clock; the compiler writes what the features need */
-	__u32 bucket_mask;    /* buckets of a shard - 1; a power of two of buckets */
-	__u32 shards;	      /* CPUs; a shard of each flow table belongs to one CPU */
+	__u32 bucket_mask;    /* buckets of a shared table or of a shard, - 1; a power of two of buckets */
+	__u32 shards;	      /* CPUs; of flow tables that are not shared, each CPU has a shard */
 	__u32 proven_packets; /* an entry with so many packets is protected while grace_ns lasts */
 	__u32 trace;	      /* 1: leave the packet's way through the program in ww_scratch */
 	__u32 bench_flows; /* >0: rewrite the IPv4 source address to cycle over so many flows (bench, tests) */
 	__u32 bench_spoof; /* 1: rewrite only frames with IPv4 identification 0xffff */
 	__u64 idle_timeout_ns;
 	__u64 grace_ns;
-	__u64 hash_seed[WW_HASH_WORDS]; /* random for each load */
+	__u64 hash_seed[WW_HASH_SEEDS]; /* random for each load */
 	__u64 jiffy_ns;	     /* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
 	__u64 jiffy_zero_ns; /* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
 	__u32 verdict; /* WW_SLOT_VERDICT or WW_SLOT_VERDICT_2: which of them marks this program's verdicts */
 	__u32 bench_packets; /* >0: packets of a flow in a row, before those of the next of bench_flows */
 	__u32 shadow;	     /* enum ww_shadow; with one, trace is 1 */
-	__u32 reserved;
+	__u32 shared;	     /* 1: CPUs share the flow tables; written by the compiler, read by the agent */
+	__u32 ordered;	     /* 1: stores of this machine are seen in their order, as on x86 */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -151,7 +154,7 @@ struct ww_slot {
 	__u32 packets; /* saturates */
 	__u8 class_id;
 	__u8 flags; /* WW_SLOT_* */
-	__u8 reserved[2];
+	__u16 generation; /* of a shared table's entry: rises with each flow that gets it */
 };
 
 struct ww_class_policy {
@@ -209,6 +212,7 @@ struct ww_stats {
 	__u64 events_limited; /* not sent: over the event rate */
 	__u64 events_lost;    /* not sent: ring buffer full */
 	__u64 event_tat_ns;   /* event rate limit, theoretical arrival time */
+	__u64 flows_missed;   /* packets whose entry another CPU held for too long */
 };
 
 /* Ring buffer ww_events: one record. */
@@ -243,6 +247,9 @@ struct ww_scratch {
 	__u32 frame_length;
 	__u32 bucket;
 	__u32 way; /* WW_WAYS: the flow has no entry */
+	/* Shared tables: what the entry held when this packet was accounted, for what comes after its claim. */
+	struct ww_slot seen;
+	struct ww_key6 seen_key; /* as in the entry */
 	__u64 now_ns;
 	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
 	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Flow keys and the flow table: the only place that builds a key. Reference: features/flow.py.
  *
- * Buckets of four entries in an array map, a shard for each CPU, so that nothing is shared and nothing locked. The hash names
- * the entry to try first: the usual packet touches one entry and nothing else of the table.
+ * Buckets of four entries in an array map. Either all CPUs share the table, and claim.h says who may touch an entry; or each has a shard
+ * of its own, and nothing is shared and nothing claimed. The hash names the entry to try first: the usual packet touches one
+ * entry and nothing else of the table.
  */
 #ifndef WW_FLOW_H
 #define WW_FLOW_H
 
 #include "arith.h"
+#include "claim.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -16,10 +18,13 @@ struct ww_flow {
 	struct ww_slot *slot;
 	struct ww_state *state;
 	__u32 lookup; /* enum ww_lookup */
-	__u32 bucket; /* of this CPU's shard, as ww_flows4/6 are indexed */
+	__u32 bucket; /* as ww_flows4/6 are indexed */
 	__u32 way;
 	__u32 swapped;	  /* 1: this packet's source and destination changed places in the key */
 	__u64 elapsed_ns; /* since the flow's previous packet; 0 for its first */
+#if WW_SHARED
+	__u32 claim; /* what the entry's claim was before it was taken */
+#endif
 };
 
 #if WW_KEY_BIDIRECTIONAL
@@ -100,7 +105,8 @@ static __always_inline void ww_copy_key(struct ww_key6 *to, const void *from, co
 	}
 }
 
-/* 32-bit hash, multilinear over pairs of 32-bit words under the load's secret seed; the high half is the good one. */
+/* 32-bit hash: multilinear over pairs of 32-bit words under the load's secret seed. That alone makes an arithmetic sequence (a scan, a
+ * pool of addresses) another one, which under many seeds fills some buckets and leaves others empty: hence the finish. */
 static __always_inline __u32 ww_hash(const __u64 *word, int count)
 {
 	__u64 sum = 0;
@@ -109,7 +115,9 @@ static __always_inline __u32 ww_hash(const __u64 *word, int count)
 	for (int i = 0; i < count; i++)
 		sum += (ww_config.hash_seed[2 * i] + (__u32)word[i]) *
 		       (ww_config.hash_seed[2 * i + 1] + (word[i] >> 32));
-	return sum >> 32;
+	sum ^= sum >> 32;
+	sum *= ww_config.hash_seed[WW_HASH_WORDS];
+	return sum ^ sum >> 32;
 }
 
 static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
@@ -135,27 +143,47 @@ static __always_inline struct ww_flow ww_account(const struct ww_packet *p, stru
 	struct ww_slot *slot;
 
 	if (version == 4)
-		ww_find4(&flow, p, &own->scratch.key, cpu, context->now_ns);
+		ww_find4(&flow, p, &own->scratch.WW_SHELF, cpu, context->now_ns);
 	else
-		ww_find6(&flow, p, &own->scratch.key, cpu, context->now_ns);
+		ww_find6(&flow, p, &own->scratch.WW_SHELF, cpu, context->now_ns);
 	slot = flow.slot;
 	if (!slot)
 		return flow;
 	if (ww_unlikely(flow.lookup != WW_FLOW_HIT)) {
-		(&own->stats.flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
-		__builtin_memset(flow.state, 0, sizeof(*flow.state));
+		#if WW_SHARED
+		if (flow.lookup == WW_FLOW_MISSED)
+			own->stats.flows_missed++;
+		else
+#endif
+			(&own->stats.flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
+		__builtin_memset(flow.state, 0, WW_STATE_BYTES);
+		#if WW_SHARED
+		slot->generation++;
+#else
 		slot->packets = 0;
+#endif
 		slot->class_id = 0;
 		slot->flags = flow.swapped ? WW_SLOT_SWAPPED : 0;
 		ww_begin(flow.state, context);
 	}
 	context->elapsed_ns = flow.elapsed_ns;
 	context->iat_us = ww_microseconds(flow.elapsed_ns);
+	#if WW_SHARED
+	/* What a new entry has for packets shows others that it is taken: no 0, not even for a moment. */
+	context->packets = ww_increment(flow.lookup == WW_FLOW_HIT ? slot->packets : 0, 1);
+#else
 	context->packets = ww_increment(slot->packets, 1);
+#endif
 	__builtin_assume(context->packets > 0); /* a mean over the flow's packets needs no case for none */
 	context->forward = (slot->flags & WW_SLOT_SWAPPED) == flow.swapped;
 	slot->packets = context->packets;
+#if WW_SHARED
+	/* Of two CPUs' packets the later may come with the earlier time: the last seen is the latest. It is there already if the flow is
+	 * new. */
+	slot->last_seen_ns += flow.elapsed_ns;
+#else
 	slot->last_seen_ns = context->now_ns;
+#endif
 	return flow;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
- * ww_cpu, shards * buckets for the flow tables.
+ * ww_cpu; the buckets of the flow tables, times the CPUs if these do not share them.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
  * mapped into the agent, which then reads flows without system calls.
@@ -87,6 +87,7 @@ WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.idle_timeout_ns = WW_IDLE_TIMEOUT_NS,
 	.grace_ns = WW_GRACE_NS,
 	.verdict = WW_SLOT_VERDICT,
+	.shared = WW_SHARED,
 };
 
 #endif

@@ -17,6 +17,9 @@ static __always_inline int ww_resume(struct ww_way *way)
  * knows whose entry it is. */
 static __always_inline int ww_finish(struct ww_way *way, const __u32 version)
 {
+#if WW_SHARED
+	struct ww_slot *slot = &way->own->scratch.seen;
+#else
 	__u32 index = way->own->scratch.bucket, place = way->own->scratch.way, zero = 0;
 	struct ww_slot *slot;
 
@@ -39,6 +42,7 @@ static __always_inline int ww_finish(struct ww_way *way, const __u32 version)
 			return XDP_PASS;
 		slot = &bucket->entry[place].slot;
 	}
+#endif
 	return ww_decided(way, slot, ww_decide(&way->own->scratch), version, way->own->scratch.length);
 }
 

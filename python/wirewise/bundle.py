@@ -34,7 +34,7 @@ from wirewise.text import harmless_document
 
 FORMAT: Final = "wirewise-bundle"
 VERSION: Final = 1
-ABI = 2  # WW_ABI_VERSION of bpf/wirewise/abi.h
+ABI = 3  # WW_ABI_VERSION of bpf/wirewise/abi.h
 MAX_BYTES = 256 << 20  # of the file, and of what its members unpack to
 
 MANIFEST = "manifest.json"
@@ -64,10 +64,14 @@ class StateField(_Record):
 
 
 class Flow(_Record):
-    """The flow table: sizes in bytes, times in nanoseconds, table_size in entries per CPU."""
+    """The flow table: sizes in bytes, times in nanoseconds, table_size in entries: of all CPUs together if
+    they share it, else of each. claim : of a shared table, where in an entry's state its claim lies.
+    """
 
     key: str
     table_size: int = Field(ge=4)
+    sharing: Literal["shared", "per-cpu"]
+    claim: int | None = None
     idle_timeout_ns: int = Field(gt=0)
     grace_ns: int = Count
     proven_packets: int = Field(ge=1)

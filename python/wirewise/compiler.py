@@ -169,12 +169,16 @@ def _flow(feature_set: FeatureSet, model: Model) -> Flow:
     used = model.used_features
     state = [StateField.model_validate(asdict(field)) for field in ebpf.state_fields(feature_set, used)]
     entry4, entry6 = (ebpf.entry_size(feature_set, version, used) for version in (4, 6))
+    claim = ebpf.claim_offset(feature_set, used)
     layout = {
         "key": feature_set.key, "entry4": entry4, "entry6": entry6, "state": [f.model_dump() for f in state],
+        "claim": claim,
     }  # fmt: skip
     return Flow(
         key=feature_set.key,
         table_size=feature_set.table_size,
+        sharing=feature_set.sharing,
+        claim=claim,
         idle_timeout_ns=feature_set.idle_timeout_ns,
         grace_ns=feature_set.grace_ns,
         proven_packets=feature_set.proven_packets,

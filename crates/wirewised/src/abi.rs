@@ -7,12 +7,13 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
 pub const WAYS: u32 = 4;
 pub const HASH_WORDS: usize = 10;
+pub const HASH_SEEDS: usize = HASH_WORDS + 1;
 pub const TRIGGER_WORDS: usize = 16;
 /// Trigger `packets` can name packets 1 to this of a flow.
 pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
@@ -156,13 +157,14 @@ pub struct Config {
     pub bench_spoof: u32,
     pub idle_timeout_ns: u64,
     pub grace_ns: u64,
-    pub hash_seed: [u64; HASH_WORDS],
+    pub hash_seed: [u64; HASH_SEEDS],
     pub jiffy_ns: u64,
     pub jiffy_zero_ns: u64,
     pub verdict: u32,
     pub bench_packets: u32,
     pub shadow: u32,
-    pub reserved: u32,
+    pub shared: u32,
+    pub ordered: u32,
 }
 
 impl Config {
@@ -220,7 +222,7 @@ pub struct Slot {
     pub packets: u32,
     pub class_id: u8,
     pub flags: u8,
-    pub reserved: [u8; 2],
+    pub generation: u16,
 }
 
 /// `struct ww_class_policy`.
@@ -290,6 +292,7 @@ pub struct Stats {
     pub events_limited: u64,
     pub events_lost: u64,
     pub event_tat_ns: u64,
+    pub flows_missed: u64,
 }
 
 /// `struct ww_event`, a record of the ring buffer `ww_events`.
@@ -326,6 +329,8 @@ pub struct Scratch {
     pub frame_length: u32,
     pub bucket: u32,
     pub way: u32,
+    pub seen: Slot,
+    pub seen_key: Key6,
     pub now_ns: u64,
     pub leaf: u64,
     pub activation: [[u64; MAX_WIDTH]; 2],
@@ -360,7 +365,7 @@ mod tests {
     /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
     #[test]
     fn sizes_and_offsets_are_those_of_abi_h() {
-        assert_eq!(size_of::<Config>(), 160);
+        assert_eq!(size_of::<Config>(), 176);
         assert_eq!(offset_of!(Config, hash_seed), 48);
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
@@ -368,10 +373,10 @@ mod tests {
         assert_eq!(size_of::<Policy>(), 184 + 64 * 24);
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 11 * 16);
-        assert_eq!(size_of::<Stats>(), 11 * 16 + 64 * 5 * 16 + 9 * 8);
+        assert_eq!(size_of::<Stats>(), 11 * 16 + 64 * 5 * 16 + 10 * 8);
         assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
-        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4);
+        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4 + 16 + 40);
         assert_eq!(size_of::<Scratch>(), offset_of!(Scratch, now_ns) + 2 * 8 + 2 * 128 * 8);
     }
 

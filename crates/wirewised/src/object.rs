@@ -27,6 +27,8 @@ pub const FIRST: &str = "ww_first";
 const CALL: u32 = libbpf_sys::BPF_JMP | libbpf_sys::BPF_CALL;
 const TAIL_CALL: i32 = libbpf_sys::BPF_FUNC_tail_call as i32;
 const SET_R0: u8 = (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV | libbpf_sys::BPF_K) as u8;
+/// Whether other processors see this one's stores in the order they were made.
+const STORES_IN_ORDER: bool = cfg!(any(target_arch = "x86_64", target_arch = "s390x"));
 const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
 /// A variable: counters and scratch space, `abi::Cpu` for each CPU.
 pub const PER_CPU: &str = "ww_cpu";
@@ -43,7 +45,7 @@ pub struct Settings {
     pub table_size: Option<u32>,
     /// `None`: what the features need, as compiled.
     pub clock: Option<abi::Clock>,
-    pub hash_seed: [u64; abi::HASH_WORDS],
+    pub hash_seed: [u64; abi::HASH_SEEDS],
     pub trace: bool,
     pub bench_flows: u32,
     pub bench_spoof: bool,
@@ -60,11 +62,11 @@ impl Settings {
     }
 
     /// For a run on one CPU, given as its number.
-    pub fn on_cpu(cpu: u32, hash_seed: [u64; abi::HASH_WORDS]) -> Self {
+    pub fn on_cpu(cpu: u32, hash_seed: [u64; abi::HASH_SEEDS]) -> Self {
         Self::with_seed(cpu + 1, hash_seed)
     }
 
-    fn with_seed(shards: u32, hash_seed: [u64; abi::HASH_WORDS]) -> Self {
+    fn with_seed(shards: u32, hash_seed: [u64; abi::HASH_SEEDS]) -> Self {
         Self {
             shards,
             table_size: None,
@@ -80,22 +82,28 @@ impl Settings {
     }
 }
 
-pub fn random_seed() -> Result<[u64; abi::HASH_WORDS]> {
-    let mut bytes = [0; abi::HASH_WORDS * 8];
+pub fn random_seed() -> Result<[u64; abi::HASH_SEEDS]> {
+    let mut bytes = [0; abi::HASH_SEEDS * 8];
     getrandom::fill(&mut bytes).map_err(|error| Error::other(format!("no random numbers: {error}")))?;
-    Ok(bytemuck::cast(bytes))
+    Ok(with_odd_last(bytemuck::cast(bytes)))
 }
 
 /// The hash seed of a run that is to be repeatable: splitmix64 (Steele et al., OOPSLA 2014) from `seed`.
-pub fn seed_from(seed: u64) -> [u64; abi::HASH_WORDS] {
+pub fn seed_from(seed: u64) -> [u64; abi::HASH_SEEDS] {
     let mut state = seed;
-    std::array::from_fn(|_| {
+    with_odd_last(std::array::from_fn(|_| {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = state;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ z >> 31
-    })
+    }))
+}
+
+/// The hash multiplies by the last seed, which loses nothing if that is odd.
+fn with_odd_last(mut seed: [u64; abi::HASH_SEEDS]) -> [u64; abi::HASH_SEEDS] {
+    seed[abi::HASH_WORDS] |= 1;
+    seed
 }
 
 /// An object as in its file. `input` names it in errors.
@@ -148,6 +156,7 @@ impl Opened {
         config.hash_seed = settings.hash_seed;
         config.verdict = settings.verdict.into();
         config.shadow = settings.shadow.code();
+        config.ordered = STORES_IN_ORDER.into();
         Ok(config)
     }
 
@@ -297,7 +306,8 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     if !FLOW_TABLES.contains(&map) {
         return Ok(None);
     }
-    let buckets = u64::from(config.shards) * (u64::from(config.bucket_mask) + 1);
+    let tables = if config.shared == 0 { config.shards } else { 1 };
+    let buckets = u64::from(tables) * (u64::from(config.bucket_mask) + 1);
     u32::try_from(buckets).map(Some).map_err(|_| {
         Error::input(format!("a flow table of {buckets} buckets is too large: choose a smaller size"))
     })

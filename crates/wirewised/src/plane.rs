@@ -42,7 +42,7 @@ impl PlaneName {
 /// What a run on one CPU decides.
 #[derive(Debug, Clone)]
 pub struct RunSettings {
-    pub hash_seed: [u64; abi::HASH_WORDS],
+    pub hash_seed: [u64; abi::HASH_SEEDS],
     /// Flow-table entries; `None`: as compiled.
     pub table_size: Option<u32>,
 }

@@ -21,7 +21,7 @@ pub const MAX_FRAME: usize = 2048;
 pub struct Options {
     pub policy: Policy,
     pub mode: Mode,
-    pub hash_seed: [u64; abi::HASH_WORDS],
+    pub hash_seed: [u64; abi::HASH_SEEDS],
     /// Flow-table entries; `None`: the bundle's.
     pub table_size: Option<u32>,
 }
@@ -187,6 +187,6 @@ fn n_scores(bundle: &Bundle) -> std::result::Result<usize, String> {
 }
 
 /// The seed of a run: from a number, or random.
-pub fn hash_seed(seed: Option<u64>) -> Result<[u64; abi::HASH_WORDS]> {
+pub fn hash_seed(seed: Option<u64>) -> Result<[u64; abi::HASH_SEEDS]> {
     seed.map_or_else(object::random_seed, |seed| Ok(object::seed_from(seed)))
 }

@@ -27,6 +27,7 @@ from wirewise.features.packet import TUNNELS
 from wirewise.units import format_duration, parse_duration
 
 KEYS = ("five-tuple", "five-tuple-bidirectional", "source", "destination", "source-destination")
+SHARINGS = ("shared", "per-cpu")
 MAX_FEATURES = 128
 MAX_TABLE_SIZE = 1 << 24
 
@@ -183,14 +184,24 @@ def constant_feature(feature: Feature, key: str) -> int | None:
     return by_accumulator.get(feature.accumulator.name) if feature.accumulator else 1
 
 
+def default_sharing(key: str) -> str:
+    """Whether CPUs share the flow tables if the feature set does not say.
+
+    A network card spreads packets over CPUs by their addresses and ports, as they stand: all packets of a
+    directional five-tuple come to one CPU. Of every other key some go elsewhere.
+    """
+    return "per-cpu" if key == "five-tuple" else "shared"
+
+
 @dataclass(frozen=True)
 class FeatureSet:
     """What is computed per flow, and how flows are kept. See docs/feature-sets.md.
 
     key : one of KEYS. idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of
-    each CPU's flow table, a power of two, for IPv4 and for IPv6 each. decapsulate : of TUNNELS. grace_ns,
-    proven_packets : an entry with so many packets, seen within the grace time, is not given up for a new
-    flow.
+    the flow table, a power of two, for IPv4 and for IPv6 each. sharing : one of SHARINGS, whether all CPUs
+    share that table or each has one of its own; "" is `default_sharing(key)`. decapsulate : of TUNNELS.
+    grace_ns, proven_packets : an entry with so many packets, seen within the grace time, is not given up
+    for a new flow.
     """
 
     name: str
@@ -201,6 +212,7 @@ class FeatureSet:
     decapsulate: tuple[str, ...] = ()
     grace_ns: int = 10_000_000_000
     proven_packets: int = 4
+    sharing: str = ""
     doc: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -219,11 +231,22 @@ class FeatureSet:
         size = self.table_size
         if not 4 <= size <= MAX_TABLE_SIZE or size & (size - 1):
             raise InputError(f"{where}: table_size {size} must be a power of two from 4 to {MAX_TABLE_SIZE}")
+        if not self.sharing:
+            object.__setattr__(self, "sharing", default_sharing(self.key))
+        if self.sharing not in SHARINGS:
+            raise InputError(
+                f"{where}: no flow table sharing {self.sharing!r} (there are: {', '.join(SHARINGS)})"
+            )
         for tunnel in self.decapsulate:
             if tunnel not in TUNNELS:
                 raise InputError(f"{where}: cannot look into {tunnel!r} (only into: {', '.join(TUNNELS)})")
         if not 1 <= self.proven_packets <= COUNT_MAX:
             raise InputError(f"{where}: proven_packets must be 1 or more, not {self.proven_packets}")
+
+    @property
+    def shared(self) -> bool:
+        """All CPUs share the flow tables."""
+        return self.sharing == "shared"
 
     @property
     def feature_names(self) -> list[str]:
@@ -247,6 +270,7 @@ class FeatureSet:
             "key": self.key,
             "idle_timeout": format_duration(self.idle_timeout_ns),
             "table_size": self.table_size,
+            "flow_table": {"sharing": self.sharing},
             "decapsulate": list(self.decapsulate),
             "grace": format_duration(self.grace_ns),
             "proven_packets": self.proven_packets,
@@ -266,6 +290,7 @@ class FeatureSet:
             "key",
             "idle_timeout",
             "table_size",
+            "flow_table",
             "decapsulate",
             "grace",
             "proven_packets",
@@ -293,11 +318,17 @@ class FeatureSet:
         for key, attribute in (("idle_timeout", "idle_timeout_ns"), ("grace", "grace_ns")):
             if key in data:
                 numbers[attribute] = parse_duration(data[key], what=f"{source}, {key}")
+        table = data.get("flow_table", {})
+        if not isinstance(table, dict) or set(table) - {"sharing"}:
+            raise InputError(
+                f"{source}: `flow_table` must be {{sharing: {' | '.join(SHARINGS)}}}, not {table!r}"
+            )
         return cls(
             name=str(data.get("name", Path(source).stem)),
             features=tuple(Feature.parse(f) for f in features),
             key=str(data.get("key", "five-tuple")),
             decapsulate=tuple(map(str, decapsulate)),
+            sharing=str(table.get("sharing", "")),
             **numbers,
         )
 

@@ -18,6 +18,7 @@ from wirewise.features.packet import Packet
 
 WAYS = 4
 HASH_WORDS = 10
+HASH_SEEDS = HASH_WORDS + 1
 PACKETS_MAX = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
 
@@ -62,24 +63,29 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
 
 
 def hash_key(key: Key, seed: Sequence[int]) -> int:
-    """32-bit hash: multilinear over pairs of the key's 32-bit words, universal under a secret seed of 10
-    u64.
+    """32-bit hash under a secret seed of 11 u64: multilinear over pairs of the key's 32-bit words, which is
+    universal; then a finish that leaves nothing of an arithmetic sequence, which that would keep one.
     """
     data = key.pack()
     words: tuple[int, ...] = struct.unpack(f"<{len(data) // 4}I", data)
     total = sum((seed[i] + words[i]) * (seed[i + 1] + words[i + 1]) for i in range(0, len(words), 2))
-    return (total & _MASK64) >> 32
+    total &= _MASK64
+    total = (total ^ total >> 32) * seed[HASH_WORDS] & _MASK64
+    return (total ^ total >> 32) & 0xFFFFFFFF
 
 
 def seed_from(number: int) -> list[int]:
-    """Ten 64-bit seeds from one number by splitmix64, so that a run can be given back."""
+    """Eleven 64-bit seeds, the last of them odd, from one number by splitmix64, so that a run can be given
+    back.
+    """
     seeds = []
-    for _ in range(HASH_WORDS):
+    for _ in range(HASH_SEEDS):
         number = (number + 0x9E3779B97F4A7C15) & _MASK64
         z = number
         z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK64
         z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK64
         seeds.append(z ^ z >> 31)
+    seeds[HASH_WORDS] |= 1
     return seeds
 
 
@@ -110,9 +116,9 @@ class Lookup(Enum):
 
 
 class FlowTable:
-    """One shard (one CPU) of the flow table for one IP version.
+    """The flow table for one IP version: all CPUs' if they share it, else one CPU's shard.
 
-    table_size : entries, a power of two of at least 4. seed : 10 u64. Buckets are made when first touched.
+    table_size : entries, a power of two of at least 4. seed : 11 u64. Buckets are made when first touched.
     """
 
     def __init__(self, feature_set: FeatureSet, seed: Sequence[int], table_size: int | None = None) -> None:

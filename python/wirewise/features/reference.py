@@ -44,7 +44,7 @@ class Observation:
 class Extractor:
     """Follows flows and computes a feature set, one frame at a time, in time order.
 
-    hash_seed : 10 u64 as in ww_config (only the flow table's replacement depends on it). table_size :
+    hash_seed : 11 u64 as in ww_config (only the flow table's replacement depends on it). table_size :
     instead of the feature set's.
     used : indices of the features that are read; the others are not computed and stay 0, as in a program
     made for one model.
@@ -82,7 +82,9 @@ class Extractor:
             entry.state = FlowState(self.layout, time_ns)
         elapsed_ns = max(0, time_ns - entry.last_seen_ns) if entry.packets else 0
         entry.packets = min(entry.packets + 1, PACKETS_MAX)
-        entry.last_seen_ns = time_ns
+        # Packets of a flow on two CPUs may come with their times in another order.
+        late = entry.packets > 1 and self.feature_set.shared
+        entry.last_seen_ns = max(entry.last_seen_ns, time_ns) if late else time_ns
         age_ns = max(0, time_ns - entry.state.first_seen_ns)
         context = Context(packet, entry.packets, elapsed_ns, int(swapped == entry.swapped), age_ns)
         entry.state.sample(context, time_ns)

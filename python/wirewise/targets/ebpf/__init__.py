@@ -15,10 +15,26 @@ from wirewise.features.feature_set import FeatureSet, constant_feature
 from wirewise.models import Model
 from wirewise.targets.ebpf.clang import Built, compile_sources
 from wirewise.targets.ebpf.families import LOWERINGS
-from wirewise.targets.ebpf.feature_code import StateField, entry_size, feature_set_header, state_fields
+from wirewise.targets.ebpf.feature_code import (
+    StateField,
+    claim_offset,
+    entry_size,
+    feature_set_header,
+    state_fields,
+)
 from wirewise.targets.ebpf.shapes import SHAPES, Lowered, tail_calls
 
-__all__ = ["SHAPES", "Built", "Sources", "StateField", "build", "emit", "entry_size", "state_fields"]
+__all__ = [
+    "SHAPES",
+    "Built",
+    "Sources",
+    "StateField",
+    "build",
+    "claim_offset",
+    "emit",
+    "entry_size",
+    "state_fields",
+]
 
 ENTRY = "ww_xdp"
 

@@ -17,6 +17,7 @@ from wirewise.features.state import StateLayout, Track, Window
 from wirewise.units import format_duration
 
 SLOT_SIZE, KEY_SIZE, ENTRY_ALIGNMENT = 16, {4: 16, 6: 40}, 32
+CLAIM = "claim"
 _C_TYPES = {"__u32": ctypes.c_uint32, "__u64": ctypes.c_uint64, "__s64": ctypes.c_int64}
 
 
@@ -34,7 +35,7 @@ class StateField:
 def state_fields(feature_set: FeatureSet, used: Collection[int] | None = None) -> list[StateField]:
     """The variables of a flow's state with their offsets in bytes from the start of the state."""
     declared = _declarations(StateLayout.of(feature_set, used))
-    struct = _structure([(name, members) for name, members in declared])
+    struct = _structure(declared)
     fields = []
     for name, members in declared:
         at = getattr(struct, name).offset
@@ -49,11 +50,21 @@ def state_fields(feature_set: FeatureSet, used: Collection[int] | None = None) -
     return fields
 
 
+def claim_offset(feature_set: FeatureSet, used: Collection[int] | None = None) -> int | None:
+    """Where the claim of a shared table's entry lies, in bytes from the start of the state; None if CPUs do
+    not share the table.
+    """
+    if not feature_set.shared:
+        return None
+    struct = _structure(_declarations(StateLayout.of(feature_set, used), shared=True))
+    return int(getattr(struct, CLAIM).offset)
+
+
 def entry_size(feature_set: FeatureSet, ip_version: int, used: Collection[int] | None = None) -> int:
     """Bytes of one flow-table entry: slot, key and state, rounded up so that entries share cache lines
     evenly.
     """
-    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used))))
+    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used), feature_set.shared)))
     size = SLOT_SIZE + KEY_SIZE[ip_version] + state
     return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
 
@@ -65,8 +76,10 @@ def _by_size(variables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(variables, key=lambda item: -ctypes.sizeof(_C_TYPES[item[1]]))
 
 
-def _declarations(layout: StateLayout) -> Declarations:
-    """Members of struct ww_state in their order: 8-byte variables, windows, 4-byte variables; no holes."""
+def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
+    """Members of struct ww_state in their order: 8-byte variables, windows, 4-byte variables; no holes.
+    The last is the claim, if CPUs share the flow tables.
+    """
     variables = [("first_seen_ns", "__u64")] if layout.first_seen else []
     variables += [(f"start_{w.suffix}_ns", "__u64") for w in layout.windows]
     variables += [item for track in layout.tracks for item in track.variables.items()]
@@ -78,7 +91,7 @@ def _declarations(layout: StateLayout) -> Declarations:
         windows.append((f"current_{window.suffix}", members))
         if window.previous:
             windows.append((f"previous_{window.suffix}", members))
-    return [*wide, *windows, *narrow]
+    return [*wide, *windows, *narrow, *([(CLAIM, "__u32")] if shared else [])]
 
 
 def _structure(declarations: Declarations) -> type[ctypes.Structure]:
@@ -103,7 +116,7 @@ def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: s
             '#include "wirewise/arith.h"',
             '#include "wirewise/packet.h"',
             "",
-            *_structs(layout),
+            *_structs(layout, feature_set.shared),
             *(line for window in layout.windows for line in _roll(window)),
             *_begin(layout),
             *_accumulate(layout),
@@ -122,6 +135,7 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_KEY_TRANSPORT": int(transport),
         "WW_KEY_BIDIRECTIONAL": int(s.key == "five-tuple-bidirectional"),
         **{f"WW_DECAPSULATE_{t.upper().replace('-', '_')}": int(t in s.decapsulate) for t in TUNNELS},
+        "WW_SHARED": int(s.shared),
         "WW_TABLE_SIZE": f"{s.table_size}U",
         "WW_IDLE_TIMEOUT_NS": f"{s.idle_timeout_ns}ULL",
         "WW_GRACE_NS": f"{s.grace_ns}ULL",
@@ -131,13 +145,13 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
     return [f"#define {name} {value}" for name, value in values.items()]
 
 
-def _structs(layout: StateLayout) -> list[str]:
+def _structs(layout: StateLayout, shared: bool) -> list[str]:
     lines = []
     members = []
     for window in layout.windows:
         inner = [f"\t{t} {n};" for n, t in _by_size(window.variables.items())]
         lines += [f"struct ww_window_{window.suffix} {{", *inner, "};", ""]
-    for name, declared in _declarations(layout):
+    for name, declared in _declarations(layout, shared):
         kind = declared if isinstance(declared, str) else f"struct ww_window_{name.split('_')[1]}"
         members.append(f"\t{kind} {name};")
     lines += ["/* What is kept of a flow; starts as zeros. */", "struct ww_state {", *members, "};", ""]
