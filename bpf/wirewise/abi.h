@@ -118,6 +118,7 @@ struct ww_config {
 	__u32 shadow;	     /* enum ww_shadow; with one, trace is 1 */
 	__u32 shared;	     /* 1: CPUs share the flow tables; written by the compiler, read by the agent */
 	__u32 ordered;	     /* 1: stores of this machine are seen in their order, as on x86 */
+	__u32 reserved;
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */

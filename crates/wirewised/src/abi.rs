@@ -165,6 +165,7 @@ pub struct Config {
     pub shadow: u32,
     pub shared: u32,
     pub ordered: u32,
+    pub reserved: u32,
 }
 
 impl Config {

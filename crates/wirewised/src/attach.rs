@@ -13,6 +13,7 @@ use crate::bundle::Bundle;
 use crate::doctor;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::manifest::Sharing;
 use crate::meta::{self, Meta, PolicyMeta};
 use crate::netdev;
 use crate::object::{Loaded, Opened, Settings};
@@ -123,7 +124,7 @@ fn difference(request: &Request, ours: &Attachment, obtained: Option<Plane>) -> 
         return Some(format!("as {obtained}"));
     }
     let table_size = request.table_size.filter(|size| *size != meta.table_size);
-    table_size.map(|_| format!("with flow tables of {} entries a CPU", meta.table_size))
+    table_size.map(|_| format!("with flow tables of {}", meta.flow.sharing.entries(meta.table_size)))
 }
 
 /// The object of a request, ready to be loaded.
@@ -132,7 +133,8 @@ pub struct Prepared {
     opened: Opened,
     config: abi::Config,
     pub shards: u32,
-    /// Entries a CPU.
+    pub sharing: Sharing,
+    /// Entries: of all CPUs together if they share the tables, else of each.
     pub table_size: u32,
     /// Bytes of both flow tables.
     pub table_bytes: u64,
@@ -151,8 +153,10 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     })?;
     let table_size = (config.bucket_mask + 1) * abi::WAYS;
     let entry = u64::from(manifest.flow.entry4_size) + u64::from(manifest.flow.entry6_size);
-    let table_bytes = u64::from(table_size) * u64::from(settings.shards) * entry;
-    Ok(Prepared { opened, config, shards: settings.shards, table_size, table_bytes })
+    let sharing = manifest.flow.sharing;
+    let tables = if sharing == Sharing::Shared { 1 } else { settings.shards };
+    let table_bytes = u64::from(table_size) * u64::from(tables) * entry;
+    Ok(Prepared { opened, config, shards: settings.shards, sharing, table_size, table_bytes })
 }
 
 /// Does what the plan says. The caller holds the lock of the root.

@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::manifest::Sharing;
 use crate::mapped::MappedArray;
 use crate::meta::Meta;
 use crate::netdev;
@@ -202,7 +203,13 @@ impl Attachment {
         Ok(bytes)
     }
 
-    /// CPUs that have a shard of the flow tables.
+    /// Whether all CPUs share the flow tables.
+    pub fn sharing(&self) -> Result<Sharing> {
+        let shared = self.config()?.is_some_and(|config| config.shared != 0);
+        Ok(if shared { Sharing::Shared } else { Sharing::PerCpu })
+    }
+
+    /// CPUs that packets are counted of.
     pub fn shards(&self) -> Result<u32> {
         Ok(MappedArray::per_cpu(&self.map(CPU_MAP)?)?.entries())
     }

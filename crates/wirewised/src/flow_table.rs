@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::manifest::{Flow as Layout, STATE_OFFSET_4, STATE_OFFSET_6};
+use crate::manifest::{Flow as Layout, STATE_OFFSET_4, STATE_OFFSET_6, Sharing};
 use crate::mapped::MappedArray;
 
 /// The IP versions, each with a table of its own.
@@ -52,8 +52,9 @@ impl From<&abi::Key6> for FlowKey {
 #[derive(Debug, Clone, Serialize)]
 pub struct Flow {
     pub ip_version: u8,
-    pub cpu: u32,
-    /// Bucket of the CPU's shard, and place in it.
+    /// `None`: all CPUs share the table.
+    pub cpu: Option<u32>,
+    /// Bucket of the table or of the CPU's shard, and place in it.
     pub bucket: u32,
     pub way: u32,
     #[serde(flatten)]
@@ -91,12 +92,14 @@ impl Elements {
         }
     }
 
-    /// False if there is no such element.
-    fn read_bytes(&self, index: u32, to: &mut [u8]) -> bool {
-        match self {
-            Self::Mapped(map) => map.read_bytes(index, to),
-            Self::Copied { bytes, stride, .. } => {
-                let start = index as usize * stride;
+    /// A part of an element, from `offset` on; false if there is no such element. claim : where in the element the word lies that says
+    /// whether it is being changed: with one, also false if it never was at rest.
+    fn read_part(&self, index: u32, offset: usize, claim: Option<usize>, to: &mut [u8]) -> bool {
+        match (self, claim) {
+            (Self::Mapped(map), None) => map.read_part(index, offset, to),
+            (Self::Mapped(map), Some(claim)) => map.read_whole(index, offset, claim, to),
+            (Self::Copied { bytes, stride, .. }, _) => {
+                let start = index as usize * stride + offset;
                 let element = bytes.get(start..start + to.len());
                 element.map(|element| to.copy_from_slice(element)).is_some()
             }
@@ -110,14 +113,14 @@ pub struct FlowTable<'a> {
     ip_version: u8,
     layout: &'a Layout,
     entry_size: usize,
-    /// Buckets of a CPU's shard.
+    /// Buckets of the table or of a CPU's shard.
     buckets: u32,
     /// Marks an entry with a verdict of this program.
     verdict: u8,
 }
 
 impl<'a> FlowTable<'a> {
-    /// buckets : of a CPU's shard.
+    /// buckets : of a shared table, or of a CPU's shard.
     pub fn new(map: Elements, ip_version: u8, layout: &'a Layout, buckets: u32) -> Result<Self> {
         let entry_size = if ip_version == 4 { layout.entry4_size } else { layout.entry6_size } as usize;
         if map.value_size() != entry_size * abi::WAYS as usize || buckets == 0 {
@@ -137,12 +140,14 @@ impl<'a> FlowTable<'a> {
 
     /// Every entry in use, in the order of the table.
     pub fn flows(&self) -> impl Iterator<Item = Flow> + '_ {
-        let mut bytes = vec![0; self.map.value_size()];
-        (0..self.map.entries()).flat_map(move |bucket| {
-            let read = self.map.read_bytes(bucket, &mut bytes);
-            let entries = bytes.chunks_exact(self.entry_size).zip(0..).filter(|_| read);
-            let flows = entries.filter_map(|(entry, way)| self.flow(entry, bucket, way));
-            flows.collect::<Vec<_>>()
+        let mut entry = vec![0; self.entry_size];
+        let state = if self.ip_version == 4 { STATE_OFFSET_4 } else { STATE_OFFSET_6 };
+        (0..self.map.entries() * abi::WAYS).filter_map(move |index| {
+            let (bucket, way) = (index / abi::WAYS, index % abi::WAYS);
+            let offset = way as usize * self.entry_size;
+            let claim = self.layout.claim.map(|claim| offset + state + claim as usize);
+            let read = self.map.read_part(bucket, offset, claim, &mut entry);
+            if read { self.flow(&entry, bucket, way) } else { None }
         })
     }
 
@@ -166,7 +171,7 @@ impl<'a> FlowTable<'a> {
         });
         Some(Flow {
             ip_version: self.ip_version,
-            cpu: bucket / self.buckets,
+            cpu: (self.layout.sharing == Sharing::PerCpu).then_some(bucket / self.buckets),
             bucket: bucket % self.buckets,
             way,
             key,

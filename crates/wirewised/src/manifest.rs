@@ -48,12 +48,15 @@ pub struct Feature {
     pub maximum: i64,
 }
 
-/// The flow table. Sizes in bytes, `table_size` in entries a CPU.
+/// The flow table. Sizes in bytes; `table_size` in entries, of all CPUs together if they share it, else of each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     pub key: String,
     pub table_size: u32,
+    pub sharing: Sharing,
+    /// Of a shared table: where in an entry's state its claim lies.
+    pub claim: Option<u32>,
     pub idle_timeout_ns: u64,
     pub grace_ns: u64,
     pub proven_packets: u32,
@@ -62,6 +65,32 @@ pub struct Flow {
     pub entry6_size: u32,
     pub layout_digest: String,
     pub state: Vec<StateField>,
+}
+
+/// Whether all CPUs share the flow tables, or each has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    Shared,
+    PerCpu,
+}
+
+impl Sharing {
+    /// `65536 entries`, `65536 entries a CPU`.
+    pub fn entries(self, size: u32) -> String {
+        match self {
+            Self::Shared => format!("{size} entries"),
+            Self::PerCpu => format!("{size} entries a CPU"),
+        }
+    }
+
+    /// `65536 entries, shared by 2 CPUs`, `65536 entries x 2 CPUs`.
+    pub fn describe(self, size: impl std::fmt::Display, cpus: u32) -> String {
+        match self {
+            Self::Shared => format!("{size} entries, shared by {cpus} CPUs"),
+            Self::PerCpu => format!("{size} entries x {cpus} CPUs"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -216,12 +245,17 @@ impl Manifest {
                 abi::WAYS
             ));
         }
-        let fits = |field: &StateField| {
-            let end = u64::from(field.offset) + field.kind.size() as u64;
+        let inside = |offset: u32, size: usize| {
+            let end = u64::from(offset) + size as u64;
             end + STATE_OFFSET_4 as u64 <= flow.entry4_size.into()
                 && end + STATE_OFFSET_6 as u64 <= flow.entry6_size.into()
         };
-        match flow.state.iter().find(|field| !fits(field)) {
+        match (flow.sharing, flow.claim) {
+            (Sharing::PerCpu, None) => {}
+            (Sharing::Shared, Some(claim)) if claim % 4 == 0 && inside(claim, size_of::<u32>()) => {}
+            _ => return Err("a flow table has a claim in its entries if, and only if, it is shared".to_string()),
+        }
+        match flow.state.iter().find(|field| !inside(field.offset, field.kind.size())) {
             Some(field) => Err(format!("state {} lies outside a flow entry", field.name)),
             None => Ok(()),
         }

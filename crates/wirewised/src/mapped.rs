@@ -2,6 +2,7 @@
 //! An array map in our address space: reading an element costs no system call.
 
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::{io, ptr};
 
 use bytemuck::AnyBitPattern;
@@ -10,6 +11,9 @@ use libbpf_rs::MapCore;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::object;
+
+/// A CPU holds an entry for some tens of nanoseconds; this is some milliseconds.
+const READ_TRIES: u32 = 100_000;
 
 /// An array map (BPF_F_MMAPABLE), mapped read-only. The data path may write at any time: reads copy.
 #[derive(Debug)]
@@ -73,17 +77,45 @@ impl MappedArray {
         Some(unsafe { ptr::read_volatile(self.start.add(index as usize * self.stride).cast::<T>()) })
     }
 
-    /// Copies element `index` into `bytes`, which must not be longer than an element; false if there is no such element.
-    pub fn read_bytes(&self, index: u32, bytes: &mut [u8]) -> bool {
-        if index >= self.entries || bytes.len() > self.value_size {
+    /// Copies `bytes.len()` bytes of element `index` from `offset` on; false if it has not so many.
+    pub fn read_part(&self, index: u32, offset: usize, bytes: &mut [u8]) -> bool {
+        let inside = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.value_size);
+        if index >= self.entries || !inside {
             return false;
         }
-        // SAFETY: as in `read`; `bytes` is ours alone, so the two do not overlap.
+        // SAFETY: as in `read`, inside the element (checked); `bytes` is ours alone, so the two do not overlap.
         unsafe {
-            let element = self.start.add(index as usize * self.stride);
+            let element = self.start.add(index as usize * self.stride + offset);
             ptr::copy_nonoverlapping(element, bytes.as_mut_ptr(), bytes.len());
         }
         true
+    }
+
+    /// As `read_part`, of what CPUs share: the word at `claim` of the element is even and the same before and after the copy, or it is taken
+    /// again (bpf/wirewise/claim.h). False also if that never came about.
+    pub fn read_whole(&self, index: u32, offset: usize, claim: usize, bytes: &mut [u8]) -> bool {
+        if index >= self.entries || !claim.is_multiple_of(4) || claim + size_of::<u32>() > self.value_size {
+            return false;
+        }
+        // SAFETY: inside the mapping (checked), aligned as elements and `claim` are; others change it by whole words only, and we
+        // never do.
+        let word = unsafe {
+            AtomicU32::from_ptr(
+                self.start.add(index as usize * self.stride + claim).cast_mut().cast::<u32>(),
+            )
+        };
+        for _ in 0..READ_TRIES {
+            let before = word.load(Ordering::Acquire);
+            if before % 2 == 0 {
+                let read = self.read_part(index, offset, bytes);
+                fence(Ordering::Acquire);
+                if !read || word.load(Ordering::Relaxed) == before {
+                    return read;
+                }
+            }
+            std::hint::spin_loop();
+        }
+        false
     }
 }
 

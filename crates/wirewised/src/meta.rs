@@ -39,7 +39,7 @@ pub struct Meta {
     /// The tunnels the feature set looks into: whose flows are counted depends on it.
     #[serde(default)]
     pub decapsulate: Vec<String>,
-    /// Flow-table entries a CPU.
+    /// Flow-table entries: of all CPUs together if they share the table, else of each.
     pub table_size: u32,
     /// Where the program reads the time.
     pub clock: String,

@@ -102,6 +102,8 @@ pub struct Flows {
     pub expired: u64,
     pub evicted: u64,
     pub refused: u64,
+    /// Packets judged like those of refused flows, as another CPU held the entry for too long (shared tables).
+    pub missed: u64,
 }
 
 impl From<&Stats> for Flows {
@@ -111,6 +113,7 @@ impl From<&Stats> for Flows {
             expired: stats.flows_expired,
             evicted: stats.flows_evicted,
             refused: stats.flows_refused,
+            missed: stats.flows_missed,
         }
     }
 }
@@ -123,6 +126,7 @@ impl Flows {
             expired: self.expired - before.expired,
             evicted: self.evicted - before.evicted,
             refused: self.refused - before.refused,
+            missed: self.missed - before.missed,
         }
     }
 
@@ -131,12 +135,13 @@ impl Flows {
     }
 
     /// For a table of counters: name, value.
-    pub fn counters(&self) -> [(&'static str, u64); 4] {
+    pub fn counters(&self) -> [(&'static str, u64); 5] {
         [
             ("flows new", self.new),
             ("flows expired", self.expired),
             ("flows evicted", self.evicted),
             ("flows refused", self.refused),
+            ("flows missed", self.missed),
         ]
     }
 }

@@ -10,6 +10,7 @@ use crate::attach::effective_mode;
 use crate::attachment::{Attachment, FLOW_MAPS, POLICY_MAP};
 use crate::error::Result;
 use crate::kernel;
+use crate::manifest::Sharing;
 use crate::meta::{BundleMeta, PolicyMeta};
 use crate::signature;
 use crate::units::{format_age, format_bytes};
@@ -64,7 +65,9 @@ pub struct Class {
 
 #[derive(Debug, Serialize)]
 pub struct FlowTables {
-    pub entries_per_cpu: Option<u32>,
+    pub sharing: Sharing,
+    /// Of all CPUs together if they share the tables, else of each.
+    pub entries: Option<u32>,
     pub cpus: u32,
     /// Of both tables, IPv4 and IPv6.
     pub bytes: u64,
@@ -91,7 +94,8 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         classes: classes(attachment)?,
         policy: meta.map(|meta| meta.policy.clone()),
         flow_tables: FlowTables {
-            entries_per_cpu: meta.map(|meta| meta.table_size),
+            sharing: attachment.sharing()?,
+            entries: meta.map(|meta| meta.table_size),
             cpus: attachment.shards()?,
             bytes: attachment.flow_table_bytes()?,
         },
@@ -168,11 +172,9 @@ impl Status {
             row("policy", policy.file.as_deref().unwrap_or("none: every class passes"));
         }
         let tables = &self.flow_tables;
-        let entries = tables.entries_per_cpu.map_or("?".to_string(), |entries| entries.to_string());
-        row(
-            "flow tables",
-            &format!("{entries} entries x {} CPUs, {}", tables.cpus, format_bytes(tables.bytes)),
-        );
+        let entries = tables.entries.map_or("?".to_string(), |entries| entries.to_string());
+        let size = tables.sharing.describe(entries, tables.cpus);
+        row("flow tables", &format!("{size}, {}", format_bytes(tables.bytes)));
         row("clock", self.clock.as_deref().unwrap_or("unknown"));
         let mut programs = vec![self.program_id.map_or("none".to_string(), |id| id.to_string())];
         programs.extend(self.tail_call_program_ids.iter().map(u32::to_string));

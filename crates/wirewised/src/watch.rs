@@ -217,7 +217,7 @@ mod tests {
                 packets_per_second: None,
             }],
             inferred: 4322,
-            flows: Flows { new: 5, expired: 0, evicted: 0, refused: 0 },
+            flows: Flows { new: 5, expired: 0, evicted: 0, refused: 0, missed: 0 },
             events: Events { sent: 0, limited: 0, lost: 0 },
             shadow: None,
         }

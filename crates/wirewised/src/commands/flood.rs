@@ -243,7 +243,7 @@ struct Entry {
 impl Entry {
     fn is_in(&self, table: &MappedArray) -> bool {
         let mut bucket = vec![0; table.value_size()];
-        table.read_bytes(self.bucket, &mut bucket)
+        table.read_part(self.bucket, 0, &mut bucket)
             && bucket.chunks_exact(self.bytes.len()).nth(self.way) == Some(&self.bytes[..])
     }
 }
@@ -253,7 +253,7 @@ fn entries(table: &MappedArray, packets: u32) -> Vec<Entry> {
     let mut bytes = vec![0; table.value_size()];
     let mut found = Vec::new();
     for bucket in 0..table.entries() {
-        table.read_bytes(bucket, &mut bytes);
+        table.read_part(bucket, 0, &mut bytes);
         for (way, entry) in bytes.chunks_exact(table.value_size() / abi::WAYS as usize).enumerate() {
             let slot: abi::Slot = bytemuck::pod_read_unaligned(&entry[..size_of::<abi::Slot>()]);
             if slot.packets == packets {

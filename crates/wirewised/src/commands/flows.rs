@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::flow_table::{Elements, Flow, FlowKey, FlowTable, TABLES};
 use crate::input;
 use crate::kernel;
-use crate::manifest::{ClockName, Flow as LayoutInfo};
+use crate::manifest::{ClockName, Flow as LayoutInfo, Sharing};
 use crate::mapped::MappedArray;
 use crate::table;
 use crate::units::format_age;
@@ -114,8 +114,8 @@ fn check_class(attachment: &Attachment, class: &str) -> Result<()> {
 /// How many flows there are, and the first of them in the order asked for. Never holds more than those.
 fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec<Flow>)> {
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let shards = attachment.shards()?;
     let verdict = attachment.config()?.map_or(abi::SLOT_VERDICT, |config| config.verdict as u8);
+    let shards = attachment.shards()?;
     let mut found = 0;
     let mut first: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut flows = std::collections::HashMap::new();
@@ -123,10 +123,11 @@ fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec
         let Some(map) = attachment.optional_map(name)? else { continue };
         let layout = match &attachment.meta {
             Some(meta) => meta.flow.clone(),
-            None => unknown_layout(map.value_size() / abi::WAYS),
+            None => unknown_layout(map.value_size() / abi::WAYS, attachment.sharing()?),
         };
         let elements = Elements::Mapped(MappedArray::new(&map)?);
-        let table = FlowTable::new(elements, ip_version, &layout, map.max_entries() / shards)?;
+        let tables = if layout.sharing == Sharing::Shared { 1 } else { shards };
+        let table = FlowTable::new(elements, ip_version, &layout, map.max_entries() / tables)?;
         let table = table.with_verdict(verdict);
         for flow in table.flows() {
             let idle = now.saturating_sub(flow.last_seen_ns) > layout.idle_timeout_ns;
@@ -153,10 +154,12 @@ fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec
 }
 
 /// For entries of which nobody remembers more than their size.
-fn unknown_layout(entry_size: u32) -> LayoutInfo {
+fn unknown_layout(entry_size: u32, sharing: Sharing) -> LayoutInfo {
     LayoutInfo {
         key: String::new(),
         table_size: 0,
+        sharing,
+        claim: None,
         idle_timeout_ns: u64::MAX,
         grace_ns: 0,
         proven_packets: 0,

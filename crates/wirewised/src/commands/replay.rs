@@ -11,7 +11,7 @@ use wirewise_capture::{Format as CaptureFormat, Merge, Reader, Writer};
 
 use super::EngineArgs;
 use super::trace::ModeArg;
-use crate::abi::Mode;
+use crate::abi::{self, Mode};
 use crate::bundle::Bundle;
 use crate::engine_run::Prepared;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::input;
 use crate::plane::RunSettings;
 use crate::policy::{ClassAction, Policy};
 use crate::progress::Progress;
-use crate::replay::{CaptureOut, FlowRows, Names, Outputs, PacketRows, Replay, Report, ShardBy, Totals};
+use crate::replay::{CaptureOut, FlowRows, Names, Outputs, PacketRows, Replay, Report, Shards, Totals};
 use crate::rows::{Format, Table};
 use crate::runner;
 use crate::units::Rate;
@@ -99,12 +99,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mode: Mode = args.mode.into();
     let mut totals = Totals::default();
     let mut captures = open(&args.captures, args.engine.keep_going, &mut totals)?;
-    let (workers, shard_by) = workers(args, &bundle, &policy);
     let settings = RunSettings {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: Some(args.engine.table_size.unwrap_or(bundle.manifest.flow.table_size)),
     };
     let prepared = Prepared::new(&input_name, &bundle.object, &settings.in_engine(), args.engine.caged)?;
+    let (workers, shards) = workers(args, &bundle, &policy, prepared.config());
     let paths: Vec<String> = args.captures.iter().map(|path| path.display().to_string()).collect();
     let names = Names::new(paths.clone(), classes.clone());
     let outputs = outputs(args, &names)?;
@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Result<()> {
         prepared: &prepared,
         names,
         workers,
-        shard_by,
+        shards,
         keep_going: args.engine.keep_going,
         outputs,
         totals,
@@ -168,25 +168,26 @@ fn open(paths: &[PathBuf], keep_going: bool, totals: &mut Totals) -> Result<Merg
 }
 
 /// How many workers, and what their shares are: one where flows, or a rate limit, cannot be shared out.
-fn workers(args: &Args, bundle: &Bundle, policy: &Policy) -> (usize, ShardBy) {
+fn workers(
+    args: &Args,
+    bundle: &Bundle,
+    policy: &Policy,
+    config: &abi::Config,
+) -> (usize, Option<Shards>) {
     let tunnels = bundle.features["decapsulate"].as_array().is_some_and(|tunnels| !tunnels.is_empty());
     let limits = policy.actions.iter().any(|action| matches!(action, ClassAction::RateLimit(_)));
-    let shard_by = ShardBy::of_key(&bundle.manifest.flow.key);
-    let why = match (shard_by, tunnels, limits) {
+    let shards = Shards::new(&bundle.manifest.flow.key, config);
+    let why = match (&shards, tunnels, limits) {
         (None, ..) => Some("its flow key is not known here"),
         (_, true, _) => Some("it looks into tunnels, whose outer headers do not tell the flows apart"),
         (_, _, true) => Some("a rate limit counts the packets of all flows"),
         _ => None,
     };
-    match (why, shard_by) {
-        (None, Some(shard_by)) => (usize::from(args.workers), shard_by),
-        (why, _) => {
-            if let (Some(why), 2..) = (why, args.workers) {
-                eprintln!("note: one worker runs this bundle: {why}");
-            }
-            (1, ShardBy::Conversation)
-        }
+    let Some(why) = why else { return (usize::from(args.workers), shards) };
+    if args.workers > 1 {
+        eprintln!("note: one worker runs this bundle: {why}");
     }
+    (1, None)
 }
 
 fn outputs(args: &Args, names: &Arc<Names>) -> Result<Outputs> {

@@ -217,7 +217,7 @@ fn tell(
             "dry_run": true, "interface": request.interface, "plane": request.plane, "mode": request.mode,
             "action": action, "bundle": request.bundle.manifest.name, "pins": request.root.directory(&request.interface),
             "flow_tables": {
-                "entries_per_cpu": prepared.table_size, "cpus": prepared.shards, "bytes": prepared.table_bytes,
+                "sharing": prepared.sharing, "entries": prepared.table_size, "cpus": prepared.shards, "bytes": prepared.table_bytes,
             },
             "mounts": mounts.then_some(bpffs::PLACE), "findings": findings,
         }));
@@ -254,8 +254,8 @@ fn tell_memory(plan: &Plan, prepared: &Prepared) {
     if matches!(plan, Plan::Adopt(_)) {
         return;
     }
-    let Prepared { table_size, shards, table_bytes, .. } = prepared;
-    println!("  flow tables  {table_size} entries x {shards} CPUs, {}", format_bytes(*table_bytes));
+    let Prepared { sharing, table_size, shards, table_bytes, .. } = prepared;
+    println!("  flow tables  {}, {}", sharing.describe(table_size, *shards), format_bytes(*table_bytes));
 }
 
 fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> Result<()> {

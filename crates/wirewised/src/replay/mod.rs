@@ -13,7 +13,7 @@ pub use flow_rows::FlowRows;
 pub use packet_rows::PacketRows;
 pub use report::Report;
 pub use run::{CaptureOut, Outputs, Replay, Totals};
-pub use shard::ShardBy;
+pub use shard::Shards;
 
 use std::sync::Arc;
 

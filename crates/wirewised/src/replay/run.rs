@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use bytemuck::Zeroable;
 use wirewise_capture::{LinkType, Merge, Packet, Writer};
 
-use super::shard::ShardBy;
+use super::shard::Shards;
 use super::worker::{FlowRecord, Item, Share, Worker};
 use super::{FlowRows, Names, PacketRows};
 use crate::abi;
@@ -96,7 +96,8 @@ pub struct Replay<'a> {
     pub prepared: &'a Prepared,
     pub names: Arc<Names>,
     pub workers: usize,
-    pub shard_by: ShardBy,
+    /// `None`: one worker has all packets.
+    pub shards: Option<Shards>,
     pub keep_going: bool,
     pub outputs: Outputs,
     pub totals: Totals,
@@ -170,7 +171,8 @@ impl Replay<'_> {
             }
             let packet = captures.packet();
             let outer = Outer::parse(packet.frame);
-            let worker = self.shard_by.worker(outer.as_ref(), self.workers);
+            let worker =
+                self.shards.as_ref().map_or(0, |shards| shards.worker(outer.as_ref(), self.workers));
             let Some(share) = block.shares.get_mut(worker) else { continue };
             let start = share.bytes.len();
             share.bytes.extend_from_slice(packet.frame);

@@ -4,7 +4,7 @@
 use bytemuck::Zeroable;
 
 use crate::abi;
-use crate::manifest::Flow;
+use crate::manifest::{Flow, Sharing};
 
 /// What keeps a program with the flow tables `new` from using those of `old`.
 pub fn differences(old: &Flow, new: &Flow) -> Vec<String> {
@@ -12,8 +12,14 @@ pub fn differences(old: &Flow, new: &Flow) -> Vec<String> {
     if old.key != new.key {
         found.push(format!("its flow key is {}, not {}", new.key, old.key));
     }
+    if old.sharing != new.sharing {
+        found.push(match new.sharing {
+            Sharing::Shared => "its flow tables are shared by all CPUs".to_string(),
+            Sharing::PerCpu => "each CPU has flow tables of its own".to_string(),
+        });
+    }
     if old.table_size != new.table_size {
-        found.push(format!("it wants {} entries a CPU, not {}", new.table_size, old.table_size));
+        found.push(format!("it wants {}, not {}", new.sharing.entries(new.table_size), old.table_size));
     }
     if old.layout_digest != new.layout_digest
         || (old.entry4_size, old.entry6_size) != (new.entry4_size, new.entry6_size)
@@ -58,6 +64,8 @@ mod tests {
         Flow {
             key: key.to_string(),
             table_size,
+            sharing: Sharing::PerCpu,
+            claim: None,
             idle_timeout_ns: 0,
             grace_ns: 0,
             proven_packets: 0,
