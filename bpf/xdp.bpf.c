@@ -60,15 +60,21 @@ static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, 
 
 /* The packet is accounted and its features are made: others may have the entry. Returns what the rest of the way reads of it. */
 static __always_inline struct ww_slot *ww_let_go(struct ww_scratch *scratch, const struct ww_flow *flow,
-						 const struct ww_context *context)
+						 const struct ww_context *context, const __u32 version)
 {
 #if WW_SHARED
+#if !WW_NO_MODEL
 	/* Field by field: what was written so cannot be read back as one word without a stall. */
 	scratch->seen.last_seen_ns = context->now_ns;
 	scratch->seen.packets = context->packets;
 	WW_VERDICT_WORD(&scratch->seen) = WW_VERDICT_WORD(flow->slot);
+	if (version == 4)
+		ww_copy_words4((void *)&scratch->seen_key, (const void *)(flow->slot + 1));
+	else
+		ww_copy_words6((void *)&scratch->seen_key, (const void *)(flow->slot + 1));
 	scratch->bucket = flow->bucket;
 	scratch->way = flow->way;
+#endif
 	ww_release(&flow->state->claim, flow->claim + 2);
 	return &scratch->seen;
 #else
@@ -102,14 +108,14 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 	ww_accumulate(flow.state, p, &context);
 #if WW_NO_MODEL
 	ww_extract(way->own->scratch.feature, flow.state, p, &context);
-	ww_let_go(&way->own->scratch, &flow, &context);
+	ww_let_go(&way->own->scratch, &flow, &context, version);
 	if (ww_unlikely(ww_config.trace))
 		ww_trace_features(&way->own->scratch);
 	return ww_unclassified(way, WW_UNDECIDED);
 #else
 	if (ww_triggered(&context) || ww_unlikely(ww_outlived(slot))) {
 		ww_extract(way->own->scratch.feature, flow.state, p, &context);
-		slot = ww_let_go(&way->own->scratch, &flow, &context);
+		slot = ww_let_go(&way->own->scratch, &flow, &context, version);
 		if (ww_unlikely(ww_config.trace))
 			ww_trace_features(&way->own->scratch);
 #if WW_TAIL_CALLS
@@ -127,7 +133,7 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		return ww_decided(way, slot, ww_infer(&way->own->scratch), version, p->length);
 #endif
 	}
-	slot = ww_let_go(&way->own->scratch, &flow, &context);
+	slot = ww_let_go(&way->own->scratch, &flow, &context, version);
 	if (!(slot->flags & ww_config.verdict))
 		return ww_unclassified(way, WW_UNDECIDED);
 	return ww_act(way, slot, slot->class_id, version, p->length);

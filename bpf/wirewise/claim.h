@@ -20,7 +20,6 @@
 
 #define WW_CLAIMED 0xffffffffU
 #define WW_CLAIM_TRIES 16
-#define WW_SEARCHES 4
 
 /* Waits for an entry that another CPU holds; reading the clock is the delay. Returns what ww_claim does. */
 __noinline __u32 ww_wait(__u32 *claim)

@@ -84,7 +84,7 @@ __noinline __u64 WW_V(ww_obtain)(WW_BUCKET *bucket, const WW_KEY *key, __u64 fir
 	if (!bucket || !key)
 		return WW_FLOW_MISSED << 8;
 	first &= WW_WAYS - 1;
-	for (int i = 0; i < WW_SEARCHES; i++) {
+	for (int i = 0; i < WW_CLAIM_TRIES; i++) {
 		__u32 found = WW_V(ww_search)(bucket, key, first, now), way;
 		WW_ENTRY *entry;
 
@@ -95,13 +95,13 @@ __noinline __u64 WW_V(ww_obtain)(WW_BUCKET *bucket, const WW_KEY *key, __u64 fir
 			break;
 		entry = &bucket->entry[way];
 		if (way != first) {
-			held = ww_claim(&entry->state.claim);
-			lookup = held == WW_CLAIMED ? WW_FLOW_MISSED : WW_V(ww_judge)(entry, key, now);
-			if (lookup == WW_FLOW_MISSED)
-				break;
-			if (lookup != found >> 8) {
-				ww_release(&entry->state.claim, held);
+			held = __sync_lock_test_and_set(&entry->state.claim, WW_CLAIMED);
+			if (held == WW_CLAIMED || WW_V(ww_judge)(entry, key, now) != lookup) {
+				/* Another CPU is at it, or was between the search and the claim. */
+				if (held != WW_CLAIMED)
+					ww_release(&entry->state.claim, held);
 				lookup = WW_FLOW_MISSED;
+				bpf_ktime_get_ns();
 				continue;
 			}
 		}
@@ -165,9 +165,6 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 
 	flow->swapped = WW_V(ww_swap)(p);
 	WW_V(ww_make_key)(word, p, flow->swapped);
-#if WW_SHARED
-	WW_V(ww_copy_words)(shelf, word);
-#endif
 	hash = ww_hash(word, WW_KEY_WORDS);
 	flow->bucket = (WW_SHARED ? 0 : cpu * (mask + 1)) + (hash >> 2 & mask);
 	flow->way = hash & (WW_WAYS - 1);
@@ -189,14 +186,14 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 	flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
 	if (ww_unlikely(!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) ||
 			flow->elapsed_ns > ww_config.idle_timeout_ns)) {
-		#if WW_SHARED
+				ww_hide(shelf); /* or its address would be made for every packet, and kept on the stack */
+		WW_V(ww_copy_words)(shelf, word);
+#if WW_SHARED
 		obtained = WW_V(ww_obtain)(bucket, shelf, flow->way, now, flow->claim);
 		ww_hide(obtained);
 		flow->claim = obtained >> 32;
 		found = obtained;
 #else
-		ww_hide(shelf); /* or its address would be made for every packet, and kept on the stack */
-		WW_V(ww_copy_words)(shelf, word);
 		found = WW_V(ww_search)(bucket, shelf, flow->way, now);
 		ww_hide(found);
 #endif

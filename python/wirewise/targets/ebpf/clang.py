@@ -31,6 +31,7 @@ INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 
 # Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
 STACK_LIMIT = 512
+_FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
 _PART = re.compile(r"__noinline \w+ ww_tree_\d+_\d+\(")
 
@@ -130,13 +131,17 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
 
 def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_xdp, ww_xdp_ipv6 and the largest of the others, each rounded
-    up as the kernel does.
+    up as the kernel does; or what finds a place in a shared flow table, which calls the search.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
-    frames = {m[2]: -(-int(m[1]) // 32) * 32 for m in _FRAME.finditer(warnings)}
+    frames = {m[2]: -(-int(m[1]) // _FRAME_UNIT) * _FRAME_UNIT for m in _FRAME.finditer(warnings)}
     entry = frames.pop("ww_xdp", 0) + frames.pop("ww_xdp_ipv6", 0)
-    return entry + max(frames.values(), default=0)
+    nested = [
+        frames.get(f"ww_obtain{version}", _FRAME_UNIT) + frames.get(f"ww_search{version}", _FRAME_UNIT)
+        for version in (4, 6)
+    ]
+    return entry + max(*frames.values(), *nested)
 
 
 def _first_error(text: str) -> str:
