@@ -78,9 +78,8 @@ pub fn possible_cpus() -> Result<u32> {
     Ok(cpus as u32)
 }
 
-/// Keeps this thread on the first CPU it may use, and returns it. Flow tables have a shard a CPU: a run that moved
-/// would meet its own flows as new ones.
-pub fn pin_to_one_cpu() -> Result<u32> {
+/// The CPUs this thread may use, in order; at least one.
+pub fn allowed_cpus() -> Result<Vec<u32>> {
     // SAFETY: cpu_set_t is a plain bit mask, for which zero is a value.
     let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::cpu_set_t>();
@@ -89,17 +88,29 @@ pub fn pin_to_one_cpu() -> Result<u32> {
         return Err(affinity_error());
     }
     // SAFETY: CPU_ISSET reads the bit of a CPU below CPU_SETSIZE of a filled mask.
-    let first = (0..libc::CPU_SETSIZE as usize).find(|&cpu| unsafe { libc::CPU_ISSET(cpu, &allowed) });
-    let cpu = first.ok_or_else(affinity_error)?;
-    // SAFETY: as above.
+    let set = |&cpu: &u32| unsafe { libc::CPU_ISSET(cpu as usize, &allowed) };
+    let cpus: Vec<u32> = (0..libc::CPU_SETSIZE as u32).filter(set).collect();
+    if cpus.is_empty() { Err(affinity_error()) } else { Ok(cpus) }
+}
+
+/// Keeps this thread on a CPU. It is there when this returns.
+pub fn pin_to(cpu: u32) -> Result<()> {
+    // SAFETY: cpu_set_t is a plain bit mask, for which zero is a value.
     let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cpu` is below CPU_SETSIZE.
-    unsafe { libc::CPU_SET(cpu, &mut one) };
-    // SAFETY: `one` is a cpu_set_t of `size` bytes, which the call reads.
-    if unsafe { libc::sched_setaffinity(0, size, &one) } != 0 {
+    // SAFETY: CPU_SET changes a bit of the mask if `cpu` is below CPU_SETSIZE, and nothing otherwise.
+    unsafe { libc::CPU_SET(cpu as usize, &mut one) };
+    // SAFETY: `one` is a cpu_set_t of its size in bytes, which the call reads.
+    if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &one) } != 0 {
         return Err(affinity_error());
     }
-    Ok(cpu as u32)
+    Ok(())
+}
+
+/// Keeps this thread on the first CPU it may use, and returns it. Where each CPU has flow tables of its own, a run that moved would
+/// meet its own flows as new ones.
+pub fn pin_to_one_cpu() -> Result<u32> {
+    let cpu = *allowed_cpus()?.first().ok_or_else(affinity_error)?;
+    pin_to(cpu).map(|()| cpu)
 }
 
 fn affinity_error() -> Error {

@@ -45,6 +45,8 @@ pub struct RunSettings {
     pub hash_seed: [u64; abi::HASH_SEEDS],
     /// Flow-table entries; `None`: as compiled.
     pub table_size: Option<u32>,
+    /// In the kernel: each packet runs on one of so many CPUs, at random, one packet after the other.
+    pub cpus: u32,
 }
 
 impl RunSettings {
@@ -126,7 +128,10 @@ impl Plane {
 pub struct KernelPlane {
     loaded: Loaded,
     own: MappedArray,
+    /// Where packets run, and the one this thread is on.
+    cpus: Vec<u32>,
     cpu: u32,
+    random: u64,
     data: Vec<u8>,
 }
 
@@ -148,14 +153,25 @@ impl KernelPlane {
         if opened.config().is_none() {
             return Err(object::no_data_path(input));
         }
-        let cpu = kernel::pin_to_one_cpu()?;
-        opened.prepare(&settings.in_kernel(cpu))?;
+        let mut cpus = kernel::allowed_cpus()?;
+        if settings.cpus as usize > cpus.len() {
+            return Err(Error::missing(format!(
+                "{} CPUs are asked for, and this process may use {}",
+                settings.cpus,
+                cpus.len()
+            )));
+        }
+        cpus.truncate(settings.cpus as usize);
+        let last = cpus.last().copied().unwrap_or_default();
+        opened.prepare(&settings.in_kernel(last))?;
         let loaded = opened.load()?;
         let own = loaded.map_array(object::PER_CPU)?;
-        Ok(Self { loaded, own, cpu, data: Vec::new() })
+        kernel::pin_to(last)?;
+        Ok(Self { loaded, own, cpus, cpu: last, random: settings.hash_seed[0] | 1, data: Vec::new() })
     }
 
     fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<(u32, abi::Scratch)> {
+        self.change_cpu()?;
         self.data.clear();
         self.data.extend_from_slice(&time_ns.to_le_bytes());
         self.data.extend_from_slice(frame);
@@ -172,6 +188,22 @@ impl KernelPlane {
         let own: Option<abi::Cpu> = self.own.read(self.cpu);
         let own = own.ok_or_else(|| object::other_layout(object::PER_CPU))?;
         Ok((output.return_value, own.scratch))
+    }
+
+    fn change_cpu(&mut self) -> Result<()> {
+        if self.cpus.len() < 2 {
+            return Ok(());
+        }
+        // xorshift (Marsaglia, 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let cpu = self.cpus[(self.random >> 32) as usize % self.cpus.len()];
+        if cpu != self.cpu {
+            kernel::pin_to(cpu)?;
+            self.cpu = cpu;
+        }
+        Ok(())
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Options {
     pub hash_seed: [u64; abi::HASH_SEEDS],
     /// Flow-table entries; `None`: the bundle's.
     pub table_size: Option<u32>,
+    /// In the kernel: each packet runs on one of so many CPUs, at random, one packet after the other.
+    pub cpus: u32,
 }
 
 /// What the program made of one packet. `scratch` is the data path's own record; which of its parts mean something
@@ -80,7 +82,7 @@ impl<'a> Runner<'a> {
         let n_scores =
             n_scores(bundle).map_err(|rule| Error::input(format!("{input}: model.json: {rule}")))?;
         let table_size = Some(options.table_size.unwrap_or(bundle.manifest.flow.table_size));
-        let settings = RunSettings { hash_seed: options.hash_seed, table_size };
+        let settings = RunSettings { hash_seed: options.hash_seed, table_size, cpus: options.cpus };
         let plane = Plane::new(plane, input, &bundle.object, &settings)?;
         Ok(Self { bundle, options, plane, policy: None, n_scores })
     }

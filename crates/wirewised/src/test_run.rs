@@ -2,8 +2,13 @@
 //! Programs run on frames of our own, over and over (BPF_PROG_TEST_RUN): loaded with a policy under which every class passes,
 //! every packet is inferred and no event is sent. Nothing is attached.
 
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Barrier;
+use std::thread;
+
 use bytemuck::Zeroable;
-use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
@@ -38,16 +43,48 @@ pub struct Timed {
 
 /// Runs the program `repeat` times on the frame, which keeps what the program writes into it.
 pub fn run(program: &Loaded, frame: &[u8], repeat: u32) -> Result<Timed> {
-    let entry = program.entry()?;
-    let input = ProgramInput { data_in: Some(frame), repeat, ..ProgramInput::default() };
+    run_entry(program.entry()?.as_fd(), frame, repeat)
+}
+
+/// Runs the program on several CPUs at once, on each `repeat` times on its frame. frames : CPU and frame.
+pub fn run_on_cpus(program: &Loaded, frames: &[(u32, Vec<u8>)], repeat: u32) -> Result<Vec<Timed>> {
+    let (entry, ready) = (program.entry()?, Barrier::new(frames.len()));
+    let fd = entry.as_fd();
+    let run = |(cpu, frame): &(u32, Vec<u8>)| {
+        let pinned = kernel::pin_to(*cpu);
+        ready.wait();
+        pinned.and_then(|()| run_entry(fd, frame, repeat))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = frames.iter().map(|frame| scope.spawn(|| run(frame))).collect();
+        let ended = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Error::other("a thread of the test run stopped")))
+        });
+        ended.collect()
+    })
+}
+
+fn run_entry(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> Result<Timed> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: repeat as i32,
+        ..Default::default()
+    };
     // Time on the CPU, not on the wall: in so long a call the kernel lets others run, and does not count it either.
     let start = kernel::thread_cpu_ns();
-    let output = entry.test_run(input);
+    // SAFETY: the options are of their own size and point to `frame`, which outlives the call and is only read.
+    let code = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
     let ns = kernel::thread_cpu_ns() - start;
-    let output = output.map_err(|error| {
-        Error::missing(format!("the kernel cannot test-run a frame of {} bytes: {error}", frame.len()))
-    })?;
-    Ok(Timed { ns: ns as f64 / f64::from(repeat.max(1)), kernel_ns: output.duration.as_nanos() as u32 })
+    if code != 0 {
+        let error = io::Error::from_raw_os_error(-code);
+        return Err(Error::missing(format!(
+            "the kernel cannot test-run a frame of {} bytes: {error}",
+            frame.len()
+        )));
+    }
+    Ok(Timed { ns: ns as f64 / f64::from(repeat.max(1)), kernel_ns: options.duration })
 }
 
 /// Ethernet, IPv4 and TCP (an ACK from 10.0.0.1:40000 to 10.0.0.2:443) with ten bytes of payload: 64 bytes.

@@ -53,6 +53,14 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
+    /// Run each program on so many CPUs at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: u32,
+
+    /// On several CPUs, all packets are of one flow, instead of one a CPU
+    #[arg(long, requires = "cpus", conflicts_with_all = ["flows", "flow_packets"])]
+    one_flow: bool,
+
     /// Flow-table entries, a power of two; without it twice the flows, at least 65536
     #[arg(long, value_name = "ENTRIES")]
     table_size: Option<u32>,
@@ -70,6 +78,7 @@ pub struct Args {
 struct Report {
     kernel: String,
     cpu: u32,
+    cpus: u32,
     frame_bytes: usize,
     flows: u32,
     flow_packets: Option<u32>,
@@ -93,6 +102,8 @@ struct Measured {
     load_ms: f64,
     /// Where the program reads the time; null if it is no data path of wirewise.
     clock: Option<&'static str>,
+    /// Packets that another CPU kept from their flow's entry, warming up included; null likewise.
+    missed: Option<u64>,
 }
 
 impl Measured {
@@ -109,6 +120,7 @@ impl Measured {
             rounds_ns: ns.iter().map(|ns| decimals(*ns, 1)).collect(),
             load_ms: decimals(program.load_time.as_secs_f64() * 1e3, 3),
             clock: program.config.map(|config| config.describe_clock()),
+            missed: missed(program),
         }
     }
 }
@@ -118,7 +130,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(path) => first_frame(path)?,
         None => test_run::default_frame(),
     };
-    let cpu = kernel::pin_to_one_cpu()?;
+    let frames = frames(frame, args)?;
+    let (cpu, last) = (frames[0].0, frames[frames.len() - 1].0);
     let table_size = args
         .table_size
         .unwrap_or_else(|| (args.flows * ENTRIES_A_FLOW).next_power_of_two().max(SMALLEST_TABLE));
@@ -130,25 +143,26 @@ pub fn run(args: &Args) -> Result<()> {
             None => 0,
         },
         bench_packets: args.flow_packets.unwrap_or(0),
-        ..Settings::on_cpu(cpu, object::random_seed()?)
+        ..Settings::on_cpu(last, object::random_seed()?)
     };
     let policy = policy(&args.trigger_packets);
     let programs =
         args.objects.iter().map(|path| load(path, &settings, &policy)).collect::<Result<Vec<_>>>()?;
     for program in &programs {
-        test_run::run(program, &frame, args.flows.max(WARM_UP))?;
+        test_run::run_on_cpus(program, &frames, args.flows.max(WARM_UP))?;
     }
     let mut rounds = vec![Vec::new(); programs.len()];
     for _ in 0..args.rounds {
         for (program, rounds) in programs.iter().zip(&mut rounds) {
-            rounds.push(test_run::run(program, &frame, args.repeat)?);
+            rounds.push(mean(&test_run::run_on_cpus(program, &frames, args.repeat)?));
         }
     }
     let measured = args.objects.iter().zip(&programs).zip(&rounds);
     let report = Report {
         kernel: kernel::release(),
         cpu,
-        frame_bytes: frame.len(),
+        cpus: args.cpus,
+        frame_bytes: frames[0].1.len(),
         flows: args.flows,
         flow_packets: args.flow_packets,
         trigger_packets: args.trigger_packets.clone(),
@@ -162,6 +176,43 @@ pub fn run(args: &Args) -> Result<()> {
     }
     print(&report);
     Ok(())
+}
+
+/// A frame for each CPU: of a flow of its own, if not of one flow all.
+fn frames(frame: Vec<u8>, args: &Args) -> Result<Vec<(u32, Vec<u8>)>> {
+    /// Last byte of the IPv4 source address.
+    const HOST: usize = 29;
+    let allowed = kernel::allowed_cpus()?;
+    if args.cpus as usize > allowed.len() {
+        return Err(Error::missing(format!(
+            "--cpus {}: this process may use {} CPUs",
+            args.cpus,
+            allowed.len()
+        )));
+    }
+    let of_cpu = |(number, cpu): (usize, &u32)| {
+        let mut own = frame.clone();
+        if let Some(host) = own.get_mut(HOST).filter(|_| !args.one_flow) {
+            *host = host.wrapping_add(number as u8);
+        }
+        (*cpu, own)
+    };
+    Ok(allowed[..args.cpus as usize].iter().enumerate().map(of_cpu).collect())
+}
+
+/// Of CPUs that ran at once.
+fn mean(cpus: &[Timed]) -> Timed {
+    let number = cpus.len().max(1);
+    Timed {
+        ns: cpus.iter().map(|cpu| cpu.ns).sum::<f64>() / number as f64,
+        kernel_ns: cpus.iter().map(|cpu| cpu.kernel_ns).sum::<u32>() / number as u32,
+    }
+}
+
+fn missed(program: &Loaded) -> Option<u64> {
+    program.config?;
+    let own = program.map_array(object::PER_CPU).ok()?;
+    Some((0..own.entries()).filter_map(|cpu| own.read::<abi::Cpu>(cpu)).map(|cpu| cpu.stats.flows_missed).sum())
 }
 
 /// Every class passes. trigger_packets : none: every packet is inferred.
@@ -210,9 +261,9 @@ fn decimals(value: f64, places: i32) -> f64 {
 
 fn print(report: &Report) {
     println!(
-        "kernel {}, CPU {}, {} flows, {} bytes a frame, {} rounds of {} packets",
+        "kernel {}, {}, {} flows, {} bytes a frame, {} rounds of {} packets",
         report.kernel,
-        report.cpu,
+        if report.cpus == 1 { format!("CPU {}", report.cpu) } else { format!("{} CPUs", report.cpus) },
         report.flows,
         report.frame_bytes,
         report.results[0].rounds_ns.len(),

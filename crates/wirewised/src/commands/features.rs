@@ -143,6 +143,7 @@ pub fn run(args: &Args) -> Result<()> {
     let settings = RunSettings {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: args.engine.table_size.or(source.table_size),
+        cpus: 1,
     };
     // What cannot be opened or labelled is said before hours of work.
     for path in &args.captures {

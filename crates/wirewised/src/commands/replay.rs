@@ -102,6 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
     let settings = RunSettings {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: Some(args.engine.table_size.unwrap_or(bundle.manifest.flow.table_size)),
+        cpus: 1,
     };
     let prepared = Prepared::new(&input_name, &bundle.object, &settings.in_engine(), args.engine.caged)?;
     let (workers, shards) = workers(args, &bundle, &policy, prepared.config());

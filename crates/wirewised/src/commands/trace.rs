@@ -71,6 +71,10 @@ pub struct RunArgs {
     /// Where the program runs; without it in the kernel, where this process may load programs, else in the engine
     #[arg(long, value_enum)]
     pub plane: Option<PlaneName>,
+
+    /// In the kernel, run each packet on one of so many CPUs, at random, one packet after the other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -103,7 +107,7 @@ impl RunArgs {
             None => Policy::all_pass(classes),
         };
         let hash_seed = runner::hash_seed(self.seed)?;
-        Ok(Options { policy, mode: self.mode.into(), hash_seed, table_size: self.table_size })
+        Ok(Options { policy, mode: self.mode.into(), hash_seed, table_size: self.table_size, cpus: self.cpus })
     }
 }
 
