@@ -18,6 +18,11 @@
 
 #if WW_SHARED
 
+/* Tests release as other machines do. */
+#ifndef WW_RELEASE_BY_EXCHANGE
+#define WW_RELEASE_BY_EXCHANGE 0
+#endif
+
 #define WW_CLAIMED 0xffffffffU
 #define WW_CLAIM_TRIES 16
 
@@ -53,7 +58,7 @@ static __always_inline void ww_release(__u32 *claim, __u32 word)
 {
 	asm volatile("" ::: "memory");
 	/* eBPF before -mcpu=v4 has no store that orders those before it. */
-	if (ww_config.ordered)
+	if (ww_config.ordered && !WW_RELEASE_BY_EXCHANGE)
 		*(volatile __u32 *)claim = word;
 	else
 		__sync_lock_test_and_set(claim, word);

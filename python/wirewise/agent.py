@@ -87,6 +87,7 @@ def trace(
     table_size: int | None = None,
     flows: str | Path | None = None,
     plane: str | None = None,
+    cpus: int = 1,
 ) -> NDArray[np.void]:
     """What a bundle's object makes of the packets of a capture: a record for each.
 
@@ -94,11 +95,12 @@ def trace(
     abi.h), feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the
     flow table's hash, None is random. flows : gets the flow table as it is after the last packet, a JSON
     object a line. plane : `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where
-    this process may load programs. Raises MissingFeatureError without the privilege.
+    this process may load programs. cpus : in the kernel, each packet runs on one of so many CPUs, at random,
+    one after the other. Raises MissingFeatureError without the privilege.
     """
     options = {
         "--policy": policy, "--mode": mode, "--seed": seed, "--table-size": table_size, "--dump-flows": flows,
-        "--plane": plane,
+        "--plane": plane, "--cpus": cpus,
     }  # fmt: skip
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
     with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:

@@ -23,7 +23,8 @@ def write_card(manifest: Manifest, model: Model) -> str:
         _list(f"{index}: {name}" for index, name in enumerate(manifest.classes)),
         "## What it reads",
         f"Flows by {manifest.flow.key}, forgotten after {format_duration(manifest.flow.idle_timeout_ns)} "
-        f"without a packet, {manifest.flow.table_size:,} flows per CPU and IP version.",
+        f"without a packet, {manifest.flow.table_size:,} flows per IP version"
+        + (", shared by all CPUs." if manifest.flow.sharing == "shared" else " and CPU."),
         _table(
             ("feature", "meaning", "unit", "read by"),
             (

@@ -159,7 +159,7 @@ def test_a_bundle_says_where_it_came_from(run: Run, made: Path) -> None:
     assert said["model_detail"]["trees"] == 5 and said["model_detail"]["depth"]["most"] <= 6
     assert sum(said["model_detail"]["reads"]) > 5
     flow = said["flow"]
-    assert said["memory"]["bytes_per_cpu"] == flow["table_size"] * (flow["entry4_size"] + flow["entry6_size"])
+    assert said["memory"]["bytes"] == flow["table_size"] * (flow["entry4_size"] + flow["entry6_size"])
     text = run("inspect", made / "m.wirewise").out
     for part in ("max(length)", "Flow table", "MiB for each CPU", "not asked", "RandomForestClassifier"):
         assert part in text

@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.features import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
+from wirewise.features.feature_set import SHARINGS
 from wirewise.features.packet import TUNNELS
 from wirewise.models import Model
 from wirewise.models.random import (
@@ -114,6 +115,7 @@ def random_feature_set(random: Random) -> FeatureSet:
             "idle_timeout": random.choice(("1us", "1ms", "40ms", "1s", "60s", "3h", "100h")),
             "grace": random.choice(("1ns", "1ms", "100ms", "10s", "200h")),
             "proven_packets": random.choice((1, 2, 4, 4, 50)),
+            "flow_table": {"sharing": random.choice(SHARINGS)},
             "decapsulate": random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))),
         }
     )

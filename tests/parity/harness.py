@@ -82,8 +82,10 @@ class Difference:
 class Comparison:
     """One case, compiled, with the files it needs in `folder`."""
 
-    def __init__(self, case: Case, folder: Path) -> None:
-        self.case, self._folder = case, folder
+    def __init__(self, case: Case, folder: Path, *, cpus: int = 1) -> None:
+        """cpus: of this machine's, on one of which each packet runs in the kernel; then only there."""
+        self.case, self._folder, self._cpus = case, folder, cpus
+        self._planes = PLANES if cpus == 1 else ("kernel",)
         self.bundle, self._policy = folder / "case.wirewise", folder / "policy.yaml"
         self._policy.write_text(yaml.safe_dump(case.policy))
         limits: AbstractContextManager[Any] = nullcontext()
@@ -103,7 +105,7 @@ class Comparison:
         compiled.bundle.write(self.bundle)
 
     def traced(self, frames: Sequence[TimedFrame] | Path, plane: str) -> Run:
-        """What the object makes of them on one of PLANES. frames: or a capture file."""
+        """What the object makes of them on one of the planes. frames: or a capture file."""
         capture = frames if isinstance(frames, Path) else self._folder / "packets.pcap"
         if not isinstance(frames, Path):
             write_capture(capture, frames)
@@ -111,6 +113,7 @@ class Comparison:
         records = agent.trace(
             capture, self.bundle, n_features=len(self.case.feature_set.features), policy=self._policy,
             mode=self.case.mode, seed=HASH_SEED, flows=flows, plane=plane,
+            cpus=self._cpus if plane == "kernel" else 1,
         )  # fmt: skip
         heads = np.stack([records[name] for name in _HEAD], axis=1).astype(np.int64)
         dumped = [json.loads(line) for line in flows.read_text().splitlines()]
@@ -154,7 +157,7 @@ class Comparison:
 
     def compare(self, ours: Run, frames: Sequence[TimedFrame] | Path) -> Difference | None:
         """The first difference to the reference's run; frames: or the capture file they are in."""
-        found = (self.first_difference(ours, self.traced(frames, plane)) for plane in PLANES)
+        found = (self.first_difference(ours, self.traced(frames, plane)) for plane in self._planes)
         return next((difference for difference in found if difference), None)
 
     def first_difference(self, ours: Run, theirs: Run) -> Difference | None:
@@ -187,13 +190,18 @@ class Comparison:
 
 
 def assert_agree(
-    case: Case, frames: Sequence[TimedFrame], folder: Path, *, seen: Callable[[Run], None] = lambda run: None
+    case: Case,
+    frames: Sequence[TimedFrame],
+    folder: Path,
+    *,
+    seen: Callable[[Run], None] = lambda run: None,
+    cpus: int = 1,
 ) -> Comparison:
     """Fails with the shortest sequence found that makes the two sides differ. seen: gets the reference's
-    run.
+    run. cpus: as `Comparison` has them.
     """
     try:
-        comparison = Comparison(case, folder)
+        comparison = Comparison(case, folder, cpus=cpus)
         ours = comparison.reference(frames)
         difference = comparison.compare(ours, frames)
     except WirewiseError as error:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.parity import frames
 from tests.parity.cases import random_feature
 from wirewise.errors import InputError
-from wirewise.features import ACCUMULATORS, FIELDS, PRESETS, Extractor, Feature, FeatureSet
+from wirewise.features import ACCUMULATORS, FIELDS, KEYS, PRESETS, Extractor, Feature, FeatureSet
 from wirewise.features.accumulators import SQUARE_MAX, SUM_MAX
 from wirewise.features.flow import Lookup, hash_key, make_key, seed_from
 from wirewise.features.packet import TUNNELS, Packet, Status, parse
@@ -248,6 +248,8 @@ def test_bad_features(spec: str | dict[str, str], part: str) -> None:
         ({"idle_timeout": "soon"}, "idle_timeout"),
         ({"grace": "0s"}, "grace"),
         ({"proven_packets": 0}, "1 or more"),
+        ({"flow_table": {"sharing": "none"}}, "no flow table sharing 'none'"),
+        ({"flow_table": "shared"}, "{sharing: shared | per-cpu}"),
         ({"decapsulate": ["l2tp"]}, "cannot look into 'l2tp'"),
         ({"decapsulate": "gtp-u"}, "must be a list"),
         ({"versoin": 1}, "unknown key 'versoin'"),
@@ -450,12 +452,27 @@ def test_keys() -> None:
         assert swapped == (kind == "five-tuple-bidirectional")
 
 
-def test_the_hash_is_multilinear() -> None:
+def test_the_hash_is_multilinear_and_finished() -> None:
     key, _ = make_key(packet_of(udp_frame()), "five-tuple")
-    s = list(range(3, 13))
+    s = list(range(3, 14))
     words = [int.from_bytes(key.pack()[i : i + 4], "little") for i in range(0, 16, 4)]
     total = (s[0] + words[0]) * (s[1] + words[1]) + (s[2] + words[2]) * (s[3] + words[3])
-    assert hash_key(key, s) == total % 2**64 >> 32
+    mixed = (total ^ total >> 32) * s[10] % 2**64
+    assert hash_key(key, s) == (mixed ^ mixed >> 32) % 2**32
+
+
+def test_cpus_share_the_table_unless_a_flow_keeps_to_one() -> None:
+    def of(**change: object) -> FeatureSet:
+        return FeatureSet.from_dict({"name": "x", "features": ["length"]} | change)
+
+    assert {key: of(key=key).sharing for key in KEYS} == {
+        key: "per-cpu" if key == "five-tuple" else "shared" for key in KEYS
+    }
+    assert of(flow_table={"sharing": "shared"}).shared
+    assert not of(key="source", flow_table={"sharing": "per-cpu"}).shared
+    for sharing in ("shared", "per-cpu"):
+        made = of(flow_table={"sharing": sharing})
+        assert FeatureSet.from_dict(made.to_dict()) == made
 
 
 def test_the_flow_table_replaces_by_its_rules() -> None:

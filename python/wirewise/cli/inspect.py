@@ -68,11 +68,16 @@ def _compare_sources(path: Path, bundle: Any) -> None:
             )  # fmt: skip
 
 
+_OF = {"shared": "shared by all CPUs", "per-cpu": "for each CPU"}
+
+
 def flow_table_memory(bundle: Any) -> dict[str, int]:
-    """Bytes of the flow tables of one CPU: they are allocated when the bundle is loaded, and never grow."""
+    """Bytes of the flow tables, all CPUs' or, if these do not share them, each CPU's: they are allocated when
+    the bundle is loaded, and never grow.
+    """
     flow = bundle.manifest.flow
     ipv4, ipv6 = flow.table_size * flow.entry4_size, flow.table_size * flow.entry6_size
-    return {"ipv4_bytes_per_cpu": ipv4, "ipv6_bytes_per_cpu": ipv6, "bytes_per_cpu": ipv4 + ipv6}
+    return {"ipv4_bytes": ipv4, "ipv6_bytes": ipv6, "bytes": ipv4 + ipv6}
 
 
 def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
@@ -112,8 +117,8 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
             ("key", flow.key),
             ("forgotten", f"after {format_duration(flow.idle_timeout_ns)} without a packet"),
             ("protected", f"for {format_duration(flow.grace_ns)}, from {flow.proven_packets} packets on"),
-            ("entries", f"{flow.table_size:,} for each CPU and IP version"),
-            ("memory", f"{_size(memory['bytes_per_cpu'])} for each CPU"),
+            ("entries", f"{flow.table_size:,} for each IP version, {_OF[flow.sharing]}"),
+            ("memory", f"{_size(memory['bytes'])}, {_OF[flow.sharing]}"),
             ("entry", f"{flow.entry4_size} bytes for IPv4, {flow.entry6_size} for IPv6"),
             ("state", ", ".join(f"{s.name} ({s.type} at {s.offset})" for s in flow.state) or "none"),
             ("clock", flow.clock),

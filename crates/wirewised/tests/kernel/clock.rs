@@ -35,7 +35,7 @@ fn behind(loaded: &Loaded) -> i64 {
     let flows = loaded.map_array("ww_flows4").unwrap();
     let mut bucket = vec![0; flows.value_size()];
     let slots = (0..flows.entries()).flat_map(|index| {
-        assert!(flows.read_bytes(index, &mut bucket));
+        assert!(flows.read_part(index, 0, &mut bucket));
         let entries = bucket.chunks_exact(bucket.len() / 4);
         entries
             .map(|entry| bytemuck::pod_read_unaligned::<Slot>(&entry[..size_of::<Slot>()]))

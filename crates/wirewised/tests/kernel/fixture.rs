@@ -69,6 +69,11 @@ pub fn data_path() -> Option<Vec<u8>> {
     may_load().then(|| OBJECT.get_or_init(|| compile("../../bpf/xdp.bpf.c", &[])).clone())?
 }
 
+/// As `data_path`, with some macros defined.
+pub fn data_path_with(defines: &[&str]) -> Option<Vec<u8>> {
+    may_load().then(|| compile("../../bpf/xdp.bpf.c", defines))?
+}
+
 fn may_load() -> bool {
     let missing = wirewised::kernel::missing_capabilities();
     if !missing.is_empty() {

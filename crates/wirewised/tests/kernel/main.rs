@@ -6,6 +6,7 @@
 mod abi;
 mod bench;
 mod clock;
+mod cpus;
 #[path = "../common/mod.rs"]
 mod common;
 mod emitted;
