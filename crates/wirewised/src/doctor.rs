@@ -10,8 +10,10 @@ use crate::attachment::Attachment;
 use crate::bpffs;
 use crate::error::{Error, Kind, Result};
 use crate::kernel;
+use crate::manifest::Flow;
 use crate::netdev::{self, Device};
 use crate::pins::Root;
+use crate::spread::{self, Spread};
 use crate::xdp::{self, Attached, Plane};
 
 /// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
@@ -47,7 +49,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn ok(check: &'static str, found: impl Into<String>) -> Self {
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self { check, level: Level::Ok, found: found.into(), remedy: None, kind: Kind::Missing }
     }
 
@@ -179,7 +181,9 @@ fn check_pins(root: &Root) -> Finding {
 }
 
 /// What an interface offers for a plane. That there is no such interface is a finding too.
-pub fn check_interface(interface: &str, plane: Plane, root: &Root) -> Vec<Finding> {
+///
+/// flow : of the bundle that is to run, if one is.
+pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<&Flow>) -> Vec<Finding> {
     let opened = netdev::index(interface).and_then(|index| Ok((index, Device::open(interface)?)));
     let (index, device) = match opened {
         Ok(opened) => opened,
@@ -206,6 +210,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root) -> Vec<Findin
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
     findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
+    findings.push(spread::check(interface, &Spread::of(interface, &device), flow));
     findings
 }
 

@@ -48,6 +48,7 @@ pub mod replay;
 pub mod rows;
 pub mod runner;
 pub mod signature;
+pub mod spread;
 mod staging;
 pub mod stats;
 pub mod status;

@@ -13,6 +13,13 @@ use crate::error::{Error, Result};
 
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GFLAGS: u32 = 0x25;
+/// Hash fields by type of flow: `struct ethtool_rxnfc`, of which we need the start.
+const ETHTOOL_GRXFH: u32 = 0x29;
+const RXNFC_WORDS: usize = 64;
+const TCP_V4_FLOW: u32 = 1;
+/// Hash key: `struct ethtool_rxfh`; behind it the table of queues, then the key.
+const ETHTOOL_GRSSH: u32 = 0x46;
+const RXFH_WORDS: usize = 6;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETH_FLAG_LRO: u32 = 1 << 15;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -68,6 +75,24 @@ pub fn names() -> Vec<String> {
 /// What tells this network namespace from others on this machine.
 pub fn namespace() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
+}
+
+/// Header fields that a card hashes: `RXH_*` of linux/ethtool.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashFields(u32);
+
+impl HashFields {
+    pub const UNKNOWN: Self = Self(0);
+    pub const SOURCE: Self = Self(1 << 4);
+    pub const DESTINATION: Self = Self(1 << 5);
+    pub const ADDRESSES: Self = Self(Self::SOURCE.0 | Self::DESTINATION.0);
+    /// Addresses and ports.
+    pub const FOUR: Self = Self(Self::ADDRESSES.0 | 1 << 6 | 1 << 7);
+}
+
+/// Then a Toeplitz hash does not tell source and destination apart.
+fn repeats_after_two_bytes(key: &[u8]) -> bool {
+    key.len() > 2 && key.iter().zip(&key[2..]).all(|(byte, later)| byte == later)
 }
 
 /// An interface, for questions. What a driver does not answer is `None`.
@@ -134,6 +159,29 @@ impl Device {
         Some(receive + combined)
     }
 
+    /// What the card hashes of TCP over IPv4 to choose a queue.
+    pub fn hash_fields(&self) -> Option<HashFields> {
+        let mut words = [0u32; RXNFC_WORDS];
+        words[1] = TCP_V4_FLOW;
+        self.ethtool(ETHTOOL_GRXFH, &mut words)?;
+        // A u64, of which the low half has all fields.
+        let fields = if cfg!(target_endian = "little") { words[2] } else { words[3] };
+        Some(HashFields(fields))
+    }
+
+    /// Whether the card's hash is the same for both directions of a connection.
+    pub fn hashes_symmetrically(&self) -> Option<bool> {
+        let mut head = [0u32; RXFH_WORDS];
+        self.ethtool(ETHTOOL_GRSSH, &mut head)?;
+        let [_, _, table, key_bytes, ..] = head;
+        let mut words = vec![0u32; RXFH_WORDS + table as usize + (key_bytes as usize).div_ceil(4)];
+        (words[2], words[3]) = (table, key_bytes);
+        self.ethtool(ETHTOOL_GRSSH, &mut words)?;
+        let transformed = words[4].to_ne_bytes()[1] != 0;
+        let key: &[u8] = bytemuck::cast_slice(&words[RXFH_WORDS + table as usize..]);
+        Some(transformed || repeats_after_two_bytes(key.get(..key_bytes as usize)?))
+    }
+
     /// Asks with a structure of ethtool's, whose first word is the command.
     fn ethtool(&self, command: u32, words: &mut [u32]) -> Option<()> {
         words[0] = command;
@@ -155,5 +203,19 @@ impl Device {
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_name = self.name;
         request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_repeats_after_two_bytes_is_symmetric() {
+        assert!(repeats_after_two_bytes(&[0x6d, 0x5a].repeat(20)));
+        assert!(!repeats_after_two_bytes(&[]));
+        let mut key = [0x6d, 0x5a].repeat(20);
+        key[39] ^= 1;
+        assert!(!repeats_after_two_bytes(&key));
     }
 }

@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
     let root = args.root.root();
     let mut findings = doctor::check_machine(&root);
     if let Some(interface) = &args.interface {
-        findings.extend(doctor::check_interface(interface, args.plane, &root));
+        findings.extend(doctor::check_interface(interface, args.plane, &root, None));
     }
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
     if args.json {

@@ -159,7 +159,8 @@ fn read_inputs(args: &Args) -> Result<Request> {
 /// The doctor's checks. Whether the interface is taken is for the plan, which knows about --replace.
 fn check(request: &Request) -> Result<Vec<Finding>> {
     let mut findings = doctor::check_machine(&request.root);
-    findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root));
+    let flow = &request.bundle.manifest.flow;
+    findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
     findings.retain(|finding| finding.check != "programs");
     doctor::require(&findings)?;
     if let Some((path, policy)) = &request.policy

@@ -18,8 +18,10 @@ fn a_flood_leaves_established_flows_alone() {
     );
     assert_eq!(report["within_grace"], true, "{report}");
     let flows = |name: &str| report["flows"][name].as_u64().unwrap();
-    assert_eq!((flows("new"), flows("expired")), (65_536 - 2_000, 0));
-    assert_eq!(flows("evicted") + flows("refused"), 200_000 - (65_536 - 2_000));
+    // Of 16,384 buckets some tens get fewer than four of so many flows.
+    assert!((65_536 - 2_000 - 150..=65_536 - 2_000).contains(&flows("new")), "{report}");
+    assert_eq!(flows("new") + flows("evicted") + flows("refused"), 200_000);
+    assert_eq!((flows("expired"), flows("missed")), (0, 0));
     // 2^14 buckets of four entries of 64 bytes, and as many of IPv6.
     let memory = &report["memory"];
     assert!(memory["flow_tables_before"].as_u64().unwrap() >= 65_536 * (64 + 64), "{memory}");
