@@ -33,7 +33,7 @@ impl Spread {
     pub fn of(interface: &str, device: &Device) -> Self {
         Self {
             cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
-            driver: device.driver(),
+            driver: device.driver().or_else(|| (interface == "lo").then(|| "loopback".to_string())),
             queues: device.receive_queues(),
             steering: steers(interface),
             fields: device.hash_fields(),
@@ -102,7 +102,7 @@ impl Spread {
 pub fn check(interface: &str, spread: &Spread, flow: Option<&Flow>) -> Finding {
     let how = spread.describe();
     let Some(flow) = flow else {
-        return Finding::ok(CHECK, format!("{how}; any will do where all CPUs share the tables"));
+        return Finding::ok(CHECK, format!("{how}; tables of each CPU's own suit {}", suited(spread)));
     };
     if flow.sharing == Sharing::Shared {
         return Finding::ok(CHECK, format!("shared by all CPUs ({how})"));
@@ -117,6 +117,17 @@ pub fn check(interface: &str, spread: &Spread, flow: Option<&Flow>) -> Finding {
                 card(interface, spread, &flow.key)
             ),
         ),
+    }
+}
+
+/// The keys whose flows keep to one CPU.
+fn suited(spread: &Spread) -> String {
+    let keys = ["five-tuple", "five-tuple-bidirectional", "source", "destination", "source-destination"];
+    let suited: Vec<_> = keys.into_iter().filter(|key| spread.parts(key).is_none()).collect();
+    match suited.len() {
+        0 => "no key".to_string(),
+        5 => "every key".to_string(),
+        _ => format!("the key {} only", suited.join(", ")),
     }
 }
 

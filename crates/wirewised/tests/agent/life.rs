@@ -141,7 +141,7 @@ fn the_plane_changes_only_when_told() {
     assert!(lab.error(&run, 1).contains("attached as xdp-generic; `--replace` changes that"));
     assert_eq!(lab.json(&format!("{run} --replace"))["status"]["plane_obtained"], "xdp-native");
     assert_eq!(lab.xdp(INTERFACE).unwrap().0, 1);
-    assert_eq!(lab.attach("--replace --flow-table-size 2048")["flow_tables"]["entries_per_cpu"], 2048);
+    assert_eq!(lab.attach("--replace --flow-table-size 2048")["flow_tables"]["entries"], 2048);
     lab.ok(&format!("detach --interface {INTERFACE}"));
     lab.assert_untouched();
 }
