@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised replay`, and `trace` and `explain` in the engine.
 
-use crate::fixture::{Place, loadable, object, pcap, udp};
+use crate::fixture::{Place, data_path, loadable, object, pcap, udp};
 use serde_json::{Value, json};
 
 const POLICY: &[u8] = b"version: 1\nclasses: {attack: drop}\nallow: {prefixes: [10.0.0.9/32]}\n";
@@ -211,5 +211,30 @@ fn bad_input_is_one_line_and_leaves_no_file() {
         let error = place.error(arguments, 2);
         assert!(error.contains(part), "{arguments}: {error}");
         assert_eq!(place.files(), before, "{arguments}");
+    }
+}
+
+#[test]
+fn any_number_of_workers_gives_the_result_of_one() {
+    let Some(object) = data_path() else { return };
+    let place = Place::new(&object);
+    // More flows than the table has entries: most are evicted, and come again.
+    let frames: Vec<_> = (0..4000u32).map(|n| udp((n * 7919 % 251) as u8, 60 + (n % 200) as usize)).collect();
+    place.write("x.pcap", &pcap(&frames));
+    let replay = |workers: u32| {
+        place.json(&format!(
+            "replay x.pcap --bundle b.wirewise --seed 3 --table-size 64 --workers {workers} \
+             --verdicts {workers}.jsonl --json"
+        ))
+    };
+    let one = replay(1);
+    assert!(one["flows"]["evicted"].as_u64().unwrap() > 500, "{one}");
+    for workers in [2, 3, 8] {
+        let several = replay(workers);
+        assert_eq!(several["workers"], workers);
+        for part in ["flows", "classes", "inferred", "passed"] {
+            assert_eq!(several[part], one[part], "{workers} workers");
+        }
+        assert_eq!(lines(&place, &format!("{workers}.jsonl")), lines(&place, "1.jsonl"));
     }
 }
