@@ -177,7 +177,7 @@ def _flow(feature_set: FeatureSet, model: Model) -> Flow:
     return Flow(
         key=feature_set.key,
         table_size=feature_set.table_size,
-        sharing=feature_set.sharing,
+        sharing="shared" if feature_set.shared else "per-cpu",
         claim=claim,
         idle_timeout_ns=feature_set.idle_timeout_ns,
         grace_ns=feature_set.grace_ns,

@@ -60,7 +60,9 @@ class Lab:
     warned: dict[str, Any]
 
     def look(self, command: str, *options: str) -> dict[str, Any]:
-        return agent.call(command, "--interface", self.made.receiver, *options, within=within(self.made.inside))
+        return agent.call(
+            command, "--interface", self.made.receiver, *options, within=within(self.made.inside)
+        )
 
     def attacks(self) -> int:
         return int(self.look("stats")["classes"][1]["packets"])
@@ -86,11 +88,23 @@ def lab(folder: Path, key: str, sharing: str) -> Iterator[Lab]:
         {"name": "count", "key": key, "features": ["count"], "flow_table": {"sharing": sharing}}
     )
     bundle, policy = folder / f"{sharing}.wirewise", folder / "policy.yaml"
-    compile(ATTACK, feature_set, name="count", classes=["benign", "attack"], verify="never").bundle.write(bundle)
+    compile(ATTACK, feature_set, name="count", classes=["benign", "attack"], verify="never").bundle.write(
+        bundle
+    )
     policy.write_text("version: 1\nclasses: {attack: drop}\n")
     with wire() as made:
         there = within(made.inside)
-        run = ["run", "--bundle", bundle, "--interface", made.receiver, "--policy", policy, "--mode", "enforce"]
+        run = [
+            "run",
+            "--bundle",
+            bundle,
+            "--interface",
+            made.receiver,
+            "--policy",
+            policy,
+            "--mode",
+            "enforce",
+        ]
         findings = agent.call(*run, "--dry-run", within=there)["findings"]
         agent.call(*run, within=there)
         yield Lab(made, next(f for f in findings if f["check"] == "flow tables"))

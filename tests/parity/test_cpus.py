@@ -24,10 +24,12 @@ needs_two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="ne
 @needs_two_cpus
 @pytest.mark.parametrize("seed", [f"{SEED}-{number}" for number in range(CASES)])
 def test_packets_at_random_on_two_cpus(seed: str, tmp_path: Path) -> None:
-    """None is missed either: a missed packet would be the first of its flow."""
-    case, frames = random_case(seed, -(-PACKETS // CASES // 2))
+    """The cases of test_random, with shared tables all. None is missed: a missed packet would be the first of
+    its flow.
+    """
+    case, frames = random_case(seed, -(-PACKETS // CASES))
     shared = replace(case, feature_set=replace(case.feature_set, sharing="shared"))
-    assert_agree(shared, frames, tmp_path, cpus=2)
+    assert_agree(shared, frames[: len(frames) // 3], tmp_path, cpus=2)
 
 
 @needs_kernel

@@ -36,7 +36,8 @@ def make(**changes: Any) -> Bundle:
         "model": STUMP,
         "feature_set": FEATURES,
         "flow": Flow(
-            key="five-tuple", table_size=65536, sharing="per-cpu", idle_timeout_ns=60_000_000_000, grace_ns=10_000_000_000,
+            key="five-tuple", table_size=65536, sharing="per-cpu",
+            idle_timeout_ns=60_000_000_000, grace_ns=10_000_000_000,
             proven_packets=4, clock="coarse", entry4_size=64, entry6_size=96, layout_digest="00",
             state=[StateField(name="sum_length", type="u64", offset=0)],
         ),

@@ -47,7 +47,9 @@ SEQUENCES: dict[str, Callable[[], list[Words]]] = {
     "source ports in order": lambda: keys(source_port=1024 + N),
     "destination ports in order": lambda: keys(destination_port=1 + N),
     "sources counted in their last byte": lambda: keys(source=N << np.uint64(16)),
-    "a pool of addresses and their ports": lambda: keys(source=0x0A000001 + N % 173, source_port=40_000 + N // 173),
+    "a pool of addresses and their ports": lambda: keys(
+        source=0x0A000001 + N % 173, source_port=40_000 + N // 173
+    ),
     "pairs of hosts": lambda: keys(source=0x0A000000 + N % 200, destination=0x0A010000 + N // 200),
 }
 
@@ -93,7 +95,9 @@ def test_sequences_spread_like_random_keys(name: str) -> None:
             bucket = hashes(words, seed_from(number)) >> np.uint64(2) & np.uint64(BUCKETS - 1)
             loads = np.bincount(bucket.astype(np.int64), minlength=BUCKETS)
             found.append(int(np.maximum(loads - WAYS, 0).sum()))
-    assert max(found) < expected + 6 * deviation, f"{max(found)} flows without a place, {expected:.0f} expected"
+    assert max(found) < expected + 6 * deviation, (
+        f"{max(found)} flows without a place, {expected:.0f} expected"
+    )
     assert min(found) > expected - 6 * deviation
     assert abs(float(np.mean(found)) - expected) < 6 * deviation / sqrt(SEEDS)
     first = [

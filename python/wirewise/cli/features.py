@@ -278,7 +278,11 @@ def _show(feature_set: FeatureSet) -> None:
         [
             ("key", feature_set.key),
             ("idle timeout", format_duration(feature_set.idle_timeout_ns)),
-            ("table size", f"{feature_set.table_size:,} flows per IP version" + ("" if feature_set.shared else " and CPU")),
+            (
+                "table size",
+                f"{feature_set.table_size:,} flows per IP version"
+                + ("" if feature_set.shared else " and CPU"),
+            ),
             ("looks into", ", ".join(feature_set.decapsulate) or "no tunnels"),
         ]
     )

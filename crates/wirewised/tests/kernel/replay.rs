@@ -219,7 +219,7 @@ fn any_number_of_workers_gives_the_result_of_one() {
     let Some(object) = data_path() else { return };
     let place = Place::new(&object);
     // More flows than the table has entries: most are evicted, and come again.
-    let frames: Vec<_> = (0..4000u32).map(|n| udp((n * 7919 % 251) as u8, 60 + (n % 200) as usize)).collect();
+    let frames: Vec<_> = (0..4000u32).map(|n| udp((n * 7919 % 251) as u8, 60 + (n % 200) as u16)).collect();
     place.write("x.pcap", &pcap(&frames));
     let replay = |workers: u32| {
         place.json(&format!(
