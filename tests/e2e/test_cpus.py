@@ -31,8 +31,15 @@ from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 
 COUNT = 60
 LATE = 11  # packets 50 to 60 of a flow are attack
-ATTACK = TreeEnsemble(1, 2, "majority", (Tree((0, LEAF, LEAF), (49, 0, 0), (1, LEAF, LEAF), (2, LEAF, LEAF),
-                                              ((), (0,), (1,))),), 2, (0, 0))  # fmt: skip
+CLASSES = ["benign", "attack"]
+
+
+def above(packets: int) -> TreeEnsemble:
+    """Attack from the packet after this one of a flow on."""
+    tree = Tree((0, LEAF, LEAF), (packets, 0, 0), (1, LEAF, LEAF), (2, LEAF, LEAF), ((), (0,), (1,)))
+    return TreeEnsemble(1, 2, "majority", (tree,), 2, (0, 0))
+
+
 CPUS = sorted(os.sched_getaffinity(0))[:2]
 
 
@@ -82,15 +89,17 @@ class Lab:
         inside_namespace(self.made.outside, act)
 
 
-@contextmanager
-def lab(folder: Path, key: str, sharing: str) -> Iterator[Lab]:
+def write_bundle(path: Path, model: TreeEnsemble, key: str, sharing: str) -> None:
     feature_set = FeatureSet.from_dict(
         {"name": "count", "key": key, "features": ["count"], "flow_table": {"sharing": sharing}}
     )
+    compile(model, feature_set, name=path.stem, classes=CLASSES, verify="never").bundle.write(path)
+
+
+@contextmanager
+def lab(folder: Path, key: str, sharing: str) -> Iterator[Lab]:
     bundle, policy = folder / f"{sharing}.wirewise", folder / "policy.yaml"
-    compile(ATTACK, feature_set, name="count", classes=["benign", "attack"], verify="never").bundle.write(
-        bundle
-    )
+    write_bundle(bundle, above(COUNT - LATE), key, sharing)
     policy.write_text("version: 1\nclasses: {attack: drop}\n")
     with wire() as made:
         there = within(made.inside)
@@ -154,6 +163,27 @@ def test_a_flow_on_two_cpus_is_one_flow(
             assert made.look("stats")["flows"]["missed"] == 0
             assert made.warned["level"] == level, made.warned
             assert ("sharing: shared" in made.warned.get("remedy", "")) == (level == "warning")
+
+
+def test_models_follow_each_other_on_a_shared_table(tmp_path: Path) -> None:
+    """Swapped in the middle of a flow, and beside each other (`--shadow`)."""
+    later = tmp_path / "later.wirewise"
+    write_bundle(later, above(54), "five-tuple", "shared")
+    with lab(tmp_path, "five-tuple", "shared") as made:
+        made.on_cpus([[udp(A, B)] * 15] * 2)
+        made.look("swap", "--bundle", str(later))
+        made.on_cpus([[udp(A, B)] * 15] * 2)
+        assert made.attacks() == 6  # packets 55 to 60
+        assert [flow["packets"] for flow in made.look("flows")["flows"]] == [60]
+        made.look("swap", "--shadow", "--bundle", str(tmp_path / "shared.wirewise"))
+        made.on_cpus([[udp(A, B)] * 20] * 2)
+        shadow = made.look("stats")["shadow"]
+        # The shadow's tables are new: to it the flow has 40 packets.
+        assert (shadow["agree"], shadow["disagree"]) == (0, 40)
+        made.look("swap", "--promote")
+        made.on_cpus([[udp(A, B)] * 5, [udp(A, B)] * 15])
+        assert [flow["packets"] for flow in made.look("flows")["flows"]] == [120]
+        assert made.look("stats")["flows"]["missed"] == 0
 
 
 def test_connections_that_move_between_cpus_are_each_one_flow(tmp_path: Path) -> None:
