@@ -36,7 +36,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __always_inline int ww_decided(struct ww_way *way, struct ww_slot *slot, __u32 class_id,
 				      const __u32 version, __u32 length)
 {
-	#if WW_SHARED
+#if WW_SHARED
 	__u32 before = WW_VERDICT_WORD(slot);
 	__u32 after = (before & ~WW_VERDICT_MASK) | (class_id & 0xff) | ww_config.verdict << 8;
 
@@ -123,7 +123,7 @@ static __always_inline int ww_classify(struct ww_way *way, const struct ww_packe
 		way->own->scratch.ip_version = version;
 		way->own->scratch.length = p->length;
 		way->own->scratch.frame_length = way->frame_length;
-		#if !WW_SHARED
+#if !WW_SHARED
 		way->own->scratch.bucket = flow.bucket;
 		way->own->scratch.way = flow.way;
 #endif

@@ -154,7 +154,7 @@ struct ww_slot {
 	__u64 last_seen_ns;
 	__u32 packets; /* saturates */
 	__u8 class_id;
-	__u8 flags; /* WW_SLOT_* */
+	__u8 flags;	  /* WW_SLOT_* */
 	__u16 generation; /* of a shared table's entry: rises with each flow that gets it */
 };
 

@@ -150,14 +150,14 @@ static __always_inline struct ww_flow ww_account(const struct ww_packet *p, stru
 	if (!slot)
 		return flow;
 	if (ww_unlikely(flow.lookup != WW_FLOW_HIT)) {
-		#if WW_SHARED
+#if WW_SHARED
 		if (flow.lookup == WW_FLOW_MISSED)
 			own->stats.flows_missed++;
 		else
 #endif
 			(&own->stats.flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
 		__builtin_memset(flow.state, 0, WW_STATE_BYTES);
-		#if WW_SHARED
+#if WW_SHARED
 		slot->generation++;
 #else
 		slot->packets = 0;
@@ -168,7 +168,7 @@ static __always_inline struct ww_flow ww_account(const struct ww_packet *p, stru
 	}
 	context->elapsed_ns = flow.elapsed_ns;
 	context->iat_us = ww_microseconds(flow.elapsed_ns);
-	#if WW_SHARED
+#if WW_SHARED
 	/* What a new entry has for packets shows others that it is taken: no 0, not even for a moment. */
 	context->packets = ww_increment(flow.lookup == WW_FLOW_HIT ? slot->packets : 0, 1);
 #else

@@ -186,7 +186,7 @@ static __always_inline void WW_V(ww_find)(struct ww_flow *flow, const struct ww_
 	flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
 	if (ww_unlikely(!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) ||
 			flow->elapsed_ns > ww_config.idle_timeout_ns)) {
-				ww_hide(shelf); /* or its address would be made for every packet, and kept on the stack */
+		ww_hide(shelf); /* or its address would be made for every packet, and kept on the stack */
 		WW_V(ww_copy_words)(shelf, word);
 #if WW_SHARED
 		obtained = WW_V(ww_obtain)(bucket, shelf, flow->way, now, flow->claim);

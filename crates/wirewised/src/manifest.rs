@@ -253,7 +253,11 @@ impl Manifest {
         match (flow.sharing, flow.claim) {
             (Sharing::PerCpu, None) => {}
             (Sharing::Shared, Some(claim)) if claim % 4 == 0 && inside(claim, size_of::<u32>()) => {}
-            _ => return Err("a flow table has a claim in its entries if, and only if, it is shared".to_string()),
+            _ => {
+                return Err(
+                    "a flow table has a claim in its entries if, and only if, it is shared".to_string()
+                );
+            }
         }
         match flow.state.iter().find(|field| !inside(field.offset, field.kind.size())) {
             Some(field) => Err(format!("state {} lies outside a flow entry", field.name)),

@@ -100,9 +100,7 @@ impl MappedArray {
         // SAFETY: inside the mapping (checked), aligned as elements and `claim` are; others change it by whole words only, and we
         // never do.
         let word = unsafe {
-            AtomicU32::from_ptr(
-                self.start.add(index as usize * self.stride + claim).cast_mut().cast::<u32>(),
-            )
+            AtomicU32::from_ptr(self.start.add(index as usize * self.stride + claim).cast_mut().cast::<u32>())
         };
         for _ in 0..READ_TRIES {
             let before = word.load(Ordering::Acquire);

@@ -146,7 +146,9 @@ fn card(interface: &str, spread: &Spread, key: &str) -> String {
             );
         }
     };
-    format!(", or, if the card can, `ethtool -N {interface} rx-flow-hash tcp4 {fields}` (udp4, tcp6, udp6 too)")
+    format!(
+        ", or, if the card can, `ethtool -N {interface} rx-flow-hash tcp4 {fields}` (udp4, tcp6, udp6 too)"
+    )
 }
 
 /// Only /sys tells, which may show another network namespace: then nothing is known.

@@ -212,7 +212,12 @@ fn mean(cpus: &[Timed]) -> Timed {
 fn missed(program: &Loaded) -> Option<u64> {
     program.config?;
     let own = program.map_array(object::PER_CPU).ok()?;
-    Some((0..own.entries()).filter_map(|cpu| own.read::<abi::Cpu>(cpu)).map(|cpu| cpu.stats.flows_missed).sum())
+    Some(
+        (0..own.entries())
+            .filter_map(|cpu| own.read::<abi::Cpu>(cpu))
+            .map(|cpu| cpu.stats.flows_missed)
+            .sum(),
+    )
 }
 
 /// Every class passes. trigger_packets : none: every packet is inferred.

@@ -169,12 +169,7 @@ fn open(paths: &[PathBuf], keep_going: bool, totals: &mut Totals) -> Result<Merg
 }
 
 /// How many workers, and what their shares are: one where flows, or a rate limit, cannot be shared out.
-fn workers(
-    args: &Args,
-    bundle: &Bundle,
-    policy: &Policy,
-    config: &abi::Config,
-) -> (usize, Option<Shards>) {
+fn workers(args: &Args, bundle: &Bundle, policy: &Policy, config: &abi::Config) -> (usize, Option<Shards>) {
     let tunnels = bundle.features["decapsulate"].as_array().is_some_and(|tunnels| !tunnels.is_empty());
     let limits = policy.actions.iter().any(|action| matches!(action, ClassAction::RateLimit(_)));
     let shards = Shards::new(&bundle.manifest.flow.key, config);

@@ -107,7 +107,13 @@ impl RunArgs {
             None => Policy::all_pass(classes),
         };
         let hash_seed = runner::hash_seed(self.seed)?;
-        Ok(Options { policy, mode: self.mode.into(), hash_seed, table_size: self.table_size, cpus: self.cpus })
+        Ok(Options {
+            policy,
+            mode: self.mode.into(),
+            hash_seed,
+            table_size: self.table_size,
+            cpus: self.cpus,
+        })
     }
 }
 

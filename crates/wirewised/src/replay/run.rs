@@ -171,8 +171,7 @@ impl Replay<'_> {
             }
             let packet = captures.packet();
             let outer = Outer::parse(packet.frame);
-            let worker =
-                self.shards.as_ref().map_or(0, |shards| shards.worker(outer.as_ref(), self.workers));
+            let worker = self.shards.as_ref().map_or(0, |shards| shards.worker(outer.as_ref(), self.workers));
             let Some(share) = block.shares.get_mut(worker) else { continue };
             let start = share.bytes.len();
             share.bytes.extend_from_slice(packet.frame);

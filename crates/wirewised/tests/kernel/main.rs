@@ -6,10 +6,10 @@
 mod abi;
 mod bench;
 mod clock;
-mod cpus;
 #[path = "../common/mod.rs"]
 mod common;
 mod emitted;
+mod cpus;
 mod features;
 mod fixture;
 mod flood;
