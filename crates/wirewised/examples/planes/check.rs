@@ -86,8 +86,11 @@ pub fn run(args: &Args) -> Result<()> {
 fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
     let name = program.name();
     let bytes = input::read(&program.object)?;
-    let settings =
-        RunSettings { hash_seed: object::seed_from(program.seed), table_size: Some(program.table_size) };
+    let settings = RunSettings {
+        hash_seed: object::seed_from(program.seed),
+        table_size: Some(program.table_size),
+        cpus: 1,
+    };
     let policy = Policy::all_pass(&[]);
     let element = abi::Policy::zeroed();
     let mut kernel = Plane::new(PlaneName::Kernel, &name, &bytes, &settings)?;
