@@ -57,6 +57,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     """A case and packets for it, both functions of `seed` and the number of packets alone."""
     random = Random(seed)
     feature_set = random_feature_set(random)
+    feature_set = replace(feature_set, sharing=Random(f"sharing of {seed}").choice(SHARINGS))
     fuzzer = random_fuzzer(random, feature_set)
     # Times may jump far ahead in a long run; pcap ends in 2106.
     frames = [frame for frame in fuzzer.packets(packets) if frame[0] < END_OF_PCAP_NS]
@@ -115,7 +116,6 @@ def random_feature_set(random: Random) -> FeatureSet:
             "idle_timeout": random.choice(("1us", "1ms", "40ms", "1s", "60s", "3h", "100h")),
             "grace": random.choice(("1ns", "1ms", "100ms", "10s", "200h")),
             "proven_packets": random.choice((1, 2, 4, 4, 50)),
-            "flow_table": {"sharing": random.choice(SHARINGS)},
             "decapsulate": random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))),
         }
     )
