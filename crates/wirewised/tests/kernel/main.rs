@@ -8,8 +8,8 @@ mod bench;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
-mod emitted;
 mod cpus;
+mod emitted;
 mod features;
 mod fixture;
 mod flood;
