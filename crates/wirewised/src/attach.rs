@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crate::abi::{self, Mode};
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, Whereabouts};
 use crate::bundle::Bundle;
 use crate::doctor;
 use crate::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::kernel;
 use crate::manifest::Sharing;
 use crate::meta::{self, Meta, PolicyMeta};
 use crate::netdev;
+use crate::netns;
 use crate::object::{Loaded, Opened, Settings};
 use crate::pins::{self, Provisional, Root};
 use crate::policy::Policy;
@@ -80,17 +81,8 @@ fn choose(request: &Request) -> Result<Plan> {
     let ifindex = netdev::index(interface)?;
     let state = xdp::query(ifindex)
         .map_err(|error| Error::other(format!("{interface}: cannot ask what is attached: {error}")))?;
-    let all = Attachment::all(&request.root)?;
-    if let Some(elsewhere) = all.iter().find(|a| a.directory == request.root.directory(interface))
-        && elsewhere.link.as_ref().is_some_and(|(_, link)| link.ifindex != 0)
-        && elsewhere.ifindex() != Some(ifindex)
-    {
-        return Err(Error::input(format!(
-            "{} belongs to another interface, renamed since or in another network namespace; use another --pin-root",
-            elsewhere.directory.display()
-        )));
-    }
-    let ours = all.into_iter().find(|attachment| attachment.ifindex() == Some(ifindex));
+    let ours =
+        Attachment::all(&request.root)?.into_iter().find(|attachment| attachment.ifindex() == Some(ifindex));
     let Some(ours) = ours else {
         return match state.attached.first() {
             Some(taken) if !replace => Err(doctor::taken(interface, *taken).to_error()),
@@ -107,6 +99,23 @@ fn choose(request: &Request) -> Result<Plan> {
         (Some(_), Some(obtained)) if obtained != request.plane => Ok(Plan::Reattach(ours, obtained)),
         (Some(_), _) => Ok(Plan::Replace(ours)),
     }
+}
+
+/// Where the pins of a new attachment go: to the interface's directory, unless that is kept for an interface that had this name
+/// before, or has it in another network namespace.
+pub fn directory(request: &Request) -> Result<PathBuf> {
+    let plain = request.root.directory(&request.interface);
+    let Some(there) = Attachment::all(&request.root)?.into_iter().find(|there| there.directory == plain)
+    else {
+        return Ok(plain);
+    };
+    let index = netdev::index(&request.interface)?;
+    let free = match there.whereabouts {
+        Whereabouts::Here(here) => here == index,
+        Whereabouts::Elsewhere => false,
+        Whereabouts::Gone => there.meta.as_ref().is_none_or(Meta::is_from_here),
+    };
+    Ok(if free { plain } else { pins::apart(&plain, index, netns::cookie()) })
 }
 
 /// How what is attached differs from what is asked for, beyond policy and mode.
@@ -181,7 +190,7 @@ pub fn not_tidied(places: &Places, error: &io::Error) -> Error {
 }
 
 fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) -> Result<Attachment> {
-    let directory = request.root.directory(&request.interface);
+    let directory = directory(request)?;
     let loaded = staging::load(prepared.opened, &request.bundle)?;
     // What an agent that was killed, or an interface that went away, left behind.
     Places::of(&directory)

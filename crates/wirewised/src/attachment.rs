@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use crate::manifest::Sharing;
 use crate::mapped::MappedArray;
 use crate::meta::Meta;
 use crate::netdev;
+use crate::netns;
 use crate::object;
 use crate::pins::{self, Lock, Root, RootArgs};
 use crate::succession::{self, Found, Places};
-use crate::xdp::LinkInfo;
+use crate::xdp::{self, LinkInfo};
 
 pub const POLICY_MAP: &str = "ww_policy";
 pub const CPU_MAP: &str = object::PER_CPU;
@@ -42,12 +43,12 @@ pub struct AttachmentArgs {
 }
 
 impl AttachmentArgs {
-    pub fn root(&self) -> Root {
+    pub fn root(&self) -> Result<Root> {
         self.root.root()
     }
 
     pub fn find(&self) -> Result<Attachment> {
-        Attachment::find(&self.root(), self.interface.as_deref())
+        Attachment::find(&self.root()?, self.interface.as_deref())
     }
 
     /// As `find`, with the lock that keeps it so, and tidied up unless it is a dry run. check: what else must hold first.
@@ -56,7 +57,7 @@ impl AttachmentArgs {
         dry_run: bool,
         check: impl FnOnce(&Root) -> Result<()>,
     ) -> Result<(Lock, Attachment)> {
-        let root = self.root();
+        let root = self.root()?;
         // Taking the lock makes the directory, which a command that finds nothing attached must not.
         self.find()?;
         check(&root)?;
@@ -64,8 +65,21 @@ impl AttachmentArgs {
         if !dry_run {
             succession::tidy_all(&root)?;
         }
-        Ok((lock, self.find()?))
+        let found = self.find()?;
+        found.require_here()?;
+        Ok((lock, found))
     }
+}
+
+/// Where an attachment's interface is, as the kernel says it now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In this thread's network namespace, with this index.
+    Here(u32),
+    /// In another network namespace.
+    Elsewhere,
+    /// Nowhere: it was deleted, or the link was taken off it, or there never was one.
+    Gone,
 }
 
 #[derive(Debug)]
@@ -77,6 +91,7 @@ pub struct Attachment {
     pub interface: String,
     /// `None`: an agent was killed before it attached, or the link was removed by hand.
     pub link: Option<(OwnedFd, LinkInfo)>,
+    pub whereabouts: Whereabouts,
     pub meta: Option<Meta>,
     shadowed: bool,
 }
@@ -100,12 +115,16 @@ impl Attachment {
     fn try_open(directory: &Path) -> io::Result<Self> {
         let Found { link, directory: place, shadowed } = Places::of(directory).find()?;
         let pins = File::open(&place)?;
-        let link = link.map(|(link, info, _)| (link, info));
         let meta = Meta::open(&inside(&pins, pins::META));
-        let here = meta.as_ref().is_none_or(|meta| meta.namespace == netdev::namespace());
-        let current = link.as_ref().filter(|_| here).and_then(|(_, info)| netdev::name(info.ifindex));
-        let interface = current.unwrap_or_else(|| pins::interface_of(directory));
-        Ok(Self { directory: directory.to_path_buf(), pins, interface, link, meta, shadowed })
+        let mut link = link.map(|(link, info, _)| (link, info));
+        let whereabouts = link.as_mut().map_or(Ok(Whereabouts::Gone), |(link, info)| locate(link, info))?;
+        let current = match whereabouts {
+            Whereabouts::Here(index) => netdev::name(index),
+            _ => None,
+        };
+        let recorded = || meta.as_ref().map(|meta| meta.interface.clone());
+        let interface = current.or_else(recorded).unwrap_or_else(|| pins::interface_of(directory));
+        Ok(Self { directory: directory.to_path_buf(), pins, interface, link, whereabouts, meta, shadowed })
     }
 
     /// What ran before the last swap; it has no link.
@@ -121,7 +140,15 @@ impl Attachment {
     fn beside(&self, directory: PathBuf) -> Option<Self> {
         let pins = File::open(&directory).ok()?;
         let meta = Meta::open(&inside(&pins, pins::META));
-        Some(Self { directory, pins, interface: self.interface.clone(), link: None, meta, shadowed: false })
+        Some(Self {
+            directory,
+            pins,
+            interface: self.interface.clone(),
+            link: None,
+            whereabouts: Whereabouts::Gone,
+            meta,
+            shadowed: false,
+        })
     }
 
     /// Whether both have this map in common.
@@ -135,41 +162,90 @@ impl Attachment {
         root.directories()?.iter().map(|directory| Self::open(directory)).collect()
     }
 
+    /// Those of an interface of this network namespace: what is attached to it; else the remains of what was attached to one of
+    /// this name, here or, if none, in another namespace. What is attached in another namespace is never among them.
+    pub fn of_interface(all: Vec<Self>, interface: &str) -> Vec<Self> {
+        let index = netdev::index(interface).ok();
+        let rank = |attachment: &Self| match attachment.whereabouts {
+            Whereabouts::Here(here) if Some(here) == index => Some(0),
+            Whereabouts::Gone if attachment.interface != interface => None,
+            Whereabouts::Gone if attachment.meta.as_ref().is_none_or(Meta::is_from_here) => Some(1),
+            Whereabouts::Gone => Some(2),
+            _ => None,
+        };
+        let best = all.iter().filter_map(rank).min();
+        all.into_iter().filter(|attachment| best.is_some() && rank(attachment) == best).collect()
+    }
+
     /// The attachment of an interface, or the only one if none is named.
     pub fn find(root: &Root, interface: Option<&str>) -> Result<Self> {
         let mut all = Self::all(root)?;
         all.retain(|attachment| attachment.link.is_some());
-        let names: Vec<_> = all.iter().map(|attachment| attachment.interface.clone()).collect();
-        let known = if names.is_empty() { "nothing".to_string() } else { names.join(", ") };
-        match interface {
-            Some(interface) => {
-                let found = all.into_iter().find(|attachment| attachment.is_for(interface));
-                found.ok_or_else(|| {
-                    Error::input(format!(
-                        "no wirewise program on '{interface}'; attached under {}: {known}",
-                        root.path().display()
-                    ))
-                })
+        let Some(interface) = interface else {
+            if all.iter().any(|attachment| attachment.ifindex().is_some()) {
+                all.retain(|attachment| attachment.ifindex().is_some());
             }
-            None if all.len() == 1 => Ok(all.remove(0)),
-            None if all.is_empty() => Err(Error::input(format!(
-                "nothing is attached under {}; start with `wirewised run --bundle FILE --interface NAME`",
-                root.path().display()
-            ))),
-            None => Err(Error::input(format!(
-                "several interfaces are attached, name one with --interface: {known}"
-            ))),
-        }
-    }
-
-    pub fn is_for(&self, interface: &str) -> bool {
-        self.interface == interface || self.meta.as_ref().is_some_and(|meta| meta.interface == interface)
+            return match all.len() {
+                1 => Ok(all.remove(0)),
+                0 => Err(Error::input(format!(
+                    "nothing is attached under {}; start with `wirewised run --bundle FILE --interface NAME`",
+                    root.path().display()
+                ))),
+                _ => Err(Error::input(format!(
+                    "several interfaces are attached, name one with --interface: {}",
+                    known(&all)
+                ))),
+            };
+        };
+        Self::of_interface(all, interface).into_iter().next().ok_or_else(|| {
+            let mut all = Self::all(root).unwrap_or_default();
+            all.retain(|attachment| attachment.link.is_some());
+            Error::input(format!(
+                "no wirewise program on '{interface}' of this network namespace; attached under {}: {}",
+                root.path().display(),
+                known(&all)
+            ))
+        })
     }
 
     /// The link's interface in this network namespace; `None` if the interface is gone or elsewhere.
     pub fn ifindex(&self) -> Option<u32> {
-        let here = self.meta.as_ref().is_none_or(|meta| meta.namespace == netdev::namespace());
-        self.link.as_ref().filter(|_| here).map(|(_, info)| info.ifindex).filter(|ifindex| *ifindex != 0)
+        match self.whereabouts {
+            Whereabouts::Here(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// The other network namespace that has the interface, as far as this process can see.
+    pub fn namespace(&self) -> Option<netns::Other> {
+        let (Whereabouts::Elsewhere, Some((_, info))) = (self.whereabouts, &self.link) else { return None };
+        netns::find(|| runs_here(info))
+    }
+
+    /// The interface, with where it is unless it is here.
+    fn describe(&self) -> String {
+        let interface = &self.interface;
+        match (self.whereabouts, self.namespace()) {
+            (Whereabouts::Here(_), _) => interface.clone(),
+            (Whereabouts::Gone, _) => format!("{interface} (which is gone)"),
+            (_, Some(other)) => format!("{interface} (--netns {})", other.name),
+            (_, None) => format!("{interface} (in a network namespace that cannot be seen from here)"),
+        }
+    }
+
+    /// Fails unless the program is on an interface of this network namespace.
+    fn require_here(&self) -> Result<()> {
+        match self.whereabouts {
+            Whereabouts::Here(_) => Ok(()),
+            Whereabouts::Gone => Err(Error::input(format!(
+                "{}: nothing is attached any more: the interface was deleted, or the program taken off it; \
+                 `wirewised run` attaches again",
+                self.interface
+            ))),
+            Whereabouts::Elsewhere => {
+                Err(Error::input(format!("not in this network namespace: {}", self.describe())))
+            }
+        }
     }
 
     pub fn map(&self, name: &str) -> Result<MapHandle> {
@@ -223,6 +299,34 @@ impl Attachment {
     pub fn classes(&self) -> usize {
         self.meta.as_ref().map_or(abi::MAX_CLASSES, |meta| meta.classes.len())
     }
+}
+
+fn known(all: &[Attachment]) -> String {
+    let names: Vec<_> = all.iter().map(Attachment::describe).collect();
+    if names.is_empty() { "nothing".to_string() } else { names.join(", ") }
+}
+
+/// Where a link's interface is. Brings `info` up to date.
+fn locate(link: &OwnedFd, info: &mut LinkInfo) -> io::Result<Whereabouts> {
+    for _ in 0..TRIES {
+        if info.ifindex == 0 {
+            return Ok(Whereabouts::Gone);
+        }
+        if runs_here(info) {
+            return Ok(Whereabouts::Here(info.ifindex));
+        }
+        // A swap may have come between the two questions.
+        let before = std::mem::replace(info, xdp::link_info(link.as_fd())?.unwrap_or(*info));
+        if before == *info {
+            break;
+        }
+    }
+    Ok(Whereabouts::Elsewhere)
+}
+
+/// An index alone says nothing: every namespace counts for itself. The number of the program is the kernel's.
+fn runs_here(info: &LinkInfo) -> bool {
+    xdp::query(info.ifindex).is_ok_and(|state| state.plane_of(info.program_id).is_some())
 }
 
 /// A pin in a directory that may be renamed meanwhile.

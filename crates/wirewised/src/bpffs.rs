@@ -59,7 +59,7 @@ impl Obstacle {
                  host's"
             }
             Obstacle::EndsWithUs => {
-                "enter only the network namespace: `nsenter --net=/run/netns/NAME wirewised ...`, or mount a BPF \
+                "enter only the network namespace: `wirewised ... --netns NAME`, not under `ip netns exec`; or mount a BPF \
                  file system elsewhere before: `mount -t bpf bpf DIR`, then use --pin-root DIR"
             }
         }

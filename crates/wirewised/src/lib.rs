@@ -35,6 +35,7 @@ pub mod mapped;
 pub mod meta;
 pub mod model;
 pub mod netdev;
+pub mod netns;
 pub mod object;
 pub mod outer;
 pub mod pins;

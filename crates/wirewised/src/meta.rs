@@ -13,7 +13,7 @@ use crate::abi;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::manifest::Flow;
-use crate::netdev;
+use crate::netns;
 use crate::policy::Policy;
 use crate::signature::Signer;
 use crate::xdp::Plane;
@@ -26,8 +26,11 @@ pub struct Meta {
     pub version: u32,
     pub agent: String,
     pub interface: String,
-    /// Inode of the network namespace: pins of several namespaces may lie in one bpffs.
+    /// Inode of the network namespace it was attached in: pins of several namespaces may lie in one bpffs.
     pub namespace: u64,
+    /// The namespace's number, which is never given again; 0 if the agent that wrote this did not know it.
+    #[serde(default)]
+    pub namespace_cookie: u64,
     /// The plane asked for; what was obtained, the kernel knows.
     pub plane: Plane,
     /// When this program was attached, RFC 3339.
@@ -107,7 +110,8 @@ impl Meta {
             version: VERSION,
             agent: env!("CARGO_PKG_VERSION").to_string(),
             interface: interface.to_string(),
-            namespace: netdev::namespace(),
+            namespace: netns::inode(),
+            namespace_cookie: netns::cookie(),
             plane,
             since: now(),
             bundle: BundleMeta::new(bundle, file),
@@ -143,6 +147,14 @@ impl Meta {
         let text = CStr::from_bytes_until_nul(&value).ok()?;
         let meta: Self = serde_json::from_slice(text.to_bytes()).ok()?;
         (meta.version == VERSION).then_some(meta)
+    }
+
+    /// Whether it was attached in this thread's network namespace.
+    pub fn is_from_here(&self) -> bool {
+        match self.namespace_cookie {
+            0 => self.namespace == netns::inode(),
+            cookie => cookie == netns::cookie(),
+        }
     }
 
     pub fn class_name(&self, class_id: u8) -> Option<&str> {

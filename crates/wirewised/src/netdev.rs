@@ -3,11 +3,9 @@
 //! shows the namespace it was mounted in.
 
 use std::ffi::{CStr, CString};
-use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 use crate::error::{Error, Result};
 
@@ -70,11 +68,6 @@ pub fn names() -> Vec<String> {
         libc::if_freenameindex(start);
         names
     }
-}
-
-/// What tells this network namespace from others on this machine.
-pub fn namespace() -> u64 {
-    fs::metadata("/proc/thread-self/ns/net").map_or(0, |metadata| metadata.ino())
 }
 
 /// Header fields that a card hashes: `RXH_*` of linux/ethtool.h.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bpffs;
 use crate::error::{Error, Result};
+use crate::netns;
 
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
 pub const LINK: &str = "link";
@@ -27,11 +28,29 @@ pub struct RootArgs {
     /// Directory in a BPF file system that holds the attachments; must be writable by who runs this
     #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT, display_order = 100)]
     pin_root: PathBuf,
+
+    /// Enter this network namespace first: a name under /run/netns, or a path such as /proc/PID/ns/net
+    #[arg(long, value_name = "NAME|PATH", display_order = 101)]
+    netns: Option<PathBuf>,
 }
 
 impl RootArgs {
-    pub fn root(&self) -> Root {
-        Root { path: self.pin_root.clone() }
+    /// Where the attachments are. Everything from here on is about the network namespace that was asked for.
+    pub fn root(&self) -> Result<Root> {
+        self.netns.as_deref().map_or(Ok(()), netns::enter)?;
+        Ok(Root { path: self.pin_root.clone() })
+    }
+
+    /// These options, for a command that is suggested.
+    pub fn again(&self) -> String {
+        let mut options = String::new();
+        if let Some(netns) = &self.netns {
+            options += &format!(" --netns {}", netns.display());
+        }
+        if self.pin_root != Path::new(DEFAULT_ROOT) {
+            options += &format!(" --pin-root {}", self.pin_root.display());
+        }
+        options
     }
 }
 
@@ -114,6 +133,14 @@ impl Drop for Lock {
         // Stays where it is not empty, a mount point, or made by root for an agent without privilege.
         let _ = fs::remove_dir(&self.root);
     }
+}
+
+/// A directory for another interface of the same name. An index and the number of a namespace mean one interface for as long as the
+/// machine runs; `:i` begins what is no part of a name.
+pub fn apart(directory: &Path, index: u32, namespace: u64) -> PathBuf {
+    let mut name = directory.as_os_str().to_os_string();
+    name.push(format!(":i{index}n{namespace}"));
+    name.into()
 }
 
 /// The interface that a directory is for.

@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let done = detach(&args.root.root(), &args.interface, args.dry_run)?;
+    let done = detach(&args.root.root()?, &args.interface, args.dry_run)?;
     if args.json {
         return input::print_json(&done);
     }
@@ -61,8 +61,7 @@ pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
     // Taking the lock makes the directory, which a failing command must not.
     let _lock = if root.directories()?.is_empty() { None } else { Some(root.lock()?) };
     // What an agent that was killed half-way left is removed too.
-    let mut found = Attachment::all(root)?;
-    found.retain(|attachment| attachment.is_for(interface));
+    let found = Attachment::of_interface(Attachment::all(root)?, interface);
     if found.is_empty() {
         let gone = || Error::other("it went away meanwhile");
         return Err(Attachment::find(root, Some(interface)).err().unwrap_or_else(gone));

@@ -36,7 +36,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.root.root();
+    let root = args.root.root()?;
     let mut findings = doctor::check_machine(&root);
     if let Some(interface) = &args.interface {
         findings.extend(doctor::check_interface(interface, args.plane, &root, None));

@@ -139,7 +139,7 @@ fn read_inputs(args: &Args) -> Result<Request> {
         .policy
         .as_ref()
         .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
-    let root = args.root.root();
+    let root = args.root.root()?;
     Ok(Request {
         interface: args.interface.clone(),
         plane: args
@@ -216,7 +216,7 @@ fn tell(
     if args.json {
         return input::print_json(&json!({
             "dry_run": true, "interface": request.interface, "plane": request.plane, "mode": request.mode,
-            "action": action, "bundle": request.bundle.manifest.name, "pins": request.root.directory(&request.interface),
+            "action": action, "bundle": request.bundle.manifest.name, "pins": attach::directory(request)?,
             "flow_tables": {
                 "sharing": prepared.sharing, "entries": prepared.table_size, "cpus": prepared.shards, "bytes": prepared.table_bytes,
             },
@@ -232,7 +232,7 @@ fn tell(
         println!("  classes      {}", actions.collect::<Vec<_>>().join(", "));
     }
     tell_memory(plan, prepared);
-    println!("  pins         {}", request.root.directory(&request.interface).display());
+    println!("  pins         {}", attach::directory(request)?.display());
     if mounts {
         println!("  mounts       a BPF file system at {}, where there is none yet", bpffs::PLACE);
     }
@@ -272,10 +272,9 @@ fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> R
     println!("{action}:");
     status.print();
     if !args.foreground {
-        let interface = &attachment.interface;
+        let which = format!("--interface {}{}", attachment.interface, args.root.again());
         println!(
-            "`wirewised stats --interface {interface} --watch` shows what it does, `wirewised detach --interface \
-                  {interface}` removes it"
+            "`wirewised stats {which} --watch` shows what it does, `wirewised detach {which}` removes it"
         );
     }
     Ok(())

@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.which.root();
+    let root = args.which.root()?;
     let attachment = args.which.find()?;
     if args.watch {
         let interval = Duration::from_nanos(args.interval.0);

@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.root.root();
+    let root = args.root.root()?;
     let attachments = match &args.interface {
         Some(interface) => vec![Attachment::find(&root, Some(interface))?],
         None => Attachment::all(&root)?.into_iter().filter(|attachment| attachment.link.is_some()).collect(),

@@ -317,11 +317,14 @@ impl Lab {
         names
     }
 
-    /// What `ip` says about XDP on the interface: `None`, or mode (1 native, 2 generic) and program.
+    /// What `ip` says about XDP on an interface of the receiver's namespace.
     pub fn xdp(&self, interface: &str) -> Option<(u64, u64)> {
-        let links: Value = serde_json::from_str(&self.sh(&format!("ip -j link show {interface}"))).unwrap();
-        let xdp = &links[0]["xdp"];
-        Some((xdp["mode"].as_u64()?, xdp["prog"]["id"].as_u64()?))
+        xdp_of(&self.receiver.0, interface)
+    }
+
+    /// The names of both namespaces: the sender's, and that of the interface under test.
+    pub fn namespaces(&self) -> [&str; 2] {
+        [&self.sender.0, &self.receiver.0]
     }
 
     /// Nothing is attached and nothing pinned: not even an empty directory.
@@ -400,6 +403,14 @@ impl Drop for Foreground {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// What `ip` says about XDP on an interface: `None`, or mode (1 native, 2 generic) and program.
+pub fn xdp_of(namespace: &str, interface: &str) -> Option<(u64, u64)> {
+    let links: Value =
+        serde_json::from_str(&sh(&format!("ip -n {namespace} -j link show {interface}"))).unwrap();
+    let xdp = &links[0]["xdp"];
+    Some((xdp["mode"].as_u64()?, xdp["prog"]["id"].as_u64()?))
 }
 
 /// Runs a command that must succeed; returns its standard output.

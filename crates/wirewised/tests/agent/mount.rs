@@ -110,7 +110,7 @@ fn two_agents_make_one_mount() {
 fn a_mount_that_would_end_with_the_agent_is_not_made() {
     let Some(lab) = Lab::new() else { return };
     let error = refused(&lab, "exec $RUN");
-    assert!(error.contains("would end with it") && error.contains("nsenter --net="), "{error}");
+    assert!(error.contains("would end with it") && error.contains("--netns NAME"), "{error}");
     let namespace = lab.sh("ip netns identify");
     let error = refused(&lab, &format!("ip netns exec {} $RUN", namespace.trim()));
     assert!(error.contains("would end with it"), "{error}");
