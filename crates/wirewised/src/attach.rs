@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::manifest::Sharing;
 use crate::meta::{self, Meta, PolicyMeta};
+use crate::names;
 use crate::netdev;
 use crate::netns;
 use crate::object::{Loaded, Opened, Settings};
@@ -115,7 +116,7 @@ pub fn directory(request: &Request) -> Result<PathBuf> {
         Whereabouts::Elsewhere => false,
         Whereabouts::Gone => there.meta.as_ref().is_none_or(Meta::is_from_here),
     };
-    Ok(if free { plain } else { pins::apart(&plain, index, netns::cookie()) })
+    Ok(if free { plain } else { names::apart(&plain, index, netns::cookie()) })
 }
 
 /// How what is attached differs from what is asked for, beyond policy and mode.

@@ -2,12 +2,13 @@
 //! What an interface is: index, MTU, driver, offloads, queues. Asked over a socket, not over /sys/class/net, which
 //! shows the namespace it was mounted in.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::{Error, Result};
+use crate::rtnetlink;
 
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GFLAGS: u32 = 0x25;
@@ -26,18 +27,27 @@ const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const DRIVER: std::ops::Range<usize> = 4..36;
 const DRVINFO_WORDS: usize = 196 / 4;
 
-/// The index of an interface of this network namespace.
+/// The index of an interface of this network namespace, by its name or by another that it has (altname).
 pub fn index(interface: &str) -> Result<u32> {
-    let missing = |why: &str| {
+    let missing = || {
         let known = names().join(", ");
-        Error::input(format!("no interface '{interface}'{why}; this network namespace has: {known}"))
+        Error::input(format!("no interface '{interface}'; this network namespace has: {known}"))
     };
-    let name = CString::new(interface).map_err(|_| missing(" (a name holds no zero byte)"))?;
-    // SAFETY: `name` is a C string that outlives the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(missing("")),
-        index => Ok(index),
+    if interface.is_empty() || interface.contains('\0') {
+        return Err(missing());
     }
+    rtnetlink::link_by_name(interface).map(|link| link.index).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV | libc::EINVAL | libc::ERANGE) => missing(),
+        _ => Error::other(format!("cannot ask about '{interface}': {error}")),
+    })
+}
+
+/// The name that `ip link` shows for an interface that may be given by another; as given if there is none.
+pub fn primary_name(interface: &str) -> String {
+    let Ok(index) = self::index(interface) else { return interface.to_string() };
+    // A name that is not text cannot be written here; then the other one stays.
+    let primary = name(index).filter(|name| self::index(name) == Ok(index));
+    primary.unwrap_or_else(|| interface.to_string())
 }
 
 /// The name that an index has now; `None` if there is no such interface.
@@ -97,7 +107,7 @@ pub struct Device {
 
 impl Device {
     pub fn open(interface: &str) -> Result<Self> {
-        index(interface)?;
+        let primary = name(index(interface)?).unwrap_or_else(|| interface.to_string());
         // SAFETY: makes a new socket and returns its descriptor, or -1.
         let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
@@ -107,7 +117,7 @@ impl Device {
             )));
         }
         let mut name = [0; libc::IFNAMSIZ];
-        for (to, from) in name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
+        for (to, from) in name.iter_mut().zip(primary.bytes().take(libc::IFNAMSIZ - 1)) {
             *to = from as libc::c_char;
         }
         // SAFETY: `socket` is a new descriptor that nobody else owns.

@@ -12,15 +12,13 @@ use std::path::{Path, PathBuf};
 
 use crate::bpffs;
 use crate::error::{Error, Result};
+use crate::names;
 use crate::netns;
 
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
 pub const LINK: &str = "link";
 pub const PROGRAM: &str = "prog";
 pub const META: &str = "meta";
-/// Begins what is added to the name of an interface's directory for those beside it. No interface is called so: names have no
-/// colon, and hardly two dots in a row.
-pub const BESIDE: &str = "::";
 
 /// The option every command on attachments has.
 #[derive(Debug, Clone, clap::Args)]
@@ -64,9 +62,8 @@ impl Root {
         &self.path
     }
 
-    /// Names in a BPF file system have no dot: VLAN interface `eth0.100` is kept as `eth0:100`.
     pub fn directory(&self, interface: &str) -> PathBuf {
-        self.path.join(interface.replace('.', ":"))
+        self.path.join(names::encode(interface.as_bytes()))
     }
 
     /// Makes the directory if need be, and keeps other agents out of it until the lock is dropped.
@@ -103,8 +100,9 @@ impl Root {
         let mut found = BTreeSet::new();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let name = name.split_once(BESIDE).map_or(&*name, |(interface, _)| interface);
-            found.insert(self.path.join(name));
+            // An older agent called the directory of interface `..x` `::x`.
+            let own = name.split_once(names::BESIDE).filter(|(interface, _)| !interface.is_empty());
+            found.insert(self.path.join(own.map_or(&*name, |(interface, _)| interface)));
         }
         Ok(found.into_iter().collect())
     }
@@ -135,17 +133,11 @@ impl Drop for Lock {
     }
 }
 
-/// A directory for another interface of the same name. An index and the number of a namespace mean one interface for as long as the
-/// machine runs; `:i` begins what is no part of a name.
-pub fn apart(directory: &Path, index: u32, namespace: u64) -> PathBuf {
-    let mut name = directory.as_os_str().to_os_string();
-    name.push(format!(":i{index}n{namespace}"));
-    name.into()
-}
-
 /// The interface that a directory is for.
 pub fn interface_of(directory: &Path) -> String {
-    directory.file_name().unwrap_or_default().to_string_lossy().replace(':', ".")
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    names::decode(&name)
+        .map_or(name.to_string(), |interface| String::from_utf8_lossy(&interface).into_owned())
 }
 
 /// Removes a directory of pins. The link goes first: a program whose maps lost their pins loses its tail calls.
@@ -195,12 +187,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_vlan_interfaces_go_both_ways() {
-        let root = Root { path: PathBuf::from("/sys/fs/bpf/wirewise") };
-        assert_eq!(root.directory("eth0.100"), Path::new("/sys/fs/bpf/wirewise/eth0:100"));
-        for interface in ["eth0", "eth0.100", "a-b_c"] {
-            assert_eq!(interface_of(&root.directory(interface)), interface);
+    fn directories_of_an_older_agent_are_listed_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root { path: directory.path().to_path_buf() };
+        for name in ["eth0", "eth0::previous", "eth0:100", "::x"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
         }
+        let interfaces: Vec<_> = root.directories().unwrap().iter().map(|path| interface_of(path)).collect();
+        assert_eq!(interfaces, ["::x", "eth0", "eth0\u{10}0"]);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::pins::{self, BESIDE, Root};
+use crate::names::BESIDE;
+use crate::pins::{self, Root};
 use crate::xdp::{self, LinkInfo};
 
 const NEW: &str = "new";

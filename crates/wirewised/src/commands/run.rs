@@ -16,6 +16,7 @@ use crate::doctor::{self, Finding, Level};
 use crate::error::Result;
 use crate::input;
 use crate::keys::TrustArgs;
+use crate::netdev;
 use crate::pins::RootArgs;
 use crate::policy::Policy;
 use crate::status;
@@ -140,12 +141,10 @@ fn read_inputs(args: &Args) -> Result<Request> {
         .as_ref()
         .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
     let root = args.root.root()?;
+    let interface = netdev::primary_name(&args.interface);
     Ok(Request {
-        interface: args.interface.clone(),
-        plane: args
-            .plane
-            .or_else(|| attach::current_plane(&root, &args.interface))
-            .unwrap_or(Plane::XdpNative),
+        plane: args.plane.or_else(|| attach::current_plane(&root, &interface)).unwrap_or(Plane::XdpNative),
+        interface,
         mode: args.mode.map(Mode::from),
         bundle,
         bundle_file: args.bundle.clone(),

@@ -9,6 +9,7 @@ mod lab;
 mod kills;
 mod life;
 mod mount;
+mod names;
 mod namespaces;
 mod others;
 mod policies;
