@@ -7,12 +7,12 @@ use std::fs::{self, File};
 use std::io;
 use std::iter;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::lock;
 
 /// Where systemd, bpftool, ip and tc mount it, and the only place where this agent does.
 pub const PLACE: &str = "/sys/fs/bpf";
@@ -138,10 +138,7 @@ pub fn mount(directory: &Path) -> Result<bool> {
     // Of two agents that found none, the second would hide the first's pins under its own mount. The lock is on the
     // directory below, which only those have opened who came before the mount.
     let below = File::open(PLACE).map_err(|_| refused(Obstacle::NoPlace))?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(below.as_raw_fd(), libc::LOCK_EX) } != 0 {
-        return Err(Error::other(format!("{PLACE} cannot be locked: {}", io::Error::last_os_error())));
-    }
+    lock::take(&below, Path::new(PLACE))?;
     if bpf_path(Path::new(PLACE)).is_some() {
         return Ok(false);
     }

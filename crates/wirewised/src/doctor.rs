@@ -65,6 +65,13 @@ impl Finding {
         Self { level: Level::Error, ..Self::warning(check, found, remedy) }
     }
 
+    /// What an error says, with the way out after its first semicolon.
+    fn refusal(check: &'static str, error: &Error) -> Self {
+        let message = error.to_string();
+        let (found, remedy) = message.split_once("; ").unwrap_or((&message, ""));
+        Self::error(check, found, remedy)
+    }
+
     /// The finding as the error that ends `run`.
     pub fn to_error(&self) -> Error {
         let remedy = self.remedy.as_deref().unwrap_or_default();
@@ -164,7 +171,10 @@ fn check_memlock(release: &str) -> Option<Finding> {
 fn check_pins(root: &Root) -> Finding {
     let path = root.path().display();
     match bpffs::state(root.path()) {
-        bpffs::State::Writable => Finding::ok("bpffs", format!("{path} is in a BPF file system")),
+        bpffs::State::Writable => match root.path().symlink_metadata().map(|_| root.open()) {
+            Ok(Err(error)) => Finding { kind: error.kind(), ..Finding::refusal("bpffs", &error) },
+            _ => Finding::ok("bpffs", format!("{path} is in a BPF file system")),
+        },
         bpffs::State::Mountable => {
             Finding::ok("bpffs", format!("none at {} yet: `run` mounts it", bpffs::PLACE))
         }

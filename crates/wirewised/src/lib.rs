@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod keys;
 pub mod labels;
 mod loaded;
+mod lock;
 pub mod manifest;
 pub mod mapped;
 pub mod meta;

@@ -4,14 +4,14 @@
 //! says what else lies beside it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::bpffs;
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::names;
 use crate::netns;
 
@@ -19,6 +19,7 @@ pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
 pub const LINK: &str = "link";
 pub const PROGRAM: &str = "prog";
 pub const META: &str = "meta";
+const OURS_ALONE: u32 = 0o700;
 
 /// The option every command on attachments has.
 #[derive(Debug, Clone, clap::Args)]
@@ -69,17 +70,22 @@ impl Root {
     /// Makes the directory if need be, and keeps other agents out of it until the lock is dropped.
     pub fn lock(&self) -> Result<Lock> {
         loop {
-            match fs::create_dir_all(&self.path) {
+            match DirBuilder::new().recursive(true).mode(OURS_ALONE).create(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(self.failed("made", &error));
                 }
                 _ => {}
             }
-            let directory = File::open(&self.path).map_err(|error| self.failed("opened", &error))?;
-            // SAFETY: the descriptor is open.
-            if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX) } != 0 {
-                return Err(self.failed("locked", &io::Error::last_os_error()));
+            let directory = self.open()?;
+            // Who may only open it could still hold the lock. Earlier agents left that to the umask.
+            match directory.set_permissions(Permissions::from_mode(OURS_ALONE)) {
+                // Made by root for an agent without privilege: that is root's to say.
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                    return Err(self.failed("closed to others", &error));
+                }
+                _ => {}
             }
+            lock::take(&directory, &self.path)?;
             // Whoever had the lock may have removed the directory: then this one is not the one others will open.
             let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
             if let (Ok(ours), Ok(there)) = (directory.metadata(), fs::metadata(&self.path))
@@ -88,6 +94,36 @@ impl Root {
                 return Ok(Lock { _directory: directory, root: self.path.clone() });
             }
         }
+    }
+
+    /// Opens the directory, and makes sure that nobody else could put anything in it.
+    pub fn open(&self) -> Result<File> {
+        let path = self.path.display();
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let directory = File::options().read(true).custom_flags(flags).open(&self.path).map_err(|error| {
+            match fs::symlink_metadata(&self.path) {
+                Ok(metadata) if metadata.is_symlink() => Error::missing(format!(
+                    "{path} is a symbolic link, which may come to point elsewhere; name the directory itself"
+                )),
+                _ => self.failed("opened", &error),
+            }
+        })?;
+        let metadata = directory.metadata().map_err(|error| self.failed("opened", &error))?;
+        let (owner, mode) = (metadata.uid(), metadata.mode() & 0o777);
+        // SAFETY: the call has no arguments and cannot fail.
+        let ours = unsafe { libc::geteuid() };
+        if owner != ours && owner != 0 {
+            return Err(Error::missing(format!(
+                "{path} belongs to user {owner}, who could put anything there; run as that user, or look what is there and \
+                 take it over: `chown -R $(id -u) {path}`"
+            )));
+        }
+        if mode & 0o022 != 0 {
+            return Err(Error::missing(format!(
+                "{path}: others may write to it (mode {mode:o}); look what is there, then `chmod 700 {path}`"
+            )));
+        }
+        Ok(directory)
     }
 
     /// The directories of the interfaces in it, in order; none if it does not exist. A directory may be missing while it is
@@ -195,6 +231,31 @@ mod tests {
         }
         let interfaces: Vec<_> = root.directories().unwrap().iter().map(|path| interface_of(path)).collect();
         assert_eq!(interfaces, ["::x", "eth0", "eth0\u{10}0"]);
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = |name: &str| Root { path: folder.path().join(name) };
+        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
+        let lock = root("new").lock().unwrap();
+        assert_eq!(mode("new"), 0o700);
+        drop(lock);
+        fs::create_dir(folder.path().join("readable")).unwrap();
+        fs::set_permissions(folder.path().join("readable"), Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.path().join("readable/file"), "").unwrap();
+        root("readable").lock().unwrap();
+        assert_eq!(mode("readable"), 0o700);
+        fs::create_dir(folder.path().join("writable")).unwrap();
+        fs::set_permissions(folder.path().join("writable"), Permissions::from_mode(0o777)).unwrap();
+        let error = root("writable").lock().unwrap_err().to_string();
+        assert!(
+            error.contains("others may write to it (mode 777)") && error.contains("chmod 700"),
+            "{error}"
+        );
+        std::os::unix::fs::symlink("readable", folder.path().join("link")).unwrap();
+        let error = root("link").lock().unwrap_err().to_string();
+        assert!(error.contains("is a symbolic link"), "{error}");
     }
 
     #[test]

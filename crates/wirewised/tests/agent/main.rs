@@ -12,6 +12,7 @@ mod mount;
 mod names;
 mod namespaces;
 mod others;
+mod ownership;
 mod policies;
 mod refusals;
 mod shadow;
