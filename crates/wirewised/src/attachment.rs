@@ -74,7 +74,7 @@ impl AttachmentArgs {
 /// Where an attachment's interface is, as the kernel says it now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// In this thread's network namespace, with this index.
+    /// In this thread's network namespace; its index.
     Here(u32),
     /// In another network namespace.
     Elsewhere,
@@ -223,7 +223,7 @@ impl Attachment {
     }
 
     /// The interface, with where it is unless it is here.
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let interface = &self.interface;
         match (self.whereabouts, self.namespace()) {
             (Whereabouts::Here(_), _) => interface.clone(),

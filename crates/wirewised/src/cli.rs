@@ -12,7 +12,7 @@ use crate::output;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege or kernel feature is missing, \
-4 refused by the kernel verifier.";
+4 refused by the kernel verifier; of `status --check` also 5 not attached, 6 cannot be known.";
 
 /// Run wirewise bundles on the packet path: machine learning in XDP, without a compiler or Python on this machine.
 #[derive(Debug, Parser)]

@@ -78,8 +78,8 @@ impl Finding {
         let message = format!("{}; {remedy}", self.found);
         match self.kind {
             Kind::Input => Error::input(message),
-            Kind::Other => Error::other(message),
             Kind::Missing | Kind::Refused => Error::missing(message),
+            _ => Error::other(message),
         }
     }
 }

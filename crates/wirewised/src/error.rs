@@ -15,6 +15,10 @@ pub enum Kind {
     Missing,
     /// The kernel verifier refused a program.
     Refused,
+    /// `status --check`: nothing is attached, or not any more.
+    NotAttached,
+    /// `status --check`: whether something is attached cannot be seen from here.
+    Unknown,
     /// Anything else.
     Other,
 }
@@ -26,6 +30,8 @@ impl Kind {
             Kind::Input => 2,
             Kind::Missing => 3,
             Kind::Refused => 4,
+            Kind::NotAttached => 5,
+            Kind::Unknown => 6,
         }
     }
 }
@@ -69,6 +75,14 @@ impl Error {
         Self::new(Kind::Refused, message)
     }
 
+    pub fn not_attached(message: impl fmt::Display) -> Self {
+        Self::new(Kind::NotAttached, message)
+    }
+
+    pub fn unknown(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Unknown, message)
+    }
+
     pub fn other(message: impl fmt::Display) -> Self {
         Self::new(Kind::Other, message)
     }
@@ -105,7 +119,8 @@ mod tests {
 
     #[test]
     fn kinds_have_the_documented_exit_codes() {
-        let codes = [Kind::Other, Kind::Input, Kind::Missing, Kind::Refused].map(Kind::exit_code);
-        assert_eq!(codes, [1, 2, 3, 4]);
+        let kinds =
+            [Kind::Other, Kind::Input, Kind::Missing, Kind::Refused, Kind::NotAttached, Kind::Unknown];
+        assert_eq!(kinds.map(Kind::exit_code), [1, 2, 3, 4, 5, 6]);
     }
 }

@@ -65,6 +65,7 @@ pub mod trace_output;
 pub mod tracker;
 pub mod tree;
 pub mod units;
+mod unpinned;
 mod verdicts;
 pub mod verifier;
 pub mod watch;

@@ -60,6 +60,8 @@ pub fn add(sum: &mut Stats, more: &Stats) {
 pub struct Report {
     pub interface: String,
     pub time: String,
+    /// False: the interface or the link is gone, and these counters with nobody to count on.
+    pub attached: bool,
     pub mode: String,
     pub bundle: Option<String>,
     /// Since the reading before; null in the first.
@@ -169,10 +171,12 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
     });
     let statuses =
         status_rows(stats, |index, packets| rate(packets, old.map(|old| old.status[index].packets)));
+    let status = status::of(attachment)?;
     Ok(Report {
         interface: attachment.interface.clone(),
         time: crate::meta::now(),
-        mode: status::of(attachment)?.describe_mode(),
+        attached: status.attached,
+        mode: status.describe_mode(),
         bundle: attachment.meta.as_ref().map(|meta| meta.bundle.name.clone()),
         interval_seconds: seconds,
         classes,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::abi::Mode;
 use crate::agreement::Agreement;
 use crate::attach::effective_mode;
-use crate::attachment::{Attachment, FLOW_MAPS, POLICY_MAP};
+use crate::attachment::{Attachment, FLOW_MAPS, POLICY_MAP, Whereabouts};
 use crate::error::Result;
 use crate::kernel;
 use crate::manifest::Sharing;
@@ -16,16 +16,20 @@ use crate::signature;
 use crate::units::{format_age, format_bytes};
 use crate::xdp::{self, Plane};
 
+const GONE: &str = "gone: the interface was deleted, or the program taken off; `detach` removes the pins";
+
 #[derive(Debug, Serialize)]
 pub struct Status {
     pub interface: String,
     /// False: the interface or the link is gone, only pins are left.
     pub attached: bool,
+    /// Where the interface is, if it is in another network namespace; what can be said of it.
+    pub network_namespace: Option<Elsewhere>,
     pub plane_asked: Option<Plane>,
-    /// Read back from the kernel; null if the interface is in another network namespace.
+    /// Read back from the kernel; null if the interface is gone, or in a network namespace that cannot be entered.
     pub plane_obtained: Option<Plane>,
-    /// What holds now.
-    pub mode: Mode,
+    /// What holds now; null if nothing does, as nothing is attached any more.
+    pub mode: Option<Mode>,
     /// False: enforcement was asked for a time that is over.
     pub mode_as_asked: bool,
     pub enforce_remaining_seconds: Option<f64>,
@@ -45,6 +49,15 @@ pub struct Status {
     pub program_id: Option<u32>,
     pub tail_call_program_ids: Vec<u32>,
     pub pins: String,
+}
+
+/// Another network namespace.
+#[derive(Debug, Serialize)]
+pub struct Elsewhere {
+    /// What `--netns` takes; null if it cannot be found or entered.
+    pub netns: Option<String>,
+    /// Of the namespace in which the program was attached; 0 if nobody remembers.
+    pub attached_in_inode: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,14 +92,23 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
     let mode = effective_mode(&policy, now);
     let meta = attachment.meta.as_ref();
     let link = attachment.link.as_ref().map(|(_, info)| *info);
-    let obtained = attachment.ifindex().and_then(|ifindex| xdp::query(ifindex).ok());
-    let limited = mode == Mode::Enforce && policy.enforce_until_ns != 0;
+    let attached = attachment.whereabouts != Whereabouts::Gone;
+    let elsewhere = attachment.namespace();
+    let obtained = link.filter(|_| attached).and_then(|link| {
+        let query = || xdp::query(link.ifindex).ok()?.plane_of(link.program_id);
+        elsewhere.as_ref().map_or_else(query, |other| other.within(query).flatten())
+    });
+    let limited = attached && mode == Mode::Enforce && policy.enforce_until_ns != 0;
     Ok(Status {
         interface: attachment.interface.clone(),
-        attached: link.is_some_and(|link| link.ifindex != 0),
+        attached,
+        network_namespace: (attachment.whereabouts == Whereabouts::Elsewhere).then(|| Elsewhere {
+            netns: elsewhere.map(|other| other.name),
+            attached_in_inode: meta.map_or(0, |meta| meta.namespace),
+        }),
         plane_asked: meta.map(|meta| meta.plane),
-        plane_obtained: obtained.zip(link).and_then(|(state, link)| state.plane_of(link.program_id)),
-        mode,
+        plane_obtained: obtained,
+        mode: attached.then_some(mode),
         mode_as_asked: mode.code() == policy.mode,
         enforce_remaining_seconds: limited.then(|| (policy.enforce_until_ns - now) as f64 / 1e9),
         since: meta.map(|meta| meta.since.clone()),
@@ -144,19 +166,31 @@ fn tail_calls(attachment: &Attachment) -> Result<Vec<u32>> {
     Ok((0..map.max_entries()).filter_map(id).collect())
 }
 
+impl Elsewhere {
+    fn describe(&self) -> String {
+        match &self.netns {
+            Some(name) => format!("{name} (`--netns {name}`)"),
+            None => format!(
+                "another that cannot be entered from here (attached in inode {}, see `lsns -t net`)",
+                self.attached_in_inode
+            ),
+        }
+    }
+}
+
 impl Status {
     pub fn print(&self) {
         let row = |name: &str, value: &str| println!("  {name:<12} {value}");
         let name = |plane: Option<Plane>| plane.map_or("unknown", Plane::name);
         println!("{}", self.interface);
         match (self.plane_asked, self.plane_obtained) {
-            _ if !self.attached => row("plane", "gone: only pins are left, `wirewised detach` removes them"),
-            (asked, None) => row(
-                "plane",
-                &format!("cannot be seen from this network namespace (asked for {})", name(asked)),
-            ),
+            _ if !self.attached => row("plane", GONE),
+            (asked, None) => row("plane", &format!("cannot be seen from here (asked for {})", name(asked))),
             (asked, obtained) if asked == obtained => row("plane", name(obtained)),
             (asked, obtained) => row("plane", &format!("{} (asked for {})", name(obtained), name(asked))),
+        }
+        if let Some(elsewhere) = &self.network_namespace {
+            row("network ns", &elsewhere.describe());
         }
         row("mode", &self.describe_mode());
         if let Some(bundle) = &self.bundle {
@@ -193,8 +227,9 @@ impl Status {
     pub fn describe_mode(&self) -> String {
         match self.enforce_remaining_seconds {
             Some(seconds) => format!("enforce, {} left", format_age((seconds * 1e9) as u64)),
+            None if !self.attached => "none: nothing is attached any more".to_string(),
             None if !self.mode_as_asked => "observe (the time of enforcement is over)".to_string(),
-            None => self.mode.name().to_string(),
+            None => self.mode.map_or("none", Mode::name).to_string(),
         }
     }
 }

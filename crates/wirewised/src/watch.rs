@@ -206,6 +206,7 @@ mod tests {
         Report {
             interface: "eth0".to_string(),
             time: String::new(),
+            attached: true,
             mode: "enforce".to_string(),
             bundle: Some("forest".to_string()),
             interval_seconds: Some(1.0),

@@ -6,6 +6,7 @@
 mod common;
 mod lab;
 
+mod health;
 mod kills;
 mod life;
 mod mount;

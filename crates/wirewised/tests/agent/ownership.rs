@@ -16,7 +16,8 @@ struct Holder(Child);
 
 impl Holder {
     fn of(directory: &Path) -> Self {
-        let child = Command::new("flock").arg("--no-fork").arg(directory).args(["sleep", "60"]).spawn().unwrap();
+        let child =
+            Command::new("flock").arg("--no-fork").arg(directory).args(["sleep", "60"]).spawn().unwrap();
         let holder = Self(child);
         let taken =
             || !Command::new("flock").arg("-n").arg(directory).arg("true").status().unwrap().success();
