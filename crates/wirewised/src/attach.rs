@@ -19,6 +19,7 @@ use crate::names;
 use crate::netdev;
 use crate::netns;
 use crate::object::{Loaded, Opened, Settings};
+use crate::offloads::{self, SwitchedOff};
 use crate::pins::{self, Provisional, Root};
 use crate::policy::Policy;
 use crate::policy_maps;
@@ -39,6 +40,8 @@ pub struct Request {
     pub policy: Option<(PathBuf, Policy)>,
     pub replace: bool,
     pub table_size: Option<u32>,
+    /// Switch off what merges packets before generic XDP.
+    pub offloads_off: bool,
     pub root: Root,
 }
 
@@ -172,15 +175,26 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
 /// Does what the plan says. The caller holds the lock of the root.
 pub fn execute(request: &Request, plan: Plan, prepared: Prepared) -> Result<Attachment> {
     let ours = match plan {
-        Plan::Adopt(ours) => return adopt(request, ours),
+        Plan::Adopt(ours) => {
+            let places = Places::of(&ours.directory);
+            let switched = switch_offloads(request, &places)?;
+            let adopted = adopt(request, ours)?;
+            switched.map(SwitchedOff::keep);
+            return Ok(adopted);
+        }
         Plan::Attach { displaced } => return attach(request, displaced, prepared),
         Plan::Replace(ours) | Plan::Reattach(ours, _) => ours,
     };
     let places = Places::of(&ours.directory);
     let loaded = staging::load(prepared.opened, &request.bundle)?;
     let staged = stage(request, &loaded, &prepared.config, &places.new)?;
+    let switched = switch_offloads(request, &places)?;
     exchange(request, &ours, &loaded, &places.new)?;
+    switched.map(SwitchedOff::keep);
     staged.keep();
+    if request.plane == Plane::XdpNative {
+        offloads::put_back(&places.offloads);
+    }
     places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))?;
     Attachment::open(&ours.directory)
 }
@@ -194,11 +208,11 @@ fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) ->
     let directory = directory(request)?;
     let loaded = staging::load(prepared.opened, &request.bundle)?;
     // What an agent that was killed, or an interface that went away, left behind.
-    Places::of(&directory)
-        .remove()
-        .map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
+    let places = Places::of(&directory);
+    places.remove().map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
     let staged = stage(request, &loaded, &prepared.config, &directory)?;
     let ifindex = netdev::index(&request.interface)?;
+    let switched = switch_offloads(request, &places)?;
     let displaced = displaced.map(|attached| Displaced::remove(attached, ifindex)).transpose()?;
     let attached = xdp::create_link(loaded.entry()?.as_fd(), ifindex, request.plane)
         .and_then(|link| xdp::pin(link.as_fd(), &directory.join(pins::LINK)));
@@ -210,8 +224,17 @@ fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) ->
         }
         return Err(failure);
     }
+    switched.map(SwitchedOff::keep);
     staged.keep();
     Attachment::open(&directory)
+}
+
+/// Switches off what merges packets, if that is asked for; on again, if what follows fails.
+fn switch_offloads<'a>(request: &Request, places: &'a Places) -> Result<Option<SwitchedOff<'a>>> {
+    if !request.offloads_off {
+        return Ok(None);
+    }
+    offloads::switch_off(netdev::index(&request.interface)?, &places.offloads).map(Some)
 }
 
 /// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.

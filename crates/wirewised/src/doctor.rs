@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::kernel;
 use crate::manifest::Flow;
 use crate::netdev::{self, Device};
+use crate::offloads::{self, Merging};
 use crate::pins::Root;
 use crate::spread::{self, Spread};
 use crate::xdp::{self, Attached, Plane};
@@ -219,6 +220,9 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
     }
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
+    if !native {
+        findings.push(check_offloads(index));
+    }
     findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
     findings.push(spread::check(interface, &Spread::of(interface, &device), flow));
     findings
@@ -315,6 +319,33 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
         );
     }
     Finding::ok("lro", if on { "on" } else { "off" })
+}
+
+/// What merges packets before generic XDP.
+pub fn check_offloads(index: u32) -> Finding {
+    let found = match offloads::find(index) {
+        Ok(found) => found,
+        Err(error) => return Finding::warning("offloads", error.to_string(), "see `ethtool -k`"),
+    };
+    if found.is_empty() {
+        return Finding::ok("offloads", "packets come as they were sent");
+    }
+    let merging: Vec<_> = found.iter().map(Merging::describe).collect();
+    let remedies: Vec<_> = found.iter().filter(|it| it.is_seen()).map(|it| it.remedy("off")).collect();
+    Finding::warning(
+        "offloads",
+        format!(
+            "xdp-generic sees packets merged by {}: their counts and lengths are not those of the network",
+            merging.join(" and ")
+        ),
+        match remedies.is_empty() {
+            true => "look from a network namespace that can be seen into (--netns)".to_string(),
+            false => format!(
+                "{}, or `run --offloads off`, which puts them back at the end",
+                remedies.join(" and ")
+            ),
+        },
+    )
 }
 
 fn check_queues(interface: &str, queues: u32) -> Finding {

@@ -39,6 +39,7 @@ mod names;
 pub mod netdev;
 pub mod netns;
 pub mod object;
+pub mod offloads;
 pub mod outer;
 pub mod pins;
 pub mod plane;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
@@ -126,27 +127,12 @@ impl Meta {
 
     /// A new map that holds this.
     pub fn to_map(&self) -> Result<MapHandle> {
-        let failed =
-            |error: &dyn std::fmt::Display| Error::other(format!("cannot keep what is attached: {error}"));
-        let mut value = serde_json::to_vec(self).map_err(|error| failed(&error))?;
-        value.resize(value.len().next_multiple_of(8) + 8, 0);
-        let opts = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
-            ..Default::default()
-        };
-        let map = MapHandle::create(MapType::Array, Some(MAP_NAME), 4, value.len() as u32, 1, &opts)
-            .map_err(|error| failed(&error))?;
-        map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(|error| failed(&error))?;
-        Ok(map)
+        new_map(self)
     }
 
     /// Reads a pinned map; `None` if it is not there or was written by an agent that put it differently.
     pub fn open(path: &Path) -> Option<Self> {
-        let map = MapHandle::from_pinned_path(path).ok()?;
-        let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-        let text = CStr::from_bytes_until_nul(&value).ok()?;
-        let meta: Self = serde_json::from_slice(text.to_bytes()).ok()?;
-        (meta.version == VERSION).then_some(meta)
+        read_map(path).filter(|meta: &Self| meta.version == VERSION)
     }
 
     /// Whether it was attached in this thread's network namespace.
@@ -160,6 +146,30 @@ impl Meta {
     pub fn class_name(&self, class_id: u8) -> Option<&str> {
         self.classes.get(usize::from(class_id)).map(String::as_str)
     }
+}
+
+/// A new map that holds what is to be remembered.
+pub fn new_map(what: &impl Serialize) -> Result<MapHandle> {
+    let failed =
+        |error: &dyn std::fmt::Display| Error::other(format!("cannot keep what is attached: {error}"));
+    let mut value = serde_json::to_vec(what).map_err(|error| failed(&error))?;
+    value.resize(value.len().next_multiple_of(8) + 8, 0);
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let map = MapHandle::create(MapType::Array, Some(MAP_NAME), 4, value.len() as u32, 1, &opts)
+        .map_err(|error| failed(&error))?;
+    map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(|error| failed(&error))?;
+    Ok(map)
+}
+
+/// What a pinned map of `new_map` holds; `None` if it is not there or holds something else.
+pub fn read_map<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let map = MapHandle::from_pinned_path(path).ok()?;
+    let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    let text = CStr::from_bytes_until_nul(&value).ok()?;
+    serde_json::from_slice(text.to_bytes()).ok()
 }
 
 /// This moment, RFC 3339 in UTC with seconds.

@@ -186,7 +186,7 @@ impl Device {
     }
 
     /// Asks with a structure of ethtool's, whose first word is the command.
-    fn ethtool(&self, command: u32, words: &mut [u32]) -> Option<()> {
+    pub fn ethtool(&self, command: u32, words: &mut [u32]) -> Option<()> {
         words[0] = command;
         let mut request = self.request();
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();

@@ -99,6 +99,10 @@ pub struct Other {
 }
 
 impl Other {
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// What `work` says in there; `None` if this process may not enter.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<T> {
         // A thread of its own ends in the namespace it entered; this one stays.

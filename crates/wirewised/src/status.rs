@@ -13,6 +13,8 @@ use crate::kernel;
 use crate::manifest::Sharing;
 use crate::meta::{BundleMeta, PolicyMeta};
 use crate::signature;
+use crate::offloads::{self, Merging};
+use crate::succession::Places;
 use crate::units::{format_age, format_bytes};
 use crate::xdp::{self, Plane};
 
@@ -41,6 +43,8 @@ pub struct Status {
     /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
     /// measured, which costs some ns a packet.
     pub clock: Option<String>,
+    /// What is switched off until it is detached, since it would merge packets.
+    pub offloads_off: Vec<Merging>,
     /// A second model on the same packets, and how far it agrees.
     pub shadow: Option<Agreement>,
     /// What `rollback` brings back.
@@ -122,6 +126,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             bytes: attachment.flow_table_bytes()?,
         },
         clock: meta.map(|meta| meta.clock.clone()),
+        offloads_off: offloads::read(&Places::of(&attachment.directory).offloads),
         shadow: Agreement::read(attachment)?,
         previous: previous(attachment),
         link_id: link.map(|link| link.id),
@@ -209,6 +214,10 @@ impl Status {
         let entries = tables.entries.map_or("?".to_string(), |entries| entries.to_string());
         let size = tables.sharing.describe(entries, tables.cpus);
         row("flow tables", &format!("{size}, {}", format_bytes(tables.bytes)));
+        if !self.offloads_off.is_empty() {
+            let off: Vec<_> = self.offloads_off.iter().map(Merging::describe).collect();
+            row("offloads", &format!("off until detached: {}", off.join(", ")));
+        }
         row("clock", self.clock.as_deref().unwrap_or("unknown"));
         let mut programs = vec![self.program_id.map_or("none".to_string(), |id| id.to_string())];
         programs.extend(self.tail_call_program_ids.iter().map(u32::to_string));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How one program follows another on an interface. Beside its directory of pins may lie others: `::new`, a program that is being
 //! made ready; `::previous`, what ran before the last swap; `::old`, what is on its way from the one to the other place; `::shadow`, a
-//! second model, which has each packet before the first.
+//! second model, which has each packet before the first; `::offloads`, what is switched off for the attachment.
 //!
 //! The one moment that counts is the update of the link, which the kernel does in one step: what the link's program is, runs. The
 //! directories only follow. So whoever finds them in any state, after a kill too, can tell what runs, and put the rest in order.
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::names::BESIDE;
+use crate::offloads;
 use crate::pins::{self, Root};
 use crate::xdp::{self, LinkInfo};
 
@@ -20,6 +21,7 @@ const NEW: &str = "new";
 const PREVIOUS: &str = "previous";
 const OLD: &str = "old";
 const SHADOW: &str = "shadow";
+const OFFLOADS: &str = "offloads";
 
 /// The directories of one interface.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Places {
     pub previous: PathBuf,
     old: PathBuf,
     pub shadow: PathBuf,
+    /// What is switched off on interfaces for as long as there is an attachment, whichever program runs.
+    pub offloads: PathBuf,
 }
 
 impl Places {
@@ -46,6 +50,7 @@ impl Places {
             previous: beside(PREVIOUS),
             old: beside(OLD),
             shadow: beside(SHADOW),
+            offloads: beside(OFFLOADS),
         }
     }
 
@@ -114,8 +119,9 @@ impl Places {
         remove_if_there(&self.previous)
     }
 
-    /// Removes all of them. The link is to be detached before.
+    /// Removes all of them, and switches on again what was switched off. The link is to be detached before.
     pub fn remove(&self) -> io::Result<()> {
+        offloads::put_back(&self.offloads);
         self.all().into_iter().chain([&self.shadow]).try_for_each(|place| remove_if_there(place))
     }
 }

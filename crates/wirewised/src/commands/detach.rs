@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
 use crate::input;
+use crate::offloads::{self, Merging};
 use crate::pins::{Root, RootArgs};
 use crate::succession::Places;
 use crate::xdp;
@@ -45,6 +46,9 @@ pub fn run(args: &Args) -> Result<()> {
     let what = if args.dry_run { "would detach" } else { "detached" };
     let programs: Vec<_> = done.program_ids.iter().map(u32::to_string).collect();
     println!("{what} program {} from {}; pins {}", programs.join(", "), done.interface, done.pins.join(", "));
+    for merging in &done.offloads {
+        println!("  {:<12} on again: {}", "offloads", merging.describe());
+    }
     Ok(())
 }
 
@@ -55,6 +59,8 @@ pub struct Detached {
     dry_run: bool,
     program_ids: Vec<u32>,
     pins: Vec<String>,
+    /// What is switched on again.
+    offloads: Vec<Merging>,
 }
 
 pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
@@ -71,6 +77,10 @@ pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
         dry_run,
         program_ids: found.iter().filter_map(|found| Some(found.link.as_ref()?.1.program_id)).collect(),
         pins: found.iter().map(|found| found.directory.display().to_string()).collect(),
+        offloads: found
+            .iter()
+            .flat_map(|found| offloads::read(&Places::of(&found.directory).offloads))
+            .collect(),
     };
     for Attachment { directory, link, .. } in found.into_iter().filter(|_| !dry_run) {
         // Removing a pin alone detaches some time later.

@@ -13,7 +13,7 @@ use crate::bpffs;
 use crate::commands::detach;
 use crate::commands::trace::ModeArg;
 use crate::doctor::{self, Finding, Level};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input;
 use crate::keys::TrustArgs;
 use crate::netdev;
@@ -70,6 +70,10 @@ pub struct Args {
     #[arg(long, value_name = "ENTRIES")]
     flow_table_size: Option<u32>,
 
+    /// With --plane xdp-generic: switch off what merges packets before the program, until it is detached
+    #[arg(long, value_enum)]
+    offloads: Option<Offloads>,
+
     /// Only check, and say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -95,6 +99,13 @@ pub struct Args {
 
     #[command(flatten)]
     root: RootArgs,
+}
+
+/// What happens to the offloads that merge packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Offloads {
+    /// Switched off, and on again with `detach`
+    Off,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -142,7 +153,7 @@ fn read_inputs(args: &Args) -> Result<Request> {
         .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
     let root = args.root.root()?;
     let interface = netdev::primary_name(&args.interface);
-    Ok(Request {
+    let request = Request {
         plane: args.plane.or_else(|| attach::current_plane(&root, &interface)).unwrap_or(Plane::XdpNative),
         interface,
         mode: args.mode.map(Mode::from),
@@ -151,8 +162,15 @@ fn read_inputs(args: &Args) -> Result<Request> {
         policy: policy.transpose()?,
         replace: args.replace,
         table_size: args.flow_table_size,
+        offloads_off: args.offloads == Some(Offloads::Off),
         root,
-    })
+    };
+    if request.offloads_off && request.plane == Plane::XdpNative {
+        return Err(Error::input(
+            "--offloads off is for `--plane xdp-generic`: native XDP is before what merges packets",
+        ));
+    }
+    Ok(request)
 }
 
 /// The doctor's checks. Whether the interface is taken is for the plan, which knows about --replace.
@@ -161,6 +179,15 @@ fn check(request: &Request) -> Result<Vec<Finding>> {
     let flow = &request.bundle.manifest.flow;
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
     findings.retain(|finding| finding.check != "programs");
+    for finding in findings.iter_mut().filter(|it| it.check == "offloads" && it.level == Level::Warning) {
+        match (request.offloads_off, request.mode) {
+            (true, _) => {
+                finding.remedy = Some("`--offloads off` switches off those that can be seen".to_string())
+            }
+            (_, Some(Mode::Enforce)) => finding.level = Level::Error,
+            _ => {}
+        }
+    }
     doctor::require(&findings)?;
     if let Some((path, policy)) = &request.policy
         && request.mode == Some(Mode::Enforce)

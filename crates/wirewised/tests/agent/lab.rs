@@ -226,6 +226,10 @@ impl Lab {
         self.receiver.enter(work)
     }
 
+    pub fn enter_sender<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.sender.enter(work)
+    }
+
     /// The agent, in the namespace of the interface under test, in the folder of this lab.
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new("nsenter");

@@ -12,6 +12,7 @@ mod life;
 mod mount;
 mod names;
 mod namespaces;
+mod offloads;
 mod others;
 mod ownership;
 mod policies;
