@@ -15,6 +15,7 @@ pub const FILES: &[(&str, &str)] = files![
     "wirewise/abi.h",
     "wirewise/arith.h",
     "wirewise/bench.h",
+    "wirewise/claim.h",
     "wirewise/clock.h",
     "wirewise/flow.h",
     "wirewise/flow_table.h",
