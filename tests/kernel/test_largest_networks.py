@@ -7,30 +7,14 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bench.programs import NETWORKS, network
-from tests.kernel.test_largest import CLANGS, features
+from tests.kernel.test_largest import CLANGS
+from tests.largest import many_classes, wide
 from wirewise import agent
-from wirewise.features import PRESETS, FeatureSet
-from wirewise.models import Model, random_quantized_mlp
+from wirewise.features import PRESETS
 from wirewise.targets import ebpf
-
-
-def wide() -> tuple[Model, FeatureSet]:
-    """int8 64-128-64-16 over 64 features."""
-    feature_set = features()
-    model = random_quantized_mlp(
-        np.random.default_rng(1), n_features=64, layers=(128, 64), n_classes=16, ranges=(0, 100_000)
-    )
-    assert len(model.used_features) == 64
-    return model, feature_set
-
-
-def many_classes() -> tuple[Model, FeatureSet]:
-    """int8 12-64-64-7."""
-    return random_quantized_mlp(np.random.default_rng(1), layers=(64, 64), n_classes=7), PRESETS["hara2023"]
 
 
 @pytest.mark.root

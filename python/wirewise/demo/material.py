@@ -66,12 +66,14 @@ def tag_of(kind: int, frame: bytes) -> int:
     return 2 * kind + opens
 
 
-def synthetic(seed: int, *, duration_s: float, packets: int) -> Material:
+def synthetic(seed: int, *, duration_s: float, packets: int, features: str = "features.yaml") -> Material:
     """Traffic of the generator: several short runs to learn from, one long run of another seed to send.
+
+    features : which of the demo's feature sets.
 
     Several, because each has its own tools and hosts: a single one would teach the forest a single flood.
     """
-    feature_set = FeatureSet.load(HERE / "features.yaml")
+    feature_set = FeatureSet.load(HERE / features)
     size = min(15_000, packets // 4)
     runs = [(1000 * seed + run + 1, duration_s, size) for run in range(_TRAINING_RUNS)]
     table = build_table_from(_training_run, runs, feature_set, what="making and reading training packets")

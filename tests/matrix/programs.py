@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is loaded on every kernel, compiled by every clang; compiled once for as long as nothing it is made of
+changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from bench.programs import PROGRAMS, digest, object_of
+from tests import largest
+from wirewise import bundle, compiler
+from wirewise.demo import material
+from wirewise.demo.run import Options
+from wirewise.evaluate import train
+from wirewise.features import FeatureSet
+from wirewise.importers import Imported, import_model
+from wirewise.targets import ebpf
+
+DEMO, FIRST, SECOND = "demo", "captures", "captures, retrained"
+LARGEST: dict[str, Callable[[], ebpf.Sources]] = {
+    "largest forest": lambda: ebpf.emit(*largest.forest()),
+    "int8 64-128-64-16": lambda: ebpf.emit(*largest.wide()),
+    "int8 12-64-64-7": lambda: ebpf.emit(*largest.many_classes()),
+}
+# Those that take clang longest first, so that the last ones to end are short.
+OBJECTS: dict[str, Callable[[], ebpf.Sources]] = {**LARGEST, **PROGRAMS}
+"""Name -> sources of what is only loaded."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A model of the demo's, with what it is made into a bundle from."""
+
+    model: Imported
+    feature_set: FeatureSet
+    classes: list[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file for `wirewised verify`: an object or a bundle, by one clang."""
+
+    name: str
+    clang: str
+    path: Path
+    shape: str
+    instructions: int
+
+    @property
+    def option(self) -> str:
+        return "--bundle" if self.path.suffix == ".wirewise" else "--object"
+
+
+@cache
+def learned() -> dict[str, Learned]:
+    """The demo's forest, and two over its feature set for captures, which reads no times: one may follow the
+    other on an interface, and its verdicts do not hang on when a packet comes.
+    """
+    options = Options()
+    whole = material.synthetic(options.seed, duration_s=12.0, packets=options.packets)
+    part = material.synthetic(options.seed, duration_s=12.0, packets=40_000, features="features-captures.yaml")
+    made = {
+        DEMO: (whole, options.trees, options.depth, options.seed),
+        FIRST: (part, options.trees, options.depth, 1),
+        SECOND: (part, options.trees, options.depth - 3, 2),
+    }
+    return {name: _learn(*what) for name, what in made.items()}
+
+
+def _learn(what: material.Material, trees: int, depth: int, seed: int) -> Learned:
+    training = train(
+        what.table, "forest", depth=depth, trees=trees, class_weight=what.class_weight, seed=seed, refit=True
+    )
+    imported = import_model(training.estimator, classes=training.classes)
+    return Learned(imported, what.feature_set, training.classes)
+
+
+def compile_object(name: str, clang_name: str, clang: str, folder: Path) -> Subject:
+    path, facts = object_of(name.replace(" ", "-"), _sources(name), folder, clang)
+    return Subject(name, clang_name, path, facts["shape"], facts["instructions"])
+
+
+def compile_bundle(name: str, clang_name: str, clang: str, folder: Path) -> Subject:
+    """The bundle that `make demo` makes, by this clang; it has no verdict of this machine's kernel."""
+    what = learned()[name]
+    of = digest(_sources(name), clang) + f"{bundle.VERSION} {bundle.ABI} {what.classes}"
+    short = name.replace(", ", "-")
+    path = folder / f"{short}-{hashlib.sha256(of.encode()).hexdigest()[:16]}.wirewise"
+    if not path.is_file():
+        compiled = compiler.compile(
+            what.model, what.feature_set, name=short, classes=what.classes, clang=clang, verify="never"
+        )
+        compiled.bundle.write(path)
+    program = bundle.Bundle.read(path).manifest.program
+    return Subject(name, clang_name, path, program.shape, program.instructions)
+
+
+@cache
+def _sources(name: str) -> ebpf.Sources:
+    if name in OBJECTS:
+        return OBJECTS[name]()
+    what = learned()[name]
+    return ebpf.emit(what.model.model, what.feature_set)
