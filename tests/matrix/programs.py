@@ -63,7 +63,9 @@ def learned() -> dict[str, Learned]:
     """
     options = Options()
     whole = material.synthetic(options.seed, duration_s=12.0, packets=options.packets)
-    part = material.synthetic(options.seed, duration_s=12.0, packets=40_000, features="features-captures.yaml")
+    part = material.synthetic(
+        options.seed, duration_s=12.0, packets=40_000, features="features-captures.yaml"
+    )
     made = {
         DEMO: (whole, options.trees, options.depth, options.seed),
         FIRST: (part, options.trees, options.depth, 1),

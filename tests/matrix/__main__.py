@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads what is promised to load on Debian's kernels, from every clang, and uses an interface there.
+
+    python -m tests.matrix             every kernel and clang; writes docs/kernels.md
+    python -m tests.matrix --short     the oldest kernel, one clang, three bundles: what CI runs
+
+Packages come from a Debian mirror; what is compiled or unpacked is kept in build/matrix. Each kernel runs in a
+virtual machine, emulated where there is no KVM. Exit code 1 if anything is refused that is not known to be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.matrix import life, machine, packages, programs, report
+from tests.matrix.machine import Outcome, Step
+from tests.matrix.packages import UnpackedKernel
+from tests.matrix.programs import Subject
+from tests.matrix.registry import CLANGS, KERNELS, Clang, Kernel
+from wirewise.errors import WirewiseError
+from wirewise.targets.ebpf.clang import clang_version
+
+MODULES = ("veth",)
+_BEGAN = time.monotonic()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit code."""
+    options = _parser().parse_args(arguments)
+    kernels = [kernel for kernel in KERNELS if not options.kernel or kernel.name in options.kernel]
+    clangs = [clang for clang in CLANGS if not options.clang or clang.name in options.clang]
+    if options.short:
+        kernels, clangs = kernels[:1], clangs[:1]
+    try:
+        found = run(kernels, clangs, options.output.resolve(), whole=not options.short)
+    except WirewiseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    found.write(options.output / "results.json")
+    print(f"\n{found.table()}\n")
+    if (kernels, clangs, options.short) == (list(KERNELS), list(CLANGS), False):
+        report.update_page(found)
+    for line in found.failures():
+        print(f"error: {line}", file=sys.stderr)
+    return 1 if found.failures() else 0
+
+
+def run(kernels: Sequence[Kernel], clangs: Sequence[Clang], folder: Path, *, whole: bool) -> report.Report:
+    """Fetch, compile, boot each kernel, and compare. whole: all programs, not the bundles alone."""
+    accelerated = machine.accelerator()
+    folder.mkdir(parents=True, exist_ok=True)
+    _tell("fetching kernels and compilers")
+    unpacked = [packages.fetch_kernel(kernel, folder, MODULES) for kernel in kernels]
+    paths = {clang.name: packages.fetch_clang(clang, folder) for clang in clangs}
+    versions = {name: clang_version(path) for name, path in paths.items()}
+    _tell("training the demo's forests")
+    learned = programs.learned()
+    subjects = _compile(paths, folder / "objects", whole=whole)
+    classes = learned[programs.FIRST].classes
+    traffic = life.make_traffic(folder, classes)
+    expected = life.expect(traffic, _bundles(subjects, next(iter(paths))), learned)
+    found = report.Report(accelerated, versions)
+    for kernel in unpacked:
+        done = _boot(kernel, accelerated, subjects, traffic, folder)
+        found.add_kernel(kernel, done, subjects)
+        for clang in paths:
+            try:
+                packets = life.check(clang, done, traffic, expected, classes)
+                found.add_life(kernel, clang, packets)
+            except life.Failed as failed:
+                found.add_life(kernel, clang, str(failed))
+    return found
+
+
+def _compile(paths: dict[str, str], folder: Path, *, whole: bool) -> list[Subject]:
+    """Everything by every clang, on all CPUs; what clang refuses is an error."""
+    Make = Callable[[str, str, str, Path], Subject]
+    objects: list[tuple[Make, str]] = (
+        [(programs.compile_object, name) for name in programs.OBJECTS] if whole else []
+    )
+    bundles: list[tuple[Make, str]] = [(programs.compile_bundle, name) for name in programs.learned()]
+    work = [(make, name, clang) for make, name in [*objects, *bundles] for clang in paths]
+    _tell(f"compiling {len(work)} programs, unless they are in {folder}")
+
+    def compile_one(item: tuple[Make, str, str]) -> Subject:
+        make, name, clang = item
+        began = time.monotonic()
+        subject = make(name, clang, paths[clang], folder)
+        if time.monotonic() - began > 5:
+            _tell(f"compiled {name} by {clang} in {time.monotonic() - began:.0f} s")
+        return subject
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_one, work))
+
+
+def _boot(
+    kernel: UnpackedKernel, accelerated: str, subjects: list[Subject], traffic: life.Traffic, folder: Path
+) -> dict[str, Outcome]:
+    """Everything on one kernel, by the names of its steps."""
+    file_of = {subject.path: f"{number}{subject.path.suffix}" for number, subject in enumerate(subjects)}
+    steps = [
+        Step("modules", ("insert",)),
+        Step("wire", ("wire",)),
+        Step("doctor", ("agent", "doctor", *life.INTERFACE, "--json")),
+    ]
+    for subject in subjects:
+        where = f"/files/{file_of[subject.path]}"
+        steps.append(Step(report.verify_step(subject), ("verify", subject.option, where)))
+    for clang in dict.fromkeys(subject.clang for subject in subjects):
+        steps += life.steps(clang, _bundles(subjects, clang), file_of)
+    files = {**traffic.files, **{name: path for path, name in file_of.items()}}
+    _tell(f"booting Linux {kernel.release} ({accelerated}): {len(steps)} steps")
+
+    def tell(name: str, outcome: Outcome) -> None:
+        if outcome.code or outcome.seconds > 5:
+            said = f", code {outcome.code}: {outcome.messages.splitlines()[-1:]}" if outcome.code else ""
+            _tell(f"{kernel.release}: {name} in {outcome.seconds:.0f} s{said}")
+
+    return machine.run(kernel, accelerated, files, steps, folder / "machines" / kernel.release, tell)
+
+
+def _bundles(subjects: list[Subject], clang: str) -> dict[str, Subject]:
+    return {s.name: s for s in subjects if s.clang == clang and s.option == "--bundle"}
+
+
+def _tell(text: str) -> None:
+    print(f"{time.monotonic() - _BEGAN:5.0f} s  {text}", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    lines = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.matrix", description=lines[0], epilog=lines[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--short", action="store_true", help="the oldest kernel, one clang, three bundles")
+    add(
+        "--kernel", action="append", choices=[kernel.name for kernel in KERNELS], help="only this; repeatable"
+    )
+    add("--clang", action="append", choices=[clang.name for clang in CLANGS], help="only this; repeatable")
+    add("--output", type=Path, default=Path("build/matrix"), metavar="FOLDER", help="[%(default)s]")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
