@@ -18,7 +18,13 @@ __noinline int ww_allowed_prefix4(__be32 source)
 
 __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 {
-	return prefix && bpf_map_lookup_elem(&ww_allow6, prefix) ? WW_ALLOWED_PREFIX : 0;
+	struct ww_prefix6 own;
+
+	if (!prefix)
+		return 0;
+	/* Linux 6.1 takes no key from memory that a global function was given. */
+	own = *prefix;
+	return bpf_map_lookup_elem(&ww_allow6, &own) ? WW_ALLOWED_PREFIX : 0;
 }
 
 __noinline int ww_allowed_port(__u32 protocol, __u32 port)
