@@ -40,10 +40,15 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 	if (!bucket || !key)
 		return WW_FLOW_REFUSED << 8;
 	for (__u32 i = 0; i < WW_WAYS; i++) {
-		__u32 way = (first ^ i) & (WW_WAYS - 1);
-		WW_ENTRY *entry = &bucket->entry[way];
-		int used = entry->slot.packets != 0;
-		int free = !used || ww_elapsed(now, entry->slot.last_seen_ns) > ww_config.idle_timeout_ns;
+		__u32 way = first ^ i;
+		WW_ENTRY *entry;
+		int used, free;
+
+		ww_hide(way); /* or the mask may come before the ^, through which Linux 6.1 follows no bounds */
+		way &= WW_WAYS - 1;
+		entry = &bucket->entry[way];
+		used = entry->slot.packets != 0;
+		free = !used || ww_elapsed(now, entry->slot.last_seen_ns) > ww_config.idle_timeout_ns;
 
 		if (used && WW_V(ww_same_key)(&entry->key, (const void *)key))
 			return way | (free ? WW_FLOW_EXPIRED : WW_FLOW_HIT) << 8;
