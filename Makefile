@@ -28,8 +28,8 @@ test: setup ## unit, property, parity, kernel and end-to-end tests
 	cargo test --locked --quiet --release --workspace --doc
 	cargo test --locked --quiet --release --workspace --tests
 
-test-kernels: setup ## the largest models, by the oldest and the newest clang
-	$(SUDO) $(BIN)/python -m pytest -m largest
+test-kernels: setup ## boot Debian's kernels, load and use everything there from every clang; writes docs/kernels.md
+	$(BIN)/python -m tests.matrix
 
 lint: setup ## all linters
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint-python lint-rust lint-c

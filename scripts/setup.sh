@@ -23,6 +23,8 @@ case $level in
         extra=dev
         # Two compilers: every shape must load with the oldest and the newest supported one.
         packages+=("clang-14|clang" "clang-format-19|clang-format")
+        # Virtual machines with kernels of Debian.
+        packages+=(qemu-system-x86 debian-archive-keyring)
         ;;
     *) echo "usage: scripts/setup.sh [demo|dev]" >&2; exit 2 ;;
 esac

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root file system of the virtual machine: a cpio archive ("newc") that the kernel unpacks into memory."""
+"""The virtual machine's root file system: a cpio archive ("newc") that the kernel unpacks into memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAGIC, _TRAILER = b"070701", "TRAILER!!!"
 _CONSOLE = (5, 1)
 
 
-def write(path: Path, files: dict[str, bytes | Path], modules: Iterable[bytes], steps: str) -> None:
+def write(
+    path: Path, busybox: Path, files: dict[str, bytes | Path], modules: Iterable[bytes], steps: str
+) -> None:
     """Write the archive. files: name under /files -> content or where it is. steps: the script /steps."""
     init = (HERE / "guest.sh").read_bytes()
-    programs = {
-        "busybox": _static("busybox"),
-        "wirewised": _static(str(agent.find())),
-        "frames": frames(path.parent),
-    }
+    programs = {"busybox": busybox, "wirewised": agent.find(), "frames": frames(path.parent)}
+    for program in programs.values():
+        _check_static(program)
     parts = [_entry(name, stat.S_IFDIR | 0o755) for name in FOLDERS]
     parts.append(_entry("dev/console", stat.S_IFCHR | 0o600, device=_CONSOLE))
     parts.append(_entry("init", stat.S_IFREG | 0o755, init))
@@ -43,7 +43,7 @@ def write(path: Path, files: dict[str, bytes | Path], modules: Iterable[bytes], 
 
 
 def frames(folder: Path) -> Path:
-    """The program that sends a capture, compiled for a machine without libraries. Raises MissingFeatureError."""
+    """The program that sends a capture, static. Raises MissingFeatureError without a compiler."""
     source, program = HERE / "frames.c", folder / "frames"
     if not program.is_file() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = shutil.which("cc")
@@ -54,22 +54,11 @@ def frames(folder: Path) -> Path:
     return program
 
 
-def _static(name: str) -> Path:
-    """A program that needs no loader. Raises MissingFeatureError."""
-    path = shutil.which(name)
-    if path is None:
-        raise MissingFeatureError(f"{name} is missing: apt-get install {name}-static")
-    with Path(path).open("rb") as file:
-        if b"/ld-linux" in file.read(1 << 16):
-            way_out = (
-                "apt-get install busybox-static"
-                if name == "busybox"
-                else "`make setup` builds one that does not"
-            )
-            raise MissingFeatureError(
-                f"{path}: needs libraries, which the virtual machine has not; {way_out}"
-            )
-    return Path(path)
+def _check_static(path: Path) -> None:
+    """Raises MissingFeatureError for a program that needs a loader."""
+    with path.open("rb") as file:
+        if b"/ld-linux" in file.read(1 << 12):
+            raise MissingFeatureError(f"{path}: needs libraries, which the machine has not; run `make setup`")
 
 
 def _entry(name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done with an interface in the virtual machine, and what must come of it.
 
-The packets of one capture are sent in parts, one between each two things that happen to the interface. What the
-engine, on this machine, makes of the same packets says how many of each class and outcome the counters must show.
+The packets of one capture are sent in parts, one between each two things that happen to the interface. What
+the engine, on this machine, makes of the same packets says what the counters must show.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the engine makes of the whole capture, by bundle; alone: of the shadow's part, begun with empty tables."""
+    """What the engine makes of the whole capture, by bundle; alone: of the shadow's part, begun with empty
+    tables. digests: of the traces as files.
+    """
 
     traces: dict[str, Trace]
     alone: Trace
@@ -81,7 +83,7 @@ def make_traffic(folder: Path, classes: list[str]) -> Traffic:
 
 
 def expect(traffic: Traffic, bundles: Mapping[str, Subject], learned: Mapping[str, Learned]) -> Expected:
-    """Ask the engine. It gives the same whichever clang compiled the bundles: that is checked, by the digests."""
+    """Ask the engine. It says the same whichever clang compiled the bundles: the digests check that."""
     whole, part = traffic.files[WHOLE], traffic.files["shadowed.pcap"]
     assert isinstance(whole, Path) and isinstance(part, Path)
 
@@ -136,10 +138,20 @@ def steps(clang: str, bundles: Mapping[str, Subject], file_of: Mapping[Path, str
     yield _step(clang, "send detached", "frames", "ww1", "ww0", "/files/detached.pcap")
 
 
+def outcome(
+    clang: str, done: Mapping[str, Outcome], traffic: Traffic, expected: Expected, classes: list[str]
+) -> int | str:
+    """Packets sent, or what is not as it must be."""
+    try:
+        return check(clang, done, traffic, expected, classes)
+    except Failed as failed:
+        return str(failed)
+
+
 def check(
     clang: str, done: Mapping[str, Outcome], traffic: Traffic, expected: Expected, classes: list[str]
 ) -> int:
-    """Compare with what the engine said; gives the number of packets sent. Raises Failed with the first difference."""
+    """Packets sent, if all is as the engine says. Raises Failed with the first difference."""
 
     def output(name: str) -> str:
         outcome = done[f"{clang}: {name}"]

@@ -45,7 +45,7 @@ class Outcome:
 
 
 def accelerator() -> str:
-    """`kvm` if a virtual machine starts with it here, else `tcg`, emulation: a /dev/kvm may be there without that.
+    """`kvm` if a virtual machine starts with it here, else `tcg`, emulation. (A /dev/kvm says little.)
 
     Raises MissingFeatureError without QEMU.
     """
@@ -74,6 +74,7 @@ def accelerator() -> str:
 
 def run(
     kernel: UnpackedKernel,
+    busybox: Path,
     accelerated: str,
     files: dict[str, bytes | Path],
     steps: list[Step],
@@ -82,12 +83,13 @@ def run(
 ) -> dict[str, Outcome]:
     """Boot a kernel and run the steps in turn. tell: called with each as it ends.
 
-    What the kernel says is kept in console.log of `folder`. Raises WirewiseError if the machine ends, or is silent, before its last step.
+    What the kernel says is kept in console.log of `folder`. Raises WirewiseError if the machine ends, or is
+    silent, before its last step.
     """
     folder.mkdir(parents=True, exist_ok=True)
     archive, console = folder / "initramfs.cpio", folder / "console.log"
     script = "\n".join([f"LIMIT_S={STEP_LIMIT_S}", *map(str, steps), ""])
-    initramfs.write(archive, files, kernel.modules, script)
+    initramfs.write(archive, busybox, files, kernel.modules, script)
     command = [
         QEMU, "-accel", accelerated, "-cpu", "max", "-m", str(MEMORY_MB), "-smp", str(CPUS), "-nodefaults",
         "-no-reboot", "-display", "none", "-monitor", "none", "-nic", "none",

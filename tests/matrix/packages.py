@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's kernels and compilers, unpacked into a folder of our own by an apt that shares nothing with the system's."""
+"""Debian's kernels and compilers, unpacked by an apt that shares nothing with the system's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.matrix.registry import Clang, Kernel
+from tests.matrix.registry import KERNELS, Clang, Kernel
 from wirewise.errors import MissingFeatureError
 from wirewise.files import write_atomically
 from wirewise.targets.ebpf.clang import clang_version
@@ -27,7 +27,7 @@ _DEPENDS = re.compile(r"[^,|\s(]+")
 
 @dataclass(frozen=True)
 class UnpackedKernel:
-    """release: as `uname -r` says it. image: what a boot loader takes. modules: in the order they are inserted."""
+    """release: as `uname -r` says it. image: what a boot loader takes. modules: in the order of insertion."""
 
     name: str
     release: str
@@ -78,7 +78,8 @@ class Suite:
         return [match[0] for part in re.split("[,|]", line) if (match := _DEPENDS.search(part))]
 
     def version(self, package: str) -> str:
-        return re.findall(r"^Version: (.*)$", self._show(package), re.MULTILINE)[0]
+        found = re.search(r"^Version: (.*)$", self._show(package), re.MULTILINE)
+        return found[1] if found else ""
 
     def download(self, packages: Sequence[str]) -> list[Path]:
         """Files of just these packages."""
@@ -110,8 +111,8 @@ class Suite:
                 done.stderr.strip()
             ]
             raise MissingFeatureError(
-                f"Debian {self.name} of {self.mirror}: {said[0].removeprefix('E: ')}; connect this machine to it, "
-                f"or name another mirror with {MIRROR_VARIABLE}=URL"
+                f"Debian {self.name} of {self.mirror}: {said[0].removeprefix('E: ')}; "
+                f"connect this machine to it, or name another mirror with {MIRROR_VARIABLE}=URL"
             )
         return done.stdout
 
@@ -142,7 +143,7 @@ def mirror() -> str:
 
 
 def fetch_kernel(kernel: Kernel, folder: Path, modules: Sequence[str]) -> UnpackedKernel:
-    """A suite's current kernel, with the modules named and what they depend on. Raises MissingFeatureError."""
+    """A suite's kernel, with the modules named and what they depend on. Raises MissingFeatureError."""
     suite = Suite(kernel.suite, folder / "apt")
     suite.update()
     (image,) = [name for name in suite.depends(kernel.package) if re.match(r"linux-image-\d", name)]
@@ -157,6 +158,17 @@ def fetch_kernel(kernel: Kernel, folder: Path, modules: Sequence[str]) -> Unpack
         _one(root, f"boot/vmlinuz-{release}", f"usr/lib/modules/{release}/vmlinuz"),
         _in_order(_one(root, f"lib/modules/{release}", f"usr/lib/modules/{release}/kernel"), modules),
     )
+
+
+def fetch_busybox(folder: Path) -> Path:
+    """A shell and its commands in one static program. Raises MissingFeatureError."""
+    suite = Suite(KERNELS[0].suite, folder / "apt")
+    suite.update()
+    name = "busybox-static"
+    root = _unpacked(
+        suite.download([name]), folder / "programs" / f"{name}_{suite.version(name)}".replace(":", ".")
+    )
+    return _one(root, "bin/busybox", "usr/bin/busybox")
 
 
 def fetch_clang(clang: Clang, folder: Path) -> str:

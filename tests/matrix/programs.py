@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is loaded on every kernel, compiled by every clang; compiled once for as long as nothing it is made of
-changes.
-"""
+"""What is loaded on every kernel, compiled by every clang."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from bench.programs import PROGRAMS, digest, object_of
+from bench import published
+from bench.programs import KERNEL_ONLY, PROGRAMS
 from tests import largest
-from wirewise import bundle, compiler
+from wirewise import compiler
 from wirewise.demo import material
 from wirewise.demo.run import Options
 from wirewise.evaluate import train
 from wirewise.features import FeatureSet
+from wirewise.files import write_atomically
 from wirewise.importers import Imported, import_model
 from wirewise.targets import ebpf
 
@@ -27,8 +26,11 @@ LARGEST: dict[str, Callable[[], ebpf.Sources]] = {
     "int8 64-128-64-16": lambda: ebpf.emit(*largest.wide()),
     "int8 12-64-64-7": lambda: ebpf.emit(*largest.many_classes()),
 }
+PUBLISHED: dict[str, Callable[[], ebpf.Sources]] = {
+    name: partial(published.sources, name, 1) for name in published.COUNTERPART
+}
 # Those that take clang longest first, so that the last ones to end are short.
-OBJECTS: dict[str, Callable[[], ebpf.Sources]] = {**LARGEST, **PROGRAMS}
+OBJECTS: dict[str, Callable[[], ebpf.Sources]] = {**LARGEST, **PROGRAMS, **KERNEL_ONLY, **PUBLISHED}
 """Name -> sources of what is only loaded."""
 
 
@@ -83,28 +85,20 @@ def _learn(what: material.Material, trees: int, depth: int, seed: int) -> Learne
 
 
 def compile_object(name: str, clang_name: str, clang: str, folder: Path) -> Subject:
-    path, facts = object_of(name.replace(" ", "-"), _sources(name), folder, clang)
-    return Subject(name, clang_name, path, facts["shape"], facts["instructions"])
+    sources = OBJECTS[name]()
+    built = ebpf.build(sources, clang=clang)
+    path = folder / f"{clang_name}-{name.replace(' ', '-')}.bpf.o"
+    write_atomically(path, built.object)
+    return Subject(name, clang_name, path, sources.shape, built.instructions)
 
 
 def compile_bundle(name: str, clang_name: str, clang: str, folder: Path) -> Subject:
     """The bundle that `make demo` makes, by this clang; it has no verdict of this machine's kernel."""
-    what = learned()[name]
-    of = digest(_sources(name), clang) + f"{bundle.VERSION} {bundle.ABI} {what.classes}"
-    short = name.replace(", ", "-")
-    path = folder / f"{short}-{hashlib.sha256(of.encode()).hexdigest()[:16]}.wirewise"
-    if not path.is_file():
-        compiled = compiler.compile(
-            what.model, what.feature_set, name=short, classes=what.classes, clang=clang, verify="never"
-        )
-        compiled.bundle.write(path)
-    program = bundle.Bundle.read(path).manifest.program
+    what, short = learned()[name], name.replace(", ", "-")
+    compiled = compiler.compile(
+        what.model, what.feature_set, name=short, classes=what.classes, clang=clang, verify="never"
+    )
+    path = folder / f"{clang_name}-{short}.wirewise"
+    compiled.bundle.write(path)
+    program = compiled.bundle.manifest.program
     return Subject(name, clang_name, path, program.shape, program.instructions)
-
-
-@cache
-def _sources(name: str) -> ebpf.Sources:
-    if name in OBJECTS:
-        return OBJECTS[name]()
-    what = learned()[name]
-    return ebpf.emit(what.model.model, what.feature_set)

@@ -29,8 +29,8 @@ class Clang:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """What the compiler needs to run; the package itself also asks for a C library's headers and a linker,
-        which nothing here does.
+        """What the compiler needs to run; its package also asks for a C library's headers and a linker, which
+        eBPF does not.
         """
         n = self.version
         return (f"libclang-cpp{n}", f"libllvm{n}", f"libclang-common-{n}-dev")

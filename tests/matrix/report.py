@@ -70,11 +70,9 @@ class Report:
                         lines.append(f"{where}: refused: {load['reason']}")
                     elif load["largest"] >= VERIFIED_AT_MOST:
                         lines.append(f"{where}: a program takes {load['largest']:,} verified instructions")
-        for kernel, by_clang in self.life.items():
+        for kernel, lives in self.life.items():
             lines += [
-                f"Linux {kernel}, {clang}: {said}"
-                for clang, said in by_clang.items()
-                if isinstance(said, str)
+                f"Linux {kernel}, {clang}: {said}" for clang, said in lives.items() if isinstance(said, str)
             ]
         return lines
 
@@ -90,7 +88,8 @@ class Report:
         """Markdown: for each kernel a row a program and a column a clang."""
         emulated = "under emulation" if self.accelerated == "tcg" else "in a virtual machine"
         parts = [
-            f"Verified instructions of all programs of an object, and seconds to load it {emulated}. Compilers: "
+            f"Verified instructions of all programs of an object, and seconds to load it "
+            f"{emulated}. Compilers: "
             + ", ".join(f"clang {version}" for version in self.clangs.values())
             + ".",
         ]
