@@ -61,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(
     kernels: Sequence[Kernel], clangs: Sequence[Clang], folder: Path, *, whole: bool, machines: int
 ) -> report.Report:
-    """Fetch, compile, boot each kernel, and compare. whole: all programs, not the bundles alone. machines: run
-    at a time.
+    """Fetch, compile, boot each kernel, and compare. whole: all programs, not the bundles alone.
+    machines: that run at a time.
     """
     accelerated = machine.accelerator()
     folder.mkdir(parents=True, exist_ok=True)

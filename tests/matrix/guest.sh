@@ -45,6 +45,7 @@ trace_sum() { # PLANE CAPTURE BUNDLE: digest of all that the program makes of ea
 }
 
 foreground() { # attaches, and stays: until the counters were shown for the first time
+    : >/tmp/shown
     wirewised run "$@" --foreground --json >/tmp/shown 2>&1 </dev/null &
     echo $! >/tmp/foreground
     waited=0
