@@ -19,7 +19,7 @@ from wirewise.errors import MissingFeatureError, WirewiseError
 STEP_LIMIT_S = 900  # a large program takes the verifier a second natively, and much longer under emulation
 _SILENCE_S = STEP_LIMIT_S + 60
 MEMORY_MB, CPUS = 2048, 2
-# Emulated, cmpxchg16b on one CPU while another runs spoils the flags now and then (QEMU 7.2), and the kernel panics.
+# Emulated with two CPUs, cmpxchg16b spoils the flags now and then (QEMU 7.2), and the kernel panics.
 CPU = {"kvm": "max", "tcg": "max,-cx16"}
 QEMU = "qemu-system-x86_64"
 _PROBE_S = 20
@@ -93,8 +93,8 @@ def run(
     script = "\n".join([f"LIMIT_S={STEP_LIMIT_S}", *map(str, steps), ""])
     initramfs.write(archive, busybox, files, kernel.modules, script)
     command = [
-        QEMU, "-accel", accelerated, "-cpu", CPU[accelerated], "-m", str(MEMORY_MB), "-smp", str(CPUS), "-nodefaults",
-        "-no-reboot", "-display", "none", "-monitor", "none", "-nic", "none",
+        QEMU, "-accel", accelerated, "-cpu", CPU[accelerated], "-m", str(MEMORY_MB), "-smp", str(CPUS),
+        "-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none", "-nic", "none",
         "-kernel", str(kernel.image), "-initrd", str(archive),
         "-append", "console=ttyS0 rdinit=/init panic=-1 quiet",
         "-serial", f"file:{console}", "-serial", "stdio",
