@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     found.write(options.output / "results.json")
     print(f"\n{found.table()}\n")
-    if (kernels, clangs, options.short) == (list(KERNELS), list(CLANGS), False):
+    if (kernels, clangs, options.short) == (list(KERNELS), list(CLANGS), False) and not found.broken:
         report.update_page(found)
     for line in found.failures():
         print(f"error: {line}", file=sys.stderr)
@@ -79,12 +79,19 @@ def run(
     expected = life.expect(traffic, _bundles(subjects, next(iter(paths))), learned)
     found = report.Report(accelerated, versions)
 
-    def boot(kernel: UnpackedKernel) -> dict[str, Outcome]:
-        return _boot(kernel, busybox, accelerated, subjects, traffic, folder)
+    def boot(kernel: UnpackedKernel) -> dict[str, Outcome] | WirewiseError:
+        """What came of one kernel must not hang on another's."""
+        try:
+            return _boot(kernel, busybox, accelerated, subjects, traffic, folder)
+        except WirewiseError as error:
+            return error
 
     with ThreadPoolExecutor(machines) as pool:
         outcomes = list(pool.map(boot, unpacked))
     for kernel, done in zip(unpacked, outcomes, strict=True):
+        if isinstance(done, WirewiseError):
+            found.broken[kernel.name] = str(done)
+            continue
         found.add_kernel(kernel, done, subjects)
         for clang in paths:
             found.add_life(kernel, clang, life.outcome(clang, done, traffic, expected, classes))

@@ -30,7 +30,8 @@ def verify_step(subject: Subject) -> str:
 @dataclass
 class Report:
     """kernels: by name. loads: kernel -> program -> clang -> what the verifier said. life: kernel -> clang ->
-    packets sent, or what went wrong. doctor: kernel -> findings that are errors.
+    packets sent, or what went wrong. doctor: kernel -> findings that are errors. broken: kernel -> why its
+    machine did not come to an end.
     """
 
     accelerated: str
@@ -39,6 +40,7 @@ class Report:
     loads: dict[str, dict[str, dict[str, dict[str, Any]]]] = field(default_factory=dict)
     life: dict[str, dict[str, int | str]] = field(default_factory=dict)
     doctor: dict[str, list[str]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
 
     def add_kernel(
         self, kernel: UnpackedKernel, done: Mapping[str, Outcome], subjects: Sequence[Subject]
@@ -62,6 +64,7 @@ class Report:
         lines = [
             f"Linux {name}: doctor: {found}" for name, all_found in self.doctor.items() for found in all_found
         ]
+        lines += self.broken.values()
         for kernel, loads in self.loads.items():
             for program, by_clang in loads.items():
                 for clang, load in by_clang.items():
@@ -80,7 +83,7 @@ class Report:
         said = {
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "accelerator": self.accelerated,
             "clangs": self.clangs, "kernels": self.kernels, "doctor": self.doctor, "loads": self.loads,
-            "life": self.life,
+            "life": self.life, "broken": self.broken,
         }  # fmt: skip
         write_atomically(path, (json.dumps(said, indent=1) + "\n").encode())
 
