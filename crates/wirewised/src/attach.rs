@@ -14,6 +14,7 @@ use crate::doctor;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::manifest::Sharing;
+use crate::limits;
 use crate::meta::{self, Meta, PolicyMeta};
 use crate::names;
 use crate::netdev;
@@ -296,7 +297,9 @@ fn adopt(request: &Request, ours: Attachment) -> Result<Attachment> {
     let find = |name: &str| ours.optional_map(name).ok().flatten();
     let mode = request.mode.unwrap_or_else(|| effective_mode(&current, now));
     if let Some((file, policy)) = &request.policy {
-        policy_maps::write(policy, &policy.to_abi(now, mode), find)?;
+        let element = policy.to_abi(now, mode);
+        policy_maps::write(policy, &element, find)?;
+        limits::renew(&current, &element, find)?;
         meta.policy = PolicyMeta::new(Some(file), policy);
     } else if request.mode.is_some() {
         let until = meta.policy.enforce_for_ns.map_or(0, |duration| now.saturating_add(duration));

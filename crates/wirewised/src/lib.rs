@@ -29,6 +29,7 @@ mod jiffies;
 pub mod kernel;
 pub mod keys;
 pub mod labels;
+pub mod limits;
 mod loaded;
 mod lock;
 pub mod manifest;

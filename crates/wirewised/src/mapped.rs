@@ -2,7 +2,7 @@
 //! An array map in our address space: reading an element costs no system call.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::{io, ptr};
 
 use bytemuck::AnyBitPattern;
@@ -15,7 +15,7 @@ use crate::object;
 /// A CPU holds an entry for some tens of nanoseconds; this is some milliseconds.
 const READ_TRIES: u32 = 100_000;
 
-/// An array map (BPF_F_MMAPABLE), mapped read-only. The data path may write at any time: reads copy.
+/// An array map (BPF_F_MMAPABLE), mapped read-only unless it says otherwise. The data path may write at any time: reads copy.
 #[derive(Debug)]
 pub struct MappedArray {
     start: *const u8,
@@ -23,38 +23,55 @@ pub struct MappedArray {
     stride: usize,
     value_size: usize,
     entries: u32,
+    writable: bool,
 }
 
-// SAFETY: the mapping is shared memory that is only ever read, and every read copies.
+// SAFETY: the mapping is shared memory, every read copies, and the only write is an atomic store.
 unsafe impl Send for MappedArray {}
 // SAFETY: as for Send; no method changes `self`.
 unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
     pub fn new(map: &impl MapCore) -> Result<Self> {
-        Self::of(map, map.value_size() as usize, map.max_entries())
+        Self::of(map, map.value_size() as usize, map.max_entries(), libc::PROT_READ)
     }
 
     /// `ww_cpu`: one value of the map holds all elements, `abi::Cpu` for each CPU.
     pub fn per_cpu(map: &impl MapCore) -> Result<Self> {
+        Self::of_cpus(map, libc::PROT_READ)
+    }
+
+    /// As `per_cpu`, and `store` works.
+    pub fn per_cpu_to_write(map: &impl MapCore) -> Result<Self> {
+        Self::of_cpus(map, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    fn of_cpus(map: &impl MapCore, protection: i32) -> Result<Self> {
         let (element, all) = (size_of::<abi::Cpu>(), map.value_size() as usize);
         if all == 0 || !all.is_multiple_of(element) {
             return Err(object::other_layout(object::PER_CPU));
         }
-        Self::of(map, element, (all / element) as u32)
+        Self::of(map, element, (all / element) as u32, protection)
     }
 
-    fn of(map: &impl MapCore, value_size: usize, entries: u32) -> Result<Self> {
+    fn of(map: &impl MapCore, value_size: usize, entries: u32, protection: i32) -> Result<Self> {
         let stride = value_size.next_multiple_of(8);
         let length = stride * entries as usize;
         let fd = map.as_fd().as_raw_fd();
-        // SAFETY: a new shared read-only mapping of `length` bytes of the map; the kernel checks type, flags and size.
-        let start = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+        // SAFETY: a new shared mapping of `length` bytes of the map; the kernel checks type, flags and size.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0) };
         if start == libc::MAP_FAILED {
             let name = map.name().to_string_lossy();
             return Err(Error::other(format!("cannot map {name}: {}", io::Error::last_os_error())));
         }
-        Ok(Self { start: start.cast(), length, stride, value_size, entries })
+        Ok(Self {
+            start: start.cast(),
+            length,
+            stride,
+            value_size,
+            entries,
+            writable: protection & libc::PROT_WRITE != 0,
+        })
     }
 
     pub fn entries(&self) -> u32 {
@@ -75,6 +92,20 @@ impl MappedArray {
         // SAFETY: element `index` lies inside the mapping (checked above), elements are aligned to 8 bytes as the
         // stride and the page are, and any bytes are a `T`. The data path may be writing: hence volatile.
         Some(unsafe { ptr::read_volatile(self.start.add(index as usize * self.stride).cast::<T>()) })
+    }
+
+    /// Writes the word at `offset` of element `index`, if the map was mapped for it and there is such a word.
+    pub fn store(&self, index: u32, offset: usize, word: u64) {
+        let inside = offset.is_multiple_of(8) && offset + 8 <= self.value_size && index < self.entries;
+        if !inside || !self.writable {
+            return;
+        }
+        // SAFETY: the word lies inside the mapping, which is writable, and is aligned as element and offset are (checked
+        // above). The data path may use it meanwhile: hence atomic.
+        let place = unsafe {
+            AtomicU64::from_ptr(self.start.add(index as usize * self.stride + offset).cast_mut().cast())
+        };
+        place.store(word, Ordering::Relaxed);
     }
 
     /// Copies `bytes.len()` bytes of element `index` from `offset` on; false if it has not so many.

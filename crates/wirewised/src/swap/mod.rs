@@ -20,6 +20,7 @@ use crate::attachment::{Attachment, CPU_MAP, EVENTS_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::limits::{self, LIMIT_MAP};
 use crate::meta::{self, BundleMeta, Meta, PolicyMeta};
 use crate::object::{Loaded, Opened, Settings};
 use crate::policy::Policy;
@@ -28,8 +29,6 @@ use crate::staging;
 use crate::succession::Places;
 use crate::verdicts;
 use crate::xdp;
-
-const LIMIT_MAP: &str = "ww_limit";
 
 #[derive(Debug)]
 pub struct Request {
@@ -254,7 +253,14 @@ pub fn execute(request: &Request, plan: &Plan, loaded: &Loaded) -> Result<Attach
     update_link(ours, loaded.entry()?.as_fd())?;
     staged.keep();
     places.tidy().map_err(|error| not_tidied(&places, &error))?;
-    Attachment::open(&ours.directory)
+    follow(ours, Attachment::open(&ours.directory)?)
+}
+
+/// Programs with the same classes share the counters, and with them what the limit of events remembers. (Other limits lie beside the
+/// policy: both are shared, or neither.)
+fn follow(before: &Attachment, now: Attachment) -> Result<Attachment> {
+    limits::renew_events(&before.policy()?, &now.policy()?, |name| now.optional_map(name).ok().flatten())?;
+    Ok(now)
 }
 
 /// The one moment at which the next packet meets another program.
@@ -320,5 +326,5 @@ pub fn rollback(ours: &Attachment) -> Result<Attachment> {
     staging::remember(&places.previous, &meta)?;
     update_link(ours, program.as_fd())?;
     places.tidy().map_err(|error| not_tidied(&places, &error))?;
-    Attachment::open(&ours.directory)
+    follow(ours, Attachment::open(&ours.directory)?)
 }

@@ -12,13 +12,14 @@ use std::path::Path;
 use bytemuck::Zeroable;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::{LIMIT_MAP, known, share, update_link, with_tables_of};
+use super::{known, share, update_link, with_tables_of};
 use crate::abi::{self, Clock, Shadow};
 use crate::attach::not_tidied;
 use crate::attachment::{Attachment, CPU_MAP, EVENTS_MAP, FLOW_MAPS, POLICY_MAP};
 use crate::bundle::Bundle;
 use crate::emitted::MAX_TAIL_CALLS;
 use crate::error::{Error, Result};
+use crate::limits::LIMIT_MAP;
 use crate::meta::Meta;
 use crate::object::{AGREEMENT, FIRST, Loaded, Opened, Settings, TAIL_CALLS};
 use crate::pins::{self, Provisional};

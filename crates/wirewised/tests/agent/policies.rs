@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a policy does to packets, and how it changes while they pass.
 
-use crate::lab::{ATTACK, BENIGN, Lab};
+use crate::lab::{ATTACK, BENIGN, Lab, bundle, data_path};
 
 #[test]
 fn the_allow_list_is_checked_before_the_model_and_changes_in_place() {
@@ -34,6 +34,57 @@ fn a_rate_limit_lets_the_burst_through() {
     assert_eq!((lab.send(1000, ATTACK, 20), lab.send(1000, BENIGN, 20)), (5, 20));
     let outcomes = lab.stats()["classes"][1]["outcomes"].clone();
     assert_eq!((&outcomes["pass"]["packets"], &outcomes["limited"]["packets"]), (&5.into(), &15.into()));
+}
+
+#[test]
+fn a_changed_rate_starts_afresh_and_an_unchanged_one_goes_on() {
+    let Some(lab) = Lab::new() else { return };
+    let give = |rate: &str, burst: u32| {
+        lab.policy(&format!("classes: {{attack: {{action: rate-limit, rate: {rate}, burst: {burst}}}}}"));
+        lab.attach("--policy p.yaml --mode enforce");
+    };
+    give("1/m", 20);
+    assert_eq!(lab.send(1000, ATTACK, 100), 20);
+    give("1000/s", 20);
+    assert_eq!(lab.send(1000, ATTACK, 15), 15);
+    // Slower, and with the debt of before it would not have the whole burst.
+    give("1/m", 8);
+    assert_eq!(lab.send(1000, ATTACK, 20), 8);
+    give("1/m", 8);
+    lab.attach("--mode enforce");
+    assert_eq!(lab.send(1000, ATTACK, 20), 0);
+    give("1/m", 9);
+    assert_eq!(lab.send(1000, ATTACK, 20), 9);
+    lab.policy("classes: {attack: drop}");
+    lab.attach("--policy p.yaml");
+    give("1/m", 9);
+    assert_eq!(lab.send(1000, ATTACK, 20), 9);
+}
+
+#[test]
+fn a_changed_rate_of_events_starts_afresh() {
+    let Some(lab) = Lab::new() else { return };
+    let events_of = |rate: &str, burst: u32, packets: usize, swap: &str| {
+        lab.policy(&format!("classes: {{attack: count}}\nevents: {{rate: {rate}, burst: {burst}}}"));
+        match swap {
+            "" => drop(lab.attach("--policy p.yaml")),
+            bundle => drop(lab.ok(&format!("swap --bundle {bundle} --policy p.yaml"))),
+        }
+        lab.send(1000, ATTACK, packets);
+        lab.ok("events --json").lines().count()
+    };
+    // The limit is one of each CPU, and the packets may come over more than one.
+    let within = |burst: usize, packets: usize| burst..=packets.min(burst * 2);
+    assert!(within(3, 40).contains(&events_of("1/m", 3, 40, "")));
+    assert_eq!(events_of("1000/s", 50, 40, ""), 40);
+    assert!(within(3, 40).contains(&events_of("1/m", 3, 40, "")));
+    assert!(events_of("1/m", 3, 40, "") <= 3, "the same limit goes on");
+    lab.write("second.wirewise", &bundle("second", data_path().unwrap()));
+    assert_eq!(events_of("1000/s", 50, 40, "second.wirewise"), 40);
+    lab.ok("rollback");
+    lab.send(1000, ATTACK, 40);
+    // What runs again has its own limit of before.
+    assert!(within(3, 40).contains(&lab.ok("events --json").lines().count()));
 }
 
 #[test]
