@@ -15,7 +15,8 @@
 #include "abi.h"
 
 #define WW_EVENT_BYTES (256 * 1024)
-#define WW_ALLOW_PREFIXES 16384
+/* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
+#define WW_ALLOW_PREFIXES 262144
 
 #define WW_MAP(name, map_type, key_type, value_type, entries, flags) \
 	struct {                                                     \

@@ -140,9 +140,19 @@ def _error(command: list[str], done: subprocess.CompletedProcess[str]) -> Wirewi
     """The error that an exit code stands for, with the agent's own message."""
     if done.stderr is None:
         raise ToldError(done.returncode)
-    said = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
-    message = said[0] if said else f"`{' '.join(command)}` ended with code {done.returncode}"
+    said = filter(None, map(_said, done.stderr.splitlines()))
+    message = next(said, f"`{' '.join(command)}` ended with code {done.returncode}")
     return _ERRORS.get(done.returncode, WirewiseError)(message)
+
+
+def _said(line: str) -> str | None:
+    """The message of a line on standard error: an object with --json, else text; None of other lines."""
+    if line.startswith("error: "):
+        return line.removeprefix("error: ")
+    try:
+        return str(json.loads(line)["error"]["message"])
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def verify(object_file: bytes) -> dict[str, Any]:

@@ -159,7 +159,15 @@ impl Attachment {
 
     /// All attachments under a root, those without a link included.
     pub fn all(root: &Root) -> Result<Vec<Self>> {
-        root.directories()?.iter().map(|directory| Self::open(directory)).collect()
+        let mut all = Vec::new();
+        for directory in root.directories()? {
+            match Self::open(&directory) {
+                // Detached since the directory was read.
+                Err(_) if !Places::of(&directory).exist() => {}
+                other => all.push(other?),
+            }
+        }
+        Ok(all)
     }
 
     /// Those of an interface of this network namespace: what is attached to it; else the remains of what was attached to one of
@@ -249,8 +257,16 @@ impl Attachment {
     }
 
     pub fn map(&self, name: &str) -> Result<MapHandle> {
-        MapHandle::from_pinned_path(inside(&self.pins, name))
-            .map_err(|error| Error::other(format!("{}/{name}: {error}", self.directory.display())))
+        let pin = inside(&self.pins, name);
+        MapHandle::from_pinned_path(&pin).map_err(|error| {
+            let what = format!("{}/{name}", self.directory.display());
+            // A pin that is not there, in a directory that has all of them or none.
+            if pin.exists() {
+                Error::other(format!("{what}: {error}"))
+            } else {
+                Error::other(format!("{what} is gone: {} was detached or replaced meanwhile", self.interface))
+            }
+        })
     }
 
     /// As `map`, for a map the object may do without.

@@ -18,12 +18,15 @@ use crate::lock;
 pub const PLACE: &str = "/sys/fs/bpf";
 const PLACE_C: &CStr = c"/sys/fs/bpf";
 pub const REMEDY: &str = "mount a BPF file system: `mount -t bpf bpf /sys/fs/bpf`";
+pub const REMOUNT: &str =
+    "mount it writable: `mount -o remount,rw /sys/fs/bpf`, or name another with --pin-root";
 
 /// What a directory offers to pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Writable,
     NotWritable,
+    ReadOnly,
     /// No BPF file system yet; `mount` makes one.
     Mountable,
     Missing(Obstacle),
@@ -94,6 +97,7 @@ pub fn state(directory: &Path) -> State {
         libc::faccessat(libc::AT_FDCWD, c_path.as_ptr(), libc::W_OK | libc::X_OK, libc::AT_EACCESS)
     } {
         0 => State::Writable,
+        _ if io::Error::last_os_error().raw_os_error() == Some(libc::EROFS) => State::ReadOnly,
         _ => State::NotWritable,
     }
 }
@@ -131,7 +135,7 @@ pub fn mount(directory: &Path) -> Result<bool> {
         Error::missing(format!("{} {obstacle}; {}", directory.display(), obstacle.remedy()))
     };
     match state(directory) {
-        State::Writable | State::NotWritable => return Ok(false),
+        State::Writable | State::NotWritable | State::ReadOnly => return Ok(false),
         State::Missing(obstacle) => return Err(refused(obstacle)),
         State::Mountable => {}
     }

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: which commands there are, and how an error leaves the process.
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde_json::json;
 
 use crate::commands;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::libbpf_log;
 use crate::output;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege or kernel feature is missing, \
-4 refused by the kernel verifier; of `status --check` also 5 not attached, 6 cannot be known.";
+4 refused by the kernel verifier; of `status --check` also 5 not attached, 6 cannot be known. With --json, an error is an \
+object on standard error (text on a terminal): {\"error\": {\"message\": ..., \"exit_code\": N}}.";
 
 /// Run wirewise bundles on the packet path: machine learning in XDP, without a compiler or Python on this machine.
 #[derive(Debug, Parser)]
@@ -81,21 +84,53 @@ impl Command {
 /// Parses the command line and runs it. Every error ends here, as one line on standard error and an exit code.
 pub fn main() -> ExitCode {
     restore_sigpipe();
-    let cli = Cli::parse();
+    // Also of a command line that cannot be read. A terminal has a person behind it.
+    let json = std::env::args_os().any(|argument| argument == "--json") && !io::stderr().is_terminal();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && json => return failed(&usage(&error), json),
+        Err(error) => {
+            return match error.print() {
+                Err(written) => failed(&Error::other(format!("standard output: {written}")), json),
+                Ok(()) if error.use_stderr() => ExitCode::from(Kind::Input.exit_code()),
+                Ok(()) => ExitCode::SUCCESS,
+            };
+        }
+    };
     let level = match cli.verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .log_internal_errors(false)
+        .init();
     libbpf_log::init();
     match cli.command.run().and_then(|()| output::check()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.kind().exit_code())
-        }
+        Err(error) => failed(&error, json),
     }
+}
+
+/// Says what went wrong: a line for people, or an object.
+fn failed(error: &Error, json: bool) -> ExitCode {
+    let exit_code = error.kind().exit_code();
+    if json {
+        eprintln!("{}", json!({ "error": { "message": error.to_string(), "exit_code": exit_code } }));
+    } else {
+        eprintln!("error: {error}");
+    }
+    ExitCode::from(exit_code)
+}
+
+/// What clap says, without the hints that follow.
+fn usage(error: &clap::Error) -> Error {
+    let text = error.to_string();
+    let rule = text.split("\n\n").next().unwrap_or_default();
+    Error::input(rule.trim_start_matches("error: "))
 }
 
 /// Rust ignores SIGPIPE, and then `wirewised ... | head` ends in a panic of `println!`.

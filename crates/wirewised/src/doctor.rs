@@ -182,6 +182,11 @@ fn check_pins(root: &Root) -> Finding {
         bpffs::State::Missing(obstacle) => {
             Finding::error("bpffs", format!("{path} {obstacle}"), obstacle.remedy())
         }
+        bpffs::State::ReadOnly => Finding::error(
+            "bpffs",
+            format!("the BPF file system of {path} is mounted read-only"),
+            bpffs::REMOUNT,
+        ),
         bpffs::State::NotWritable => Finding::error(
             "bpffs",
             format!("{path} is not writable for this user"),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use wirewise_engine::{ClockSource, Engine, Linked, MapId, Options, ProgramId};
 
 use crate::abi;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shortage};
 use crate::flow_table::{Elements, TABLES};
 use crate::kernel;
 use crate::object::{self, Opened, Settings};
@@ -135,6 +135,12 @@ impl Worker {
 
     /// Writes policy and allow list. No packet passes meanwhile.
     pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
+        for (name, v4) in [("ww_allow4", true), ("ww_allow6", false)] {
+            let prefixes = policy.prefixes.iter().filter(|prefix| prefix.address.is_ipv4() == v4).count();
+            if let Some(map) = self.engine.map(name) {
+                policy_maps::check_room(name, prefixes, map.spec().max_entries)?;
+            }
+        }
         for prefix in &policy.prefixes {
             let name = if prefix.address.is_ipv4() { "ww_allow4" } else { "ww_allow6" };
             self.update(name, &policy_maps::map_key(prefix), bytemuck::bytes_of(&1u32))?;
@@ -205,5 +211,8 @@ fn live_key(ip_version: u8, entry: &[u8]) -> Option<Key> {
 }
 
 fn refused(input: &str, error: &wirewise_engine::Error) -> Error {
-    Error::input(format!("{input}: the engine cannot run it: {error}"))
+    match shortage(&error.to_string()) {
+        Some(shortage) => Error::other(format!("{input}: the engine cannot run it: {shortage}")),
+        None => Error::input(format!("{input}: the engine cannot run it: {error}")),
+    }
 }

@@ -92,6 +92,21 @@ impl Error {
     }
 }
 
+/// What the system ran out of, where a library's message ends with the number of that error.
+pub fn shortage(message: &str) -> Option<&'static str> {
+    let (_, number) = message.rsplit_once("(os error ")?;
+    match number.split(')').next()?.parse().ok()? {
+        libc::EMFILE => {
+            Some("too many open files for this process: raise the limit, such as `ulimit -n 1024`")
+        }
+        libc::ENFILE => Some("too many open files on this machine (sysctl fs.file-max)"),
+        libc::ENOMEM => {
+            Some("out of memory: a limit of this process (`ulimit -v`), of its cgroup, or of the machine")
+        }
+        _ => None,
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -115,6 +130,18 @@ mod tests {
     fn what_a_message_quotes_does_no_harm() {
         assert_eq!(Error::input("a\r\u{1b}[2Jb").to_string(), "a\\u000d\\u001b[2Jb");
         assert!(Error::input("x".repeat(1 << 20)).to_string().len() < 2000);
+    }
+
+    #[test]
+    fn what_the_system_ran_out_of_is_said() {
+        assert!(
+            shortage("bpf_object__open: Too many open files (os error 24)").unwrap().contains("ulimit -n")
+        );
+        assert!(
+            shortage("mmap: Cannot allocate memory (os error 12): map").unwrap().contains("out of memory")
+        );
+        assert_eq!(shortage("Invalid argument (os error 22)"), None);
+        assert_eq!(shortage("no number"), None);
     }
 
     #[test]

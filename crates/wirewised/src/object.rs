@@ -6,7 +6,7 @@ use std::time::Instant;
 use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 
 use crate::abi;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shortage};
 use crate::jiffies;
 use crate::kernel;
 use crate::libbpf_log;
@@ -118,7 +118,10 @@ impl Opened {
     pub fn open(input: &str, bytes: &[u8]) -> Result<Self> {
         let (object, warnings) =
             libbpf_log::collect(|| ObjectBuilder::default().name(OBJECT_NAME)?.open_memory(bytes));
-        let object = object.map_err(|_| {
+        let object = object.map_err(|error| {
+            if let Some(shortage) = shortage(&format!("{error:#}")) {
+                return Error::other(format!("{input}: cannot be opened: {shortage}"));
+            }
             let reason = said(&warnings);
             Error::input(format!(
                 "{input}: not an eBPF object ({reason}); give one made by `wirewise compile`"
@@ -350,14 +353,15 @@ fn said(warnings: &[String]) -> &str {
 fn load_error(input: &str, error: &libbpf_rs::Error, warnings: &[String]) -> Error {
     let said =
         warnings.iter().map(|warning| warning.trim_start_matches("libbpf: ")).next_back().unwrap_or("");
-    match error.kind() {
-        ErrorKind::PermissionDenied => Error::missing(format!(
+    match (error.kind(), shortage(&format!("{error:#}"))) {
+        (ErrorKind::PermissionDenied, _) => Error::missing(format!(
             "{input}: the kernel does not let this process load programs, although it has the capabilities \
              (a user namespace, a seccomp filter or lockdown mode?): {said}"
         )),
-        ErrorKind::OutOfMemory | ErrorKind::TooBig => {
+        (ErrorKind::OutOfMemory | ErrorKind::TooBig, _) => {
             Error::other(format!("{input}: no memory for the maps; choose a smaller flow table: {said}"))
         }
+        (_, Some(shortage)) => Error::other(format!("{input}: cannot be loaded: {shortage}")),
         _ => Error::other(format!("{input}: cannot be loaded: {error:#}: {said}")),
     }
 }

@@ -22,12 +22,21 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::aside(::core::format_args!($($text)*)) };
 }
 
+/// What is rewritten on a terminal: nothing is cleaned here.
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::output::rewrite(::core::format_args!($($text)*)) };
+}
+
 pub fn line(text: Arguments<'_>) {
     keep(writeln!(io::stdout(), "{}", harmless(&text.to_string())));
 }
 
 pub fn aside(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", harmless(&text.to_string()));
+}
+
+pub fn rewrite(text: Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
 }
 
 fn keep(written: io::Result<()>) {

@@ -37,7 +37,8 @@ impl RootArgs {
     /// Where the attachments are. Everything from here on is about the network namespace that was asked for.
     pub fn root(&self) -> Result<Root> {
         self.netns.as_deref().map_or(Ok(()), netns::enter)?;
-        Ok(Root { path: self.pin_root.clone() })
+        // What is attached is found again from another working directory.
+        Ok(Root { path: std::path::absolute(&self.pin_root).unwrap_or_else(|_| self.pin_root.clone()) })
     }
 
     /// These options, for a command that is suggested.
@@ -58,6 +59,10 @@ pub struct Root {
     path: PathBuf,
 }
 
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 impl Root {
     pub fn path(&self) -> &Path {
         &self.path
@@ -76,7 +81,11 @@ impl Root {
                 }
                 _ => {}
             }
-            let directory = self.open()?;
+            let directory = match self.open() {
+                // Whoever had the lock removed the directory between the two calls.
+                Err(_) if is_missing(&self.path) => continue,
+                other => other?,
+            };
             // Who may only open it could still hold the lock. Earlier agents left that to the umask.
             match directory.set_permissions(Permissions::from_mode(OURS_ALONE)) {
                 // Made by root for an agent without privilege: that is root's to say.
@@ -150,6 +159,7 @@ impl Root {
                 "{message}; run as root, or give a directory of a BPF file system that you own with --pin-root"
             )),
             io::ErrorKind::NotFound => Error::missing(format!("{message}; {}", bpffs::REMEDY)),
+            io::ErrorKind::ReadOnlyFilesystem => Error::missing(format!("{message}; {}", bpffs::REMOUNT)),
             _ => Error::other(message),
         }
     }

@@ -89,13 +89,7 @@ impl<M: MapCore> PrefixTable<M> {
         };
         let present = map.keys().collect::<BTreeSet<_>>();
         let wanted = prefixes.iter().map(|prefix| map_key(prefix)).collect::<BTreeSet<_>>();
-        let together = present.union(&wanted).count();
-        if together > map.max_entries() as usize {
-            return Err(Error::input(format!(
-                "the allow list needs room for {together} prefixes, {name} holds {}; join neighbouring prefixes",
-                map.max_entries()
-            )));
-        }
+        check_room(name, present.union(&wanted).count(), map.max_entries())?;
         Ok(Some(Self { map, present, wanted }))
     }
 
@@ -107,6 +101,16 @@ impl<M: MapCore> PrefixTable<M> {
         let mut stale = self.present.difference(&self.wanted);
         stale.try_for_each(|key| self.map.delete(key)).map_err(|error| failed(&self.map, &error))
     }
+}
+
+/// Refuses an allow list that a table has no room for. prefixes : of one IP version.
+pub fn check_room(name: &str, prefixes: usize, max_entries: u32) -> Result<()> {
+    if prefixes <= max_entries as usize {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "the allow list needs room for {prefixes} prefixes, {name} holds {max_entries}; join neighbouring prefixes"
+    )))
 }
 
 /// The key of a prefix in its table.

@@ -59,6 +59,11 @@ impl Places {
         [&self.current, &self.new, &self.previous, &self.old]
     }
 
+    /// Whether there is any of them.
+    pub fn exist(&self) -> bool {
+        self.all().into_iter().chain([&self.shadow]).any(|place| place.is_dir())
+    }
+
     /// Looks for the link and for what it runs.
     pub fn find(&self) -> io::Result<Found> {
         let mut links = Vec::new();

@@ -15,6 +15,7 @@ use ratatui::widgets::{Block, Cell, Row, Table};
 
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
+use crate::output;
 use crate::pins::Root;
 use crate::stats::{self, Reading, Report};
 
@@ -89,6 +90,7 @@ pub fn watch(root: &Root, interface: &str, interval: Duration, json: bool, stop:
             report.print();
             println!();
         }
+        output::check()?;
         if !stop.sleep(interval) {
             return Ok(());
         }

@@ -14,6 +14,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "wirewised", &mut std::io::stdout());
+    // It panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "wirewised", &mut script);
+    println!("{}", String::from_utf8_lossy(&script).trim_end());
     Ok(())
 }

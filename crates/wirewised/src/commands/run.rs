@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::input;
 use crate::keys::TrustArgs;
 use crate::netdev;
+use crate::output;
 use crate::pins::RootArgs;
 use crate::policy::Policy;
 use crate::status;
@@ -121,6 +122,7 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.json {
         tell_warnings(&findings);
         tell_memory(&plan, &prepared);
+        output::check()?;
     }
     let mounts = bpffs::mount(request.root.path())?;
     if mounts {

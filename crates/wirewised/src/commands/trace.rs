@@ -5,10 +5,13 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use serde_json::json;
 use wirewise_capture::Reader;
 
+use crate::abi::Mode;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
+use crate::input;
 use crate::plane::PlaneName;
 use crate::policy::Policy;
 use crate::progress::Progress;
@@ -39,6 +42,10 @@ pub struct Args {
 
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
+
+    /// With -o: print what was done as JSON. (Without, what is printed is JSON anyway, an object a packet.)
+    #[arg(long)]
+    json: bool,
 
     /// At the end, write the flow table to this file, one JSON object a flow
     #[arg(long, value_name = "FILE")]
@@ -85,7 +92,7 @@ pub enum ModeArg {
     Enforce,
 }
 
-impl From<ModeArg> for crate::abi::Mode {
+impl From<ModeArg> for Mode {
     fn from(mode: ModeArg) -> Self {
         match mode {
             ModeArg::Observe => Self::Observe,
@@ -121,6 +128,9 @@ pub fn run(args: &Args) -> Result<()> {
     if args.output.is_none() && args.format == Format::Raw && io::stdout().is_terminal() {
         return Err(Error::input("raw records are not for a terminal: give -o FILE, or --format jsonl"));
     }
+    if args.output.is_none() && args.format == Format::Raw && args.json {
+        return Err(Error::input("raw records are no JSON: give -o FILE, or leave out --format raw"));
+    }
     let bundle = Bundle::read(&args.run.bundle)?;
     let options = args.run.options(&bundle)?;
     let mut capture = Reader::open(&args.capture)?;
@@ -139,9 +149,16 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if args.output.is_some() {
         let rate = packets as f64 / seconds.max(1e-9);
+        let load_ms = runner.load_time().as_secs_f64() * 1e3;
+        if args.json {
+            return input::print_json(&json!({
+                "bundle": bundle.manifest.name, "capture": args.capture, "plane": plane, "mode": Mode::from(args.run.mode),
+                "packets": packets, "seconds": seconds, "packets_per_second": rate, "load_ms": load_ms,
+                "written": args.output, "flows_written": args.dump_flows,
+            }));
+        }
         eprintln!(
-            "{packets} packets in {seconds:.2} s ({rate:.0} packets/s), program loaded in {:.1} ms",
-            runner.load_time().as_secs_f64() * 1e3
+            "{packets} packets in {seconds:.2} s ({rate:.0} packets/s), program loaded in {load_ms:.1} ms"
         );
     }
     Ok(())

@@ -19,5 +19,6 @@ mod policies;
 mod refusals;
 mod shadow;
 mod signatures;
+mod surroundings;
 mod swap;
 mod views;

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the agent as errors of the toolkit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wirewise import agent
+from wirewise.errors import InputError
+
+
+def test_an_error_has_the_agents_message_with_json_and_without(tmp_path: Path) -> None:
+    missing = tmp_path / "nonesuch.wirewise"
+    with pytest.raises(InputError, match=r"nonesuch\.wirewise: cannot be read") as told:
+        agent.call("verify", "--bundle", missing)
+    assert "{" not in str(told.value)
+    with pytest.raises(InputError, match=r"nonesuch\.wirewise: cannot be read"):
+        agent.run("verify", "--bundle", missing)
+    with pytest.raises(InputError, match="unexpected argument '--nonesuch'"):
+        agent.call("verify", "--nonesuch")
