@@ -209,14 +209,16 @@ struct ww_stats {
 	__u64 flows_expired;
 	__u64 flows_evicted;
 	__u64 flows_refused;
-	__u64 events_sent;
+	__u64 events_sent;    /* also where in this CPU's part of ww_events the next one goes */
 	__u64 events_limited; /* not sent: over the event rate */
-	__u64 events_lost;    /* not sent: ring buffer full */
 	__u64 event_tat_ns;   /* event rate limit, theoretical arrival time */
 	__u64 flows_missed;   /* packets whose entry another CPU held for too long */
 };
 
-/* Ring buffer ww_events: one record. */
+/* Events of a CPU in ww_events, a power of two; the newest takes the place of the oldest. */
+#define WW_EVENTS 2048
+
+/* Map ww_events, WW_EVENTS elements a CPU: event n of a CPU (from 1 on) lies in place (n - 1) % WW_EVENTS of its part. */
 struct ww_event {
 	__u64 time_ns;
 	struct ww_key6 key; /* IPv4: address in the first 4 bytes */
@@ -226,7 +228,7 @@ struct ww_event {
 	__u8 outcome;  /* enum ww_outcome */
 	__u32 packets; /* of the flow so far */
 	__u32 length;  /* IP length of this packet */
-	__u32 reserved;
+	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
 };
 
 /* Features and, when ww_config.trace is set, what happened to the last packet of one CPU. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
- * ww_cpu; the buckets of the flow tables, times the CPUs if these do not share them.
+ * ww_cpu, WW_EVENTS elements for ww_events; the buckets of the flow tables, times the CPUs if these do not share them.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
  * mapped into the agent, which then reads flows without system calls.
@@ -14,7 +14,6 @@
 
 #include "abi.h"
 
-#define WW_EVENT_BYTES (256 * 1024)
 /* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
 #define WW_ALLOW_PREFIXES 262144
 
@@ -41,6 +40,7 @@ WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREF
 WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
 WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2 * WW_ALLOW_PORT_WORDS, 0);
 WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
+WW_MAP(ww_events, BPF_MAP_TYPE_ARRAY, __u32, struct ww_event, WW_EVENTS, BPF_F_MMAPABLE);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 
@@ -51,11 +51,6 @@ struct {
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(__u32));
 } ww_first SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, WW_EVENT_BYTES);
-} ww_events SEC(".maps");
 
 /* A variable in a section of its own is an array map of one element whose address the loader writes into the program: no look-up. */
 struct ww_policy ww_policy SEC(".data.ww_policy") = {.allow = WW_ALLOW_NO_POLICY};

@@ -68,11 +68,13 @@ __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 n
 	return 1;
 }
 
-/* Puts an event into the ring buffer, within the policy's event rate. what: outcome | action << 8 | IP length << 32. */
+/* Writes an event over the oldest of this CPU, within the policy's event rate: without a reader the newest are kept. (A BPF ring buffer
+ * that is full refuses what is new.) what: outcome | action << 8 | IP length << 32. */
 static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_slot *slot, const void *key,
 					 __u64 what, const __u32 version)
 {
 	__u64 now = slot->last_seen_ns, start = ww_max(now, stats->event_tat_ns);
+	__u32 index = bpf_get_smp_processor_id() * WW_EVENTS + (stats->events_sent & (WW_EVENTS - 1));
 	struct ww_event *event;
 
 	if (start - now > ww_policy.event_burst_ns) {
@@ -80,11 +82,11 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 		return 0;
 	}
 	stats->event_tat_ns = start + ww_policy.event_interval_ns;
-	event = bpf_ringbuf_reserve(&ww_events, sizeof(*event), 0);
-	if (!event) {
-		stats->events_lost++;
+	event = bpf_map_lookup_elem(&ww_events, &index);
+	if (!event)
 		return 0;
-	}
+	/* An exchange orders the stores before and after it, for the reader on another CPU. */
+	__sync_lock_test_and_set(&event->sequence, 0);
 	event->time_ns = now;
 	ww_copy_key(&event->key, key, version);
 	event->ip_version = version;
@@ -93,9 +95,8 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 	event->outcome = what;
 	event->packets = slot->packets;
 	event->length = what >> 32;
-	event->reserved = 0;
-	bpf_ringbuf_submit(event, 0);
 	stats->events_sent++;
+	__sync_lock_test_and_set(&event->sequence, (__u32)stats->events_sent);
 	return 0;
 }
 

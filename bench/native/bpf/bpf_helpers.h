@@ -35,8 +35,6 @@
 		native_index < NATIVE_ENTRIES ? &(map)->value[native_index] : NULL; \
 	})
 
-#define bpf_ringbuf_reserve(map, size, flags) (abort(), (void *)NULL)
-#define bpf_ringbuf_submit(record, flags) abort()
 #define bpf_tail_call(context, map, index) abort()
 
 /* The engine's CPU is a constant of its translation too. */

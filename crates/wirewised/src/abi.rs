@@ -291,12 +291,14 @@ pub struct Stats {
     pub flows_refused: u64,
     pub events_sent: u64,
     pub events_limited: u64,
-    pub events_lost: u64,
     pub event_tat_ns: u64,
     pub flows_missed: u64,
 }
 
-/// `struct ww_event`, a record of the ring buffer `ww_events`.
+/// Events of a CPU in `ww_events`.
+pub const EVENTS: u32 = 2048;
+
+/// `struct ww_event`, an element of the map `ww_events`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Event {
@@ -308,7 +310,8 @@ pub struct Event {
     pub outcome: u8,
     pub packets: u32,
     pub length: u32,
-    pub reserved: u32,
+    /// Number of the event on its CPU, from 1 on, modulo 2^32; 0 while it is being written.
+    pub sequence: u32,
 }
 
 /// `struct ww_scratch`: features and, if the program traces, what happened to the last packet of one CPU.

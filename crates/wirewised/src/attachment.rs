@@ -24,7 +24,7 @@ use crate::xdp::{self, LinkInfo};
 
 pub const POLICY_MAP: &str = "ww_policy";
 pub const CPU_MAP: &str = object::PER_CPU;
-pub const EVENTS_MAP: &str = "ww_events";
+pub const EVENTS_MAP: &str = object::EVENTS;
 pub const FLOW_MAPS: [&str; 2] = ["ww_flows4", "ww_flows6"];
 
 /// How long the directories of an interface may be in between two states, where nobody was killed.

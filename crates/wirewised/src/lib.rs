@@ -21,6 +21,7 @@ pub mod doctor;
 pub mod emitted;
 pub mod engine_run;
 pub mod error;
+mod event_ring;
 pub mod features;
 pub mod flow_table;
 pub mod headers;

@@ -94,6 +94,19 @@ impl MappedArray {
         Some(unsafe { ptr::read_volatile(self.start.add(index as usize * self.stride).cast::<T>()) })
     }
 
+    /// The 32-bit word at `offset` of element `index`; what is read later was written later.
+    pub fn load(&self, index: u32, offset: usize) -> Option<u32> {
+        if index >= self.entries || !offset.is_multiple_of(4) || offset + 4 > self.value_size {
+            return None;
+        }
+        // SAFETY: the word lies inside the mapping and is aligned as element and offset are (checked above); the data path writes
+        // it in one piece, and this only reads.
+        let place = unsafe {
+            AtomicU32::from_ptr(self.start.add(index as usize * self.stride + offset).cast_mut().cast())
+        };
+        Some(place.load(Ordering::Acquire))
+    }
+
     /// Writes the word at `offset` of element `index`, if the map was mapped for it and there is such a word.
     pub fn store(&self, index: u32, offset: usize, word: u64) {
         let inside = offset.is_multiple_of(8) && offset + 8 <= self.value_size && index < self.entries;

@@ -19,6 +19,8 @@ pub use crate::loaded::{Loaded, ProgramInfo};
 const OBJECT_NAME: &str = "wirewise";
 pub const CONFIG_MAP: &str = ".rodata.ww_config";
 pub const TAIL_CALLS: &str = "ww_progs";
+/// What happened to packets that do not simply pass.
+pub const EVENTS: &str = "ww_events";
 /// Where two models' classes are counted.
 pub const AGREEMENT: &str = "ww_agreement";
 /// Where a shadow hands its packets over.
@@ -305,6 +307,9 @@ pub fn other_layout(map: &str) -> Error {
 pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     if map == AGREEMENT && config.shadow != 0 {
         return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
+    }
+    if map == EVENTS {
+        return Ok(Some(config.shards * abi::EVENTS));
     }
     if !FLOW_TABLES.contains(&map) {
         return Ok(None);

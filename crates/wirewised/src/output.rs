@@ -4,7 +4,7 @@
 //! with it, whatever a command has printed. And no line that is printed has a character that a terminal would obey.
 
 use std::fmt::Arguments;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
@@ -29,6 +29,25 @@ macro_rules! eprint {
 
 pub fn line(text: Arguments<'_>) {
     keep(writeln!(io::stdout(), "{}", harmless(&text.to_string())));
+}
+
+/// Lines that follow each other fast: a system call for many of them.
+pub struct Lines(BufWriter<StdoutLock<'static>>);
+
+impl Lines {
+    pub fn new() -> Self {
+        Self(BufWriter::with_capacity(1 << 16, io::stdout().lock()))
+    }
+
+    pub fn line(&mut self, text: &str) -> Result<()> {
+        let written = self.0.write_all(text.as_bytes()).and_then(|()| self.0.write_all(b"\n"));
+        written.map_err(|error| Error::other(format!("standard output: {error}")))
+    }
+
+    /// What was written so far can be read.
+    pub fn flush(&mut self) -> Result<()> {
+        self.0.flush().map_err(|error| Error::other(format!("standard output: {error}")))
+    }
 }
 
 pub fn aside(text: Arguments<'_>) {

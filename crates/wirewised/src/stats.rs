@@ -152,7 +152,6 @@ impl Flows {
 pub struct Events {
     pub sent: u64,
     pub limited: u64,
-    pub lost: u64,
 }
 
 pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) -> Result<Report> {
@@ -183,7 +182,7 @@ pub fn report(attachment: &Attachment, now: &Reading, before: Option<&Reading>) 
         status: statuses,
         inferred: stats.inferred,
         flows: stats.into(),
-        events: Events { sent: stats.events_sent, limited: stats.events_limited, lost: stats.events_lost },
+        events: Events { sent: stats.events_sent, limited: stats.events_limited },
         shadow: Agreement::read(attachment)?,
     })
 }
@@ -271,11 +270,7 @@ impl Report {
             self.status.iter().filter(|row| row.packets > 0 || row.status == abi::Status::Classified);
         counters.extend(occurred.map(|row| (row.status.name(), row.packets)));
         counters.extend(self.flows.counters());
-        counters.extend([
-            ("events sent", self.events.sent),
-            ("events limited", self.events.limited),
-            ("events lost", self.events.lost),
-        ]);
+        counters.extend([("events sent", self.events.sent), ("events limited", self.events.limited)]);
         if let Some(shadow) = &self.shadow {
             counters.extend([("shadow agrees", shadow.agree), ("shadow disagrees", shadow.disagree)]);
         }

@@ -44,7 +44,7 @@ impl Stop {
     }
 
     /// Sleeps, but not beyond a signal. Returns false when one came.
-    fn sleep(&self, duration: Duration) -> bool {
+    pub fn sleep(&self, duration: Duration) -> bool {
         let end = Instant::now() + duration;
         while !self.asked() {
             let left = end.saturating_duration_since(Instant::now());
@@ -221,7 +221,7 @@ mod tests {
             }],
             inferred: 4322,
             flows: Flows { new: 5, expired: 0, evicted: 0, refused: 0, missed: 0 },
-            events: Events { sent: 0, limited: 0, lost: 0 },
+            events: Events { sent: 0, limited: 0 },
             shadow: None,
         }
     }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised events`.
 
-use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use libbpf_rs::RingBufferBuilder;
 use serde::Serialize;
 
 use crate::abi::{Action, Event, Key4, Outcome};
-use crate::attachment::{Attachment, AttachmentArgs, EVENTS_MAP};
+use crate::attachment::{Attachment, AttachmentArgs};
 use crate::commands::flows::{end, protocol_name};
 use crate::error::{Error, Result};
+use crate::event_ring::EventRing;
 use crate::flow_table::FlowKey;
 use crate::kernel;
+use crate::output::Lines;
 use crate::watch::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
-  wirewised events                     what waits in the buffer, then ends
+  wirewised events                     the newest that are kept, 2048 of each CPU, then ends
   wirewised events --follow            goes on until Ctrl-C
   wirewised events --follow --json | jq 'select(.outcome == \"drop\") | .source'
 There is an event for a packet whose class is dropped, limited or counted, up to the rate `events` of the policy
-(`stats` counts those over it). One reader at a time: two would share the events between them.";
+(`stats` counts those over it). Reading takes nothing away, so any number of readers may look.";
 
 /// Show packets of classes that do not simply pass, one a line, newest last.
 #[derive(Debug, clap::Args)]
@@ -53,30 +53,33 @@ struct Line {
     length: u32,
 }
 
+/// How soon a new event is shown.
+const PAUSE: Duration = Duration::from_millis(50);
+
 pub fn run(args: &Args) -> Result<()> {
     let attachment = args.which.find()?;
     let stop = Stop::on_signals()?;
-    let map = attachment.map(EVENTS_MAP)?;
-    let epoch = monotonic_epoch();
-    let failed = |error: libbpf_rs::Error| Error::other(format!("{EVENTS_MAP}: {error}"));
-    let mut builder = RingBufferBuilder::new();
-    let print = |bytes: &[u8]| {
-        let Ok(event) = bytemuck::try_pod_read_unaligned::<Event>(bytes) else { return 0 };
-        let line = line(&attachment, &event, epoch);
-        let text = if args.json { serde_json::to_string(&line).unwrap_or_default() } else { line.describe() };
-        // Whoever reads may have gone: a negative value ends the reading.
-        if writeln!(std::io::stdout(), "{text}").is_ok() { 0 } else { -libc::EPIPE }
-    };
-    builder.add(&map, print).map_err(failed)?;
-    let ring = builder.build().map_err(failed)?;
-    ring.consume().map_err(failed)?;
-    while args.follow && !stop.asked() {
-        match ring.poll(Duration::from_millis(100)) {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
-            other => other.map_err(failed)?,
+    let mut ring = EventRing::open(&attachment)?;
+    let mut lines = Lines::new();
+    loop {
+        let missed = ring.missed();
+        let events = ring.read();
+        if ring.missed() > missed {
+            eprintln!("warning: {} events were overwritten before they were read", ring.missed() - missed);
+        }
+        // Each time anew: the wall clock may be set meanwhile.
+        let epoch = monotonic_epoch();
+        for event in &events {
+            let line = line(&attachment, event, epoch);
+            let json =
+                || serde_json::to_string(&line).map_err(|error| Error::other(format!("JSON: {error}")));
+            lines.line(&if args.json { json()? } else { line.describe() })?;
+        }
+        lines.flush()?;
+        if !args.follow || !stop.sleep(PAUSE) {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 fn line(attachment: &Attachment, event: &Event, epoch: SystemTime) -> Line {

@@ -3,8 +3,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
+
+use wirewised::kernel::pin_to_one_cpu;
 
 use crate::lab::{ATTACK, BENIGN, Lab, RECEIVER, SENDER};
 
@@ -54,11 +57,48 @@ fn events_tell_of_what_does_not_simply_pass() {
     }
     let counted = lab.stats()["events"].clone();
     let count = |name: &str| counted[name].as_u64().unwrap();
-    assert_eq!(
-        (count("sent"), count("limited"), count("lost")),
-        (events.len() as u64, 8 - events.len() as u64, 0)
-    );
-    assert_eq!(lab.ok("events"), "");
+    assert_eq!((count("sent"), count("limited")), (events.len() as u64, 8 - events.len() as u64));
+    // Reading takes nothing away.
+    assert_eq!(lab.ok("events --json"), lines);
+    assert_eq!(lab.ok("events").lines().count(), events.len());
+}
+
+#[test]
+fn the_newest_events_are_kept_without_a_reader_and_none_is_lost_with_one() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: count}\nevents: {rate: 1000000/s, burst: 1000000}");
+    lab.attach("--policy p.yaml");
+    // The packets come over the CPU that sends them.
+    pin_to_one_cpu().unwrap();
+    let flow = lab.flow(1000);
+    for _ in 0..50 {
+        flow.send(ATTACK, 100);
+    }
+    let packet = |line: &str| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        event["packets"].as_u64().unwrap()
+    };
+    let kept: Vec<_> = lab.ok("events --json").lines().map(packet).collect();
+    assert_eq!(kept, (5000 - 2047..=5000).collect::<Vec<_>>());
+
+    let mut child = lab.command("events --follow --json").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| packet(&line.unwrap()));
+    assert_eq!(lines.by_ref().take(2048).collect::<Vec<_>>(), kept);
+    let sender = std::thread::spawn(move || {
+        for _ in 0..40 {
+            flow.send(ATTACK, 100);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let mut followed = Vec::new();
+    while followed.last() != Some(&9000) {
+        followed.push(lines.next().unwrap());
+    }
+    assert_eq!(followed, (5001..=9000).collect::<Vec<_>>());
+    sender.join().unwrap();
+    // SAFETY: the child was not waited for, so the number is its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -88,7 +88,6 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 flows_refused,
                 events_sent,
                 events_limited,
-                events_lost,
                 event_tat_ns,
                 flows_missed,
             }),
@@ -104,7 +103,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 outcome,
                 packets,
                 length,
-                reserved
+                sequence
             }),
         ),
         (
