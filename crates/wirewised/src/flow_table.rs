@@ -117,6 +117,8 @@ pub struct FlowTable<'a> {
     buckets: u32,
     /// Marks an entry with a verdict of this program.
     verdict: u8,
+    /// Buckets in front of the elements.
+    first: u32,
 }
 
 impl<'a> FlowTable<'a> {
@@ -130,7 +132,7 @@ impl<'a> FlowTable<'a> {
                 map.value_size() / abi::WAYS as usize
             )));
         }
-        Ok(Self { map, ip_version, layout, entry_size, buckets, verdict: abi::SLOT_VERDICT })
+        Ok(Self { map, ip_version, layout, entry_size, buckets, verdict: abi::SLOT_VERDICT, first: 0 })
     }
 
     /// verdict : as in the program's `ww_config`.
@@ -138,17 +140,28 @@ impl<'a> FlowTable<'a> {
         Self { verdict, ..self }
     }
 
+    /// For elements that are a part of a map, from bucket `first` on.
+    pub fn beginning_at(self, first: u32) -> Self {
+        Self { first, ..self }
+    }
+
     /// Every entry in use, in the order of the table.
     pub fn flows(&self) -> impl Iterator<Item = Flow> + '_ {
         let mut entry = vec![0; self.entry_size];
+        (0..self.map.entries() * abi::WAYS)
+            .filter_map(move |index| self.read(index / abi::WAYS, index % abi::WAYS, &mut entry))
+    }
+
+    /// The flow at a place of the map; `None`: there is none.
+    pub fn at(&self, bucket: u32, way: u32) -> Option<Flow> {
+        self.read(bucket.checked_sub(self.first)?, way, &mut vec![0; self.entry_size])
+    }
+
+    fn read(&self, bucket: u32, way: u32, entry: &mut [u8]) -> Option<Flow> {
         let state = if self.ip_version == 4 { STATE_OFFSET_4 } else { STATE_OFFSET_6 };
-        (0..self.map.entries() * abi::WAYS).filter_map(move |index| {
-            let (bucket, way) = (index / abi::WAYS, index % abi::WAYS);
-            let offset = way as usize * self.entry_size;
-            let claim = self.layout.claim.map(|claim| offset + state + claim as usize);
-            let read = self.map.read_part(bucket, offset, claim, &mut entry);
-            if read { self.flow(&entry, bucket, way) } else { None }
-        })
+        let offset = way as usize * self.entry_size;
+        let claim = self.layout.claim.map(|claim| offset + state + claim as usize);
+        if self.map.read_part(bucket, offset, claim, entry) { self.flow(entry, bucket, way) } else { None }
     }
 
     fn flow(&self, entry: &[u8], bucket: u32, way: u32) -> Option<Flow> {
@@ -171,8 +184,8 @@ impl<'a> FlowTable<'a> {
         });
         Some(Flow {
             ip_version: self.ip_version,
-            cpu: (self.layout.sharing == Sharing::PerCpu).then_some(bucket / self.buckets),
-            bucket: bucket % self.buckets,
+            cpu: (self.layout.sharing == Sharing::PerCpu).then_some((self.first + bucket) / self.buckets),
+            bucket: (self.first + bucket) % self.buckets,
             way,
             key,
             packets: slot.packets,

@@ -23,6 +23,7 @@ pub mod engine_run;
 pub mod error;
 mod event_ring;
 pub mod features;
+mod flow_listing;
 pub mod flow_table;
 pub mod headers;
 pub mod input;

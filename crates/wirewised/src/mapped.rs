@@ -33,7 +33,12 @@ unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
     pub fn new(map: &impl MapCore) -> Result<Self> {
-        Self::of(map, map.value_size() as usize, map.max_entries(), libc::PROT_READ)
+        Self::of(map, map.value_size() as usize, 0, map.max_entries(), libc::PROT_READ)
+    }
+
+    /// `entries` elements from `first` on, which must begin at a page. What is mapped counts as this process' memory.
+    pub fn window(map: &impl MapCore, first: u32, entries: u32) -> Result<Self> {
+        Self::of(map, map.value_size() as usize, first, entries, libc::PROT_READ)
     }
 
     /// `ww_cpu`: one value of the map holds all elements, `abi::Cpu` for each CPU.
@@ -51,15 +56,16 @@ impl MappedArray {
         if all == 0 || !all.is_multiple_of(element) {
             return Err(object::other_layout(object::PER_CPU));
         }
-        Self::of(map, element, (all / element) as u32, protection)
+        Self::of(map, element, 0, (all / element) as u32, protection)
     }
 
-    fn of(map: &impl MapCore, value_size: usize, entries: u32, protection: i32) -> Result<Self> {
+    fn of(map: &impl MapCore, value_size: usize, first: u32, entries: u32, protection: i32) -> Result<Self> {
         let stride = value_size.next_multiple_of(8);
-        let length = stride * entries as usize;
+        let (length, offset) = (stride * entries as usize, stride * first as usize);
         let fd = map.as_fd().as_raw_fd();
         // SAFETY: a new shared mapping of `length` bytes of the map; the kernel checks type, flags and size.
-        let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0) };
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, offset as _) };
         if start == libc::MAP_FAILED {
             let name = map.name().to_string_lossy();
             return Err(Error::other(format!("cannot map {name}: {}", io::Error::last_os_error())));

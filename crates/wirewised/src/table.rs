@@ -9,15 +9,34 @@ pub fn print<const N: usize>(rows: &[[String; N]], left: usize) {
 }
 
 fn lines<const N: usize>(rows: &[[String; N]], left: usize) -> Vec<String> {
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+    let mut columns = Columns::default();
+    rows.iter().for_each(|row| columns.fit(row));
+    rows.iter().map(|row| columns.line(row, left)).collect()
+}
+
+/// As wide as the cells they were fitted to.
+#[derive(Debug)]
+pub struct Columns<const N: usize>([usize; N]);
+
+impl<const N: usize> Default for Columns<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> Columns<N> {
+    pub fn fit(&mut self, row: &[String; N]) {
+        for (width, cell) in self.0.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+
+    pub fn line(&self, row: &[String; N], left: usize) -> String {
+        let cells = row.iter().zip(self.0).enumerate().map(|(column, (cell, width))| {
             if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
-    };
-    rows.iter().map(line).collect()
+    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised flows`.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use libbpf_rs::MapCore;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::abi;
 use crate::attachment::{Attachment, AttachmentArgs};
 use crate::error::{Error, Result};
-use crate::flow_table::{Elements, Flow, FlowKey, FlowTable, TABLES};
-use crate::input;
+use crate::flow_listing::{Listing, Place};
+use crate::flow_table::{Flow, FlowKey};
 use crate::kernel;
-use crate::manifest::{ClockName, Flow as LayoutInfo, Sharing};
-use crate::mapped::MappedArray;
-use crate::table;
+use crate::output::Lines;
+use crate::table::Columns;
 use crate::units::format_age;
 
 const EXAMPLES: &str = "\
@@ -35,9 +30,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
 
-    /// Which come first
-    #[arg(long, value_enum, default_value_t = Sort::Newest)]
-    sort: Sort,
+    /// Which come first [default: newest; with --limit 0 the order of the table, which needs no memory]
+    #[arg(long, value_enum)]
+    sort: Option<Sort>,
 
     /// Only flows whose last verdict is this class
     #[arg(long, value_name = "NAME")]
@@ -66,109 +61,134 @@ enum Sort {
 
 pub fn run(args: &Args) -> Result<()> {
     let attachment = args.which.find()?;
-    if let Some(class) = &args.class {
-        check_class(&attachment, class)?;
-    }
     let now = kernel::monotonic_ns();
-    let (found, flows) = collect(&attachment, args, now)?;
-    let class_name = |flow: &Flow| flow.class_id.map(|id| attachment.class_name(id));
+    let class_id = args.class.as_ref().map(|class| class_id(&attachment, class)).transpose()?;
+    let flows = Flows::open(&attachment, args, now, class_id)?;
+    let view =
+        View { now, names: (0..attachment.classes()).map(|id| attachment.class_name(id as u8)).collect() };
     if args.json {
-        let object = |flow: &Flow| {
-            let mut value = serde_json::to_value(flow).unwrap_or_default();
-            value["class"] = json!(class_name(flow));
-            value["age_seconds"] = json!(now.saturating_sub(flow.last_seen_ns) as f64 / 1e9);
-            value
-        };
-        let flows: Vec<Value> = flows.iter().map(object).collect();
-        return input::print_json(
-            &json!({ "interface": attachment.interface, "found": found, "flows": flows }),
-        );
+        print_json(&attachment.interface, &flows, &view)
+    } else {
+        print(&flows, &view, args.state)
     }
-    let header = ["flow", "class", "packets", "last packet", if args.state { "state" } else { "" }];
-    let header = header.map(str::to_string);
-    let row = |flow: &Flow| {
-        [
-            describe(flow),
-            class_name(flow).unwrap_or_else(|| "-".to_string()),
-            flow.packets.to_string(),
-            format!("{} ago", format_age(now.saturating_sub(flow.last_seen_ns))),
-            if args.state { describe_state(&flow.state) } else { String::new() },
-        ]
-    };
-    let rows: Vec<_> = std::iter::once(header).chain(flows.iter().map(row)).collect();
-    table::print(&rows, 5);
-    if flows.len() < found {
-        println!("{} more; --limit 0 shows all", found - flows.len());
-    }
-    Ok(())
 }
 
-fn check_class(attachment: &Attachment, class: &str) -> Result<()> {
-    let known: Vec<_> = (0..attachment.classes()).map(|id| attachment.class_name(id as u8)).collect();
-    if known.iter().any(|name| name == class) {
-        return Ok(());
-    }
-    Err(Error::input(format!("unknown class '{class}'; the bundle has: {}", known.join(", "))))
+/// The flows that were asked for, to be gone through any number of times.
+struct Flows {
+    listing: Listing,
+    /// `None`: all, in the order of the tables.
+    chosen: Option<(usize, Vec<Place>)>,
 }
 
-/// How many flows there are, and the first of them in the order asked for. Never holds more than those.
-fn collect(attachment: &Attachment, args: &Args, now: u64) -> Result<(usize, Vec<Flow>)> {
-    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let verdict = attachment.config()?.map_or(abi::SLOT_VERDICT, |config| config.verdict as u8);
-    let shards = attachment.shards()?;
-    let mut found = 0;
-    let mut first: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-    let mut flows = std::collections::HashMap::new();
-    for (ip_version, name) in TABLES {
-        let Some(map) = attachment.optional_map(name)? else { continue };
-        let layout = match &attachment.meta {
-            Some(meta) => meta.flow.clone(),
-            None => unknown_layout(map.value_size() / abi::WAYS, attachment.sharing()?),
+impl Flows {
+    fn open(attachment: &Attachment, args: &Args, now: u64, class_id: Option<u8>) -> Result<Self> {
+        let listing = Listing::open(attachment, now, args.all, class_id)?;
+        let limit = if args.limit == 0 { usize::MAX } else { args.limit };
+        let rank = |flow: &Flow| match args.sort {
+            Some(Sort::Packets) => flow.packets.into(),
+            _ => flow.last_seen_ns,
         };
-        let elements = Elements::Mapped(MappedArray::new(&map)?);
-        let tables = if layout.sharing == Sharing::Shared { 1 } else { shards };
-        let table = FlowTable::new(elements, ip_version, &layout, map.max_entries() / tables)?;
-        let table = table.with_verdict(verdict);
-        for flow in table.flows() {
-            let idle = now.saturating_sub(flow.last_seen_ns) > layout.idle_timeout_ns;
-            let class = flow.class_id.map(|id| attachment.class_name(id));
-            if (idle && !args.all) || (args.class.is_some() && args.class != class) {
-                continue;
-            }
-            let rank = match args.sort {
-                Sort::Newest => flow.last_seen_ns,
-                Sort::Packets => flow.packets.into(),
-            };
-            first.push(Reverse((rank, found)));
-            flows.insert(found, flow);
-            found += 1;
-            if first.len() > limit
-                && let Some(Reverse((_, last))) = first.pop()
-            {
-                flows.remove(&last);
-            }
+        let sorted = args.limit != 0 || args.sort.is_some();
+        let chosen = sorted.then(|| listing.first(limit, rank)).transpose()?;
+        Ok(Self { listing, chosen })
+    }
+
+    fn each(&self, mut visit: impl FnMut(&Flow) -> Result<()>) -> Result<()> {
+        match &self.chosen {
+            None => self.listing.each(visit),
+            Some((_, places)) => places
+                .iter()
+                .try_for_each(|place| self.listing.at(place)?.map_or(Ok(()), |flow| visit(&flow))),
         }
     }
-    let order = first.into_sorted_vec();
-    Ok((found, order.into_iter().filter_map(|Reverse((_, index))| flows.remove(&index)).collect()))
 }
 
-/// For entries of which nobody remembers more than their size.
-fn unknown_layout(entry_size: u32, sharing: Sharing) -> LayoutInfo {
-    LayoutInfo {
-        key: String::new(),
-        table_size: 0,
-        sharing,
-        claim: None,
-        idle_timeout_ns: u64::MAX,
-        grace_ns: 0,
-        proven_packets: 0,
-        clock: ClockName::Coarse,
-        entry4_size: entry_size,
-        entry6_size: entry_size,
-        layout_digest: String::new(),
-        state: Vec::new(),
+/// What makes a flow an output.
+struct View {
+    now: u64,
+    /// Of the classes.
+    names: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    flow: &'a Flow,
+    class: Option<&'a str>,
+    age_seconds: f64,
+}
+
+impl View {
+    fn class<'a>(&'a self, flow: &Flow) -> Option<&'a str> {
+        flow.class_id.map(|id| self.names.get(usize::from(id)).map_or("unknown", String::as_str))
     }
+
+    fn age(&self, flow: &Flow) -> u64 {
+        self.now.saturating_sub(flow.last_seen_ns)
+    }
+
+    fn row(&self, flow: &Flow, state: bool) -> [String; 5] {
+        [
+            describe(flow),
+            self.class(flow).unwrap_or("-").to_string(),
+            flow.packets.to_string(),
+            format!("{} ago", format_age(self.age(flow))),
+            if state { describe_state(&flow.state) } else { String::new() },
+        ]
+    }
+}
+
+/// One object, a flow a line, written as it is found.
+fn print_json(interface: &str, flows: &Flows, view: &View) -> Result<()> {
+    let mut lines = Lines::new();
+    lines.line(&format!("{{\n  \"interface\": {},\n  \"flows\": [", json!(interface)))?;
+    let (mut shown, mut before) = (0, String::new());
+    flows.each(|flow| {
+        let line = Line { flow, class: view.class(flow), age_seconds: view.age(flow) as f64 / 1e9 };
+        let text = serde_json::to_string(&line).map_err(|error| Error::other(format!("JSON: {error}")))?;
+        if shown > 0 {
+            lines.line(&format!("{before},"))?;
+        }
+        shown += 1;
+        before = format!("    {text}");
+        Ok(())
+    })?;
+    if shown > 0 {
+        lines.line(&before)?;
+    }
+    let found = flows.chosen.as_ref().map_or(shown, |(found, _)| *found);
+    lines.line(&format!("  ],\n  \"found\": {found}\n}}"))?;
+    lines.flush()
+}
+
+/// Goes through the flows twice: columns are as wide as what stands in them.
+fn print(flows: &Flows, view: &View, state: bool) -> Result<()> {
+    let header = ["flow", "class", "packets", "last packet", if state { "state" } else { "" }];
+    let header = header.map(str::to_string);
+    let mut columns = Columns::default();
+    columns.fit(&header);
+    flows.each(|flow| {
+        columns.fit(&view.row(flow, state));
+        Ok(())
+    })?;
+    let mut lines = Lines::new();
+    lines.line(&columns.line(&header, 5))?;
+    let mut shown = 0;
+    flows.each(|flow| {
+        shown += 1;
+        lines.line(&columns.line(&view.row(flow, state), 5))
+    })?;
+    if let Some((found, _)) = flows.chosen.as_ref().filter(|(found, _)| shown < *found) {
+        lines.line(&format!("{} more; --limit 0 shows all", found - shown))?;
+    }
+    lines.flush()
+}
+
+fn class_id(attachment: &Attachment, class: &str) -> Result<u8> {
+    let known: Vec<_> = (0..attachment.classes()).map(|id| attachment.class_name(id as u8)).collect();
+    let id = known.iter().position(|name| name == class);
+    id.map(|id| id as u8)
+        .ok_or_else(|| Error::input(format!("unknown class '{class}'; the bundle has: {}", known.join(", "))))
 }
 
 /// The flow as its first packet had it: who began stands left.

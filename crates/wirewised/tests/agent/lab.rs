@@ -352,6 +352,18 @@ impl Lab {
         Flow { sender, receiver }
     }
 
+    /// Sends so many benign packets, each of a flow of its own.
+    pub fn spread(&self, flows: usize) {
+        // Nobody is to answer each of them.
+        self.receiver.sh("sysctl -qw net.ipv4.icmp_ratemask=0 net.ipv4.icmp_msgs_per_sec=1");
+        let sockets: Vec<_> = (0..flows.div_ceil(60_000))
+            .map(|_| self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap()))
+            .collect();
+        for flow in 0..flows {
+            sockets[flow / 60_000].send_to(&[0; BENIGN], (RECEIVER, 1 + (flow % 60_000) as u16)).unwrap();
+        }
+    }
+
     /// Packets that came to the interface under test, as its driver counts them.
     pub fn received(&self) -> u64 {
         let links: Value =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `stats --watch`, `flows` and `events` show of real packets.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -36,6 +37,50 @@ fn flows_are_listed_with_class_and_state() {
     assert!(
         lab.error("flows --class worm", 2).contains("unknown class 'worm'; the bundle has: benign, attack")
     );
+}
+
+#[test]
+fn many_flows_are_listed_in_little_memory() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("--flow-table-size 524288");
+    pin_to_one_cpu().unwrap();
+    lab.spread(200_000);
+    // Some find no empty place and take another's.
+    let entries = lab.stats()["flows"]["new"].as_u64().unwrap() as usize;
+    assert!(entries > 190_000, "{entries}");
+    for arguments in
+        ["--json --limit 0", "--limit 0 --state", "--json --limit 1000", "--limit 1000 --sort packets"]
+    {
+        let file = std::fs::File::create(lab.path("flows")).unwrap();
+        let flows = lab.command(&format!("flows {arguments}"));
+        // The tables alone are more than 100 MiB.
+        let mut bounded = Command::new("prlimit");
+        bounded.arg(format!("--as={}", 48 << 20)).arg(flows.get_program()).args(flows.get_args());
+        assert!(bounded.stdout(file).status().unwrap().success(), "{arguments}");
+        let text = std::fs::read_to_string(lab.path("flows")).unwrap();
+        let shown = if arguments.contains("1000") { 1000 } else { entries };
+        if arguments.contains("--json") {
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            let flows = answer["flows"].as_array().unwrap();
+            assert_eq!((flows.len(), &answer["found"]), (shown, &entries.into()));
+            let keys: HashSet<_> =
+                flows.iter().map(|flow| (&flow["source_port"], &flow["destination_port"])).collect();
+            assert_eq!(keys.len(), shown);
+        } else {
+            let lines: Vec<_> = text.lines().collect();
+            assert_eq!(lines.len(), if shown == entries { 1 + entries } else { 2 + shown });
+            let column = lines[0].find("packets").unwrap();
+            assert!(lines[1..=shown].iter().all(|line| line[column..].starts_with('1')), "{}", lines[1]);
+        }
+    }
+    let sorted = lab.json("flows --limit 0 --sort newest");
+    let times: Vec<_> = sorted["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|flow| flow["last_seen_ns"].as_u64().unwrap())
+        .collect();
+    assert!(times.len() == entries && times.is_sorted_by(|a, b| a >= b));
 }
 
 #[test]
