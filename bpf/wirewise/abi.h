@@ -169,7 +169,7 @@ struct ww_class_policy {
 struct ww_policy {
 	__u32 allow;		/* enum ww_allow bits: which parts of the allow list hold something */
 	__u32 mode;		/* enum ww_mode */
-	__u64 enforce_until_ns; /* CLOCK_MONOTONIC; enforcement falls back to observe after; 0: never */
+	__u64 enforce_until_ns; /* CLOCK_BOOTTIME; enforcement falls back to observe after; 0: never */
 	__u32 drop_malformed;	/* 1: drop what is WW_MALFORMED_* in enforce mode, instead of passing it */
 	__u32 trigger;		/* enum ww_trigger */
 	__u32 trigger_first_n;
@@ -224,10 +224,10 @@ struct ww_event {
 	struct ww_key6 key; /* IPv4: address in the first 4 bytes */
 	__u8 ip_version;
 	__u8 class_id;
-	__u8 action;   /* enum ww_action */
-	__u8 outcome;  /* enum ww_outcome */
-	__u32 packets; /* of the flow so far */
-	__u32 length;  /* IP length of this packet */
+	__u8 action;	/* enum ww_action */
+	__u8 outcome;	/* enum ww_outcome */
+	__u32 packets;	/* of the flow so far */
+	__u32 length;	/* IP length of this packet */
 	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
 };
 

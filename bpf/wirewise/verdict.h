@@ -45,8 +45,14 @@ static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
 /* Enforcement may be bounded in time; the data path itself falls back, whether or not the agent lives. */
 static __always_inline int ww_enforcing(__u64 now)
 {
-	return ww_policy.mode == WW_MODE_ENFORCE &&
-	       (!ww_policy.enforce_until_ns || now < ww_policy.enforce_until_ns);
+	if (ww_policy.mode != WW_MODE_ENFORCE)
+		return 0;
+	if (!ww_policy.enforce_until_ns)
+		return 1;
+	/* The packet's clock stands still while the machine sleeps. Only what is about to be dropped comes here. */
+	if (ww_config.clock != WW_CLOCK_METADATA)
+		now = bpf_ktime_get_boot_ns();
+	return now < ww_policy.enforce_until_ns;
 }
 
 /* Generic cell rate algorithm on a class, all CPUs together. Returns 1 beyond the rate. */
@@ -150,19 +156,17 @@ static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u3
 {
 	__u32 action, outcome = WW_OUTCOME_PASS;
 	struct ww_class_policy *rule;
-	int enforcing;
 
 	class_id &= WW_MAX_CLASSES - 1;
 	rule = &ww_policy.class_policy[class_id];
 	action = rule->action;
 	if (ww_likely(action == WW_ACTION_PASS))
 		return ww_settle(way, class_id, action, outcome);
-	enforcing = ww_enforcing(way->now_ns);
 	if (action == WW_ACTION_DROP)
-		outcome = enforcing ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
+		outcome = ww_enforcing(way->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
 	else if (action == WW_ACTION_RATE_LIMIT &&
 		 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, way->now_ns))
-		outcome = enforcing ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
+		outcome = ww_enforcing(way->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
 	if (ww_policy.event_interval_ns) {
 		__u64 what = outcome | action << 8 | (__u64)length << 32;
 

@@ -49,6 +49,7 @@ static __always_inline __u64 native_clock(clockid_t clock)
 }
 
 #define bpf_ktime_get_ns() native_clock(CLOCK_MONOTONIC)
+#define bpf_ktime_get_boot_ns() native_clock(CLOCK_BOOTTIME)
 #define bpf_ktime_get_coarse_ns() native_clock(CLOCK_MONOTONIC_COARSE)
 
 /* User space has no jiffies: ww_config.jiffy_ns is 0, and the coarse clock is read instead. */

@@ -246,7 +246,7 @@ fn stage(request: &Request, loaded: &Loaded, config: &abi::Config, directory: &P
         Some((file, policy)) => (Some(file.as_path()), policy),
         None => (None, &all_pass),
     };
-    let element = policy.to_abi(kernel::monotonic_ns(), request.mode.unwrap_or(Mode::Observe));
+    let element = policy.to_abi(kernel::boot_ns(), request.mode.unwrap_or(Mode::Observe));
     policy_maps::write(policy, &element, |name| loaded.map(name))?;
     let meta = Meta::new(
         &request.bundle,
@@ -291,7 +291,7 @@ fn exchange(request: &Request, ours: &Attachment, loaded: &Loaded, staging: &Pat
 
 /// Gives the attachment the policy and mode that were asked for; what was not asked for stays.
 fn adopt(request: &Request, ours: Attachment) -> Result<Attachment> {
-    let now = kernel::monotonic_ns();
+    let now = kernel::boot_ns();
     let current = ours.policy()?;
     let Some(mut meta) = ours.meta.clone() else { return Ok(ours) };
     let find = |name: &str| ours.optional_map(name).ok().flatten();

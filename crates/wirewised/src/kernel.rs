@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -131,7 +132,40 @@ pub fn wait_for_packets() {
 
 /// The clock of `bpf_ktime_get_ns`.
 pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    outside_namespace(clock_ns(libc::CLOCK_MONOTONIC), offsets().monotonic_ns)
+}
+
+/// The clock of `bpf_ktime_get_boot_ns`, which goes on while the machine sleeps: what a person means by a length of time.
+pub fn boot_ns() -> u64 {
+    outside_namespace(clock_ns(libc::CLOCK_BOOTTIME), offsets().boottime_ns)
+}
+
+fn outside_namespace(now_ns: u64, offset_ns: i64) -> u64 {
+    now_ns.saturating_add_signed(offset_ns.saturating_neg())
+}
+
+/// By how much this process' time namespace is ahead of the machine, whose clocks the data path reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Offsets {
+    monotonic_ns: i64,
+    boottime_ns: i64,
+}
+
+fn offsets() -> Offsets {
+    static OFFSETS: OnceLock<Offsets> = OnceLock::new();
+    // No such file: the kernel knows no time namespaces.
+    *OFFSETS
+        .get_or_init(|| parse_offsets(&fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default()))
+}
+
+/// Lines of clock, seconds and nanoseconds.
+fn parse_offsets(text: &str) -> Offsets {
+    let offset = |clock: &str| {
+        let mut words = text.lines().find_map(|line| line.strip_prefix(clock))?.split_whitespace();
+        let (seconds, nanoseconds): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    };
+    Offsets { monotonic_ns: offset("monotonic").unwrap_or(0), boottime_ns: offset("boottime").unwrap_or(0) }
 }
 
 /// How long this thread has had a CPU.
@@ -157,6 +191,17 @@ mod tests {
         assert_eq!(version_of("6.18.44-fc-v595"), Some((6, 18)));
         assert_eq!(version_of("next"), None);
         assert!(version_of("5.4.0-generic") < Some(OLDEST));
+    }
+
+    #[test]
+    fn offsets_of_a_time_namespace_are_read() {
+        let text = "monotonic      86400         5\nboottime     -864000 500000000\n";
+        let offsets = parse_offsets(text);
+        assert_eq!(offsets.monotonic_ns, 86_400_000_000_005);
+        assert_eq!(offsets.boottime_ns, -863_999_500_000_000);
+        assert_eq!(outside_namespace(1, offsets.boottime_ns), 863_999_500_000_001);
+        assert_eq!(outside_namespace(86_400_000_000_006, offsets.monotonic_ns), 1);
+        assert_eq!(parse_offsets(""), Offsets::default());
     }
 
     #[test]

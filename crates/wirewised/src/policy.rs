@@ -125,7 +125,7 @@ impl Policy {
 
     /// The value of the map `ww_policy`.
     ///
-    /// now_ns : CLOCK_MONOTONIC; `enforce_for` starts there.
+    /// now_ns : CLOCK_BOOTTIME, or the captured time; `enforce_for` starts there.
     pub fn to_abi(&self, now_ns: u64, mode: abi::Mode) -> abi::Policy {
         let mut policy = abi::Policy::zeroed();
         policy.mode = mode.code();

@@ -92,7 +92,7 @@ pub struct FlowTables {
 
 pub fn of(attachment: &Attachment) -> Result<Status> {
     let policy = attachment.policy()?;
-    let now = kernel::monotonic_ns();
+    let now = kernel::boot_ns();
     let mode = effective_mode(&policy, now);
     let meta = attachment.meta.as_ref();
     let link = attachment.link.as_ref().map(|(_, info)| *info);

@@ -274,7 +274,7 @@ fn update_link(ours: &Attachment, program: BorrowedFd<'_>) -> Result<()> {
 fn write_policy(request: &Request, plan: &Plan, loaded: &Loaded) -> Result<PolicyMeta> {
     let (ours, old) = (&request.ours, &plan.old);
     if let Some((file, policy)) = &request.policy {
-        let now = kernel::monotonic_ns();
+        let now = kernel::boot_ns();
         let element = policy.to_abi(now, effective_mode(&ours.policy()?, now));
         policy_maps::write(policy, &element, |name| loaded.map(name))?;
         return Ok(PolicyMeta::new(Some(file), policy));

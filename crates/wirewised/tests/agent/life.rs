@@ -101,6 +101,28 @@ fn enforcement_for_a_time_ends_in_the_data_path_itself() {
 }
 
 #[test]
+fn enforcement_for_a_time_is_as_long_in_a_time_namespace() {
+    let Some(mut lab) = Lab::new() else { return };
+    std::fs::copy(env!("CARGO_BIN_EXE_wirewised"), lab.path("wirewised")).unwrap();
+    lab.policy("classes: {attack: drop}\nevents: {rate: 1000/s}\nenforce_for: 1500ms");
+    for ahead in ["86400", "1000000"] {
+        let words = ["unshare", "--time", "--monotonic", ahead, "--boottime", ahead, "--fork"];
+        lab.runner = words.map(String::from).to_vec();
+        let status = lab.attach("--policy p.yaml --mode enforce");
+        assert!((0.1..=1.5).contains(&status["enforce_remaining_seconds"].as_f64().unwrap()), "{status}");
+        assert_eq!(lab.send(1000, ATTACK, 3), 0);
+        let flows = lab.json("flows");
+        assert!(flows["flows"][0]["age_seconds"].as_f64().unwrap() < 10.0, "{flows}");
+        let inside = lab.ok("events --json");
+        lab.runner.clear();
+        assert_eq!(inside, lab.ok("events --json"));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        assert_eq!(lab.send(1000, ATTACK, 3), 3);
+        assert_eq!(lab.status()["mode"], "observe");
+    }
+}
+
+#[test]
 fn another_bundle_replaces_ours_without_a_gap() {
     let Some(lab) = Lab::new() else { return };
     lab.policy("classes: {attack: drop}");
