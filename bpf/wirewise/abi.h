@@ -30,9 +30,10 @@ enum ww_status {
 	WW_MALFORMED_TUNNEL,	/* a tunnel the feature set looks into holds something broken */
 	WW_TOO_MANY_EXTENSIONS, /* more IPv6 extension headers than WW_MAX_EXTENSIONS */
 	WW_ALLOWED_PREFIX,	/* allow list, source address */
-	WW_ALLOWED_PORT,	/* allow list, destination port */
+	WW_ALLOWED_PORT,	/* allow list, destination or source port */
 	WW_NO_POLICY,		/* no policy was written: the packet passes unclassified */
 	WW_UNDECIDED,		/* no verdict yet: the trigger has not fired for this flow */
+	WW_ALLOWED_ESSENTIAL,	/* without which a host loses its network: gate.h */
 	WW_STATUSES
 };
 
@@ -95,6 +96,8 @@ enum ww_allow {
 	WW_ALLOW_IPV4 = 1,
 	WW_ALLOW_IPV6 = 2,
 	WW_ALLOW_PORTS = 4,
+	WW_ALLOW_SOURCE_PORTS = 16,
+	WW_ALLOW_ESSENTIAL = 32,
 	WW_ALLOW_NO_POLICY = 8, /* only before a policy is written: one test tells the usual packet both */
 };
 
@@ -192,7 +195,8 @@ struct ww_prefix6 {
 	__u8 address[16];
 };
 
-/* Map ww_allow_ports: bit p % 64 of element p / 64 allows destination port p; elements from 1024 on: UDP. */
+/* Map ww_allow_ports: bit p % 64 of element p / 64 allows destination port p of TCP; elements from 1024 on: of UDP; from 2048 and 3072 on:
+ * source ports. */
 #define WW_ALLOW_PORT_WORDS 1024
 
 struct ww_counter {

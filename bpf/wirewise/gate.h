@@ -27,9 +27,9 @@ __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 	return bpf_map_lookup_elem(&ww_allow6, &own) ? WW_ALLOWED_PREFIX : 0;
 }
 
-__noinline int ww_allowed_port(__u32 protocol, __u32 port)
+__noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)
 {
-	__u32 word = (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
+	__u32 word = first + (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
 	__u64 *ports;
 
 	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
@@ -38,7 +38,25 @@ __noinline int ww_allowed_port(__u32 protocol, __u32 port)
 	return ports && *ports >> (port & 63) & 1 ? WW_ALLOWED_PORT : 0;
 }
 
-/* WW_ALLOWED_PREFIX, WW_ALLOWED_PORT, or 0. version: 4 or 6, a constant. allow: enum ww_allow bits. */
+/* What a host loses its network without: path MTU discovery, neighbour discovery (from its own link: with a hop limit of 255, RFC 4861), DHCP.
+ * ports: source << 16 | destination. icmp: version << 16 | type << 8 | code. */
+__noinline int ww_essential(__u32 protocol, __u32 ports, __u32 icmp, __u32 ttl)
+{
+	__u32 type = icmp >> 8 & 0xff;
+	int is = 0;
+
+	if (protocol == IPPROTO_UDP && icmp >> 16 == 4)
+		is = ports == (67 << 16 | 68) || ports == (68 << 16 | 67) || ports == (67 << 16 | 67);
+	else if (protocol == IPPROTO_UDP)
+		is = ports == (547 << 16 | 546) || ports == (546 << 16 | 547) || ports == (547 << 16 | 547);
+	else if (icmp >> 16 == 4)
+		is = protocol == IPPROTO_ICMP && (icmp & 0xffff) == (3 << 8 | 4);
+	else if (protocol == IPPROTO_ICMPV6)
+		is = type == 2 || (type >= 133 && type <= 137 && ttl == 255);
+	return is ? WW_ALLOWED_ESSENTIAL : 0;
+}
+
+/* WW_ALLOWED_PREFIX, WW_ALLOWED_PORT, WW_ALLOWED_ESSENTIAL, or 0. version: 4 or 6, a constant. allow: enum ww_allow bits. */
 static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, const __u32 version)
 {
 	int status = 0;
@@ -53,7 +71,14 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 	}
 	/* A fragment other than the first has no ports to allow. */
 	if (!status && allow & WW_ALLOW_PORTS && !p->fragment_offset)
-		status = ww_allowed_port(p->protocol, p->destination_port);
+		status = ww_allowed_port(p->protocol, p->destination_port, 0);
+	if (!status && allow & WW_ALLOW_SOURCE_PORTS && !p->fragment_offset)
+		status = ww_allowed_port(p->protocol, p->source_port, 2 * WW_ALLOW_PORT_WORDS);
+	/* Nothing of a host's own network comes through a tunnel. */
+	if (!status && allow & WW_ALLOW_ESSENTIAL && p->protocol != IPPROTO_TCP && !p->fragment_offset &&
+	    !p->tunnelled)
+		status = ww_essential(p->protocol, p->source_port << 16 | p->destination_port,
+				      version << 16 | p->icmp_type << 8 | p->icmp_code, p->ttl);
 	/* The verifier knows nothing of what a global function returns, so neither may the compiler. */
 	ww_hide(status);
 	return status & 15;

@@ -72,7 +72,7 @@ class DataPath:
         if packet is None:
             drops = status in _MALFORMED and self.policy.drop_malformed and self._decider.enforces(time_ns)
             return Decision(status, drops)
-        if allowed := self._allowed(packet):
+        if allowed := self.policy.allows(packet):
             status, entry = allowed
             return Decision(status, False, packet, allowed_by=entry)
         seen = self.extractor.process_packet(packet, time_ns)
@@ -89,11 +89,3 @@ class DataPath:
         return Decision(
             Status.CLASSIFIED, outcome.drops, packet, seen, inferred, scores, class_id, action, outcome
         )
-
-    def _allowed(self, packet: Packet) -> tuple[Status, str] | None:
-        # Fragments but the first have no ports.
-        port = None if packet.fragment_offset else packet.destination_port
-        entry = self.policy.allows(packet.source, packet.protocol, port)
-        if entry is None:
-            return None
-        return (Status.ALLOWED_PREFIX if entry.startswith("prefix") else Status.ALLOWED_PORT), entry

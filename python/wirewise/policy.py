@@ -19,6 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from wirewise.errors import InputError
+from wirewise.features.packet import Packet, Status
 from wirewise.files import describe_validation_error, read_text
 from wirewise.units import parse_duration
 
@@ -106,11 +107,34 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Port:
-    """An allowed destination port, of TCP, of UDP or of both."""
+    """An allowed destination or source port, of TCP, of UDP or of both."""
 
     number: int
     tcp: bool
     udp: bool
+
+    def matches(self, protocol: int, port: int | None) -> bool:
+        """port : None for fragments but the first, which have none."""
+        return self.number == port and ((protocol == 6 and self.tcp) or (protocol == 17 and self.udp))
+
+
+def is_essential(packet: Packet) -> bool:
+    """What a host loses its network without: path MTU discovery, neighbour discovery from its own link, DHCP.
+
+    ARP is no IP, so it passes anyway. Nothing of a host's own network comes through a tunnel. RFC 4861: neighbour
+    discovery has a hop limit of 255, which no router lets through.
+    """
+    if packet.fragment_offset or packet.tunnelled:
+        return False
+    if packet.protocol == 17:
+        client, server = (68, 67) if packet.ip_version == 4 else (546, 547)
+        ports = (packet.source_port, packet.destination_port)
+        return ports in ((server, client), (client, server), (server, server))
+    if packet.ip_version == 4:
+        return packet.protocol == 1 and (packet.icmp_type, packet.icmp_code) == (3, 4)
+    if packet.protocol != 58:
+        return False
+    return packet.icmp_type == 2 or (133 <= packet.icmp_type <= 137 and packet.ttl == 255)
 
 
 @dataclass(frozen=True)
@@ -124,6 +148,9 @@ class Policy:
     ports: tuple[Port, ...] = ()
     enforce_for_ns: int | None = None
     drop_malformed: bool = False
+    source_ports: tuple[Port, ...] = ()
+    drop_essential: bool = False
+    """What `is_essential` says is judged like every packet."""
     events: Limit = field(default_factory=lambda: Limit.of(_SECOND // 100, DEFAULT_BURST))
 
     @classmethod
@@ -179,27 +206,36 @@ class Policy:
             tuple(allow.ports),
             file.enforce_for,
             file.malformed == "drop",
+            tuple(allow.source_ports),
+            file.essential == "drop",
             Limit.of(file.events.rate, file.events.burst),
         )
 
     # -- meaning
 
-    def allows(self, source: bytes, protocol: int, destination_port: int | None) -> str | None:
-        """Why a packet is let through before anything is inferred: the entry of the allow list, or None.
-
-        source : address, 4 or 16 bytes. protocol : behind extension headers; only TCP (6) and UDP
-        (17) have ports. destination_port : None for fragments but the first, which have none.
-        """
-        address = ip_address(source)
+    def allows(self, packet: Packet) -> tuple[Status, str] | None:
+        """Why a packet is let through before anything is inferred: status and entry of the allow list, or None."""
+        address = ip_address(packet.source)
         for prefix in self.prefixes:
             if address in prefix:
-                return f"prefix {prefix}"
+                return Status.ALLOWED_PREFIX, f"prefix {prefix}"
+        protocol = "tcp" if packet.protocol == 6 else "udp"
+        # Fragments but the first have no ports.
+        whole = not packet.fragment_offset
         for port in self.ports:
-            if port.number == destination_port and (
-                (protocol == 6 and port.tcp) or (protocol == 17 and port.udp)
-            ):
-                return f"port {'tcp' if protocol == 6 else 'udp'}/{port.number}"
+            if port.matches(packet.protocol, packet.destination_port if whole else None):
+                return Status.ALLOWED_PORT, f"port {protocol}/{port.number}"
+        for port in self.source_ports:
+            if port.matches(packet.protocol, packet.source_port if whole else None):
+                return Status.ALLOWED_PORT, f"source port {protocol}/{port.number}"
+        if self.drops and not self.drop_essential and is_essential(packet):
+            return Status.ALLOWED_ESSENTIAL, "essential: pass"
         return None
+
+    @property
+    def drops(self) -> bool:
+        """Whether there is a class of which packets may be dropped."""
+        return any(policy.action in (Action.DROP, Action.RATE_LIMIT) for policy in self.actions)
 
     def rule(self, class_id: int) -> str:
         """The rule for a class, for people: `attack: drop`, or that there is none."""
@@ -366,6 +402,7 @@ class _Part(BaseModel):
 class _Allow(_Part):
     prefixes: list[Annotated[Any, BeforeValidator(_prefix)]] = []
     ports: list[Annotated[Any, BeforeValidator(_port)]] = []
+    source_ports: list[Annotated[Any, BeforeValidator(_port)]] = []
 
 
 class _Events(_Part):
@@ -380,4 +417,5 @@ class _File(_Part):
     allow: _Allow | None = None
     enforce_for: Annotated[int, BeforeValidator(_duration)] | None = None
     malformed: Annotated[str, _one_of("pass", "drop")] = "pass"
+    essential: Annotated[str, _one_of("pass", "drop")] = "pass"
     events: _Events = Field(default_factory=_Events)

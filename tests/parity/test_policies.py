@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.parity.harness import PLANES
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.datapath import DataPath
@@ -42,6 +43,8 @@ POLICIES = {
     "first-n": RULES + "\ntrigger: {first-n: 3}",
     "prefixes": RULES + '\nallow: {prefixes: [0.0.0.0/2, 192.0.2.0/24, "2001:db8::/33"]}',
     "ports": RULES + "\nallow: {ports: [443, tcp/80, udp/53]}",
+    "source ports": RULES + "\nallow: {source_ports: [udp/53, tcp/443, 123]}",
+    "essential": RULES + "\nessential: drop",
     "malformed": RULES + "\nmalformed: drop",
 }
 
@@ -67,15 +70,33 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Captur
             for _ in range(rng.integers(1, 4)):
                 frame[rng.integers(12, min(len(frame), 54))] = rng.integers(256)
         packets.append((10**18 + packet.time_ns, bytes(frame)))
+        if rng.random() < 0.1:
+            packets.append((10**18 + packet.time_ns, _special(rng)))
     path = tmp_path_factory.mktemp("policies") / "mixed.pcap"
     write_capture(path, packets)
     return path, list(read_ethernet(path))
 
 
+def _special(rng: np.random.Generator) -> bytes:
+    """A packet that is essential to a host, or nearly: IPv4 or IPv6 over UDP or ICMP."""
+    ports = np.array([53, 66, 67, 68, 123, 443, 546, 547])
+    udp = rng.choice(ports, 2).astype(">u2").tobytes() + b"\x00\x28\x00\x00" + bytes(32)
+    icmp = bytes([rng.choice([2, 3, 8, 132, 133, 135, 137, 138]), rng.choice([0, 3, 4])]) + bytes(38)
+    is_udp, hops = bool(rng.random() < 0.5), int(rng.choice([64, 255]))
+    payload = udp if is_udp else icmp
+    if rng.random() < 0.5:
+        offset = int(rng.choice([0, 0, 0, 1]))
+        header = bytes([0x45, 0, 0, 60, 0, 0, 0, offset, hops, 17 if is_udp else 1, 0, 0])
+        return bytes(12) + b"\x08\x00" + header + bytes([10, 0, 0, rng.integers(9), 10, 0, 0, 9]) + payload
+    header = bytes([0x60, 0, 0, 0, 0, 40, 17 if is_udp else 58, hops])
+    return bytes(12) + b"\x86\xdd" + header + bytes(15) + bytes([rng.integers(9)]) + bytes(16) + payload
+
+
+@pytest.mark.parametrize("plane", PLANES)
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 @pytest.mark.parametrize("name", POLICIES)
 def test_reference_and_object_agree(
-    bundle: Path, capture: tuple[Path, list[CapturedPacket]], tmp_path: Path, name: str, mode: str
+    bundle: Path, capture: tuple[Path, list[CapturedPacket]], tmp_path: Path, name: str, mode: str, plane: str
 ) -> None:
     from wirewise.bundle import Bundle
 
@@ -84,8 +105,9 @@ def test_reference_and_object_agree(
     policy = tmp_path / "policy.yaml"
     policy.write_text(text)
     kernel = agent.trace(
-        path, bundle, n_features=len(FEATURES.features), policy=policy, mode=mode, seed=5, table_size=256
-    )
+        path, bundle, n_features=len(FEATURES.features), policy=policy, mode=mode, seed=5, table_size=256,
+        plane=plane,
+    )  # fmt: skip
     reference = DataPath(
         FEATURES, Bundle.read(bundle).model, Policy.parse(text, CLASSES),
         enforce=mode == "enforce", hash_seed=seed_from(5), table_size=256,
@@ -122,7 +144,8 @@ def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status
     drops = {status for status, _, dropped in seen if dropped}
     assert Status.MALFORMED_IP in statuses and Status.CLASSIFIED in statuses
     assert (Status.ALLOWED_PREFIX in statuses) == (name == "prefixes")
-    assert (Status.ALLOWED_PORT in statuses) == (name == "ports")
+    assert (Status.ALLOWED_PORT in statuses) == (name in ("ports", "source ports"))
+    assert (Status.ALLOWED_ESSENTIAL in statuses) == (name not in ("nothing", "essential"))
     assert (Status.UNDECIDED in statuses) == (name == "packets")
     assert (Status.CLASSIFIED in drops) == (name != "nothing" and mode == "enforce")
     assert (Status.MALFORMED_IP in drops) == (name == "malformed" and mode == "enforce")

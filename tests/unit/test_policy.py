@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirewise.errors import InputError
+from wirewise.features.packet import Packet, Status
 from wirewise.policy import Action, ClassPolicy, Decider, Limit, Outcome, Policy, Port, Trigger
 
 CLASSES = ["benign", "attack", "scan", "other"]
@@ -122,18 +123,66 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
         Policy.load(path, CLASSES)
 
 
+def packet(source: str, protocol: int, destination_port: int = 0, **fields: int) -> Packet:
+    version = ip_address(source).version
+    address = ip_address(source).packed
+    return Packet(
+        ip_version=version, source=address, destination=address, protocol=protocol, length=100,
+        network_header_length=20, tos=0, fragment=0, destination_port=destination_port, **{"ttl": 64, **fields},
+    )  # fmt: skip
+
+
 def test_allow_list_names_the_entry() -> None:
     policy = Policy.parse(FULL, CLASSES)
-    addresses = ("10.1.2.3", "192.0.2.1", "2001:db8::1", "2001:db9::1")
-    packed = {text: ip_address(text).packed for text in addresses}
-    assert policy.allows(packed["10.1.2.3"], 6, 80) == "prefix 10.0.0.0/8"
-    assert policy.allows(packed["2001:db8::1"], 17, 80) == "prefix 2001:db8::/32"
-    assert policy.allows(packed["192.0.2.1"], 6, 22) == "port tcp/22"
-    assert policy.allows(packed["192.0.2.1"], 17, 22) == "port udp/22"
-    assert policy.allows(packed["192.0.2.1"], 17, 53) == "port udp/53"
-    assert policy.allows(packed["192.0.2.1"], 6, 53) is None
-    assert policy.allows(packed["192.0.2.1"], 132, 22) is None
-    assert policy.allows(packed["2001:db9::1"], 17, 179) is None
+    prefix, port = Status.ALLOWED_PREFIX, Status.ALLOWED_PORT
+    for asked, expected in [
+        (packet("10.1.2.3", 6, 80), (prefix, "prefix 10.0.0.0/8")),
+        (packet("2001:db8::1", 17, 80), (prefix, "prefix 2001:db8::/32")),
+        (packet("192.0.2.1", 6, 22), (port, "port tcp/22")),
+        (packet("192.0.2.1", 17, 22), (port, "port udp/22")),
+        (packet("192.0.2.1", 17, 53), (port, "port udp/53")),
+        (packet("192.0.2.1", 6, 53), None),
+        (packet("192.0.2.1", 132, 22), None),
+        (packet("2001:db9::1", 17, 179), None),
+        (packet("192.0.2.1", 17, 53, fragment_offset=1), None),
+    ]:
+        assert policy.allows(asked) == expected, asked
+    replies = Policy.parse("version: 1\nallow: {source_ports: [udp/53]}", CLASSES)
+    assert replies.allows(packet("192.0.2.1", 17, 99, source_port=53)) == (port, "source port udp/53")
+    assert replies.allows(packet("192.0.2.1", 6, 99, source_port=53)) is None
+
+
+def test_essential_packets_are_those_a_host_loses_its_network_without() -> None:
+    essential = [
+        packet("192.0.2.1", 17, 68, source_port=67),
+        packet("192.0.2.1", 17, 67, source_port=68),
+        packet("2001:db8::1", 17, 546, source_port=547),
+        packet("192.0.2.1", 1, icmp_type=3, icmp_code=4),
+        packet("2001:db8::1", 58, icmp_type=2),
+        *(packet("fe80::1", 58, icmp_type=type, ttl=255) for type in range(133, 138)),
+    ]
+    ordinary = [
+        packet("192.0.2.1", 17, 68, source_port=53),
+        packet("2001:db8::1", 17, 68, source_port=67),
+        packet("192.0.2.1", 6, 68, source_port=67),
+        packet("192.0.2.1", 1, icmp_type=8),
+        packet("192.0.2.1", 58, icmp_type=2),
+        packet("2001:db8::1", 58, icmp_type=135, ttl=254),
+        packet("2001:db8::1", 58, icmp_type=128, ttl=255),
+        packet("192.0.2.1", 17, 68, source_port=67, fragment_offset=1),
+        packet("192.0.2.1", 17, 68, source_port=67, tunnelled=True),
+    ]
+    for text, allowed in [
+        (f"classes: {{{CLASSES[1]}: drop}}", True),
+        (f"classes: {{{CLASSES[1]}: drop}}\nessential: pass", True),
+        (f"classes: {{{CLASSES[1]}: drop}}\nessential: drop", False),
+        (f"classes: {{{CLASSES[1]}: count}}", False),
+    ]:
+        policy = Policy.parse(f"version: 1\n{text}", CLASSES)
+        for one in essential:
+            expected = (Status.ALLOWED_ESSENTIAL, "essential: pass") if allowed else None
+            assert policy.allows(one) == expected, (text, one)
+        assert not any(policy.allows(one) for one in ordinary)
 
 
 @pytest.mark.parametrize("enforce", [False, True])

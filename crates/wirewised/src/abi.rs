@@ -27,6 +27,8 @@ pub const SLOT_VERDICT_PAST: u8 = 8;
 pub const ALLOW_IPV4: u32 = 1;
 pub const ALLOW_IPV6: u32 = 2;
 pub const ALLOW_PORTS: u32 = 4;
+pub const ALLOW_SOURCE_PORTS: u32 = 16;
+pub const ALLOW_ESSENTIAL: u32 = 32;
 
 pub const XDP_DROP: u32 = 1;
 pub const XDP_PASS: u32 = 2;
@@ -83,6 +85,7 @@ codes! {
         AllowedPort = "allowed_port",
         NoPolicy = "no_policy",
         Undecided = "undecided",
+        AllowedEssential = "allowed_essential",
     }
 }
 

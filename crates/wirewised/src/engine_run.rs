@@ -145,7 +145,7 @@ impl Worker {
             let name = if prefix.address.is_ipv4() { "ww_allow4" } else { "ww_allow6" };
             self.update(name, &policy_maps::map_key(prefix), bytemuck::bytes_of(&1u32))?;
         }
-        if !policy.ports.is_empty() {
+        if !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
             for (index, word) in (0u32..).zip(policy.port_words()) {
                 self.update("ww_allow_ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
             }

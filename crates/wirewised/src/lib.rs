@@ -34,6 +34,7 @@ pub mod labels;
 pub mod limits;
 mod loaded;
 mod lock;
+pub mod lockout;
 pub mod manifest;
 pub mod mapped;
 pub mod meta;

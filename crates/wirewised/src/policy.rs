@@ -53,7 +53,7 @@ pub struct Prefix {
     pub length: u8,
 }
 
-/// A destination port, of one protocol or of both.
+/// A destination or source port, of one protocol or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Port {
@@ -73,6 +73,10 @@ pub struct Policy {
     pub ports: BTreeSet<Port>,
     pub enforce_for: Option<Nanoseconds>,
     pub drop_malformed: bool,
+    /// Source ports of who is always let through.
+    pub source_ports: BTreeSet<Port>,
+    /// Neighbour discovery, DHCP and path MTU discovery are judged like every packet.
+    pub drop_essential: bool,
     pub events: Limit,
 }
 
@@ -87,6 +91,8 @@ impl Policy {
             ports: BTreeSet::new(),
             enforce_for: None,
             drop_malformed: false,
+            source_ports: BTreeSet::new(),
+            drop_essential: false,
             events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
         }
     }
@@ -114,11 +120,9 @@ impl Policy {
             prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
             ports: allow.ports.unwrap_or_default().into_iter().collect(),
             enforce_for: file.enforce_for,
-            drop_malformed: match file.malformed.as_deref() {
-                None | Some("pass") => false,
-                Some("drop") => true,
-                Some(other) => return Err(format!("malformed: unknown choice '{other}'; known: pass, drop")),
-            },
+            drop_malformed: drops("malformed", file.malformed)?,
+            source_ports: allow.source_ports.unwrap_or_default().into_iter().collect(),
+            drop_essential: drops("essential", file.essential)?,
             events: events(file.events)?,
         })
     }
@@ -169,28 +173,46 @@ impl Policy {
         if !self.ports.is_empty() {
             bits |= abi::ALLOW_PORTS;
         }
+        if !self.source_ports.is_empty() {
+            bits |= abi::ALLOW_SOURCE_PORTS;
+        }
+        // Where nothing is dropped the data path need not look.
+        if self.drops_classes() && !self.drop_essential {
+            bits |= abi::ALLOW_ESSENTIAL;
+        }
         bits
     }
 
-    /// The map `ww_allow_ports`: TCP's words, then UDP's.
+    /// The map `ww_allow_ports`: TCP's words, then UDP's; then the same of source ports.
     pub fn port_words(&self) -> Vec<u64> {
-        let mut words = vec![0; 2 * abi::ALLOW_PORT_WORDS as usize];
-        for rule in &self.ports {
-            let (word, bit) = (usize::from(rule.port) / 64, 1u64 << (rule.port % 64));
+        let all = abi::ALLOW_PORT_WORDS as usize;
+        let mut words = vec![0; 4 * all];
+        let sources = self.source_ports.iter().map(|rule| (rule, 2 * all));
+        for (rule, first) in self.ports.iter().map(|rule| (rule, 0)).chain(sources) {
+            let (word, bit) = (first + usize::from(rule.port) / 64, 1u64 << (rule.port % 64));
             if rule.tcp {
                 words[word] |= bit;
             }
             if rule.udp {
-                words[abi::ALLOW_PORT_WORDS as usize + word] |= bit;
+                words[all + word] |= bit;
             }
         }
         words
     }
 
+    /// Whether packets of a class may be dropped.
+    fn drops_classes(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, ClassAction::Drop | ClassAction::RateLimit(_)))
+    }
+
+    /// Nobody is let through whatever the model says.
+    pub fn allows_nobody(&self) -> bool {
+        self.prefixes.is_empty() && self.ports.is_empty() && self.source_ports.is_empty()
+    }
+
     /// Whether nothing would ever be dropped, in any mode.
     pub fn drops_nothing(&self) -> bool {
-        let harmless = |action: &ClassAction| matches!(action, ClassAction::Pass | ClassAction::Count);
-        !self.drop_malformed && self.actions.iter().all(harmless)
+        !self.drop_malformed && !self.drops_classes()
     }
 }
 
@@ -269,6 +291,14 @@ impl TryFrom<String> for Port {
             Ok(port) if number.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Self { port, tcp, udp }),
             _ => Err(format!("'{text}' is not a port; ports are 0 to 65535, such as 22, tcp/179, udp/53")),
         }
+    }
+}
+
+fn drops(key: &str, choice: Option<String>) -> std::result::Result<bool, String> {
+    match choice.as_deref() {
+        None | Some("pass") => Ok(false),
+        Some("drop") => Ok(true),
+        Some(other) => Err(format!("{key}: unknown choice '{other}'; known: pass, drop")),
     }
 }
 

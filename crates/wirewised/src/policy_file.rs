@@ -26,6 +26,7 @@ pub struct PolicyFile {
     #[serde(default, deserialize_with = "from_text")]
     pub enforce_for: Option<Nanoseconds>,
     pub malformed: Option<String>,
+    pub essential: Option<String>,
     pub events: Option<EventsFile>,
 }
 
@@ -34,6 +35,7 @@ pub struct PolicyFile {
 pub struct AllowFile {
     pub prefixes: Option<Vec<Prefix>>,
     pub ports: Option<Vec<Port>>,
+    pub source_ports: Option<Vec<Port>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -29,7 +29,7 @@ pub fn write<M: MapCore>(
     ];
     let tables: Vec<_> = tables.into_iter().flatten().collect();
     let ports = find("ww_allow_ports");
-    if ports.is_none() && !policy.ports.is_empty() {
+    if ports.is_none() && !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
         return Err(no_map("ww_allow_ports"));
     }
     let words = policy.port_words();

@@ -37,7 +37,7 @@ fn a_full_policy_reaches_the_map() {
     let value = policy.to_abi(1_000, abi::Mode::Enforce);
     assert_eq!(value.mode, abi::Mode::Enforce.code());
     assert_eq!(value.enforce_until_ns, 600_000_001_000);
-    assert_eq!(value.allow, abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS);
+    assert_eq!(value.allow, abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS | abi::ALLOW_ESSENTIAL);
     assert_eq!(value.drop_malformed, 1);
     assert_eq!(value.trigger, abi::Trigger::Packets.code());
     assert_eq!((value.trigger_packets[0], value.trigger_packets[15]), (0b10110, 1 << 63));
@@ -48,10 +48,36 @@ fn a_full_policy_reaches_the_map() {
     assert_eq!((scan.interval_ns, scan.burst_ns), (10_000_000, 19 * 10_000_000));
 
     let words = policy.port_words();
-    assert_eq!(words.len(), 2048);
+    assert_eq!(words.len(), 4096);
     let allowed = |udp: usize, port: usize| words[udp * 1024 + port / 64] >> (port % 64) & 1 == 1;
     assert!(allowed(0, 22) && allowed(1, 22) && allowed(0, 179) && allowed(1, 53));
     assert!(!allowed(1, 179) && !allowed(0, 53) && !allowed(0, 23));
+    assert_eq!(words.iter().map(|word| word.count_ones()).sum::<u32>(), 4);
+}
+
+#[test]
+fn essential_packets_pass_where_something_is_dropped_unless_told() {
+    let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).allow;
+    assert_eq!(allow("classes: {attack: drop}"), abi::ALLOW_ESSENTIAL);
+    assert_eq!(
+        allow("classes: {attack: {action: rate-limit, rate: 1/s}}\nessential: pass"),
+        abi::ALLOW_ESSENTIAL
+    );
+    assert_eq!(allow("classes: {attack: drop}\nessential: drop"), 0);
+    assert_eq!(allow("classes: {attack: count}"), 0);
+    assert!(
+        refusal("version: 1\nessential: count")
+            .contains("essential: unknown choice 'count'; known: pass, drop")
+    );
+}
+
+#[test]
+fn source_ports_have_words_of_their_own() {
+    let policy = parse("version: 1\nallow: {source_ports: [53, tcp/443], ports: [udp/443]}");
+    assert_eq!(policy.to_abi(0, abi::Mode::Observe).allow, abi::ALLOW_PORTS | abi::ALLOW_SOURCE_PORTS);
+    let words = policy.port_words();
+    let allowed = |table: usize, port: usize| words[table * 1024 + port / 64] >> (port % 64) & 1 == 1;
+    assert!(allowed(1, 443) && allowed(2, 53) && allowed(3, 53) && allowed(2, 443));
     assert_eq!(words.iter().map(|word| word.count_ones()).sum::<u32>(), 4);
 }
 

@@ -64,6 +64,7 @@ def play(
             "xdp-native",
             "--mode",
             "enforce",
+            "--yes",
             "--policy",
             policy,
         ]

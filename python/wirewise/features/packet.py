@@ -25,6 +25,7 @@ class Status(IntEnum):
     ALLOWED_PORT = 8
     NO_POLICY = 9
     UNDECIDED = 10
+    ALLOWED_ESSENTIAL = 11
 
 
 TUNNELS = ("gtp-u", "vxlan", "gre", "ip-in-ip")
@@ -87,6 +88,8 @@ class Packet:
     """VLAN of the outermost tag."""
     teid: int = 0
     """GTP-U tunnel endpoint, where gtp-u is looked into."""
+    tunnelled: bool = False
+    """These are the headers inside a tunnel."""
 
     @property
     def payload_length(self) -> int:
@@ -132,7 +135,7 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
             inner_packet, _ = _parse_ip(frame, offset, network_type)
         except _Refused:
             return Status.MALFORMED_TUNNEL, None
-        inner_packet.vlan_id, inner_packet.teid = vlan_id, teid
+        inner_packet.vlan_id, inner_packet.teid, inner_packet.tunnelled = vlan_id, teid, True
         return Status.CLASSIFIED, inner_packet
     except _Refused as refused:
         return refused.status, None

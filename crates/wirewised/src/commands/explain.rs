@@ -170,7 +170,8 @@ fn meaning(status: Status) -> &'static str {
         Status::MalformedTunnel => "a tunnel that holds something broken",
         Status::TooManyExtensions => "too many IPv6 extension headers",
         Status::AllowedPrefix => "passes: its source address is on the allow list",
-        Status::AllowedPort => "passes: its destination port is on the allow list",
+        Status::AllowedPort => "passes: its destination or source port is on the allow list",
+        Status::AllowedEssential => "passes: the host would lose its network without such packets",
         Status::NoPolicy => "passes: no policy was written",
         Status::Undecided => "passes: the trigger has not fired for its flow yet, so there is no verdict",
     }

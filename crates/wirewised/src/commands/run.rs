@@ -15,6 +15,8 @@ use crate::commands::trace::ModeArg;
 use crate::doctor::{self, Finding, Level};
 use crate::error::{Error, Result};
 use crate::input;
+use crate::kernel;
+use crate::lockout::{self, Session};
 use crate::keys::TrustArgs;
 use crate::netdev;
 use crate::output;
@@ -33,7 +35,7 @@ Examples:
       watch only: every packet passes, `wirewised stats --watch` shows the classes
   wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml
       still every packet passes; the counters say what the policy would have dropped
-  wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml --mode enforce
+  wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml --mode enforce --allow-current-session
       drop as the policy says; `enforce_for: 10m` in the policy ends that by itself
 The program stays attached when this command ends, is killed or is upgraded; `wirewised detach` removes it. Running
 again with the same bundle changes policy and mode in place, without a lost packet. Where no BPF file system is mounted
@@ -62,6 +64,14 @@ pub struct Args {
     /// Policy file [default: every class passes, or that of an adopted program]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+
+    /// Enforce although the policy allows nobody: do not ask, do not refuse
+    #[arg(long)]
+    yes: bool,
+
+    /// Put the address from which you are logged in over SSH on the policy's allow list
+    #[arg(long, requires = "policy")]
+    allow_current_session: bool,
 
     /// Take the place of another program, or of another bundle
     #[arg(long)]
@@ -111,9 +121,16 @@ enum Offloads {
 
 pub fn run(args: &Args) -> Result<()> {
     let request = read_inputs(args)?;
-    let findings = check(&request)?;
+    let mut findings = check(&request)?;
     let plan = attach::plan(&request)?;
     let prepared = attach::prepare(&request)?;
+    if !args.yes && risks_lock_out(&request, &plan)? {
+        if args.dry_run {
+            findings.push(Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT));
+        } else {
+            lockout::confirm(args.json)?;
+        }
+    }
     if args.dry_run {
         return tell(args, &request, &plan, &prepared, &findings);
     }
@@ -153,6 +170,17 @@ fn read_inputs(args: &Args) -> Result<Request> {
         .policy
         .as_ref()
         .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
+    let mut policy = policy.transpose()?;
+    if let Some((_, policy)) = policy.as_mut().filter(|_| args.allow_current_session) {
+        let session = Session::find()?;
+        if !args.json {
+            println!(
+                "  allowed      {}, where you are logged in from ({})",
+                session.address, session.told_by
+            );
+        }
+        policy.prefixes.insert(session.prefix());
+    }
     let root = args.root.root()?;
     let interface = netdev::primary_name(&args.interface);
     let request = Request {
@@ -161,7 +189,7 @@ fn read_inputs(args: &Args) -> Result<Request> {
         mode: args.mode.map(Mode::from),
         bundle,
         bundle_file: args.bundle.clone(),
-        policy: policy.transpose()?,
+        policy,
         replace: args.replace,
         table_size: args.flow_table_size,
         offloads_off: args.offloads == Some(Offloads::Off),
@@ -173,6 +201,18 @@ fn read_inputs(args: &Args) -> Result<Request> {
         ));
     }
     Ok(request)
+}
+
+/// Whether what is asked for would drop packets, and nobody is sure to get through.
+fn risks_lock_out(request: &Request, plan: &Plan) -> Result<bool> {
+    let adopted = if let Plan::Adopt(ours) = plan { Some(ours.policy()?) } else { None };
+    let current = adopted.as_ref().map(|policy| attach::effective_mode(policy, kernel::boot_ns()));
+    let mode = request.mode.or(current).unwrap_or(Mode::Observe);
+    let policy = match &request.policy {
+        Some((_, policy)) => Some(policy.to_abi(0, mode)),
+        None => adopted.filter(|_| request.mode.is_some()),
+    };
+    Ok(mode == Mode::Enforce && policy.is_some_and(|policy| lockout::is_possible(&policy)))
 }
 
 /// The doctor's checks. Whether the interface is taken is for the plan, which knows about --replace.

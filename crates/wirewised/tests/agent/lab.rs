@@ -281,14 +281,15 @@ impl Lab {
 
     /// Attaches in the foreground; the agent is killed with the guard.
     pub fn foreground(&self, arguments: &str) -> Foreground {
-        let mut command = self
-            .command(&format!("run --bundle b.wirewise --interface {INTERFACE} {arguments} --foreground"));
+        let mut command = self.command(&format!(
+            "run --bundle b.wirewise --interface {INTERFACE} {arguments} --yes --foreground"
+        ));
         Foreground(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     /// Attaches, then returns the status.
     pub fn attach(&self, arguments: &str) -> Value {
-        let answer = self.json(&format!("run --bundle b.wirewise --interface {INTERFACE} {arguments}"));
+        let answer = self.json(&format!("run --bundle b.wirewise --interface {INTERFACE} {arguments} --yes"));
         answer["status"].clone()
     }
 
@@ -343,11 +344,21 @@ impl Lab {
         self.flow(port).send(payload, count)
     }
 
+    /// As `send`, from a port of the sender.
+    pub fn send_between(&self, from: u16, to: u16, payload: usize, count: usize) -> usize {
+        self.flow_between(from, to).send(payload, count)
+    }
+
     /// A flow to a port of the receiver.
     pub fn flow(&self, port: u16) -> Flow {
+        self.flow_between(0, port)
+    }
+
+    /// from : 0: any.
+    fn flow_between(&self, from: u16, port: u16) -> Flow {
         let receiver = self.receiver.enter(|| bind(port));
         receiver.set_read_timeout(Some(QUIET)).unwrap();
-        let sender = self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap());
+        let sender = self.sender.enter(|| UdpSocket::bind((SENDER, from)).unwrap());
         sender.connect((RECEIVER, port)).unwrap();
         Flow { sender, receiver }
     }

@@ -128,7 +128,8 @@ fn another_bundle_replaces_ours_without_a_gap() {
     lab.policy("classes: {attack: drop}");
     let before = lab.attach("--policy p.yaml --mode enforce");
     lab.write("other.wirewise", &bundle("second", data_path().unwrap()));
-    let run = format!("run --bundle other.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce");
+    let run =
+        format!("run --bundle other.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce --yes");
     let error = lab.error(&run, 1);
     assert!(error.contains("with another bundle (first, ") && error.contains("--replace"), "{error}");
 

@@ -110,7 +110,7 @@ fn three_capabilities_are_enough_and_a_missing_one_is_named() {
     lab.policy("classes: {attack: drop}");
     std::fs::create_dir(lab.pins()).unwrap();
     with_capabilities(&mut lab, "bpf,net_admin,perfmon");
-    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce");
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce --yes");
     let error = lab.error(&run, 3);
     assert!(error.contains("is not writable for this user") && error.contains("chown"), "{error}");
 

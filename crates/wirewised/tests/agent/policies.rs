@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a policy does to packets, and how it changes while they pass.
 
-use crate::lab::{ATTACK, BENIGN, Lab, bundle, data_path};
+use std::process::Command;
+
+use crate::lab::{ATTACK, BENIGN, Lab, SENDER, bundle, data_path};
 
 #[test]
 fn the_allow_list_is_checked_before_the_model_and_changes_in_place() {
@@ -64,14 +66,16 @@ fn a_changed_rate_starts_afresh_and_an_unchanged_one_goes_on() {
 #[test]
 fn a_changed_rate_of_events_starts_afresh() {
     let Some(lab) = Lab::new() else { return };
+    let sent = || lab.stats()["events"]["sent"].as_u64().unwrap() as usize;
     let events_of = |rate: &str, burst: u32, packets: usize, swap: &str| {
         lab.policy(&format!("classes: {{attack: count}}\nevents: {{rate: {rate}, burst: {burst}}}"));
         match swap {
             "" => drop(lab.attach("--policy p.yaml")),
             bundle => drop(lab.ok(&format!("swap --bundle {bundle} --policy p.yaml"))),
         }
+        let before = sent();
         lab.send(1000, ATTACK, packets);
-        lab.ok("events --json").lines().count()
+        sent() - before
     };
     // The limit is one of each CPU, and the packets may come over more than one.
     let within = |burst: usize, packets: usize| burst..=packets.min(burst * 2);
@@ -82,9 +86,95 @@ fn a_changed_rate_of_events_starts_afresh() {
     lab.write("second.wirewise", &bundle("second", data_path().unwrap()));
     assert_eq!(events_of("1000/s", 50, 40, "second.wirewise"), 40);
     lab.ok("rollback");
+    let before = sent();
     lab.send(1000, ATTACK, 40);
     // What runs again has its own limit of before.
-    assert!(within(3, 40).contains(&lab.ok("events --json").lines().count()));
+    assert!(within(3, 40).contains(&(sent() - before)));
+}
+
+#[test]
+fn enforcing_without_an_allow_list_is_refused_unless_told() {
+    let Some(lab) = Lab::new() else { return };
+    let run = "run --bundle b.wirewise --interface ww0 --policy p.yaml";
+    lab.policy("classes: {attack: drop}");
+    let error = lab.error(&format!("{run} --mode enforce"), 2);
+    assert!(
+        error.contains("you may lock yourself out") && error.contains("--allow-current-session"),
+        "{error}"
+    );
+    lab.assert_untouched();
+    let plan = lab.run(&format!("{run} --mode enforce --dry-run"));
+    assert!(plan.status.success() && String::from_utf8_lossy(&plan.stderr).contains("lock-out"), "{plan:?}");
+    // Observing locks nobody out, and neither does what is attached already.
+    lab.ok(run);
+    let error = lab.error("run --bundle b.wirewise --interface ww0 --mode enforce", 2);
+    assert!(error.contains("you may lock yourself out"), "{error}");
+    assert_eq!(lab.status()["mode"], "observe");
+    lab.ok(&format!("{run} --mode enforce --yes"));
+    assert_eq!(lab.send(1000, ATTACK, 3), 0);
+    lab.ok("detach --interface ww0");
+
+    for policy in ["classes: {attack: drop}\nallow: {ports: [22]}", "classes: {attack: count}"] {
+        lab.policy(policy);
+        lab.ok(&format!("{run} --mode enforce"));
+        lab.ok("detach --interface ww0");
+    }
+}
+
+#[test]
+fn the_current_session_is_allowed_also_behind_sudo() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let run =
+        "run --bundle b.wirewise --interface ww0 --policy p.yaml --mode enforce --allow-current-session";
+    let none = lab.command(run).env_remove("SSH_CONNECTION").output().unwrap();
+    if !none.status.success() {
+        let error = String::from_utf8_lossy(&none.stderr);
+        assert!(
+            none.status.code() == Some(2) && error.contains("nobody is logged in here over SSH"),
+            "{error}"
+        );
+        lab.assert_untouched();
+    }
+    // As sudo does it: the variable is the parent's.
+    let agent = lab.command(run);
+    let words: Vec<_> = std::iter::once(agent.get_program()).chain(agent.get_args()).collect();
+    let command = words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+    let script = format!("env -u SSH_CONNECTION {command}; exit $?");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env("SSH_CONNECTION", format!("{SENDER} 50022 10.9.0.2 22"));
+    let output = shell.current_dir(lab.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("10.9.0.1, where you are logged in from (SSH_CONNECTION of process"), "{said}");
+    assert_eq!(lab.send(1000, ATTACK, 3), 3);
+}
+
+#[test]
+fn dhcp_passes_whatever_the_model_says_unless_the_policy_drops_it() {
+    let Some(lab) = Lab::new() else { return };
+    let send = |essential: &str| {
+        lab.policy(&format!("classes: {{attack: drop}}\nessential: {essential}"));
+        lab.attach("--policy p.yaml --mode enforce");
+        (lab.send_between(67, 68, ATTACK, 3), lab.send_between(66, 68, ATTACK, 3))
+    };
+    assert_eq!(send("pass"), (3, 0));
+    let stats = lab.stats();
+    let rows = stats["status"].as_array().unwrap().iter();
+    let essential: Vec<_> = rows.filter(|row| row["status"] == "allowed_essential").collect();
+    assert_eq!(essential[0]["packets"], 3);
+    assert_eq!(send("drop"), (0, 0));
+}
+
+#[test]
+fn replies_are_allowed_by_their_source_port() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}\nallow: {source_ports: [udp/53]}");
+    lab.attach("--policy p.yaml --mode enforce");
+    assert_eq!((lab.send_between(53, 1000, ATTACK, 3), lab.send_between(54, 1000, ATTACK, 3)), (3, 0));
+    lab.policy("classes: {attack: drop}\nallow: {source_ports: [tcp/53, 54]}");
+    lab.attach("--policy p.yaml");
+    assert_eq!((lab.send_between(53, 1000, ATTACK, 3), lab.send_between(54, 1000, ATTACK, 3)), (0, 3));
 }
 
 #[test]
