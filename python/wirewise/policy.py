@@ -114,15 +114,15 @@ class Port:
     udp: bool
 
     def matches(self, protocol: int, port: int | None) -> bool:
-        """port : None for fragments but the first, which have none."""
+        """Whether it is this port; None, of fragments but the first, is none."""
         return self.number == port and ((protocol == 6 and self.tcp) or (protocol == 17 and self.udp))
 
 
 def is_essential(packet: Packet) -> bool:
     """What a host loses its network without: path MTU discovery, neighbour discovery from its own link, DHCP.
 
-    ARP is no IP, so it passes anyway. Nothing of a host's own network comes through a tunnel. RFC 4861: neighbour
-    discovery has a hop limit of 255, which no router lets through.
+    ARP is no IP, so it passes anyway. Nothing of a host's own network comes through a tunnel. RFC 4861:
+    neighbour discovery has a hop limit of 255, which no router lets through.
     """
     if packet.fragment_offset or packet.tunnelled:
         return False
@@ -214,7 +214,7 @@ class Policy:
     # -- meaning
 
     def allows(self, packet: Packet) -> tuple[Status, str] | None:
-        """Why a packet is let through before anything is inferred: status and entry of the allow list, or None."""
+        """Why a packet is let through before anything is inferred: status and rule, or None."""
         address = ip_address(packet.source)
         for prefix in self.prefixes:
             if address in prefix:

@@ -128,7 +128,8 @@ def packet(source: str, protocol: int, destination_port: int = 0, **fields: int)
     address = ip_address(source).packed
     return Packet(
         ip_version=version, source=address, destination=address, protocol=protocol, length=100,
-        network_header_length=20, tos=0, fragment=0, destination_port=destination_port, **{"ttl": 64, **fields},
+        network_header_length=20, tos=0, fragment=0, destination_port=destination_port,
+        **{"ttl": 64, **fields},
     )  # fmt: skip
 
 
