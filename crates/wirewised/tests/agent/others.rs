@@ -80,7 +80,7 @@ fn files_may_have_any_name_in_any_locale() {
     lab.policy("classes: {attack: drop}");
     std::fs::rename(lab.path("p.yaml"), lab.path(policy)).unwrap();
     let output = lab
-        .command(&format!("run --interface {INTERFACE} --mode enforce --json"))
+        .command(&format!("run --interface {INTERFACE} --mode enforce --yes --json"))
         .args(["--bundle", bundle, "--policy", policy])
         .env("LC_ALL", "POSIX")
         .env_remove("HOME")

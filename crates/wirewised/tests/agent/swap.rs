@@ -113,7 +113,7 @@ fn status_says_what_runs_and_what_ran_and_rollback_goes_back() {
     assert_eq!(lab.json("swap --bundle c.wirewise")["action"], "kept");
     // A policy that is changed now is the interface's, so it stays when the model goes back.
     lab.policy("classes: {attack: count}\nallow: {ports: [udp/77]}");
-    lab.ok(&format!("run --bundle c.wirewise --interface {INTERFACE} --policy p.yaml"));
+    lab.ok(&format!("run --bundle c.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
 
     assert_eq!(lab.json("rollback --dry-run")["action"], "would roll back");
     assert_eq!(lab.status()["bundle"]["name"], "second");
@@ -124,7 +124,7 @@ fn status_says_what_runs_and_what_ran_and_rollback_goes_back() {
         (&"count".into(), &"second".into())
     );
     lab.policy("classes: {attack: drop}");
-    lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml"));
+    lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
     assert_eq!(lab.send(1000, ATTACK, 3), 0);
     lab.ok(&format!("detach --interface {INTERFACE}"));
     lab.assert_untouched();
