@@ -46,14 +46,13 @@ const DATA: [(&str, RangeInclusive<u64>); 7] = [
 const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-const HELPERS: [(i32, &str); 8] = [
+const HELPERS: [(i32, &str); 7] = [
     (1, "map_lookup_elem"),
     (5, "ktime_get_ns"),
     (8, "get_smp_processor_id"),
     (12, "tail_call"),
     (118, "jiffies64"),
-    (131, "ringbuf_reserve"),
-    (132, "ringbuf_submit"),
+    (125, "ktime_get_boot_ns"),
     (160, "ktime_get_coarse_ns"),
 ];
 
@@ -62,7 +61,8 @@ const ARRAY: u64 = 2;
 const PROG_ARRAY: u64 = 3;
 const PERCPU_ARRAY: u64 = 6;
 const LPM_TRIE: u64 = 11;
-const RINGBUF: u64 = 27;
+/// As in maps.h: more than the old and the new policy file together can name.
+const ALLOW_PREFIXES: u64 = 1 << 18;
 const NO_PREALLOC: u64 = 1;
 const MMAPABLE: u64 = 1 << 10;
 
@@ -89,9 +89,9 @@ fn map_rules(flow: &Flow) -> Vec<MapRule> {
         rule("ww_flows4", ARRAY, 4, bucket(flow.entry4_size), 1, MMAPABLE),
         rule("ww_flows6", ARRAY, 4, bucket(flow.entry6_size), 1, MMAPABLE),
         rule("ww_limit", ARRAY, 4, exactly(8), abi::MAX_CLASSES as u64, 0),
-        rule("ww_allow4", LPM_TRIE, prefix4, exactly(4), 16_384, NO_PREALLOC),
-        rule("ww_allow6", LPM_TRIE, prefix6, exactly(4), 16_384, NO_PREALLOC),
-        rule("ww_allow_ports", ARRAY, 4, exactly(8), 2 * u64::from(abi::ALLOW_PORT_WORDS), 0),
+        rule("ww_allow4", LPM_TRIE, prefix4, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
+        rule("ww_allow6", LPM_TRIE, prefix6, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
+        rule("ww_allow_ports", ARRAY, 4, exactly(8), 4 * u64::from(abi::ALLOW_PORT_WORDS), 0),
         rule("ww_blank", PERCPU_ARRAY, 4, blank, 1, 0),
         rule(
             "ww_agreement",
@@ -103,7 +103,7 @@ fn map_rules(flow: &Flow) -> Vec<MapRule> {
         ),
         rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
         rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
-        rule("ww_events", RINGBUF, 0, exactly(0), 256 << 10, 0),
+        rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
     ]
 }
 

@@ -40,7 +40,7 @@ impl Lines {
     }
 
     pub fn line(&mut self, text: &str) -> Result<()> {
-        let written = self.0.write_all(text.as_bytes()).and_then(|()| self.0.write_all(b"\n"));
+        let written = self.0.write_all(harmless(text).as_bytes()).and_then(|()| self.0.write_all(b"\n"));
         written.map_err(|error| Error::other(format!("standard output: {error}")))
     }
 

@@ -289,7 +289,7 @@ fn bad_swaps_change_nothing() {
     lab.write("object.wirewise", &bundle("no object", b"no ELF"));
     for (file, code, expected) in [
         ("broken", 4, "invalid access to packet"),
-        ("other", 2, "its map ww_events has another layout than the one in use"),
+        ("other", 2, "its map ww_allow4 has another layout than the one in use"),
         ("object", 2, "object.wirewise: program.bpf.o is no ELF object"),
         ("gone", 2, "cannot be read"),
     ] {
