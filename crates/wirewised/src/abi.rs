@@ -379,8 +379,8 @@ mod tests {
         assert_eq!(offset_of!(Policy, class_policy), 184);
         assert_eq!(size_of::<Policy>(), 184 + 64 * 24);
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
-        assert_eq!(offset_of!(Stats, class_outcome), 11 * 16);
-        assert_eq!(size_of::<Stats>(), 11 * 16 + 64 * 5 * 16 + 10 * 8);
+        assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
+        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 5 * 16 + 9 * 8);
         assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
         assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4 + 16 + 40);
@@ -390,7 +390,8 @@ mod tests {
     #[test]
     fn codes_and_names_go_both_ways() {
         assert_eq!(Status::from_code(9), Some(Status::NoPolicy));
-        assert_eq!(Status::from_code(11), None);
+        assert_eq!(Status::from_code(11), Some(Status::AllowedEssential));
+        assert_eq!(Status::from_code(12), None);
         assert_eq!(Outcome::WouldLimit.code(), 4);
         assert_eq!(Action::RateLimit.to_string(), "rate-limit");
         assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");

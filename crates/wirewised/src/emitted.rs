@@ -107,6 +107,9 @@ fn map_rules(flow: &Flow) -> Vec<MapRule> {
     ]
 }
 
+/// The last word of the state, where CPUs share the flow tables (bpf/wirewise/claim.h).
+const CLAIM: &str = "claim";
+
 type File<'data> = ElfFile64<'data, LittleEndian>;
 type Section<'data, 'file> = ElfSection64<'data, 'file, LittleEndian>;
 type Checked<T = ()> = Result<T, String>;
@@ -363,9 +366,11 @@ fn check_map(rule: &MapRule, definition: &Definition) -> Checked {
 /// Each variable of the manifest's state is where it says, and there is no other.
 fn check_state(types: &Btf<'_>, flow: &Flow) -> Checked {
     let members = types.structure("ww_state").ok_or("has no readable struct ww_state")?;
-    let mut found: Vec<_> = members.iter().map(|member| (member.offset, member.size, member.name)).collect();
+    let mut found: Vec<_> =
+        members.iter().map(|member| (member.offset, member.size, member.name.as_str())).collect();
     let stated = flow.state.iter().map(|f| (u64::from(f.offset), f.kind.size() as u64, f.name.as_str()));
-    let mut stated: Vec<_> = stated.collect();
+    let claim = flow.claim.map(|offset| (u64::from(offset), size_of::<u32>() as u64, CLAIM));
+    let mut stated: Vec<_> = stated.chain(claim).collect();
     found.sort_unstable();
     stated.sort_unstable();
     let difference = stated.iter().find(|field| !found.contains(field));

@@ -26,6 +26,10 @@ const ENUM64: u32 = 19;
 
 /// Types refer to types; a chain longer than this is a circle.
 const MAX_DEPTH: u32 = 32;
+/// Of a structure, with those inside it.
+const MAX_MEMBERS: u32 = 10_000;
+/// Bytes of the names of the structures around a member; bounds how deep they lie, too.
+const MAX_PREFIX: usize = 256;
 
 /// One type; `data` is what follows its three words.
 struct Type<'a> {
@@ -52,10 +56,10 @@ pub struct Btf<'a> {
 pub type Definition = BTreeMap<String, u64>;
 
 /// A member of a structure; offset and size in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Member<'a> {
-    /// Its name.
-    pub name: &'a str,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name; `outer.inner` of a member of a structure inside the structure.
+    pub name: String,
     /// From the structure's start.
     pub offset: u64,
     /// Of its type.
@@ -158,18 +162,41 @@ impl<'a> Btf<'a> {
         (array.kind() == ARRAY).then(|| word(array.data, 8)).flatten().map(u64::from)
     }
 
-    /// The members of the structure of this name. `None` if there is no such structure, or one that cannot be read.
-    pub fn structure(&self, name: &str) -> Option<Vec<Member<'a>>> {
+    /// The members of the structure of this name, those of structures in it in their place. `None` if there is no such structure, or
+    /// one that cannot be read.
+    pub fn structure(&self, name: &str) -> Option<Vec<Member>> {
         let is = |found: &&Type<'a>| found.kind() == STRUCT && self.string(found.name) == Some(name);
-        let found = self.types.iter().find(is)?;
+        let (mut members, mut left) = (Vec::new(), MAX_MEMBERS);
+        self.members(self.types.iter().find(is)?, "", 0, &mut left, &mut members)?;
+        Some(members)
+    }
+
+    /// prefix, offset : of the structure in the one around it. left : members that may still be looked at, for hostile types hold
+    /// each other, or others many times over.
+    fn members(
+        &self,
+        of: &Type<'a>,
+        prefix: &str,
+        offset: u64,
+        left: &mut u32,
+        to: &mut Vec<Member>,
+    ) -> Option<()> {
         // With the kind flag, a bit field's size stands in the upper byte of the offset.
-        let bit_fields = found.info >> 31 != 0;
-        let member = |member: &'a [u8]| {
+        let bit_fields = of.info >> 31 != 0;
+        for member in of.data.chunks_exact(12) {
             let bits = word(member, 8).filter(|bits| bits % 8 == 0 && !(bit_fields && bits >> 24 != 0))?;
-            let (name, size) = (self.string(word(member, 0)?)?, self.size(word(member, 4)?, 0)?);
-            Some(Member { name, offset: u64::from(bits / 8), size })
-        };
-        found.data.chunks_exact(12).map(member).collect()
+            let (name, id) = (format!("{prefix}{}", self.string(word(member, 0)?)?), word(member, 4)?);
+            let offset = offset + u64::from(bits / 8);
+            *left = left.checked_sub(1)?;
+            match self.resolve(id)? {
+                inner if inner.kind() == STRUCT => {
+                    (prefix.len() < MAX_PREFIX).then_some(())?;
+                    self.members(inner, &format!("{name}."), offset, left, to)?;
+                }
+                _ => to.push(Member { name, offset, size: self.size(id, 0)? }),
+            }
+        }
+        Some(())
     }
 
     /// The maps of section `.maps`, by name.

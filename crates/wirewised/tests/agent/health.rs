@@ -14,7 +14,7 @@ fn enforcing(interface: &str) -> Option<Lab> {
         lab.sh(&format!("ip link add {interface} type veth peer name other"));
     }
     lab.policy("classes: {attack: drop}");
-    lab.ok(&format!("run --bundle b.wirewise --interface {interface} --policy p.yaml --mode enforce"));
+    lab.ok(&format!("run --bundle b.wirewise --interface {interface} --policy p.yaml --mode enforce --yes"));
     Some(lab)
 }
 

@@ -61,7 +61,7 @@ fn merged_packets_are_warned_of_and_nothing_is_enforced_on_them() {
     let [sender, _] = lab.namespaces();
     let run = format!("run --bundle b.wirewise --interface {INTERFACE} --plane xdp-generic");
     lab.policy("classes: {attack: drop}");
-    let error = lab.error(&format!("{run} --policy p.yaml --mode enforce"), 3);
+    let error = lab.error(&format!("{run} --policy p.yaml --mode enforce --yes"), 3);
     for part in [
         &format!("sees packets merged by {INTERFACE} (gro) and ww1 in {sender} (tso, tx-"),
         &format!("`ethtool -K {INTERFACE} gro off` and `ip netns exec {sender} ethtool -K ww1 tso off tx-"),
@@ -88,7 +88,7 @@ fn merged_packets_are_warned_of_and_nothing_is_enforced_on_them() {
     assert_ne!(before, offloads(&lab));
     let left = lab.json(&format!("doctor --interface {INTERFACE} --plane xdp-generic"));
     assert_eq!(finding(&left).as_deref(), Some("ok"), "{left}");
-    assert_eq!(lab.json(&format!("{run} --policy p.yaml --mode enforce"))["action"], "adopted");
+    assert_eq!(lab.json(&format!("{run} --policy p.yaml --mode enforce --yes"))["action"], "adopted");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn switched_off_offloads_give_the_packets_of_the_network_and_come_back() {
     lab.ok(&format!("{run} --dry-run"));
     assert_eq!(offloads(&lab), before);
     lab.policy("classes: {}");
-    lab.ok(&format!("{run} --policy p.yaml --mode enforce"));
+    lab.ok(&format!("{run} --policy p.yaml --mode enforce --yes"));
     let off = &lab.status()["offloads_off"];
     assert_eq!((&off[0]["interface"], &off[1]["interface"]), (&INTERFACE.into(), &"ww1".into()));
     transfer(&lab);
