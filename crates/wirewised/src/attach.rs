@@ -180,7 +180,9 @@ pub fn execute(request: &Request, plan: Plan, prepared: Prepared) -> Result<Atta
             let places = Places::of(&ours.directory);
             let switched = switch_offloads(request, &places)?;
             let adopted = adopt(request, ours)?;
-            switched.map(SwitchedOff::keep);
+            if let Some(switched) = switched {
+                switched.keep();
+            }
             return Ok(adopted);
         }
         Plan::Attach { displaced } => return attach(request, displaced, prepared),
@@ -191,11 +193,10 @@ pub fn execute(request: &Request, plan: Plan, prepared: Prepared) -> Result<Atta
     let staged = stage(request, &loaded, &prepared.config, &places.new)?;
     let switched = switch_offloads(request, &places)?;
     exchange(request, &ours, &loaded, &places.new)?;
-    switched.map(SwitchedOff::keep);
-    staged.keep();
-    if request.plane == Plane::XdpNative {
-        offloads::put_back(&places.offloads);
+    if let Some(switched) = switched {
+        switched.keep();
     }
+    staged.keep();
     places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))?;
     Attachment::open(&ours.directory)
 }
@@ -225,7 +226,9 @@ fn attach(request: &Request, displaced: Option<Attached>, prepared: Prepared) ->
         }
         return Err(failure);
     }
-    switched.map(SwitchedOff::keep);
+    if let Some(switched) = switched {
+        switched.keep();
+    }
     staged.keep();
     Attachment::open(&directory)
 }

@@ -159,7 +159,10 @@ impl Merging {
             let device =
                 Device::open(&self.interface).map_err(|error| io::Error::other(error.to_string()))?;
             let features = Features::of(&device).ok_or(io::ErrorKind::Unsupported)?;
-            features.set(&device, &self.features, on)
+            features.set(&device, &self.features, on)?;
+            let now = Features::of(&device).ok_or(io::ErrorKind::Unsupported)?;
+            let done = self.features.iter().all(|feature| now.active().any(|active| active == feature) == on);
+            if done { Ok(()) } else { Err(io::Error::other("the interface does not take it")) }
         };
         if self.namespace_cookie == netns::cookie() {
             return set();
@@ -299,7 +302,9 @@ fn remember(record: &Path, switched: &[Merging]) -> Result<()> {
     let new = record.join("meta-new");
     let _ = fs::remove_file(&new);
     xdp::pin(map.as_fd(), &new).and_then(|()| fs::rename(&new, record.join(pins::META))).map_err(failed)?;
-    provisional.map(Provisional::keep);
+    if let Some(provisional) = provisional {
+        provisional.keep();
+    }
     Ok(())
 }
 

@@ -63,8 +63,10 @@ fn what_cannot_be_seen_is_not_said_to_be_nothing() {
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["bpf_file_system"], &said["attachments"]), (&false.into(), &Value::Array(Vec::new())));
     assert_eq!(said["unpinned"][0]["program_id"], program);
+    let error: Value = serde_json::from_str(&error).unwrap();
+    assert_eq!(error["error"]["exit_code"], 6);
     assert!(
-        error.starts_with("error: cannot know what is attached: ") && error.lines().count() == 1,
+        error["error"]["message"].as_str().unwrap().starts_with("cannot know what is attached: "),
         "{error}"
     );
     let (code, ..) = without_bpffs("status --check --interface lo");

@@ -119,7 +119,7 @@ fn with_json_an_error_is_an_object() {
     let Some(lab) = Lab::new() else { return };
     for (arguments, exit_code, said) in [
         ("run --bundle nonesuch --interface ww0 --json", 2, "nonesuch: cannot be read"),
-        ("status --interface nonesuch --json", 2, "no wirewise program on 'nonesuch'"),
+        ("flows --interface nonesuch --json", 2, "no wirewise program on 'nonesuch'"),
         ("stats --json --nonesuch", 2, "unexpected argument '--nonesuch'"),
         ("run --json", 2, "required arguments were not provided"),
     ] {
