@@ -113,6 +113,7 @@ def lab(folder: Path, key: str, sharing: str) -> Iterator[Lab]:
             policy,
             "--mode",
             "enforce",
+            "--yes",
         ]
         findings = agent.call(*run, "--dry-run", within=there)["findings"]
         agent.call(*run, within=there)

@@ -127,7 +127,7 @@ def steps(clang: str, bundles: Mapping[str, Subject], file_of: Mapping[Path, str
     yield from _send(clang, "killed")
     run = ("agent", "run", "--bundle", path[FIRST], *INTERFACE)
     yield _step(clang, "adopt", *run, "--json")
-    yield _step(clang, "enforce", *run, "--mode", "enforce", "--json")
+    yield _step(clang, "enforce", *run, "--mode", "enforce", "--yes", "--json")
     yield from _send(clang, "enforced")
     yield _step(clang, "swap", "agent", "swap", "--bundle", path[SECOND], *INTERFACE, "--json")
     yield from _send(clang, "swapped")
