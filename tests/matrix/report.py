@@ -13,14 +13,14 @@ from typing import Any
 
 from tests.matrix.machine import Outcome
 from tests.matrix.packages import UnpackedKernel
-from tests.matrix.programs import Subject
+from tests.matrix.programs import PUBLISHED, Subject
 from wirewise.errors import WirewiseError
 from wirewise.files import write_atomically
 
 PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
 BEGIN, END = "<!-- written by `make test-kernels` -->\n", "<!-- until here -->\n"
 VERIFIED_AT_MOST = 500_000
-"""Half of the kernel's limit for each program: what docs/targets/ebpf.md promises."""
+"""Half of the kernel's limit for each program: what docs/targets/ebpf.md promises of what we generate."""
 
 
 def verify_step(subject: Subject) -> str:
@@ -71,7 +71,7 @@ class Report:
                     where = f"Linux {kernel}, {clang}, {program}"
                     if not load["accepted"]:
                         lines.append(f"{where}: refused: {load['reason']}")
-                    elif load["largest"] >= VERIFIED_AT_MOST:
+                    elif load["largest"] >= VERIFIED_AT_MOST and program not in PUBLISHED:
                         lines.append(f"{where}: a program takes {load['largest']:,} verified instructions")
         for kernel, lives in self.life.items():
             lines += [
