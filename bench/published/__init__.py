@@ -18,7 +18,7 @@ import numpy as np
 from bench import programs
 from bench.programs import FORESTS, NETWORKS, SEED, Compiled
 from wirewise import agent
-from wirewise.bundle import Bundle
+from wirewise.bundle import Bundle as Bundle
 from wirewise.compiler import compile
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
@@ -142,12 +142,17 @@ def compare(name: str, capture: Path, room: int, folder: Path, clang_path: str) 
         model(name), PRESETS["hara2023"], name=ours, classes=_CLASSES, clang=clang_path, verify="never"
     ).bundle
     said = {}
-    for of, program in objects.items():
-        with tempfile.TemporaryDirectory(prefix="wirewise-") as scratch:
-            bundle = Path(scratch) / "bundle"
-            _with_object(frame, of, program.path.read_bytes()).write(bundle)
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as scratch:
+        bundle = Path(scratch) / "bundle"
+        frame.write(bundle)
+        for of, program in objects.items():
             said[of] = agent.trace(
-                capture, bundle, n_features=frame.model.n_features, table_size=room, plane="kernel"
+                capture,
+                bundle,
+                n_features=frame.model.n_features,
+                table_size=room,
+                plane="kernel",
+                object_file=program.path,
             )
     for field in _COMPARED:
         values = {of: records[field].reshape(len(records), -1) for of, records in said.items()}
@@ -168,12 +173,3 @@ def compare(name: str, capture: Path, room: int, folder: Path, clang_path: str) 
         "packets": len(said[name]),
         "verdicts": {**dict(zip(_CLASSES, counts, strict=True)), "none": len(said[name]) - len(inferred)},
     }
-
-
-def _with_object(bundle: Bundle, name: str, object_file: bytes) -> Bundle:
-    """A bundle with another object; the agent traces bundles only."""
-    manifest = bundle.manifest
-    return Bundle.create(
-        name=name, classes=bundle.classes, model=bundle.model, feature_set=bundle.feature_set,
-        flow=manifest.flow, program=manifest.program, object_file=object_file, sources={},
-    )  # fmt: skip

@@ -88,6 +88,7 @@ def trace(
     flows: str | Path | None = None,
     plane: str | None = None,
     cpus: int = 1,
+    object_file: str | Path | None = None,
 ) -> NDArray[np.void]:
     """What a bundle's object makes of the packets of a capture: a record for each.
 
@@ -96,11 +97,12 @@ def trace(
     flow table's hash, None is random. flows : gets the flow table as it is after the last packet, a JSON
     object a line. plane : `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where
     this process may load programs. cpus : in the kernel, each packet runs on one of so many CPUs, at random,
-    one after the other. Raises MissingFeatureError without the privilege.
+    one after the other. object_file : runs in the place of the bundle's program, whatever it holds. Raises
+    MissingFeatureError without the privilege.
     """
     options = {
         "--policy": policy, "--mode": mode, "--seed": seed, "--table-size": table_size, "--dump-flows": flows,
-        "--plane": plane, "--cpus": cpus,
+        "--plane": plane, "--cpus": cpus, "--object": object_file,
     }  # fmt: skip
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
     with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:

@@ -36,6 +36,10 @@ pub struct Args {
     #[command(flatten)]
     run: RunArgs,
 
+    /// Run this compiled eBPF object in the place of the bundle's program; whatever it holds: only for objects of your own
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
+
     /// Write to this file instead of standard output; it appears when the whole capture was run
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -131,7 +135,10 @@ pub fn run(args: &Args) -> Result<()> {
     if args.output.is_none() && args.format == Format::Raw && args.json {
         return Err(Error::input("raw records are no JSON: give -o FILE, or leave out --format raw"));
     }
-    let bundle = Bundle::read(&args.run.bundle)?;
+    let mut bundle = Bundle::read(&args.run.bundle)?;
+    if let Some(path) = &args.object {
+        bundle.object = input::read(path)?;
+    }
     let options = args.run.options(&bundle)?;
     let mut capture = Reader::open(&args.capture)?;
     let plane = PlaneName::choose(args.run.plane);
