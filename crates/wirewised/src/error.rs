@@ -50,12 +50,13 @@ const MAX_MESSAGE: usize = 1500;
 /// Messages quote inputs, which may hold anything: no line break, no escape sequence reaches a terminal.
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut text = lines.collect::<Vec<_>>().join("; ").replace('\t', " ");
+    // Written out before it is cut: that makes it longer.
+    let mut text = harmless(&lines.collect::<Vec<_>>().join("; ").replace('\t', " ")).into_owned();
     if text.len() > MAX_MESSAGE {
         text.truncate(text.floor_char_boundary(MAX_MESSAGE));
         text.push_str(" ...");
     }
-    harmless(&text).into_owned()
+    text
 }
 
 impl Error {

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use readers::bundle::Bundle;
 use readers::emitted;
-use readers::manifest::{ClockName, Flow, Manifest, StateField, StateType};
+use readers::manifest::{ClockName, Flow, Manifest, Sharing, StateField, StateType};
 use readers::signature;
 use sha2::{Digest, Sha256};
 
@@ -18,6 +18,8 @@ fn flow() -> Flow {
     Flow {
         key: "five-tuple".to_string(),
         table_size: 1024,
+        sharing: Sharing::PerCpu,
+        claim: None,
         idle_timeout_ns: 60_000_000_000,
         grace_ns: 10_000_000_000,
         proven_packets: 4,
