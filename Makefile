@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-kernels lint lint-python lint-rust lint-c format bench fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-ray lint lint-python lint-rust lint-c format docs bench fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,12 +24,21 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(CAPTURES),--captures "$(CAPTURES)")
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
-	$(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup
-	cargo test --locked --quiet --release --workspace --doc
-	cargo test --locked --quiet --release --workspace --tests
+	@scripts/test.sh $(PYTEST_JOBS)
+
+test-slow: setup ## tests that `make test` leaves out for their time: long pages of docs/, every preset with every model
+	@$(SUDO) $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup -m slow
 
 test-kernels: setup ## boot Debian's kernels, load and use everything there from every clang; writes docs/kernels.md
 	$(BIN)/python -m tests.matrix
+
+test-ray: setup ## install Ray into an environment of its own, and run jobs on a local cluster
+	@test -x build/ray/bin/python || python3 -m venv build/ray
+	@build/ray/bin/python -m pip install --quiet --disable-pip-version-check "ray>=2.30"
+	@$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > \
+		"$$(build/ray/bin/python -c 'import site; print(site.getsitepackages()[0])')/wirewise.pth"
+	PATH="$$PWD/$(BIN):$$PATH" PYTHONPATH="$$PWD/python:$$PWD" WIREWISE_REQUIRE=ray RAY_USAGE_STATS_ENABLED=0 \
+		build/ray/bin/python -m pytest -n 0 -k ray tests/e2e/test_datasets.py tests/unit/test_search.py
 
 lint: setup ## all linters
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint-python lint-rust lint-c
@@ -52,17 +61,20 @@ format: setup ## format everything in place
 	cargo fmt --all
 	scripts/clang-format.sh -i
 
+docs: setup ## write docs/api.md from the docstrings
+	$(BIN)/python -m scripts.api
+
 bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.json (KEEP=1: also to bench/results)
 	cargo build --release --locked --quiet -p wirewised --example planes
 	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
 	$(SUDO) $(BIN)/python -m bench.engine --output build/bench/engine.json $(if $(KEEP),--keep)
 
-fuzz: setup ## readers and parity (FUZZ_SECONDS each), and the tests with drawn inputs at their full number
+fuzz: setup ## readers, engine and parity (FUZZ_SECONDS each), and the tests with drawn inputs at their full number
 	scripts/fuzz.sh $(FUZZ_SECONDS)
 	$(SUDO) $(BIN)/python -m tests.parity.fuzz --seconds $(FUZZ_SECONDS)
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) -m hypothesis --hypothesis-profile=full
 	$(SUDO) env WIREWISE_PARITY_CASES=200 WIREWISE_PARITY_PACKETS=850000 \
-		$(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/parity/test_random.py
+		$(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/parity/test_random.py tests/parity/test_cpus.py
 
 dist: ## wheel, static wirewised and Debian package, to build/dist
 	@scripts/setup.sh demo

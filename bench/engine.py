@@ -66,6 +66,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compiles what has changed, checks that the planes agree, then times."""
     facts, clang_path = machine.begin()
     folder = options.output.parent / "objects"
+    folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"machine": facts}
     parts = options.part or PARTS
     if "planes" in parts:

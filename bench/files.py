@@ -38,6 +38,7 @@ def report_on(
 def write(report: dict[str, Any], output: Path, *, keep_as: str | None) -> None:
     """Writes a result, and with `keep_as` a copy to bench/results, named after date, machine and that."""
     text = json.dumps(report, indent=1) + "\n"
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, text.encode())
     print(f"written to {output}")
     if keep_as is not None:

@@ -28,7 +28,7 @@ from wirewise.datasets.manifest import BENIGN
 from wirewise.datasets.table import build_table_from
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.evaluate import Report, grouped_split, matrix, numbers, train
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
 from wirewise.importers import import_model
 from wirewise.models import Model
 from wirewise.quantize import Options

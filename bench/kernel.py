@@ -27,6 +27,7 @@ from typing import Any
 from bench import files, machine, published
 from bench.files import at_least
 from bench.programs import (
+    AGGREGATES,
     CLOCK,
     EMPTY,
     FLOW,
@@ -45,7 +46,9 @@ FLOWS = (1, 10_000, 1_000_000)
 _LOADS = 5
 _NAMES = tuple(dict.fromkeys([EMPTY, CLOCK, *PROGRAMS, *TRIGGERED, *published.COUNTERPART]))
 _PUBLISHED = {ours: name for name, ours in published.COUNTERPART.items()}
-_MODELS = FORESTS.keys() | NETWORKS.keys() | TRIGGERED.keys() | published.COUNTERPART.keys()
+_MORE_THAN_FLOW = (
+    AGGREGATES.keys() | FORESTS.keys() | NETWORKS.keys() | TRIGGERED.keys() | published.COUNTERPART.keys()
+)
 
 Timed = dict[str, list[float]]
 """Program -> its rounds, in ns a packet."""
@@ -62,7 +65,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     folder = options.output.parent / "objects"
     # A counterpart is timed beside ours, so either name stands for both.
     chosen = dict.fromkeys(published.COUNTERPART.get(name, name) for name in options.program or _NAMES)
-    beside = [FLOW] if _MODELS & chosen.keys() else []
+    beside = [FLOW] if _MORE_THAN_FLOW & chosen.keys() else []
     objects: dict[str, Compiled] = {}
     for name in dict.fromkeys([EMPTY, *beside, *chosen]):
         print(f"compiling and verifying {name}", file=sys.stderr)
@@ -101,7 +104,7 @@ def over_flows(
     names = [name for name in chosen if name != EMPTY and not (name in TRIGGERED and flows > 1)]
     results, of_empty = [], []
     for name in names or [EMPTY]:
-        beside = [*([FLOW] if name in _MODELS else []), *_counterparts(name)]
+        beside = [*([FLOW] if name in _MORE_THAN_FLOW else []), *_counterparts(name)]
         print(f"timing {name}, {_title(flows)}", file=sys.stderr)
         over: tuple[object, ...] = ("--flows", flows)
         if name in TRIGGERED:

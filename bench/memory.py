@@ -18,7 +18,7 @@ from bench.programs import SEED, Compiled, forest
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.errors import WirewiseError
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
 from wirewise.traffic import generate
 
 SIZES = (10_000_000, 2_000_000_000)
@@ -49,7 +49,7 @@ def measure(program: Compiled, folder: Path, sizes: tuple[int, ...] = SIZES) -> 
             forest(1, 5), PRESETS["hara2023"], name="tree-5", classes=["a", "b"], verify="never"
         ).bundle.write(bundle)
         commands: dict[str, list[str | Path]] = {
-            "features": ["--object", program.path, "--features", features, "-o", table],
+            "features": ["--object", program.path, "--feature-set", features, "-o", table],
             "replay": ["--bundle", bundle],
             "replay --verdicts": ["--bundle", bundle, "--verdicts", table],
         }

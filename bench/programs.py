@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from wirewise import agent
 from wirewise.errors import RefusedError
-from wirewise.features import PRESETS, FeatureSet
-from wirewise.features.reference import Extractor
+from wirewise.feature_sets import PRESETS, Feature, FeatureSet
+from wirewise.feature_sets.reference import Extractor
 from wirewise.files import write_atomically
 from wirewise.models import BinaryMlp, BitsInput, Model, StepsInput, TreeEnsemble
 from wirewise.models.random import (
@@ -47,6 +47,21 @@ NO_TIME = FeatureSet.from_dict(
         ],
     }
 )  # fmt: skip
+
+
+def _beside(name: str, *features: str) -> FeatureSet:
+    """hara2023 with features of the packet's destination."""
+    more = (Feature.parse(f"{head}, by=destination, window=1s)") for head in features)
+    return replace(PRESETS["hara2023"], name=name, features=(*PRESETS["hara2023"].features, *more))
+
+
+AGGREGATES = {
+    "by-destination": _beside(
+        "by-destination", "sum(length", "mean(length", "sum(new_flow", "pending(handshake"
+    ),
+    "distinct-sources": _beside("distinct-sources", "distinct(source"),
+}
+"""Name -> feature sets with an aggregate beside the flow."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +185,7 @@ PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     FLOW: _flow(PRESETS["hara2023"]),
     "flow-hara2026": _flow(PRESETS["hara2026"]),
     "flow-no-time": _flow(NO_TIME),
+    **{name: _flow(feature_set) for name, feature_set in AGGREGATES.items()},
     **{name: _trees(*size) for name, size in FORESTS.items()},
     **{name: _network(*size) for name, size in NETWORKS.items()},
 }
@@ -193,6 +209,7 @@ def compiled_from(sources: ebpf.Sources, name: str, folder: Path, clang_path: st
     facts_path = path.with_suffix(".json")
     if not (path.is_file() and facts_path.is_file()):
         built = ebpf.build(sources, clang=clang_path)
+        folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, built.object)
         facts = {
             "shape": sources.shape,

@@ -61,8 +61,9 @@ ready=yes
 make demo </dev/null 2>&1 | tee /mnt/output
 [ "$ready" = yes ] || fail "doctor found errors, but the demo ran"
 [ -s build/demo/report.json ] || fail "no report"
-wide=$(LC_ALL=C.UTF-8 awk 'length > 80' /mnt/output)
-[ -z "$wide" ] || fail "wider than 80 columns: $wide"
+# Written to a pipe, so nothing has to fit.
+cut=$(grep '…' /mnt/output || true)
+[ -z "$cut" ] || fail "cut: $cut"
 left=$(find /tmp /run/netns /sys/fs/bpf/wirewise -mindepth 1 -not -path "$checkout" 2>/dev/null || true)
 [ -z "$left" ] || fail "left behind: $left"
 echo "fresh machine: the demo ran, and left nothing behind"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the agent's readers of bundles and policies with libFuzzer, on the stable compiler.
+# Fuzzes the agent's readers of bundles and policies, and the whole engine, with libFuzzer on the stable compiler.
 #
-#   scripts/fuzz.sh [SECONDS]     each reader for so long (default 60), both at once
+#   scripts/fuzz.sh [SECONDS]     each target for so long (default 60), all at once
 #
-# New inputs are kept in target/fuzz/corpus. An input that crashes a reader is kept in target/fuzz/artifacts, and the
-# way to run it again is printed; put it into crates/wirewised/fuzz/seeds with the fix.
+# New inputs are kept in target/fuzz/corpus. An input that crashes a target is kept in target/fuzz/artifacts, and the
+# way to run it again is printed; put it into the seeds with the fix, or make a test of it.
 set -euo pipefail
 
 seconds=${1:-60}
@@ -19,34 +19,51 @@ work=$root/target/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 
 # What `cargo fuzz` passes, without its nightly-only sanitizers: edge counters and comparison tracing for libFuzzer.
-flags="--cfg fuzzing -Cpasses=sancov-module"
+coverage="-Cpasses=sancov-module"
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
-	flags+=" -Cllvm-args=-sanitizer-coverage-$option"
+	coverage+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
 # With --target the flags do not reach build scripts.
-RUSTFLAGS=$flags nice cargo build --quiet --locked --release --target "$host" \
+RUSTFLAGS="--cfg fuzzing $coverage" nice cargo build --quiet --locked --release --target "$host" \
 	--manifest-path "$crate/Cargo.toml" --target-dir "$work/build"
+# Only the engine itself is instrumented: the compiler it drives is the one that the tests have built already.
+FUZZ_FLAGS=$coverage RUSTC_WORKSPACE_WRAPPER=$root/scripts/fuzz-rustc.sh nice cargo build --quiet --locked --release \
+	--manifest-path "$root/Cargo.toml" --workspace --bin fuzz-engine --features wirewise-engine/fuzz
 
-pids=()
-for reader in bundle policy; do
-	mkdir -p "$work/corpus/$reader" "$work/artifacts/$reader"
-	nice "$work/build/$host/release/$reader" "$work/corpus/$reader" "$crate/seeds/$reader" \
-		-max_total_time="$seconds" -max_len=32768 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
-		-artifact_prefix="$work/artifacts/$reader/" >"$work/$reader.log" 2>&1 &
-	pids+=($!)
+declare -A program=(
+	[bundle]=$work/build/$host/release/bundle
+	[policy]=$work/build/$host/release/policy
+	[engine]=$root/target/release/fuzz-engine
+)
+declare -A limits=(
+	[bundle]="-max_len=32768"
+	[policy]="-max_len=32768"
+	# Drawn from few bytes: long ones are worth trying from the start.
+	[engine]="-max_len=1024 -len_control=0"
+)
+declare -A pids
+for target in bundle policy engine; do
+	mkdir -p "$work/corpus/$target" "$work/artifacts/$target"
+	seeds=()
+	if [[ -d $crate/seeds/$target ]]; then
+		seeds=("$crate/seeds/$target")
+	fi
+	read -ra limit <<<"${limits[$target]}"
+	nice "${program[$target]}" "$work/corpus/$target" "${seeds[@]}" "${limit[@]}" \
+		-max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+		-artifact_prefix="$work/artifacts/$target/" >"$work/$target.log" 2>&1 &
+	pids[$target]=$!
 done
 failed=0
-for reader in bundle policy; do
-	if wait "${pids[0]}"; then
-		runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$reader.log")
-		coverage=$(grep -o 'cov: [0-9]*' "$work/$reader.log" | tail -1)
-		echo "fuzz $reader: $runs inputs in $seconds s, $coverage, no crash"
+for target in bundle policy engine; do
+	if wait "${pids[$target]}"; then
+		runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$target.log")
+		coverage=$(grep -o 'cov: [0-9]*' "$work/$target.log" | tail -1)
+		echo "fuzz $target: $runs inputs in $seconds s, $coverage, no crash"
 	else
-		tail -40 "$work/$reader.log" >&2
-		echo "error: the $reader reader crashed; run the input named above again with" \
-			"$work/build/$host/release/$reader FILE" >&2
+		tail -40 "$work/$target.log" >&2
+		echo "error: the $target target crashed; run the input named above again with ${program[$target]} FILE" >&2
 		failed=1
 	fi
-	pids=("${pids[@]:1}")
 done
 exit $failed

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests: the examples of property tests, before --hypothesis-profile chooses others; kept objects."""
+"""For all tests: the examples of property tests, before --hypothesis-profile chooses others; kept objects;
+what becomes of those that lack something."""
 
 from __future__ import annotations
 
@@ -11,12 +12,17 @@ from hypothesis import settings
 
 import tests.examples  # noqa: F401  (registers the profiles)
 from tests import objects
-from wirewise.targets import ebpf
+from tests.needs import (  # noqa: F401  (hooks)
+    pytest_configure,
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+)
+from wirewise.targets.ebpf import target
 
 settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_objects() -> Iterator[None]:
-    with patch.object(ebpf, "compile_sources", objects.compile_sources):
+    with patch.object(target, "compile_sources", objects.compile_sources):
         yield

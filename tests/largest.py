@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from wirewise.features import PRESETS, FeatureSet
-from wirewise.models import Model, TreeEnsemble, random_quantized_mlp
-from wirewise.models.random import random_tree_ensemble
+from wirewise.feature_sets import PRESETS, FeatureSet
+from wirewise.models import BinaryMlp, Model, StepsInput, TreeEnsemble, random_quantized_mlp
+from wirewise.models.random import random_binary_layers, random_tree_ensemble
 
 FIELDS = ("length", "payload_length", "ttl", "tcp_window", "iat", "tos")
 WHOLE = ("first", "sum", "count", "min", "max", "mean", "variance", "mean_abs_deviation")
@@ -52,3 +52,13 @@ def wide() -> tuple[Model, FeatureSet]:
 def many_classes() -> tuple[Model, FeatureSet]:
     """int8 12-64-64-7."""
     return random_quantized_mlp(np.random.default_rng(1), layers=(64, 64), n_classes=7), PRESETS["hara2023"]
+
+
+def thermometer() -> tuple[Model, FeatureSet]:
+    """A binary network of 200 steps of one feature, and 64 classes."""
+    features = PRESETS["hara2023"]
+    names = [feature.name for feature in features.features]
+    index = names.index("mean_iat")
+    steps = StepsInput(index, tuple(range(1, features.features[index].maximum, 2**20))[:200])
+    layers = random_binary_layers(np.random.default_rng(1), (steps.width, 64))
+    return BinaryMlp(len(names), 64, (steps,), layers), features

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wirewise.errors import WirewiseError
-from wirewise.features.flow import seed_from
+from wirewise.feature_sets.flow import seed_from
 from wirewise.files import write_atomically
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf import clang
@@ -79,6 +79,7 @@ def compiled(
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
             raise WirewiseError(f"{path.name}: {errors[0] if errors else done.stderr[-500:]}")
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (folder / "out.so").read_bytes())
     return path
 

@@ -24,14 +24,10 @@
 
 /* Constants of the run are compiled in. All else that is volatile stays so: it is the same C. */
 #define WW_LOADED static const
+#define WW_CONFIG_OF_RUN NATIVE_CONFIG
 
 #if __has_include("ww_feature_set.h")
 #define HAS_FLOWS 1
-#include "ww_feature_set.h"
-/* Ours follow a designator of ww_config's initialiser, and override those before. */
-enum { NATIVE_PROVEN_PACKETS = WW_PROVEN_PACKETS };
-#undef WW_PROVEN_PACKETS
-#define WW_PROVEN_PACKETS NATIVE_PROVEN_PACKETS, NATIVE_CONFIG
 #else
 #define HAS_FLOWS 0
 #endif

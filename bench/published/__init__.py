@@ -18,11 +18,11 @@ import numpy as np
 from bench import programs
 from bench.programs import FORESTS, NETWORKS, SEED, Compiled
 from wirewise import agent
-from wirewise.bundle import Bundle as Bundle
 from wirewise.compiler import compile
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
+from wirewise.formats.bundle import Bundle as Bundle
 from wirewise.models import Model, QuantizedMlp, TreeEnsemble
 from wirewise.models.tree import LEAF
 from wirewise.targets import ebpf

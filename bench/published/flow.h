@@ -22,8 +22,9 @@
 
 #include <bpf/bpf_helpers.h>
 
-/* What of our maps.h these programs have: what the agent sets, and where it reads traces. */
+/* What of our maps.h and config.h these programs have: what the agent sets, and where it reads traces. */
 #define WW_MAPS_H
+#define WW_CONFIG_H
 #include "wirewise/abi.h"
 
 const volatile struct ww_config ww_config SEC(".rodata.ww_config") = {
@@ -223,7 +224,7 @@ static __always_inline int extract(struct xdp_md *ctx, __s64 *x)
 		ww_bench_rewrite(ctx);
 	cursor.at = (void *)(long)ctx->data;
 	cursor.end = (void *)(long)ctx->data_end;
-	status = ww_parse_link(ctx, &cursor, &type, &p);
+	status = ww_parse_link(ctx, &cursor, 0, &type, &p);
 	if (ww_unlikely(status))
 		return status;
 	if (ww_likely(type == bpf_htons(ETH_P_IP))) {

@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 3
+#define WW_ABI_VERSION 7
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -18,6 +18,7 @@
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
 #define WW_HASH_WORDS 10    /* 32-bit words of the largest flow key (IPv6) */
 #define WW_HASH_SEEDS 11    /* one for each word, and one to finish with */
+#define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
 
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
@@ -53,6 +54,7 @@ enum ww_outcome {
 	WW_OUTCOME_LIMITED, /* dropped by a rate limit */
 	WW_OUTCOME_WOULD_DROP,
 	WW_OUTCOME_WOULD_LIMIT,
+	WW_OUTCOME_ESTABLISHED, /* passed in either mode, where it would be dropped: of a connection of this host */
 	WW_OUTCOMES
 };
 
@@ -66,12 +68,15 @@ enum ww_trigger {
 	WW_TRIGGER_FIRST_N,  /* packets 1..trigger_first_n */
 };
 
+/* What the program is attached to; set at load. */
+enum ww_hook { WW_HOOK_XDP = 0, WW_HOOK_TC_INGRESS, WW_HOOK_TC_EGRESS };
+
 /* Where the time comes from; set at load, so that one object serves live traffic and captures. */
 enum ww_clock {
 	WW_CLOCK_COARSE =
 		0, /* some milliseconds, a few ns to read: jiffies, or bpf_ktime_get_coarse_ns if jiffy_ns is 0 */
-	WW_CLOCK_FINE,	   /* bpf_ktime_get_ns */
-	WW_CLOCK_METADATA, /* __u64 ns in front of the packet (XDP metadata): replay and tests */
+	WW_CLOCK_FINE, /* bpf_ktime_get_ns */
+	WW_CLOCK_METADATA, /* __u64 ns that come with the packet (XDP metadata, a socket buffer's time): replay and tests */
 };
 
 /* Where a flow's entry came from; the order of ww_stats.flows_*. */
@@ -98,7 +103,8 @@ enum ww_allow {
 	WW_ALLOW_PORTS = 4,
 	WW_ALLOW_SOURCE_PORTS = 16,
 	WW_ALLOW_ESSENTIAL = 32,
-	WW_ALLOW_NO_POLICY = 8, /* only before a policy is written: one test tells the usual packet both */
+	WW_ALLOW_ESTABLISHED = 64, /* asked only before a drop: sockets.h */
+	WW_ALLOW_NO_POLICY = 8,	   /* only before a policy is written: one test tells the usual packet both */
 };
 
 /* Map .rodata.ww_config: constants of one load. The kernel verifier drops the branches they rule out. */
@@ -117,10 +123,12 @@ struct ww_config {
 	__u64 jiffy_ns;	     /* length of a tick (10^9 / HZ) as the loader measured it; 0: not known */
 	__u64 jiffy_zero_ns; /* CLOCK_MONOTONIC at jiffy 0, modulo 2^64 */
 	__u32 verdict; /* WW_SLOT_VERDICT or WW_SLOT_VERDICT_2: which of them marks this program's verdicts */
-	__u32 bench_packets; /* >0: packets of a flow in a row, before those of the next of bench_flows */
-	__u32 shadow;	     /* enum ww_shadow; with one, trace is 1 */
-	__u32 shared;	     /* 1: CPUs share the flow tables; written by the compiler, read by the agent */
-	__u32 ordered;	     /* 1: stores of this machine are seen in their order, as on x86 */
+	__u32 bench_packets;  /* >0: packets of a flow in a row, before those of the next of bench_flows */
+	__u32 shadow;	      /* enum ww_shadow; with one, trace is 1 */
+	__u32 shared;	      /* 1: CPUs share the flow tables; written by the compiler, read by the agent */
+	__u32 ordered;	      /* 1: stores of this machine are seen in their order, as on x86 */
+	__u32 aggregate_mask; /* buckets of each aggregate's table, - 1; a power of two of buckets */
+	__u32 hook;	      /* enum ww_hook */
 	__u32 reserved;
 };
 
@@ -150,6 +158,10 @@ struct ww_key6 {
 #define WW_SLOT_VERDICT_2 4
 #define WW_SLOT_VERDICT_PAST 8 /* of a program before those two */
 #define WW_SLOT_VERDICTS (WW_SLOT_VERDICT | WW_SLOT_VERDICT_2 | WW_SLOT_VERDICT_PAST)
+/* The upper bits: how many verdicts before the last one were for the same class, in a row; saturates. 0 if ww_policy.streaks was. */
+#define WW_SLOT_STREAK_SHIFT 4
+#define WW_MAX_STREAK 15
+#define WW_MAX_AFTER 15 /* of a class's policy */
 
 /* Head of every flow-table entry; a key and the generated state follow (struct ww_entry4, ww_entry6 in
  * the generated ww_state.h; offsets in the bundle's manifest). packets == 0: the entry is empty. */
@@ -163,7 +175,7 @@ struct ww_slot {
 
 struct ww_class_policy {
 	__u32 action; /* enum ww_action */
-	__u32 reserved;
+	__u32 after; /* a flow's verdicts in a row that this class needs, else it counts as class 0; 0 is 1 */
 	__u64 interval_ns; /* rate limit: time a packet costs (GCRA) ... */
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
 };
@@ -176,7 +188,7 @@ struct ww_policy {
 	__u32 drop_malformed;	/* 1: drop what is WW_MALFORMED_* in enforce mode, instead of passing it */
 	__u32 trigger;		/* enum ww_trigger */
 	__u32 trigger_first_n;
-	__u32 reserved;
+	__u32 streaks; /* 1: the `after` of some class is more than 1 */
 	__u64 trigger_interval_ns;
 	__u64 trigger_packets[WW_TRIGGER_WORDS]; /* bit n of word n / 64: packet n of a flow is inferred */
 	__u64 event_interval_ns;		 /* events of one CPU: time one costs; 0: no events */
@@ -217,6 +229,11 @@ struct ww_stats {
 	__u64 events_limited; /* not sent: over the event rate */
 	__u64 event_tat_ns;   /* event rate limit, theoretical arrival time */
 	__u64 flows_missed;   /* packets whose entry another CPU held for too long */
+	__u64 aggregates_new; /* entries of aggregates, likewise, all tables together */
+	__u64 aggregates_expired;
+	__u64 aggregates_evicted;
+	__u64 aggregates_refused;
+	__u64 aggregates_missed;
 };
 
 /* Events of a CPU in ww_events, a power of two; the newest takes the place of the oldest. */
@@ -257,6 +274,9 @@ struct ww_scratch {
 	/* Shared tables: what the entry held when this packet was accounted, for what comes after its claim. */
 	struct ww_slot seen;
 	struct ww_key6 seen_key; /* as in the entry */
+	/* Of the packet, for an aggregate: its key, as in the entry, and what the packet's fields say. */
+	struct ww_key6 aggregate_key;
+	__u32 sample[WW_MAX_SAMPLES];
 	__u64 now_ns;
 	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
 	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Integer arithmetic of the accumulators; each helper has its reference in features/accumulators.py.
+/* Integer arithmetic of the accumulators; each helper has its reference in feature_sets/accumulators.py.
  *
- * Branch-free where a branch would make the verifier walk both ways. eBPF before -mcpu=v4 has unsigned division only.
+ * Branch-free where a branch would make the verifier follow both paths. eBPF before -mcpu=v4 has unsigned division only.
  */
 #ifndef WW_ARITH_H
 #define WW_ARITH_H
@@ -18,7 +18,7 @@
 /* Makes the compiler forget what it knows of a value, so that it neither makes a branch of it nor drops a check the verifier needs. */
 #define ww_hide(value) asm volatile("" : "+r"(value))
 
-/* Which way the usual packet goes: the compiler lays that way out in a line. */
+/* Which branch is the usual one: the compiler lays it out in a straight line. */
 #define ww_likely(condition) __builtin_expect(!!(condition), 1)
 #define ww_unlikely(condition) __builtin_expect(!!(condition), 0)
 

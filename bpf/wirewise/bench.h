@@ -6,17 +6,18 @@
 #ifndef WW_BENCH_H
 #define WW_BENCH_H
 
+#include "hook.h"
 #include "maps.h"
 #include "parse.h"
 
 static __u32 ww_bench_counter, ww_bench_packets;
 
-static __always_inline void ww_bench_rewrite(struct xdp_md *ctx)
+static __always_inline void ww_bench_rewrite(WW_HOOK_CTX *ctx)
 {
-	struct ethhdr *eth = (void *)(long)ctx->data;
+	struct ethhdr *eth = ww_data(ctx);
 	struct iphdr *ip = (void *)(eth + 1);
 
-	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
+	if ((void *)(ip + 1) > ww_data_end(ctx))
 		return;
 	if (ww_config.bench_spoof && ip->id != 0xffff)
 		return;

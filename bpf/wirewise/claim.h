@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Who may touch an entry of a flow table that CPUs share.
+/* Which CPU may touch an entry of a shared flow table.
  *
- * The last word of each entry's state, `claim`, is WW_CLAIMED while a CPU reads or changes the entry, and even otherwise. It rises with each
- * release, so a reader that takes no claim (the agent) knows a whole entry by the same even word before and after.
+ * The last word of each entry's state, `claim`, is WW_CLAIMED while a CPU reads or changes the entry, and an even number otherwise. It rises
+ * with each release, so a reader that takes no claim (the agent) has read a consistent entry if it sees the same even number before and after.
  *
- * A claim is never held across a call of the model or a tail call, and nobody waits for ever: a packet whose entry cannot be had in time is
- * judged without (WW_FLOW_MISSED). bpf_spin_lock would forbid to map the table, and every helper and function call while it is held; it
- * takes 11 ns where this takes one or none.
+ * A claim is never held across a call of the model or a tail call, and no CPU waits for ever: if a packet cannot get its entry in time, it
+ * is judged without it (WW_FLOW_MISSED). With bpf_spin_lock, the table could not be mapped into user space, and no helper or function could be
+ * called while the lock is held; it takes 11 ns where this takes one or none.
  */
 #ifndef WW_CLAIM_H
 #define WW_CLAIM_H
@@ -16,9 +16,9 @@
 #include "arith.h"
 #include "maps.h"
 
-#if WW_SHARED
+#if WW_SHARED || WW_AGGREGATES
 
-/* Tests release as other machines do. */
+/* Tests release as machines of other architectures do. */
 #ifndef WW_RELEASE_BY_EXCHANGE
 #define WW_RELEASE_BY_EXCHANGE 0
 #endif
@@ -41,7 +41,7 @@ __noinline __u32 ww_wait(__u32 *claim)
 	return seen;
 }
 
-/* Takes an entry, and returns the word to release it with; WW_CLAIMED: it was not to be had. */
+/* Takes an entry, and returns the word to release it with, or WW_CLAIMED if another CPU kept it. */
 static __always_inline __u32 ww_claim(__u32 *claim)
 {
 	__u32 seen = __sync_lock_test_and_set(claim, WW_CLAIMED);
@@ -53,26 +53,25 @@ static __always_inline __u32 ww_claim(__u32 *claim)
 	return seen;
 }
 
-/* Gives an entry back as word: what ww_claim returned if nothing was changed, else 2 more. */
+/* Releases an entry. word: what ww_claim returned, plus 2 if the entry was changed. */
 static __always_inline void ww_release(__u32 *claim, __u32 word)
 {
 	asm volatile("" ::: "memory");
-	/* eBPF before -mcpu=v4 has no store that orders those before it. */
+	/* eBPF before -mcpu=v4 has no store-release instruction. */
 	if (ww_config.ordered && !WW_RELEASE_BY_EXCHANGE)
 		*(volatile __u32 *)claim = word;
 	else
 		__sync_lock_test_and_set(claim, word);
 }
 
-/* Class, flags and generation of an entry, as the one word they are. */
+#endif
+
+#if WW_SHARED
+/* Class, flags and generation of an entry, as a single word. */
 typedef __u32 __attribute__((may_alias)) ww_verdict_word;
 #define WW_VERDICT_WORD(slot) (*(ww_verdict_word *)&(slot)->class_id)
-#define WW_VERDICT_MASK (0xffU | WW_SLOT_VERDICTS << 8) /* what a new verdict changes of it */
-
-#define WW_SHELF seen_key
-#define WW_STATE_BYTES offsetof(struct ww_state, claim)
-#else
-#define WW_SHELF key
-#define WW_STATE_BYTES sizeof(struct ww_state)
+/* The part that a new verdict changes. */
+#define WW_VERDICT_MASK (0xffU | (WW_SLOT_VERDICTS | WW_MAX_STREAK << WW_SLOT_STREAK_SHIFT) << 8)
 #endif
+
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Flow keys and the flow table: the only place that builds a key. Reference: features/flow.py.
+/* Keys, and the tables of flows and aggregates: the only place that builds a key. Reference: feature_sets/flow.py.
  *
- * Buckets of four entries in an array map. Either all CPUs share the table, and claim.h says who may touch an entry; or each has a shard
- * of its own, and nothing is shared and nothing claimed. The hash names the entry to try first: the usual packet touches one
- * entry and nothing else of the table.
+ * Buckets of four entries in an array map. Either all CPUs share the table, and claim.h decides which one may touch an entry; or each has a
+ * shard of its own, and there is nothing to claim. The hash names the entry to try first, so most packets touch one entry and
+ * nothing else of the table.
  */
 #ifndef WW_FLOW_H
 #define WW_FLOW_H
@@ -12,20 +12,6 @@
 #include "claim.h"
 #include "maps.h"
 #include "packet.h"
-
-/* A flow's entry, wherever it lies. slot NULL: there is none (a map look-up failed). */
-struct ww_flow {
-	struct ww_slot *slot;
-	struct ww_state *state;
-	__u32 lookup; /* enum ww_lookup */
-	__u32 bucket; /* as ww_flows4/6 are indexed */
-	__u32 way;
-	__u32 swapped;	  /* 1: this packet's source and destination changed places in the key */
-	__u64 elapsed_ns; /* since the flow's previous packet; 0 for its first */
-#if WW_SHARED
-	__u32 claim; /* what the entry's claim was before it was taken */
-#endif
-};
 
 #if WW_KEY_BIDIRECTIONAL
 static __always_inline __u32 ww_swap4(const struct ww_packet *p)
@@ -52,35 +38,46 @@ static __always_inline __u32 ww_swap6(const struct ww_packet *p)
 #define ww_swap6(p) 0U
 #endif
 
-/* Keys are built, hashed and compared as the 64-bit words of struct ww_key4 and ww_key6, in registers: written to memory piece by
- * piece and read back as words they would stall the processor (a load cannot be served from several stores). */
-static __always_inline __u64 ww_transport_word(const struct ww_packet *p, __u32 swapped)
+/* Keys are built, hashed and compared as the 64-bit words of struct ww_key4 and ww_key6, in registers. If they were written to memory
+ * piece by piece and read back as words, the processor would stall (a load cannot be forwarded from several stores). */
+/* What a key has of a packet. */
+#define WW_PART_SOURCE 1
+#define WW_PART_DESTINATION 2
+#define WW_PART_TRANSPORT 4 /* both ports and the protocol */
+#define WW_PART_SERVICE 8   /* the destination port and the protocol */
+
+static __always_inline __u64 ww_transport_word(const struct ww_packet *p, __u32 swapped, const int parts)
 {
 	__u64 first = swapped ? p->destination_port_be : p->source_port_be;
 	__u64 second = swapped ? p->source_port_be : p->destination_port_be;
 
-	return WW_KEY_TRANSPORT ? first | second << 16 | (__u64)p->protocol << 32 : 0;
+	if (parts & WW_PART_SERVICE)
+		first = 0;
+	return parts & (WW_PART_TRANSPORT | WW_PART_SERVICE) ? first | second << 16 | (__u64)p->protocol << 32
+							     : 0;
 }
 
-static __always_inline void ww_make_key4(__u64 *word, const struct ww_packet *p, __u32 swapped)
+static __always_inline void ww_make_key4(__u64 *word, const struct ww_packet *p, __u32 swapped,
+					 const int parts)
 {
 	__u64 first = swapped ? p->destination4 : p->source4;
 	__u64 second = swapped ? p->source4 : p->destination4;
 
-	word[0] = (WW_KEY_SOURCE ? first : 0) | (WW_KEY_DESTINATION ? second << 32 : 0);
-	word[1] = ww_transport_word(p, swapped);
+	word[0] = (parts & WW_PART_SOURCE ? first : 0) | (parts & WW_PART_DESTINATION ? second << 32 : 0);
+	word[1] = ww_transport_word(p, swapped, parts);
 }
 
-static __always_inline void ww_make_key6(__u64 *word, const struct ww_packet *p, __u32 swapped)
+static __always_inline void ww_make_key6(__u64 *word, const struct ww_packet *p, __u32 swapped,
+					 const int parts)
 {
 	const __be32 *first = p->addresses6 + (swapped ? 4 : 0);
 	const __be32 *second = p->addresses6 + (swapped ? 0 : 4);
 
-	word[0] = WW_KEY_SOURCE ? first[0] | (__u64)first[1] << 32 : 0;
-	word[1] = WW_KEY_SOURCE ? first[2] | (__u64)first[3] << 32 : 0;
-	word[2] = WW_KEY_DESTINATION ? second[0] | (__u64)second[1] << 32 : 0;
-	word[3] = WW_KEY_DESTINATION ? second[2] | (__u64)second[3] << 32 : 0;
-	word[4] = ww_transport_word(p, swapped);
+	word[0] = parts & WW_PART_SOURCE ? first[0] | (__u64)first[1] << 32 : 0;
+	word[1] = parts & WW_PART_SOURCE ? first[2] | (__u64)first[3] << 32 : 0;
+	word[2] = parts & WW_PART_DESTINATION ? second[0] | (__u64)second[1] << 32 : 0;
+	word[3] = parts & WW_PART_DESTINATION ? second[2] | (__u64)second[3] << 32 : 0;
+	word[4] = ww_transport_word(p, swapped, parts);
 }
 
 /* A key in the form of events and traces: an IPv4 address lies in the first 4 bytes. version: 4 or 6, a constant. */
@@ -105,14 +102,14 @@ static __always_inline void ww_copy_key(struct ww_key6 *to, const void *from, co
 	}
 }
 
-/* 32-bit hash: multilinear over pairs of 32-bit words under the load's secret seed. That alone makes an arithmetic sequence (a scan, a
- * pool of addresses) another one, which under many seeds fills some buckets and leaves others empty: hence the finish. */
+/* 32-bit hash: multilinear over pairs of 32-bit words under the load's secret seed. That alone maps an arithmetic sequence (a scan, a
+ * pool of addresses) to another one, which under many seeds fills some buckets and leaves others empty: hence the finish. */
 static __always_inline __u32 ww_hash(const __u64 *word, int count)
 {
 	__u64 sum = 0;
 
-	/* So many turns for every caller: clang 16 leaves a loop whose number of turns it learns by inlining, which is slow, and reads the
-	 * stack at an index, which the engine does not follow. */
+	/* The same constant number of iterations for every caller: clang 16 does not unroll a loop whose count it learns only by inlining. That is
+	 * slow, and indexes the stack, which the engine does not follow. */
 #pragma unroll
 	for (int i = 0; i < WW_HASH_WORDS / 2; i++)
 		if (i < count)
@@ -129,65 +126,86 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 	       ww_elapsed(now, slot->last_seen_ns) <= ww_config.grace_ns;
 }
 
-/* Both IP versions from one text: their entries differ in the size of the key only. */
-#define WW_VERSION 4
-#include "flow_table.h"
-#undef WW_VERSION
-#define WW_VERSION 6
-#include "flow_table.h"
-#undef WW_VERSION
+#define WW_PASTE_(name, table, version) name##table##version
+#define WW_PASTE(name, table, version) WW_PASTE_(name, table, version)
 
-/* Finds or makes the packet's flow and accounts the packet in it; version: 4 or 6; context gets the packet's place in the
- * flow. */
-static __always_inline struct ww_flow ww_account(const struct ww_packet *p, struct ww_cpu *own, __u32 cpu,
-						 const __u32 version, struct ww_context *context)
+/* The tables: of flows, and, beside them, of the aggregates that features read. */
+#define WW_TABLE
+#define WW_TABLE_FLOWS 1
+#define WW_TABLE_MAP ww_flows
+#define WW_TABLE_KEY WW_KEY_PARTS
+#define WW_TABLE_MASK ww_config.bucket_mask
+#define WW_TABLE_SHARED WW_SHARED
+#define WW_TABLE_BLANK(blank) (blank)
+#define WW_TABLE_COUNTER(stats, what) (stats)->flows_##what
+#include "table.h"
+#undef WW_TABLE
+#undef WW_TABLE_FLOWS
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_MASK
+#undef WW_TABLE_SHARED
+#undef WW_TABLE_BLANK
+#undef WW_TABLE_COUNTER
+
+#if WW_AGGREGATES
+#define WW_TABLE_FLOWS 0
+#define WW_TABLE_MASK ww_config.aggregate_mask
+/* Packets of several flows are on several CPUs, whatever the flow key. */
+#define WW_TABLE_SHARED 1
+#define WW_TABLE_COUNTER(stats, what) (stats)->aggregates_##what
+#if WW_BY_SOURCE
+#define WW_TABLE _source
+#define WW_TABLE_MAP ww_source
+#define WW_TABLE_KEY WW_PART_SOURCE
+#define WW_TABLE_BLANK(blank) (&(blank)->source)
+#include "table.h"
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
+#endif
+#if WW_BY_DESTINATION
+#define WW_TABLE _destination
+#define WW_TABLE_MAP ww_destination
+#define WW_TABLE_KEY WW_PART_DESTINATION
+#define WW_TABLE_BLANK(blank) (&(blank)->destination)
+#include "table.h"
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
+#endif
+#if WW_BY_SERVICE
+#define WW_TABLE _service
+#define WW_TABLE_MAP ww_service
+#define WW_TABLE_KEY (WW_PART_DESTINATION | WW_PART_SERVICE)
+#define WW_TABLE_BLANK(blank) (&(blank)->service)
+#include "table.h"
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
+#endif
+#undef WW_TABLE_FLOWS
+#undef WW_TABLE_MASK
+#undef WW_TABLE_SHARED
+#undef WW_TABLE_COUNTER
+
+/* Accounts a packet in its aggregates. flow: its place in its flow. read: 1 if the model will read the features. */
+static __always_inline void ww_aggregate(const struct ww_packet *p, struct ww_cpu *percpu,
+					 const __u32 version, const struct ww_context *flow, __u32 read)
 {
-	struct ww_flow flow = {.lookup = WW_FLOW_HIT};
-	struct ww_slot *slot;
-
-	if (version == 4)
-		ww_find4(&flow, p, &own->scratch.WW_SHELF, cpu, context->now_ns);
-	else
-		ww_find6(&flow, p, &own->scratch.WW_SHELF, cpu, context->now_ns);
-	slot = flow.slot;
-	if (!slot)
-		return flow;
-	if (ww_unlikely(flow.lookup != WW_FLOW_HIT)) {
-#if WW_SHARED
-		if (flow.lookup == WW_FLOW_MISSED)
-			own->stats.flows_missed++;
-		else
+#if WW_BY_SOURCE
+	ww_aggregate_source(p, percpu, version, flow, read);
 #endif
-			(&own->stats.flows_new)[flow.lookup & (WW_LOOKUPS - 1)]++;
-		__builtin_memset(flow.state, 0, WW_STATE_BYTES);
-#if WW_SHARED
-		slot->generation++;
-#else
-		slot->packets = 0;
+#if WW_BY_DESTINATION
+	ww_aggregate_destination(p, percpu, version, flow, read);
 #endif
-		slot->class_id = 0;
-		slot->flags = flow.swapped ? WW_SLOT_SWAPPED : 0;
-		ww_begin(flow.state, context);
-	}
-	context->elapsed_ns = flow.elapsed_ns;
-	context->iat_us = ww_microseconds(flow.elapsed_ns);
-#if WW_SHARED
-	/* What a new entry has for packets shows others that it is taken: no 0, not even for a moment. */
-	context->packets = ww_increment(flow.lookup == WW_FLOW_HIT ? slot->packets : 0, 1);
-#else
-	context->packets = ww_increment(slot->packets, 1);
+#if WW_BY_SERVICE
+	ww_aggregate_service(p, percpu, version, flow, read);
 #endif
-	__builtin_assume(context->packets > 0); /* a mean over the flow's packets needs no case for none */
-	context->forward = (slot->flags & WW_SLOT_SWAPPED) == flow.swapped;
-	slot->packets = context->packets;
-#if WW_SHARED
-	/* Of two CPUs' packets the later may come with the earlier time: the last seen is the latest. It is there already if the flow is
-	 * new. */
-	slot->last_seen_ns += flow.elapsed_ns;
-#else
-	slot->last_seen_ns = context->now_ns;
-#endif
-	return flow;
 }
+#endif
 
 #endif

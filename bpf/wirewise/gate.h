@@ -4,10 +4,11 @@
 #define WW_GATE_H
 
 #include "flow.h"
+#include "hook.h"
 #include "maps.h"
 #include "packet.h"
 
-/* The allow list. With an empty one nobody comes here; global functions, so that they take nothing from ww_xdp's stack. */
+/* The allow list; not called if it is empty. Global functions, so that they use none of ww_xdp's stack. */
 __noinline int ww_allowed_prefix4(__be32 source)
 {
 	struct ww_prefix4 prefix = {.length = 32};
@@ -18,13 +19,13 @@ __noinline int ww_allowed_prefix4(__be32 source)
 
 __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 {
-	struct ww_prefix6 own;
+	struct ww_prefix6 copy;
 
 	if (!prefix)
 		return 0;
-	/* Linux 6.1 takes no key from memory that a global function was given. */
-	own = *prefix;
-	return bpf_map_lookup_elem(&ww_allow6, &own) ? WW_ALLOWED_PREFIX : 0;
+	/* Linux 6.1 accepts no map key in memory that was passed to a global function. */
+	copy = *prefix;
+	return bpf_map_lookup_elem(&ww_allow6, &copy) ? WW_ALLOWED_PREFIX : 0;
 }
 
 __noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)
@@ -38,7 +39,7 @@ __noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)
 	return ports && *ports >> (port & 63) & 1 ? WW_ALLOWED_PORT : 0;
 }
 
-/* What a host loses its network without: path MTU discovery, neighbour discovery (from its own link: with a hop limit of 255, RFC 4861), DHCP.
+/* Packets without which a host loses its network: path MTU discovery, neighbour discovery (from its own link: with a hop limit of 255, RFC 4861), DHCP.
  * ports: source << 16 | destination. icmp: version << 16 | type << 8 | code. */
 __noinline int ww_essential(__u32 protocol, __u32 ports, __u32 icmp, __u32 ttl)
 {
@@ -56,35 +57,39 @@ __noinline int ww_essential(__u32 protocol, __u32 ports, __u32 icmp, __u32 ttl)
 	return is ? WW_ALLOWED_ESSENTIAL : 0;
 }
 
-/* WW_ALLOWED_PREFIX, WW_ALLOWED_PORT, WW_ALLOWED_ESSENTIAL, or 0. version: 4 or 6, a constant. allow: enum ww_allow bits. */
+/* WW_ALLOWED_PREFIX, WW_ALLOWED_PORT, WW_ALLOWED_ESSENTIAL, or 0. version: 4 or 6, a constant. allow: enum ww_allow bits. The list is about
+ * incoming packets: of outgoing ones, their answers are looked for in it. */
 static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, const __u32 version)
 {
 	int status = 0;
 
 	if (version == 4 && allow & WW_ALLOW_IPV4) {
-		status = ww_allowed_prefix4(p->source4);
+		status = ww_allowed_prefix4(ww_outgoing() ? p->destination4 : p->source4);
 	} else if (version == 6 && allow & WW_ALLOW_IPV6) {
 		struct ww_prefix6 prefix = {.length = 128};
 
-		__builtin_memcpy(prefix.address, p->addresses6, sizeof(prefix.address));
+		__builtin_memcpy(prefix.address, p->addresses6 + (ww_outgoing() ? 4 : 0),
+				 sizeof(prefix.address));
 		status = ww_allowed_prefix6(&prefix);
 	}
 	/* A fragment other than the first has no ports to allow. */
 	if (!status && allow & WW_ALLOW_PORTS && !p->fragment_offset)
-		status = ww_allowed_port(p->protocol, p->destination_port, 0);
+		status =
+			ww_allowed_port(p->protocol, ww_outgoing() ? p->source_port : p->destination_port, 0);
 	if (!status && allow & WW_ALLOW_SOURCE_PORTS && !p->fragment_offset)
-		status = ww_allowed_port(p->protocol, p->source_port, 2 * WW_ALLOW_PORT_WORDS);
-	/* Nothing of a host's own network comes through a tunnel. */
+		status = ww_allowed_port(p->protocol, ww_outgoing() ? p->destination_port : p->source_port,
+					 2 * WW_ALLOW_PORT_WORDS);
+	/* What keeps a host's own network up does not come through a tunnel. */
 	if (!status && allow & WW_ALLOW_ESSENTIAL && p->protocol != IPPROTO_TCP && !p->fragment_offset &&
 	    !p->tunnelled)
 		status = ww_essential(p->protocol, p->source_port << 16 | p->destination_port,
 				      version << 16 | p->icmp_type << 8 | p->icmp_code, p->ttl);
-	/* The verifier knows nothing of what a global function returns, so neither may the compiler. */
+	/* The verifier does not know what a global function returns, so the compiler must not assume it either. */
 	ww_hide(status);
 	return status & 15;
 }
 
-/* Whether the flow's verdict is that of a program this one replaced, with other classes: the flow is decided anew. */
+/* Whether the flow's verdict is from a program with other classes, which this one replaced: then the flow is judged again. */
 static __always_inline int ww_outlived(const struct ww_slot *slot)
 {
 	return slot->flags & WW_SLOT_VERDICTS & ~ww_config.verdict;
@@ -97,12 +102,12 @@ static __always_inline int ww_triggered(const struct ww_context *context)
 
 	if (ww_likely(trigger == WW_TRIGGER_EVERY))
 		return 1;
-	ww_hide(trigger); /* or the compiler would put the usual case last */
+	ww_hide(trigger); /* otherwise the compiler puts the usual case last */
 	switch (trigger) {
 	case WW_TRIGGER_PACKETS: {
 		__u32 word = packets / 64;
 
-		ww_hide(word); /* or the compiler drops the mask, which the verifier may need */
+		ww_hide(word); /* otherwise the compiler drops the mask, which the verifier may need */
 		return packets < WW_TRIGGER_WORDS * 64 &&
 		       ww_policy.trigger_packets[word & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
 	}

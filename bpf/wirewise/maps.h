@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
- * ww_cpu, WW_EVENTS elements for ww_events; the buckets of the flow tables, times the CPUs if these do not share them.
+ * ww_cpu, WW_EVENTS elements for ww_events; the buckets of the flow tables, times the CPUs if these do not share them;
+ * the buckets of aggregates.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
  * mapped into the agent, which then reads flows without system calls.
@@ -13,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "config.h"
 
 /* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
 #define WW_ALLOW_PREFIXES 262144
@@ -26,15 +28,36 @@
 		__type(value, value_type);                           \
 	} name SEC(".maps")
 
-/* What ww_blank holds for a packet whose flow got no entry. */
+/* What ww_blank holds for a packet whose flow, or one of whose aggregates, got no entry. */
 struct ww_blank_entry {
 	struct ww_slot slot;
 	struct ww_key6 key;
 	struct ww_state state;
+#if WW_BY_SOURCE
+	struct ww_entry_source6 source;
+#endif
+#if WW_BY_DESTINATION
+	struct ww_entry_destination6 destination;
+#endif
+#if WW_BY_SERVICE
+	struct ww_entry_service6 service;
+#endif
 };
 
 WW_MAP(ww_flows4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket4, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_flows6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket6, 1, BPF_F_MMAPABLE);
+#if WW_BY_SOURCE
+WW_MAP(ww_source4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_source4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_source6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_source6, 1, BPF_F_MMAPABLE);
+#endif
+#if WW_BY_DESTINATION
+WW_MAP(ww_destination4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_destination4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_destination6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_destination6, 1, BPF_F_MMAPABLE);
+#endif
+#if WW_BY_SERVICE
+WW_MAP(ww_service4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_service4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_service6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_service6, 1, BPF_F_MMAPABLE);
+#endif
 WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, 0);
 WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
 WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
@@ -67,23 +90,5 @@ struct ww_cpu ww_cpu[1] SEC(".data.ww_cpu");
 		__uint(key_size, sizeof(__u32));       \
 		__uint(value_size, sizeof(__u32));     \
 	} ww_progs SEC(".maps")
-
-/* volatile: or the compiler would take the values here for the ones of the run. */
-#ifndef WW_LOADED
-#define WW_LOADED const volatile
-#endif
-
-/* The compiler's defaults; the loader overwrites what depends on the machine and the run. */
-WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
-	.abi_version = WW_ABI_VERSION,
-	.clock = WW_NEEDS_TIME ? WW_CLOCK_FINE : WW_CLOCK_COARSE,
-	.bucket_mask = WW_TABLE_SIZE / WW_WAYS - 1,
-	.shards = 1,
-	.proven_packets = WW_PROVEN_PACKETS,
-	.idle_timeout_ns = WW_IDLE_TIMEOUT_NS,
-	.grace_ns = WW_GRACE_NS,
-	.verdict = WW_SLOT_VERDICT,
-	.shared = WW_SHARED,
-};
 
 #endif

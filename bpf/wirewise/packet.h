@@ -36,13 +36,16 @@ struct ww_packet {
 	__u32 teid;
 };
 
+/* In a flow, or in an aggregate of flows. */
 struct ww_context {
 	__u64 now_ns;
-	__u64 elapsed_ns; /* since the flow's previous packet; 0 for the first */
-	__u32 packets;	  /* of the flow, with this one */
-	__u32 forward;	  /* 1: goes the way of the flow's first packet */
+	__u64 elapsed_ns; /* since the previous packet; 0 for the first */
+	__u32 packets;	  /* with this one */
+	__u32 forward;	  /* 1: goes the way of its flow's first packet */
 	__u32 iat_us;
 	__u32 age_us;
+	__u32 flow_packets; /* of the flow, with this one */
+	__u32 flow_hash;
 };
 
 #endif

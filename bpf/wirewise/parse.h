@@ -2,7 +2,7 @@
 /* Parsing: Ethernet, VLAN, IPv4, IPv6, transport, and one level of tunnel.
  *
  * Each parser takes a cursor, checks bounds before it reads, moves the cursor behind what it read and returns an enum ww_status (0: go on).
- * Reference: features/packet.py. Tunnels cost nothing unless the feature set asks for them (WW_DECAPSULATE_*).
+ * Reference: feature_sets/packet.py. Tunnels cost nothing unless the feature set asks for them (WW_DECAPSULATE_*).
  */
 #ifndef WW_PARSE_H
 #define WW_PARSE_H
@@ -20,6 +20,7 @@
 
 #include "abi.h"
 #include "arith.h"
+#include "hook.h"
 #include "packet.h"
 
 #define WW_MAX_VLAN_TAGS 2
@@ -43,8 +44,9 @@ struct ww_vlan {
 	__be16 type;
 };
 
-/* Reads the Ethernet and VLAN headers; *type gets the EtherType behind them, *vlan_id the outermost tag's. */
-static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id)
+/* Reads the Ethernet and VLAN headers; *type gets the EtherType behind them, *vlan_id the outermost tag's. beside: 1 if a tag was taken
+ * off, which counts as the first. */
+static __always_inline int ww_parse_tagged(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id, int beside)
 {
 	/* Not struct ethhdr: that is packed, so its EtherType would be read byte by byte. */
 	__be16 *eth = cursor->at;
@@ -62,14 +64,30 @@ static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *t
 		if (ww_likely(*type != bpf_htons(ETH_P_8021Q) && *type != bpf_htons(ETH_P_8021AD) &&
 			      *type != bpf_htons(WW_ETH_QINQ_OLD)))
 			break;
+		if (tag == 1 && ww_unlikely(beside))
+			break;
 		if (ww_unlikely((void *)(vlan + 1) > cursor->end))
 			return WW_MALFORMED_ETHERNET;
-		if (tag == 0)
+		if (tag == 0 && ww_likely(!beside))
 			*vlan_id = bpf_ntohs(vlan->tci) & 0x0fff;
 		*type = vlan->type;
 		cursor->at = vlan + 1;
 	}
 	return 0;
+}
+
+/* Ethernet inside a tunnel. */
+static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id)
+{
+	return ww_parse_tagged(cursor, type, vlan_id, 0);
+}
+
+/* The frame's own Ethernet header. */
+static __always_inline int ww_parse_outer(struct ww_cursor *cursor, __u32 tag, __be16 *type, __u32 *vlan_id)
+{
+	if (ww_unlikely(tag))
+		*vlan_id = tag & 0x0fff;
+	return ww_parse_tagged(cursor, type, vlan_id, tag != 0);
 }
 
 static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_packet *p)
@@ -117,9 +135,9 @@ static __always_inline int ww_is_extension(__u32 protocol)
 /* Walks a chain of IPv6 extension headers. offset: of the first, from the start of the frame; protocol: its type.
  * Returns enum ww_status << 32 | any fragment << 25 | fragment other than the first << 24 | protocol behind << 16 | offset behind.
  * A global function: verified once, and out of the way of packets that have none. */
-__noinline __u64 ww_skip_extensions(struct xdp_md *ctx, __u32 offset, __u32 protocol)
+__noinline __u64 ww_skip_extensions(WW_HOOK_ARG *ctx, __u32 offset, __u32 protocol)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	__u64 fragment = 0;
 
 	for (int i = 0; ww_is_extension(protocol); i++) {
@@ -151,7 +169,7 @@ __noinline __u64 ww_skip_extensions(struct xdp_md *ctx, __u32 offset, __u32 prot
 	return fragment | protocol << 16 | offset;
 }
 
-static __always_inline int ww_parse_ipv6(struct xdp_md *ctx, struct ww_cursor *cursor, struct ww_packet *p)
+static __always_inline int ww_parse_ipv6(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, struct ww_packet *p)
 {
 	struct ipv6hdr *ip = cursor->at;
 	__u32 first_word;
@@ -172,7 +190,7 @@ static __always_inline int ww_parse_ipv6(struct xdp_md *ctx, struct ww_cursor *c
 	p->fragment_offset = 0;
 	cursor->at = ip + 1;
 	if (ww_unlikely(ww_is_extension(p->protocol))) {
-		void *data = (void *)(long)ctx->data;
+		void *data = ww_data(ctx);
 		__u64 start = cursor->at - data, behind = ww_skip_extensions(ctx, start, p->protocol);
 		__u32 offset;
 
@@ -250,7 +268,7 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 }
 
 /* An IP packet and its transport header; the cursor stays at the transport header. */
-static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type,
+static __always_inline int ww_parse_ip(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __be16 type,
 				       struct ww_packet *p)
 {
 	int status;
@@ -266,15 +284,15 @@ static __always_inline int ww_parse_ip(struct xdp_md *ctx, struct ww_cursor *cur
 #include "tunnel.h"
 #else
 /* Parses up to the IP header: *type gets the EtherType, the cursor stays at what is behind. */
-static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type,
+static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
 					 struct ww_packet *p)
 {
-	return ww_parse_ethernet(cursor, type, &p->vlan_id);
+	return ww_parse_outer(cursor, tag, type, &p->vlan_id);
 }
 #endif
 
 /* Parses the packet at the cursor. Returns an enum ww_status; 0: p is filled. */
-static __always_inline int ww_parse_network(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 type,
+static __always_inline int ww_parse_network(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __be16 type,
 					    struct ww_packet *p)
 {
 	int status = ww_parse_ip(ctx, cursor, type, p);

@@ -2,15 +2,16 @@
 /* A second model beside the first, on the same packets, that changes no verdict. All of it is behind ww_config.shadow, and that, where
  * it would be one test more, behind ww_config.trace: a shadow traces too.
  *
- * The second has the packet first: it goes a packet's whole way, with flow tables and a policy of its own under which all passes, and
- * leaves its class in ww_agreement. Then it hands the packet over to the first by a tail call. The first goes its way at the time
- * the second has read, gives the verdict, and counts which class the second gave where it gives this one. Either may be split over
+ * The second sees the packet first: it does everything that is done with a packet, with its own flow tables and a policy under which
+ * everything passes, and leaves its class in ww_agreement. Then it passes the packet to the first by a tail call. The first uses the time that
+ * the second has read, gives the verdict, and counts the pair of both classes. Either may be split over
  * tail calls.
  */
 #ifndef WW_SHADOW_H
 #define WW_SHADOW_H
 
 #include "arith.h"
+#include "hook.h"
 #include "maps.h"
 
 /* No class: the packet was not classified. */
@@ -43,13 +44,13 @@ __noinline __u64 ww_shadow_time(__u64 now)
 	return own->now_ns;
 }
 
-/* The end of a packet's way: the second gives it to the first. Where there is no shadow the loader takes the call out of programs that
+/* The end of a packet's way, with the hook's code: the second gives it to the first. Where there is no shadow the loader takes the call out of programs that
  * have no other tail call, for it makes their calls of functions cost more. */
-static __always_inline int ww_hand_over(struct xdp_md *ctx, int verdict)
+static __always_inline int ww_hand_over(WW_HOOK_CTX *ctx, int verdict)
 {
 	if (ww_unlikely(ww_config.shadow == WW_SHADOW_SECOND))
 		bpf_tail_call(ctx, &ww_first, 0);
-	return verdict;
+	return ww_leave(verdict);
 }
 
 /* What a program makes of the packet: a class, or WW_NO_CLASS. */

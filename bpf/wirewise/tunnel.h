@@ -129,9 +129,9 @@ static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct
 
 /* Finds the IP header to judge a frame by: the one inside a tunnel, or the only one. A global function, verified once: all the
  * ways to the header are forgotten at its end, and the packet is parsed behind it as if there were no tunnels. */
-__noinline __u64 ww_find_network(struct xdp_md *ctx)
+__noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	struct ww_cursor cursor = {data, end}, network;
 	__u32 vlan_id = 0, inner_vlan, teid = 0;
 	__u64 inner = WW_FOUND_INNER;
@@ -139,7 +139,7 @@ __noinline __u64 ww_find_network(struct xdp_md *ctx)
 	__be16 type, inner_type = 0;
 	int status;
 
-	status = ww_parse_ethernet(&cursor, &type, &vlan_id);
+	status = ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id);
 	if (status)
 		return (__u64)status << 15;
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
@@ -164,7 +164,7 @@ __noinline __u64 ww_find_network(struct xdp_md *ctx)
 }
 
 /* As without tunnels, but the type and the cursor may be those inside. */
-static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *cursor, __be16 *type,
+static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
 					 struct ww_packet *p)
 {
 	__u64 found = ww_find_network(ctx);
@@ -172,7 +172,7 @@ static __always_inline int ww_parse_link(struct xdp_md *ctx, struct ww_cursor *c
 	ww_hide(found);
 	if (!(found & WW_FOUND_OFFSET))
 		return WW_FOUND_NEXT(found) & 15;
-	cursor->at = (void *)(long)ctx->data + (found & WW_FOUND_OFFSET);
+	cursor->at = ww_data(ctx) + (found & WW_FOUND_OFFSET);
 	*type = bpf_htons(found & WW_FOUND_IPV6 ? ETH_P_IPV6 : ETH_P_IP);
 	p->vlan_id = WW_FOUND_NEXT(found);
 	p->teid = WW_FOUND_TEID(found);

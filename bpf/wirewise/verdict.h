@@ -9,30 +9,36 @@
 
 #include "arith.h"
 #include "flow.h"
+#include "hook.h"
 #include "maps.h"
 #include "packet.h"
 #include "shadow.h"
+#include "sockets.h"
 
 #define WW_LIMIT_TRIES 4
 
-/* What the stages after parsing share. Never has its address taken outside inlined code, so it stays in registers. */
-struct ww_way {
-	struct ww_cpu *own;
+/* What the stages after parsing share. Only inlined code takes its address, so it stays in registers. */
+struct ww_frame {
+	struct ww_cpu *percpu;
+	WW_HOOK_CTX *ctx;
 	__u64 now_ns;
-	__u32 frame_length;
+	__u32 length;
 };
 
 /* Finds what belongs to this CPU. Returns 0 if nothing does. */
-static __always_inline int ww_begin_way(struct ww_way *way, __u32 cpu)
+static __always_inline int ww_begin_frame(struct ww_frame *frame, __u32 cpu)
 {
 	struct ww_cpu *all = ww_cpu;
 	__u64 index = cpu;
 
+	/* Otherwise the compiler may compare the 32-bit number and take the index from its copy on the stack, where Linux 6.1 tracks no bounds
+	 * of 32-bit values. */
+	ww_hide(index);
 	if (ww_unlikely(index >= ww_config.shards))
 		return 0;
-	ww_hide(all); /* the compiler knows of one element */
-	ww_hide(index); /* or it may multiply before it compares, and the verifier not know the bound of the product */
-	way->own = all + index;
+	ww_hide(all); /* the array is declared with one element */
+	ww_hide(index); /* otherwise it may multiply before it compares, and the verifier would not know the bound of the product */
+	frame->percpu = all + index;
 	return 1;
 }
 
@@ -42,20 +48,20 @@ static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
 	counter->bytes += bytes;
 }
 
-/* Enforcement may be bounded in time; the data path itself falls back, whether or not the agent lives. */
+/* Enforcement may end at a given time; the data path itself then falls back to observing, whether or not the agent is alive. */
 static __always_inline int ww_enforcing(__u64 now)
 {
 	if (ww_policy.mode != WW_MODE_ENFORCE)
 		return 0;
 	if (!ww_policy.enforce_until_ns)
 		return 1;
-	/* The packet's clock stands still while the machine sleeps. Only what is about to be dropped comes here. */
+	/* The packet's clock stands still while the machine sleeps, so this reads another. Only packets about to be dropped get here. */
 	if (ww_config.clock != WW_CLOCK_METADATA)
 		now = bpf_ktime_get_boot_ns();
 	return now < ww_policy.enforce_until_ns;
 }
 
-/* Generic cell rate algorithm on a class, all CPUs together. Returns 1 beyond the rate. */
+/* Generic cell rate algorithm for a class, over all CPUs. Returns 1 if the packet is beyond the rate. */
 __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 now)
 {
 	__u64 *arrival = bpf_map_lookup_elem(&ww_limit, &class_id);
@@ -75,7 +81,7 @@ __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 n
 }
 
 /* Writes an event over the oldest of this CPU, within the policy's event rate: without a reader the newest are kept. (A BPF ring buffer
- * that is full refuses what is new.) what: outcome | action << 8 | IP length << 32. */
+ * that is full refuses what is new.) what: outcome | action << 8 | class << 16 | IP length << 32. */
 static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_slot *slot, const void *key,
 					 __u64 what, const __u32 version)
 {
@@ -96,7 +102,7 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 	event->time_ns = now;
 	ww_copy_key(&event->key, key, version);
 	event->ip_version = version;
-	event->class_id = slot->class_id;
+	event->class_id = what >> 16;
 	event->action = what >> 8;
 	event->outcome = what;
 	event->packets = slot->packets;
@@ -106,7 +112,7 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 	return 0;
 }
 
-/* One for each size of key; global functions, so that they take nothing from ww_xdp's stack. */
+/* One for each size of key; global functions, so that they use none of ww_xdp's stack. */
 __noinline int ww_send_event4(struct ww_stats *stats, const struct ww_slot *slot, const struct ww_key4 *key,
 			      __u64 what)
 {
@@ -119,64 +125,90 @@ __noinline int ww_send_event6(struct ww_stats *stats, const struct ww_slot *slot
 	return stats && slot && key ? ww_send_event(stats, slot, key, what, 6) : 0;
 }
 
-/* Counts a packet that is not classified, and says what happens to it: it passes, but for malformed ones if the policy says so. */
-static __always_inline int ww_unclassified(struct ww_way *way, __u32 status)
+/* Counts a packet that is not classified, and returns what happens to it: it passes, unless it is malformed and the policy drops such packets. */
+static __always_inline int ww_unclassified(struct ww_frame *frame, __u32 status)
 {
 	int malformed = status >= WW_MALFORMED_ETHERNET && status <= WW_TOO_MANY_EXTENSIONS;
 
-	ww_count(&way->own->stats.status[status], way->frame_length);
+	ww_count(&frame->percpu->stats.status[status], frame->length);
 	if (ww_unlikely(ww_config.trace)) {
-		way->own->scratch.status = status;
+		frame->percpu->scratch.status = status;
 		if (ww_config.shadow)
 			ww_shadow_answer(WW_NO_CLASS);
 	}
-	if (malformed && ww_policy.drop_malformed && ww_enforcing(way->now_ns))
-		return XDP_DROP;
-	return XDP_PASS;
+	if (malformed && ww_policy.drop_malformed && ww_enforcing(frame->now_ns))
+		return WW_VERDICT_DROP;
+	return WW_VERDICT_PASS;
 }
 
 /* Counts a classified packet, and says what the outcome means for it. */
-static __always_inline int ww_settle(struct ww_way *way, __u32 class_id, __u32 action, __u32 outcome)
+static __always_inline int ww_count_outcome(struct ww_frame *frame, __u32 class_id, __u32 action,
+					    __u32 outcome)
 {
-	ww_count(&way->own->stats.class_outcome[class_id][outcome], way->frame_length);
+	ww_count(&frame->percpu->stats.class_outcome[class_id][outcome], frame->length);
 	if (ww_unlikely(ww_config.trace)) {
-		way->own->scratch.status = WW_CLASSIFIED;
-		way->own->scratch.class_id = class_id;
-		way->own->scratch.action = action;
-		way->own->scratch.outcome = outcome;
+		frame->percpu->scratch.status = WW_CLASSIFIED;
+		frame->percpu->scratch.class_id = class_id;
+		frame->percpu->scratch.action = action;
+		frame->percpu->scratch.outcome = outcome;
 		if (ww_config.shadow)
 			ww_shadow_answer(class_id);
 	}
-	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? XDP_DROP : XDP_PASS;
+	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? WW_VERDICT_DROP
+									   : WW_VERDICT_PASS;
 }
 
-/* The policy's answer to a class. version: 4 or 6, a constant. */
-static __always_inline int ww_act(struct ww_way *way, struct ww_slot *slot, __u32 class_id,
-				  const __u32 version, __u32 length)
+/* The flags of a new verdict beside the one that the slot holds, without those that stay. Unless the policy asks for streaks none is kept. */
+static __always_inline __u32 ww_verdict_flags(const struct ww_slot *slot, __u32 class_id)
 {
-	__u32 action, outcome = WW_OUTCOME_PASS;
-	struct ww_class_policy *rule;
+	__u32 streak = 0;
 
-	class_id &= WW_MAX_CLASSES - 1;
-	rule = &ww_policy.class_policy[class_id];
+	/* A verdict of a program with other classes has another bit, and its class is no class of this one. */
+	if (ww_unlikely(ww_policy.streaks) && slot->flags & ww_config.verdict &&
+	    slot->class_id == (class_id & 0xff))
+		streak = ww_min((slot->flags >> WW_SLOT_STREAK_SHIFT) + 1, WW_MAX_STREAK);
+	return ww_config.verdict | streak << WW_SLOT_STREAK_SHIFT;
+}
+
+/* What the slot's verdict counts as: its class, or class 0 before as many verdicts in a row as the policy asks for. */
+static __always_inline __u32 ww_counted_class(const struct ww_slot *slot)
+{
+	/* Read back from memory: the verifier then does not follow each path that leads to this index separately. */
+	__u32 class_id = *(const volatile __u8 *)&slot->class_id & (WW_MAX_CLASSES - 1);
+
+	if (ww_unlikely(ww_policy.streaks) &&
+	    (slot->flags >> WW_SLOT_STREAK_SHIFT) + 1 < ww_policy.class_policy[class_id].after)
+		class_id = 0;
+	return class_id;
+}
+
+/* The policy's answer to the slot's verdict. version: 4 or 6, a constant. */
+static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slot *slot, const __u32 version,
+					   __u32 length)
+{
+	__u32 action, class_id = ww_counted_class(slot), outcome = WW_OUTCOME_PASS;
+	struct ww_class_policy *rule = &ww_policy.class_policy[class_id];
+
 	action = rule->action;
 	if (ww_likely(action == WW_ACTION_PASS))
-		return ww_settle(way, class_id, action, outcome);
+		return ww_count_outcome(frame, class_id, action, outcome);
 	if (action == WW_ACTION_DROP)
-		outcome = ww_enforcing(way->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
+		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
 	else if (action == WW_ACTION_RATE_LIMIT &&
-		 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, way->now_ns))
-		outcome = ww_enforcing(way->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
+		 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, frame->now_ns))
+		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
+	if (outcome && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
+		outcome = WW_OUTCOME_ESTABLISHED;
 	if (ww_policy.event_interval_ns) {
-		__u64 what = outcome | action << 8 | (__u64)length << 32;
+		__u64 what = outcome | action << 8 | class_id << 16 | (__u64)length << 32;
 
 		/* The key follows the slot in every entry. */
 		if (version == 4)
-			ww_send_event4(&way->own->stats, slot, (const void *)(slot + 1), what);
+			ww_send_event4(&frame->percpu->stats, slot, (const void *)(slot + 1), what);
 		else
-			ww_send_event6(&way->own->stats, slot, (const void *)(slot + 1), what);
+			ww_send_event6(&frame->percpu->stats, slot, (const void *)(slot + 1), what);
 	}
-	return ww_settle(way, class_id, action, outcome);
+	return ww_count_outcome(frame, class_id, action, outcome);
 }
 
 #endif

@@ -50,15 +50,19 @@ def call(
     timeout: float | None = 300,
     within: Sequence[str] = (),
     progress: bool = False,
+    asks: bool = True,
 ) -> dict[str, Any]:
     """Runs a command of the agent with --json and returns its object.
 
     timeout : seconds. within : a command that runs another, such as `nsenter --net=...`. progress : let the
-    agent show it, and its own messages, if stderr is a terminal. Raises the error that the agent's exit code
-    stands for, with the agent's own message. What the kernel refused comes back as an object too when the
-    agent printed one.
+    agent show it, and its own messages, if stderr is a terminal. asks : False where the agent
+    is to refuse instead of asking on the terminal, where its question would not be seen.
+
+    Raises the error that the agent's exit code stands for, with the agent's own message. What the kernel
+    refused comes back as an object too when the agent printed one.
     """
-    command, done = _start((*arguments, "--json"), timeout, within, shown=progress and sys.stderr.isatty())
+    shown = progress and sys.stderr.isatty()
+    command, done = _start((*arguments, "--json"), timeout, within, shown=shown, asks=asks)
     if done.returncode in (0, RefusedError.exit_code) and done.stdout.strip():
         try:
             result = json.loads(done.stdout)
@@ -125,12 +129,19 @@ def _start(
     within: Sequence[str] = (),
     *,
     shown: bool = False,
+    asks: bool = True,
 ) -> tuple[list[str], subprocess.CompletedProcess[str]]:
     command = [*within, str(find()), *map(str, arguments)]
     stderr = None if shown else subprocess.PIPE
     try:
         return command, subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8", timeout=timeout, check=False
+            command,
+            stdin=None if asks else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            encoding="utf-8",
+            timeout=timeout,
+            check=False,
         )
     except OSError as error:
         raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error

@@ -3,27 +3,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wirewise import agent
-from wirewise.bundle import Bundle, Flow, Program, StateField
-from wirewise.errors import InputError, MissingFeatureError, RefusedError
-from wirewise.features import FeatureSet
-from wirewise.fidelity import HeldOut, measure
+from wirewise.datasets import Table
+from wirewise.errors import InputError
+from wirewise.evaluate.fidelity import HeldOut, measure
+from wirewise.evaluate.open_set import OpenSet
+from wirewise.evaluate.operating_point import OperatingPoint
+from wirewise.evaluate.reference import reference_of
+from wirewise.feature_sets import FeatureSet, keeping
+from wirewise.formats.bundle import Bundle
 from wirewise.importers import Imported
-from wirewise.models import Model
-from wirewise.targets import ebpf
-
-Step = Callable[[str], AbstractContextManager[None]]
-Verify = Literal["if-possible", "always", "never"]
+from wirewise.models import UNKNOWN, Bounded, Model
+from wirewise.targets import TARGETS, ProgramTarget, Sources
+from wirewise.targets.target import Step
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,16 @@ class Compiled:
 
     bundle: Bundle
     unverified: str
+
+    def __repr__(self) -> str:
+        return f"<Compiled {self.bundle!r}{', not verified' if self.unverified else ''}>"
+
+    def _repr_html_(self) -> str:
+        return self.bundle._repr_html_()
+
+    def write(self, path: str | Path) -> None:
+        """Writes the bundle, see `Bundle.write`."""
+        self.bundle.write(path)
 
 
 def compile(  # the verb everywhere: command, module, issue tracker
@@ -42,72 +52,127 @@ def compile(  # the verb everywhere: command, module, issue tracker
     classes: Sequence[str] | None = None,
     rows: NDArray[np.int64] | None = None,
     held_out: HeldOut | None = None,
-    shape: str = "auto",
-    clang: str | None = None,
-    verify: Verify = "if-possible",
     training: dict[str, Any] | None = None,
     accuracy: dict[str, Any] | None = None,
-    predicted: Callable[[ebpf.Sources], None] | None = None,
+    operating_point: OperatingPoint | None = None,
+    open_set: OpenSet | None = None,
+    learned: Table | None = None,
+    target: str = "ebpf",
+    keep_state_of: Bundle | None = None,
+    predicted: Callable[[Sources], None] | None = None,
     step: Step = lambda text: nullcontext(),
+    **options: object,
 ) -> Compiled:
     """A bundle from a model and the feature set it reads, in that order.
 
     classes : names, index = class id; those of an imported model unless given. rows : int64, shape
     (n, n_features): with an imported model, both are asked and the agreement is recorded; with held-out rows
-    how good both are, too. shape, clang : see
-    `wirewise.targets.ebpf`. verify : load the object with this machine's kernel (nothing is attached).
-    predicted : called with the sources, which say their expected size, before they are compiled. step :
-    called with what is done next, to show progress.
+    how good both are, too. operating_point : sets the model to it, see `wirewise.evaluate.operating_point`;
+    the agreement is that of the model without. open_set : adds the class `unknown`, likewise. learned : rows
+    that the model learned from, which the agent compares live flows with. target : one of
+    `wirewise.targets.TARGETS` that makes programs. options : of that target, by name; eBPF has shape, clang
+    and verify ("if-possible", "always", "never": whether this machine's kernel is asked; nothing is
+    attached), see `wirewise.targets.ebpf.Options`. keep_state_of : the bundle that runs, whose flow state the
+    program has too, so that flows go on where it takes over (see `wirewise.feature_sets.keeping`). predicted:
+    called with the sources, which say their expected size, before they are compiled. step : called with what
+    is done next, to show progress.
 
     Raises InputError for parts that do not fit, RefusedError if the verifier says no, MissingFeatureError
     without a compiler (or, with verify "always", without the privilege to load).
     """
-    imported = model if isinstance(model, Imported) else None
-    ir = imported.model if imported else model
-    assert not isinstance(ir, Imported)
-    names = list(classes or (imported.classes if imported else []))
-    check_fits(ir, feature_set, names, imported.feature_names if imported else None)
-    with step("generating C"):
-        sources = ebpf.emit(ir, feature_set, shape=shape)
+    maker = TARGETS.find(target)
+    if not isinstance(maker, ProgramTarget):
+        raise InputError(
+            f"target {target!r}",
+            "makes sources and no program, so there is no bundle",
+            "take its sources: wirewise.compiler.emit, or `wirewise compile` on the command line",
+        )
+    imported, ir, names = _parts(model, feature_set, classes)
+    feature_set = _keeping(feature_set, ir, keep_state_of)
+    if operating_point:
+        ir = ir.favour(operating_point.by)
+    if open_set:
+        ir, names = _knowing(ir, open_set), [*names, UNKNOWN]
+    chosen = maker.choose(options)
+    with step("generating sources"):
+        sources = maker.emit(ir, feature_set, chosen)
     if predicted:
         predicted(sources)
-    with step("compiling it with clang"):
-        built = ebpf.build(sources, clang=clang)
-    verifier, unverified = None, "it was not to be asked"
-    if verify != "never":
-        with step("asking the kernel's verifier"):
-            verifier, unverified = ask_verifier(built.object, must=verify == "always")
+    made = maker.build(sources, ir, feature_set, chosen, step)
     fidelity = None
     if imported and rows is not None:
         with step("comparing with the estimator"):
             fidelity = measure(imported, rows, held_out, feature_set.feature_names)
+    if operating_point:
+        fidelity = {**(fidelity or {}), "operating_point": asdict(operating_point)}
+    if open_set:
+        fidelity = {**(fidelity or {}), "open_set": open_set.to_dict()}
+    reference = reference_of(learned, ir, made.flow) if learned else None
     bundle = Bundle.create(
         name=name,
         classes=names,
         model=ir,
         feature_set=feature_set,
-        flow=_flow(feature_set, ir),
-        program=Program(
-            section="xdp",
-            entry="ww_xdp",
-            tail_calls=list(sources.tail_calls),
-            shape=sources.shape,
-            why=sources.why,
-            instructions=built.instructions,
-            object_bytes=len(built.object),
-            clang=built.clang,
-            predicted=sources.predicted,
-            verifier=verifier,
-        ),
-        object_file=built.object,
+        flow=made.flow,
+        program=made.program,
+        object_file=made.object_file,
         sources=sources.files,
         source=imported.source if imported else "",
         notes=imported.notes if imported else None,
+        reference=reference,
         training=training,
         fidelity=fidelity,
         accuracy=accuracy,
+        tools=made.tools,
     )
-    return Compiled(bundle, unverified)
+    return Compiled(bundle, made.unverified)
+
+
+def emit(
+    model: Imported | Model,
+    feature_set: FeatureSet,
+    *,
+    target: str,
+    classes: Sequence[str] | None = None,
+    open_set: OpenSet | None = None,
+    keep_state_of: Bundle | None = None,
+    **options: object,
+) -> Sources:
+    """The sources that a target makes of a model and the feature set it reads; arguments as of `compile`.
+
+    Pure: needs no tool and no privilege. Raises InputError for parts that do not fit.
+    """
+    maker = TARGETS.find(target)
+    _, ir, _ = _parts(model, feature_set, classes)
+    feature_set = _keeping(feature_set, ir, keep_state_of)
+    if open_set:
+        ir = _knowing(ir, open_set)
+    sources: Sources = maker.emit(ir, feature_set, maker.choose(options))
+    return sources
+
+
+def _parts(
+    model: Imported | Model, feature_set: FeatureSet, classes: Sequence[str] | None
+) -> tuple[Imported | None, Model, list[str]]:
+    """The imported model if it is one, the IR, and the names of the classes; all checked to fit."""
+    imported = model if isinstance(model, Imported) else None
+    ir = imported.model if imported else model
+    assert not isinstance(ir, Imported)
+    names = list(classes or (imported.classes if imported else []))
+    check_fits(ir, feature_set, names, imported.feature_names if imported else None)
+    return imported, ir, names
+
+
+def _knowing(model: Model, open_set: OpenSet) -> Model:
+    if isinstance(model, Bounded):
+        raise InputError("model", f"has the class {UNKNOWN} already", "leave --unknown out")
+    return Bounded(model, open_set.bounds)
+
+
+def _keeping(feature_set: FeatureSet, model: Model, running: Bundle | None) -> FeatureSet:
+    if running is None:
+        return feature_set
+    return keeping(feature_set, model.used_features, running.feature_set, running.model.used_features)
 
 
 def check_fits(
@@ -136,55 +201,3 @@ def check_fits(
             f"{len(classes)} names for the model's {model.n_classes} classes",
             "name each class once",
         )
-
-
-def ask_verifier(object_file: bytes, *, must: bool = False) -> tuple[dict[str, Any] | None, str]:
-    """The verifier's statistics, as a bundle records them; or None and why it could not be asked.
-
-    Raises RefusedError with the deciding lines, and MissingFeatureError if it must and cannot.
-    """
-    try:
-        said = agent.verify(object_file)
-    except MissingFeatureError as error:
-        if must:
-            raise
-        return None, str(error)
-    if not said["accepted"]:
-        refusal = said.get("refusal") or {}
-        lines = " | ".join(refusal.get("deciding", [])) or "no reason given"
-        log = f"; the whole log is in {refusal['log_file']}" if refusal.get("log_file") else ""
-        program = refusal.get("program", "the program")
-        raise RefusedError(f"the verifier of Linux {said['kernel']} refuses {program}: {lines}{log}")
-    programs = said["programs"]
-    return {
-        "kernel": said["kernel"],
-        "verified_instructions": sum(program["verified_instructions"] for program in programs),
-        "instructions": sum(program["instructions"] for program in programs),
-        "load_ms": said["load_ms"],
-        "programs": programs,
-    }, ""
-
-
-def _flow(feature_set: FeatureSet, model: Model) -> Flow:
-    used = model.used_features
-    state = [StateField.model_validate(asdict(field)) for field in ebpf.state_fields(feature_set, used)]
-    entry4, entry6 = (ebpf.entry_size(feature_set, version, used) for version in (4, 6))
-    claim = ebpf.claim_offset(feature_set, used)
-    layout = {
-        "key": feature_set.key, "entry4": entry4, "entry6": entry6, "state": [f.model_dump() for f in state],
-        "claim": claim,
-    }  # fmt: skip
-    return Flow(
-        key=feature_set.key,
-        table_size=feature_set.table_size,
-        sharing="shared" if feature_set.shared else "per-cpu",
-        claim=claim,
-        idle_timeout_ns=feature_set.idle_timeout_ns,
-        grace_ns=feature_set.grace_ns,
-        proven_packets=feature_set.proven_packets,
-        clock="fine" if feature_set.needs_time(used) else "coarse",
-        entry4_size=entry4,
-        entry6_size=entry6,
-        layout_digest=hashlib.sha256(json.dumps(layout, sort_keys=True).encode()).hexdigest(),
-        state=state,
-    )

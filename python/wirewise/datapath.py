@@ -6,15 +6,14 @@ parse -> allow list -> flow look-up -> accumulate -> trigger? -> features -> inf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wirewise.features import Extractor, FeatureSet, Observation
-from wirewise.features.packet import Packet, Status, parse
+from wirewise.abi import Action, Fate, Outcome, Status, fate
+from wirewise.feature_sets import Extractor, FeatureSet, Observation
+from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
-from wirewise.policy import Action, Decider, Outcome, Policy
-
-_MALFORMED = range(Status.MALFORMED_ETHERNET, Status.TOO_MANY_EXTENSIONS + 1)
+from wirewise.policy import Decider, Policy
 
 
 @dataclass(frozen=True)
@@ -23,12 +22,12 @@ class Decision:
 
     packet : its headers, None where they cannot be read. observation : flow and features, None for what the
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
-    kept with the flow, then inferred is False. scores : of the model, when it ran. allowed_by : the entry of
-    the allow list.
+    kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
+    in a row. scores : of the model, when it ran. allowed_by : the entry of the allow list.
     """
 
     status: Status
-    drops: bool
+    fate: Fate
     packet: Packet | None = None
     observation: Observation | None = None
     inferred: bool = False
@@ -38,12 +37,17 @@ class Decision:
     outcome: Outcome | None = None
     allowed_by: str | None = None
 
+    @property
+    def drops(self) -> bool:
+        return self.fate is Fate.DROP
+
 
 class DataPath:
     """One CPU's data path in Python, fed frame by frame in the order in which they come.
 
     hash_seed : 11 u64, as in ww_config; table_size : entries, instead of the feature set's. The policy's
-    `enforce_for` counts from the first frame.
+    `enforce_for` counts from the first frame. connected : whether a packet is of a connection of this host
+    (bpf/wirewise/sockets.h); captured packets never are.
     """
 
     def __init__(
@@ -55,10 +59,12 @@ class DataPath:
         enforce: bool = False,
         hash_seed: Sequence[int] | None = None,
         table_size: int | None = None,
+        connected: Callable[[Packet], bool] = lambda packet: False,
     ) -> None:
         self.feature_set = feature_set
         self.model = model
         self.policy = policy
+        self.connected = connected
         self.extractor = Extractor(
             feature_set, hash_seed=hash_seed, table_size=table_size, used=model.used_features
         )
@@ -70,22 +76,24 @@ class DataPath:
             self._decider.enforce_until_ns = time_ns + self.policy.enforce_for_ns
         status, packet = parse(frame, self.feature_set.decapsulate)
         if packet is None:
-            drops = status in _MALFORMED and self.policy.drop_malformed and self._decider.enforces(time_ns)
-            return Decision(status, drops)
+            drop_malformed = self.policy.drop_malformed and self._decider.enforces(time_ns)
+            return Decision(status, fate(status, None, drop_malformed=drop_malformed))
         if allowed := self.policy.allows(packet):
             status, entry = allowed
-            return Decision(status, False, packet, allowed_by=entry)
+            return Decision(status, Fate.PASS, packet, allowed_by=entry)
         seen = self.extractor.process_packet(packet, time_ns)
         flow, features = seen.entry, seen.features
         assert flow is not None and features is not None  # of every packet that is accounted
         inferred = self.policy.trigger.fires(seen.packets, time_ns, seen.elapsed_ns)
         scores = None
         if inferred:
-            flow.verdict, scores = self.model.predict_one(features)
+            class_id, scores = self.model.predict_one(features)
+            flow.streak = flow.streak + 1 if class_id == flow.verdict else 1
+            flow.verdict = class_id
         if flow.verdict is None:
-            return Decision(Status.UNDECIDED, False, packet, seen)
-        class_id = flow.verdict
-        action, outcome = self._decider.decide(class_id, time_ns)
+            return Decision(Status.UNDECIDED, Fate.PASS, packet, seen)
+        class_id = self.policy.counted(flow.verdict, flow.streak)
+        action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
         return Decision(
-            Status.CLASSIFIED, outcome.drops, packet, seen, inferred, scores, class_id, action, outcome
+            Status.CLASSIFIED, outcome.fate, packet, seen, inferred, scores, class_id, action, outcome
         )

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class WirewiseError(Exception):
     """Something went wrong that is not covered by a more precise class below."""
@@ -49,3 +52,15 @@ class ToldError(WirewiseError):
     def __init__(self, exit_code: int) -> None:
         super().__init__("the agent said why")
         self.exit_code = exit_code
+
+
+def choose(name: object, known: Iterable[str]) -> str:
+    """The way out where a name is not known: the one that was probably meant, then all there are."""
+    names = list(known)
+    return did_you_mean(name, names) + f"there are: {', '.join(names)}"
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """A question that names the nearest of the names that are known, and a blank; "" if none is near."""
+    near = get_close_matches(str(name).lower(), list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: which class is dropped, limited or counted, when the model runs, and who is always let through.
 
-The file is YAML; docs/policy.md describes it. The agent's reader (crates/wirewised/src/policy.rs) is the one
+The file is YAML; docs/policy.md describes it. The agent's reader (crates/wirewised/src/policy) is the one
 that counts; this one gives the same answers to the toolkit: `explain`, the demo and the parity tests.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,45 +17,17 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from wirewise.errors import InputError
-from wirewise.features.packet import Packet, Status
+from wirewise.abi import MAX_AFTER, TRIGGER_WORDS, Action, Outcome, Status
+from wirewise.errors import InputError, choose, did_you_mean
+from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
 from wirewise.units import parse_duration
 
 VERSION = 1
-MAX_TRIGGER_PACKET = 1023
+MAX_TRIGGER_PACKET = 64 * TRIGGER_WORDS - 1
 MAX_BURST = 1_000_000
 DEFAULT_BURST = 20
 _SECOND = 1_000_000_000
-
-
-class Action(IntEnum):
-    """enum ww_action: what the policy asks for a class."""
-
-    PASS = 0
-    DROP = 1
-    COUNT = 2
-    RATE_LIMIT = 3
-
-    def __str__(self) -> str:
-        return self.name.lower().replace("_", "-")
-
-
-class Outcome(IntEnum):
-    """enum ww_outcome: what became of a classified packet; the WOULD_ ones passed, in observe mode."""
-
-    PASS = 0
-    DROP = 1
-    LIMITED = 2
-    WOULD_DROP = 3
-    WOULD_LIMIT = 4
-
-    def __str__(self) -> str:
-        return self.name.lower().replace("_", "-")
-
-    @property
-    def drops(self) -> bool:
-        return self in (Outcome.DROP, Outcome.LIMITED)
 
 
 @dataclass(frozen=True)
@@ -76,12 +47,16 @@ class Limit:
 
 @dataclass(frozen=True)
 class ClassPolicy:
-    """What the policy asks for one class; limit only with RATE_LIMIT."""
+    """What the policy asks for one class; limit only with RATE_LIMIT.
+
+    after : how many verdicts in a row a flow needs for this class, 1 to MAX_AFTER.
+    """
 
     action: Action = Action.PASS
     limit: Limit | None = None
     named: bool = False
     """False: the policy does not name the class, so it passes."""
+    after: int = 1
 
 
 @dataclass(frozen=True)
@@ -152,6 +127,8 @@ class Policy:
     drop_essential: bool = False
     """What `is_essential` says is judged like every packet."""
     events: Limit = field(default_factory=lambda: Limit.of(_SECOND // 100, DEFAULT_BURST))
+    established: bool = False
+    """Packets of connections that the host has begun or accepted are never dropped."""
 
     @classmethod
     def all_pass(cls, classes: Sequence[str]) -> Policy:
@@ -185,18 +162,25 @@ class Policy:
             )
         unknown = sorted(set(map(str, document)) - set(_File.model_fields))
         if unknown:
-            raise InputError(
-                source, f"unknown key {unknown[0]!r}", f"known keys: {', '.join(_File.model_fields)}"
-            )
+            raise InputError(source, f"unknown key {unknown[0]!r}", choose(unknown[0], _File.model_fields))
         try:
             file = _File.model_validate(document)
         except ValidationError as error:
-            raise InputError(source, describe_validation_error(error)) from error
+            raise InputError(source, describe_validation_error(error, _File), "see docs/policy.md") from error
         for name in file.classes:
             if name not in classes:
                 raise InputError(
-                    source, f"classes: unknown class {name!r}", f"the bundle has: {', '.join(classes)}"
+                    source,
+                    f"classes: unknown class {name!r}",
+                    f"{did_you_mean(name, classes)}the bundle has: {', '.join(classes)}",
                 )
+        if classes and file.classes.get(classes[0], ClassPolicy()).after > 1:
+            raise InputError(
+                source,
+                f"classes: {classes[0]}: after: this is the class that flows count as until another has "
+                "enough verdicts in a row",
+                "give `after` to the other classes",
+            )
         allow = file.allow or _Allow()
         return cls(
             tuple(classes),
@@ -209,6 +193,7 @@ class Policy:
             tuple(allow.source_ports),
             file.essential == "drop",
             Limit.of(file.events.rate, file.events.burst),
+            allow.established,
         )
 
     # -- meaning
@@ -232,6 +217,10 @@ class Policy:
             return Status.ALLOWED_ESSENTIAL, "essential: pass"
         return None
 
+    def counted(self, class_id: int, streak: int) -> int:
+        """What a flow's verdict counts as, the `streak`-th in a row for this class: class_id, or class 0."""
+        return class_id if streak >= self.actions[class_id].after else 0
+
     @property
     def drops(self) -> bool:
         """Whether there is a class of which packets may be dropped."""
@@ -240,7 +229,9 @@ class Policy:
     def rule(self, class_id: int) -> str:
         """The rule for a class, for people: `attack: drop`, or that there is none."""
         policy, name = self.actions[class_id], self.classes[class_id]
-        return f"{name}: {policy.action}" if policy.named else f"{name}: pass (not named in the policy)"
+        if not policy.named:
+            return f"{name}: pass (not named in the policy)"
+        return f"{name}: {policy.action}" + (f" after {policy.after}" if policy.after > 1 else "")
 
 
 class Decider:
@@ -260,14 +251,19 @@ class Decider:
         """Whether drops happen at this time."""
         return self.enforce and (self.enforce_until_ns is None or now_ns < self.enforce_until_ns)
 
-    def decide(self, class_id: int, now_ns: int) -> tuple[Action, Outcome]:
-        """Action and outcome of one packet of a class at a time; advances the class's rate limit."""
+    def decide(self, class_id: int, now_ns: int, *, connected: bool = False) -> tuple[Action, Outcome]:
+        """Action and outcome of one packet of a class at a time; advances the class's rate limit.
+
+        connected : whether the packet is of a connection of the host; captured packets never are.
+        """
         policy = self.policy.actions[class_id]
         if policy.action is Action.DROP:
-            return policy.action, Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
-        if policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
-            return policy.action, Outcome.LIMITED if self.enforces(now_ns) else Outcome.WOULD_LIMIT
-        return policy.action, Outcome.PASS
+            dropped = Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
+        elif policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
+            dropped = Outcome.LIMITED if self.enforces(now_ns) else Outcome.WOULD_LIMIT
+        else:
+            return policy.action, Outcome.PASS
+        return policy.action, Outcome.ESTABLISHED if self.policy.established and connected else dropped
 
     def _conforms(self, class_id: int, limit: Limit, now_ns: int) -> bool:
         """Generic cell rate algorithm, virtual scheduling (ITU-T I.371, annex A)."""
@@ -319,21 +315,34 @@ def _class_policy(value: object) -> ClassPolicy:
     known = [str(action) for action in Action]
     if isinstance(value, str):
         value = {"action": value}
-    if not isinstance(value, Mapping) or set(value) - {"action", "rate", "burst"} or "action" not in value:
-        raise ValueError(f"write one of {', '.join(known)} or {{action: rate-limit, rate: 100/s, burst: 20}}")
+    keys = {"action", "rate", "burst", "after"}
+    if not isinstance(value, Mapping) or set(value) - keys or "action" not in value:
+        raise ValueError(
+            f"write one of {', '.join(known)}, {{action: drop, after: 3}} or "
+            "{action: rate-limit, rate: 100/s, burst: 20}"
+        )
     if value["action"] not in known:
         raise ValueError(f"unknown action {value['action']!r}; known: {', '.join(known)}")
     action = Action(known.index(str(value["action"])))
+    after = _after(value.get("after", "1"))
     if action is not Action.RATE_LIMIT:
-        if len(value) > 1:
+        if {"rate", "burst"} & set(value):
             raise ValueError(f"rate and burst belong to the action rate-limit, not to {str(action)!r}")
-        return ClassPolicy(action, named=True)
+        return ClassPolicy(action, named=True, after=after)
     if "rate" not in value:
         raise ValueError("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}")
     interval_ns = _rate(value["rate"])
     if interval_ns == 0:
         raise ValueError("rate 0 lets nothing through; use the action drop")
-    return ClassPolicy(action, Limit.of(interval_ns, _burst(value.get("burst", DEFAULT_BURST))), named=True)
+    limit = Limit.of(interval_ns, _burst(value.get("burst", DEFAULT_BURST)))
+    return ClassPolicy(action, limit, named=True, after=after)
+
+
+def _after(value: object) -> int:
+    text = str(value)
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 1 <= int(text) <= MAX_AFTER:
+        raise ValueError(f"after {text!r} is out of range; 1 to {MAX_AFTER} verdicts in a row")
+    return int(text)
 
 
 def _burst(value: object) -> int:
@@ -386,6 +395,13 @@ def _port(value: object) -> Port:
     return Port(int(match[2]), tcp=match[1] != "udp", udp=match[1] != "tcp")
 
 
+def _switch(value: object) -> bool:
+    """`true` or `false`, and none of the other words that some readers of YAML take for them."""
+    if value not in ("true", "false"):
+        raise ValueError(f"{str(value)!r} is neither true nor false")
+    return value == "true"
+
+
 def _one_of(*choices: str) -> BeforeValidator:
     def check(value: object) -> object:
         if value not in choices:
@@ -403,6 +419,7 @@ class _Allow(_Part):
     prefixes: list[Annotated[Any, BeforeValidator(_prefix)]] = []
     ports: list[Annotated[Any, BeforeValidator(_port)]] = []
     source_ports: list[Annotated[Any, BeforeValidator(_port)]] = []
+    established: Annotated[bool, BeforeValidator(_switch)] = False
 
 
 class _Events(_Part):

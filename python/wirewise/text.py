@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may go to a terminal. Names, notes, messages and what a capture holds were written by others."""
+"""What may go to a terminal, where names, messages and what captures hold were written by others; and how
+addresses are spelled.
+"""
 
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 # Control characters, and those that have no width or turn the direction of writing.
@@ -23,6 +26,16 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
     return _HARMFUL.sub(escape, text)
+
+
+def address_text(packed: bytes) -> str:
+    """An address of 4 or 16 bytes as text, as the agent spells it.
+
+    IPv4-mapped ones are `::ffff:192.0.2.1`, as Python writes them itself from 3.13 on only.
+    """
+    address = ip_address(packed)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return f"::ffff:{mapped}" if mapped else str(address)
 
 
 def harmless_document(value: Any) -> Any:

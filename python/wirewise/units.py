@@ -43,3 +43,15 @@ def format_duration(nanoseconds: int) -> str:
         if nanoseconds and nanoseconds % _NANOSECONDS[unit] == 0:
             return f"{nanoseconds // _NANOSECONDS[unit]}{unit}"
     return f"{nanoseconds}ns"
+
+
+def parse_share(text: str, *, what: str) -> float:
+    """A share of 0 to below 1, from `0.1%` or `0.001`. what : names the setting in the error."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = -1.0
+    if rest or not 0 <= share < 1:
+        raise InputError(f"{what}: {text!r} is no share from 0 to below 1; write 0.1% or 0.001")
+    return share

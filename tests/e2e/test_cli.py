@@ -20,10 +20,14 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import wirewise
+from tests import needs
 from wirewise import agent
-from wirewise.bundle import Bundle
 from wirewise.cli import main
 from wirewise.datasets import write_capture
+from wirewise.formats import model_file
+from wirewise.formats.bundle import Bundle
+from wirewise.importers import Imported
+from wirewise.models import Tree, TreeEnsemble
 from wirewise.traffic import generate
 
 # One worker runs them all: what they start from is made once.
@@ -31,7 +35,6 @@ pytestmark = pytest.mark.xdist_group("cli")
 
 ROOT = Path(__file__).parents[2]
 NO_PRIVILEGES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
 
 LABELS = """
 version: 1
@@ -121,7 +124,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- the path from packets to a bundle
 
 
-@needs_root
+@needs.root
 def test_the_agent_runs_where_there_is_no_other_file(made: Path, tmp_path: Path) -> None:
     """Neither a library nor /dev, /proc or /sys: the installed agent is linked statically."""
     for file in (agent.find(), made / "a.pcap", made / "m.wirewise"):
@@ -148,7 +151,7 @@ def test_training_reports_on_flows_it_has_not_seen(run: Run, made: Path, tmp_pat
     assert said["classes"] == ["benign", "attack"]
     assert 0.8 < said["accuracy"]["accuracy"] <= 1
     assert 0 < said["accuracy"]["packets"] < said["training"]["packets"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.pkl", "t.pkl.training.json"]
+    assert [p.name for p in tmp_path.iterdir()] == ["t.pkl"]
 
 
 def test_a_bundle_says_where_it_came_from(run: Run, made: Path) -> None:
@@ -175,11 +178,99 @@ def test_compile_ends_with_the_agreement(run: Run, made: Path, tmp_path: Path) -
     assert fidelity is not None and fidelity["rows"] == fidelity["agree"] > 3000
 
 
+def test_swapped_and_missing_class_names_are_noticed(run: Run, made: Path, tmp_path: Path) -> None:
+    command = (
+        "compile",
+        made / "m.pkl",
+        "-t",
+        made / "a.parquet",
+        "-o",
+        tmp_path / "x.wirewise",
+        "--no-verify",
+    )
+    right = run(*command)
+    assert "warning" not in right.err and right.out.count("agreement") == 1
+    swapped = run(*command, "--classes", "attack,benign")
+    assert "warning: accuracy " in swapped.err and "--classes benign,attack" in swapped.err
+    named = run(*command, "--classes", "0,1")
+    assert "a.parquet has the labels benign, attack" in named.err and "called 0, 1" in named.err
+    (warning,) = run(*command, "--classes", "attack,benign", "--json").json["warnings"]
+    assert "wrong order" in warning
+    judged = run("evaluate", tmp_path / "x.wirewise", made / "a.parquet")
+    assert judged.code == 0 and "wrong order" in judged.err
+
+
+def test_what_is_known_of_the_rows_measured_on_is_said(run: Run, made: Path, tmp_path: Path) -> None:
+    def measured(model: Path, table: Path) -> str:
+        output = tmp_path / "x.wirewise"
+        assert run("compile", model, "-t", table, "-o", output, "--no-verify").code == 0
+        bundle = Bundle.read(output)
+        assert bundle.manifest.fidelity is not None
+        how = str(bundle.manifest.fidelity["held_out"]["how"])
+        assert how in bundle.card
+        return how
+
+    assert measured(made / "m.pkl", made / "a.parquet") == "flows of a.parquet that training has not seen"
+    other = tmp_path / "other.parquet"
+    command = ("features", made / "a.pcap", "-f", "hara2026", "-l", made / "labels.yaml")
+    made_again = run(*command, "--at", "1,2,4", "-o", other)
+    assert made_again.code == 0, made_again.err
+    assert measured(made / "m.pkl", other) == "rows of other.parquet; it was trained on another table"
+    with (made / "m.pkl").open("rb") as file:
+        (tmp_path / "again.pkl").write_bytes(pickle.dumps(pickle.load(file)))
+    assert measured(tmp_path / "again.pkl", made / "a.parquet") == (
+        "rows of a.parquet; wirewise cannot know whether the model was trained on them"
+    )
+
+
+def test_a_model_copied_alone_keeps_its_training_record(run: Run, made: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.pkl").write_bytes((made / "m.pkl").read_bytes())
+    output = tmp_path / "x.wirewise"
+    assert run("compile", tmp_path / "copy.pkl", "-o", output, "--no-verify").code == 0
+    assert run("import", tmp_path / "copy.pkl", "-o", tmp_path / "m.json").code == 0
+    assert run("compile", tmp_path / "m.json", "-o", output, "--no-verify").code == 0
+    assert Bundle.read(output).manifest.training == Bundle.read(made / "m.wirewise").manifest.training
+    changed = bytearray((made / "m.pkl").read_bytes())
+    changed[100] ^= 1
+    (tmp_path / "changed.pkl").write_bytes(changed)
+    refused(run("compile", tmp_path / "changed.pkl", "-o", output), "changed.pkl", "was changed since")
+
+
+def test_nothing_is_cut_where_there_is_no_terminal(made: Path) -> None:
+    said = run_process("inspect", made / "m.wirewise", COLUMNS="40")
+    lines = said.out.splitlines()
+    assert any("variance(length)" in line and "bytes^2 / 2^16" in line for line in lines)
+    assert "…" not in said.out and all(line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_folds_and_leaves_columns_out(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from wirewise import console
+
+    terminal = io.StringIO()
+    shown = console._Console(file=terminal, force_terminal=True, color_system=None, _environ={})
+    shown._width, shown._height = width, 25
+    monkeypatch.setattr(console, "console", shown)
+    monkeypatch.setattr(console, "progress_console", shown)
+    names = [f"class-number-{index}" for index in range(9)]
+    rows = [("scikit-learn", "a text that may be folded anywhere", *(f"{1335 * 10**i:,}" for i in range(9)))]
+    console.listing(("library", "what", *names), rows, right=range(2, 11))
+    said = terminal.getvalue()
+    assert "…" not in said and "scikit-learn" in said
+    assert all(len(line) <= width for line in said.splitlines())
+    table, _, left_out = said.replace("\n", " ").partition("too narrow for")
+    named = re.findall(r"[\w-]+", left_out)
+    for name, number in zip(names, rows[0][2:], strict=True):
+        assert (name in table.split()) == (number in table.split()) != (name in named)
+
+
 def test_disagreement_is_counted_and_shown(made: Path) -> None:
     """An estimator that changed after the import stands for a rounding that goes wrong."""
     from dataclasses import replace
 
-    from wirewise.fidelity import agreement
+    from wirewise.evaluate.fidelity import agreement
     from wirewise.importers import import_model
 
     imported = import_model(made / "m.pkl")
@@ -213,6 +304,75 @@ def test_evaluate_bundle_and_estimator_alike(run: Run, made: Path) -> None:
     model = run("evaluate", made / "m.pkl", made / "a.parquet", "--json").json
     assert bundle["confusion"] == model["confusion"] and bundle["accuracy"] > 0.9
     assert model["fidelity"]["rows"] == model["fidelity"]["agree"] == bundle["packets"]
+    # Only what training kept apart is used, unless all is asked for.
+    assert bundle["left_out"]["to learn from or quantise with"] > bundle["packets"]
+    everything = run("evaluate", made / "m.wirewise", made / "a.parquet", "--all-rows", "--json").json
+    assert everything["packets"] == sum(bundle["left_out"].values()) + bundle["packets"]
+    flows = bundle["flows"]["classes"]
+    assert 0 < flows["packets"] < bundle["packets"] and bundle["flows"]["attack"]["accuracy"] > 0.9
+    text = run("evaluate", made / "m.wirewise", made / "a.parquet", "--packet", "3").out
+    assert "Flows, judged at packet 3" in text and "Attacks against benign traffic" in text
+    refused(run("evaluate", made / "m.wirewise", made / "a.parquet", "--packet", "0"), "must be 1 or more")
+
+
+def test_a_margin_keeps_benign_flows(run: Run, made: Path, tmp_path: Path) -> None:
+    output = tmp_path / "careful.wirewise"
+    asked = ("compile", made / "m.pkl", "-t", made / "a.parquet", "-o", output, "--no-verify")
+    point = run(*asked, "--max-benign-loss", "1%", "--json").json["fidelity"]["operating_point"]
+    assert point["wish"] == 0.01 >= point["loss"] and point["by"] >= 0
+    flows = run("evaluate", output, made / "a.parquet", "--json").json["flows"]
+    assert flows["benign_losing"] == pytest.approx(point["loss"])
+    if point["elsewhere"] is not None:  # it was chosen on what it is judged by
+        criteria = run("evaluate", output, made / "a.parquet", "--json").json["verdict"]["criteria"]
+        assert any("margin" in criterion["what"] for criterion in criteria)
+    assert flows["detection"]["share"] == pytest.approx(point["recall"])
+    assert "benign flows lose a packet" in run("inspect", output).out
+    best = run(*asked, "--max-benign-loss", "1%", "--after", "best", "--json").json["fidelity"][
+        "operating_point"
+    ]
+    assert best["recall"] == max(best["recall"], *(other["recall"] for other in best["compared"]))
+    twice = run(*asked, "--max-benign-loss", "1%", "--after", "2", "--json").json["fidelity"][
+        "operating_point"
+    ]
+    assert twice["after"] == 2 and twice["by"] <= point["by"]
+    flows = run("evaluate", output, made / "a.parquet", "--json").json["flows"]
+    assert flows["benign_losing"] == pytest.approx(twice["loss"])
+    assert flows["detection"]["share"] == pytest.approx(twice["recall"])
+    assert "in a row" in run("inspect", output).out
+    refused(run(*asked, "--max-benign-loss", "1%", "--after", "twice"), "write 1 to 15, or best")
+    refused(run(*asked, "--max-benign-loss", "1%", "--after", "16"), "must be from 1 to 15")
+    refused(run(*asked, "--max-benign-loss", "much"), "write 0.1% or 0.001")
+    refused(run(*asked[:2], "-f", "hara2026", *asked[4:], "--max-benign-loss", "1%"), "add --table TABLE")
+    refused(run(*asked, "--majority", "--max-benign-loss", "1%"), "leave out --majority")
+
+
+def test_a_model_says_what_it_does_not_know(run: Run, made: Path, tmp_path: Path) -> None:
+    output = tmp_path / "open.wirewise"
+    asked = ("compile", made / "m.pkl", "-t", made / "a.parquet", "-o", output, "--no-verify", "--unknown")
+    said = run(*asked, "--json").json
+    assert said["classes"][-1] == "unknown" and said["fidelity"]["open_set"]["rows"] > 100
+    assert said["fidelity"]["agree"] == said["fidelity"]["rows"], "the model inside is the estimator"
+    assert "with a feature outside what" in run("inspect", output).out
+    flows = run("evaluate", output, made / "a.parquet", "--json").json["flows"]
+    # A class like any other, which passes where the policy does not name it.
+    before = run("evaluate", made / "m.wirewise", made / "a.parquet", "--json").json["flows"]
+    assert flows["benign_losing"] <= before["benign_losing"]
+    refused(run("compile", made / "m.pkl", "-f", "hara2026", "-o", output, "--unknown"), "add --table TABLE")
+
+
+def test_a_bundle_says_how_training_looked(run: Run, made: Path, tmp_path: Path) -> None:
+    output = tmp_path / "m.wirewise"
+    asked = ("compile", made / "m.pkl", "-t", made / "a.parquet", "-o", output, "--no-verify")
+    assert "for `wirewised stats --drift`" in run(*asked).out
+    manifest = Bundle.read(output).manifest
+    reference = manifest.reference
+    assert reference and sum(reference.flows) > 100 and sum(reference.packets) > sum(reference.flows)
+    assert {feature.name for feature in reference.features} <= {f.name for f in manifest.flow.features}
+    assert len(reference.features) > 3
+    replay = [agent.find(), "replay", made / "a.pcap", "--bundle", output]
+    read = subprocess.run(replay, capture_output=True, text=True)
+    assert read.returncode == 0, f"the agent checks it: {read.stderr}"
+    assert Bundle.read(made / "m.wirewise").manifest.reference is None, "compiled without a table"
 
 
 def test_explain_from_the_reference(run: Run, made: Path) -> None:
@@ -239,9 +399,36 @@ def test_explain_from_the_reference(run: Run, made: Path) -> None:
     text = run(*arguments, "--reference-only").out
     for part in ("Headers", "max_length", "Verdict", "tree "):
         assert part in text
+    assert re.search(r"^tree \d: speaks for (benign|attack), score -?[\d,]+$", text, re.MULTILINE)
+    object_s = subprocess.run(
+        [agent.find(), *map(str, arguments), "--plane", "engine"], capture_output=True, text=True, check=True
+    ).stdout
+    assert re.search(r"^  tree 0: speaks for (benign|attack), score -?[\d,]+$", object_s, re.MULTILINE)
 
 
-@needs_root
+def test_a_leaf_names_the_class_it_speaks_for() -> None:
+    from dataclasses import dataclass
+
+    from wirewise.cli.explain import speaks_for
+
+    @dataclass
+    class Shape:
+        votes: str
+        n_outputs: int
+
+    classes = ["benign", "scan", "flood"]
+    for shape, leaf, output, said in (
+        (Shape("majority", 3), [2], None, "votes for flood"),
+        (Shape("sum", 1), [-5000], None, "speaks for benign, score -5,000"),
+        (Shape("sum", 1), [7], 0, "speaks for scan, score 7"),
+        (Shape("sum", 3), [-7], 2, "speaks against flood, score -7"),
+        (Shape("sum", 3), [5, 9, 9], None, "speaks for scan, scores 5, 9, 9"),
+    ):
+        path = {"leaf": leaf, "output": output}
+        assert speaks_for(shape, path, classes) == said  # type: ignore[arg-type]
+
+
+@needs.root
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 def test_explain_agrees_with_the_object(run: Run, made: Path, mode: str) -> None:
     for packet in (1, 700, 2900):
@@ -253,7 +440,7 @@ def test_explain_agrees_with_the_object(run: Run, made: Path, mode: str) -> None
         assert said.json["agree"] is True, said.json["differences"]
 
 
-@needs_root
+@needs.root
 @pytest.mark.parametrize("plane", ["kernel", "engine"])
 def test_explain_agrees_on_packets_that_are_not_classified(
     run: Run, made: Path, tmp_path: Path, plane: str
@@ -269,7 +456,7 @@ def test_explain_agrees_on_packets_that_are_not_classified(
         assert said["reference"]["status"] == status
 
 
-@needs_root
+@needs.root
 def test_the_verifier_is_asked(run: Run, made: Path, tmp_path: Path) -> None:
     said = run("compile", made / "m.pkl", "-o", tmp_path / "v.wirewise", "--verify", "--json")
     assert said.code == 0, said.err
@@ -278,7 +465,7 @@ def test_the_verifier_is_asked(run: Run, made: Path, tmp_path: Path) -> None:
     assert Bundle.read(tmp_path / "v.wirewise").manifest.program.verifier == verifier
 
 
-@needs_root
+@needs.root
 def test_without_privileges_it_says_so(made: Path, tmp_path: Path) -> None:
     said = run_process(
         "compile", made / "m.pkl", "-o", tmp_path / "u.wirewise", "--json", prefix=NO_PRIVILEGES
@@ -342,7 +529,7 @@ def test_truncated_capture(run: Run, made: Path, tmp_path: Path, out: Path, keep
 @pytest.mark.parametrize(
     ("content", "fragment"),
     [
-        (None, "No such file"),
+        (None, "does not exist"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"rules: [", "line 1"),
         (b"just text", "docs/labels.md"),
@@ -405,8 +592,9 @@ def test_parts_that_do_not_belong_together(run: Run, made: Path, tmp_path: Path,
     refused(run("compile", made / "labels.yaml", "-f", "hara2026", "-o", out / "b.wirewise"), "labels.yaml")
     refused(run("compile", made / "m.pkl", "--shape", "round", "-o", out / "b.wirewise"), "round")
     alone = tmp_path / "alone.pkl"
-    alone.write_bytes((made / "m.pkl").read_bytes())
-    refused(run("compile", alone, "-o", out / "b.wirewise"), "--feature-set")
+    with (made / "m.pkl").open("rb") as file:
+        alone.write_bytes(pickle.dumps(pickle.load(file)))
+    refused(run("compile", alone, "-o", out / "b.wirewise"), "no training record", "--feature-set")
     assert not any(out.iterdir())
 
 
@@ -422,7 +610,57 @@ def test_other_bad_arguments(run: Run, made: Path, out: Path) -> None:
     refused(run("inspect", made / "a.pcap"), "not a wirewise bundle")
     refused(run("inspect", out), "is not a file")
     assert not any(out.iterdir())
-    assert run("compile").code == 2 and run("nonsense").code == 2
+    refused(run("compile"), "Missing", "compile --help")
+    for wrong, meant in (("compil", "compile"), ("explian", "explain")):
+        refused(run(wrong), wrong, f"did you mean '{meant}'?")
+    refused(run("train", "t.parquet", "--tress", "3"), "--tress", "did you mean '--trees'?")
+    refused(run("compile", "m.pkl", "--shap", "inline"), "--shap", "did you mean '--shape'?")
+    refused(run("train", "t.parquet", "--trees"), "--trees")
+
+
+def test_what_was_probably_meant_is_named(run: Run, made: Path, tmp_path: Path, out: Path) -> None:
+    output = ("-o", out / "x.wirewise")
+    refused(run("features", made / "a.pcap", "-f", "hara2062"), "did you mean 'hara2026'?")
+    for text, meant in (
+        ("features: [mena(length)]", "mean"), ("features: [lenght]", "length"), ("fetures: []", "features"),
+        ("features: [count]\nkey: five-tupel", "five-tuple"),
+        ("features: [count]\ndecapsulate: [gtpu]", "gtp-u"),
+    ):  # fmt: skip
+        (tmp_path / "f.yaml").write_text(text)
+        refused(run("features", "-f", tmp_path / "f.yaml"), "f.yaml", f"did you mean '{meant}'?")
+    refused(run("train", made / "a.parquet", "-e", "forrest"), "did you mean 'forest'?")
+    refused(run("train", made / "a.parquet", "--class-weight", "bening=2"), "did you mean 'benign'?")
+    refused(run("compile", made / "m.pkl", *output, "--shape", "fuctions"), "did you mean 'functions'?")
+    refused(run("compile", made / "m.pkl", *output, "--target", "ebfp"), "did you mean 'ebpf'?")
+    for text, meant in (
+        ("clases: {attack: drop}", "classes"), ("classes: {atack: drop}", "attack"),
+        ("allow: {prefxes: []}", "prefixes"),
+    ):  # fmt: skip
+        (tmp_path / "p.yaml").write_text(f"version: 1\n{text}\n")
+        arguments = ("-n", 1, "-b", made / "m.wirewise", "-p", tmp_path / "p.yaml")
+        refused(run("explain", made / "a.pcap", *arguments), "p.yaml", f"did you mean '{meant}'?")
+    (tmp_path / "l.yaml").write_text("version: 1\nrules:\n  - {label: a, flgs: S}\n")
+    labelled = run("features", made / "a.pcap", "-f", "hara2026", "-l", tmp_path / "l.yaml", "-o", out / "t")
+    refused(labelled, "l.yaml: line 3, column 16", "did you mean 'flags'?")
+    assert not any(out.iterdir())
+
+
+def test_a_missing_folder_is_named_before_the_work(run: Run, made: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    for command in (
+        ("features", made / "a.pcap", "-f", "hara2026", "-o", nowhere / "t.parquet"),
+        ("train", made / "a.parquet", "-o", nowhere / "m.pkl"),
+        ("import", made / "m.pkl", "-o", nowhere / "m.json"),
+        ("compile", made / "m.pkl", "-o", nowhere / "m.wirewise"),
+        ("emit", made / "m.wirewise", "-o", nowhere / "sources"),
+    ):
+        refused(run(*command), str(nowhere), "does not exist", "mkdir -p")
+    assert not nowhere.exists()
+    agent_s = subprocess.run(
+        [agent.find(), "trace", made / "a.pcap", "--bundle", made / "m.wirewise", "-o", nowhere / "t.jsonl"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert agent_s.returncode == 2 and f"the folder {nowhere} does not exist" in agent_s.stderr
 
 
 def test_a_bug_is_one_line_too(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,3 +706,36 @@ def test_help_teaches_and_completion_completes(run: Run) -> None:
         assert said.code == 0 and "--json" in said.out
     shell = run_process(_WIREWISE_COMPLETE="complete_bash", COMP_WORDS="wirewise comp", COMP_CWORD="1")
     assert "compile" in shell.out or "compile" in shell.err
+
+
+def test_compile_keeps_the_flow_state_of_the_bundle_that_runs(run: Run, tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text("name: two\nfeatures: ['sum(length)', 'max(length)']\n")
+
+    def model(*read: int) -> Path:
+        path = tmp_path / f"reads-{'-'.join(map(str, read))}.json"
+        stumps = [Tree((i, -1, -1), (80, 0, 0), (1, -1, -1), (2, -1, -1), ((), (0,), (1,))) for i in read]
+        ensemble = TreeEnsemble(2, 2, "majority", tuple(stumps), 2, (0, 0))
+        imported = Imported(
+            ensemble, ["benign", "attack"], "by hand", [], (), lambda rows: np.zeros(len(rows), np.int64)
+        )
+        model_file.write(imported, path)
+        return path
+
+    def layout(path: Path) -> tuple[str, list[str]]:
+        flow = Bundle.read(path).manifest.flow
+        return flow.layout_digest, [variable.name for variable in flow.state]
+
+    running, narrow, kept = (tmp_path / f"{name}.wirewise" for name in ("running", "narrow", "kept"))
+    again = ("--keep-state-of", running)
+    for path, which, options in ((running, (0, 1), ()), (narrow, (1,), ()), (kept, (1,), again)):
+        done = run("compile", model(*which), "-f", features, "-o", path, "--no-verify", *options)
+        assert done.code == 0, done.err
+    assert layout(kept) == layout(running) != layout(narrow)
+    assert layout(narrow)[1] == ["max_length"]
+    rebuilt = run("inspect", kept, "--rebuild")
+    assert rebuilt.code == 0, rebuilt.err
+    refused(
+        run("compile", model(0), "-f", features, "-o", kept, "--no-verify", "--keep-state-of", narrow),
+        "no state for sum_length", "--reset-flows",
+    )  # fmt: skip

@@ -8,7 +8,6 @@ is not: so each would notice if the packets did not meet both.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -21,12 +20,12 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import needs
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.demo.network import Wire, inside_namespace, wire, within
 from wirewise.demo.sender import open_sender
-from wirewise.errors import MissingFeatureError
-from wirewise.features import FeatureSet
+from wirewise.feature_sets import FeatureSet
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 
 COUNT = 60
@@ -43,20 +42,7 @@ def above(packets: int) -> TreeEnsemble:
 CPUS = sorted(os.sched_getaffinity(0))[:2]
 
 
-def _missing() -> str:
-    try:
-        agent.find()
-    except MissingFeatureError as error:
-        return str(error)
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    if len(CPUS) < 2:
-        return "needs two CPUs"
-    tools = [tool for tool in ("ip", "nsenter", "sysctl") if shutil.which(tool) is None]
-    return f"{tools[0]} is not installed" if tools else ""
-
-
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_missing()), reason=_missing() or "nothing missing")]
+pytestmark = needs.marks(cpus=2)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from wirewise import agent
+from tests.e2e import needs
 from wirewise.demo.counters import Counters, tag
 from wirewise.demo.network import inside_namespace, wire
 from wirewise.demo.sender import open_sender, send
-from wirewise.errors import MissingFeatureError
 from wirewise.traffic import KINDS, generate
 
 ROOT = Path(__file__).parents[2]
@@ -26,18 +24,7 @@ SHARED = ROOT.parent / "shared" / "data" / "captures"
 SMALL = ["--packets", "60000", "--duration", "6", "--no-watch"]
 
 
-def _missing() -> str:
-    try:
-        agent.find()
-    except MissingFeatureError as error:
-        return str(error)
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    tools = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
-    return f"{tools[0]} is not installed" if tools else ""
-
-
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_missing()), reason=_missing() or "nothing missing")]
+pytestmark = needs.marks()
 
 
 def demo(*arguments: str | Path) -> list[str]:
@@ -142,7 +129,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for arguments, says in (
         (["--captures", tmp_path], "manifest.json"),
-        (["--split", "odd"], "must be time or files"),
+        (["--split", "odd"], "there are: time, files"),
     ):
         done = subprocess.run(
             demo("-o", tmp_path / "out", *arguments),

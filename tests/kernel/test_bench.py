@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,6 +24,7 @@ from bench.programs import (
     network,
     threshold_ranges,
 )
+from tests import needs
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
 from wirewise.models import BinaryMlp
@@ -32,7 +32,6 @@ from wirewise.targets.ebpf import clang
 from wirewise.traffic import generate
 
 ROOT = Path(__file__).parents[2]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
 # One worker runs them all: what they build is built once.
 pytestmark = pytest.mark.xdist_group("bench")
 
@@ -53,7 +52,7 @@ def test_one_feature_set_reads_no_time() -> None:
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "kernel.json"
     few = ["--rounds", "2", "--repeat", "1000", "--flows", "1", "--flows", "100"]
@@ -79,7 +78,7 @@ def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_a_triggered_program_is_compared_with_flow_extraction(tmp_path: Path) -> None:
     output = tmp_path / "kernel.json"
     few = ["--rounds", "3", "--repeat", "2000", "--flows", "1", "--flows", "100"]
@@ -103,7 +102,7 @@ def test_networks_read_every_feature_that_varies(name: str) -> None:
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_the_empty_program_alone_and_the_clock(tmp_path: Path) -> None:
     output = tmp_path / "kernel.json"
     few = ["--output", str(output), "--rounds", "3", "--repeat", "5000", "--flows", "1"]
@@ -142,7 +141,7 @@ def test_an_unknown_program_is_refused_with_the_known(capsys: pytest.CaptureFixt
 def planes() -> Path:
     """The example that runs all planes, as `cargo test` builds it too."""
     if shutil.which("cargo") is None:
-        pytest.skip("building the example needs cargo")
+        pytest.skip("tools: building the example needs cargo")
     build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "wirewised", "--example", "planes"]
     done = subprocess.run(
         [*build, "--message-format", "json"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -154,7 +153,7 @@ def planes() -> Path:
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_the_planes_are_compared_on_the_same_packets(
     planes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +181,7 @@ def test_the_planes_are_compared_on_the_same_packets(
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_a_plane_that_differs_is_found(planes: Path, tmp_path: Path) -> None:
     """Native code of another tree than the object's."""
     path = clang.find_clang()
@@ -213,9 +212,9 @@ def test_the_estimator_is_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_pandas_and_the_agent_make_the_same_table(tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
+    needs.package("pandas")
     program = compiled(tables.PROGRAM, tmp_path, clang.find_clang())
     rows = tables.measure(program, packets=3000, rounds=1)
     assert [row["what"] for row in rows][:1] == ["wirewised features"] and rows[0]["ratio"] == 1
@@ -227,7 +226,7 @@ def test_pandas_and_the_agent_make_the_same_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@needs_root
+@needs.root
 def test_memory_is_measured_by_size(tmp_path: Path) -> None:
     program = compiled(tables.PROGRAM, tmp_path, clang.find_clang())
     rows = memory.measure(program, tmp_path / "captures", sizes=(1_000_000,))

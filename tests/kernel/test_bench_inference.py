@@ -12,7 +12,7 @@ import pytest
 from bench import inference, native
 from bench.programs import SEED, forest, network
 from wirewise.errors import WirewiseError
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
 from wirewise.models import TreeEnsemble
 from wirewise.quantize import Options
 from wirewise.targets import ebpf

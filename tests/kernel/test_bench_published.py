@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -13,12 +12,12 @@ import pytest
 
 from bench import kernel, published
 from bench.programs import forest
+from tests import needs
 from tests.parity.frames import Fuzzer
 from wirewise.datasets import write_capture
 from wirewise.targets.ebpf import clang
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
-pytestmark = [pytest.mark.xdist_group("bench"), pytest.mark.root, needs_root]
+pytestmark = [pytest.mark.xdist_group("bench"), pytest.mark.root, needs.root]
 
 FEW = ["--rounds", "2", "--repeat", "1000", "--loads", "1", "--check-packets", "2000"]
 

@@ -3,33 +3,40 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from bench.programs import NETWORKS, network
-from tests.largest import many_classes, wide
+from tests import needs
+from tests.largest import many_classes, thermometer, wide
 from wirewise import agent
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
 from wirewise.targets import ebpf
 
 CLANGS = ("clang-14", "clang-19")
+LARGEST = {"int8 12-64-64-7": many_classes, "int8 64-128-64-16": wide, "binary 200-64": thermometer}
+# Half a minute with each clang.
+SLOW = "binary 200-64"
+LOADED = [
+    pytest.param(name, clang, marks=pytest.mark.slow if name == SLOW else [])
+    for name in [*NETWORKS, *LARGEST]
+    for clang in CLANGS
+]
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="loading programs needs root")
-@pytest.mark.parametrize("clang", CLANGS)
-@pytest.mark.parametrize("name", [*NETWORKS, "int8 12-64-64-7", "int8 64-128-64-16"])
+@needs.root
+@pytest.mark.parametrize(("name", "clang"), LOADED)
 def test_a_network_loads(name: str, clang: str, tmp_path: Path) -> None:
     path = shutil.which(clang)
     if path is None:
-        pytest.skip(f"{clang} is not installed")
+        pytest.skip(f"clang: {clang} is not installed")
     if name in NETWORKS:
         model, feature_set = network(*NETWORKS[name]), PRESETS["hara2023"]
     else:
-        model, feature_set = wide() if "128" in name else many_classes()
+        model, feature_set = LARGEST[name]()
     sources = ebpf.emit(model, feature_set)
     built = ebpf.build(sources, clang=path)
     file = tmp_path / "network.bpf.o"

@@ -24,9 +24,9 @@ from tests.matrix.machine import Outcome, Step
 from tests.matrix.programs import FIRST, SECOND, Learned, Subject
 from tests.parity.frames import Fuzzer
 from wirewise import agent
+from wirewise.abi import Status
 from wirewise.datasets import write_capture
 from wirewise.demo.material import MAX_FRAME
-from wirewise.features.packet import Status
 from wirewise.traffic import generate
 
 PACKETS, ODD_EVERY = 1500, 6

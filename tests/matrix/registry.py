@@ -38,3 +38,5 @@ class Clang:
 
 KERNELS: Final = (Kernel("6.1", "bookworm"), Kernel("6.12", "trixie"), Kernel("newest", "sid"))
 CLANGS: Final = (Clang(14, "bookworm"), Clang(16, "bookworm"), Clang(19, "bookworm"), Clang(22, "trixie"))
+INSTALLED: Final = 19
+"""The version that `make setup` installs."""

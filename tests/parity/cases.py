@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tests.parity.frames import Fuzzer, TimedFrame
-from wirewise.features import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
-from wirewise.features.feature_set import SHARINGS
-from wirewise.features.packet import TUNNELS
-from wirewise.models import Model
+from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
+from wirewise.feature_sets.feature_set import AGGREGATES, SHARINGS
+from wirewise.feature_sets.packet import TUNNELS
+from wirewise.models import MAX_CLASSES, Bound, Bounded, Family, Model
 from wirewise.models.random import (
     random_binary_mlp,
     random_fixed_point_mlp,
@@ -58,11 +58,17 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     random = Random(seed)
     feature_set = random_feature_set(random)
     feature_set = replace(feature_set, sharing=Random(f"sharing of {seed}").choice(SHARINGS))
+    feature_set = replace(feature_set, kept=random_kept(Random(f"kept of {seed}")))
+    sizes = Random(f"aggregates of {seed}")
+    feature_set = replace(feature_set, aggregates_size=sizes.choice((4, 4, 8, 64, 4096)))
     fuzzer = random_fuzzer(random, feature_set)
     # Times may jump far ahead in a long run; pcap ends in 2106.
     frames = [frame for frame in fuzzer.packets(packets) if frame[0] < END_OF_PCAP_NS]
     model, kind = random_model(random, feature_set, frames)
-    policy = random_policy(random, model.n_classes)
+    bounds = Random(f"bounds of {seed}")
+    if bounds.random() < 0.2 and model.n_classes < MAX_CLASSES:
+        model = random_bounds(bounds, model, observed_values(feature_set, frames[:400]))
+    policy = with_streaks(Random(f"after of {seed}"), random_policy(random, model.n_classes))
     shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
     case = Case(
         seed=seed,
@@ -81,15 +87,17 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
 
 
 def random_feature(random: Random) -> str:
-    window = f"window={random.choice(WINDOWS)}" if random.random() < 0.4 else ""
+    window = f"window={random.choice(WINDOWS)}" if random.random() < 0.5 else ""
+    if window and random.random() < 0.4:
+        window = f"by={random.choice(AGGREGATES)}, {window}"
     previous = ", previous" if window and random.random() < 0.4 else ""
     kind = random.random()
     if kind < 0.08:
         return f"count({window}{previous})" if window else "count"
     field = random.choice(list(FIELDS))
-    if kind < 0.25:
+    if kind < 0.25 and not FIELDS[field].identity:
         return field
-    name = random.choice(list(ACCUMULATORS))
+    name = random.choice([n for n, a in ACCUMULATORS.items() if a.of_identity or not FIELDS[field].identity])
     if previous and ACCUMULATORS[name].of_sample:
         previous = ""
     return f"{name}({field}{', ' + window if window else ''}{previous})"
@@ -121,6 +129,15 @@ def random_feature_set(random: Random) -> FeatureSet:
     )
 
 
+def random_kept(random: Random) -> tuple[Feature, ...]:
+    """Features whose state is kept though the model need not read them; of one window at most."""
+    if random.random() < 0.6:
+        return ()
+    kept = [Feature.parse(random_feature(random)) for _ in range(random.choice((1, 3, 6)))]
+    windows = sorted({f.scope.window_ns for f in kept} - {0})[:1]
+    return tuple(f for f in kept if f.scope.window_ns in (0, *windows))
+
+
 def random_fuzzer(random: Random, feature_set: FeatureSet) -> Fuzzer:
     times = {feature.scope.window_ns for feature in feature_set.features} - {0}
     times |= {feature_set.idle_timeout_ns, feature_set.grace_ns}
@@ -150,7 +167,7 @@ MODEL_KINDS = TREE_KINDS + NETWORK_KINDS
 CUT_KINDS = tuple(kind for kind in MODEL_KINDS if kind not in ("deep", "majority of many trees"))
 
 
-def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[Model, str]:
+def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[Family, str]:
     """A model and its kind; it may read only some of the features, the others are not computed then."""
     kind = random.choice(MODEL_KINDS)
     return model_of_kind(kind, random, feature_set, frames, all_features=random.random() < 0.85), kind
@@ -163,7 +180,7 @@ def model_of_kind(
     frames: Sequence[TimedFrame],
     *,
     all_features: bool = True,
-) -> Model:
+) -> Family:
     """A model whose thresholds are values that the features have on these frames, or lie beside them; or a
     network whose inputs range over those values.
     """
@@ -197,7 +214,18 @@ def model_of_kind(
     return with_thresholds(random, model, values)
 
 
-def network_of_kind(kind: str, random: Random, ranges: Sequence[tuple[int, int]]) -> Model:
+def random_bounds(random: Random, model: Family, values: Sequence[Sequence[int]]) -> Bounded:
+    """The model, unknown outside of some values that the features have, so that packets lie on both sides."""
+    features = random.sample(range(model.n_features), random.randint(1, min(4, model.n_features)))
+    bounds = []
+    for feature in sorted(features):
+        ends = sorted(max(0, random.choice(values[feature]) + random.choice((-1, 0, 0, 1))) for _ in range(2))
+        low, high = (0, (1 << 63) - 1) if random.random() < 0.1 else ends
+        bounds.append(Bound(feature, low, high))
+    return Bounded(model, tuple(bounds))
+
+
+def network_of_kind(kind: str, random: Random, ranges: Sequence[tuple[int, int]]) -> Family:
     """A small network. ranges: of each feature's values."""
     rng = np.random.default_rng(random.getrandbits(64))
     family, extreme = kind.split()[0], kind.endswith("extreme")
@@ -308,8 +336,12 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
         allow["ports"] = random.sample(
             [22, "tcp/80", "udp/53", "udp/4789", "tcp/65535", 0], random.randint(1, 3)
         )
+    if random.random() < 0.2:  # of captured packets none is of a connection
+        allow["established"] = "true"
     if allow:
         policy["allow"] = allow
+    if random.random() < 0.2:
+        policy["essential"] = "drop"
     if random.random() < 0.3:
         policy["enforce_for"] = random.choice(("1ms", "10s", "1h"))
     if random.random() < 0.5:
@@ -317,3 +349,18 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
     if random.random() < 0.5:
         policy["events"] = {"rate": random.choice((0, "5/s", "1000000/s"))}
     return policy
+
+
+def with_streaks(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy, some of whose classes need several verdicts in a row, sometimes."""
+    if random.random() < 0.5:
+        return policy
+
+    def rule(name: str, action: Any) -> Any:
+        if name == "c0" or random.random() < 0.3:
+            return action
+        return (action if isinstance(action, dict) else {"action": action}) | {
+            "after": random.choice((1, 2, 2, 3, 7, 15))
+        }
+
+    return policy | {"classes": {name: rule(name, action) for name, action in policy["classes"].items()}}

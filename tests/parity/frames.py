@@ -17,6 +17,9 @@ EXTENSIONS = (0, 43, 44, 51, 60, 135, 139, 140)
 TCP, UDP, UDP_LITE, SCTP, DCCP, ICMP, ICMP6 = 6, 17, 136, 132, 33, 1, 58
 PROTOCOLS = (TCP,) * 6 + (UDP,) * 5 + (UDP_LITE, SCTP, DCCP, ICMP, ICMP6, 2, 50, 59, 89)
 PORTS = (22, 53, 80, 443, 2152, 4789, 8080, 65535)
+DHCP = ((67, 68), (68, 67), (67, 67), (546, 547), (547, 546), (547, 547), (68, 68))
+# Some of them essential to a host with the right code or hop limit (gate.h).
+ICMP_TYPES = (0, 2, 3, 8, 128, 132, 133, 135, 137, 138, 255)
 
 TimedFrame = tuple[int, bytes]
 
@@ -148,6 +151,8 @@ class Fuzzer:
         pair = [self._address(version), self._address(version)]
         ports = [random.choice((*PORTS, random.randrange(65536))), random.choice(PORTS)]
         protocol = random.choice(PROTOCOLS)
+        if protocol == UDP and random.random() < 0.1:
+            ports = list(random.choice(DHCP))
         tags: list[tuple[int, int]] = []
         while random.random() < 0.15 and len(tags) < 3:
             tags.append((random.choice(VLAN_TYPES), random.randrange(4096)))
@@ -213,7 +218,7 @@ class Fuzzer:
         if protocol in (SCTP, DCCP):
             return struct.pack(">HHII", source, destination, 0, 0)
         if protocol in (ICMP, ICMP6):
-            return struct.pack(">BBHI", random.choice((0, 3, 8, 128, 255)), random.randrange(4), 0, 0)
+            return struct.pack(">BBHI", random.choice(ICMP_TYPES), random.randrange(5), 0, 0)
         return _bytes(random, 8)
 
     def _ip(

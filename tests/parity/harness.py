@@ -23,23 +23,26 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
+from tests import needs
 from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case
 from tests.parity.frames import TimedFrame
 from wirewise import agent
+from wirewise.abi import Status
 from wirewise.compiler import compile
 from wirewise.datapath import DataPath
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
-from wirewise.features.flow import Entry, seed_from
-from wirewise.features.packet import Status
-from wirewise.features.state import FlowState, ScopeState, StateLayout
+from wirewise.feature_sets import Extractor
+from wirewise.feature_sets.accumulators import CELLS
+from wirewise.feature_sets.flow import Entry, seed_from
+from wirewise.feature_sets.state import FlowState, ScopeState, StateLayout
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import shapes
 
 # Where the object runs; WIREWISE_PARITY_PLANES=engine compares there only.
-PLANES = tuple(os.environ.get("WIREWISE_PARITY_PLANES", "kernel,engine").split(","))
+PLANES = tuple(os.environ.get("WIREWISE_PARITY_PLANES", "kernel,kernel-tc,engine").split(","))
 
-needs_kernel = pytest.mark.skipif(os.geteuid() != 0, reason="running programs in the kernel needs root")
+needs_kernel = needs.root
 
 XDP_DROP, XDP_PASS = 1, 2
 SHRINK_SECONDS = 30.0
@@ -143,8 +146,8 @@ class Comparison:
             features.append(seen.features if seen and said.inferred else no_features)
             scores.append(said.scores or no_scores)
         flows = {
-            (version, number, way): _flow(entry, path.extractor.layout)
-            for version, table in path.extractor.tables.items()
+            (version, number, way): _flow(entry, path.extractor)
+            for version, table in path.extractor.tables[""].items()
             for number, bucket in table.buckets.items()
             for way, entry in enumerate(bucket)
             if entry.packets
@@ -276,7 +279,7 @@ def _without_a_part(frames: list[TimedFrame], size: int) -> Iterator[list[TimedF
 # -- flow table
 
 
-def _flow(entry: Entry, layout: StateLayout) -> dict[str, Any]:
+def _flow(entry: Entry, extractor: Extractor) -> dict[str, Any]:
     """An entry of the reference's table as the agent dumps one."""
     assert entry.key is not None
     key = entry.key
@@ -292,8 +295,37 @@ def _flow(entry: Entry, layout: StateLayout) -> dict[str, Any]:
         "last_seen_ns": entry.last_seen_ns,
         "class_id": entry.verdict,
         "swapped": entry.swapped,
-        "state": _state(entry.state, layout),
+        "state": _state(entry.state, extractor.layouts[""]),
+        "features": _features(entry.state, extractor),
     }
+
+
+def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, str]]:
+    """What the state alone gives, by the reference: those features that do not look at the last packet."""
+    feature_set, found = extractor.feature_set, dict[str, tuple[int, str]]()
+    for feature in (*feature_set.kept, *feature_set.features):
+        field, accumulator, scope = feature.field, feature.accumulator, feature.scope
+        if scope.by or (accumulator is not None and accumulator.of_state is None):
+            continue
+        values = state.flow
+        if scope.window_ns:
+            kind = state.previous if scope.previous else state.current
+            if scope.window_ns not in kind:
+                continue
+            values = kind[scope.window_ns]
+        value = values.samples
+        if field is not None:
+            if accumulator is None or accumulator.of_sample or field.name not in values.cells:
+                continue
+            if (
+                not {v for c in accumulator.cells for v in CELLS[c].variables}
+                <= values.cells[field.name].keys()
+            ):
+                continue
+            samples = values.samples_iat if field.from_second else values.samples
+            value = accumulator.read(values.cells[field.name], None, samples, field)
+        found[feature.name] = (value, feature.unit)
+    return found
 
 
 def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
@@ -320,8 +352,12 @@ def _entry_differences(
         yield "entry", ours, theirs
         return
     for name, value in ours.items():
-        if name != "state" and value != theirs[name]:
+        if name not in ("state", "features") and value != theirs[name]:
             yield name, value, theirs[name]
     for name, value in theirs["state"].items():
         if value != ours["state"].get(name):
             yield f"state {name}", ours["state"].get(name), value
+    for feature in theirs["features"]:
+        name, said = feature["name"], (feature["raw"], feature["unit"])
+        if said != ours["features"].get(name):
+            yield f"feature {name} of the state", ours["features"].get(name), said

@@ -22,8 +22,8 @@ from tests.parity.frames import TimedFrame
 from tests.parity.harness import PLANES, Comparison, fail, needs_kernel
 from wirewise.datasets import read_capture
 from wirewise.errors import InputError
-from wirewise.features import FIELDS, PRESETS, FeatureSet
-from wirewise.features.packet import TUNNELS
+from wirewise.feature_sets import FIELDS, PRESETS, FeatureSet
+from wirewise.feature_sets.packet import TUNNELS
 from wirewise.models.random import random_tree_ensemble
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "data" / "captures"
@@ -32,7 +32,7 @@ LONGEST = 2048  # bytes of a frame that are run; headers end before
 
 pytestmark = [
     needs_kernel,
-    pytest.mark.skipif(not CAPTURES.is_dir(), reason="no captures: ../shared/data/captures is not there"),
+    pytest.mark.skipif(not CAPTURES.is_dir(), reason="captures: ../shared/data/captures is not there"),
 ]
 
 EVERY_FIELD = FeatureSet.from_dict(
@@ -43,7 +43,8 @@ EVERY_FIELD = FeatureSet.from_dict(
         "idle_timeout": "1m",
         "table_size": 64,
         "features": [
-            *FIELDS, "count", "mean(length)", "variance(iat)", "mean_abs_deviation(ttl)",
+            *(name for name, field in FIELDS.items() if not field.identity),
+            "count", "mean(length)", "variance(iat)", "mean_abs_deviation(ttl)",
             "first(tcp_flags, window=1s)", "sum(payload_length, window=1s, previous)",
             "count(window=1s, previous)", "deviation_from_mean(iat_or_zero)",
         ],
@@ -112,7 +113,15 @@ def test_odd_capture(every_field: Comparison, name: str) -> None:
     assert broken, "the two sides differ on the file, but not on the packets that Python reads from it"
 
 
-@pytest.mark.parametrize("feature_set", [EVERY_FIELD, *PRESETS.values()], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "feature_set",
+    [
+        EVERY_FIELD,
+        # Of the presets, one with aggregates.
+        *(pytest.param(f, marks=[] if f.name == "flood" else pytest.mark.slow) for f in PRESETS.values()),
+    ],
+    ids=lambda f: f.name,
+)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_folder(folder: str, feature_set: FeatureSet, tmp_path: Path) -> None:
     """All captures of a folder one after the other, flows and times as they come."""

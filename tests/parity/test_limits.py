@@ -14,9 +14,9 @@ from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case, chain, random_fuzz
 from tests.parity.frames import TimedFrame
 from tests.parity.harness import Run, assert_agree, needs_kernel
 from wirewise.errors import InputError
-from wirewise.features import PRESETS, FeatureSet
-from wirewise.features.accumulators import SQUARE_MAX, SUM_MAX
-from wirewise.features.fields import IAT_MAX
+from wirewise.feature_sets import PRESETS, FeatureSet
+from wirewise.feature_sets.accumulators import SQUARE_MAX, SUM_MAX
+from wirewise.feature_sets.fields import IAT_MAX
 from wirewise.models import TreeEnsemble
 from wirewise.models.random import random_tree_ensemble
 from wirewise.targets import ebpf

@@ -26,8 +26,8 @@ from bench.programs import NETWORKS, SEED, feature_rows, network
 from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.evaluate.binary_training import BinaryClassifier
-from wirewise.features import PRESETS, FeatureSet
-from wirewise.features.feature_set import constant_feature
+from wirewise.feature_sets import PRESETS, FeatureSet
+from wirewise.feature_sets.feature_set import constant_feature
 from wirewise.importers import import_model
 from wirewise.models import Model, random_binary_mlp, random_fixed_point_mlp, random_quantized_mlp
 from wirewise.quantize import Options

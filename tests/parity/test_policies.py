@@ -3,27 +3,27 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests import needs
 from tests.parity.harness import PLANES
 from wirewise import agent
+from wirewise.abi import Status
 from wirewise.compiler import compile
 from wirewise.datapath import DataPath
 from wirewise.datasets import CapturedPacket, read_ethernet, write_capture
-from wirewise.features import FeatureSet
-from wirewise.features.flow import seed_from
-from wirewise.features.packet import Status
+from wirewise.feature_sets import FeatureSet
+from wirewise.feature_sets.flow import seed_from
 from wirewise.models import random_tree_ensemble
 from wirewise.policy import Policy
 from wirewise.traffic import generate
 
 pytestmark = [
     pytest.mark.xdist_group("policies"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="running programs in the kernel needs root"),
+    needs.root,
 ]
 
 CLASSES = ["benign", "flood", "scan", "other"]
@@ -45,6 +45,7 @@ POLICIES = {
     "ports": RULES + "\nallow: {ports: [443, tcp/80, udp/53]}",
     "source ports": RULES + "\nallow: {source_ports: [udp/53, tcp/443, 123]}",
     "essential": RULES + "\nessential: drop",
+    "established": RULES + "\nallow: {established: true}",
     "malformed": RULES + "\nmalformed: drop",
 }
 
@@ -98,7 +99,7 @@ def _special(rng: np.random.Generator) -> bytes:
 def test_reference_and_object_agree(
     bundle: Path, capture: tuple[Path, list[CapturedPacket]], tmp_path: Path, name: str, mode: str, plane: str
 ) -> None:
-    from wirewise.bundle import Bundle
+    from wirewise.formats.bundle import Bundle
 
     path, packets = capture
     text = f"version: 1\n{POLICIES[name]}\n"

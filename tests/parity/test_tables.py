@@ -11,10 +11,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from tests import needs
 from tests.parity.cases import random_fuzzer
 from wirewise.datasets import LabelFile, Table, Truth, build_table, extract_table, write_capture
 from wirewise.datasets.manifest import CaptureFolder
-from wirewise.features import PRESETS, FeatureSet
+from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.traffic import generate
 
 COLLECTION = Path(__file__).parents[3] / "shared" / "data" / "captures"
@@ -59,7 +60,7 @@ def test_made_and_fuzzed_packets(feature_set: FeatureSet, tmp_path: Path) -> Non
     assert {"syn", "low", "early", "other"} <= set(table.frame["label"].unique())
 
 
-@pytest.mark.skipif(not COLLECTION.is_dir(), reason="no captures: ../shared/data/captures is not there")
+@pytest.mark.skipif(not COLLECTION.is_dir(), reason="captures: ../shared/data/captures is not there")
 def test_a_collection_with_its_manifest(tmp_path: Path) -> None:
     folder = CaptureFolder.read(COLLECTION)
     wanted = [entry for entry in folder.entries if entry.link_type == "ETHERNET" and entry.label != "odd"]
@@ -79,7 +80,7 @@ def frame(number: int) -> bytes:
 
 def test_another_reader_reads_the_same(tmp_path: Path) -> None:
     """Several row groups, many flows, nulls and labels, read by Arrow's own reader and by polars."""
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'wirewise[bench]'")
+    parquet = needs.package("pyarrow.parquet")
     count, capture, output = 300_000, tmp_path / "many.pcap", tmp_path / "many.parquet"
     write_capture(capture, ((10**18 + 1000 * number, frame(number)) for number in range(1, count + 1)))
     (tmp_path / "labels.yaml").write_text(LABELS)

@@ -13,10 +13,10 @@ from wirewise.errors import InputError
 
 def test_an_error_has_the_agents_message_with_json_and_without(tmp_path: Path) -> None:
     missing = tmp_path / "nonesuch.wirewise"
-    with pytest.raises(InputError, match=r"nonesuch\.wirewise: cannot be read") as told:
+    with pytest.raises(InputError, match=r"nonesuch\.wirewise: does not exist") as told:
         agent.call("verify", "--bundle", missing)
     assert "{" not in str(told.value)
-    with pytest.raises(InputError, match=r"nonesuch\.wirewise: cannot be read"):
+    with pytest.raises(InputError, match=r"nonesuch\.wirewise: does not exist"):
         agent.run("verify", "--bundle", missing)
     with pytest.raises(InputError, match="unexpected argument '--nonesuch'"):
         agent.call("verify", "--nonesuch")

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from tests.examples import examples
-from wirewise.bundle import Bundle, Flow, Program, StateField
 from wirewise.cli import app
 from wirewise.errors import InputError
-from wirewise.features import FeatureSet
+from wirewise.feature_sets import FeatureSet
+from wirewise.formats.bundle import Bundle
+from wirewise.formats.manifest import Flow, Program, StateField
 from wirewise.models import Tree, TreeEnsemble
 
 STUMP = TreeEnsemble(
@@ -69,6 +70,11 @@ def repack(data: bytes, **members: bytes | None) -> bytes:
     return body + sha256(body).hexdigest().encode()
 
 
+def manifest_of(content: bytes) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(zipfile.ZipFile(io.BytesIO(content)).read("manifest.json"))
+    return manifest
+
+
 def refusal(data: bytes) -> str:
     with pytest.raises(InputError) as caught:
         Bundle.from_bytes(data, source="b.wirewise")
@@ -79,7 +85,7 @@ def refusal(data: bytes) -> str:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     bundle = make()
-    path = tmp_path / "new" / "b.wirewise"
+    path = tmp_path / "b.wirewise"
     bundle.write(path)
     assert Bundle.read(path) == bundle
     assert bundle.to_bytes() == path.read_bytes()
@@ -125,18 +131,35 @@ def test_digests_are_checked_even_if_the_seal_is_right() -> None:
     ("change", "fragment"),
     [
         ({"version": 2}, "version 2 is unknown, this wirewise reads version 1"),
-        ({"abi": 7}, "abi 7 is unknown"),
+        ({"abi": 99}, "abi 99 is unknown"),
         ({"format": "other"}, "not one of a wirewise bundle"),
         ({"classes": ["benign"]}, "manifest.json: classes"),
         ({"colour": "red"}, "manifest.json: colour"),
         ({"classes": ["benign", "benign"]}, "twice"),
         ({"classes": ["benign", "a\x1b[2J"]}, "cannot be a name"),
         ({"feature_names": ["a", "b"]}, "feature names"),
+        ({"model": {"used_features": [0]}}, "used features: [0] where the parts say [1]"),
+        ({"model": {"n_outputs": 1}}, "number of outputs: 1 where the parts say 2"),
+        ({"model": {"n_outputs": 65}}, "manifest.json: model.n_outputs"),
     ],
 )
 def test_manifests_that_are_wrong(change: dict[str, Any], fragment: str) -> None:
-    manifest = json.loads(zipfile.ZipFile(io.BytesIO(CONTENT)).read("manifest.json")) | change
+    manifest = manifest_of(CONTENT)
+    model = manifest["model"] | change.get("model", {})
+    manifest |= change | {"model": model}
     assert fragment in refusal(repack(CONTENT, **{"manifest.json": json.dumps(manifest).encode()}))
+
+
+def test_the_manifest_states_what_the_agent_would_have_to_read_of_the_model() -> None:
+    model = manifest_of(CONTENT)["model"]
+    assert (model["used_features"], model["n_outputs"]) == ([1], 2)
+
+
+def test_bundles_older_than_that_are_read() -> None:
+    manifest = manifest_of(CONTENT)
+    del manifest["model"]["used_features"], manifest["model"]["n_outputs"]
+    old = Bundle.from_bytes(repack(CONTENT, **{"manifest.json": json.dumps(manifest).encode()}), source="b")
+    assert old.manifest.model.used_features is None and old.model == STUMP
 
 
 def test_parts_must_belong_together() -> None:

@@ -14,7 +14,7 @@ from tests.examples import examples
 from wirewise.datasets import CaptureFolder, read_capture, read_ethernet, write_capture
 from wirewise.datasets.captures import CapturedPacket, link_name
 from wirewise.errors import InputError
-from wirewise.features.packet import parse
+from wirewise.feature_sets.packet import parse
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "captures"
 FRAME = bytes(range(64))
@@ -150,7 +150,7 @@ def test_damaged_pcapng_is_refused_or_read(tmp_path: Path, damage: int) -> None:
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="does not exist; give a pcap"):
         list(read_capture(tmp_path / "no.pcap"))
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         list(read_capture(tmp_path))
@@ -169,7 +169,7 @@ def test_writing_leaves_nothing_half_done(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data/captures is not here")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="captures: ../shared/data/captures is not there")
 def test_real_captures_are_read_as_their_manifest_says() -> None:
     folder = CaptureFolder.read(SHARED)
     assert len(folder.entries) > 400

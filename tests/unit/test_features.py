@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from random import Random
+from statistics import fmean, pstdev
 
 import dpkt
 import pytest
@@ -15,11 +17,14 @@ from hypothesis import strategies as st
 
 from tests.parity import frames
 from tests.parity.cases import random_feature
+from wirewise.abi import Status
 from wirewise.errors import InputError
-from wirewise.features import ACCUMULATORS, FIELDS, KEYS, PRESETS, Extractor, Feature, FeatureSet
-from wirewise.features.accumulators import SQUARE_MAX, SUM_MAX
-from wirewise.features.flow import Lookup, hash_key, make_key, seed_from
-from wirewise.features.packet import TUNNELS, Packet, Status, parse
+from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, PRESETS, Extractor, Feature, FeatureSet, keeping
+from wirewise.feature_sets.accumulators import CELLS, DISTINCT_MAX, SQUARE_MAX, SUM_MAX
+from wirewise.feature_sets.fields import mix
+from wirewise.feature_sets.flow import Lookup, hash_key, make_key, seed_from
+from wirewise.feature_sets.packet import TUNNELS, Packet, parse
+from wirewise.feature_sets.state import StateLayout
 
 A, B = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
 A6, B6 = b"\x20\x01" + bytes(13) + b"\x01", b"\x20\x01" + bytes(13) + b"\x02"
@@ -91,7 +96,7 @@ def test_damaged_packets_get_a_status(seed: int) -> None:
                 assert status is not Status.CLASSIFIED
                 continue
             for name, field in FIELDS.items():
-                if hasattr(packet, name):
+                if hasattr(packet, name) and not field.identity:
                     assert 0 <= getattr(packet, name) <= field.maximum, name
             # Only headers are read: whatever follows them changes nothing.
             assert parse(frame + b"more", tunnels) == (status, packet)
@@ -218,7 +223,12 @@ def test_names() -> None:
         ("mean(length, window=5)", "not a duration"),
         ("mean(length, window=0.1ns)", "whole number of nanoseconds"),
         ("mean(length, previous)", "behind it, previous"),
-        ("mean(length, window=1s, window=2s)", "is not window=DURATION"),
+        ("mean(length, window=1s, window=2s)", "is not by=source|destination|service, window=DURATION"),
+        ("mean(length, by=destination)", "so it needs a window; add window=1s"),
+        ("count(by=host, window=1s)", "nothing is kept by 'host'"),
+        ("count(window=1s, by=source, by=service)", "'by=service' is not by="),
+        ("source", "count them: distinct(source"),
+        ("mean(flow, by=source, window=1s)", "count them: distinct(flow"),
         ("length(window=1s)", "no accumulator 'length'"),
         ("last(length, window=1s)", "own value has no window"),
         ("deviation_from_mean(length, window=1s, previous)", "drop `previous`"),
@@ -250,7 +260,7 @@ def test_bad_features(spec: str | dict[str, str], part: str) -> None:
         ({"proven_packets": 0}, "1 or more"),
         ({"flow_table": {"sharing": "none"}}, "no flow table sharing 'none'"),
         ({"flow_table": "shared"}, "{sharing: shared | per-cpu}"),
-        ({"decapsulate": ["l2tp"]}, "cannot look into 'l2tp'"),
+        ({"decapsulate": ["l2tp"]}, "cannot look into tunnel 'l2tp'"),
         ({"decapsulate": "gtp-u"}, "must be a list"),
         ({"versoin": 1}, "unknown key 'versoin'"),
         ({"version": 2}, "version 2"),
@@ -306,10 +316,73 @@ def expected(name: str, samples: list[int], current: int | None) -> int:
         "mean": means[-1],
         "mean_abs_deviation": sum(abs((x << 16) - m) for x, m in zip(samples, means, strict=True)) // n,
         "deviation_from_mean": 0 if current is None else abs((current << 16) - means[-1]),
+        "pending": pending(samples),
     }[name]
 
 
-EXACT = [name for name in ACCUMULATORS if name != "variance"]
+def pending(samples: list[int]) -> int:
+    left = 0
+    for x in samples:
+        left = left + 1 if x == 1 else max(0, left - (x == 2))
+    return left
+
+
+@pytest.mark.parametrize(("values", "error"), [(10, 0.1), (100, 0.14), (1000, 0.25), (4000, 0.25)])
+def test_distinct_values_are_estimated(values: int, error: float) -> None:
+    """Whatever the values are, under any secret: no bias, and the standard error that the docs state."""
+    found = []
+    for number in range(60):
+        seed, state = seed_from(number), {"seen": 0, "seen_sampled": 0}
+        for x in range(values):
+            for _ in range(2):  # what comes again does not count
+                CELLS["distinct"].update(state, mix(1000 + x * (number % 5 + 1), seed), 0, FIELDS["length"])
+        found.append(ACCUMULATORS["distinct"].read(state, None, 1, FIELDS["length"]) / values)
+    assert abs(fmean(found) - 1) < 0.1
+    assert pstdev(found) < error
+    assert max(found) * values <= DISTINCT_MAX
+
+
+# -- aggregates
+
+
+HOSTS = [bytes([10, 0, 0, number]) for number in range(1, 5)]
+MANY = st.lists(
+    st.tuples(*(st.integers(*ends) for ends in ((0, 400), (0, 3), (0, 3), (1, 3), (60, 900)))),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(MANY)
+def test_aggregates_are_over_all_packets_of_the_same_end(
+    steps: list[tuple[int, int, int, int, int]],
+) -> None:
+    """By the definition, over the whole list: windows of 500 ms that begin with an end's first packet."""
+    time_ns, packets, seen = 5, [], []
+    for gap_ms, source, destination, port, length in steps:
+        time_ns += gap_ms * MS
+        hosts = HOSTS[source], HOSTS[destination]
+        packets.append((time_ns, udp_frame(1000 + port, port, length=length, hosts=hosts)))
+        seen.append((time_ns, source, destination, port, length))
+    ends = {"source": lambda p: p[1], "destination": lambda p: p[2], "service": lambda p: p[2:4]}
+    specs = ("count({})", "sum(length, {})", "sum(new_flow, {})", "max(iat_or_zero, {})")
+    rows = run(
+        [spec.format(f"by={by}, window=500ms") for by in ends for spec in specs], packets, table_size=4096
+    )
+    for index, row in enumerate(rows):
+        wanted = []
+        for end in ends.values():
+            own = [(i, p) for i, p in enumerate(seen[: index + 1]) if end(p) == end(seen[index])]
+            number = (seen[index][0] - own[0][1][0]) // (500 * MS)
+            current = [(i, p) for i, p in own if (p[0] - own[0][1][0]) // (500 * MS) == number]
+            new = sum(p[1:4] not in [q[1:4] for q in seen[:i]] for i, p in current)
+            times = [p[0] for _, p in own]
+            gaps = [0, *((b - a) // 1000 for a, b in pairwise(times))]
+            wanted += [len(current), sum(p[4] for _, p in current), new, max(gaps[-len(current) :])]
+        assert row == wanted, index
+
+
+EXACT = [name for name in ACCUMULATORS if name not in ("variance", "distinct")]
 STEPS = st.lists(st.tuples(st.integers(0, 300), st.integers(28, 65535)), min_size=1, max_size=40)
 
 
@@ -503,3 +576,60 @@ def test_the_flow_table_replaces_by_its_rules() -> None:
     assert see(2, 1006) == (Lookup.HIT, 3)  # idle for exactly the timeout
     assert see(2, 2007) == (Lookup.EXPIRED, 1)
     assert see(7, 5000)[0] is Lookup.EXPIRED
+
+
+RUNNING = FeatureSet.from_dict(
+    {
+        "name": "running",
+        "features": [
+            "length",
+            "iat",
+            "mean(length)",
+            "duration",
+            "max(iat, window=1s, previous)",
+            "variance(ttl)",
+        ],
+    }
+)
+
+
+def test_a_model_that_reads_less_can_have_the_layout_of_the_one_that_runs() -> None:
+    wanted = StateLayout.of(RUNNING, range(6))
+    for used in ((0,), (2,), (3, 2), (4, 5), range(6)):
+        kept = keeping(RUNNING, used, RUNNING, range(6))
+        assert StateLayout.of(kept, used) == wanted, used
+        assert StateLayout.of(RUNNING, used) != wanted or used == range(6)
+        # It goes on so from one to the next, and does not grow.
+        again = keeping(RUNNING, (2,), kept, used)
+        assert StateLayout.of(again, (2,)) == wanted and len(again.kept) == len(kept.kept)
+        assert FeatureSet.from_dict(kept.to_dict()) == kept
+    assert keeping(RUNNING, (0,), RUNNING, range(6)).needs_time((0,))
+    assert not keeping(RUNNING, (0,), RUNNING, (1, 2)).needs_time((0,)), "iat itself has no state"
+
+
+def test_another_feature_set_may_go_on_with_the_state_too() -> None:
+    other = FeatureSet.from_dict({"name": "other", "features": ["sum(length)", "protocol", "variance(ttl)"]})
+    kept = keeping(other, range(3), RUNNING, range(6))
+    assert StateLayout.of(kept, range(3)) == StateLayout.of(RUNNING, range(6))
+
+
+@pytest.mark.parametrize(
+    ("changes", "used", "reason"),
+    [
+        (
+            {"features": ["mean(length)", "min(length)", "sum(tos)"]},
+            (0, 1, 2),
+            "no state for min_length, sum_tos",
+        ),
+        ({"features": ["mean(length, window=1s)"]}, (0,), "no state for mean_length_1s"),
+        ({"key": "source", "flow_table": {"sharing": "per-cpu"}}, (2,), "its flow key is source"),
+        ({"table_size": 64}, (2,), "its table_size is 64, that of the running bundle 65536"),
+        ({"flow_table": {"sharing": "shared"}}, (2,), "its flow table sharing is shared"),
+        ({"decapsulate": ["gre"]}, (2,), "its decapsulate is"),
+    ],
+)
+def test_what_cannot_go_on_is_refused(changes: dict[str, object], used: tuple[int, ...], reason: str) -> None:
+    other = FeatureSet.from_dict(RUNNING.to_dict() | changes)
+    with pytest.raises(InputError, match=reason) as refused:
+        keeping(other, used, RUNNING, range(6))
+    assert "--reset-flows" in str(refused.value)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from wirewise.features.flow import HASH_WORDS, WAYS, Key, hash_key, seed_from
+from wirewise.abi import HASH_WORDS, WAYS
+from wirewise.feature_sets.flow import Key, hash_key, seed_from
 
 SEEDS = 1000
 FLOWS = 30_000

@@ -12,7 +12,7 @@ from wirewise.datasets import CaptureFolder, LabelFile
 from wirewise.datasets.captures import CapturedPacket
 from wirewise.datasets.labels import Rule
 from wirewise.errors import InputError
-from wirewise.features.packet import Packet, parse
+from wirewise.feature_sets.packet import Packet, parse
 from wirewise.traffic import generate
 
 

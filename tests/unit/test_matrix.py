@@ -83,6 +83,25 @@ def test_a_machine_that_ends_too_early_is_told_of(tmp_path: Path, monkeypatch: p
     assert told == ["doctor", "verify clang-14: tree"]
 
 
+@pytest.mark.parametrize(
+    ("does", "found"), [("echo @done", "kvm"), ("exec sleep 60", "tcg"), ("exit 1", "tcg")]
+)
+def test_a_machine_that_starts_but_does_not_boot_is_emulated(
+    does: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    qemu, device = tmp_path / "qemu", tmp_path / "kvm"
+    qemu.write_text(f"#!/bin/sh\n{does}\n")
+    qemu.chmod(0o755)
+    device.touch()
+    monkeypatch.setattr(machine, "QEMU", str(qemu))
+    monkeypatch.setattr(machine, "KVM", device)
+    monkeypatch.setattr(machine, "_PROBE_S", 3)
+    monkeypatch.setattr(initramfs, "write", lambda *_: None)
+    assert machine.accelerator(KERNEL, qemu, tmp_path) == found
+    device.unlink()
+    assert machine.accelerator(KERNEL, qemu, tmp_path) == "tcg"
+
+
 def test_a_member_of_the_archive_has_its_numbers_where_the_kernel_reads_them() -> None:
     parts = [
         initramfs._entry("bin", 0o40755),
@@ -126,7 +145,7 @@ def test_a_mirror_can_be_named_and_one_that_is_not_there_is_told_of(
     monkeypatch.setenv(packages.MIRROR_VARIABLE, "http://127.0.0.1:9/debian")
     monkeypatch.setattr(packages, "_LISTS_LAST_S", 0)
     if not packages.KEYRING.is_file():
-        pytest.skip("Debian's keys are not here")
+        pytest.skip("tools: Debian's keys are not here")
     with pytest.raises(MissingFeatureError, match=r"Debian bookworm of http://127\.0\.0\.1:9/debian: "):
         packages.Suite("bookworm", tmp_path).update()
 

@@ -309,4 +309,4 @@ def test_rows_of_another_width_are_refused() -> None:
     with pytest.raises(InputError, match="the model reads 2 features"):
         int8().predict(np.zeros((3, 5), np.int64))
     with pytest.raises(InputError, match="features are signed 64-bit integers"):
-        int8().predict(np.zeros((3, 2)))
+        int8().predict(np.full((3, 2), "1"))  # type: ignore[arg-type]

@@ -224,7 +224,7 @@ def test_rows_of_another_shape_or_type_are_refused() -> None:
     with pytest.raises(InputError, match="2 features"):
         one().predict(np.zeros((3, 4), np.int64))
     with pytest.raises(InputError, match="64-bit integers"):
-        one().predict(np.zeros((3, 2)))  # type: ignore[arg-type]
+        one().predict(np.full((3, 2), "1"))  # type: ignore[arg-type]
     assert one().predict(np.zeros((0, 2), np.int64))[0].shape == (0,)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wirewise.errors import InputError
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
 from wirewise.models import random_binary_mlp, random_fixed_point_mlp, random_quantized_mlp
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf import shapes
@@ -45,7 +45,9 @@ def test_every_piece_runs_once_in_order() -> None:
 def test_what_fits_no_shape_is_refused() -> None:
     with pytest.raises(InputError, match="33 tail calls; the kernel allows 32: train a network with fewer"):
         plan([400_000] * 33, 12, "auto")
-    with pytest.raises(InputError, match="shape 'loop': there are auto, inline, functions, tail-calls"):
+    with pytest.raises(
+        InputError, match="shape 'loop': is not known; there are: auto, inline, functions, tail-calls"
+    ):
         plan([1], 12, "loop")
 
 

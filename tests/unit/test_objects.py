@@ -9,7 +9,7 @@ import pytest
 
 from tests import objects
 from wirewise.errors import WirewiseError
-from wirewise.features import PRESETS
+from wirewise.feature_sets import PRESETS
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf import clang
 

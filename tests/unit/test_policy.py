@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wirewise.abi import Action, Outcome, Status
 from wirewise.errors import InputError
-from wirewise.features.packet import Packet, Status
-from wirewise.policy import Action, ClassPolicy, Decider, Limit, Outcome, Policy, Port, Trigger
+from wirewise.feature_sets.packet import Packet
+from wirewise.policy import ClassPolicy, Decider, Limit, Policy, Port, Trigger
 
 CLASSES = ["benign", "attack", "scan", "other"]
 FULL = """
@@ -55,6 +56,17 @@ def test_what_is_not_said_passes() -> None:
     assert Policy.parse("version: 1", CLASSES) == Policy.all_pass(CLASSES)
 
 
+def test_a_class_may_need_some_verdicts_in_a_row() -> None:
+    text = "classes: {attack: {action: drop, after: 3}, scan: {action: rate-limit, rate: 1/s, after: 15}}"
+    policy = Policy.parse(f"version: 1\n{text}", CLASSES)
+    assert [entry.after for entry in policy.actions] == [1, 3, 15, 1]
+    assert [policy.counted(1, streak) for streak in (1, 2, 3, 4)] == [0, 0, 1, 1]
+    assert [policy.counted(class_id, 1) for class_id in range(4)] == [0, 0, 0, 3]
+    assert policy.rule(1) == "attack: drop after 3"
+    at_once = "version: 1\nclasses: {benign: {action: pass, after: 1}, attack: {action: drop, after: 1}}"
+    assert Policy.parse(at_once, CLASSES).actions[1] == ClassPolicy(Action.DROP, named=True)
+
+
 @pytest.mark.parametrize(
     ("text", "trigger"),
     [
@@ -84,6 +96,16 @@ def test_triggers(text: str, trigger: Trigger) -> None:
         ("version: 1\nclasses: {attack: {action: rate-limit, rate: 0}}", ["use the action drop"]),
         ("version: 1\nclasses: {attack: {action: rate-limit, rate: 5/h}}", ["not a rate", "100/s"]),
         ("version: 1\nclasses: {attack: {action: rate-limit, rate: 5/s, burst: 0}}", ["burst '0'"]),
+        ("version: 1\nclasses: {attack: {action: drop, after: 0}}", ["after '0' is out of range; 1 to 15"]),
+        (
+            "version: 1\nclasses: {attack: {action: drop, after: 16}}",
+            ["attack", "after '16' is out of range"],
+        ),
+        ("version: 1\nclasses: {attack: {action: drop, after: often}}", ["after 'often'"]),
+        (
+            "version: 1\nclasses: {benign: {action: pass, after: 2}}",
+            ["classes: benign: after: this is the class that flows count as", "to the other classes"],
+        ),
         ("version: 1\ntrigger: sometimes", ["every, {packets"]),
         ("version: 1\ntrigger: {packets: []}", ["every, {packets"]),
         ("version: 1\ntrigger: {packets: [1024]}", ["'1024' is out of range", "1023"]),
@@ -191,8 +213,15 @@ def test_outcomes_by_mode(enforce: bool) -> None:
     policy = Policy.parse("version: 1\nclasses: {attack: drop, other: count}", CLASSES)
     decider = Decider(policy, enforce=enforce)
     assert decider.decide(0, 0) == (Action.PASS, Outcome.PASS)
-    assert decider.decide(1, 0) == (Action.DROP, Outcome.DROP if enforce else Outcome.WOULD_DROP)
+    dropped = Outcome.DROP if enforce else Outcome.WOULD_DROP
+    assert decider.decide(1, 0) == (Action.DROP, dropped)
     assert decider.decide(3, 0) == (Action.COUNT, Outcome.PASS)
+    passing = Policy.parse("version: 1\nclasses: {attack: drop}\nallow: {established: true}", CLASSES)
+    for allowed, connected in ((policy, True), (passing, False), (passing, True)):
+        decider = Decider(allowed, enforce=enforce)
+        outcome = Outcome.ESTABLISHED if allowed is passing and connected else dropped
+        assert decider.decide(1, 0, connected=connected) == (Action.DROP, outcome)
+    assert not Outcome.ESTABLISHED.drops
     assert Outcome.DROP.drops and not Outcome.WOULD_DROP.drops
 
 

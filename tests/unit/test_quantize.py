@@ -260,7 +260,7 @@ def test_unfit_networks_are_refused() -> None:
     with pytest.raises(InputError, match="reads 6 features"):
         quantize(net, np.zeros((100, 5), np.int64))
     with pytest.raises(InputError, match="features are signed 64-bit integers"):
-        quantize(net, np.zeros((100, 6)))
+        quantize(net, np.full((100, 6), "0"))  # type: ignore[arg-type]
 
 
 # -- saturation

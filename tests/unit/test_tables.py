@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from wirewise.datasets import LabelFile, Table, build_table, write_capture
+from wirewise.abi import Status
+from wirewise.datasets import LabelFile, Table, build_table, find_captures, write_capture
 from wirewise.datasets.table import flow_id
 from wirewise.errors import InputError
-from wirewise.features import Extractor, FeatureSet
-from wirewise.features.packet import Status, parse
+from wirewise.feature_sets import Extractor, FeatureSet
+from wirewise.feature_sets.packet import parse
+from wirewise.text import address_text
 from wirewise.traffic import generate
 
 FEATURES = FeatureSet.from_dict({"name": "small", "features": ["length", "count", "mean(iat)", "tcp_flags"]})
@@ -61,7 +64,7 @@ def test_columns_have_the_types_of_the_contract(table: Table) -> None:
     assert dict(table.frame.schema) == {
         "time_ns": pl.Int64, "capture": pl.String, "packet": pl.Int64, "flow": pl.String,
         "length": pl.Int64, "count": pl.Int64, "mean_iat": pl.Int64, "tcp_flags": pl.Int64,
-        "label": pl.String, "status": pl.Int32,
+        "label": pl.String, "status": pl.Int32, "sender": pl.Int32,
     }  # fmt: skip
 
 
@@ -128,3 +131,30 @@ def test_what_is_no_table_is_refused(table: Table, tmp_path: Path) -> None:
     Table(table.frame.drop("label"), FEATURES).write(tmp_path / "half.parquet")
     with pytest.raises(InputError, match="has no column 'label'"):
         Table.read(tmp_path / "half.parquet")
+
+
+def test_what_a_manifest_leaves_out_is_named(tmp_path: Path) -> None:
+    entries = [
+        {"path": f"{name}.pcap", "link_type": link, "packets": 1, "class": "x", "label": label}
+        for name, link, label in (
+            ("a", "ETHERNET", "benign"),
+            ("b", "RAW", "attack"),
+            ("c", "ETHERNET", "odd"),
+        )
+    ]
+    (tmp_path / "manifest.json").write_text(json.dumps(entries))
+    paths, labels, left_out = find_captures([tmp_path])
+    assert [path.name for path in paths] == ["a.pcap"] and labels == tmp_path
+    assert left_out == [
+        "2 of 3 captures left out: b.pcap (RAW, not ETHERNET), c.pcap (odd: for testing parsers)"
+    ]
+    (tmp_path / "manifest.json").write_text(json.dumps(entries[1:]))
+    with pytest.raises(InputError, match=r"no Ethernet capture to learn from.*b\.pcap"):
+        find_captures([tmp_path])
+
+
+def test_mapped_addresses_are_spelled_as_the_agent_does() -> None:
+    mapped = bytes(10) + b"\xff\xff\xc0\x00\x02\x01"
+    assert address_text(mapped) == "::ffff:192.0.2.1"
+    assert address_text(mapped[12:]) == "192.0.2.1" and address_text(bytes(15) + b"\1") == "::1"
+    assert address_text(bytes(12) + b"\1\2\3\4") == "::102:304"

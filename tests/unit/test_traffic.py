@@ -8,8 +8,9 @@ import hashlib
 import numpy as np
 import pytest
 
+from wirewise.abi import Status
 from wirewise.errors import InputError
-from wirewise.features.packet import Status, parse
+from wirewise.feature_sets.packet import parse
 from wirewise.traffic import KINDS, LABELS, MIX, Traffic, generate
 
 SMALL = {"duration_s": 6.0, "packets": 12_000}

@@ -36,6 +36,17 @@
 	})
 
 #define bpf_tail_call(context, map, index) abort()
+#define bpf_skb_pull_data(context, length) abort()
+
+/* No socket is this program's. */
+static __always_inline struct bpf_sock *native_socket(void)
+{
+	return NULL;
+}
+
+#define bpf_skc_lookup_tcp(context, tuple, size, netns, flags) ((void)(tuple), (void)(size), native_socket())
+#define bpf_sk_lookup_udp(context, tuple, size, netns, flags) ((void)(tuple), (void)(size), native_socket())
+#define bpf_sk_release(socket) ((void)(socket))
 
 /* The engine's CPU is a constant of its translation too. */
 #define bpf_get_smp_processor_id() 0U

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A capture, packet by packet.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
@@ -92,12 +92,27 @@ pub struct Reader {
     made_up: Vec<u8>,
 }
 
+/// What is wrong with a file that begins so.
+fn no_capture(first: &[u8]) -> String {
+    let bytes: Vec<_> = first.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "neither a pcap nor a pcapng capture (at byte 0 it has {}); leave it out, or convert it (`editcap FILE OUT.pcapng` reads many \
+         formats)",
+        bytes.join(" ")
+    )
+}
+
 impl Reader {
     /// `-` is standard input.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let source =
-            Source::open(path).map_err(|error| Error::new(Kind::Io, &name, 0, 0, error.to_string()))?;
+        let source = Source::open(path).map_err(|error| {
+            let rule = match error.kind() {
+                ErrorKind::NotFound => "does not exist; give a pcap or pcapng file".to_owned(),
+                _ => error.to_string(),
+            };
+            Error::new(Kind::Io, &name, 0, 0, rule)
+        })?;
         Self::new(name, source)
     }
 
@@ -113,9 +128,14 @@ impl Reader {
         let refuse = |kind, rule: &str| Err(Error::new(kind, &name, 0, 0, rule));
         let Some(magic) = source.bytes().first_chunk::<4>() else {
             return match (source.failure(), source.bytes().is_empty()) {
-                (Some(failure), _) => refuse(Kind::Io, &format!("cannot be read ({failure})")),
+                (Some(failure), _) => refuse(
+                    Kind::Io,
+                    &format!(
+                        "cannot be read ({failure}), at byte 0 of what is packed in it: copy the file again, or leave it out"
+                    ),
+                ),
                 (None, true) => refuse(Kind::NotACapture, "is empty, not a capture"),
-                (None, false) => refuse(Kind::NotACapture, "neither a pcap nor a pcapng capture"),
+                (None, false) => refuse(Kind::NotACapture, &no_capture(source.bytes())),
             };
         };
         let cut = |length: usize| {
@@ -134,7 +154,7 @@ impl Reader {
             source.consume(pcap::HEADER);
             Format::Pcap(pcap)
         } else {
-            return refuse(Kind::NotACapture, "neither a pcap nor a pcapng capture");
+            return refuse(Kind::NotACapture, &no_capture(magic));
         };
         let current = Record {
             length: 0,
@@ -203,7 +223,8 @@ impl Reader {
             Some(rule) => Some(rule.to_owned()),
             None if link.is_known() => None,
             None => Some(format!(
-                "has link type {link}, which cannot be run: Ethernet, raw IP, Linux cooked and loopback can"
+                "has link type {link}, which cannot be run: Ethernet, raw IP, Linux cooked and loopback can; leave \
+                 the capture out"
             )),
         };
         if let Some(rule) = rule {

@@ -195,6 +195,14 @@ fn what_is_no_capture_is_refused() {
         let error = times(file).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }
+    let damaged = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 64]].concat();
+    let error = times(damaged).unwrap_err().to_string();
+    assert!(
+        error.contains("corrupt deflate stream")
+            && error.contains("at byte 0")
+            && error.contains("copy the file"),
+        "{error}"
+    );
     assert_eq!(Reader::open("no/such/file".as_ref()).err().unwrap().kind(), Kind::Io);
     assert_eq!(Reader::open(".".as_ref()).err().unwrap().kind(), Kind::Io);
 }

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let object = arguments.next().ok_or("usage: count OBJECT [PROGRAM] [PACKETS]")?;
     let linked = Linked::from_elf(&std::fs::read(&object)?)?;
-    let first = linked.programs.iter().find(|program| program.is_xdp()).ok_or("no XDP program")?;
+    let first = linked.programs().iter().find(|program| program.is_xdp()).ok_or("no XDP program")?;
     let name = arguments.next().unwrap_or_else(|| first.name.clone());
     let packets: u32 = arguments.next().map_or(Ok(1000), |text| text.parse())?;
 

@@ -14,7 +14,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use wirewise_engine::{Backend, ClockSource, Engine, Linked, Options, PacketSpan, Trust};
+use wirewise_engine::{Backend, ClockSource, Engine, Linked, Options, PacketSpan};
 
 /// Packets of a batch, at least.
 const LEAST_BATCH: usize = 256;
@@ -112,16 +112,18 @@ fn arguments() -> Result<Arguments, Failure> {
 fn link(arguments: &Arguments) -> Result<Linked, Failure> {
     let bytes = std::fs::read(&arguments.object)?;
     let mut linked = Linked::from_elf(&bytes)?;
-    if !arguments.caged {
-        linked.trust = Trust::Verified;
-    }
     for (map, entries) in &arguments.entries {
-        linked.map_mut(map).ok_or(format!("no map {map}"))?.max_entries = *entries;
+        linked.set_max_entries(map, *entries)?;
     }
     for (map, offset, bytes) in &arguments.data {
-        let initial =
-            linked.map_mut(map).and_then(|map| map.initial.as_mut()).ok_or(format!("no data {map}"))?;
+        let initial = linked.map(map).and_then(|map| map.initial()).ok_or(format!("no data {map}"))?;
+        let mut initial = initial.to_vec();
         initial.get_mut(*offset..offset + bytes.len()).ok_or("beyond the data")?.copy_from_slice(bytes);
+        linked.set_initial(map, initial)?;
+    }
+    if !arguments.caged {
+        // SAFETY: as the options say, the object is one that the kernel accepts.
+        linked = unsafe { linked.assume_verified() };
     }
     #[cfg(feature = "libbpf")]
     if arguments.verified {
@@ -129,10 +131,10 @@ fn link(arguments: &Arguments) -> Result<Linked, Failure> {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let spec = linked.map(&name).ok_or(format!("no map {name}"))?;
-            match &spec.initial {
+            match spec.initial() {
                 Some(initial) => map.set_initial_value(initial)?,
                 None if arguments.entries.iter().any(|(known, _)| *known == name) => {
-                    map.set_max_entries(spec.max_entries)?
+                    map.set_max_entries(spec.max_entries())?
                 }
                 None => {}
             }

@@ -69,26 +69,26 @@ impl Engine {
     /// # Errors
     /// [`Error::Malformed`] and [`Error::Unsupported`] name program and instruction; [`Error::Map`] the map.
     pub fn new(linked: &Linked, options: Options) -> Result<Engine, Error> {
-        let caged = caged(linked.trust, &options)?;
-        let (places, end) = maps::lay_out(&linked.maps, if caged { CAGED_MAPS_AT } else { 0 })?;
-        let target = Target { maps: &linked.maps, places: &places, caged, cpu: options.cpu };
-        let xdp = || linked.programs.iter().filter(|program| program.is_xdp());
+        let caged = caged(linked.trust(), &options)?;
+        let (places, end) = maps::lay_out(linked.maps(), if caged { CAGED_MAPS_AT } else { 0 }, caged)?;
+        let target = Target { maps: linked.maps(), places: &places, caged, cpu: options.cpu };
+        let xdp = || linked.programs().iter().filter(|program| program.is_xdp());
         let programs: Vec<_> =
             xdp().map(|program| frontend::translate(program, target)).collect::<Result<_, _>>()?;
         let entries_nest = programs.iter().any(Program::enters_in_a_call);
         let settings = Settings { caged, clock: options.clock, entries_nest };
         let code = backend::compile(options.backend, &programs, settings)?;
         let mut memory = Memory::new(end, caged)?;
-        for (map, place) in linked.maps.iter().zip(&places) {
-            if let Some(initial) = &map.initial {
+        for (map, place) in linked.maps().iter().zip(&places) {
+            if let Some(initial) = map.initial() {
                 memory.bytes_mut(place.offset, initial.len()).copy_from_slice(initial);
             }
         }
         let stores: Vec<Store> =
-            linked.maps.iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
+            linked.maps().iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
         let entries = code.entries.clone();
         let random = runtime::monotonic() | 1;
-        let host = Host { stores, entries, caged, random };
+        let host = Host { stores, entries, end: memory.size(), caged, random };
         let host = Box::new(UnsafeCell::new(host));
         let names = xdp().map(|program| program.name.clone()).collect();
         let fuel = i64::try_from(options.fuel).unwrap_or(i64::MAX);
@@ -301,7 +301,7 @@ impl Engine {
 
     /// The place of a map, for [`Engine::map_at`].
     pub fn map_id(&self, name: &str) -> Option<MapId> {
-        self.host().stores.iter().position(|store| store.spec.name == name).map(MapId)
+        self.host().stores.iter().position(|store| store.spec.name() == name).map(MapId)
     }
 
     /// A map of this engine by its place, which needs no search; `None` for one that only another engine has.
@@ -313,7 +313,7 @@ impl Engine {
     /// A map by name, to change.
     pub fn map_mut(&mut self, name: &str) -> Option<MapMut<'_>> {
         let programs = self.names.len() as u32;
-        let store = self.host.get_mut().stores.iter_mut().find(|store| store.spec.name == name)?;
+        let store = self.host.get_mut().stores.iter_mut().find(|store| store.spec.name() == name)?;
         Some(MapMut { store, memory: &mut self.memory, programs })
     }
 
@@ -328,11 +328,20 @@ impl Engine {
         vm.ingress_ifindex = ifindex;
         vm.rx_queue_index = queue;
         if self.caged {
-            // SAFETY: as in `run_caged`.
+            // SAFETY: as in `lend_copy`.
             let context = unsafe { &mut *self.memory.base().add(CONTEXT_AT).cast::<CagedContext>() };
             context.ingress_ifindex = ifindex;
             context.rx_queue_index = queue;
         }
+    }
+
+    /// For the fuzzer, between packets: what no program may change is as the engine left it.
+    #[cfg(feature = "fuzz")]
+    pub fn assert_whole(&mut self) {
+        self.memory.assert_whole();
+        let host = self.host.get();
+        let vm = self.vm();
+        assert!(vm.is_at_rest(host, CONTEXT_AT as u64), "struct Vm was changed: {vm:?}");
     }
 
     /// Whether the programs run in the cage.

@@ -9,6 +9,7 @@ mod backend;
 mod engine;
 mod error;
 mod frontend;
+mod limits;
 mod linked;
 mod loader;
 mod maps;

@@ -2,22 +2,25 @@
 //! The engine's memory: one mapping that holds all that a program sees except, outside the cage, the packet and its stack.
 //!
 //! ```text
-//!   start               base                                       base + size   (cage: base + 4 GiB + guard)
-//!   | struct Vm | guard | nothing | context | stack | packet | maps | scrap ...   |
+//!   start                    base                                 base + size    (cage: base + 4 GiB)
+//!   | struct Vm | guard | reach | nothing | context | stack | packet | maps | scrap ... | reach | guard |
 //! ```
 //!
 //! In the cage a program's pointers are offsets from `base`, cut to 32 bits at each access; an instruction adds an offset of 16 bits. So it
-//! reaches no byte outside 4 GiB and a guard of 32 KiB on both sides. What holds nothing there is backed by a little scrap memory, mapped again and again: a wild access neither
-//! faults nor makes the process grow.
+//! reaches no byte outside 4 GiB and the reach of such an offset on both sides. What holds nothing there is backed by a little scrap memory,
+//! mapped again and again: a wild access neither faults nor makes the process grow. The guards are no memory at all: no program can name them,
+//! and should the engine err about that, the process ends there instead of going on with what lies behind them.
 
 use std::io;
 use std::ptr;
 
 use crate::error::Error;
+use crate::runtime::Vm;
 
-/// In front of `base`: `struct Vm`, out of a caged program's reach even with the least offset an instruction can have.
-pub(crate) const VM_BYTES: usize = 1 << 16;
-pub(crate) const LARGEST_OFFSET: usize = 1 << 15;
+/// From `struct Vm`, on a page of its own, to `base`.
+pub(crate) const VM_BYTES: usize = 1 << 24;
+/// What an instruction can add to an address, on both sides, and more than the widest access.
+pub(crate) const REACH_BYTES: usize = 1 << 16;
 pub(crate) const CAGE_BYTES: usize = 1 << 32;
 /// In the cage: the context, eight stack frames, the packet; the maps follow. Nothing is at 0, the null pointer. All begin at different
 /// places of a page, as a load waits for stores whose addresses have the same low 12 bits.
@@ -27,10 +30,14 @@ pub(crate) const STACK_BYTES: usize = 8 * 512;
 pub(crate) const PACKET_AT: usize = STACK_AT + STACK_BYTES + 0x700;
 pub(crate) const PACKET_BYTES: usize = 1 << 17;
 pub(crate) const CAGED_MAPS_AT: usize = PACKET_AT + PACKET_BYTES;
-const GUARD_BYTES: usize = 1 << 16;
+const GUARD_BYTES: usize = 1 << 24;
 const SCRAP_BYTES: usize = 1 << 26;
 const HUGE_PAGE: usize = 1 << 21;
 const PAGE: usize = 4096;
+const _: () = assert!(size_of::<Vm>() <= PAGE && PAGE + REACH_BYTES < VM_BYTES);
+
+#[cfg(feature = "fuzz")]
+const CANARY: u8 = 0xc5;
 
 /// The mapping; freed when dropped.
 #[derive(Debug)]
@@ -50,33 +57,65 @@ fn last_error(what: &str) -> Error {
 impl Memory {
     /// `size` bytes of zeros behind `base`; caged: in a region of 4 GiB.
     pub(crate) fn new(size: usize, caged: bool) -> Result<Self, Error> {
-        let size = size.next_multiple_of(PAGE);
-        if caged && size > CAGE_BYTES {
-            return Err(Error::Options(format!(
+        let too_large = || {
+            Error::Options(format!(
                 "the maps take {size} bytes, the cage has 4 GiB: choose smaller maps, or load the object through the kernel so that no \
                  cage is needed"
-            )));
+            ))
+        };
+        let pages = size.checked_next_multiple_of(PAGE).ok_or_else(too_large)?;
+        if caged && pages > CAGE_BYTES {
+            return Err(too_large());
         }
-        let reserved = VM_BYTES + if caged { CAGE_BYTES + GUARD_BYTES } else { size };
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let room = if caged { CAGE_BYTES + REACH_BYTES } else { pages };
+        let reserved = room.checked_add(VM_BYTES + GUARD_BYTES).ok_or_else(too_large)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new private mapping at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(ptr::null_mut(), reserved, protection, flags, -1, 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), reserved, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(last_error("no memory for the maps"));
         }
-        let memory = Self { start: start.cast(), reserved, size };
-        if size >= HUGE_PAGE {
+        let memory = Self { start: start.cast(), reserved, size: pages };
+        memory.open(0, PAGE)?;
+        memory.open(VM_BYTES, pages)?;
+        if pages >= HUGE_PAGE {
             // SAFETY: a hint on a part of our own mapping; that it is not taken does no harm.
-            unsafe { libc::madvise(memory.base().cast(), size, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(memory.base().cast(), pages, libc::MADV_HUGEPAGE) };
         }
         if caged {
             memory.back_with_scrap()?;
         }
+        #[cfg(feature = "fuzz")]
+        memory.beside_vm().fill(CANARY);
         Ok(memory)
     }
 
-    /// Maps the same scrap memory over all of the cage that holds nothing.
+    /// The rest of the page of `struct Vm`, which nobody uses.
+    #[cfg(feature = "fuzz")]
+    #[allow(clippy::mut_from_ref, reason = "nothing else refers to it")]
+    fn beside_vm(&self) -> &mut [u8] {
+        // SAFETY: our own mapping, behind the Vm.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(size_of::<Vm>()), PAGE - size_of::<Vm>()) }
+    }
+
+    /// Nothing was written where nobody writes.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn assert_whole(&self) {
+        assert!(self.beside_vm().iter().all(|byte| *byte == CANARY), "written beside struct Vm");
+    }
+
+    /// Makes a part of what is reserved memory.
+    fn open(&self, at: usize, length: usize) -> Result<(), Error> {
+        assert!(at <= self.reserved && length <= self.reserved - at);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: inside our own mapping (checked).
+        match unsafe { libc::mprotect(self.start.add(at).cast(), length, protection) } {
+            0 => Ok(()),
+            _ => Err(last_error("no memory for the maps")),
+        }
+    }
+
+    /// Maps the same scrap memory over all that a caged program can name and that holds nothing.
     fn back_with_scrap(&self) -> Result<(), Error> {
         // SAFETY: the name is a C string.
         let file = unsafe { libc::memfd_create(c"wirewise-cage".as_ptr(), libc::MFD_CLOEXEC) };
@@ -84,21 +123,31 @@ impl Memory {
             return Err(last_error("no memory for the cage"));
         }
         // SAFETY: `file` is a descriptor of ours.
-        let mut failed = unsafe { libc::ftruncate(file, SCRAP_BYTES as libc::off_t) } != 0;
-        let mut at = VM_BYTES + self.size;
-        while at < self.reserved && !failed {
-            let length = SCRAP_BYTES.min(self.reserved - at);
-            let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: replaces a part of our own reserved mapping in which nothing lives.
-            let part = unsafe { libc::mmap(self.start.add(at).cast(), length, protection, flags, file, 0) };
-            failed = part == libc::MAP_FAILED;
-            at += length;
+        let mut fine = unsafe { libc::ftruncate(file, SCRAP_BYTES as libc::off_t) } == 0;
+        let reach = VM_BYTES - REACH_BYTES..VM_BYTES;
+        let rest = VM_BYTES + self.size..VM_BYTES + CAGE_BYTES + REACH_BYTES;
+        for range in [reach, rest] {
+            let mut at = range.start;
+            while at < range.end && fine {
+                let length = SCRAP_BYTES.min(range.end - at);
+                let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+                let protection = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: replaces a part of our own reserved mapping in which nothing lives.
+                let part =
+                    unsafe { libc::mmap(self.start.add(at).cast(), length, protection, flags, file, 0) };
+                fine = part != libc::MAP_FAILED;
+                at += length;
+            }
         }
-        let result = if failed { Err(last_error("no memory for the cage")) } else { Ok(()) };
+        let result = if fine { Ok(()) } else { Err(last_error("no memory for the cage")) };
         // SAFETY: the mappings keep the memory; the descriptor is ours and not used again.
         unsafe { libc::close(file) };
         result
+    }
+
+    /// Bytes behind `base` that hold something.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     /// Where offsets count from.
@@ -188,13 +237,38 @@ mod tests {
     #[test]
     fn every_byte_of_the_cage_can_be_touched() {
         let memory = Memory::new(10_000, true).unwrap();
-        for offset in [0usize, 9_999, 12_288, 1 << 31, CAGE_BYTES - 1, CAGE_BYTES + LARGEST_OFFSET + 7] {
+        let least = isize::from(i16::MIN);
+        let most = CAGE_BYTES as isize - 1 + isize::from(i16::MAX) + 7;
+        for offset in [least, 0, 9_999, 12_288, 1 << 31, CAGE_BYTES as isize - 1, most] {
             // SAFETY: inside the reserved region.
             unsafe {
-                memory.base().add(offset).write_volatile(1);
-                assert_eq!(memory.base().add(offset).read_volatile(), 1);
+                memory.base().offset(offset).write_volatile(1);
+                assert_eq!(memory.base().offset(offset).read_volatile(), 1);
             }
         }
+    }
+
+    /// What the kernel says of the pages of an address range: its protection.
+    fn protection(address: usize) -> String {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let holds = |line: &&str| {
+            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            let number = |text| usize::from_str_radix(text, 16).unwrap();
+            (number(start)..number(end)).contains(&address)
+        };
+        maps.lines().find(holds).map_or("none", |line| line.split(' ').nth(1).unwrap()).to_owned()
+    }
+
+    #[test]
+    fn behind_the_reach_of_a_program_there_is_no_memory() {
+        let memory = Memory::new(10_000, true).unwrap();
+        let base = memory.base() as usize;
+        assert_eq!(protection(base - VM_BYTES), "rw-p", "struct Vm");
+        let guards = [base - VM_BYTES + PAGE, base - REACH_BYTES - 1, base + CAGE_BYTES + REACH_BYTES];
+        for guard in guards {
+            assert_eq!(protection(guard), "---p", "{:#x} from base", guard.wrapping_sub(base));
+        }
+        assert_eq!(protection(base + CAGE_BYTES + REACH_BYTES + GUARD_BYTES - 1), "---p");
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub struct Options {
     /// Confine all memory access to the engine's own 4 GiB region, and bound the run time. `None`: exactly if the byte
     /// code is not verified; `Some(false)` for byte code that is not verified is refused.
     pub caged: Option<bool>,
-    /// Caged: backward jumps and calls one packet may take.
+    /// Caged: backward jumps and calls one packet may take. Those over long code cost more, one for each 4,096 operations; so does what
+    /// helpers copy, one for each 4,096 bytes.
     pub fuel: u64,
     /// The clock.
     pub clock: ClockSource,

@@ -6,13 +6,15 @@ use std::ptr;
 use crate::error::{MapError, Trap};
 use crate::frontend::helper::Helper;
 use crate::maps::Store;
-use crate::memory::{CAGE_BYTES, LARGEST_OFFSET, VM_BYTES};
+use crate::memory::{CAGE_BYTES, VM_BYTES};
 
 /// Length of a tick of `bpf_jiffies64` in the engine: user space has no jiffies, so they are milliseconds of the coarse
 /// clock.
 pub const JIFFY_NS: u64 = 1_000_000;
 /// Tail calls one packet may take (MAX_TAIL_CALL_CNT).
 const MAX_TAIL_CALLS: u32 = 33;
+/// Bytes that one unit of fuel pays for where a helper copies.
+const BYTES_PER_FUEL: usize = 4096;
 const ENOENT: i64 = -2;
 const EAGAIN: i64 = -11;
 
@@ -45,8 +47,6 @@ pub(crate) struct Vm {
     host: *mut Host,
 }
 
-const _: () = assert!(size_of::<Vm>() + LARGEST_OFFSET <= VM_BYTES);
-
 /// Distance of a field of `Vm` from `base`.
 macro_rules! vm_offset {
     ($field:ident) => {
@@ -61,6 +61,8 @@ pub(crate) struct Host {
     pub stores: Vec<Store>,
     /// Native code by program.
     pub entries: Vec<usize>,
+    /// Bytes behind `base` that hold something.
+    pub end: usize,
     pub caged: bool,
     pub random: u64,
 }
@@ -84,6 +86,13 @@ impl Vm {
     #[inline(always)]
     pub(crate) fn left_something(&self) -> bool {
         self.trap != 0 || self.unsettled != 0 || self.pending != 0
+    }
+
+    /// As the engine leaves it between the packets of a cage.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn is_at_rest(&self, host: *mut Host, context: u64) -> bool {
+        let outside_cage = [self.data, self.data_end, self.data_meta];
+        self.host == host && self.context == context && !self.left_something() && outside_cage == [0; 3]
     }
 
     pub(crate) fn set_host(&mut self, host: *mut Host) {
@@ -112,6 +121,17 @@ impl Call {
         0
     }
 
+    /// Caged, long work costs fuel, as else one packet could go on without an end: false, with a trap, if there is none left.
+    fn pay(&mut self, units: usize) -> bool {
+        let vm = self.vm();
+        vm.fuel = vm.fuel.saturating_sub(units as i64);
+        let paid = vm.fuel >= 0 || !self.host().caged;
+        if !paid {
+            self.vm().trap = Trap::OutOfFuel.code();
+        }
+        paid
+    }
+
     /// Native address of `length` bytes of the program's.
     fn pointer(&mut self, address: u64, length: usize) -> Option<*mut u8> {
         if !self.host().caged {
@@ -120,6 +140,13 @@ impl Call {
         let offset = address as u32 as usize;
         // SAFETY: inside the cage (checked).
         (length <= CAGE_BYTES - offset).then(|| unsafe { self.base.add(offset) })
+    }
+
+    /// Native address of `length` bytes of the maps: none behind their end, whatever a map takes for its place.
+    fn in_maps(&mut self, offset: usize, length: usize) -> Option<*mut u8> {
+        let end = self.host().end;
+        // SAFETY: inside the engine's memory (checked).
+        (offset <= end && length <= end - offset).then(|| unsafe { self.base.add(offset) })
     }
 
     /// The program's address of an offset in the engine's memory.
@@ -133,7 +160,7 @@ impl Call {
     }
 
     fn key<'a>(&mut self, handle: u64, address: u64) -> Option<&'a [u8]> {
-        let length = self.store(handle)?.spec.key_size as usize;
+        let length = self.store(handle)?.spec.key_size() as usize;
         let pointer = self.pointer(address, length)?;
         // SAFETY: verified: the verifier proved that the program may read a key there; caged: inside the cage. Nothing writes there
         // before the helper has used the key.
@@ -148,6 +175,10 @@ fn result(result: Result<(), MapError>) -> u64 {
 unsafe extern "C" fn map_lookup(base: *mut u8, map: u64, key: u64) -> u64 {
     let mut call = Call { base };
     let Some(key) = call.key(map, key) else { return call.trap() };
+    let tries = call.store(map).map_or(0, |store| store.tries());
+    if tries > 1 && !call.pay(tries) {
+        return 0;
+    }
     let found = call.store(map).and_then(|store| store.lookup(key));
     found.map_or(0, |offset| call.address(offset))
 }
@@ -155,16 +186,24 @@ unsafe extern "C" fn map_lookup(base: *mut u8, map: u64, key: u64) -> u64 {
 unsafe extern "C" fn map_update(base: *mut u8, map: u64, key: u64, value: u64, flags: u64) -> u64 {
     let mut call = Call { base };
     let Some(key) = call.key(map, key) else { return call.trap() };
-    let Some(length) = call.store(map).map(|store| store.spec.value_size as usize) else {
+    let Some(length) = call.store(map).map(|store| store.spec.value_size() as usize) else {
         return call.trap();
     };
     let Some(value) = call.pointer(value, length) else { return call.trap() };
+    if !call.pay(length / BYTES_PER_FUEL) {
+        return 0;
+    }
     call.vm().unsettled = 1;
     let Some(store) = call.store(map) else { return call.trap() };
-    result(store.update(key, flags).map(|offset| {
-        // SAFETY: the map's place for the value; the value as proved by the verifier, or inside the cage. They may overlap.
-        unsafe { ptr::copy(value, base.add(offset), length) }
-    }))
+    match store.update(key, flags) {
+        Ok(offset) => {
+            let Some(place) = call.in_maps(offset, length) else { return call.trap() };
+            // SAFETY: the map's place for the value; the value as proved by the verifier, or inside the cage. They may overlap.
+            unsafe { ptr::copy(value, place, length) };
+            0
+        }
+        Err(error) => error.errno() as u64,
+    }
 }
 
 unsafe extern "C" fn map_delete(base: *mut u8, map: u64, key: u64) -> u64 {
@@ -270,12 +309,17 @@ unsafe extern "C" fn ring_discard(base: *mut u8, record: u64, _flags: u64) -> u6
 
 unsafe extern "C" fn ring_output(base: *mut u8, map: u64, data: u64, length: u64, _flags: u64) -> u64 {
     let mut call = Call { base };
+    if !call.pay(length as usize / BYTES_PER_FUEL) {
+        return 0;
+    }
     let Some((ring, offset)) = ring(&mut call, map) else { return call.trap() };
     let Some(at) = ring.reserve(length) else { return EAGAIN as u64 };
     ring.finish(at.into(), false);
-    let Some(data) = call.pointer(data, length as usize) else { return call.trap() };
+    let length = length as usize;
+    let Some(data) = call.pointer(data, length) else { return call.trap() };
+    let Some(place) = call.in_maps(offset + at as usize, length) else { return call.trap() };
     // SAFETY: the record's place in the ring's memory; the data as proved by the verifier, or inside the cage.
-    unsafe { ptr::copy(data, base.add(offset + at as usize), length as usize) };
+    unsafe { ptr::copy(data, place, length) };
     0
 }
 
@@ -305,7 +349,9 @@ pub(crate) fn address(helper: Helper) -> Option<usize> {
         | Helper::KtimeNs
         | Helper::KtimeBootNs
         | Helper::KtimeCoarseNs
-        | Helper::KtimeTaiNs => return None,
+        | Helper::KtimeTaiNs
+        | Helper::SocketLookup
+        | Helper::SocketRelease => return None,
     })
 }
 

@@ -7,16 +7,19 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 7;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
 pub const WAYS: u32 = 4;
+pub const MAX_SAMPLES: usize = 64;
 pub const HASH_WORDS: usize = 10;
 pub const HASH_SEEDS: usize = HASH_WORDS + 1;
 pub const TRIGGER_WORDS: usize = 16;
 /// Trigger `packets` can name packets 1 to this of a flow.
 pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
+/// Verdicts in a row that a policy may ask for.
+pub const MAX_AFTER: u32 = 15;
 pub const ALLOW_PORT_WORDS: u32 = 1024;
 
 pub const SLOT_SWAPPED: u8 = 1;
@@ -29,9 +32,38 @@ pub const ALLOW_IPV6: u32 = 2;
 pub const ALLOW_PORTS: u32 = 4;
 pub const ALLOW_SOURCE_PORTS: u32 = 16;
 pub const ALLOW_ESSENTIAL: u32 = 32;
+pub const ALLOW_ESTABLISHED: u32 = 64;
 
-pub const XDP_DROP: u32 = 1;
-pub const XDP_PASS: u32 = 2;
+/// What becomes of a packet, by the code that its program returns to the hook (XDP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Dropped = 1,
+    Passed = 2,
+}
+
+impl Fate {
+    /// Any other code is no verdict: XDP_ABORTED, and what the data path has no use for.
+    pub fn from_code(code: u32) -> Result<Self, String> {
+        [Self::Dropped, Self::Passed].into_iter().find(|fate| *fate as u32 == code).ok_or_else(|| {
+            format!("the program returned {code}, which neither passes a packet (2) nor drops it (1)")
+        })
+    }
+
+    /// The same, of a program of TC: TC_ACT_UNSPEC, which goes on to the next program, and TC_ACT_SHOT.
+    pub fn from_tc(code: u32) -> Result<Self, String> {
+        match code.cast_signed() {
+            -1 => Ok(Self::Passed),
+            2 => Ok(Self::Dropped),
+            code => Err(format!(
+                "the program returned {code}, which neither passes a packet (-1) nor drops it (2)"
+            )),
+        }
+    }
+
+    pub fn passed(self) -> bool {
+        self == Self::Passed
+    }
+}
 
 /// An enum of `abi.h`: codes from 0 on, each with the name that options, JSON and tables use.
 macro_rules! codes {
@@ -99,14 +131,33 @@ codes! {
     }
 }
 
+impl Action {
+    /// Whether a packet of the class may be dropped.
+    pub fn may_drop(self) -> bool {
+        match self {
+            Self::Drop | Self::RateLimit => true,
+            Self::Pass | Self::Count => false,
+        }
+    }
+}
+
 codes! {
-    /// What became of a classified packet; `would-...`: it passed because the mode is observe.
+    /// What became of a classified packet; `would-...`: it passed because the mode is observe; `established`: in either, as part of a
+    /// connection of the host.
     Outcome {
         Pass = "pass",
         Drop = "drop",
         Limited = "limited",
         WouldDrop = "would-drop",
         WouldLimit = "would-limit",
+        Established = "established",
+    }
+}
+
+impl Outcome {
+    /// Above a column of packets.
+    pub fn title(self) -> String {
+        self.name().replace('-', " ")
     }
 }
 
@@ -134,6 +185,15 @@ codes! {
         Packets = "packets",
         Interval = "interval",
         FirstN = "first-n",
+    }
+}
+
+codes! {
+    /// What the program is attached to.
+    Hook {
+        Xdp = "xdp",
+        TcIngress = "tc-ingress",
+        TcEgress = "tc-egress",
     }
 }
 
@@ -168,6 +228,8 @@ pub struct Config {
     pub shadow: u32,
     pub shared: u32,
     pub ordered: u32,
+    pub aggregate_mask: u32,
+    pub hook: u32,
     pub reserved: u32,
 }
 
@@ -234,7 +296,7 @@ pub struct Slot {
 #[repr(C)]
 pub struct ClassPolicy {
     pub action: u32,
-    pub reserved: u32,
+    pub after: u32,
     pub interval_ns: u64,
     pub burst_ns: u64,
 }
@@ -249,7 +311,7 @@ pub struct Policy {
     pub drop_malformed: u32,
     pub trigger: u32,
     pub trigger_first_n: u32,
-    pub reserved: u32,
+    pub streaks: u32,
     pub trigger_interval_ns: u64,
     pub trigger_packets: [u64; TRIGGER_WORDS],
     pub event_interval_ns: u64,
@@ -296,6 +358,11 @@ pub struct Stats {
     pub events_limited: u64,
     pub event_tat_ns: u64,
     pub flows_missed: u64,
+    pub aggregates_new: u64,
+    pub aggregates_expired: u64,
+    pub aggregates_evicted: u64,
+    pub aggregates_refused: u64,
+    pub aggregates_missed: u64,
 }
 
 /// Events of a CPU in `ww_events`.
@@ -338,6 +405,8 @@ pub struct Scratch {
     pub way: u32,
     pub seen: Slot,
     pub seen_key: Key6,
+    pub aggregate_key: Key6,
+    pub sample: [u32; MAX_SAMPLES],
     pub now_ns: u64,
     pub leaf: u64,
     pub activation: [[u64; MAX_WIDTH]; 2],
@@ -372,7 +441,7 @@ mod tests {
     /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
     #[test]
     fn sizes_and_offsets_are_those_of_abi_h() {
-        assert_eq!(size_of::<Config>(), 176);
+        assert_eq!(size_of::<Config>(), 184);
         assert_eq!(offset_of!(Config, hash_seed), 48);
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
@@ -380,10 +449,10 @@ mod tests {
         assert_eq!(size_of::<Policy>(), 184 + 64 * 24);
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
-        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 5 * 16 + 9 * 8);
+        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 6 * 16 + 14 * 8);
         assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
-        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4 + 16 + 40);
+        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4 + 16 + 40 + 40 + 64 * 4);
         assert_eq!(size_of::<Scratch>(), offset_of!(Scratch, now_ns) + 2 * 8 + 2 * 128 * 8);
     }
 
@@ -395,5 +464,13 @@ mod tests {
         assert_eq!(Outcome::WouldLimit.code(), 4);
         assert_eq!(Action::RateLimit.to_string(), "rate-limit");
         assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");
+    }
+
+    #[test]
+    fn a_code_that_neither_passes_nor_drops_is_no_fate() {
+        assert_eq!((Fate::from_code(1), Fate::from_code(2)), (Ok(Fate::Dropped), Ok(Fate::Passed)));
+        for code in [0, 3, 4, u32::MAX] {
+            assert!(Fate::from_code(code).unwrap_err().contains(&format!("returned {code},")));
+        }
     }
 }

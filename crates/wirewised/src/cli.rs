@@ -4,13 +4,14 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands;
+use crate::completing;
 use crate::error::{Error, Kind, Result};
-use crate::libbpf_log;
-use crate::output;
+use crate::kernel::libbpf_log;
+use crate::text::output;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege or kernel feature is missing, \
@@ -76,7 +77,7 @@ impl Command {
             Command::Bench(args) => commands::bench::run(args),
             Command::Flood(args) => commands::flood::run(args),
             Command::Completions(args) => commands::completions::run(args),
-            Command::Man(args) => commands::man::run(args),
+            Command::Man(args) => commands::man::run(args, Cli::command()),
         }
     }
 }
@@ -84,6 +85,7 @@ impl Command {
 /// Parses the command line and runs it. Every error ends here, as one line on standard error and an exit code.
 pub fn main() -> ExitCode {
     restore_sigpipe();
+    completing::answer(Cli::command);
     // Also of a command line that cannot be read. A terminal has a person behind it.
     let json = std::env::args_os().any(|argument| argument == "--json") && !io::stderr().is_terminal();
     let cli = match Cli::try_parse() {

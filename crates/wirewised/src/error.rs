@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::text::harmless;
+use crate::harmless::harmless;
 
 /// What went wrong, as a script that calls the agent needs to tell it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Kind {
     NotAttached,
     /// `status --check`: whether something is attached cannot be seen from here.
     Unknown,
+    /// `status --check`: of what is attached, something cannot be read.
+    Unreadable,
     /// Anything else.
     Other,
 }
@@ -32,6 +34,7 @@ impl Kind {
             Kind::Refused => 4,
             Kind::NotAttached => 5,
             Kind::Unknown => 6,
+            Kind::Unreadable => 7,
         }
     }
 }
@@ -82,6 +85,10 @@ impl Error {
 
     pub fn unknown(message: impl fmt::Display) -> Self {
         Self::new(Kind::Unknown, message)
+    }
+
+    pub fn unreadable(message: impl fmt::Display) -> Self {
+        Self::new(Kind::Unreadable, message)
     }
 
     pub fn other(message: impl fmt::Display) -> Self {
@@ -147,8 +154,8 @@ mod tests {
 
     #[test]
     fn kinds_have_the_documented_exit_codes() {
-        let kinds =
-            [Kind::Other, Kind::Input, Kind::Missing, Kind::Refused, Kind::NotAttached, Kind::Unknown];
-        assert_eq!(kinds.map(Kind::exit_code), [1, 2, 3, 4, 5, 6]);
+        let attached = [Kind::NotAttached, Kind::Unknown, Kind::Unreadable];
+        let kinds = [Kind::Other, Kind::Input, Kind::Missing, Kind::Refused];
+        assert_eq!((kinds.map(Kind::exit_code), attached.map(Kind::exit_code)), ([1, 2, 3, 4], [5, 6, 7]));
     }
 }

@@ -10,8 +10,8 @@ use ed25519_dalek::SigningKey;
 use common::{bundle, bundle_with, manifest, members, reseal, seal};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wirewised::bundle::signature;
 use wirewised::bundle::{Bundle, with_signature};
-use wirewised::signature;
 
 /// The refusal of a bundle; panics if it is accepted, or if the message is not one line.
 fn refusal(bytes: &[u8]) -> String {
@@ -66,7 +66,7 @@ fn a_manifest_that_breaks_a_rule_is_refused() {
     let members = members(b"object");
     let cases: Vec<(&str, Value, &str)> = vec![
         ("/version", json!(2), "bundle version 2 is not supported, this wirewised reads version 1"),
-        ("/abi", json!(7), "bundle abi 7 is not supported"),
+        ("/abi", json!(99), "bundle abi 99 is not supported"),
         ("/format", json!("other"), "is not one of a wirewise bundle"),
         ("/classes", json!(["one"]), "1 classes"),
         ("/classes", json!(["same", "same"]), "stands twice"),
@@ -87,6 +87,53 @@ fn a_manifest_that_breaks_a_rule_is_refused() {
         *manifest.pointer_mut(pointer).unwrap() = value;
         let message = refusal(&bundle_with(&manifest, &members));
         assert!(message.contains(expected), "{pointer}: {message}");
+    }
+    for (key, value, expected) in [
+        ("used_features", json!([1]), "used_features are not ascending indices of 1 features"),
+        ("used_features", json!([0, 0]), "used_features are not ascending indices of 1 features"),
+        ("used_features", json!([-1]), "invalid value"),
+        ("n_outputs", json!(0), "n_outputs must be a number from 1 to 64"),
+        ("n_outputs", json!(65), "n_outputs must be a number from 1 to 64"),
+    ] {
+        let mut manifest = manifest(&members);
+        manifest["model"][key] = value;
+        let message = refusal(&bundle_with(&manifest, &members));
+        assert!(message.contains(expected), "{key}: {message}");
+    }
+    let reference = |histogram: Value| json!({"packets": [9, 9], "flows": [3, 1], "features": [histogram]});
+    let histogram = |low: i64, edges: Value, counts: Value| {
+        reference(json!({"name": "total", "low": low, "high": 9, "edges": edges, "counts": counts}))
+    };
+    let with = |reference: Value| {
+        let mut manifest = manifest(&members);
+        manifest["flow"]["features"] = json!([{"name": "total", "unit": "bytes", "fraction_bits": 0,
+            "how": "value", "variable": "sum_length", "samples": "packets"}]);
+        manifest["reference"] = reference;
+        bundle_with(&manifest, &members)
+    };
+    let read = Bundle::from_bytes(&with(histogram(0, json!([5, 9]), json!([[1, 2, 0], [0, 0, 1]]))));
+    assert!(read.is_ok(), "{:?}", read.err());
+    for (value, expected) in [
+        (histogram(0, json!([5, 5]), json!([[1, 2, 0], [0, 0, 1]])), "edges that do not ascend"),
+        (histogram(5, json!([5]), json!([[1, 2], [0, 1]])), "edges that do not ascend"),
+        (histogram(0, json!([10]), json!([[1, 2], [0, 1]])), "edges that do not ascend"),
+        (histogram(10, json!([]), json!([[3], [1]])), "edges that do not ascend"),
+        (histogram(0, json!([5]), json!([[1, 2, 0], [0, 1]])), "does not count each flow once"),
+        (histogram(0, json!([5]), json!([[1, 1], [0, 1]])), "does not count each flow once"),
+        (histogram(0, json!([5]), json!([[1, 2]])), "does not count each flow once"),
+        (histogram(0, json!([5]), json!([[u64::MAX, 4], [0, 1]])), "does not count each flow once"),
+        (histogram(0, json!([5]), json!([[-1, 4], [0, 1]])), "invalid value"),
+        (histogram(-99, Value::from_iter(-40..0), json!([])), "more than 32 bins"),
+        (
+            reference(json!({"name": "mean", "low": 0, "high": 9, "edges": [], "counts": [[3], [1]]})),
+            "\"mean\"",
+        ),
+        (json!({"packets": [9], "flows": [3, 1], "features": []}), "does not count 2 classes"),
+        (json!({"packets": [9, 9], "flows": [0, 0], "features": []}), "has no flows"),
+        (json!({"packets": [u64::MAX, 9], "flows": [1, 0], "features": []}), "impossibly many"),
+    ] {
+        let message = refusal(&with(value));
+        assert!(message.contains(expected), "{expected}: {message}");
     }
     let mut unknown = manifest(&members);
     unknown["surprise"] = json!(1);

@@ -45,13 +45,29 @@ fn every_command_line_in_the_documents_is_one() {
     assert!(seen > 20, "only {seen} command lines were found");
 }
 
+/// A file with capabilities gives them to everybody who may run it.
+#[test]
+fn capabilities_are_given_to_a_group_alone() {
+    let mut seen = 0;
+    for text in [document("docs/agent.md"), document("docs/install.md"), wirewised::kernel::SHARE.to_owned()]
+    {
+        for (at, _) in text.match_indices("setcap ") {
+            let before = &text[text[..at].rfind("\n\n").unwrap_or(0)..at];
+            let (group, mode) = (before.rfind("chgrp wirewise"), before.rfind("chmod 0750"));
+            assert!(group.is_some() && group < mode, "{before}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2);
+}
+
 #[test]
 fn the_policy_of_the_manual_is_accepted() {
     let text = document("docs/policy.md");
     let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let classes = ["benign", "syn-flood", "port-scan", "slow-http"].map(String::from);
     let policy = Policy::parse(example, &classes).unwrap();
-    assert_eq!(policy.actions[1], ClassAction::Drop);
+    assert_eq!(policy.actions[1].action, ClassAction::Drop);
     assert_eq!(policy.trigger, Trigger::Every);
     assert_eq!((policy.prefixes.len(), policy.ports.len()), (2, 3));
 }

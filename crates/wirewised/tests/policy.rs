@@ -56,6 +56,19 @@ fn a_full_policy_reaches_the_map() {
 }
 
 #[test]
+fn connections_of_the_host_pass_if_told_and_where_something_is_dropped() {
+    let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).allow;
+    let drop = "classes: {attack: drop}\nessential: drop";
+    assert_eq!(allow(&format!("{drop}\nallow: {{established: true}}")), abi::ALLOW_ESTABLISHED);
+    assert_eq!(allow(&format!("{drop}\nallow: {{established: false}}")), 0);
+    assert_eq!(allow("classes: {attack: count}\nallow: {established: true}"), 0);
+    for wrong in ["yes", "1", "[true]", "{}"] {
+        refusal(&format!("version: 1\nallow: {{established: {wrong}}}"));
+    }
+    assert!(refusal("version: 1\nallow: {established: on}").contains("'on' is neither true nor false"));
+}
+
+#[test]
 fn essential_packets_pass_where_something_is_dropped_unless_told() {
     let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).allow;
     assert_eq!(allow("classes: {attack: drop}"), abi::ALLOW_ESSENTIAL);
@@ -67,7 +80,7 @@ fn essential_packets_pass_where_something_is_dropped_unless_told() {
     assert_eq!(allow("classes: {attack: count}"), 0);
     assert!(
         refusal("version: 1\nessential: count")
-            .contains("essential: unknown choice 'count'; known: pass, drop")
+            .contains("essential: unknown choice 'count'; there are: pass, drop")
     );
 }
 
@@ -99,6 +112,22 @@ fn what_is_not_named_has_its_default() {
 }
 
 #[test]
+fn a_class_may_need_some_verdicts_in_a_row() {
+    let policy = parse(
+        "version: 1\nclasses: {attack: {action: drop, after: 3}, scan: {action: rate-limit, rate: 1/s, after: 15}, other: count}",
+    );
+    let value = policy.to_abi(0, abi::Mode::Enforce);
+    assert_eq!(value.class_policy.map(|class| class.after)[..4], [1, 3, 15, 1]);
+    assert_eq!(value.streaks, 1);
+    let said: Vec<_> = policy.actions.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["pass", "drop after 3", "rate-limit 1/s burst 20 after 15", "count"]);
+    let at_once =
+        parse("version: 1\nclasses: {benign: {action: pass, after: 1}, attack: {action: drop, after: 1}}");
+    assert_eq!(at_once, parse("version: 1\nclasses: {attack: drop}"));
+    assert_eq!(at_once.to_abi(0, abi::Mode::Enforce).streaks, 0);
+}
+
+#[test]
 fn every_form_of_trigger_is_read() {
     assert_eq!(parse("version: 1\ntrigger: every").trigger, Trigger::Every);
     assert_eq!(parse("version: 1\ntrigger: {first-n: 8}").to_abi(0, abi::Mode::Observe).trigger_first_n, 8);
@@ -113,7 +142,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {worm: drop}", "unknown class 'worm'; the bundle has: benign, attack, scan, other"),
         (
             "classes: {attack: block}",
-            "classes: attack: unknown action 'block'; known: pass, drop, count, rate-limit",
+            "classes: attack: unknown action 'block'; there are: pass, drop, count, rate-limit",
         ),
         ("classes: {attack: rate-limit}", "rate-limit needs a rate"),
         ("classes: {attack: {action: rate-limit}}", "rate-limit needs a rate"),
@@ -123,11 +152,11 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {action: drop, rate: 5/s}}", "rate and burst belong to the action rate-limit"),
         (
             "classes: {attack: {action: drop, speed: 1}}",
-            "unknown field `speed`, expected one of action, rate, burst",
+            "unknown key 'speed'; there are: action, rate, burst, after",
         ),
         ("classes: {attack: drop, attack: pass}", "duplicate"),
         ("classes: [attack]", "line 2"),
-        ("surprise: 1", "unknown field `surprise`, expected one of version, classes, trigger, allow"),
+        ("surprise: 1", "unknown key 'surprise'; there are: version, classes, trigger, allow"),
         ("trigger: sometimes", "unknown trigger 'sometimes'; write every, {packets: [1, 2, 4]}"),
         ("trigger: {}", "needs exactly one of its forms"),
         ("trigger: {packets: [1], first-n: 2}", "needs exactly one of its forms"),
@@ -144,7 +173,17 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("allow: {ports: [sctp/22]}", "'sctp/22' is not a port"),
         ("allow: {ports: [/22]}", "'/22' is not a port"),
         ("enforce_for: 0s", "must be a positive whole number of nanoseconds"),
-        ("malformed: maybe", "malformed: unknown choice 'maybe'; known: pass, drop"),
+        ("malformed: maybe", "malformed: unknown choice 'maybe'; there are: pass, drop"),
+        ("classes: {attack: {action: drop, after: 0}}", "after 0 is out of range; 1 to 15 verdicts in a row"),
+        (
+            "classes: {attack: {action: drop, after: 16}}",
+            "classes: attack: after 16 is out of range; 1 to 15",
+        ),
+        ("classes: {attack: {action: drop, after: often}}", "invalid u32"),
+        (
+            "classes: {benign: {action: pass, after: 2}}",
+            "classes: benign: after: this is the class that flows count as until another has enough verdicts in a row; give",
+        ),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),
     ];
     for (line, expected) in cases {
@@ -171,7 +210,7 @@ fn a_policy_file_that_cannot_be_read_is_named() {
     assert!(load(b"version: 1\n\xff").contains("p.yaml: not UTF-8 text (byte 11)"));
     assert!(load(&vec![b'#'; (1 << 20) + 1]).contains("p.yaml: larger than 1048576 bytes"));
     let gone = Policy::load(&directory.path().join("gone.yaml"), &classes()).unwrap_err();
-    assert!(gone.to_string().contains("gone.yaml: cannot be read: No such file"), "{gone}");
+    assert!(gone.to_string().contains("gone.yaml: does not exist"), "{gone}");
 }
 
 /// Aliases that would unfold to 10^9 strings.
@@ -212,7 +251,7 @@ proptest! {
     fn rates_become_times(rate in 1u64..1_000_000_000, burst in 1u32..1_000_000) {
         let text = format!("version: 1\nclasses: {{attack: {{action: rate-limit, rate: {rate}/s, burst: {burst}}}}}");
         let policy = parse(&text);
-        prop_assert!(matches!(policy.actions[1], ClassAction::RateLimit(_)));
+        prop_assert!(matches!(policy.actions[1].action, ClassAction::RateLimit(_)));
         let class = policy.to_abi(0, abi::Mode::Enforce).class_policy[1];
         prop_assert_eq!(class.interval_ns, 1_000_000_000 / rate);
         prop_assert_eq!(class.burst_ns, class.interval_ns * u64::from(burst - 1));

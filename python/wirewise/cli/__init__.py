@@ -6,19 +6,34 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any, NoReturn
 
 import typer
 
 import wirewise
 from wirewise.cli import utf8
-from wirewise.errors import ToldError, WirewiseError
+from wirewise.errors import InputError, ToldError, WirewiseError, did_you_mean
 from wirewise.text import harmless
 
 _EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 bad input or usage, 3 a privilege, kernel feature or tool is missing, "
     "4 refused by the kernel verifier."
 )
-_VERBS = ("features", "train", "import_model", "compile", "inspect", "evaluate", "explain", "demo")
+_VERBS = (
+    "features",
+    "datasets",
+    "train",
+    "importance",
+    "search",
+    "import_model",
+    "compile",
+    "emit",
+    "inspect",
+    "evaluate",
+    "explain",
+    "traffic",
+    "demo",
+)
 
 app = typer.Typer(
     name="wirewise",
@@ -59,18 +74,22 @@ def run() -> None:
 def main() -> None:
     """Runs the command line. Every error ends here: one line on standard error and an exit code."""
     try:
-        app()
+        code = app(standalone_mode=False)  # errors are ours to print
+        if isinstance(code, int):
+            sys.exit(code)
     except ToldError as error:
         sys.exit(error.exit_code)
     except WirewiseError as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _fail("interrupted", 130)
     except BrokenPipeError:  # `wirewise inspect ... | head`
         # Nothing may flush into the closed pipe.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
         sys.exit(0)
     except Exception as error:
+        if hasattr(error, "format_message"):  # of the library that reads the command line, whichever it is
+            _refuse_usage(error)
         if os.environ.get("WIREWISE_DEBUG"):
             raise
         _fail(
@@ -80,6 +99,23 @@ def main() -> None:
         )
 
 
-def _fail(message: str, code: int) -> None:
+def _refuse_usage(error: Any) -> NoReturn:
+    """What is wrong with the command line, in one line; without any arguments, the help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(InputError.exit_code)
+    message = error.format_message().rstrip(".")
+    option = getattr(error, "option_name", "")
+    if context and type(error).__name__ == "NoSuchOption":
+        message = f"there is no option {option}"
+        known = [name for parameter in context.command.get_params(context) for name in parameter.opts]
+        message += f"; {did_you_mean(option, known)}".removesuffix("; ")
+    message = message.replace(". Did you mean", "; did you mean").strip(" ;")
+    command = context.command_path if context else "wirewise"
+    _fail(f"{message}{'' if message.endswith('?') else ';'} see `{command} --help`", InputError.exit_code)
+
+
+def _fail(message: str, code: int) -> NoReturn:
     print(f"error: {harmless(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)

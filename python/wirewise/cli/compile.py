@@ -8,84 +8,135 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wirewise.cli.output import (
+from wirewise.cli import completing
+from wirewise.cli.emit import print_sources, write_sources
+from wirewise.cli.models import (
+    import_options,
+    is_quantised,
+    name_doubts,
+    print_fidelity,
+    read_model,
+    reading,
+)
+from wirewise.cli.options import (
     CalibrationOption,
     FeatureSetOption,
     FineTuneOption,
+    ForceOption,
     Json,
     NetworkOption,
-    console,
-    grid,
-    listing,
-    note,
-    print_json,
-    step,
+    TargetOption,
 )
+from wirewise.cli.target_options import TargetCommand, find_target
+from wirewise.console import console, grid, note, print_json, step, warn
 
 if TYPE_CHECKING:
-    from wirewise.datasets import Table
+    from wirewise.compiler import Compiled
     from wirewise.evaluate.held_out import Parts
-    from wirewise.model_file import LoadedModel
-    from wirewise.training_file import TrainingRecord
+    from wirewise.evaluate.open_set import OpenSet
+    from wirewise.evaluate.operating_point import OperatingPoint
+    from wirewise.formats.model_file import LoadedModel
 
 
 def register(app: typer.Typer) -> None:
-    app.command("compile")(compile_)
+    app.command("compile", cls=TargetCommand)(compile_)
 
 
 def compile_(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Saved estimator, or a model file of `wirewise import`.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Bundle to write, such as model.wirewise.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Bundle to write, such as model.wirewise; for a target without programs, a folder.",
+        ),
+    ],
     feature_set: FeatureSetOption = None,
     table: Annotated[
         Path | None,
         typer.Option(
             "--table",
             "-t",
-            help="Table to compare model and estimator on, and to quantise a network with; says the feature "
-            "set too.",
+            help="Table to compare model and estimator on, to quantise a network with, and to compare live "
+            "flows with later (`wirewised stats --drift`); says the feature set too.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the bundle. Default: the output's.")] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Class names in order, comma-separated, instead of the model's own.")
+        str | None,
+        typer.Option(
+            help="Class names in order, comma-separated, instead of the model's own.",
+            autocompletion=completing.classes_of_running,
+        ),
     ] = None,
     majority: Annotated[
-        bool, typer.Option("--majority", help="Let a forest's trees vote, instead of adding class fractions.")
+        bool,
+        typer.Option("--majority", help="Let a forest's trees vote instead of adding class fractions."),
     ] = False,
     network: NetworkOption = None,
     calibration: CalibrationOption = None,
     fine_tune: FineTuneOption = None,
-    shape: Annotated[
-        str,
+    keep_state_of: Annotated[
+        Path | None,
         typer.Option(
-            help="How the model becomes code: inline, functions, tail-calls, or auto (the cheapest)."
-        ),
-    ] = "auto",
-    clang: Annotated[str | None, typer.Option(help="Compiler to use. Default: the newest installed.")] = None,
-    verify: Annotated[
-        bool | None,
-        typer.Option(
-            "--verify/--no-verify",
-            help="Insist on (or skip) the kernel's verifier. Default: ask it where privileges allow.",
+            "--keep-state-of",
+            help="The bundle that runs: keep all the flow state that it keeps, so that `wirewised swap` lets "
+            "every flow go on though this model reads fewer features.",
+            autocompletion=completing.bundles,
         ),
     ] = None,
+    max_benign_loss: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of benign flows that may lose a packet, such as 0.1%: an attack's score must be so "
+            "far ahead, by the captures of --table that training kept apart."
+        ),
+    ] = None,
+    after: Annotated[
+        str,
+        typer.Option(
+            help="With --max-benign-loss: verdicts in a row that a flow will need (`after` in the policy), 1 "
+            "to 15; best: of 1, 2 and 3 the number with which most attacks are seen."
+        ),
+    ] = "1",
+    unknown: Annotated[
+        bool,
+        typer.Option(
+            "--unknown",
+            help="Add the class `unknown`, which passes: packets with a feature outside what training saw.",
+        ),
+    ] = False,
+    target: TargetOption = "ebpf",
+    force: ForceOption = False,
     as_json: Json = False,
 ) -> None:
-    """Compile a model, with the extractor of its features, to one eBPF object in a bundle.
+    """Compile a model and the code that extracts its features to one eBPF object in a bundle.
+
+    Another --target may generate sources in a folder instead.
 
     The size is predicted first. Where privileges allow (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON), the kernel's
     verifier is asked; nothing is attached. With a table, the integer model is compared with the estimator.
     A neural network is quantised with a part of the table and compared on the rest.
     """
-    from wirewise import compiler, training_file
+    from wirewise import compiler
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import matrix, numbers
-    from wirewise.features import FeatureSet
-    from wirewise.fidelity import HeldOut
+    from wirewise.evaluate.fidelity import HeldOut, measure
+    from wirewise.feature_sets import FeatureSet
+    from wirewise.files import check_folder, check_place
+    from wirewise.formats import training_file
+    from wirewise.formats.bundle import Bundle
+    from wirewise.targets import ProgramTarget
 
-    rows = Table.read(table) if table else None
+    maker, options = find_target(context, target)
+    if isinstance(maker, ProgramTarget):
+        check_place(output)
+    else:
+        check_folder(output)
+    rows = reading(model, Table.read(table)) if table else None
     record = training_file.read(model)
     if feature_set:
         features = FeatureSet.load(feature_set)
@@ -94,7 +145,7 @@ def compile_(
     else:
         raise InputError(
             str(model),
-            "which features it reads is not said",
+            "holds no training record, which `wirewise train` adds, so the features it reads are not known",
             "give --table TABLE (the one it was trained on) or --feature-set NAME_OR_FILE",
         )
     if rows and rows.feature_set.feature_names != features.feature_names:
@@ -108,34 +159,83 @@ def compile_(
         table=rows,
         table_path=table,
         record=record,
-        classes=classes,
-        majority=majority,
-        network=network,
-        calibration=calibration,
-        fine_tune=fine_tune,
+        options=import_options(
+            model,
+            record,
+            classes,
+            majority,
+            network,
+            calibration,
+            fine_tune,
+            margin=max_benign_loss is not None,
+        ),
         quiet=as_json,
     )
+    point = None
+    if max_benign_loss is not None:
+        point = _operating_point(loaded, split, max_benign_loss, after)
+    open_set = _open_set(loaded, split) if unknown else None
     compared = held_out = None
+    warnings: list[str] = []
     if rows and split:
-        is_network = loaded.imported is not None and loaded.imported.network is not None
-        compared = matrix(split.test if is_network else _classified(rows))
-        held_out = HeldOut(matrix(split.test), numbers(split.test, loaded.classes), split.how)
+        judged, known = split.judged(is_quantised(loaded))
+        compared = matrix(judged if is_quantised(loaded) else rows.classified)
+        held_out = HeldOut(matrix(judged), numbers(judged, loaded.classes), known)
+        warnings = name_doubts(loaded, split)
+        if not as_json:
+            warn(*warnings)
     if not as_json:
         console.print(loaded.model.describe())
+    given = loaded.imported or loaded.model
+    running = Bundle.read(keep_state_of) if keep_state_of else None
+    if not isinstance(maker, ProgramTarget):
+        if point:
+            given = loaded.model.favour(point.by)
+        sources = compiler.emit(
+            given,
+            features,
+            target=target,
+            classes=loaded.classes,
+            open_set=open_set,
+            keep_state_of=running,
+            **options,
+        )
+        write_sources(sources, output, force=force)
+        fidelity = None
+        if loaded.imported and compared is not None:
+            fidelity = measure(loaded.imported, compared, held_out, features.feature_names)
+        if as_json:
+            files = sorted(sources.files)
+            print_json(
+                {
+                    "target": target,
+                    "output": str(output),
+                    "files": files,
+                    "fidelity": fidelity,
+                    "warnings": warnings,
+                }
+            )
+        else:
+            print_sources(sources, output)
+            _print_fidelity(fidelity, loaded, table)
+        return
     compiled = compiler.compile(
-        loaded.imported or loaded.model,
+        given,
         features,
         name=name or output.stem,
         classes=loaded.classes,
         rows=compared,
         held_out=held_out,
-        shape=shape,
-        clang=clang,
+        operating_point=point,
+        open_set=open_set,
+        learned=split.learned(is_quantised(loaded)) if split else None,
         training=record.training if record else None,
         accuracy=record.accuracy if record else None,
-        verify="if-possible" if verify is None else "always" if verify else "never",
-        predicted=None if as_json else _print_prediction,
+        target=target,
+        keep_state_of=running,
+        predicted=None if as_json else lambda sources: grid(sources.about()),
         step=lambda text: step(text, quiet=as_json),
+        **options,
     )
     compiled.bundle.write(output)
     manifest = compiled.bundle.manifest
@@ -149,72 +249,50 @@ def compile_(
                 "program": manifest.program.model_dump(),
                 "unverified": compiled.unverified,
                 "fidelity": manifest.fidelity,
+                "warnings": warnings,
             }
         )
         return
-    _print(compiled, output, has_table=table is not None, has_estimator=loaded.imported is not None)
+    _print(compiled, output)
+    _print_fidelity(manifest.fidelity, loaded, table)
 
 
-def read_model(
-    model: Path,
-    *,
-    table: Table | None,
-    table_path: Path | None,
-    record: TrainingRecord | None,
-    classes: str | None = None,
-    majority: bool = False,
-    network: str | None = None,
-    calibration: str | None = None,
-    fine_tune: bool | None = None,
-    quiet: bool,
-) -> tuple[LoadedModel, Parts | None]:
-    """The model of a file, quantised with a part of the table if it is a network, and the table's split.
+def _operating_point(loaded: LoadedModel, split: Parts | None, wish: str, after: str) -> OperatingPoint:
+    """The margin that keeps the loss of benign flows to the wish."""
+    from wirewise.errors import InputError
+    from wirewise.evaluate.operating_point import choose_from
+    from wirewise.units import parse_share
 
-    A network becomes what --network says, else what it was trained to become.
-    """
-    from wirewise import model_file
-    from wirewise.evaluate import matrix
-    from wirewise.evaluate.held_out import parts
-    from wirewise.quantize import Options
-    from wirewise.training_file import file_digest
-
-    training = record.training if record else {}
-    asked = {
-        "network": network or training.get("network"),
-        "calibration": calibration,
-        "fine_tune": fine_tune,
-    }
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    split = parts(table, training, file_digest(table_path)) if table and table_path else None
-    with step(f"importing {model}", quiet=quiet):
-        loaded = model_file.read(
-            model,
-            classes=classes.split(",") if classes else None,
-            votes="majority" if majority else None,
-            rows=matrix(split.learn) if split else None,
-            labels=split.learn.frame["label"].to_list() if split else None,
-            options=Options(**given) if given else None,
-        )
-    return loaded, split
+    if split is None:
+        raise InputError("--max-benign-loss", "needs flows to measure it by", "add --table TABLE")
+    share = parse_share(wish, what="--max-benign-loss")
+    if after != "best" and not after.isdecimal():
+        raise InputError(f"--after {after}", "is no number of verdicts", "write 1 to 15, or best")
+    return choose_from(
+        loaded.model,
+        loaded.classes,
+        split,
+        share,
+        quantised=is_quantised(loaded),
+        after=None if after == "best" else int(after),
+    )
 
 
-def _classified(table: Table) -> Table:
-    import polars as pl
+def _open_set(loaded: LoadedModel, split: Parts | None) -> OpenSet:
+    """What training saw of the features."""
+    from wirewise.errors import InputError
+    from wirewise.evaluate.open_set import choose_from
+    from wirewise.models import Bounded
 
-    from wirewise.datasets import Table
-    from wirewise.features.packet import Status
-
-    return Table(table.frame.filter(pl.col("status") == Status.CLASSIFIED), table.feature_set)
-
-
-def _print_prediction(sources: Any) -> None:
-    predicted = ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in sources.predicted.items())
-    grid([("shape", f"{sources.shape} ({sources.why})"), ("predicted", predicted)])
+    if split is None:
+        raise InputError("--unknown", "needs the rows that training saw", "add --table TABLE")
+    if isinstance(loaded.model, Bounded):
+        raise InputError("--unknown", "the model has that class already", "leave the option out")
+    return choose_from(loaded.model, loaded.classes, split, quantised=is_quantised(loaded))
 
 
-def _print(compiled: Any, output: Path, *, has_table: bool, has_estimator: bool) -> None:
-    manifest = compiled.bundle.manifest
-    program, fidelity = manifest.program, manifest.fidelity
+def _print(compiled: Compiled, output: Path) -> None:
+    program = compiled.bundle.manifest.program
     verifier = program.verifier
     grid(
         [
@@ -230,38 +308,20 @@ def _print(compiled: Any, output: Path, *, has_table: bool, has_estimator: bool)
                 if verifier
                 else f"not asked: {compiled.unverified}",
             ),
+            *(
+                [("reference", f"{sum(reference.flows):,} flows, for `wirewised stats --drift`")]
+                if (reference := compiled.bundle.manifest.reference)
+                else []
+            ),
             ("written", f"{output} ({output.stat().st_size / 1024:.1f} KiB)"),
         ]
     )
+
+
+def _print_fidelity(fidelity: dict[str, Any] | None, loaded: LoadedModel, table: Path | None) -> None:
     if fidelity:
-        if "held_out" in fidelity or "saturation" in fidelity:
-            print_fidelity(fidelity)
-        print_agreement(fidelity)
-    elif has_table and not has_estimator:
-        note("the model was imported before, so there is no estimator to compare with")
-    elif has_estimator:
+        print_fidelity(fidelity)
+    elif table and not loaded.imported:
+        note("the model is an imported one, so there is no estimator to compare it with")
+    elif loaded.imported:
         note("give --table TABLE to compare the integer model with the estimator on your data")
-
-
-def print_fidelity(fidelity: dict[str, Any]) -> None:
-    """What `wirewise.fidelity.measure` found: how good estimator and integers are, where ranges end."""
-    from wirewise.fidelity import class_table, summary
-
-    grid(summary(fidelity))
-    if "held_out" in fidelity:
-        listing(*class_table(fidelity), right=range(1, 8))
-
-
-def print_agreement(fidelity: dict[str, Any]) -> None:
-    """How far the integer model and the estimator agree; the first rows that differ."""
-    rows, agree = fidelity["rows"], fidelity["agree"]
-    if agree == rows:
-        console.print(f"agreement: all {rows:,} rows get the class the estimator gives them", style="green")
-        return
-    console.print(
-        f"agreement: {agree:,} of {rows:,} rows; {rows - agree:,} differ, the first:", style="yellow"
-    )
-    for difference in fidelity["differences"]:
-        ours, theirs = difference["model"], difference["estimator"]
-        where = f"row {difference['row']}, features {difference['features']}"
-        console.print(f"  {ours}, the estimator says {theirs}: {where}")

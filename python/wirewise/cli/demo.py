@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wirewise.cli.output import Json, console, grid, listing, note, print_json
+from wirewise.cli.options import Json
+from wirewise.console import console, grid, listing, note, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -21,17 +22,17 @@ def demo(
     ] = Path("build/demo"),
     captures: Annotated[
         Path | None,
-        typer.Option("--captures", help="Learn from and send captures: a folder with a manifest.json."),
+        typer.Option("--captures", help="Train on captures and send them: a folder with a manifest.json."),
     ] = None,
     split: Annotated[
         str,
         typer.Option(
-            help="With --captures: `time` learns from the start of each, `files` holds some captures back."
+            help="With --captures: `time` trains on the start of each, `files` holds some back for the test."
         ),
     ] = "time",
-    seed: Annotated[int, typer.Option(min=0, help="Of the packets made; another seed, other packets.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the generated packets.")] = 1,
     packets: Annotated[
-        int, typer.Option(min=1000, help="About how many packets to make and send.")
+        int, typer.Option(min=1000, help="About how many packets to generate and send.")
     ] = 480_000,
     duration: Annotated[
         float | None,
@@ -50,10 +51,10 @@ def demo(
     file system stays, where none was mounted. Needs root, for the namespaces.
     """
     from wirewise.demo import Options, run
-    from wirewise.errors import InputError
+    from wirewise.errors import InputError, choose
 
     if split not in ("time", "files"):
-        raise InputError(f"--split {split}", "must be time or files")
+        raise InputError(f"--split {split}", "is not known", choose(split, ["time", "files"]))
     options = Options(
         output=output,
         captures=captures,

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`wirewise evaluate`: how good a bundle or a model is on a labelled table."""
+"""`wirewise evaluate`: how good bundles and models are, on a labelled table or on captures."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wirewise.cli.compile import print_agreement
-from wirewise.cli.output import Json, note, print_json, step
-from wirewise.cli.train import print_report
+from wirewise.cli import completing
+from wirewise.cli.evaluation_text import print_comparison, print_evaluation
+from wirewise.cli.judging import Asked, on_captures, on_table
+from wirewise.cli.options import Json, PlotOption
+from wirewise.console import grid, print_json, step, warn
 
 if TYPE_CHECKING:
-    from wirewise.datasets import Table
+    from wirewise.evaluate.evaluation import Evaluation
+    from wirewise.evaluate.judging import Found
+
+_CAPTURES = (".pcap", ".pcapng", ".cap", ".gz", ".zst")
 
 
 def register(app: typer.Typer) -> None:
@@ -21,73 +29,221 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Bundle, or a model as `compile` takes it.")],
-    table: Annotated[Path, typer.Argument(help="Labelled table made by `wirewise features` (Parquet).")],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="MODEL|DATA",
+            help="One bundle, or model as `compile` takes it, or several; then a labelled table made by "
+            "`wirewise features`, or captures (files, folders), which a bundle's own program is run on.",
+            autocompletion=completing.files(*completing.BUNDLES, ".parquet", ".pkl", *_CAPTURES),
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", "-l", help="Of captures: what each packet is, as in `wirewise features`."),
+    ] = None,
+    otherwise: Annotated[
+        str | None,
+        typer.Option(help="With a list of flows: the label of packets that belong to none of them."),
+    ] = None,
+    kernel: Annotated[
+        bool,
+        typer.Option(
+            "--kernel", help="Run captures in this kernel instead of the engine; nothing is attached."
+        ),
+    ] = False,
+    packet: Annotated[
+        int, typer.Option(help="Packet of each flow, from 1, at which the flow is judged.")
+    ] = 5,
+    all_rows: Annotated[
+        bool,
+        typer.Option("--all-rows", help="Use the rows that the model learned from as well."),
+    ] = False,
+    trained_on: Annotated[
+        Path | None,
+        typer.Option(
+            help="The table the models were trained on: its flows are left out, and what was never seen is "
+            "known."
+        ),
+    ] = None,
+    applications: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with a manifest.json that names the application of each benign capture. Labels such "
+            "as benign/web name it too."
+        ),
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also run the bundles' programs in this kernel, for ns/packet.")
+    ] = False,
+    min_f1: Annotated[
+        float, typer.Option(help="F1 of attack flows from which on a model may enforce.")
+    ] = 0.95,
+    max_benign_loss: Annotated[
+        str,
+        typer.Option(
+            help="Share of benign flows that may lose a packet; three times that of one application, or on "
+            "other captures."
+        ),
+    ] = "1%",
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a page (.html) that says whether to enforce, why, and what nobody has seen; and the "
+            "same as .json beside it."
+        ),
+    ] = None,
+    plot: PlotOption = None,
     as_json: Json = False,
 ) -> None:
-    """Run the integer model over a table: accuracy, precision, recall and F1 of each class, confusion.
+    """Say whether a model is good enough to enforce, by what it does to packets and flows it has not seen.
 
-    With an estimator, its agreement with the integer model is shown as well. A neural network that is not
-    integers yet is quantised with a part of the table and judged by the rest. Rows without a label are left
-    out, and so are labels the model has no class for; both are counted.
+    Of the table it was trained on, only the captures or flows that training kept apart are used.
+
+    A table is judged by the integer model, and with an estimator its agreement with the integers is shown. A
+    neural network in floating point is quantised with one part of the table and judged by the rest. Captures
+    are judged by the program of the bundle itself. Rows without a label, or with one that is none of the
+    model's classes, are left out and counted.
     """
-    from wirewise.datasets import Table
+    from wirewise.datasets import CaptureFolder, Table, Truth, find_captures
     from wirewise.errors import InputError
-    from wirewise.evaluate import Report, matrix, numbers
-    from wirewise.fidelity import agreement
+    from wirewise.evaluate.verdict import Limits
+    from wirewise.files import check_place
+    from wirewise.plots import check_plot
+    from wirewise.units import parse_share
 
-    loaded = Table.read(table)
-    ir, classes, names, imported, kept = _load(model, table, loaded, as_json)
-    features = loaded.feature_set.feature_names
-    if (names or features) != features or ir.n_features != len(features):
-        raise InputError(
-            str(table),
-            f"its features are not those {model} reads",
-            "make it with the model's feature set",
-        )
-    usable = (kept or loaded).labelled
-    truth = numbers(usable, classes)
-    known = truth >= 0
-    rows, truth = matrix(usable)[known], truth[known]
-    if not len(rows):
-        raise InputError(
-            str(table), f"no packet has a label of the model's classes ({', '.join(classes)})", "label it"
-        )
-    with step("running the model", quiet=as_json):
-        report = Report.of(truth, ir.predict(rows)[0].astype("int64"), classes)
-        fidelity = agreement(imported, rows) if imported else None
-    left_out = {
-        "to quantise with": len(loaded.labelled.frame) - len(usable.frame),
-        "unlabelled": len(loaded.frame) - len(loaded.labelled.frame),
-        "of other classes": int((~known).sum()),
-    }
-    if as_json:
-        print_json({"classes": classes, **report.to_dict(), "left_out": left_out, "fidelity": fidelity})
-        return
-    print_report(report, classes)
-    if fidelity:
-        print_agreement(fidelity)
-    for what, count in left_out.items():
-        if count:
-            note(f"{count:,} packets {what} were left out")
-
-
-def _load(
-    path: Path, table_path: Path, table: Table, quiet: bool
-) -> tuple[Any, list[str], list[str] | None, Any, Table | None]:
-    """Model, classes, feature names (None if unknown), the imported estimator (None if there is none), and
-    the part of the table to judge a network by that was quantised with the rest (else None).
-    """
-    from wirewise import training_file
-    from wirewise.bundle import Bundle
-    from wirewise.cli.compile import read_model
-
-    if path.suffix == ".wirewise":
-        bundle = Bundle.read(path)
-        return bundle.model, bundle.classes, bundle.feature_set.feature_names, None, None
-    loaded, split = read_model(
-        path, table=table, table_path=table_path, record=training_file.read(path), quiet=quiet
+    if packet < 1:
+        raise InputError(f"--packet {packet}", "must be 1 or more")
+    if plot:
+        check_plot(plot)
+    if report:
+        if report.suffix.lower() != ".html":
+            raise InputError(str(report), "must end in .html", "it is a page")
+        check_place(report)
+    loss = parse_share(max_benign_loss, what="--max-benign-loss")
+    asked = Asked(
+        packet,
+        Limits(min_f1, loss, min(1.0, 3 * loss)),
+        all_rows,
+        trained_on,
+        CaptureFolder.read(applications) if applications else None,
+        quiet=as_json,
     )
-    quantised = loaded.imported is not None and loaded.imported.network is not None
-    kept = split.test if split and quantised else None
-    return loaded.model, loaded.classes, loaded.feature_names, loaded.imported, kept
+    models, data = _apart(inputs)
+    if _is_table(data[0]) or not _is_capture(data[0]):
+        if len(data) > 1:
+            raise InputError(str(data[1]), "stands behind the table", "evaluate one table at a time")
+        if kernel or labels:
+            option = "--kernel" if kernel else "--labels"
+            raise InputError(option, "is for captures", "leave it out, or give captures instead of a table")
+        table = Table.read(data[0])
+        found = [on_table(path, data[0], table, asked) for path in models]
+    else:
+        captures, own_labels, left_out = find_captures(data)
+        warn(*left_out)
+        if not (labels or own_labels):
+            raise InputError("the captures", "have no labels", "say what each packet is: --labels FILE")
+        truth = Truth(labels or own_labels or Path(), otherwise)
+        found = [on_captures(path, captures, truth, asked, kernel=kernel) for path in models]
+    evaluations = _priced(found, measure, as_json)
+    _write(evaluations, found, report, plot, as_json)
+    if as_json:
+        said = [one.to_dict() for one in evaluations]
+        print_json(said[0] if len(said) == 1 else {"models": said})
+        return
+    for one in evaluations:
+        prefix = f"{one.about.model}: " if len(evaluations) > 1 else ""
+        warn(*(f"{prefix}{text}" for text in one.warnings))
+    if len(evaluations) == 1:
+        print_evaluation(evaluations[0])
+    else:
+        print_comparison(evaluations)
+    if report:
+        grid([("written", f"{report}, and {report.with_suffix('.json').name} beside it")])
+
+
+def _apart(inputs: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Models and data: what is a table or a capture, else the last one, which then is to be a table."""
+    from wirewise.errors import InputError
+
+    data = [_is_table(path) or _is_capture(path) for path in inputs]
+    if not any(data):
+        data[-1] = True
+    first = data.index(True)
+    if not first:
+        raise InputError(str(inputs[0]), "no model was given", "write `wirewise evaluate MODEL TABLE`")
+    if not all(data[first:]):
+        stray = inputs[first + data[first:].index(False)]
+        raise InputError(
+            str(stray), "stands behind the data", "name the models first, then a table or captures"
+        )
+    return list(inputs[:first]), list(inputs[first:])
+
+
+def _is_table(path: Path) -> bool:
+    if path.suffix == ".parquet":
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _is_capture(path: Path) -> bool:
+    return path.is_dir() or path.suffix in _CAPTURES
+
+
+def _priced(found: Sequence[Found], measure: bool, quiet: bool) -> list[Evaluation]:
+    """With what the programs cost, all measured in the same rounds."""
+    from wirewise.errors import InputError
+    from wirewise.evaluate.program_cost import program_costs
+
+    bundles = [one.subject.bundle for one in found if one.subject.bundle]
+    if measure and not bundles:
+        raise InputError("--measure", "is for bundles, which hold programs", "compile the model")
+    with step("measuring", quiet=quiet or not measure):
+        costs = iter(program_costs(bundles, measure=measure))
+    names = _names([one.evaluation.about.model for one in found])
+    return [
+        replace(
+            one.evaluation,
+            about=replace(one.evaluation.about, model=name),
+            cost=next(costs) if one.subject.bundle else None,
+        )
+        for one, name in zip(found, names, strict=True)
+    ]
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    """Different names for models of the same one: model.pkl, model.pkl (2)."""
+    counts = [names[:at].count(name) for at, name in enumerate(names)]
+    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, counts, strict=True)]
+
+
+def _write(
+    evaluations: Sequence[Evaluation],
+    found: Sequence[Found],
+    report: Path | None,
+    plot: Path | None,
+    quiet: bool,
+) -> None:
+    from wirewise.evaluate.importance import Importance
+    from wirewise.files import write_atomically
+    from wirewise.plots import write_plot
+    from wirewise.report import comparison_chart, page
+
+    if report:
+        said = [one.to_dict() for one in evaluations]
+        document = said[0] if len(said) == 1 else {"models": said}
+        text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+        write_atomically(report.with_suffix(".json"), text.encode())
+        write_atomically(report, page(evaluations).encode())
+    if plot:
+        with step("plotting", quiet=quiet):
+            first = found[0]
+            names = first.features
+            leans = Importance.of(lambda x: first.subject.model.predict(x)[0], first.rows, first.truth, names)
+            about = evaluations[0].about
+            side_by_side = comparison_chart(evaluations)
+            things = [*([side_by_side] if side_by_side else []), *evaluations]
+            write_plot(plot, f"{about.model} on {about.data}", *things, leans)

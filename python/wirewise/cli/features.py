@@ -3,29 +3,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wirewise.cli.output import (
-    FeatureSetOption,
-    Json,
-    console,
-    grid,
-    listing,
-    name_and_summary,
-    note,
-    print_json,
-)
+from wirewise.cli.options import FeatureSetOption, Json
+from wirewise.console import console, grid, listing, name_and_summary, note, print_json, warn
 
 if TYPE_CHECKING:
     from wirewise.datasets import Labels, Rows, Table
-    from wirewise.features import FeatureSet
-
-_SUFFIXES = (".pcap", ".pcapng", ".cap")
-_PACKED = (".gz", ".zst")
+    from wirewise.feature_sets import FeatureSet
 
 
 def register(app: typer.Typer) -> None:
@@ -43,40 +31,58 @@ def features(
         typer.Option(
             "--labels",
             "-l",
-            help="What each packet is: a label file (.yaml), a list of flows (.csv), or a folder's manifest.",
+            help="What each packet is: rules (.yaml), a list of flows (.csv, .flows), or a manifest.",
         ),
+    ] = None,
+    otherwise: Annotated[
+        str | None,
+        typer.Option(help="With a list of flows: the label of packets that belong to none of them."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write.")] = None,
     at: Annotated[
         str | None, typer.Option(help="Rows only for these packets of each flow, such as 1,2,4,8.")
     ] = None,
     interval: Annotated[
-        str | None, typer.Option(help="Rows only for the first packet of each flow in every 1s (or other).")
+        str | None,
+        typer.Option(help="Rows only for a flow's first packet in every interval, such as 1s."),
     ] = None,
     at_end: Annotated[
         bool, typer.Option("--at-end", help="Rows only for the last packet of each flow.")
     ] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Warn about captures that break off, and go on.")
+        bool, typer.Option("--keep-going", help="Only warn about captures that break off.")
     ] = False,
     reference: Annotated[
         bool,
         typer.Option(
-            "--reference", help="Compute with the slow Python reference, to compare; Ethernet only."
+            "--reference",
+            help="Use the slow Python reference instead, for comparison; Ethernet only.",
         ),
     ] = False,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="Add variants of the captures, in what should not matter: ports, ttl, flags, pace, padding. "
+            "They are learned from, and never tested."
+        ),
+    ] = None,
+    variants: Annotated[int, typer.Option(min=1, help="Variants of each capture, with --augment.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same variants.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Compute the features of every packet of some captures, with labels, as a table to train on.
 
     Without captures: list the presets, packet fields and accumulators, or show one feature set (-f).
 
-    The set's own program computes them, compiled as it is deployed and run by `wirewised` in user space. Each
-    capture starts with an empty flow table. A packet that cannot be parsed has a row with its status.
+    They are computed by the program that will be deployed, which `wirewised` runs in user space. Each capture
+    starts with an empty flow table. A packet that cannot be parsed has a row with its status.
     """
-    from wirewise.datasets import Rows
+    from wirewise.augment import chosen as chosen_variants
+    from wirewise.augment import with_variants
+    from wirewise.datasets import Rows, Truth, find_captures, table_of
     from wirewise.errors import InputError
-    from wirewise.features import FeatureSet
+    from wirewise.feature_sets import FeatureSet
+    from wirewise.files import check_place
 
     if not captures:
         _catalogue(FeatureSet.load(feature_set) if feature_set else None, as_json)
@@ -86,41 +92,41 @@ def features(
             "no feature set was given", way_out="give -f hara2026, another preset or a YAML file"
         )
     chosen = FeatureSet.load(feature_set)
-    paths, own_labels = _expand(captures)
-    rows = Rows(_numbers(at), interval, at_end)
+    paths, own_labels, left_out = find_captures(captures)
+    warn(*left_out)
+    rows = Rows(numbers(at), interval, at_end)
+    if output:
+        check_place(output)
     labels = labels or own_labels
+    what = chosen_variants(augment.split(",")) if augment else []
+    if what and (rows.options() or keep_going or reference):
+        raise InputError(
+            "--augment", "needs a row for every packet of whole captures",
+            "leave out --at, --interval, --at-end, --keep-going and --reference",
+        )  # fmt: skip
+    if otherwise and labels is None:
+        raise InputError(f"--otherwise {otherwise}", "is for a list of flows", "add --labels FLOWS.csv")
     if reference:
         table = _from_reference(paths, chosen, labels, rows, keep_going, progress=not as_json)
         if output:
             table.write(output)
     else:
-        table = _from_program(paths, chosen, labels, rows, keep_going, output, progress=not as_json)
-    _summarise(table, output, as_json)
-
-
-def _from_program(
-    paths: list[Path],
-    feature_set: FeatureSet,
-    labels: Path | None,
-    rows: Rows,
-    keep_going: bool,
-    output: Path | None,
-    progress: bool,
-) -> Table:
-    from wirewise.datasets import Table, Truth, extract_table
-    from wirewise.files import replacing
-
-    truth = Truth(labels) if labels else None
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
-        # The agent keeps what it could read of a capture that breaks off; here that is no table to train on.
-        with replacing(output or Path(folder) / "table", suffix=".parquet") as written:
-            said = extract_table(
-                paths, feature_set, written, truth=truth, rows=rows, keep_going=keep_going, progress=progress
-            )
-            table = Table.read(written)
-        for warning in said["warnings"]:
+        table, warnings = table_of(
+            paths,
+            chosen,
+            truth=Truth(labels, otherwise) if labels else None,
+            rows=rows,
+            keep_going=keep_going,
+            output=None if what else output,
+            progress=not as_json,
+        )
+        if what:
+            table = with_variants(table, what, variants, seed, progress=not as_json)
+            if output:
+                table.write(output)
+        for warning in warnings:
             note(f"warning: {warning}")
-        return table
+    _summarise(table, output, left_out, as_json)
 
 
 def _from_reference(
@@ -134,7 +140,7 @@ def _from_reference(
     from wirewise.datasets import CaptureFolder, LabelFile, build_table
     from wirewise.errors import InputError
 
-    if rows.options() or keep_going or (labels and labels.suffix == ".csv"):
+    if rows.options() or keep_going or (labels and labels.suffix in (".csv", ".flows")):
         raise InputError(
             "--reference", "makes a row for every packet, with rules or a manifest for labels", "leave it out"
         )
@@ -144,48 +150,21 @@ def _from_reference(
     return build_table(paths, feature_set, source, progress=progress)
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
+def numbers(text: str | None) -> tuple[int, ...]:
+    """Packet numbers as written for --at."""
     from wirewise.errors import InputError
 
     try:
-        numbers = tuple(int(part) for part in text.split(",")) if text else ()
+        given = tuple(int(part) for part in text.split(",")) if text else ()
     except ValueError:
-        numbers = (0,)
-    if any(number < 1 for number in numbers):
+        given = (0,)
+    if any(number < 1 for number in given):
         raise InputError(f"--at {text}", "must be packet numbers from 1", "write them as 1,2,4,8")
-    return numbers
+    return given
 
 
-def _expand(captures: list[Path]) -> tuple[list[Path], Path | None]:
-    """The files meant; the folder, as labels, if a folder with a manifest is all that was given."""
-    from wirewise.datasets import CaptureFolder
-    from wirewise.errors import InputError
-
-    if len(captures) == 1 and (captures[0] / "manifest.json").is_file():
-        folder = CaptureFolder.read(captures[0])
-        wanted = [e for e in folder.entries if e.link_type == "ETHERNET" and e.label != "odd"]
-        return [folder.file(entry) for entry in wanted], captures[0]
-    paths: list[Path] = []
-    for path in captures:
-        if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if _is_capture(p))
-            if not found:
-                raise InputError(str(path), f"holds no capture ({', '.join(_SUFFIXES)})", "name the files")
-            paths += found
-        elif path.exists():
-            paths.append(path)
-        else:
-            raise InputError(str(path), "does not exist", "give pcap or pcapng files, or folders of them")
-    return paths, None
-
-
-def _is_capture(path: Path) -> bool:
-    unpacked = path.with_suffix("") if path.suffix in _PACKED else path
-    return unpacked.suffix in _SUFFIXES and path.is_file()
-
-
-def _summarise(table: Any, output: Path | None, as_json: bool) -> None:
-    from wirewise.features.packet import Status
+def _summarise(table: Any, output: Path | None, left_out: list[str], as_json: bool) -> None:
+    from wirewise.abi import Status
 
     frame = table.frame
     statuses = {Status(code).name.lower(): n for code, n in frame["status"].value_counts().rows()}
@@ -199,6 +178,7 @@ def _summarise(table: Any, output: Path | None, as_json: bool) -> None:
                 "statuses": statuses,
                 "feature_set": table.feature_set.to_dict(),
                 "output": output and str(output),
+                "captures_left_out": left_out,
             }
         )
         return
@@ -209,11 +189,15 @@ def _summarise(table: Any, output: Path | None, as_json: bool) -> None:
         ((name or "(unlabelled)", f"{n:,}", f"{by_label[name]:,}") for name, n in labels.items()),
         right=(1, 2),
     )
-    left_out = {name: n for name, n in statuses.items() if name != "classified"}
+    unclassified = {name: n for name, n in statuses.items() if name != "classified"}
     grid(
         [
             ("packets", f"{len(frame):,} in {frame['capture'].n_unique()} captures"),
-            *([("left out", ", ".join(f"{n:,} {name}" for name, n in left_out.items()))] if left_out else []),
+            *(
+                [("left out", ", ".join(f"{n:,} {name}" for name, n in unclassified.items()))]
+                if unclassified
+                else []
+            ),
             *([("written", output)] if output else []),
         ]
     )
@@ -228,7 +212,7 @@ def pl_unique_flows() -> Any:
 
 
 def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
-    from wirewise.features import ACCUMULATORS, FIELDS, KEYS, PRESETS
+    from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, PRESETS
 
     if feature_set is not None:
         if as_json:

@@ -8,17 +8,8 @@ from typing import Annotated
 
 import typer
 
-from wirewise.cli.output import (
-    CalibrationOption,
-    FineTuneOption,
-    Json,
-    NetworkOption,
-    console,
-    grid,
-    listing,
-    note,
-    print_json,
-)
+from wirewise.cli.options import CalibrationOption, FineTuneOption, Json, NetworkOption
+from wirewise.console import console, grid, listing, note, print_json, warn
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +23,8 @@ def import_(
         str | None, typer.Option(help="Class names in order, comma-separated, instead of the model's own.")
     ] = None,
     majority: Annotated[
-        bool, typer.Option("--majority", help="Let a forest's trees vote, instead of adding class fractions.")
+        bool,
+        typer.Option("--majority", help="Let a forest's trees vote instead of adding class fractions."),
     ] = False,
     table: Annotated[
         Path | None, typer.Option("--table", "-t", help="Table to quantise a neural network with.")
@@ -45,19 +37,20 @@ def import_(
 ) -> None:
     """Turn a trained estimator into integers: trees take the same paths, networks are quantised.
 
-    A network needs a table, whose rows say how large its numbers get; flows are kept apart to measure what
-    was lost. `compile` does this by itself; import alone shows what a model comes to, and keeps the result
-    without the library that made it.
+    A network needs a table, whose rows show how large its numbers get; some flows are set aside to measure
+    what is lost. `compile` does all this by itself. Use `import` to see what becomes of a model, or to keep
+    the result so that the library that made it is no longer needed.
 
-    A pickle (.pkl, .joblib) runs whatever code it holds when it is loaded: import only files from people you
-    trust, or save with skops.
+    A pickle (.pkl, .joblib) runs whatever code it contains when it is loaded: import only files from people
+    you trust, or save with skops.
     """
-    from wirewise import model_file, training_file
-    from wirewise.cli.compile import print_fidelity, read_model
+    from wirewise.cli.models import import_options, is_quantised, name_doubts, print_fidelity, read_model
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import matrix, numbers
-    from wirewise.fidelity import HeldOut, measure
+    from wirewise.evaluate.fidelity import HeldOut, measure
+    from wirewise.files import check_place
+    from wirewise.formats import model_file, training_file
     from wirewise.importers import supported
 
     if formats:
@@ -69,27 +62,31 @@ def import_(
         return
     if model is None:
         raise InputError("no model was given", way_out="name the file of a saved estimator, or see --formats")
+    if output:
+        check_place(output)
+    record = training_file.read(model)
     loaded, split = read_model(
         model,
         table=Table.read(table) if table else None,
         table_path=table,
-        record=training_file.read(model),
-        classes=classes,
-        majority=majority,
-        network=network,
-        calibration=calibration,
-        fine_tune=fine_tune,
+        record=record,
+        options=import_options(model, record, classes, majority, network, calibration, fine_tune),
         quiet=as_json,
     )
     if loaded.imported is None:
         raise InputError(str(model), "is an imported model already", "compile it, or inspect it as it is")
     fidelity = None
+    warnings: list[str] = []
     if split:
-        rows = matrix(split.test)
-        held_out = HeldOut(rows, numbers(split.test, loaded.classes), split.how)
-        fidelity = measure(loaded.imported, rows, held_out, split.test.feature_set.feature_names)
+        judged, known = split.judged(is_quantised(loaded))
+        rows = matrix(judged)
+        held_out = HeldOut(rows, numbers(judged, loaded.classes), known)
+        fidelity = measure(loaded.imported, rows, held_out, judged.feature_set.feature_names)
+        warnings = name_doubts(loaded, split)
+        if not as_json:
+            warn(*warnings)
     if output:
-        model_file.write(loaded.imported, output)
+        model_file.write(loaded.imported, output, record)
     if as_json:
         print_json(
             {
@@ -102,6 +99,7 @@ def import_(
                 "source": loaded.source,
                 "notes": loaded.notes,
                 "fidelity": fidelity,
+                "warnings": warnings,
             }
         )
         return

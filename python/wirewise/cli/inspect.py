@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import wirewise
-from wirewise.cli.compile import print_fidelity
-from wirewise.cli.output import Json, console, grid, heading, listing, name_and_summary, print_json
+from wirewise.cli.models import print_fidelity
+from wirewise.cli.options import BundleArgument, Json
+from wirewise.console import console, grid, heading, listing, name_and_summary, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -18,11 +21,19 @@ def register(app: typer.Typer) -> None:
 
 
 def inspect(
-    bundle: Annotated[Path, typer.Argument(help="Bundle made by `wirewise compile`.")],
+    bundle: BundleArgument,
     card: Annotated[bool, typer.Option("--card", help="Print the model card (Markdown) instead.")] = False,
     rebuild: Annotated[
         bool,
         typer.Option("--rebuild", help="Generate the C again and compare it with the bundle's sources."),
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write all of it to a page that needs no other file."),
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Also run it in this kernel, to say where a packet's time goes."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -30,16 +41,28 @@ def inspect(
 
     Every digest in the bundle is checked first; a damaged bundle is refused.
     """
-    from wirewise.bundle import Bundle
+    from wirewise import stages
+    from wirewise.files import write_atomically
+    from wirewise.formats.bundle import Bundle
+    from wirewise.html import heading as headline
+    from wirewise.report import beside
     from wirewise.text import harmless
 
     loaded = Bundle.read(bundle)
     if rebuild:
         _compare_sources(bundle, loaded)
+    cost = stages.cost(loaded, measure=True) if measure else None
+    if html:
+        more = (headline(f"Where time goes in {loaded.manifest.name}"), cost.to_html()) if cost else ()
+        write_atomically(html, loaded.to_html(*more).encode())
+        if not as_json:
+            grid([("written", html)])
+            return
     if card:
         print(harmless(loaded.card), end="")
         return
     model = loaded.model.details() | {"reads": list(loaded.model.reads)}
+    report = beside.find(bundle, loaded.manifest.model.digest)
     memory = flow_table_memory(loaded)
     if as_json:
         manifest = loaded.manifest.model_dump(mode="json")
@@ -47,9 +70,15 @@ def inspect(
             manifest
             | {"model_detail": model, "memory": memory, "sources": sorted(loaded.sources)}
             | {"signed_by": loaded.signed_by}
+            | {"cost": cost and asdict(cost), "html": html and str(html)}
+            | {"report": report and {"page": str(report[0]), "decision": report[1]}}
         )
         return
     _print(loaded, model, memory)
+    _print_report(bundle, report)
+    if cost:
+        rows = [(stage.name, cost.amount(stage)) for stage in cost.stages]
+        grid([*rows, ("measured", cost.measured)], title="Where time goes")
     if rebuild:
         console.print("\nthe sources are what wirewise writes for this model and feature set", style="green")
 
@@ -57,9 +86,10 @@ def inspect(
 def _compare_sources(path: Path, bundle: Any) -> None:
     """Raises InputError unless the sources are those of model and feature set."""
     from wirewise.errors import InputError
-    from wirewise.targets import ebpf
+    from wirewise.targets.ebpf import EBPF
 
-    files = ebpf.emit(bundle.model, bundle.feature_set, shape=bundle.manifest.program.shape).files
+    options = EBPF.choose({}, bundle.manifest.program)
+    files = EBPF.emit(bundle.model, bundle.feature_set, options).files
     for name in sorted(files.keys() | bundle.sources.keys()):
         if files.get(name) != bundle.sources.get(name):
             raise InputError(
@@ -149,9 +179,19 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
         print_fidelity(manifest.fidelity)
 
 
+def _print_report(path: Path, report: tuple[Path, str] | None) -> None:
+    """Where it says whether the model may enforce, or how to have it said."""
+    if report:
+        said = f"{report[0]}: {report[1]}"
+    else:
+        command = shlex.join(["wirewise", "evaluate", str(path), "TABLE", "--report"])
+        said = f"none yet; write one: {command} {shlex.quote(str(path.with_suffix('.html')))}"
+    grid([("report", said)], title="Whether it may enforce")
+
+
 def _signed(bundle: Any) -> str:
     if bundle.signed_by is None:
-        return "by nobody, so who made it is not known"
+        return "by nobody, so its maker is unknown"
     return f"key {bundle.signed_by[:32]}; `wirewised verify` checks it"
 
 

@@ -11,21 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wirewise.cli.output import (
-    Json,
-    NetworkOption,
-    TableArgument,
-    console,
-    grid,
-    listing,
-    note,
-    print_json,
-    step,
-)
+from wirewise.cli.options import Json, NetworkOption, PlotOption, TableArgument
+from wirewise.console import console, grid, listing, note, percent, print_json, step, warn
 
 if TYPE_CHECKING:
     from wirewise.datasets import Table
     from wirewise.evaluate import Report, Training
+    from wirewise.evaluate.teaching import Comparison, Fitted
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +28,7 @@ def train(
     table: TableArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Estimator to write, such as model.pkl; of bnn, model.bnn."),
+        typer.Option("--output", "-o", help="Estimator to write, such as model.pkl; for bnn, model.bnn."),
     ] = None,
     estimator: Annotated[
         str,
@@ -47,8 +39,8 @@ def train(
             help="tree, forest, extra-trees, boosting, or a neural network: mlp, or bnn (a binary one).",
         ),
     ] = "forest",
-    trees: Annotated[int, typer.Option(help="How many trees; for boosting, rounds.")] = 10,
-    depth: Annotated[int, typer.Option(help="Depth of each tree, at most.")] = 10,
+    trees: Annotated[int, typer.Option(help="Number of trees; for boosting, of rounds.")] = 10,
+    depth: Annotated[int, typer.Option(help="Largest depth of a tree.")] = 10,
     network: NetworkOption = None,
     hidden: Annotated[
         str | None,
@@ -59,33 +51,71 @@ def train(
     encoding: Annotated[
         str | None,
         typer.Option(
-            help="How bnn reads features: steps (thermometers where trees split; the default), quantiles "
+            help="How bnn encodes features: steps (thermometers where trees split; the default), quantiles "
             "(thermometers of equal shares), bits (of each value)."
         ),
     ] = None,
     class_weight: Annotated[
         list[str] | None,
         typer.Option(
-            help="CLASS=WEIGHT (repeat it), or `balanced`. A heavier benign stops fewer of its packets."
+            help="CLASS=WEIGHT (repeatable), or `balanced`. A heavier benign loses fewer of its packets."
         ),
     ] = None,
-    test_share: Annotated[float, typer.Option(help="Share of each class's flows to test on.")] = 0.3,
-    seed: Annotated[int, typer.Option(help="Equal seeds and tables give equal models.")] = 0,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="What is never learned from and tested on: capture, host (who sent a flow's first packet), "
+            "time (later flows are tested) or flow. Default: capture where two are of one class, else flow.",
+        ),
+    ] = None,
+    test_share: Annotated[
+        float, typer.Option(help="Share of each class's captures, or flows, to test on.")
+    ] = 0.3,
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Folds of the cross-validation, 0 for none. Default: 5 for trees, by capture."),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Train again with all rows after the test, and write that model.")
+    ] = False,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="Learn from variants of rows as well, in what should not matter: ports, ttl. (What must "
+            "change packets is for `wirewise features --augment`.)"
+        ),
+    ] = None,
+    copies: Annotated[int, typer.Option(min=1, help="Variants of each row, with --augment.")] = 1,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="Learn from the scores of a large model: forest, extra-trees, hist-gradient-boosting, mlp, "
+            "or one in a file."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed and table give the same model.")] = 0,
+    plot: PlotOption = None,
     as_json: Json = False,
 ) -> None:
-    """Train trees or a neural network on a table and test them on flows they have not seen.
+    """Train trees or a neural network on a table and test them on captures they have not seen.
 
-    No flow is on both sides of the split. The report is about the very model that is written. An mlp is
-    trained in floating point; `compile` makes integers of it, of the kind that --network says here or there.
-    A bnn is trained with weights and activations of +1 and -1, which needs JAX, and written as plain JSON.
+    No capture is on both sides of the split, or no flow where each class comes from one capture: flows of one
+    capture resemble each other, and a model is to meet other captures. The report is about the very model
+    that is written (with --refit, about one that has seen less). An mlp is trained in floating point;
+    `compile` turns it into integers of the kind that --network names, here or there. A bnn is trained with
+    weights and activations of +1 and -1, which needs JAX, and written as plain JSON.
     """
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import train as fit
     from wirewise.evaluate.networks import HIDDEN
     from wirewise.evaluate.train import NETWORKS
+    from wirewise.files import check_place
+    from wirewise.plots import check_plot, write_plot
     from wirewise.quantize import Options
 
+    if plot:
+        check_plot(plot)
     binary = estimator == "bnn"
     if output is not None and binary and output.suffix != ".bnn":
         raise InputError(str(output), "must end in .bnn", "binary networks are written as plain JSON")
@@ -99,8 +129,10 @@ def train(
         raise InputError(f"--encoding {encoding}", "is for binary networks", "add --estimator bnn")
     kind = "binary" if binary else Options(network=network or "int8").network
     widths = _widths(hidden) if hidden else HIDDEN[kind]
+    if output:
+        check_place(output)
     loaded = Table.read(table)
-    with step(f"training on {len(loaded.frame):,} packets", quiet=as_json):
+    with percent(f"training on {len(loaded.frame):,} packets", quiet=as_json) as progress:
         training = fit(
             loaded,
             estimator,
@@ -111,16 +143,22 @@ def train(
             class_weight=_weights(class_weight),
             test_share=test_share,
             seed=seed,
+            refit=refit,
+            group=group,
+            folds=folds,
+            progress=progress,
+            augment=augment.split(",") if augment else (),
+            copies=copies,
+            teacher=_teacher(teacher, table, seed, test_share, group),
         )
     facts = {
-        "estimator": estimator,
+        **training.facts,
         **_settings(estimator, kind, widths, encoding or "steps", trees, depth),
         "class_weight": class_weight or [],
-        "seed": seed,
-        "test_share": test_share,
-        "split": "by flow",
-        "packets": len(loaded.labelled.frame),
     }
+    if plot:
+        with step("plotting", quiet=as_json):
+            write_plot(plot, f"{estimator} of {table.name}", training)
     if output:
         write_estimator(training, loaded, facts, table, output)
     if as_json:
@@ -129,15 +167,72 @@ def train(
                 "training": facts,
                 "classes": training.classes,
                 "accuracy": training.report.to_dict(),
+                "by_flow": training.by_flow and training.by_flow.to_dict(),
+                "cross_validation": training.folds and training.folds.to_dict(),
+                "teaching": training.taught and training.taught.to_dict(),
+                "warnings": training.doubts,
                 "output": output and str(output),
             }
         )
         return
+    print_split(training, loaded)
     print_report(training.report, training.classes)
+    if training.taught:
+        _print_taught(training.taught, str(training.facts["teacher"]))
+    print_doubts(training)
     if output:
-        grid([("written", output)])
+        grid([("written", f"{output}, with the record of its training")])
+    elif plot:
+        grid([("plotted", plot)])
     else:
         note(f"nothing was written; give -o model.{'bnn' if binary else 'pkl'} to keep the estimator")
+
+
+def _teacher(
+    given: str | None, table: Path, seed: int, test_share: float, group: str | None
+) -> str | Fitted | None:
+    """The name of a kind of teacher, or the model of a file: one that has not seen what is kept apart, if its
+    record says that it was trained on the same table, split the same way.
+    """
+    from wirewise.errors import InputError
+    from wirewise.evaluate.teaching import TEACHERS, Fitted
+    from wirewise.formats import training_file
+    from wirewise.importers.saved import load
+
+    if given is None or not Path(given).suffix:
+        return given
+    path = Path(given)
+    if not path.is_file():
+        raise InputError(
+            given, "does not exist or is no file", f"give a model, or one of {', '.join(TEACHERS)}"
+        )
+    record = training_file.read(path)
+    training = record.training if record else {}
+    same = {"table_sha256": training_file.file_digest(table), "seed": seed, "test_share": test_share}
+    apart = not training.get("refitted", True) and all(training.get(key) == same[key] for key in same)
+    apart = apart and (group is None or training.get("split") == f"by {group}")
+    return Fitted(load(path), path.name, apart)
+
+
+def _print_taught(taught: Comparison, teacher: str) -> None:
+    """Teacher, student and direct training, side by side."""
+    names = {
+        "teacher": f"teacher ({teacher})",
+        "student": "student, as written",
+        "direct": "without a teacher",
+    }
+    listing(
+        ("on what was kept apart", "accuracy", "macro F1", "F1 by flow", "benign flagged %"),
+        (
+            (
+                names[each.name], f"{each.accuracy:.4f}", f"{each.macro_f1:.4f}", f"{each.flow_f1:.4f}",
+                f"{100 * each.flagged:.2f}",
+            )
+            for each in taught.models
+        ),
+        title="Teaching",
+        right=range(1, 5),
+    )  # fmt: skip
 
 
 def _settings(
@@ -154,24 +249,50 @@ def _settings(
 def write_estimator(
     training: Training, table: Table, facts: dict[str, Any], table_path: Path, output: Path
 ) -> None:
-    """Writes the estimator, and beside it how it was trained."""
-    from wirewise import training_file
+    """Writes the estimator, with the record of its training in the same file."""
     from wirewise.evaluate.binary_training import BinaryClassifier
     from wirewise.evaluate.networks import set_names
     from wirewise.files import write_atomically
+    from wirewise.formats import training_file
     from wirewise.importers.binary import to_plain
 
     features = table.feature_set.feature_names
-    # What it predicts and reads, by name: neither file needs another beside it to be understood.
+    facts = facts | {"table": table_path.name, "table_sha256": training_file.file_digest(table_path)}
+    record = training_file.TrainingRecord(table.feature_set, facts, training.report.to_dict())
+    # What it predicts and reads, by name: the file needs no other beside it to be understood.
     if isinstance(training.estimator, BinaryClassifier):
         plain = to_plain(training.estimator.model, training.classes, features)
-        write_atomically(output, json.dumps(plain).encode())
+        content = json.dumps(plain | {training_file.KEY: record.to_dict()}).encode()
     else:
         set_names(training.estimator, _names(training.classes), _names(features))
-        write_atomically(output, pickle.dumps(training.estimator))
-    facts = facts | {"table": str(table_path.name), "table_sha256": training_file.file_digest(table_path)}
-    record = training_file.TrainingRecord(table.feature_set, facts, training.report.to_dict())
-    training_file.write(output, record)
+        content = training_file.behind_pickle(pickle.dumps(training.estimator), record)
+    write_atomically(output, content)
+
+
+def print_split(training: Training, table: Table) -> None:
+    """What was kept apart, and how much of it."""
+    split, frame = training.split, table.labelled.frame
+    column = "capture" if split.by == "capture" else "flow"
+    learned, tested = (frame[column].gather(rows).n_unique() for rows in (split.learn, split.test))
+    alone = f"; {', '.join(split.alone)} by flow" if split.alone else ""
+    console.print(f"split by {split.by}: {learned:,} {column}s to learn from, {tested:,} to test on{alone}")
+
+
+def print_doubts(training: Training) -> None:
+    """The other numbers of a report, and what makes it doubtful."""
+    if crossed := training.folds:
+        low, high = min(crossed.accuracy), max(crossed.accuracy)
+        console.print(
+            f"cross-validated over {crossed.by}s: accuracy {crossed.report.accuracy:.4f} ({low:.4f} to "
+            f"{high:.4f} in {len(crossed.accuracy)} folds), macro F1 {crossed.report.macro_f1:.4f}"
+        )
+    if by_flow := training.by_flow:
+        said = f"a split by flow would say: accuracy {by_flow.accuracy:.4f}, macro F1 {by_flow.macro_f1:.4f}"
+        others = [training.report, *([training.folds.report] if training.folds else [])]
+        if by_flow.accuracy > max(other.accuracy for other in others):
+            said += ". Do not expect that: flows of one capture resemble each other"
+        console.print(said)
+    warn(*training.doubts)
 
 
 def _names(names: list[str]) -> Any:
@@ -215,18 +336,33 @@ def print_report(report: Report, classes: list[str]) -> None:
         (
             (row.name, f"{row.packets:,}", f"{row.precision:.4f}", f"{row.recall:.4f}", f"{row.f1:.4f}")
             for row in report.classes
+            if row.packets
         ),
         right=(1, 2, 3, 4),
     )
     console.print(
         f"accuracy {report.accuracy:.4f} over {report.packets:,} packets, macro F1 {report.macro_f1:.4f}"
     )
+    if report.absent:
+        console.print(f"not tested, as no packet is of them: {', '.join(report.absent)}")
+    print_confusion(report.confusion, classes)
+
+
+WIDE = 100
+"""Characters from which on the columns of a confusion matrix have numbers instead of names."""
+
+
+def print_confusion(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> None:
+    """Rows are what packets are, columns what is said of them; those of neither are left out."""
+    there = [at for at, row in enumerate(confusion) if any(row) or any(other[at] for other in confusion)]
+    numbered = sum(len(classes[at]) + 2 for at in there) > WIDE
+    names = {at: f"{at} {classes[at]}" if numbered else classes[at] for at in there}
     listing(
-        ("is \\ said", *classes),
+        ("is \\ said", *(str(at) if numbered else classes[at] for at in there)),
         (
-            (name, *(f"{count:,}" if count else "." for count in row))
-            for name, row in zip(classes, report.confusion, strict=True)
+            (names[row], *(f"{confusion[row][at]:,}" if confusion[row][at] else "." for at in there))
+            for row in there
         ),
-        title="Confusion",
-        right=range(1, len(classes) + 1),
+        title="Confusion, in packets",
+        right=range(1, len(there) + 1),
     )

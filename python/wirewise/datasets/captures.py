@@ -83,6 +83,8 @@ def read_capture(path: str | Path) -> Iterator[CapturedPacket]:
     it breaks off.
     """
     path = Path(path)
+    if not path.exists():
+        raise InputError(str(path), "does not exist", "give a pcap or pcapng file")
     try:
         with path.open("rb") as file:
             source = _Source(path, file)

@@ -14,9 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from wirewise import agent
+from wirewise.datasets.manifest import CaptureFolder
+from wirewise.datasets.table import Table
 from wirewise.errors import InputError
-from wirewise.features import FeatureSet
+from wirewise.feature_sets import FeatureSet
+from wirewise.files import replacing
 from wirewise.targets import ebpf
+
+_SUFFIXES = (".pcap", ".pcapng", ".cap")
+_PACKED = (".gz", ".zst")
+
+
+SEED = "0"
+"""Of the tables' hash: what sketches estimate depends on it, and a table is to be the same each time."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +37,11 @@ class Truth:
     """
 
     path: Path
+    otherwise: str | None = None
+    """Label of the packets of no flow in a list of flows."""
 
     def options(self) -> list[str | Path]:
-        if self.path.is_dir():
-            return ["--manifest", self.path]
-        return ["--flows" if self.path.suffix == ".csv" else "--labels", self.path]
+        return ["--labels", self.path, *(["--otherwise", self.otherwise] if self.otherwise else [])]
 
 
 @dataclass(frozen=True)
@@ -88,8 +98,82 @@ def extract_table(
         program.write_bytes(built.object)
         features.write_text(json.dumps(feature_set.to_dict()), encoding="utf-8")
         return agent.call(
-            "features", *map(str, captures), "--object", program, "--features", features, "-o", output,
+            "features", *map(str, captures), "--object", program, "--feature-set", features, "-o", output,
             *(truth.options() if truth else []), *(rows.options() if rows else []),
-            *(["--keep-going"] if keep_going else []),
+            *(["--keep-going"] if keep_going else []), "--seed", SEED,
             timeout=None, progress=progress,
         )  # fmt: skip
+
+
+def table_of(
+    captures: Sequence[str | Path],
+    feature_set: FeatureSet,
+    *,
+    truth: Truth | None = None,
+    rows: Rows | None = None,
+    keep_going: bool = False,
+    output: Path | None = None,
+    progress: bool = True,
+) -> tuple[Table, list[str]]:
+    """As `extract_table`, with the table in memory, and in a file if output is given; and warnings about
+    captures that break off, packets that were skipped, and labels that fit nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        # The agent keeps what it could read of a capture that breaks off; here that is no table to train on.
+        with replacing(output or Path(folder) / "table", suffix=".parquet") as written:
+            said = extract_table(
+                captures,
+                feature_set,
+                written,
+                truth=truth,
+                rows=rows,
+                keep_going=keep_going,
+                progress=progress,
+            )
+            table = Table.read(written)
+        warnings = list(said["warnings"])
+        if skipped := said["skipped_packets"]:
+            warnings.append(
+                f"{skipped:,} packets skipped: of a link type, interface or time that cannot be run"
+            )
+        for each in said["joined"]:
+            flows = each["flows"]
+            if not flows["matched"]:
+                name = each["capture"]
+                warnings.append(
+                    f"{name}: of the {flows['listed']:,} flows listed for its time none has a packet"
+                )
+        return table, warnings
+
+
+def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None, list[str]]:
+    """The captures meant by files and folders; the folder, as labels, if one with a manifest is all there is;
+    and warnings that name what its manifest has and is left out.
+
+    Raises InputError for what does not exist, or a folder without captures.
+    """
+    captures = [Path(path) for path in given]
+    if len(captures) == 1 and (captures[0] / "manifest.json").is_file():
+        folder = CaptureFolder.read(captures[0])
+        usable, left_out = folder.usable()
+        if not usable:
+            why = left_out[0] if left_out else "its manifest is empty"
+            raise InputError(str(captures[0]), f"has no Ethernet capture to learn from: {why}")
+        return [folder.file(entry) for entry in usable], captures[0], left_out
+    paths: list[Path] = []
+    for path in captures:
+        if path.is_dir():
+            found = sorted(p for p in path.rglob("*") if _is_capture(p))
+            if not found:
+                raise InputError(str(path), f"holds no capture ({', '.join(_SUFFIXES)})", "name the files")
+            paths += found
+        elif path.exists():
+            paths.append(path)
+        else:
+            raise InputError(str(path), "does not exist", "give pcap or pcapng files, or folders of them")
+    return paths, None, []
+
+
+def _is_capture(path: Path) -> bool:
+    unpacked = path.with_suffix("") if path.suffix in _PACKED else path
+    return unpacked.suffix in _SUFFIXES and path.is_file()

@@ -29,7 +29,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from wirewise.datasets.captures import CapturedPacket
 from wirewise.errors import InputError
-from wirewise.features.packet import Packet
+from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
 from wirewise.units import parse_duration
 
@@ -246,7 +246,9 @@ class LabelFile(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            raise InputError(str(path), describe_validation_error(error), "see docs/labels.md") from error
+            raise InputError(
+                str(path), describe_validation_error(error, cls), "see docs/labels.md"
+            ) from error
 
     def labeller(self, capture: Path) -> Labeller:
         rules = [rule for rule in self.rules if fnmatch(capture.name, rule.capture)]

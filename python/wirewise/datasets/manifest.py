@@ -15,13 +15,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from wirewise.datasets.captures import CapturedPacket
+from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name
 from wirewise.datasets.labels import UNLABELLED, Labeller, Rule
 from wirewise.errors import InputError
-from wirewise.features.packet import Packet
+from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
 
 BENIGN = "benign"
+_ETHERNET = link_name(ETHERNET)
+_NAMED = 20
+"""Captures that are named in one line."""
 
 
 class CaptureEntry(BaseModel):
@@ -87,8 +90,28 @@ class CaptureFolder:
             raise InputError(str(file), describe_validation_error(error), "see docs/labels.md") from error
         return cls(path, tuple(entries))
 
+    def usable(self) -> tuple[list[CaptureEntry], list[str]]:
+        """The captures to learn from: of Ethernet, and not `odd`; and a line that names the others."""
+        usable, left_out = [], []
+        for entry in self.entries:
+            if entry.label == "odd":
+                left_out.append(f"{entry.path} (odd: for testing parsers)")
+            elif entry.link_type != _ETHERNET:
+                left_out.append(f"{entry.path} ({entry.link_type}, not {_ETHERNET})")
+            else:
+                usable.append(entry)
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        named = ", ".join(left_out[:_NAMED]) + more
+        told = f"{len(left_out)} of {len(self.entries)} captures left out: {named}"
+        return usable, [told] if left_out else []
+
     def file(self, entry: CaptureEntry) -> Path:
         return self.path / entry.path
+
+    def application(self, capture: Path) -> str:
+        """What a benign capture is of; "" for any other file."""
+        entry = self._by_path.get(capture.resolve())
+        return entry.group.replace("_", "-") if entry and entry.label == BENIGN else ""
 
     def labeller(self, capture: Path) -> Labeller:
         entry = self._by_path.get(capture.resolve())

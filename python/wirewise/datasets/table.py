@@ -2,8 +2,10 @@
 """Feature tables: one row for each packet of some captures, with its features and its label.
 
 Columns: time_ns, capture, packet (1-based number in the capture), flow (the same text for both directions),
-one column a feature by name, label ("" is unlabelled), status (`features.packet.Status`). A packet that is
-not classified has a row without features. The feature set travels in the file's metadata.
+sender (which of the two ends in `flow` sent the packet, 1 or 2; 0 of what is not IP), one column a feature
+by name, label ("" is unlabelled), status (`abi.Status`), application where labels such as `benign/web` name
+it, and where captures were augmented `variant`, see VARIANT. A packet that is not classified has a row
+without features. The feature set travels in the file's metadata.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,20 @@ from polars.exceptions import PolarsError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from wirewise.abi import Status
+from wirewise.datasets import applications
 from wirewise.datasets.captures import CapturedPacket, read_ethernet
 from wirewise.datasets.labels import UNLABELLED, Labeller, Labels
 from wirewise.errors import InputError
-from wirewise.features import Extractor, FeatureSet
-from wirewise.features.packet import Packet, Status, parse
+from wirewise.feature_sets import Extractor, FeatureSet
+from wirewise.feature_sets.packet import Packet, parse
 from wirewise.files import replacing
+from wirewise.frames import Frame, to_polars
+from wirewise.text import address_text
 
 _METADATA = "wirewise.feature_set"
+VARIANT = "variant"
+"""Column of tables with variants of captures: "" for a row of an original, else which variant it is of."""
 _FIXED = {
     "time_ns": pl.Int64,
     "capture": pl.String,
@@ -52,10 +59,38 @@ class Table:
     feature_set: FeatureSet
 
     @property
+    def classified(self) -> Table:
+        """The rows that have features, without those of variants."""
+        return self._rows(pl.col("status") == Status.CLASSIFIED, of_variants=False)
+
+    @property
+    def variants(self) -> Table:
+        """The labelled rows of variants of captures (`wirewise features --augment`): to learn from, only."""
+        known = (pl.col("status") == Status.CLASSIFIED) & (pl.col("label") != UNLABELLED)
+        return self._rows(known, of_variants=True)
+
+    def _rows(self, wanted: pl.Expr, *, of_variants: bool) -> Table:
+        if VARIANT in self.frame.columns:
+            wanted &= (pl.col(VARIANT) != "") == of_variants
+        elif of_variants:
+            wanted = pl.lit(False)
+        return Table(self.frame.filter(wanted), self.feature_set)
+
+    @property
     def labelled(self) -> Table:
         """The rows that can be learned from: classified, with a label."""
-        wanted = (pl.col("status") == Status.CLASSIFIED) & (pl.col("label") != UNLABELLED)
-        return Table(self.frame.filter(wanted), self.feature_set)
+        classified = self.classified
+        return Table(classified.frame.filter(pl.col("label") != UNLABELLED), self.feature_set)
+
+    def reading(self, feature_set: FeatureSet) -> Table:
+        """The same rows for a model that reads only some of the features, as `search` makes them; itself
+        where these are not features of the table.
+        """
+        own = {feature.name: feature.spec for feature in self.feature_set.features}
+        same = all(own.get(feature.name) == feature.spec for feature in feature_set.features)
+        if not same or self.feature_set.key != feature_set.key:
+            return self
+        return Table(self.frame, feature_set)
 
     def relabel(self, names: Callable[[str], str]) -> Table:
         """The same table with every label replaced by names(label)."""
@@ -68,9 +103,41 @@ class Table:
         with replacing(path) as temporary:
             self.frame.write_parquet(temporary, metadata={_METADATA: json.dumps(self.feature_set.to_dict())})
 
+    def __repr__(self) -> str:
+        rows, labels = len(self.frame), self.frame["label"].n_unique()
+        return f"<Table: {rows:,} packets with {labels} labels, {self.feature_set!r}>"
+
+    @classmethod
+    def of(cls, frame: Frame, feature_set: FeatureSet, *, what: str = "the table") -> Table:
+        """A table from a data frame, see `wirewise.frames`.
+
+        The frame needs the feature set's columns and `flow`, by which rows are kept apart for tests. Without
+        `label` it is unlabelled, without `status` every packet is classified, and without `capture` all of
+        them are of one. what : its name in errors. Raises InputError for a column that is missing.
+        """
+        given = to_polars(frame, what)
+        if missing := [name for name in ("flow", *feature_set.feature_names) if name not in given.columns]:
+            raise InputError(
+                what, f"has no column {missing[0]!r}", "keep the columns that `wirewise.features` gives"
+            )
+        label = pl.col("label") if "label" in given.columns else pl.lit(UNLABELLED)
+        status = pl.col("status") if "status" in given.columns else pl.lit(int(Status.CLASSIFIED))
+        capture = pl.col("capture") if "capture" in given.columns else pl.lit("")
+        columns = (
+            capture.cast(pl.String).alias("capture"),
+            label.cast(pl.String).fill_null(UNLABELLED).alias("label"),
+            status.cast(pl.Int32).alias("status"),
+        )
+        return cls(applications.by_labels(given.with_columns(columns)), feature_set)
+
     @classmethod
     def read(cls, path: str | Path) -> Table:
-        """Raises InputError for anything that is not a feature table."""
+        """Of a file, or of a folder of parts as `wirewise datasets` writes it.
+
+        Raises InputError for anything that is not a feature table.
+        """
+        if Path(path).is_dir():
+            return cls._read_parts(Path(path))
         if not Path(path).is_file():
             raise InputError(
                 str(path), "does not exist or is no file", "make a table with `wirewise features`"
@@ -92,7 +159,21 @@ class Table:
             raise InputError(
                 str(path), f"has no column {missing[0]!r}", "make the table with `wirewise features`"
             )
-        return cls(frame, feature_set)
+        return cls(applications.by_labels(frame), feature_set)
+
+    @classmethod
+    def _read_parts(cls, folder: Path) -> Table:
+        parts = sorted(folder.glob("*.parquet"))
+        if not parts:
+            raise InputError(
+                str(folder), "holds no part of a table (.parquet)", "give a table, or a folder of parts"
+            )
+        tables = [cls.read(part) for part in parts]
+        feature_set = tables[0].feature_set
+        for part, table in zip(parts, tables, strict=True):
+            if table.feature_set != feature_set:
+                raise InputError(str(part), "is of another feature set than the other parts", "remove it")
+        return cls(pl.concat([table.frame for table in tables], how="vertical_relaxed"), feature_set)
 
 
 def build_table(
@@ -164,6 +245,7 @@ class Columns:
     capture: str
     time_ns: list[int]
     flow: list[str]
+    sender: list[int]
     features: NDArray[np.int64]  # (n, n_features); 0 where not classified
     feature_names: list[str]
     label: list[str]
@@ -190,7 +272,7 @@ def observe(
 ) -> Columns:
     """Run packets through the reference extractor, with an empty flow table; capture: where they are from."""
     extractor = Extractor(feature_set)
-    times, flows, rows, names, statuses = [], [], [], [], []
+    times, flows, senders, rows, names, statuses = [], [], [], [], [], []
     blank = [0] * len(feature_set.features)
     for captured in packets:
         _, outer = parse(captured.frame)
@@ -200,11 +282,12 @@ def observe(
             seen = extractor.process_packet(outer, captured.time_ns)
         times.append(captured.time_ns)
         flows.append(flow_id(outer) if outer else "")
+        senders.append(sender(outer) if outer else 0)
         rows.append(seen.features or blank)
         names.append(label(captured, outer) if label else UNLABELLED)
         statuses.append(int(seen.status))
     features = np.array(rows, np.int64).reshape(len(rows), len(blank))
-    return Columns(capture, times, flows, features, feature_set.feature_names, names, statuses)
+    return Columns(capture, times, flows, senders, features, feature_set.feature_names, names, statuses)
 
 
 def _frame(columns: Columns, advance: Callable[[], None]) -> pl.DataFrame:
@@ -215,6 +298,7 @@ def _frame(columns: Columns, advance: Callable[[], None]) -> pl.DataFrame:
             "capture": pl.repeat(columns.capture, count, dtype=pl.String, eager=True),
             "packet": pl.int_range(1, count + 1, dtype=pl.Int64, eager=True),
             "flow": pl.Series(columns.flow, dtype=pl.String),
+            "sender": pl.Series(columns.sender, dtype=pl.Int32),
             **{name: columns.features[:, index] for index, name in enumerate(columns.feature_names)},
             "label": pl.Series(columns.label, dtype=pl.String),
             "status": pl.Series(columns.status, dtype=pl.Int32),
@@ -231,9 +315,15 @@ def flow_id(packet: Packet) -> str:
     return f"{packet.protocol} " + " ".join(f"{_address(address)}|{port}" for address, port in ends)
 
 
+def sender(packet: Packet) -> int:
+    """Which of the two ends in `flow_id` sent it: 1 or 2."""
+    source, destination = (packet.source, packet.source_port), (packet.destination, packet.destination_port)
+    return 2 if source > destination else 1
+
+
 @lru_cache(maxsize=65536)
 def _address(address: bytes) -> str:
-    return str(ip_address(address))
+    return address_text(address)
 
 
 @contextmanager

@@ -12,14 +12,14 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name, read_capture
+from wirewise.datasets.captures import ETHERNET, CapturedPacket, read_capture
 from wirewise.datasets.extraction import Truth, extract_table
 from wirewise.datasets.manifest import BENIGN, CaptureFolder
 from wirewise.datasets.table import Table, build_table_from
 from wirewise.demo.counters import tag
 from wirewise.errors import InputError
-from wirewise.features import FeatureSet
-from wirewise.features.packet import parse
+from wirewise.feature_sets import FeatureSet
+from wirewise.feature_sets.packet import parse
 from wirewise.traffic import KINDS, LABELS, generate
 
 HERE = Path(__file__).parent
@@ -102,7 +102,7 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
     """
     captures = CaptureFolder.read(folder)
     feature_set = FeatureSet.load(HERE / "features-captures.yaml")
-    usable = [e for e in captures.entries if e.link_type == link_name(ETHERNET) and e.label != "odd"]
+    usable, left_out = captures.usable()
     if not usable:
         raise InputError(str(folder), "has no Ethernet capture to learn from", "see its manifest.json")
     with tempfile.TemporaryDirectory(prefix="wirewise-") as temporary:
@@ -118,7 +118,7 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
         )
     kinds = [BENIGN, *sorted(set(known["label"].unique().to_list()) - {BENIGN})]
     notes = [
-        f"{len(captures.entries) - len(usable)} captures left out: not Ethernet, or made for parser tests",
+        *left_out,
         f"{len(every.frame) - len(known)} packets left out: no label, or not IP",
         f"{len(known) - len(learned) - len(sent)} packets left out: of flows that were learned from",
     ]

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise import agent
+from wirewise.abi import Outcome, Status
 from wirewise.datasets.captures import write_capture
 from wirewise.demo.material import Material, tag_of
-from wirewise.demo.session import Outcome
+from wirewise.demo.session import Played
 from wirewise.errors import WirewiseError
 
 _KEPT = 192
 """Bytes of each frame that are kept for the second look: all headers."""
-_XDP_PASS = 2
 _EARLY = 3
 
 LIKENESS: dict[str, str] = {
@@ -85,15 +85,22 @@ def second_look(
     return seen
 
 
-def kind_rows(material: Material, outcome: Outcome, offline: NDArray[np.void]) -> list[KindRow]:
+def dropped(seen: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which packets of a trace were dropped, by their outcomes: the demo's policy drops nothing malformed."""
+    dropping = [outcome for outcome in Outcome if outcome.drops]
+    mask: NDArray[np.bool_] = np.isin(seen["outcome"], dropping) & (seen["status"] == Status.CLASSIFIED)
+    return mask
+
+
+def kind_rows(material: Material, played: Played, offline: NDArray[np.void]) -> list[KindRow]:
     """One row for each kind that was sent."""
     kinds = np.array([kind for _, _, kind in material.packets])
     rows = []
     for number, kind in enumerate(material.kinds):
         mask = kinds == number
         sent = int(mask.sum())
-        passed = outcome.passed[2 * number] + outcome.passed[2 * number + 1]
-        offline_dropped = int((offline["xdp_return"][mask] != _XDP_PASS).sum())
+        passed = played.passed[2 * number] + played.passed[2 * number + 1]
+        offline_dropped = int(dropped(offline[mask]).sum())
         if sent:
             rows.append(KindRow(kind, material.label_of[kind], sent, passed, sent - passed, offline_dropped))
     return rows
@@ -106,7 +113,7 @@ def missed(
     kinds = np.array([kind for _, _, kind in material.packets])
     found = []
     for row in rows:
-        through = (kinds == material.kinds.index(row.kind)) & (offline["xdp_return"] == _XDP_PASS)
+        through = (kinds == material.kinds.index(row.kind)) & ~dropped(offline)
         if not material.attacks(row.kind) or not row.passed:
             continue
         early = float((offline["packets"][through] <= _EARLY).mean()) if through.any() else 0.0
@@ -121,18 +128,18 @@ def missed(
     return sorted(found, key=lambda miss: -miss.passed)
 
 
-def connection_attempts(material: Material, outcome: Outcome) -> tuple[int, int]:
+def connection_attempts(material: Material, played: Played) -> tuple[int, int]:
     """TCP connection attempts of benign traffic: sent, and passed. A visitor turned away at the first
     packet is one packet of many in the ratio of packets.
     """
     benign = [number for number, kind in enumerate(material.kinds) if not material.attacks(kind)]
     sent = sum(tag_of(kind, frame) % 2 for _, frame, kind in material.packets if kind in benign)
-    return sent, sum(outcome.passed[2 * number + 1] for number in benign)
+    return sent, sum(played.passed[2 * number + 1] for number in benign)
 
 
 def make_report(
     material: Material,
-    outcome: Outcome,
+    played: Played,
     offline: NDArray[np.void],
     classes: list[str],
     facts: Mapping[str, Any],
@@ -142,29 +149,29 @@ def make_report(
     Ratios are 0 to 1. Packets that did not reach the program (the pair's ring was full) are counted as attack
     packets that it did not drop, and as benign packets that it did not pass: never in favour of the model.
     """
-    rows = kind_rows(material, outcome, offline)
-    lost = outcome.sent.packets - outcome.seen
+    rows = kind_rows(material, played, offline)
+    lost = played.sent.packets - played.seen
     attack = [row for row in rows if material.attacks(row.kind)]
     benign = [row for row in rows if not material.attacks(row.kind)]
     attack_dropped, attack_sent = sum(row.dropped for row in attack), sum(row.sent for row in attack)
-    attempts, attempts_passed = connection_attempts(material, outcome)
+    attempts, attempts_passed = connection_attempts(material, played)
     return {
-        "plane": outcome.status["plane_obtained"],
-        "packets": outcome.sent.packets,
+        "plane": played.status["plane_obtained"],
+        "packets": played.sent.packets,
         "attack_dropped_ratio": max(0, attack_dropped - lost) / max(1, attack_sent),
         "benign_passed_ratio": sum(row.passed for row in benign) / max(1, sum(row.sent for row in benign)),
-        "kernel_ns_per_packet": outcome.run_time_ns / max(1, outcome.runs),
-        "packets_per_second": outcome.sent.packets / outcome.sent.seconds,
+        "kernel_ns_per_packet": played.run_time_ns / max(1, played.runs),
+        "packets_per_second": played.sent.packets / played.sent.seconds,
         "benign_connection_attempts": attempts,
         "benign_connection_attempts_passed_ratio": attempts_passed / max(1, attempts),
-        "seconds": outcome.sent.seconds,
-        "late_us_99": outcome.sent.late_ns / 1000,
+        "seconds": played.sent.seconds,
+        "late_us_99": played.sent.late_ns / 1000,
         "lost_before_program": lost,
         "kinds": [asdict(row) | {"dropped_ratio": row.dropped_ratio} for row in rows],
         "missed": [asdict(miss) for miss in missed(material, rows, offline, classes)],
         "left_out": material.notes,
-        "flows": outcome.stats["flows"],
-        "flow_table_bytes": outcome.status["flow_tables"]["bytes"],
+        "flows": played.stats["flows"],
+        "flow_table_bytes": played.status["flow_tables"]["bytes"],
         "truth": "the last byte of the source MAC address names the kind of a packet, no feature reads it, "
         "and the kernel counts by it what arrives",
         "machine": {

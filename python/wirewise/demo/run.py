@@ -16,16 +16,17 @@ from typing import Any
 import yaml
 
 from wirewise import compiler
-from wirewise.bundle import Bundle
-from wirewise.cli.output import step
+from wirewise.console import step
 from wirewise.datasets.manifest import BENIGN
 from wirewise.demo import material as materials
 from wirewise.demo.material import Material, Split
 from wirewise.demo.network import check_needs, wire
 from wirewise.demo.results import make_report, second_look
 from wirewise.demo.session import play
+from wirewise.errors import InputError
 from wirewise.evaluate import Training, matrix, train
 from wirewise.files import write_atomically
+from wirewise.formats.bundle import Bundle
 from wirewise.importers import import_model
 
 
@@ -59,6 +60,7 @@ def run(options: Options) -> dict[str, Any]:
     check_needs()
     with _ending_is_an_exception():
         material = _material(options)
+        _make_folder(options.output)
         with step("training the forest", quiet=options.quiet):
             training = train(
                 material.table,
@@ -75,7 +77,7 @@ def run(options: Options) -> dict[str, Any]:
         write_atomically(policy_path, _policy(bundle.classes).encode())
         with wire() as made:
             tags = 2 * len(material.kinds)
-            outcome = play(made, bundle_path, policy_path, material.tagged(), tags, watch=options.watch)
+            played = play(made, bundle_path, policy_path, material.tagged(), tags, watch=options.watch)
         with step("looking at what was missed", quiet=options.quiet):
             features = len(material.feature_set.features)
             offline = second_look(material, bundle_path, policy_path, options.output, features)
@@ -90,9 +92,17 @@ def run(options: Options) -> dict[str, Any]:
         "bundle": str(bundle_path),
         "total_seconds": round(time.monotonic() - began, 1),
     }
-    report = make_report(material, outcome, offline, bundle.classes, facts)
+    report = make_report(material, played, offline, bundle.classes, facts)
     write_atomically(options.output / "report.json", (json.dumps(report, indent=2) + "\n").encode())
     return report
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"cannot be made: {error.strerror}"
+        raise InputError(str(path), rule, "give another folder with --output") from error
 
 
 def _material(options: Options) -> Material:

@@ -15,7 +15,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn
 
 from wirewise import agent
-from wirewise.cli.output import note, progress_console
+from wirewise.console import note, progress_console
 from wirewise.demo.counters import Counters
 from wirewise.demo.kernel_stats import program_runs, run_time_statistics
 from wirewise.demo.network import Wire, inside_namespace, within
@@ -23,7 +23,7 @@ from wirewise.demo.sender import Sent, open_sender, send
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Played:
     """What came of the packets that were sent.
 
     passed : packets that arrived, by tag. status, stats : what the agent says, before detaching. run_time_ns,
@@ -45,7 +45,7 @@ class Outcome:
 
 def play(
     wire: Wire, bundle: Path, policy: Path, packets: Sequence[tuple[int, bytes]], tags: int, *, watch: bool
-) -> Outcome:
+) -> Played:
     """Attach a bundle natively and enforce a policy, send packets through it, and detach.
 
     packets : (time_ns, frame with its tag). watch : show the agent's live view meanwhile, on this terminal.
@@ -79,7 +79,7 @@ def play(
             stats = agent.call("stats", *interface, within=there)
         finally:
             agent.call("detach", *interface, within=there)
-        return Outcome(sent, counters.read(), status, stats, run_time_ns, runs)
+        return Played(sent, counters.read(), status, stats, run_time_ns, runs)
     finally:
         counters.close()
         sender.close()

@@ -2,17 +2,21 @@
 """Training trees and networks on feature tables, and saying how good they are."""
 
 from wirewise.evaluate.report import ClassReport, Report
-from wirewise.evaluate.split import grouped_split
+from wirewise.evaluate.split import GROUPS, Split, folds, grouped_split, split
 from wirewise.evaluate.train import ESTIMATORS, Training, class_names, matrix, numbers, train
 
 __all__ = [
     "ESTIMATORS",
+    "GROUPS",
     "ClassReport",
     "Report",
+    "Split",
     "Training",
     "class_names",
+    "folds",
     "grouped_split",
     "matrix",
     "numbers",
+    "split",
     "train",
 ]

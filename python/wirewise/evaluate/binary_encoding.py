@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wirewise.errors import InputError
+from wirewise.errors import InputError, choose
 from wirewise.models.binary_mlp import MAX_INPUT_BITS, BinaryInput, BitsInput, StepsInput
 
 Rows = NDArray[np.int64]
@@ -41,7 +41,7 @@ def choose_inputs(
     varies, or there are fewer bits than columns that do.
     """
     if encoding not in ENCODINGS:
-        raise InputError(f"encoding {encoding!r}", f"is not known (there are: {', '.join(ENCODINGS)})")
+        raise InputError(f"encoding {encoding!r}", "is not known", choose(encoding, ENCODINGS))
     if not 1 <= bits <= MAX_INPUT_BITS:
         raise InputError(f"{bits} input bits", f"must be 1 to {MAX_INPUT_BITS}")
     columns = [k for k in range(rows.shape[1]) if rows[:, k].min() < rows[:, k].max()]

@@ -43,6 +43,8 @@ class BinaryClassifier:
 
     network: BinarisedNetwork
     model: BinaryMlp
+    progress: Callable[[float], None] | None = None
+    """Is told the share of the training that is done, 0 to 1."""
 
     def __init__(
         self,
@@ -74,7 +76,14 @@ class BinaryClassifier:
         weights = np.ones(len(rows)) if sample_weight is None else sample_weight / sample_weight.mean()
         widths = (bits.shape[1], *self.hidden, int(labels.max()) + 1)
         trained = _train(
-            bits, labels, weights, widths, passes=self.passes, dropout=self.dropout, seed=self.seed
+            bits,
+            labels,
+            weights,
+            widths,
+            passes=self.passes,
+            dropout=self.dropout,
+            seed=self.seed,
+            progress=self.progress,
         )
         self.network = BinarisedNetwork(rows.shape[1], inputs, _normalised(trained, bits))
         self.model, _ = self.network.fold()
@@ -113,6 +122,7 @@ def _train(
     passes: int,
     dropout: float,
     seed: int,
+    progress: Callable[[float], None] | None,
 ) -> Trained:
     """Gives the parameters of `_start`, trained. bits : (n, widths[0]). labels : below widths[-1], (n,).
     weights : (n,), 1 on average.
@@ -127,7 +137,9 @@ def _train(
     state = first(_start(rng, widths))
     signs = 2 * np.eye(widths[-1], dtype=np.float32)[labels] - 1
     batches = _batches(rng, len(bits), batch)
-    for rate in rates.astype(np.float32).reshape(calls, -1):
+    for call, rate in enumerate(rates.astype(np.float32).reshape(calls, -1)):
+        if progress:
+            progress(call / calls)
         chosen = np.stack([next(batches) for _ in rate])
         drawn = rng.random((*chosen.shape, sum(widths[1:-1])), dtype=np.float32)
         kept = (drawn >= dropout) / np.float32(1 - dropout)
@@ -147,7 +159,7 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Two functions: of parameters the first state; of a state and the data of some steps the state after
     them, and the loss. They need the libraries, which are therefore imported here.
     """
-    jax, optax = library("jax", "binary"), library("optax", "binary")
+    jax, optax = library("jax"), library("optax")
     jnp, adam = jax.numpy, optax.scale_by_adam()
 
     def sign(x: Any) -> Any:

@@ -6,11 +6,14 @@ siracusano-n3ic's, binary.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+from wirewise.abi import MAX_WIDTH
 from wirewise.errors import InputError
-from wirewise.models.network import MAX_LAYERS, MAX_WIDTH
+from wirewise.models.network import MAX_LAYERS
 
 HIDDEN = {"int8": (16, 16), "q16": (32, 32), "binary": (32, 16)}
 """Widths of the hidden layers of hara2023, hara2026 and siracusano-n3ic, by the kind of network that they
@@ -46,6 +49,52 @@ def make_bnn(hidden: Sequence[int], encoding: str, seed: int) -> Any:
     from wirewise.evaluate.binary_training import BinaryClassifier
 
     return BinaryClassifier(hidden, encoding=encoding, seed=seed)
+
+
+Progress = Callable[[float], None]
+"""Is told the share of some work that is done, 0 to 1."""
+
+
+def silent(share: float) -> None:
+    """Nobody wants to know."""
+
+
+class _Epochs(io.TextIOBase):
+    """Counts the lines that scikit-learn prints, one an epoch: it says in no other way how far it is."""
+
+    def __init__(self, most: int, progress: Progress) -> None:
+        self._most, self._progress, self._done = most, progress, 0
+
+    def write(self, text: str) -> int:
+        self._done += text.count("Iteration ")
+        self._progress(min(1.0, self._done / self._most))
+        return len(text)
+
+
+@contextmanager
+def watched(estimator: Any, progress: Progress) -> Iterator[None]:
+    """Says how far an estimator is that is fitted in the block, if it is a network; it may end early."""
+    from sklearn.neural_network import MLPClassifier
+
+    from wirewise.evaluate.binary_training import BinaryClassifier
+
+    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    if progress is silent or not isinstance(last, MLPClassifier | BinaryClassifier):
+        yield
+    elif isinstance(last, BinaryClassifier):
+        last.progress = progress
+        try:
+            yield
+        finally:
+            last.progress = None
+    else:
+        before = last.verbose
+        last.set_params(verbose=True)
+        try:
+            with redirect_stdout(_Epochs(last.max_iter, progress)):
+                yield
+        finally:
+            last.set_params(verbose=before)
 
 
 def weigh(estimator: Any, weights: Any) -> dict[str, Any]:

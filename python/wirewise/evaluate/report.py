@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wirewise import html
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,17 @@ class Report:
         """truth, predicted : class numbers, shape (n,), below len(classes)."""
         count = len(classes)
         confusion = np.bincount(truth * count + predicted, minlength=count * count).reshape(count, count)
+        return cls.from_confusion(confusion, classes)
+
+    @classmethod
+    def sum(cls, reports: Sequence[Report]) -> Report:
+        """One report about the packets of several, of the same classes."""
+        confusion = np.sum([report.confusion for report in reports], axis=0)
+        return cls.from_confusion(confusion, [row.name for row in reports[0].classes])
+
+    @classmethod
+    def from_confusion(cls, confusion: NDArray[np.int64], classes: list[str]) -> Report:
+        """A report of its confusion matrix: packets, shape (n, n), rows the truth."""
         right, true, said = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
         precision, recall = right / np.maximum(said, 1), right / np.maximum(true, 1)
         f1 = 2 * right / np.maximum(true + said, 1)
@@ -42,13 +56,42 @@ class Report:
             ClassReport(name, int(true[i]), float(precision[i]), float(recall[i]), float(f1[i]))
             for i, name in enumerate(classes)
         ]
-        accuracy = float(right.sum() / max(1, len(truth)))
-        return cls(len(truth), accuracy, rows, confusion.tolist())
+        packets = int(true.sum())
+        return cls(packets, float(right.sum() / max(1, packets)), rows, confusion.tolist())
+
+    @property
+    def absent(self) -> list[str]:
+        """The classes that no packet is of: nothing is known of them."""
+        return [row.name for row in self.classes if not row.packets]
+
+    def __repr__(self) -> str:
+        share, classes = f"accuracy {self.accuracy:.4f}", len(self.classes)
+        return f"<Report: {share} over {self.packets:,} packets of {classes} classes>"
+
+    def to_html(self) -> str:
+        """Numbers of each class, and the confusion."""
+        ratios = ((row.name, f"{row.packets:,}", *(f"{v:.4f}" for v in _ratios(row))) for row in self.classes)
+        share = f"accuracy {self.accuracy:.4f} over {self.packets:,} packets, macro F1 {self.macro_f1:.4f}"
+        return (
+            html.table(("class", "packets", "precision", "recall", "F1"), ratios, right=range(1, 5))
+            + html.paragraph(share)
+            + html.confusion([row.name for row in self.classes], self.confusion)
+        )
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.to_html())
 
     @property
     def macro_f1(self) -> float:
-        """Mean of the classes' F1: every class counts the same, however few its packets."""
-        return sum(row.f1 for row in self.classes) / len(self.classes)
+        """Mean of the F1 of the classes that are there: every class counts the same, however few its
+        packets.
+        """
+        there = [row.f1 for row in self.classes if row.packets]
+        return sum(there) / max(1, len(there))
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "macro_f1": self.macro_f1}
+
+
+def _ratios(row: ClassReport) -> tuple[float, float, float]:
+    return row.precision, row.recall, row.f1

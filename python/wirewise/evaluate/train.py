@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise import html
 from wirewise.datasets.table import Table
-from wirewise.errors import InputError
-from wirewise.evaluate.networks import HIDDEN, make_bnn, make_mlp, weigh
+from wirewise.errors import InputError, choose
+from wirewise.evaluate import leaks, teaching
+from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
+from wirewise.evaluate.lesson import Lesson, class_weights
+from wirewise.evaluate.networks import HIDDEN, Progress, make_bnn, make_mlp, silent
 from wirewise.evaluate.report import Report
-from wirewise.evaluate.split import grouped_split
+from wirewise.evaluate.split import Split, split
+from wirewise.evaluate.split import folds as splits
+from wirewise.frames import integers
 
 BENIGN = "benign"
 
@@ -57,13 +63,65 @@ ESTIMATORS = (*TREES, *NETWORKS)
 """Names that `train` knows."""
 
 
+FOLDS = 5
+"""Of the cross-validation of trees; networks take too long for it to be the default."""
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Every row tested once, by a model that had not seen its group. accuracy : 0 to 1, of each fold."""
+
+    by: str
+    report: Report
+    accuracy: list[float]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"by": self.by, "folds": self.accuracy, **self.report.to_dict()}
+
+
 @dataclass(frozen=True)
 class Training:
-    """A fitted estimator, the names of its classes by number, and how it did on flows it had not seen."""
+    """A fitted estimator, the names of its classes by number, and how it did on what it had not seen.
+
+    facts : how it was trained, for the record. table : the labelled rows. split : the numbers of the rows it
+    learned from, and of those that were kept apart, which the report is about. by_flow : what a split by flow
+    would have reported, where the split was another. folds : None where there was no cross-validation.
+    doubts : what makes the report doubtful. taught : where it had a teacher, both of them and the same
+    estimator without one, on what was kept apart.
+    """
 
     estimator: Any
     classes: list[str]
     report: Report
+    facts: dict[str, Any] = field(repr=False)
+    table: Table = field(repr=False)
+    split: Split = field(repr=False)
+    by_flow: Report | None = None
+    folds: CrossValidation | None = None
+    doubts: tuple[str, ...] = ()
+    taught: teaching.Comparison | None = None
+
+    def importance(self) -> Importance:
+        """How much the estimator leans on each feature, on the rows that were kept apart."""
+        rows, truth = matrix(self.table)[self.split.test], numbers(self.table, self.classes)[self.split.test]
+        number = {name: index for index, name in enumerate(self.classes)}
+
+        def predict(x: NDArray[np.int64]) -> NDArray[np.int64]:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="X does not have valid feature names")
+                said = self.estimator.predict(x).tolist()  # names, once they were set, else numbers
+            return np.array([number.get(one, one) for one in said], np.int64)
+
+        names = self.table.feature_set.feature_names
+        return Importance.of(predict, rows, truth, names, seed=self.facts["seed"])
+
+    def _repr_html_(self) -> str:
+        importance = self.importance()
+        return html.fragment(self.report.to_html(), html.heading(IMPORTANCE_TITLE), importance.to_html())
+
+    def __repr__(self) -> str:
+        name = self.facts["estimator"]
+        return f"<Training of {name}: accuracy {self.report.accuracy:.4f} on {self.report.packets:,} packets>"
 
 
 def class_names(labels: list[str]) -> list[str]:
@@ -71,11 +129,23 @@ def class_names(labels: list[str]) -> list[str]:
     return sorted(set(labels), key=lambda name: (name != BENIGN, name))
 
 
+def check_classes(table: Table) -> list[str]:
+    """The classes of a table of labelled rows. Raises InputError unless there are two."""
+    classes = class_names(table.frame["label"].unique().to_list())
+    if len(classes) < 2:
+        found = f"only {classes[0]!r}" if classes else "none"
+        raise InputError(
+            "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"
+        )
+    return classes
+
+
 def matrix(table: Table) -> NDArray[np.int64]:
-    """The features as an int64 array of shape (n rows, n features), in the feature set's order."""
-    return np.ascontiguousarray(
-        table.frame.select(table.feature_set.feature_names).to_numpy(), dtype=np.int64
-    )
+    """The features as an int64 array of shape (n rows, n features), in the feature set's order.
+
+    Raises InputError for a column that does not hold whole numbers, see `wirewise.frames.integers`.
+    """
+    return integers(table.frame, table.feature_set.feature_names)
 
 
 def numbers(table: Table, classes: list[str]) -> NDArray[np.int64]:
@@ -96,56 +166,105 @@ def train(
     test_share: float = 0.3,
     seed: int = 0,
     refit: bool = False,
+    group: str | None = None,
+    folds: int | None = None,
+    augment: Sequence[str] = (),
+    copies: int = 1,
+    teacher: str | Any = None,
+    progress: Progress = silent,
 ) -> Training:
-    """Fit an estimator to a table and test it on flows it has not seen.
+    """Fit an estimator to a table and test it on captures, or flows, it has not seen.
 
     table : its unlabelled rows are left out. estimator : a name of ESTIMATORS, or an unfitted scikit-learn
     classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp" and "bnn",
     neurons of each hidden layer. encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all
     classes weigh the same), weights by class name (1 if not named), or None (all packets weigh the same). A
-    heavier `benign` lets more attack packets pass and stops fewer benign ones.
+    heavier `benign` lets more attack packets pass and stops fewer benign ones. group : what is kept on one
+    side of the split, one of GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for
+    trees of TREES that are split by capture, else none. augment : names of `wirewise.augment.AUGMENTATIONS`
+    that tables allow; `copies` variants of each row that is learned from are learned from as well. teacher :
+    a name of `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there;
+    the report then has the teacher and the same estimator without it beside. progress : is told the share
+    that is done, 0 to 1; of a teacher that is fitted nothing is said.
 
     The estimator was fitted to the training part only, so the report is about that very model. With refit
-    it is then fitted again, to all rows: it has seen more, and the report is about its likes. Raises
-    InputError when the table has fewer than two classes, or a weight names none; MissingFeatureError for
-    "bnn" without JAX and optax.
+    it is then fitted again, to all rows: the model that is kept has seen more than the one the report is
+    about. Raises InputError when the table has fewer than two classes, or a weight names none;
+    MissingFeatureError for "bnn" without JAX and optax.
     """
     usable = table.labelled
-    classes = class_names(usable.frame["label"].unique().to_list())
-    if len(classes) < 2:
-        found = f"only {classes[0]!r}" if classes else "none"
-        raise InputError(
-            "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"
-        )
+    classes = check_classes(usable)
     rows, labels = matrix(usable), numbers(usable, classes)
-    fitted = make_estimator(estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding, seed=seed)
-    learn, test = grouped_split(usable.frame, test_share=test_share, seed=seed)
-    missing = sorted(set(range(len(classes))) - set(labels[learn].tolist()))
+    settings = {"depth": depth, "trees": trees, "hidden": hidden, "encoding": encoding, "seed": seed}
+
+    lesson = Lesson.of(
+        table, rows, labels, classes, class_weights=lambda of: class_weights(of, classes, class_weight),
+        augment=augment, copies=copies, seed=seed,
+    )  # fmt: skip
+    done = 0
+
+    def fit(on: NDArray[np.int64], teacher: Any = None) -> Any:
+        nonlocal done
+        fresh = make_estimator(estimator, **settings)  # type: ignore[arg-type]
+        fitted = lesson.teach(fresh, on, teacher, lambda share: progress((done + share) / fits))
+        done += 1
+        progress(min(1.0, done / fits))
+        return fitted
+
+    def test(parts: Split, fitted: Any) -> Report:
+        return Report.of(labels[parts.test], np.asarray(fitted.predict(rows[parts.test]), np.int64), classes)
+
+    make_estimator(estimator, **settings)  # type: ignore[arg-type] # wrong settings are said first
+    parts = split(usable.frame, group, test_share=test_share, seed=seed)
+    missing = sorted(set(range(len(classes))) - set(labels[parts.learn].tolist()))
     if missing:
         raise InputError(
             "the table",
-            f"has no flow of class {classes[missing[0]]!r} left to train on",
+            f"has no {parts.by} of class {classes[missing[0]]!r} left to train on",
             "give more captures",
         )
-    _fit(fitted, rows[learn], labels[learn], _weights(labels[learn], classes, class_weight))
-    predicted = np.asarray(fitted.predict(rows[test]), np.int64)
-    report = Report.of(labels[test], predicted, classes)
+    if folds is None:
+        folds = FOLDS if estimator in tuple(TREES) and parts.by == "capture" and teacher is None else 0
+    by_flow_too = bool(folds) and parts.by != "flow" and teacher is None
+    fits = 1 + (teacher is not None) + by_flow_too + folds + refit
+    lessons = teaching.TeacherOf(teacher, classes, lesson, seed)
+    fitted = fit(parts.learn, lessons.for_rows(parts.learn))
+    report = test(parts, fitted)
+    taught = None
+    if teacher is not None:
+        taught = teaching.compare(
+            usable.frame[parts.test], rows[parts.test], labels[parts.test], classes,
+            teacher=lessons.for_rows(parts.learn), student=fitted, direct=fit(parts.learn),
+        )  # fmt: skip
+    by_flow = crossed = None
+    if by_flow_too:
+        flows = split(usable.frame, "flow", test_share=test_share, seed=seed)
+        by_flow = test(flows, fit(flows.learn))
+    if folds:
+        tested = [
+            (part, test(part, fit(part.learn, lessons.for_rows(part.learn))))
+            for part in splits(usable.frame, parts.by, folds, seed=seed)
+        ]
+        crossed = CrossValidation(
+            parts.by, Report.sum([each for _, each in tested]), [each.accuracy for _, each in tested]
+        )
+    doubts = leaks.warnings(usable.frame, rows, labels, classes, usable.feature_set.feature_names, parts)
+    doubts += lessons.doubts
     if refit:
-        _fit(fitted, rows, labels, _weights(labels, classes, class_weight))
-    return Training(fitted, classes, report)
-
-
-def _fit(
-    estimator: Any,
-    rows: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    weights: NDArray[np.float64] | None,
-) -> None:
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():  # the report says how good it is
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        estimator.fit(rows, labels, **weigh(estimator, weights))
+        everything = np.arange(len(rows))
+        fitted = fit(everything, lessons.for_rows(everything))
+    facts = {
+        "estimator": estimator if isinstance(estimator, str) else type(estimator).__name__,
+        "class_weight": class_weight,
+        "seed": seed,
+        "test_share": test_share,
+        "split": f"by {parts.by}",
+        "refitted": refit,
+        "packets": len(usable.frame),
+        **lesson.facts(),
+        **lessons.facts(),
+    }
+    return Training(fitted, classes, report, facts, usable, parts, by_flow, crossed, tuple(doubts), taught)
 
 
 def make_estimator(
@@ -157,11 +276,13 @@ def make_estimator(
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
 ) -> Any:
-    """An unfitted classifier from its name in ESTIMATORS; anything else is given back as it is."""
+    """An unfitted classifier from its name in ESTIMATORS; of anything else, an unfitted copy."""
     if not isinstance(estimator, str):
-        return estimator
+        from sklearn.base import clone
+
+        return clone(estimator)
     if estimator not in ESTIMATORS:
-        raise InputError(f"estimator {estimator!r}", f"is not known (there are: {', '.join(ESTIMATORS)})")
+        raise InputError(f"estimator {estimator!r}", "is not known", choose(estimator, ESTIMATORS))
     if estimator == "mlp":
         return make_mlp(hidden or HIDDEN["int8"], seed)
     if estimator == "bnn":
@@ -169,26 +290,3 @@ def make_estimator(
     if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
         raise InputError(f"depth {depth} and {trees} trees", "must be 1 to 32 and 1 to 1000")
     return TREES[estimator](depth, trees, seed)
-
-
-def _weights(
-    labels: NDArray[np.int64], classes: list[str], class_weight: str | Mapping[str, float] | None
-) -> NDArray[np.float64] | None:
-    """The weight of every row; None if all weigh the same."""
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise InputError(f"class weight {class_weight!r}", "is not known; write balanced or CLASS=WEIGHT")
-        counts = np.bincount(labels, minlength=len(classes))
-        by_class = len(labels) / (len(classes) * np.maximum(counts, 1))
-    else:
-        unknown = sorted(set(class_weight) - set(classes))
-        if unknown:
-            raise InputError(
-                f"class weight {unknown[0]!r}", f"names no class (there are: {', '.join(classes)})"
-            )
-        by_class = np.array([float(class_weight.get(name, 1)) for name in classes])
-        if (by_class <= 0).any():
-            raise InputError("class weights", "must be positive")
-    return np.asarray(by_class[labels], np.float64)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from wirewise.errors import InputError
-from wirewise.importers.lowering import Imported, Predict, Request, Rows, check_features, class_names
+from wirewise.importers.lowering import check_features, class_names
+from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.models.binary_mlp import (
     BinaryInput,
     BinaryLayer,
@@ -32,6 +33,7 @@ def import_file(path: str, request: Request) -> Imported:
     """A .bnn file. Raises InputError naming what in it is missing, unknown or out of range."""
     no_votes(request)
     document = _read(path, request)
+    document.pop("training", None)  # how it was trained, which the model does not depend on
     _keys(request, "the file", document, {"format", "version", "classes", "features", "inputs", "layers"})
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise request.refuse(

@@ -17,7 +17,8 @@ import numpy as np
 
 from wirewise.errors import InputError
 from wirewise.importers.binary import LARGEST_FILE, feature_names, no_votes, read_inputs
-from wirewise.importers.lowering import Imported, Request, class_names
+from wirewise.importers.lowering import class_names
+from wirewise.importers.request import Imported, Request
 from wirewise.quantize.binarised import BinarisedLayer, BinarisedNetwork, Floats, Normalisation
 
 EPSILON = 1e-3  # Keras' default

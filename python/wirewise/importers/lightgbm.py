@@ -14,10 +14,6 @@ import numpy as np
 
 from wirewise.importers.lowering import (
     Cuts,
-    Imported,
-    Predict,
-    Request,
-    Rows,
     SourceTree,
     build,
     check_features,
@@ -26,6 +22,7 @@ from wirewise.importers.lowering import (
     library,
     only_sum,
 )
+from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.models.tree import LEAF
 
 OBJECTIVES = ("binary", "multiclass")
@@ -42,7 +39,7 @@ def import_classifier(estimator: Any, request: Request) -> Imported:
 
 def import_file(path: str, request: Request) -> Imported:
     """A text file that `save_model` wrote."""
-    lightgbm = library("lightgbm", "lightgbm")
+    lightgbm = library("lightgbm")
     try:
         booster = lightgbm.Booster(model_file=path)
     except lightgbm.basic.LightGBMError as error:

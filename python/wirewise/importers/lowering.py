@@ -8,66 +8,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.errors import InputError, MissingFeatureError
-from wirewise.models import Model
+from wirewise.importers.request import Floats, Request, Rows
 from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble, Votes
-from wirewise.quantize import FloatNetwork, Options
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.floating[Any]]
-Predict = Callable[[Rows], NDArray[np.int32]]
 
 # Multiples of lcm(1..16) keep equal sums of small fractions (1/2 + 1/2, 1/3 + 2/3, ...) equal as integers.
 FRACTIONS = 720_720
 
 # The largest rounding of a sum of margins (log-odds) that is accepted: beyond it classes would differ.
 COARSEST = 1e-3
-
-
-@dataclass(frozen=True)
-class Request:
-    """What `import_model` was asked: `subject` names the input in errors.
-
-    rows (n, n_features), their labels, and options are for networks: what they are quantised with.
-    """
-
-    subject: str
-    n_features: int | None = None
-    classes: Sequence[str] | None = None
-    votes: Votes | None = None
-    rows: Rows | None = None
-    labels: Sequence[str] | None = None
-    options: Options | None = None
-
-    def refuse(self, rule: str, way_out: str) -> InputError:
-        return InputError(self.subject, rule, way_out)
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A model as integers, and where it came from.
-
-    classes: names, index = class id. node_ids: per tree and node, the library's own number of that node.
-    predict: the original's classes for int64 rows (n, n_features), fed the way its integer thresholds assume;
-    it needs the library installed. feature_names: what the model was trained on, where the library kept it.
-    network: what was quantised, if it is a neural network; it has no nodes.
-    """
-
-    model: Model
-    classes: list[str]
-    source: str
-    notes: list[str]
-    node_ids: tuple[tuple[int, ...], ...] = field(repr=False)
-    predict: Predict = field(repr=False)
-    feature_names: list[str] | None = None
-    network: FloatNetwork | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -218,6 +174,10 @@ def _prune(request: Request, source: SourceTree) -> _Kept:
     return _Kept(kept, source.feature[kept] == LEAF, children)
 
 
+ROOM_FOR_MARGIN = 4
+"""A margin is at most the distance of two scores, so a score with it at most three times the largest."""
+
+
 def _scale(
     request: Request,
     trees: Sequence[SourceTree],
@@ -236,7 +196,7 @@ def _scale(
     if not np.isfinite(reach).all():
         raise request.refuse("has a leaf score or base score that is not a finite number", "train it again")
     # Rounding adds at most half to each leaf and to the base, deciding `score >= 0` adds 1 to the base.
-    room = INT32_MAX - len(trees) - 2
+    room = INT32_MAX // (ROOM_FOR_MARGIN if request.margin else 1) - len(trees) - 2
     largest_sum = float(reach.max())
     scale = room / largest_sum if largest_sum > 1e-290 else float(room)
     if not fractions and _rounding(len(trees), scale) > COARSEST:
@@ -296,12 +256,13 @@ def only_sum(request: Request) -> None:
         raise request.refuse("boosted trees add up margins, they do not vote", "leave out votes=majority")
 
 
-def library(name: str, extra: str | None = None) -> Any:
+def library(name: str) -> Any:
     """An optional library, imported when first needed; the error says how to install a missing one."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        advice = f"pip install 'wirewise[{extra}]'" if extra else f"pip install {name}"
+        package = name.partition(".")[0].replace("sklearn", "scikit-learn")
         raise MissingFeatureError(
-            f"this model needs the Python library {name}, which cannot be imported ({error}); {advice}"
+            f"this model needs the Python library {name}, which cannot be imported ({error}); "
+            f"pip install {package}"
         ) from None

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from wirewise.errors import InputError
-from wirewise.importers.lowering import Imported, Predict, Request, check_features
+from wirewise.importers.lowering import check_features
+from wirewise.importers.request import Imported, Predict, Request
 from wirewise.quantize import FloatNetwork, Options, quantize
 from wirewise.quantize.float_network import Floats
 

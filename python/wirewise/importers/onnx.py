@@ -15,18 +15,10 @@ from typing import Any
 import numpy as np
 
 from wirewise.importers import onnx_runtime
-from wirewise.importers.lowering import (
-    Imported,
-    Predict,
-    Request,
-    Rows,
-    build,
-    check_features,
-    class_names,
-    library,
-)
+from wirewise.importers.lowering import build, check_features, class_names, library
 from wirewise.importers.onnx_runtime import first_line
 from wirewise.importers.onnx_trees import OnnxTrees, read_classifier, read_ensemble
+from wirewise.importers.request import Imported, Predict, Request, Rows
 
 READERS = {"TreeEnsembleClassifier": read_classifier, "TreeEnsemble": read_ensemble}
 
@@ -41,7 +33,7 @@ class _Answer:
 
 def import_file(path: str, request: Request) -> Imported:
     """An .onnx file."""
-    onnx = library("onnx", "onnx")
+    onnx = library("onnx")
     data = Path(path).read_bytes()
     try:
         model = onnx.load_model_from_string(data)
@@ -60,7 +52,7 @@ def import_model(model: Any, request: Request) -> Imported:
     """An onnx.ModelProto."""
     from wirewise.importers import onnx_networks
 
-    onnx = library("onnx", "onnx")
+    onnx = library("onnx")
     if request.votes == "majority":
         raise request.refuse("an ONNX model says how its trees are combined", "leave out votes=majority")
     try:

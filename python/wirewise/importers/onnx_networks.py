@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.importers import onnx_runtime
-from wirewise.importers.lowering import Imported, Predict, Request, Rows, class_names, library
+from wirewise.importers.lowering import class_names, library
 from wirewise.importers.networks import import_network
+from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.quantize import FloatNetwork
 from wirewise.quantize.float_network import Floats
 

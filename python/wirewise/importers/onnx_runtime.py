@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wirewise.importers.lowering import Request, Rows, library
+from wirewise.importers.lowering import library
+from wirewise.importers.request import Request, Rows
 
 
 def run(model: Any, output: str, x: Rows, fed_as: type[Any], request: Request, way_out: str) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wirewise.importers.lowering import Cuts, Request, SourceTree, cuts, library
+from wirewise.importers.lowering import Cuts, SourceTree, cuts, library
+from wirewise.importers.request import Request
 from wirewise.models.tree import LEAF
 
 # mode -> (is the integer test strict, does the true branch hold the smaller values)

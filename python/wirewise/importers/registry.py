@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be imported: the one list that dispatch, help and docs/importers.md are made from."""
+"""What can be imported: the one list that dispatch, help and docs/importers.md are made from.
+
+`FORMATS.add(Format(...))` adds an importer from outside of this package.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from wirewise.registry import Registry
 
 FLOAT32 = "float32(x) ≤ t"
 NO_TEST = "no tests: it is a network"
@@ -13,18 +18,26 @@ SUM_OR_MAJORITY = "sum of class fractions; majority on request"
 
 @dataclass(frozen=True)
 class Format:
-    """An estimator class (`module.Class`, the top-level module) or a file suffix, and who reads it."""
+    """An estimator class (`module.Class`, the top-level module) or a file suffix, and who reads it.
+
+    reader : `module:function`, imported when it is first needed. The function gets the estimator, or the path
+    of the file, and a `Request`, and gives an `Imported`.
+    """
 
     key: str
     library: str
-    reader: str  # module:function under wirewise.importers
+    reader: str
     test: str  # how the original compares
     scores: str
     limits: str
 
     @property
+    def is_file(self) -> bool:
+        return self.key.startswith(".")
+
+    @property
     def what(self) -> str:
-        return self.key if self.key.startswith(".") else self.key.rpartition(".")[2]
+        return self.key if self.is_file else self.key.rpartition(".")[2]
 
 
 def _sklearn(name: str, reader: str, test: str, scores: str, limits: str) -> Format:
@@ -44,7 +57,8 @@ _TORCH = "Linear, ReLU, BatchNorm1d, Dropout; Softmax or Sigmoid at the end"
 _AGREEING = "agreeing bits"
 _BINARY = "binary weights and activations"
 
-FORMATS = (
+# Readers are modules of this package.
+_BUILT_IN = (
     _sklearn(
         "DecisionTreeClassifier", "import_tree", FLOAT32, "the leaf's class; sum on request", _ONE_OUTPUT
     ),
@@ -60,12 +74,28 @@ FORMATS = (
         _BOOSTED,
         "no categorical features",
     ),
-    _sklearn(
-        "Pipeline",
-        "import_pipeline",
+    Format(
+        "sklearn.Pipeline",
+        "scikit-learn",
+        "sklearn_pipeline:import_pipeline",
         "as its last step",
         "as its last step",
         "trees: no other step does anything; networks: scalers",
+    ),
+    *(
+        Format(
+            f"sklearn.{name}",
+            "scikit-learn",
+            "sklearn_search:import_search",
+            "as its `best_estimator_`",
+            "as its `best_estimator_`",
+            limits,
+        )
+        for name, limits in (
+            ("GridSearchCV", "refit"),
+            ("RandomizedSearchCV", "refit"),
+            ("BaseSearchCV", "refit; the halving searches, and those of other packages"),
+        )
     ),
     Format(
         "sklearn.MLPClassifier",
@@ -124,12 +154,16 @@ FORMATS = (
     ),
 )
 
-BY_KEY = {entry.key: entry for entry in FORMATS}
+FORMATS = Registry(
+    "importer",
+    lambda entry: entry.key,
+    (replace(entry, reader=f"{__package__}.{entry.reader}") for entry in _BUILT_IN),
+)
 
 
 def supported() -> list[tuple[str, str, str, str, str]]:
     """Rows (library, estimator or file, test, scores, limits) of all that can be imported."""
-    return [(entry.library, entry.what, entry.test, entry.scores, entry.limits) for entry in FORMATS]
+    return [(entry.library, entry.what, entry.test, entry.scores, entry.limits) for entry in FORMATS.values()]
 
 
 def supported_table() -> str:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from wirewise.importers.lowering import Imported, Request, library
+from wirewise.importers.dispatch import import_estimator
+from wirewise.importers.lowering import library
+from wirewise.importers.request import Imported, Request
 
 # Types that skops asks about but that hold numbers only.
 TRUSTED = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
@@ -26,11 +28,20 @@ UNSAFE = (
 
 def import_file(path: str, request: Request) -> Imported:
     """A .pkl, .pickle, .joblib or .skops file that holds one fitted estimator."""
-    from wirewise.importers import import_estimator
-
     estimator, notes = _load_skops(path, request) if path.endswith(".skops") else _load_pickle(path, request)
     imported = import_estimator(estimator, request)
     return replace(imported, notes=[*notes, *imported.notes])
+
+
+def load(path: Path) -> Any:
+    """The fitted estimator in a file, as it is; loading a pickle runs code in it. Raises InputError."""
+    request = Request(subject=str(path))
+    if path.suffix not in (".pkl", ".pickle", ".joblib", ".skops"):
+        raise request.refuse("is no saved estimator", "give a .pkl, .pickle, .joblib or .skops file")
+    found, _ = (
+        _load_skops(str(path), request) if path.suffix == ".skops" else _load_pickle(str(path), request)
+    )
+    return found
 
 
 def _load_pickle(path: str, request: Request) -> tuple[Any, list[str]]:
@@ -51,7 +62,7 @@ def _load_pickle(path: str, request: Request) -> tuple[Any, list[str]]:
 
 
 def _load_skops(path: str, request: Request) -> tuple[Any, list[str]]:
-    skops = library("skops.io", "skops")
+    skops = library("skops.io")
     try:
         asks = skops.get_untrusted_types(file=path)
         if unknown := [kind for kind in asks if kind not in TRUSTED]:

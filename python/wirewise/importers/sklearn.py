@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-learn classifiers made of trees, and pipelines.
+"""scikit-learn classifiers made of trees.
 
 Trees, forests and GradientBoosting round features to float32 and compare `<=` with a float64 threshold;
 HistGradientBoosting compares float64 with float64. Integers have no missing values, so it does not matter
@@ -8,17 +8,12 @@ where a tree would send them.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from wirewise.importers.lowering import (
     Cuts,
-    Imported,
-    Predict,
-    Request,
-    Rows,
     SourceTree,
     build,
     check_features,
@@ -27,29 +22,16 @@ from wirewise.importers.lowering import (
     library,
     only_sum,
 )
+from wirewise.importers.request import Imported, Request
+from wirewise.importers.sklearn_estimators import check_fitted, predict_with
 from wirewise.models.tree import LEAF, Votes
-
-
-def import_pipeline(pipeline: Any, request: Request) -> Imported:
-    """A pipeline in which only the last step does something, or of scalers before a network."""
-    from wirewise.importers import import_estimator
-    from wirewise.importers.sklearn_networks import import_scaled, is_network
-
-    *before, (_, last) = pipeline.steps
-    before = [(name, step) for name, step in before if step not in (None, "passthrough")]
-    if is_network(last):
-        return import_scaled(pipeline, before, last, request)
-    for name, step in before:
-        raise request.refuse(
-            f"is a pipeline whose step {name!r} ({type(step).__name__}) changes the features",
-            "trees need no scaling: train the classifier alone on the integer features",
-        )
-    return import_estimator(last, request)
 
 
 def import_tree(estimator: Any, request: Request) -> Imported:
     """One tree: its leaf names the class, ties to the lowest, which is a majority vote of one."""
-    return _import_trees(estimator, [estimator], request, request.votes or "majority")
+    return _import_trees(
+        estimator, [estimator], request, request.votes or ("sum" if request.margin else "majority")
+    )
 
 
 def import_forest(estimator: Any, request: Request) -> Imported:
@@ -165,14 +147,6 @@ def _hist_source(nodes: Any, output: int | None) -> SourceTree:
     )
 
 
-def check_fitted(estimator: Any, request: Request) -> None:
-    validation = library("sklearn.utils.validation")
-    try:
-        validation.check_is_fitted(estimator)
-    except library("sklearn.exceptions").NotFittedError:
-        raise request.refuse("is not fitted", "call fit first") from None
-
-
 def _imported(estimator: Any, built: Any, names: list[str], notes: list[str]) -> Imported:
     trained_on = getattr(estimator, "feature_names_in_", None)
     version = library("sklearn").__version__
@@ -185,15 +159,3 @@ def _imported(estimator: Any, built: Any, names: list[str], notes: list[str]) ->
         predict=predict_with(estimator),
         feature_names=None if trained_on is None else list(map(str, trained_on)),
     )
-
-
-def predict_with(estimator: Any) -> Predict:
-    def predict(x: Rows) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            labels = estimator.predict(x)
-        by_name = np.argsort(estimator.classes_)  # in our order, which need not be that of the names
-        numbers = by_name[np.searchsorted(estimator.classes_, labels, sorter=by_name)]
-        return numbers.astype(np.int32)
-
-    return predict

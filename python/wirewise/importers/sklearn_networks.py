@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from wirewise.importers.lowering import Imported, Request, class_names, library
+from wirewise.importers.lowering import class_names, library
 from wirewise.importers.networks import affine_input, import_network
-from wirewise.importers.sklearn import check_fitted, predict_with
+from wirewise.importers.request import Imported, Request
+from wirewise.importers.sklearn_estimators import check_fitted, predict_with
 from wirewise.quantize import FloatNetwork
 from wirewise.quantize.float_network import Floats
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from wirewise.importers.lowering import Imported, Predict, Request, Rows, class_names, library
+from wirewise.importers.lowering import class_names, library
 from wirewise.importers.networks import affine_input, import_network
+from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.quantize import FloatNetwork
 from wirewise.quantize.float_network import Floats, Output
 

@@ -15,10 +15,6 @@ from typing import Any
 import numpy as np
 
 from wirewise.importers.lowering import (
-    Imported,
-    Predict,
-    Request,
-    Rows,
     SourceTree,
     build,
     check_features,
@@ -27,6 +23,7 @@ from wirewise.importers.lowering import (
     library,
     only_sum,
 )
+from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.models.tree import LEAF
 
 OBJECTIVES = ("binary:logistic", "multi:softprob", "multi:softmax")
@@ -48,7 +45,7 @@ def import_booster(booster: Any, request: Request) -> Imported:
 
 def import_file(path: str, request: Request) -> Imported:
     """A model file. One that XGBClassifier saved is read as XGBClassifier reads it."""
-    xgboost = library("xgboost", "xgboost")
+    xgboost = library("xgboost")
     try:
         booster = xgboost.Booster(model_file=path)
     except xgboost.core.XGBoostError as error:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
-from wirewise.errors import InputError
+from wirewise.abi import MAX_CLASSES, MAX_FEATURES
 from wirewise.models.binary_mlp import BinaryLayer, BinaryMlp, BitsInput, StepsInput
+from wirewise.models.bounded import UNKNOWN, Bound, Bounded
+from wirewise.models.families import FAMILIES, Family, load_family
 from wirewise.models.fixed_point_mlp import FixedPointLayer, FixedPointMlp
 from wirewise.models.network import InputScaler, Network
 from wirewise.models.quantized_mlp import InputQuantizer, QuantizedLayer, QuantizedMlp
@@ -16,20 +18,23 @@ from wirewise.models.random import (
     random_quantized_mlp,
     random_tree_ensemble,
 )
-from wirewise.models.rules import MAX_CLASSES, MAX_FEATURES
 from wirewise.models.tree import Tree, TreeEnsemble
 
-Model: TypeAlias = TreeEnsemble | QuantizedMlp | FixedPointMlp | BinaryMlp  # the union of all families
+Model: TypeAlias = Family | Bounded
 
-MODELS: dict[str, type[Model]] = {model.family: model for model in get_args(Model)}
+MODELS: dict[str, type[Model]] = {**FAMILIES, Bounded.family: Bounded}
 
 __all__ = [
     "MAX_CLASSES",
     "MAX_FEATURES",
     "MODELS",
+    "UNKNOWN",
     "BinaryLayer",
     "BinaryMlp",
     "BitsInput",
+    "Bound",
+    "Bounded",
+    "Family",
     "FixedPointLayer",
     "FixedPointMlp",
     "InputQuantizer",
@@ -51,9 +56,6 @@ __all__ = [
 
 def load(document: Any) -> Model:
     """The model that `to_dict` wrote, whatever its family. InputError if it is not one."""
-    if not isinstance(document, dict):
-        raise InputError("model", "is not an object")
-    family = document.get("family")
-    if not isinstance(family, str) or family not in MODELS:
-        raise InputError("model", f"family {family!r} is unknown", f"known families: {', '.join(MODELS)}")
-    return MODELS[family].from_dict(document)
+    if isinstance(document, dict) and document.get("family") == Bounded.family:
+        return Bounded.from_dict(document)
+    return load_family(document)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -88,7 +88,7 @@ class BinaryLayer:
         return self.threshold
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BinaryMlp(Network):
     """A binary network. Raises InputError, naming layer and neuron, when a rule is broken.
 
@@ -159,6 +159,11 @@ class BinaryMlp(Network):
             arrays.append((np.array(rows, np.int64).T, np.array(layer.threshold, np.int64)))
             fan_in = len(layer.weights)
         return arrays
+
+    def favour(self, by: int) -> BinaryMlp:
+        last = self.layers[-1]
+        changed = replace(last, threshold=(last.threshold[0] + by, *last.threshold[1:]))
+        return replace(self, layers=(*self.layers[:-1], changed))
 
     # -- facts
 

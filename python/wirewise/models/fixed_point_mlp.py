@@ -36,7 +36,7 @@ class FixedPointLayer:
     ceiling: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FixedPointMlp(DenseNetwork):
     """A Q16 network. Raises InputError, naming layer and neuron, when a rule is broken or a sum can overflow.
 

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.abi import MAX_WIDTH
 from wirewise.errors import InputError
 from wirewise.models import rules
 from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN, is_int
 
 MAX_LAYERS = 8
-MAX_WIDTH = 128  # neurons of a layer of int8 and Q16 networks
 MAX_SHIFT = 62
 
 Ints = tuple[int, ...]
 Rows = NDArray[np.int64]
 _T = TypeVar("_T")
+_Network = TypeVar("_Network", bound="Network")
 _Dense = TypeVar("_Dense", bound="DenseNetwork")
 
 
@@ -135,6 +136,16 @@ class Network(ABC):
     def reads(self) -> Ints:
         """How many weights of the first layer, or input bits, read each feature, (n_features,)."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.describe()}>"
+
+    @abstractmethod
+    def favour(self: _Network, by: int) -> _Network:
+        """The same network, but another class than 0 must be ahead of it by more than `by`, or a little more.
+
+        Raises InputError where a sum could overflow.
+        """
+
     @abstractmethod
     def details(self) -> dict[str, Any]:
         """Sizes of the layers, for people and programs."""
@@ -194,6 +205,14 @@ class DenseNetwork(Network):
     @cached_property
     def reads(self) -> Ints:
         return weights_per_input(self.layers[0].weights, self.used_features)
+
+    def favour(self: _Dense, by: int) -> _Dense:
+        last = self.layers[-1]
+        # A bias counts as often as its neuron's multiplier says, where there is one.
+        step = getattr(last, "multiplier", (1,))[0]
+        more = -by if self.n_outputs == 1 else -(-by // step)
+        changed = replace(last, bias=(last.bias[0] + more, *last.bias[1:]))
+        return replace(self, layers=(*self.layers[:-1], changed))  # type: ignore[type-var]
 
     def details(self) -> dict[str, Any]:
         weights = [part for layer in self.layers for row in layer.weights for part in row]

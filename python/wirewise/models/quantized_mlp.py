@@ -51,7 +51,7 @@ class QuantizedLayer:
         return network.reach(self.weights, self.bias, (LIMIT,) * len(self.weights[0]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QuantizedMlp(DenseNetwork):
     """An int8 network. Raises InputError, naming layer and neuron, if a rule is broken or a sum can overflow.
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.abi import MAX_CLASSES, MAX_FEATURES
 from wirewise.errors import InputError
+from wirewise.frames import whole
 
-MAX_FEATURES = 128  # WW_MAX_FEATURES in bpf/wirewise/abi.h
-MAX_CLASSES = 64  # WW_MAX_CLASSES
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -69,13 +69,11 @@ def as_tuple(where: str, name: str, value: object) -> tuple[Any, ...]:
 
 
 def as_rows(x: NDArray[np.int64], n_features: int) -> NDArray[np.int64]:
-    """Rows of shape (n, n_features) as contiguous int64, or InputError."""
+    """Rows of shape (n, n_features) as contiguous int64, see `wirewise.frames.whole`; or InputError."""
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[1] != n_features:
         raise InputError(f"rows of shape {x.shape}", f"the model reads {n_features} features a row")
-    if not np.can_cast(x.dtype, np.int64):
-        raise InputError(f"rows of type {x.dtype}", "features are signed 64-bit integers")
-    return np.ascontiguousarray(x, np.int64)
+    return np.ascontiguousarray(whole(x, lambda row, feature: f"row {row}, feature {feature}"))
 
 
 def digest(document: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 from statistics import median
@@ -64,6 +64,9 @@ class Tree:
             if left != LEAF:
                 depth[left] = depth[right] = depth[node] + 1
         return max(depth)
+
+    def __repr__(self) -> str:
+        return f"<Tree: depth {self.depth}, {self.n_leaves:,} leaves>"
 
     def path(self, row: Sequence[int]) -> list[int]:
         """Nodes visited by one row of features, root first, leaf last."""
@@ -136,6 +139,27 @@ class TreeEnsemble:
             return (scores[:, 0] > 0).astype(np.int32), scores
         return scores.argmax(axis=1).astype(np.int32), scores
 
+    def favour(self, by: int) -> TreeEnsemble:
+        """The same trees, but another class than 0 must be ahead of it by more than `by`.
+
+        Raises InputError for majority votes, which are no scores, and where the scores would leave int32.
+        """
+        if self.votes == "majority":
+            raise InputError(
+                "model",
+                "its trees vote, so nothing says how sure it is",
+                "let them add up class fractions: leave out --majority, and import it again",
+            )
+        first = self.base[0] - by if self.n_outputs == 1 else self.base[0] + by
+        try:
+            return replace(self, base=(first, *self.base[1:]))
+        except InputError:
+            raise InputError(
+                "model",
+                f"its scores fill 32 bits and leave no room for a margin of {by:,}",
+                "compile the estimator itself, as its import did not know of the margin",
+            ) from None
+
     def leaves(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Leaf node reached in each tree, (n, trees)."""
         x = rules.as_rows(x, self.n_features)
@@ -176,6 +200,9 @@ class TreeEnsemble:
             "depth": {"least": min(depths), "median": median(depths), "most": max(depths)},
             "nodes": {"least": min(nodes), "median": median(nodes), "most": max(nodes), "all": sum(nodes)},
         }
+
+    def __repr__(self) -> str:
+        return f"<TreeEnsemble: {self.describe()}>"
 
     def describe(self) -> str:
         """One line for people: trees, depth, leaves, features used, votes, classes."""

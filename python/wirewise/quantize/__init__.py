@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from wirewise.errors import InputError
+from wirewise.errors import InputError, choose
 from wirewise.models import FixedPointMlp, QuantizedMlp
 from wirewise.models.rules import as_rows
 from wirewise.quantize import int8, q16
 from wirewise.quantize.calibration import METHODS
-from wirewise.quantize.fidelity import saturation
 from wirewise.quantize.finetune import RATES, fine_tune
 from wirewise.quantize.float_network import FloatNetwork, classes_of
+from wirewise.quantize.out_of_range import saturation
 from wirewise.quantize.search import refine
 
 __all__ = ["CALIBRATIONS", "FAMILIES", "FloatNetwork", "Options", "Quantized", "quantize", "saturation"]
@@ -47,7 +47,7 @@ class Options:
             ("calibration", self.calibration, CALIBRATIONS),
         ):
             if given not in known:
-                raise InputError(f"{what} {given!r}", f"is not known (there are: {', '.join(known)})")
+                raise InputError(f"{what} {given!r}", "is not known", choose(given, known))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from wirewise.errors import InputError
+from wirewise.errors import InputError, choose
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ _CANDIDATES = 100
 def threshold(values: NDArray[np.floating], method: str = "kl", *, levels: int = 127) -> float:
     """The threshold, above 0, of numbers of any shape by one of METHODS. All zero: 1.0."""
     if method not in METHODS:
-        raise InputError(f"calibration {method!r}", f"is not known (there are: {', '.join(METHODS)})")
+        raise InputError(f"calibration {method!r}", "is not known", choose(method, METHODS))
     magnitudes = np.abs(np.asarray(values, np.float64)).ravel()
     magnitudes = magnitudes[magnitudes > 0]
     if not len(magnitudes):

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise.abi import MAX_CLASSES, MAX_FEATURES, MAX_WIDTH
 from wirewise.errors import InputError
-from wirewise.models.network import MAX_LAYERS, MAX_WIDTH
-from wirewise.models.rules import MAX_CLASSES, MAX_FEATURES
+from wirewise.models.network import MAX_LAYERS
 
 Floats = NDArray[np.float64]
 Output = Literal["none", "softmax", "sigmoid"]

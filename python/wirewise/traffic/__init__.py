@@ -12,7 +12,7 @@ filler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -21,41 +21,28 @@ import numpy as np
 
 from wirewise.errors import InputError
 
-from .attacks import port_scan, slow_http, syn_flood, udp_amplification
-from .benign import bulk, dns, ntp, quic, web
+from .attacks import syn_flood
 from .frames import ROW, Rows, build
 from .hosts import SECOND_NS, Recorder
+from .profiles import (
+    ALL_KINDS,
+    BENIGN,
+    DEMO,
+    KINDS_BY_NAME,
+    PROFILES,
+    Kind,
+    Profile,
+    Script,
+    check_mix,
+    mix_of,
+)
 
-BENIGN = "benign"
-KINDS = ("web", "dns", "ntp", "quic", "bulk", "syn-flood", "udp-amplification", "port-scan", "slow-http")
-"""Kinds of traffic; the first five are benign, the others are attacks of the same name."""
-LABELS = {kind: kind if index >= 5 else BENIGN for index, kind in enumerate(KINDS)}
-"""What a classifier is to say of each kind."""
-
-MIX: dict[str, float] = {
-    "web": 0.20,
-    "dns": 0.05,
-    "ntp": 0.01,
-    "quic": 0.14,
-    "bulk": 0.20,
-    "syn-flood": 0.20,
-    "udp-amplification": 0.12,
-    "port-scan": 0.065,
-    "slow-http": 0.015,
-}
-"""Default share of each kind in the packets towards the protected network."""
-
-_Script = Callable[[Recorder, Random, int, float], None]
-_SCRIPTS: dict[str, _Script] = {
-    "web": web,
-    "dns": dns,
-    "ntp": ntp,
-    "quic": quic,
-    "bulk": bulk,
-    "udp-amplification": udp_amplification,
-    "port-scan": port_scan,
-    "slow-http": slow_http,
-}
+KINDS = tuple(DEMO.mix)
+"""Kinds of the demo; the first five are benign, the others are attacks of the same name."""
+LABELS = {kind: KINDS_BY_NAME[kind].label for kind in KINDS}
+"""What a classifier is to say of each of them."""
+MIX: dict[str, float] = dict(DEMO.mix)
+"""The demo's share of each kind in the packets towards the protected network."""
 
 
 class Packet(NamedTuple):
@@ -63,6 +50,12 @@ class Packet(NamedTuple):
     frame: bytes
     kind: str
     label: str  # "" for the victim's answers to an attack, which are neither
+
+
+__all__ = [
+    "ALL_KINDS", "BENIGN", "KINDS", "KINDS_BY_NAME", "LABELS", "MIX", "PROFILES", "Kind", "Packet", "Profile",
+    "Traffic", "generate", "mix_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,13 +73,13 @@ class Traffic:
         for time_ns, frame, kind, reply in zip(
             times, frames, kinds, self.rows["reply"].tolist(), strict=True
         ):
-            name = KINDS[kind]
-            yield Packet(time_ns, frame, name, "" if reply else LABELS[name])
+            name = ALL_KINDS[kind]
+            yield Packet(time_ns, frame, name, "" if reply else KINDS_BY_NAME[name].label)
 
     def counts(self) -> dict[str, int]:
-        """Packets of each kind."""
-        counted = np.bincount(self.rows["kind"], minlength=len(KINDS)).tolist()
-        return dict(zip(KINDS, counted, strict=True))
+        """Packets of each kind: of the demo's, and of others that occur."""
+        counted = np.bincount(self.rows["kind"], minlength=len(ALL_KINDS)).tolist()
+        return {kind: n for kind, n in zip(ALL_KINDS, counted, strict=True) if n or kind in KINDS}
 
 
 def generate(
@@ -108,32 +101,29 @@ def generate(
 
     Raises InputError for an unknown kind, a negative share or number.
     """
-    unknown = sorted(set(mix) - set(KINDS))
-    if unknown:
-        raise InputError(f"traffic mix: unknown kind '{unknown[0]}'; there are {', '.join(KINDS)}")
-    if duration_s <= 0 or packets < 1 or min(mix.values(), default=0) < 0 or sum(mix.values()) <= 0:
-        raise InputError("traffic: duration, packets and the sum of the shares must be positive")
+    check_mix(mix)
+    if duration_s <= 0 or packets < 1:
+        raise InputError("traffic: duration and packets must be positive")
     duration_ns = round(duration_s * SECOND_NS)
     parts: list[Rows] = []
-    for index, kind in enumerate(KINDS):
+    for index, kind in enumerate(ALL_KINDS):
         budget = round(packets * mix.get(kind, 0) / sum(mix.values()))
         if budget == 0:
             continue
         # A stream of random numbers for each kind: changing one share leaves the other kinds as they were.
-        if kind == "syn-flood":
+        script = KINDS_BY_NAME[kind].script
+        if script is None:
             numbers = np.random.Generator(np.random.PCG64([seed, index]))
             parts.append(syn_flood(numbers, index, budget, duration_ns, replies=both_directions))
         else:
-            parts.append(
-                _play(_SCRIPTS[kind], Random(f"{seed}/{kind}"), index, budget, duration_ns, both_directions)
-            )
+            parts.append(_play(script, Random(f"{seed}/{kind}"), index, budget, duration_ns, both_directions))
     rows = np.concatenate(parts)
     rows = rows[(rows["time_ns"] >= 0) & (rows["time_ns"] < duration_ns)]
     return Traffic(rows[np.argsort(rows["time_ns"], kind="stable")])
 
 
 def _play(
-    script: _Script, rng: Random, kind: int, budget: int, duration_ns: int, both_directions: bool
+    script: Script, rng: Random, kind: int, budget: int, duration_ns: int, both_directions: bool
 ) -> Rows:
     """Conversations at random times until about `budget` packets have arrived."""
     recorder = Recorder(duration_ns, both_directions)

@@ -8,7 +8,9 @@ row by row.
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ Rows = NDArray[np.void]
 ROW = np.dtype(
     [
         ("time_ns", "i8"),
-        ("kind", "u1"),  # index into traffic.KINDS
+        ("kind", "u1"),  # index into profiles.ALL_KINDS
         ("outgoing", "?"),  # sent by the protected side
         ("reply", "?"),  # the victim's answer to an attack: neither attack nor ordinary traffic
         ("version", "u1"),  # 4 or 6
@@ -41,6 +43,7 @@ ROW = np.dtype(
         ("payload", "u4"),  # where it starts in PAYLOADS; even
         ("payload_length", "u2"),
         ("datagram_length", "u2"),  # UDP: payload of the whole datagram, all its fragments
+        ("tunnel", "u4"),  # TEID of the GTP-U tunnel around the packet; 0: none
     ]
 )
 
@@ -72,6 +75,9 @@ _OPTION_BYTES: dict[Options, bytes] = {
     Options.MSS: bytes.fromhex("020405b4"),
 }
 _STAMP_AT = {Options.STAMP: 4, Options.LINUX: 8, Options.APPLE: 12}
+
+GTP_PORT = 2152
+_GNBS, _UPF = 0x0AC80000, 0x0AC90001  # 10.200.0.0/16, 10.201.0.1
 
 _GATEWAY_OUTSIDE = bytes.fromhex("024777000001")
 _GATEWAY_INSIDE = bytes.fromhex("024777000002")
@@ -231,4 +237,67 @@ def build(rows: Rows) -> list[bytes]:
         for position, (row, start, length) in enumerate(zip(chosen.tolist(), starts, lengths, strict=True)):
             frame = headers[position * width : (position + 1) * width] + PAYLOADS[start : start + length]
             frames[row] = frame.ljust(MINIMUM_FRAME, b"\0")
+    inside = np.flatnonzero(rows["tunnel"])
+    for row, ends in zip(inside.tolist(), ends_of(rows[inside]) if len(inside) else (), strict=True):
+        frames[row] = _in_tunnel(int(rows["tunnel"][row]), bool(rows["outgoing"][row]), ends, frames[row])
     return frames
+
+
+class Ends(NamedTuple):
+    """The outermost five-tuple of a packet. source, destination : addresses as in the header."""
+
+    source: bytes
+    source_port: int
+    destination: bytes
+    destination_port: int
+    protocol: int
+
+
+def ends_of(rows: Rows) -> list[Ends]:
+    """The outermost five-tuple of every row, as its frame has it; fragments but the first have ports 0."""
+    rows = _outside(rows)
+    later = (rows["version"] == 4) & (rows["fragment"] & 0x1FFF > 0)
+    ports = [np.where(later, 0, rows[name]).tolist() for name in ("source_port", "destination_port")]
+    texts = []
+    for name in ("source", "destination"):
+        four, six = (_addresses(rows[name], version).tobytes() for version in (4, 6))
+        versions = rows["version"].tolist()
+        texts.append(
+            [four[4 * i : 4 * i + 4] if v == 4 else six[16 * i : 16 * i + 16] for i, v in enumerate(versions)]
+        )
+    parts = zip(texts[0], ports[0], texts[1], ports[1], rows["protocol"].tolist(), strict=True)
+    return [Ends(*part) for part in parts]
+
+
+def _outside(rows: Rows) -> Rows:
+    """Rows with the outermost addresses and ports: those in a tunnel have its ends.
+
+    The gNB and its port follow from the tunnel, so each has a five-tuple of its own, as TS 29.281 allows.
+    """
+    inside = rows["tunnel"] > 0
+    if not inside.any():
+        return rows
+    rows = rows.copy()
+    out, tunnel = rows["outgoing"], rows["tunnel"]
+    gnb, port = _GNBS + (tunnel & 0xFFFF), 49152 + (tunnel >> 16 & 0x3FFF)
+    for name, there, back in (
+        ("source", gnb, _UPF), ("destination", _UPF, gnb), ("source_port", port, GTP_PORT),
+        ("destination_port", GTP_PORT, port), ("version", 4, 4), ("protocol", UDP, UDP), ("fragment", 0, 0),
+    ):  # fmt: skip
+        rows[name] = np.where(inside, np.where(out, back, there), rows[name])
+    return rows
+
+
+def _in_tunnel(tunnel: int, downlink: bool, ends: Ends, frame: bytes) -> bytes:
+    """An Ethernet frame whose IPv4 packet is carried by GTP-U (TS 29.281), with a PDU session container."""
+    inner = frame[14 : 14 + int.from_bytes(frame[16:18], "big")]
+    gtp = struct.pack(">BBHIHBB", 0x34, 255, len(inner) + 8, tunnel, 0, 0, 0x85)
+    gtp += bytes([1, 0x00 if downlink else 0x10, 9, 0])  # TS 38.415
+    body = gtp + inner
+    # No checksum, which IPv4 allows.
+    udp = struct.pack(">HHHH", ends.source_port, ends.destination_port, 8 + len(body), 0)
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(body), 0, DONT_FRAGMENT, 63, ends.protocol, 0)
+    header += ends.source + ends.destination
+    words = _sum_of_words(np.frombuffer(header, np.uint8).reshape(1, -1))
+    header = header[:10] + int(_fold(words)[0]).to_bytes(2, "big") + header[12:]
+    return frame[:14] + header + udp + body

@@ -112,6 +112,7 @@ class Flow:
         self.sequence = {False: rng.getrandbits(32), True: rng.getrandbits(32)}
         self.windows = {side: rng.randint(*host.stack.window) for side, host in self.hosts.items()}
         self.ip_id = {False: rng.getrandbits(16), True: rng.getrandbits(16)}
+        self.tunnel = 0
 
     def _row(
         self,
@@ -153,6 +154,7 @@ class Flow:
                 content,
                 length,
                 datagram,
+                self.tunnel,
             )
         )
         self.ip_id[inside] = (self.ip_id[inside] + 1) & 0xFFFF

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,9 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from wirewise import importers
+from tests import needs
 from wirewise.errors import InputError, MissingFeatureError
-from wirewise.importers import import_model, supported, supported_table
+from wirewise.importers import ImportOptions, import_model, import_with, supported, supported_table
 from wirewise.importers.registry import FORMATS
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +38,7 @@ def dump_pickle(estimator: Any, path: Path) -> None:
 
 
 def dump_skops(estimator: Any, path: Path) -> None:
-    pytest.importorskip("skops.io").dump(estimator, path)
+    needs.package("skops.io").dump(estimator, path)
 
 
 DUMPS = {".pkl": dump_pickle, ".pickle": dump_pickle, ".joblib": joblib.dump, ".skops": dump_skops}
@@ -125,10 +128,10 @@ def test_objects_that_are_no_model(what: Any) -> None:
 @pytest.mark.parametrize(
     ("suffix", "library", "advice"),
     [
-        (".ubj", "xgboost", "pip install 'wirewise[xgboost]'"),
-        (".txt", "lightgbm", "pip install 'wirewise[lightgbm]'"),
-        (".onnx", "onnx", "pip install 'wirewise[onnx]'"),
-        (".skops", "skops.io", "pip install 'wirewise[skops]'"),
+        (".ubj", "xgboost", "pip install xgboost"),
+        (".txt", "lightgbm", "pip install lightgbm"),
+        (".onnx", "onnx", "pip install onnx"),
+        (".skops", "skops.io", "pip install skops"),
     ],
 )
 def test_a_missing_library_is_named_with_the_way_to_install_it(
@@ -161,10 +164,20 @@ def test_no_library_is_imported_before_a_model_needs_it() -> None:
 
 
 def test_every_format_has_its_reader() -> None:
-    for entry in FORMATS:
+    for entry in FORMATS.values():
         module, function = entry.reader.split(":")
-        assert callable(getattr(__import__(f"{importers.__name__}.{module}", fromlist=[function]), function))
-    assert len({entry.key for entry in FORMATS}) == len(FORMATS) == len(supported())
+        assert callable(getattr(import_module(module), function))
+    assert len({entry.key for entry in FORMATS.values()}) == len(FORMATS) == len(supported())
+
+
+def test_what_an_import_is_asked_is_one_type() -> None:
+    """`import_model` takes the fields of `ImportOptions` one by one, and `import_with` takes them as one."""
+    _, *asked = inspect.signature(import_model).parameters
+    assert asked == [field.name for field in fields(ImportOptions)]
+    options = ImportOptions(classes=["a", "b", "c"], votes="sum")
+    assert import_with(TREE, options).model == import_model(TREE, classes=["a", "b", "c"], votes="sum").model
+    with pytest.raises(InputError, match="the feature set has 5"):
+        import_with(TREE, ImportOptions(n_features=5))
 
 
 def test_the_documentation_shows_the_table() -> None:

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import needs
 from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 
-lightgbm = pytest.importorskip("lightgbm")
+lightgbm = needs.package("lightgbm")
 
 few = settings(examples(4), suppress_health_check=list(HealthCheck))
 QUIET = {"verbosity": -1, "num_threads": 1}

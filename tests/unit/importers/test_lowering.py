@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wirewise.errors import InputError
-from wirewise.importers.lowering import Cuts, Request, SourceTree, build, cuts_at
+from wirewise.importers.lowering import Cuts, SourceTree, build, cuts_at
+from wirewise.importers.request import Request
 from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
 from wirewise.models.tree import LEAF
 
-REQUEST = Request("a.model")
+REQUEST = Request(subject="a.model")
 
 
 def rounded(x: int, bits: int) -> Fraction:

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from tests import needs
 from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnx = needs.package("onnx")
+needs.package("onnxruntime")
 helper, types = onnx.helper, onnx.TensorProto
 
 few = settings(examples(4), suppress_health_check=list(HealthCheck))
@@ -289,7 +290,7 @@ EXPORTED = [
 def test_files_of_skl2onnx(
     adversary: ModuleType, tmp_path: Path, estimator: Any, kind: str, n_classes: int, labels: str
 ) -> None:
-    skl2onnx = pytest.importorskip("skl2onnx")
+    skl2onnx = needs.package("skl2onnx")
     rng = np.random.default_rng(n_classes)
     x = adversary.training_rows(rng, 500)
     y = adversary.training_classes(rng, x, n_classes)
@@ -317,7 +318,7 @@ def test_files_of_skl2onnx(
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
 def test_files_of_onnxmltools(adversary: ModuleType, name: str, n_classes: int) -> None:
-    library, onnxmltools = pytest.importorskip(name), pytest.importorskip("onnxmltools")
+    library, onnxmltools = needs.package(name), needs.package("onnxmltools")
     from onnxmltools.convert.common.data_types import FloatTensorType
 
     rng = np.random.default_rng(1)

@@ -226,7 +226,7 @@ def wide() -> Any:
         (lambda: RandomForestClassifier(3).fit(X, np.stack([Y, Y], 1)), "predicts several outputs"),
         (lambda: RandomForestRegressor(3).fit(X, Y), "it is a regressor; train a classifier: Dec"),
         (lambda: LogisticRegression().fit(X, Y), "LogisticRegression cannot be imported; known are"),
-        (lambda: AdaBoostClassifier().fit(X, Y), "AdaBoostClassifier cannot be imported"),
+        (lambda: AdaBoostClassifier().fit(X, Y), "AdaBoostClassifier: weighs the votes"),
         (lambda: make_pipeline(StandardScaler(), ExtraTreeClassifier()).fit(X, Y), "step 'standardscaler'"),
         (lambda: make_pipeline(LogisticRegression()).fit(X, Y), "LogisticRegression cannot be imported"),
         (

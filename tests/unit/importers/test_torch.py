@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import needs
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 from wirewise.quantize import Options
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = needs.package("torch", "torch")
 nn = torch.nn
 RNG = np.random.default_rng(6)
 X = RNG.integers(0, 1500, (400, 5))

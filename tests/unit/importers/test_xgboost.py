@@ -17,12 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import needs
 from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.importers import import_model
 from wirewise.importers.xgboost import _base_margins
 
-xgboost = pytest.importorskip("xgboost")
+xgboost = needs.package("xgboost")
 
 few = settings(examples(4), suppress_health_check=list(HealthCheck))
 DATA = Path(__file__).parent / "data"

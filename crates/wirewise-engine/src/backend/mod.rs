@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::frontend::ir::Program;
+use crate::limits;
 use crate::options::{Backend, ClockSource};
 
 /// What all code of an engine has in common.
@@ -18,6 +19,13 @@ pub(crate) struct Settings {
     pub clock: ClockSource,
     /// A program's entry may begin while a function waits.
     pub entries_nest: bool,
+}
+
+impl Settings {
+    /// A place behind `base` that is known now: in the cage cut as what a register holds, so that none lies outside.
+    fn inside(&self, offset: u64) -> u64 {
+        if self.caged { u64::from(offset as u32) } else { offset }
+    }
 }
 
 /// Native code of an engine's programs; the memory it lies in goes when this is dropped.
@@ -40,11 +48,33 @@ impl fmt::Debug for Code {
 }
 
 pub(crate) fn compile(backend: Backend, programs: &[Program], settings: Settings) -> Result<Code, Error> {
+    if settings.caged {
+        check_work(programs)?;
+    }
     match backend {
         Backend::Cranelift => cranelift::compile(programs, settings),
         #[cfg(feature = "aot")]
         Backend::Clang => c::compile(programs, settings),
     }
+}
+
+/// Refuses what nobody verified and would take long to compile.
+fn check_work(programs: &[Program]) -> Result<(), Error> {
+    let mut work = 0u64;
+    for program in programs {
+        for function in &program.functions {
+            work = work.saturating_add((function.blocks.len() as u64).saturating_pow(2));
+        }
+        if work > limits::BLOCKS_SQUARED {
+            return Err(failed(format!(
+                "up to program {}, the squares of the functions' basic blocks add up to {work}; {} are taken at most, as they would \
+                 take long to compile: write functions with fewer branches, or load the object through the kernel",
+                program.name,
+                limits::BLOCKS_SQUARED
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn failed(error: impl fmt::Display) -> Error {

@@ -12,11 +12,14 @@ use super::instr::{Instr, Operand};
 use super::lower::Frame;
 use super::state::State;
 use super::value::{Value, decide};
+use crate::limits;
 use crate::linked::MapSpec;
 use crate::maps::Place as MapPlace;
 
 /// Visits of a block after which growing bounds are given up.
 const WIDEN_AFTER: u32 = 8;
+/// Steps that any program may take.
+const LEAST_STEPS: usize = 1 << 20;
 
 /// What a program is translated for.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +50,8 @@ pub(super) struct Analysis<'a> {
     /// By function and block: what is known at its start; `None`: not reached.
     pub states: Vec<Vec<Option<State>>>,
     dirty: BTreeSet<usize>,
+    /// Steps that it may still take.
+    left: usize,
     /// The function under way.
     pub function: usize,
     /// How its frame is used; complete after the pass that lowers it.
@@ -90,6 +95,7 @@ impl<'a> Analysis<'a> {
             entries,
             states,
             dirty,
+            left: LEAST_STEPS + code.len() * limits::STEPS_PER_INSN,
             function: 0,
             frame: Frame::default(),
             hides_pointers: None,
@@ -125,7 +131,17 @@ impl<'a> Analysis<'a> {
         while let Some(block) = work.pop_first() {
             visits[block] += 1;
             let Some(mut state) = self.states[self.function][block].clone() else { continue };
-            for at in range.block(block) {
+            let (slots, at) = (range.block(block), range.leaders[block]);
+            self.left = match self.left.checked_sub(slots.len() + state.followed()) {
+                Some(left) => left,
+                None => {
+                    return unsupported(
+                        at,
+                        "loops that take too many steps to analyse: write them with fewer branches",
+                    );
+                }
+            };
+            for at in slots {
                 self.step(at, &mut state)?;
             }
             for next in self.successors(block, &state) {
@@ -194,12 +210,12 @@ impl<'a> Analysis<'a> {
         for (arg, value) in passed.iter_mut().enumerate() {
             *value = match *value {
                 Value::Frame(offset) => {
-                    contexts[arg] = state.contexts().map(|slot| slot - offset).collect();
+                    contexts[arg] = state.contexts().map(|slot| slot.wrapping_sub(offset)).collect();
                     Value::Outer { arg: arg as u8, offset: 0 }
                 }
                 Value::Outer { arg: outer, offset } => {
                     let known = &self.entries[self.function].contexts[usize::from(outer)];
-                    contexts[arg] = known.iter().map(|slot| slot - offset).collect();
+                    contexts[arg] = known.iter().map(|slot| slot.wrapping_sub(offset)).collect();
                     Value::Outer { arg: arg as u8, offset: 0 }
                 }
                 other @ Value::Other(taint) if other.points_at_frames() => {

@@ -59,10 +59,10 @@ fn effects(instr: Instr, known: impl Fn(usize) -> u8) -> (Registers, Registers) 
 pub(crate) fn arities(code: &[Instr], functions: &[FunctionRange]) -> Vec<u8> {
     let mut known: Vec<Option<u8>> = vec![None; functions.len()];
     let index = |slot: usize| functions.partition_point(|function| function.start < slot);
+    let mut open = vec![false; functions.len()];
     // Callees first, without recursion: a function stays on the stack until all it calls are done or under way.
     for root in 0..functions.len() {
         let mut stack = vec![(root, false)];
-        let mut open = vec![false; functions.len()];
         while let Some((function, entered)) = stack.pop() {
             if known[function].is_some() {
                 continue;
@@ -100,27 +100,39 @@ fn arity_of(code: &[Instr], range: &FunctionRange, known: impl Fn(usize) -> u8) 
         }
         summaries.push((reads, writes));
     }
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); blocks];
+    let behind: Vec<_> = (0..blocks).map(|block| successors(code, range, block)).collect();
+    for (block, behind) in behind.iter().enumerate() {
+        for next in behind.iter().flatten() {
+            before[*next].push(block);
+        }
+    }
+    // A block is looked at again for each register that turns out to be live behind it, not for each loop it lies in.
     let mut live: Vec<Registers> = vec![0; blocks];
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for block in (0..blocks).rev() {
-            let end = range.block(block).end;
-            let next = |slot: usize| if slot < range.end { live[range.block_at(slot)] } else { 0 };
-            let behind = match code[end - 1] {
-                Instr::Exit => 0,
-                Instr::Jump { target } => next(target),
-                Instr::Branch { target, .. } => next(target) | next(end),
-                _ => next(end),
-            };
-            let (reads, writes) = summaries[block];
-            let before = reads | behind & !writes;
-            changed |= before != live[block];
-            live[block] = before;
+    let mut work: Vec<usize> = (0..blocks).collect();
+    while let Some(block) = work.pop() {
+        let behind = behind[block].iter().flatten().fold(0, |all, next| all | live[*next]);
+        let (reads, writes) = summaries[block];
+        let now = reads | behind & !writes;
+        if now != live[block] {
+            live[block] = now;
+            work.extend(&before[block]);
         }
     }
     let arguments = live[0] & ARGUMENTS;
     if arguments == 0 { 0 } else { (Registers::BITS - 1 - arguments.leading_zeros()) as u8 }
+}
+
+/// The blocks that may follow a block.
+fn successors(code: &[Instr], range: &FunctionRange, block: usize) -> [Option<usize>; 2] {
+    let end = range.block(block).end;
+    let next = |slot: usize| (slot < range.end).then(|| range.block_at(slot));
+    match code[end - 1] {
+        Instr::Exit => [None, None],
+        Instr::Jump { target } => [next(target), None],
+        Instr::Branch { target, .. } => [next(target), next(end)],
+        _ => [next(end), None],
+    }
 }
 
 #[cfg(test)]

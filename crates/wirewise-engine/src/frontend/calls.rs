@@ -25,6 +25,8 @@ impl Analysis<'_> {
             Helper::MapLookup => self.lookup(at, state, map),
             Helper::Cpu => Ok(self.constant(state, self.target.cpu.into())),
             Helper::Numa => Ok(self.constant(state, 0)),
+            // User space has no sockets of the kernel's: none is found.
+            Helper::SocketLookup | Helper::SocketRelease => Ok(self.constant(state, 0)),
             Helper::Loop => self.bpf_loop(at, state),
             Helper::TailCall => {
                 if !(self.target.caged || matches!(state.reg(1), Value::Context(0))) {
@@ -54,14 +56,17 @@ impl Analysis<'_> {
     fn check_map(&self, at: usize, helper: Helper, map: u32) -> Result<()> {
         let spec = &self.target.maps[map as usize];
         let fits = match helper {
-            Helper::TailCall => spec.kind == MapKind::ProgArray,
-            Helper::RingOutput | Helper::RingReserve | Helper::RingQuery => spec.kind == MapKind::RingBuf,
-            _ => !matches!(spec.kind, MapKind::ProgArray | MapKind::RingBuf),
+            Helper::TailCall => spec.kind() == MapKind::ProgArray,
+            Helper::RingOutput | Helper::RingReserve | Helper::RingQuery => spec.kind() == MapKind::RingBuf,
+            _ => !matches!(spec.kind(), MapKind::ProgArray | MapKind::RingBuf),
         };
         if fits {
             return Ok(());
         }
-        malformed(at, format!("map {} is {:?}, which helper {helper:?} does not take", spec.name, spec.kind))
+        malformed(
+            at,
+            format!("map {} is {:?}, which helper {helper:?} does not take", spec.name(), spec.kind()),
+        )
     }
 
     /// Frame memory that a helper reads through a pointer has to be memory.
@@ -69,7 +74,7 @@ impl Analysis<'_> {
         let sizes = match (helper, map) {
             (Helper::MapLookup | Helper::MapUpdate | Helper::MapDelete, Some(Value::Map(map))) => {
                 let spec = &self.target.maps[map as usize];
-                [Some(spec.key_size), Some(spec.value_size)]
+                [Some(spec.key_size()), Some(spec.value_size())]
             }
             _ => [None, None],
         };
@@ -89,14 +94,14 @@ impl Analysis<'_> {
         self.plain(at, state.reg(2))?;
         let spec_of = |map: u32| &self.target.maps[map as usize];
         let map = match map {
-            Some(Value::Map(map)) if spec_of(map).kind.is_array() => map,
+            Some(Value::Map(map)) if spec_of(map).kind().is_array() => map,
             _ => {
                 self.escape(state, Helper::MapLookup, map);
                 state.returned(Value::UNKNOWN);
                 return Ok(Op::Helper { helper: Helper::MapLookup });
             }
         };
-        let (entries, place) = (spec_of(map).max_entries, self.target.places[map as usize]);
+        let (entries, place) = (spec_of(map).max_entries(), self.target.places[map as usize]);
         let array = Array { offset: place.offset as u64, stride: place.stride as u64, entries };
         let (key, known) = self.points_at(at, state, 2, Size::W)?;
         Ok(match known {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::decode::Refused;
 use super::instr::Instr;
+use crate::limits;
 
 /// A function: the slots from its start to the next function's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub(crate) fn functions(code: &[Instr]) -> Result<Vec<FunctionRange>, (usize, Re
         _ => None,
     });
     let starts: BTreeSet<usize> = std::iter::once(0).chain(called).collect();
+    if let Some(start) = starts.iter().nth(limits::PROGRAM_FUNCTIONS) {
+        return refuse(*start, &format!("more than {} functions in a program", limits::PROGRAM_FUNCTIONS));
+    }
     let ends = starts.iter().skip(1).copied().chain([code.len()]);
     let mut all = Vec::with_capacity(starts.len());
     for (start, end) in starts.iter().copied().zip(ends) {

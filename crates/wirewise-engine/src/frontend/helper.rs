@@ -22,10 +22,12 @@ pub(crate) enum Helper {
     KtimeCoarseNs,
     Loop,
     KtimeTaiNs,
+    SocketLookup,
+    SocketRelease,
 }
 
 impl Helper {
-    pub(crate) const ALL: [(u32, Helper); 18] = [
+    pub(crate) const ALL: [(u32, Helper); 22] = [
         (1, Helper::MapLookup),
         (2, Helper::MapUpdate),
         (3, Helper::MapDelete),
@@ -34,6 +36,10 @@ impl Helper {
         (8, Helper::Cpu),
         (12, Helper::TailCall),
         (42, Helper::Numa),
+        (84, Helper::SocketLookup),
+        (85, Helper::SocketLookup),
+        (86, Helper::SocketRelease),
+        (99, Helper::SocketLookup),
         (118, Helper::Jiffies),
         (125, Helper::KtimeBootNs),
         (130, Helper::RingOutput),
@@ -60,7 +66,9 @@ impl Helper {
             | Helper::Jiffies
             | Helper::KtimeBootNs
             | Helper::KtimeCoarseNs
-            | Helper::KtimeTaiNs => 0,
+            | Helper::KtimeTaiNs
+            | Helper::SocketLookup
+            | Helper::SocketRelease => 0,
             Helper::MapLookup
             | Helper::MapDelete
             | Helper::RingSubmit

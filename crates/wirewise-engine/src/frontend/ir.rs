@@ -22,6 +22,21 @@ impl Program {
     }
 }
 
+/// Operations that one unit of fuel pays for, of a jump back or a call.
+const OPS_PER_FUEL: usize = 4096;
+
+impl Function {
+    /// Caged: what a jump back to a block costs, and so how long one packet may take whatever lies between.
+    pub fn toll(&self, from: BlockId, to: BlockId) -> i64 {
+        (1 + (self.ops_before[from + 1] - self.ops_before[to]) / OPS_PER_FUEL) as i64
+    }
+
+    /// Caged: what a call costs.
+    pub fn call_toll(&self) -> i64 {
+        (1 + self.ops_before[self.blocks.len()] / OPS_PER_FUEL) as i64
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Function {
     /// Arguments it reads, from r1 on.
@@ -34,6 +49,8 @@ pub(crate) struct Function {
     pub tail_calls: bool,
     /// Only what can be reached; the first is where it begins.
     pub blocks: Vec<Block>,
+    /// Before each block, and in all.
+    pub ops_before: Vec<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use super::analysis::{Analysis, Result};
 use super::instr::{Instr, Size};
 use super::ir::{Block, End, Function, Op, Place};
 use super::step::FRAME_BYTES;
+use crate::limits;
 
 /// How a function's frame is used. Offsets count from the start of the 512 bytes.
 #[derive(Debug, Clone, Default)]
@@ -37,11 +38,12 @@ impl Frame {
 
     /// A pointer at `offset` from the frame pointer to `bytes` bytes leaves the function's own accesses.
     pub(super) fn escaped(&mut self, offset: i64, bytes: i64) {
-        self.memory.push((offset + FRAME_BYTES, offset + FRAME_BYTES + bytes));
+        let start = offset.saturating_add(FRAME_BYTES);
+        self.memory.push((start, start.saturating_add(bytes)));
     }
 
     pub(super) fn escaped_from(&mut self, offset: i64) {
-        self.memory.push((offset + FRAME_BYTES, FRAME_BYTES));
+        self.memory.push((offset.saturating_add(FRAME_BYTES), FRAME_BYTES));
     }
 
     pub(super) fn escaped_all(&mut self) {
@@ -134,7 +136,10 @@ impl Analysis<'_> {
             };
             blocks.push(Block { ops, end });
         }
-        let promoted = self.frame.slots();
+        let mut promoted = self.frame.slots();
+        if blocks.len() * promoted.len() > limits::BLOCK_VARIABLES {
+            promoted.clear();
+        }
         let frame = self.frame.bytes(&promoted);
         let order: Vec<u32> = promoted.keys().copied().collect();
         for place in blocks.iter_mut().flat_map(|block| &mut block.ops).filter_map(place_of) {
@@ -148,7 +153,12 @@ impl Analysis<'_> {
         // An entry gets the context, whether it reads it or not.
         let args = if index == 0 { 1 } else { self.arity[index] };
         let tail_calls = blocks.iter().flat_map(|block| &block.ops).any(|op| *op == Op::TailCall);
-        Ok(Function { args, frame, slots: promoted.into_values().collect(), tail_calls, blocks })
+        let mut ops_before = vec![0; blocks.len() + 1];
+        for (index, block) in blocks.iter().enumerate() {
+            ops_before[index + 1] = ops_before[index] + block.ops.len() + 1;
+        }
+        let slots = promoted.into_values().collect();
+        Ok(Function { args, frame, slots, tail_calls, blocks, ops_before })
     }
 }
 

@@ -22,10 +22,8 @@ pub(crate) use step::FRAME_BYTES;
 use self::analysis::Analysis;
 use self::decode::Refused;
 use crate::error::Error;
+use crate::limits;
 use crate::linked::LinkedProgram;
-
-/// Slots a program may have; the kernel verifies no more.
-const MAX_INSNS: usize = 1_000_000;
 
 /// Checks a program and resolves what is known before it runs.
 pub(crate) fn translate(program: &LinkedProgram, target: Target<'_>) -> Result<ir::Program, Error> {
@@ -36,8 +34,9 @@ pub(crate) fn translate(program: &LinkedProgram, target: Target<'_>) -> Result<i
             Refused::Unsupported(what) => Error::Unsupported { program, at, what },
         }
     };
-    if program.insns.len() > MAX_INSNS {
-        return Err(refused((MAX_INSNS, Refused::Malformed(format!("more than {MAX_INSNS} instructions")))));
+    const MOST: usize = limits::PROGRAM_INSNS;
+    if program.insns.len() > MOST {
+        return Err(refused((MOST, Refused::Malformed(format!("more than {MOST} instructions")))));
     }
     let code = decode::decode(&program.insns, target.maps.len()).map_err(refused)?;
     let ranges = cfg::functions(&code).map_err(refused)?;

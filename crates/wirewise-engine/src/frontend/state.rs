@@ -64,6 +64,11 @@ impl State {
         Value::UpTo(size.max())
     }
 
+    /// How many parts of the frame are followed.
+    pub(crate) fn followed(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Offsets that hold the context.
     pub(crate) fn contexts(&self) -> impl Iterator<Item = i64> + '_ {
         self.slots.iter().filter(|(_, (_, value))| value.may_be_context()).map(|(at, _)| *at)

@@ -66,8 +66,8 @@ impl Analysis<'_> {
             }
             Instr::MapValue { dst, map, offset } => {
                 let spec = &self.target.maps[map as usize];
-                if !spec.kind.is_array() || spec.max_entries != 1 || offset >= spec.value_size {
-                    return malformed(at, format!("map {} has no value at offset {offset}", spec.name));
+                if !spec.kind().is_array() || spec.max_entries() != 1 || offset >= spec.value_size() {
+                    return malformed(at, format!("map {} has no value at offset {offset}", spec.name()));
                 }
                 let address = self.target.places[map as usize].offset as u64 + u64::from(offset);
                 let value = Value::InMap { map, offset: offset.into() };
@@ -253,7 +253,7 @@ impl Analysis<'_> {
             (start <= length && bytes <= length - start).then_some(start)
         };
         let Some(start) = inside(place.bytes) else { return (register, anything) };
-        let known = match (&spec.initial, spec.read_only) {
+        let known = match (spec.initial(), spec.is_read_only()) {
             (Some(initial), true) => match initial.get(start..start + bytes) {
                 Some(frozen) => {
                     let mut number = [0; 8];

@@ -30,6 +30,12 @@ const MAX_DEPTH: u32 = 32;
 const MAX_MEMBERS: u32 = 10_000;
 /// Bytes of the names of the structures around a member; bounds how deep they lie, too.
 const MAX_PREFIX: usize = 256;
+/// Bytes of a name (KSYM_NAME_LEN).
+const MAX_NAME: usize = 512;
+/// Maps of an object.
+pub(crate) const MAX_MAPS: usize = 256;
+/// Of a map's description: libbpf knows 15.
+const MAX_FIELDS: usize = 64;
 
 /// One type; `data` is what follows its three words.
 struct Type<'a> {
@@ -121,7 +127,7 @@ impl<'a> Btf<'a> {
 
     fn string(&self, offset: u32) -> Option<&'a str> {
         let bytes = self.strings.get(offset as usize..)?;
-        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let end = bytes.iter().take(MAX_NAME).position(|byte| *byte == 0)?;
         std::str::from_utf8(&bytes[..end]).ok()
     }
 
@@ -202,7 +208,7 @@ impl<'a> Btf<'a> {
     /// The maps of section `.maps`, by name.
     ///
     /// # Errors
-    /// Names the map that cannot be read, or that stands twice.
+    /// Names the map that cannot be read, or that stands twice; or there are too many.
     pub fn maps(&self) -> Result<BTreeMap<String, Definition>, String> {
         let section = self
             .types
@@ -218,13 +224,16 @@ impl<'a> Btf<'a> {
             if maps.insert(name.to_owned(), definition).is_some() {
                 return Err(format!("map {name} stands twice"));
             }
+            if maps.len() > MAX_MAPS {
+                return Err(format!("more than {MAX_MAPS} maps"));
+            }
         }
         Ok(maps)
     }
 
     fn definition(&self, id: u32) -> Option<Definition> {
         let found = self.resolve(id)?;
-        (found.kind() == STRUCT).then_some(())?;
+        (found.kind() == STRUCT && found.data.len() <= 12 * MAX_FIELDS).then_some(())?;
         let mut definition = Definition::new();
         for member in found.data.chunks_exact(12) {
             let (name, id) = (self.string(word(member, 0)?)?, word(member, 4)?);

@@ -3,6 +3,7 @@
 //! that both ways give the same byte code.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
 use object::{
@@ -13,18 +14,47 @@ use object::{
 use super::btf::{self, Btf, Definition};
 use crate::error::Error;
 use crate::frontend::insn::{self, INSN_BYTES, Insn};
-use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
+use crate::limits;
+use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec};
 
 const EM_BPF: object::Architecture = object::Architecture::Bpf;
-/// Slots a program may grow to with its subprograms.
-const MAX_INSNS: usize = 1_000_000;
-
 fn refuse<T>(why: impl Into<String>) -> Result<T, Error> {
     Err(Error::Object(why.into()))
 }
 
 fn damaged(error: object::Error) -> Error {
     Error::Object(format!("damaged: {error}"))
+}
+
+/// A name of the object, of at most a name's length.
+fn name(name: object::Result<&str>) -> Result<&str, Error> {
+    let name = name.map_err(damaged)?;
+    if name.len() > limits::NAME_BYTES {
+        return refuse(format!(
+            "a name in it has {} bytes; at most {} are taken",
+            name.len(),
+            limits::NAME_BYTES
+        ));
+    }
+    Ok(name)
+}
+
+/// Refuses a file that says more than it has bytes for: all that is read from it is then as large as the file at most.
+fn check_size(file: &object::File<'_>, bytes: usize) -> Result<(), Error> {
+    let sections = file.sections().count();
+    if sections > limits::SECTIONS {
+        return refuse(format!("it has {sections} sections; at most {} are taken", limits::SECTIONS));
+    }
+    let symbols = file.symbols().count();
+    if symbols > limits::SYMBOLS {
+        return refuse(format!("it has {symbols} symbols; at most {} are taken", limits::SYMBOLS));
+    }
+    let in_file = file.sections().filter_map(|section| section.file_range());
+    let sum = in_file.fold(0u64, |sum, (_, size)| sum.saturating_add(size));
+    if sum > bytes as u64 {
+        return refuse("its sections overlap");
+    }
+    Ok(())
 }
 
 /// A function of the object: a program, or a subprogram in `.text`.
@@ -66,6 +96,7 @@ pub(super) fn link(bytes: &[u8]) -> Result<Linked, Error> {
     if !file.is_little_endian() {
         return refuse("it is for a big-endian machine");
     }
+    check_size(&file, bytes.len())?;
     let text = file.section_by_name(".text").map(|section| section.index());
     let mut linker = Linker {
         file,
@@ -79,17 +110,27 @@ pub(super) fn link(bytes: &[u8]) -> Result<Linked, Error> {
     linker.read_data()?;
     let functions = linker.functions()?;
     let is_program = |function: &&Function| Some(function.section) != linker.text || functions.len() == 1;
-    let programs = functions.iter().filter(is_program).map(|function| {
+    let subprograms =
+        functions.iter().enumerate().filter(|(_, function)| Some(function.section) == linker.text);
+    let subprograms = subprograms.map(|(index, function)| (function.start, index)).collect();
+    let (mut programs, mut insns) = (Vec::new(), 0);
+    for function in functions.iter().filter(is_program) {
         let section = linker.file.section_by_index(function.section).map_err(damaged)?;
-        let section = section.name().map_err(damaged)?.to_owned();
-        let insns = Program::new(&functions, linker.text).link(function)?;
-        Ok(LinkedProgram { name: function.name.clone(), section, insns })
-    });
-    let programs = programs.collect::<Result<Vec<_>, Error>>()?;
+        let section = name(section.name())?.to_owned();
+        let program = Program::new(&functions, &subprograms).link(function)?;
+        insns += program.len();
+        if insns > limits::ALL_INSNS {
+            return refuse(format!(
+                "its programs, each with the subprograms it calls, have more than {} instructions",
+                limits::ALL_INSNS
+            ));
+        }
+        programs.push(LinkedProgram { name: function.name.clone(), section, insns: program });
+    }
     if programs.is_empty() {
         return refuse("it holds no program");
     }
-    Ok(Linked { programs, maps: linker.maps, trust: Trust::Unverified })
+    Linked::new(programs, linker.maps)
 }
 
 impl Linker<'_> {
@@ -117,8 +158,11 @@ impl Linker<'_> {
         let mut symbols: Vec<(u64, &str)> = Vec::new();
         for symbol in self.file.symbols() {
             if symbol.section_index() == self.maps_section && symbol.kind() != SymbolKind::Section {
-                symbols.push((symbol.address(), symbol.name().map_err(damaged)?));
+                symbols.push((symbol.address(), name(symbol.name())?));
             }
+        }
+        if symbols.len() > limits::MAPS {
+            return refuse(format!("it has {} maps; at most {} are taken", symbols.len(), limits::MAPS));
         }
         symbols.sort_unstable();
         for (offset, name) in symbols {
@@ -134,7 +178,7 @@ impl Linker<'_> {
     /// Global data: a map a section.
     fn read_data(&mut self) -> Result<(), Error> {
         for section in self.file.sections() {
-            let name = section.name().map_err(damaged)?;
+            let name = name(section.name())?;
             let is = |kind: &str| {
                 name.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
@@ -153,20 +197,23 @@ impl Linker<'_> {
                 return refuse(format!("{name} holds addresses, which only the kernel could fill in"));
             }
             self.data.insert(section.index(), self.maps.len());
-            self.maps.push(MapSpec {
-                name: name.to_owned(),
-                kind: MapKind::Array,
-                key_size: 4,
-                value_size: size,
-                max_entries: 1,
-                initial,
-                read_only,
+            let map = MapSpec::new(name, MapKind::Array, 4, size, 1)?;
+            self.maps.push(match initial {
+                Some(initial) => map.with_initial(initial, read_only)?,
+                None => map,
             });
         }
         Ok(())
     }
 
     fn functions(&self) -> Result<Vec<Function>, Error> {
+        let mut symbols: HashMap<SectionIndex, Vec<(u64, u64, &str)>> = HashMap::new();
+        for symbol in self.file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text) {
+            if let Some(section) = symbol.section_index() {
+                let function = (symbol.address(), symbol.size(), name(symbol.name())?);
+                symbols.entry(section).or_default().push(function);
+            }
+        }
         let mut functions = Vec::new();
         for section in self.file.sections() {
             if section.kind() != SectionKind::Text || section.size() == 0 {
@@ -175,33 +222,33 @@ impl Linker<'_> {
             let Some(insns) = Insn::parse(section.data().map_err(damaged)?) else {
                 return refuse("a code section is no whole number of instructions");
             };
-            let relocations = self.relocations(&section)?;
-            let mut symbols = Vec::new();
-            for symbol in self.file.symbols() {
-                if symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text {
-                    symbols.push((symbol.address(), symbol.size(), symbol.name().map_err(damaged)?));
-                }
-            }
+            let mut relocations = self.relocations(&section)?;
+            let mut symbols = symbols.remove(&section.index()).unwrap_or_default();
             symbols.sort_unstable();
+            let mut free = 0;
             for (address, size, name) in symbols {
-                let start = address as usize / INSN_BYTES;
-                let count = size as usize / INSN_BYTES;
-                let aligned = [address, size].iter().all(|bytes| bytes.is_multiple_of(INSN_BYTES as u64));
-                let Some(body) =
-                    start.checked_add(count).and_then(|end| insns.get(start..end)).filter(|_| aligned)
-                else {
+                let Some(slots) = slots(address, size).filter(|slots| slots.end <= insns.len()) else {
                     return refuse(format!("function {name} lies outside its section"));
                 };
+                if slots.start < free {
+                    return refuse(format!("function {name} overlaps the one before"));
+                }
+                free = slots.end;
+                let mut own = relocations.split_off(&slots.start);
+                relocations = own.split_off(&slots.end);
                 functions.push(Function {
                     name: name.to_owned(),
                     section: section.index(),
-                    start,
-                    insns: body.to_vec(),
-                    relocations: relocations
-                        .range(start..start + count)
-                        .map(|(at, relocation)| (at - start, relocation.clone()))
+                    start: slots.start,
+                    insns: insns[slots.clone()].to_vec(),
+                    relocations: own
+                        .into_iter()
+                        .map(|(at, relocation)| (at - slots.start, relocation))
                         .collect(),
                 });
+                if functions.len() > limits::FUNCTIONS {
+                    return refuse(format!("it has more than {} functions", limits::FUNCTIONS));
+                }
             }
         }
         Ok(functions)
@@ -214,7 +261,7 @@ impl Linker<'_> {
                 return refuse("a relocation without a symbol");
             };
             let symbol = self.file.symbol_by_index(index).map_err(damaged)?;
-            let name = symbol.name().map_err(damaged)?;
+            let name = name(symbol.name())?;
             let code = match relocation.flags() {
                 RelocationFlags::Elf { r_type } => r_type,
                 _ => 0,
@@ -238,10 +285,18 @@ impl Linker<'_> {
                     "a relocation of type {code} against {name}, which is no map, data or function"
                 ));
             };
-            all.insert(offset as usize / INSN_BYTES, known);
+            all.insert((offset / INSN_BYTES as u64) as usize, known);
         }
         Ok(all)
     }
+}
+
+/// The slots of a function in its section.
+fn slots(address: u64, size: u64) -> Option<Range<usize>> {
+    let aligned = [address, size].iter().all(|bytes| bytes.is_multiple_of(INSN_BYTES as u64));
+    let end = address.checked_add(size).filter(|_| aligned)?;
+    let slot = |at: u64| usize::try_from(at / INSN_BYTES as u64).ok();
+    Some(slot(address)?..slot(end)?)
 }
 
 fn allocated(section: &object::Section<'_, '_>) -> bool {
@@ -265,29 +320,22 @@ fn map_spec(name: &str, definition: &Definition) -> Result<MapSpec, Error> {
     if kind == MapKind::ProgArray {
         (key_size, value_size) = (4, 4);
     }
-    Ok(MapSpec {
-        name: name.to_owned(),
-        kind,
-        key_size,
-        value_size,
-        max_entries: number("max_entries")?,
-        initial: None,
-        read_only: false,
-    })
+    MapSpec::new(name, kind, key_size, value_size, number("max_entries")?)
 }
 
 /// One program under way: its own code, and that of subprograms in the order they are first met.
 struct Program<'a> {
     functions: &'a [Function],
-    text: Option<SectionIndex>,
+    /// The functions of `.text`, by their first slot there.
+    subprograms: &'a HashMap<usize, usize>,
     insns: Vec<Insn>,
     /// Where a function's code begins, by function.
     placed: HashMap<usize, usize>,
 }
 
 impl<'a> Program<'a> {
-    fn new(functions: &'a [Function], text: Option<SectionIndex>) -> Self {
-        Self { functions, text, insns: Vec::new(), placed: HashMap::new() }
+    fn new(functions: &'a [Function], subprograms: &'a HashMap<usize, usize>) -> Self {
+        Self { functions, subprograms, insns: Vec::new(), placed: HashMap::new() }
     }
 
     fn link(mut self, entry: &Function) -> Result<Vec<Insn>, Error> {
@@ -303,22 +351,19 @@ impl<'a> Program<'a> {
             let call = insn.code == insn::CALL && insn.src == insn::PSEUDO_CALL;
             let address = match relocation {
                 Some(Relocation::Text(offset)) if call => {
-                    Some((*offset / INSN_BYTES as u64) as i64 + i64::from(insn.imm) + 1)
+                    Some((i128::from(*offset) / INSN_BYTES as i128) + i128::from(insn.imm) + 1)
                 }
                 Some(Relocation::Text(offset)) if wide => {
-                    Some((*offset as i64 + i64::from(insn.imm)) / INSN_BYTES as i64)
+                    Some((i128::from(*offset) + i128::from(insn.imm)) / INSN_BYTES as i128)
                 }
-                None if call => Some((function.start + at) as i64 + i64::from(insn.imm) + 1),
+                None if call => Some((function.start + at) as i128 + i128::from(insn.imm) + 1),
                 _ => None,
             };
             let Some(slot) = address else {
                 stack.push((function, start, next));
                 continue;
             };
-            let callee = self
-                .functions
-                .iter()
-                .position(|other| Some(other.section) == self.text && i64::try_from(other.start) == Ok(slot));
+            let callee = usize::try_from(slot).ok().and_then(|slot| self.subprograms.get(&slot).copied());
             let Some(callee) = callee else {
                 return refuse(format!("{}: a call to something that is no function", function.name));
             };
@@ -329,8 +374,12 @@ impl<'a> Program<'a> {
             if first {
                 self.insns.extend(resolve(&self.functions[callee])?);
                 self.placed.insert(callee, placed);
-                if self.insns.len() > MAX_INSNS {
-                    return refuse(format!("{} is longer than {MAX_INSNS} instructions", function.name));
+                if self.insns.len() > limits::PROGRAM_INSNS {
+                    return refuse(format!(
+                        "{} is longer than {} instructions",
+                        entry.name,
+                        limits::PROGRAM_INSNS
+                    ));
                 }
             }
             let here = start + at;

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use libbpf_rs::{MapCore, MapFlags, Object};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, Object, Program};
 // The libelf.a of newer distributions unpacks zstd, and nothing else would bring that along.
 use zstd_sys as _;
 
 use crate::error::Error;
 use crate::frontend::insn::{self, Insn};
-use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
+use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec};
 
 /// `BPF_F_RDONLY_PROG`: programs may not write.
 const READ_ONLY: u32 = 1 << 7;
@@ -24,7 +24,7 @@ pub(super) fn take(object: &Object) -> Result<Linked, Error> {
         maps.push(map_spec(&map)?);
     }
     let mut programs = Vec::new();
-    for program in object.progs() {
+    for program in object.progs().filter(is_loaded) {
         let name = program.name().to_string_lossy().into_owned();
         let mut insns = Vec::with_capacity(program.insns().len());
         for slot in program.insns() {
@@ -37,7 +37,15 @@ pub(super) fn take(object: &Object) -> Result<Linked, Error> {
     // libbpf lists subprograms as programs of .text, without code of their own to run.
     let several = programs.len() > 1;
     programs.retain(|program| !(several && program.section == ".text"));
-    Ok(Linked { programs, maps, trust: Trust::Verified })
+    let linked = Linked::new(programs, maps)?;
+    // SAFETY: the kernel's verifier accepted this byte code with these maps, else libbpf would not have loaded them.
+    Ok(unsafe { linked.assume_verified() })
+}
+
+/// The kernel never saw what libbpf was told not to load, such as `SEC("?xdp")`.
+fn is_loaded(program: &Program<'_>) -> bool {
+    // SAFETY: a program of the object, which is borrowed.
+    unsafe { libbpf_rs::libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) >= 0 }
 }
 
 /// One slot, with a map's number instead of its descriptor.
@@ -91,13 +99,11 @@ fn map_spec(map: &libbpf_rs::Map<'_>) -> Result<MapSpec, Error> {
         Some(_) => map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?,
         None => None,
     };
-    Ok(MapSpec {
-        kind,
-        key_size: map.key_size(),
-        value_size: map.value_size(),
-        max_entries: map.max_entries(),
-        initial,
-        read_only: read_only && section.is_some(),
-        name: section.unwrap_or(name),
-    })
+    let read_only = read_only && section.is_some();
+    let sizes = (map.key_size(), map.value_size(), map.max_entries());
+    let map = MapSpec::new(section.unwrap_or(name), kind, sizes.0, sizes.1, sizes.2)?;
+    match initial {
+        Some(initial) => map.with_initial(initial, read_only),
+        None => Ok(map),
+    }
 }

@@ -4,6 +4,7 @@
 //! A value keeps its address until the packet ends, even if its entry is deleted, replaced or evicted: freed places wait in
 //! limbo until `settle`.
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -13,6 +14,8 @@ use crate::error::MapError;
 /// Places beyond `max_entries`, for values that wait in limbo.
 pub(crate) const SPARE: u32 = 64;
 const NONE: u32 = u32::MAX;
+/// What a place takes beside its key and value: in the table, in `free` or `limbo`, in the order of use; these grow by doubling.
+pub(crate) const BYTES_PER_PLACE: usize = 40;
 
 pub(crate) const UPDATE_ANY: u64 = 0;
 pub(crate) const UPDATE_NO_EXIST: u64 = 1;
@@ -27,7 +30,7 @@ pub(crate) struct Hash {
     /// Keys by place.
     keys: Vec<u8>,
     free: Vec<u32>,
-    limbo: Vec<u32>,
+    limbo: VecDeque<u32>,
     /// Neighbours by place in the order of use, and its ends; only in an LRU map.
     order: Option<Order>,
 }
@@ -78,7 +81,7 @@ impl Hash {
             max_entries,
             keys: Vec::new(),
             free: Vec::new(),
-            limbo: Vec::new(),
+            limbo: VecDeque::new(),
             order: least_recently_used.then(Order::new),
         }
     }
@@ -146,7 +149,7 @@ impl Hash {
 
     /// Between packets: nobody points at what is in limbo any more.
     pub(crate) fn settle(&mut self) {
-        self.free.append(&mut self.limbo);
+        self.free.extend(self.limbo.drain(..));
     }
 
     fn evict(&mut self) -> Result<(), MapError> {
@@ -167,7 +170,7 @@ impl Hash {
         if let Some(order) = &mut self.order {
             order.unlink(place);
         }
-        self.limbo.push(place);
+        self.limbo.push_back(place);
     }
 
     fn take_place(&mut self) -> Option<u32> {
@@ -180,7 +183,7 @@ impl Hash {
             return Some(place);
         }
         // A packet that frees more than SPARE values gets the oldest of them back.
-        (!self.limbo.is_empty()).then(|| self.limbo.remove(0))
+        self.limbo.pop_front()
     }
 }
 

@@ -12,17 +12,13 @@ use std::collections::BTreeMap;
 use self::hash::{Hash, SPARE};
 use self::ring::Ring;
 use crate::error::{Error, MapError};
-use crate::linked::{MapKind, MapSpec};
+use crate::limits;
+use crate::linked::{MapKind, MapSpec, PREFIX_LENGTH_BYTES};
+use crate::memory::CAGE_BYTES;
 
-const MAX_KEY_BYTES: u32 = 512;
-const MAX_VALUE_BYTES: u32 = 1 << 30;
-/// The prefix length in front of an LPM key.
-const PREFIX_LENGTH_BYTES: u32 = 4;
-/// The kernel's: LPM data.
-const MAX_LPM_BYTES: u32 = 256;
+const CAGED_WAY_OUT: &str = "choose fewer, or load the object through the kernel, so that no cage is needed";
 /// A cache line. Not a page: a load waits for stores whose addresses have the same low 12 bits.
 const ALIGN: usize = 64;
-const PAGE: usize = 4096;
 
 /// Where a map's values lie behind `base`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,58 +29,72 @@ pub(crate) struct Place {
     pub bytes: usize,
 }
 
-/// Places all maps behind `start`; returns them and the first byte behind.
-pub(crate) fn lay_out(maps: &[MapSpec], start: usize) -> Result<(Vec<Place>, usize), Error> {
-    let mut at = start;
+impl Place {
+    fn end(&self) -> Option<usize> {
+        self.offset.checked_add(self.bytes)
+    }
+}
+
+/// Places all maps behind `start`; returns them and the first byte behind. Caged: inside the cage, and with little kept beside.
+pub(crate) fn lay_out(maps: &[MapSpec], start: usize, caged: bool) -> Result<(Vec<Place>, usize), Error> {
+    let (room, room_to_keep) =
+        if caged { (CAGE_BYTES, limits::KEPT_BYTES) } else { (limits::MAPPED_BYTES, limits::MAPPED_BYTES) };
+    let (mut at, mut kept) = (start, 0usize);
     let mut places = Vec::with_capacity(maps.len());
     for map in maps {
-        check(map).map_err(|why| Error::Map { name: map.name.clone(), why })?;
-        let stride = (map.value_size as usize).next_multiple_of(8);
-        let entries = map.max_entries as usize;
-        let bytes = match map.kind {
-            MapKind::Array | MapKind::PerCpuArray => stride * entries,
-            MapKind::Hash | MapKind::LruHash | MapKind::LpmTrie => stride * (entries + SPARE as usize),
-            MapKind::RingBuf => 2 * entries,
-            MapKind::ProgArray => 0,
+        let refuse = |why: String| Error::Map { name: map.name().to_owned(), why };
+        if map.max_entries() == 0 {
+            return Err(refuse("max_entries is 0: set it before the engine is made".into()));
+        }
+        let way_out = if caged { CAGED_WAY_OUT } else { "choose fewer" };
+        let place = place(map, at).filter(|place| place.end().is_some_and(|end| end <= room));
+        let Some(place) = place else {
+            return Err(refuse(format!(
+                "{} entries with values of {} bytes are too large, as all maps take at most {room} bytes: {way_out}",
+                map.max_entries(),
+                map.value_size()
+            )));
         };
-        at = at.next_multiple_of(ALIGN);
-        places.push(Place { offset: at, stride, bytes });
-        at += bytes;
+        kept = kept_bytes(map).and_then(|bytes| kept.checked_add(bytes)).unwrap_or(usize::MAX);
+        if kept > room_to_keep {
+            return Err(refuse(format!(
+                "{} entries with keys of {} bytes are too large, as what finds the values of all maps takes at most \
+                 {room_to_keep} bytes: {way_out}",
+                map.max_entries(),
+                map.key_size()
+            )));
+        }
+        at = place.offset + place.bytes;
+        places.push(place);
     }
     Ok((places, at))
 }
 
-fn check(map: &MapSpec) -> Result<(), String> {
-    if map.max_entries == 0 {
-        return Err("max_entries is 0: set it before the engine is made".into());
-    }
-    let (keys, values) = match map.kind {
-        MapKind::Array | MapKind::PerCpuArray => (4..=4, 1..=MAX_VALUE_BYTES),
-        MapKind::ProgArray => (4..=4, 4..=4),
-        MapKind::Hash | MapKind::LruHash => (1..=MAX_KEY_BYTES, 1..=MAX_VALUE_BYTES),
-        MapKind::LpmTrie => {
-            (PREFIX_LENGTH_BYTES + 1..=PREFIX_LENGTH_BYTES + MAX_LPM_BYTES, 1..=MAX_VALUE_BYTES)
+/// Where a map's values lie, the first at `at` or a little later; `None`: nowhere, they are too large to count.
+fn place(map: &MapSpec, at: usize) -> Option<Place> {
+    let stride = (map.value_size() as usize).next_multiple_of(8);
+    let entries = map.max_entries() as usize;
+    let bytes = match map.kind() {
+        MapKind::Array | MapKind::PerCpuArray => stride.checked_mul(entries)?,
+        MapKind::Hash | MapKind::LruHash | MapKind::LpmTrie => {
+            stride.checked_mul(entries.checked_add(SPARE as usize)?)?
         }
-        MapKind::RingBuf => (0..=0, 0..=0),
+        MapKind::RingBuf => entries.checked_mul(2)?,
+        MapKind::ProgArray => 0,
     };
-    if !keys.contains(&map.key_size) {
-        return Err(format!("a key of {} bytes; {:?} takes {keys:?}", map.key_size, map.kind));
-    }
-    if !values.contains(&map.value_size) {
-        return Err(format!("a value of {} bytes; {:?} takes {values:?}", map.value_size, map.kind));
-    }
-    let ring_ok = map.max_entries.is_power_of_two() && map.max_entries as usize >= PAGE;
-    if map.kind == MapKind::RingBuf && !ring_ok {
-        return Err(format!("a ring buffer of {} bytes; it takes a power of two from 4096", map.max_entries));
-    }
-    match &map.initial {
-        Some(_) if !(map.kind.is_array() && map.max_entries == 1) => {
-            Err("initial bytes, which only an array of one element has".into())
+    Some(Place { offset: at.checked_next_multiple_of(ALIGN)?, stride, bytes })
+}
+
+/// Bytes that a map takes at most beside its values.
+fn kept_bytes(map: &MapSpec) -> Option<usize> {
+    let entries = map.max_entries() as usize;
+    match map.kind() {
+        MapKind::Array | MapKind::PerCpuArray => Some(0),
+        MapKind::Hash | MapKind::LruHash | MapKind::LpmTrie => {
+            entries.checked_add(SPARE as usize)?.checked_mul(map.key_size() as usize + hash::BYTES_PER_PLACE)
         }
-        Some(initial) if initial.len() != map.value_size as usize => {
-            Err(format!("{} initial bytes for a value of {}", initial.len(), map.value_size))
-        }
-        _ => Ok(()),
+        MapKind::ProgArray => entries.checked_mul(size_of::<Option<u32>>()),
+        MapKind::RingBuf => Some(entries / ring::LEAST_RECORD * ring::BYTES_PER_RECORD),
     }
 }
 
@@ -93,6 +103,7 @@ enum Body {
     Array,
     Hash(Hash),
     Lpm(Lpm),
+    /// Up to the last that was set.
     Programs(Vec<Option<u32>>),
     Ring(Ring),
 }
@@ -171,14 +182,14 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(spec: &MapSpec, place: Place) -> Self {
-        let hash = |lru| Hash::new(spec.key_size as usize, spec.max_entries, lru);
-        let body = match spec.kind {
+        let hash = |lru| Hash::new(spec.key_size() as usize, spec.max_entries(), lru);
+        let body = match spec.kind() {
             MapKind::Array | MapKind::PerCpuArray => Body::Array,
             MapKind::Hash => Body::Hash(hash(false)),
             MapKind::LruHash => Body::Hash(hash(true)),
             MapKind::LpmTrie => Body::Lpm(Lpm { prefixes: hash(false), lengths: BTreeMap::new() }),
-            MapKind::ProgArray => Body::Programs(vec![None; spec.max_entries as usize]),
-            MapKind::RingBuf => Body::Ring(Ring::new(spec.max_entries)),
+            MapKind::ProgArray => Body::Programs(Vec::new()),
+            MapKind::RingBuf => Body::Ring(Ring::new(spec.max_entries())),
         };
         Self { spec: spec.clone(), place, body, buffer: Vec::new() }
     }
@@ -189,12 +200,12 @@ impl Store {
 
     fn index(&self, key: &[u8]) -> Option<u32> {
         let index = u32::from_ne_bytes(*key.first_chunk()?);
-        (index < self.spec.max_entries).then_some(index)
+        (index < self.spec.max_entries()).then_some(index)
     }
 
     /// Offset of a key's value, for user space.
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
-        if key.len() != self.spec.key_size as usize {
+        if key.len() != self.spec.key_size() as usize {
             return None;
         }
         let place = match &self.body {
@@ -204,6 +215,14 @@ impl Store {
             Body::Programs(_) | Body::Ring(_) => return None,
         };
         Some(self.at(place))
+    }
+
+    /// How many keys a look-up tries at most.
+    pub(crate) fn tries(&self) -> usize {
+        match &self.body {
+            Body::Lpm(lpm) => lpm.lengths.len(),
+            _ => 1,
+        }
     }
 
     /// Offset of a key's value, for a program.
@@ -276,7 +295,7 @@ mod tests {
     use super::*;
 
     fn spec(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> MapSpec {
-        MapSpec { name: "m".into(), kind, key_size, value_size, max_entries, initial: None, read_only: false }
+        MapSpec::new("m", kind, key_size, value_size, max_entries).unwrap()
     }
 
     fn lpm_key(length: u32, address: [u8; 4]) -> Vec<u8> {
@@ -291,7 +310,7 @@ mod tests {
             spec(MapKind::RingBuf, 0, 0, 4096),
             spec(MapKind::Array, 4, 8, 1),
         ];
-        let (places, end) = lay_out(&maps, 100).unwrap();
+        let (places, end) = lay_out(&maps, 100, true).unwrap();
         for pair in places.windows(2) {
             assert!(pair[0].offset + pair[0].bytes <= pair[1].offset);
         }
@@ -299,20 +318,37 @@ mod tests {
         assert_eq!(end, places[3].offset + 8);
     }
 
+    fn refused(maps: &[MapSpec]) -> bool {
+        matches!(lay_out(maps, 100, true), Err(Error::Map { .. }))
+    }
+
+    /// Sizes whose sum is small modulo 2^64.
     #[test]
-    fn impossible_maps_are_refused_by_name() {
-        let mut initial = spec(MapKind::Array, 4, 8, 1);
-        initial.initial = Some(vec![0; 7]);
-        for map in [
-            spec(MapKind::Array, 8, 8, 1),
-            spec(MapKind::Array, 4, 0, 1),
-            spec(MapKind::Array, 4, 8, 0),
-            spec(MapKind::LpmTrie, 4, 8, 1),
-            spec(MapKind::RingBuf, 0, 0, 5000),
-            initial,
-        ] {
-            assert!(matches!(lay_out(std::slice::from_ref(&map), 0), Err(Error::Map { .. })), "{map:?}");
+    fn maps_that_wrap_around_are_refused() {
+        let huge = || spec(MapKind::Array, 4, 1 << 30, u32::MAX);
+        let small = || spec(MapKind::Array, 4, 8, 1);
+        let maps = [huge(), huge(), huge(), huge(), small(), spec(MapKind::Array, 4, 1 << 30, 4)];
+        assert!(refused(&maps));
+        let sum = maps.iter().fold(0usize, |sum, map| {
+            sum.wrapping_add((map.value_size() as usize).wrapping_mul(map.max_entries() as usize))
+        });
+        assert_eq!(sum, 8, "else the test shows nothing");
+    }
+
+    #[test]
+    fn maps_that_are_too_large_are_refused() {
+        for (kind, key) in [(MapKind::Array, 4), (MapKind::Hash, 4), (MapKind::LruHash, 512)] {
+            assert!(refused(&[spec(kind, key, 1 << 30, u32::MAX)]));
+            assert!(refused(&[spec(kind, key, 1, u32::MAX)]));
+            assert!(refused(&[spec(kind, key, 1 << 30, 4)]));
+            assert!(refused(&[spec(kind, key, 8, 0)]));
         }
+        let ring = spec(MapKind::RingBuf, 0, 0, 1 << 31);
+        assert!(refused(&[ring.clone(), ring]));
+        let key_bytes = |key_size| spec(MapKind::Hash, key_size, 8, 1 << 19);
+        assert!(!refused(&[key_bytes(256)]) && refused(&[key_bytes(512)]));
+        assert!(refused(&[key_bytes(256), key_bytes(256)]), "altogether");
+        assert!(refused(&[spec(MapKind::ProgArray, 4, 4, u32::MAX)]));
     }
 
     #[test]

@@ -7,6 +7,10 @@
 use std::collections::VecDeque;
 
 const HEADER: u64 = 8;
+/// Of the ring: a record without data.
+pub(crate) const LEAST_RECORD: usize = HEADER as usize;
+/// What the engine keeps of a record; grows by doubling.
+pub(crate) const BYTES_PER_RECORD: usize = 2 * size_of::<Record>();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -28,6 +32,8 @@ pub(crate) struct Ring {
     produced: u64,
     consumed: u64,
     records: VecDeque<Record>,
+    /// Of the records: neither submitted nor discarded.
+    reserved: usize,
 }
 
 /// What a record takes of the ring.
@@ -37,7 +43,7 @@ fn room(length: u64) -> u64 {
 
 impl Ring {
     pub(crate) fn new(size: u32) -> Self {
-        Self { size: size.into(), produced: 0, consumed: 0, records: VecDeque::new() }
+        Self { size: size.into(), produced: 0, consumed: 0, records: VecDeque::new(), reserved: 0 }
     }
 
     /// Offset of `length` new bytes in the ring's memory; `None` if they do not fit now.
@@ -48,14 +54,24 @@ impl Ring {
         let at = (self.produced % self.size + HEADER) as u32;
         self.records.push_back(Record { at, length: length as u32, state: State::Reserved });
         self.produced += room(length);
+        self.reserved += 1;
         Some(at)
     }
 
     /// Submits or discards the record at an offset; false if there is none that is reserved.
     pub(crate) fn finish(&mut self, at: u64, discard: bool) -> bool {
-        let reserved = |record: &&mut Record| u64::from(record.at) == at && record.state == State::Reserved;
-        let Some(record) = self.records.iter_mut().rev().find(reserved) else { return false };
+        // The first record begins at `consumed`, and they follow each other around the ring.
+        let first = self.consumed % self.size + HEADER;
+        let distance = |at: u64| (at + 2 * self.size - first) % self.size;
+        let found = self.records.binary_search_by_key(&distance(at), |record| distance(record.at.into()));
+        let record = found.ok().and_then(|index| self.records.get_mut(index));
+        let Some(record) =
+            record.filter(|record| u64::from(record.at) == at && record.state == State::Reserved)
+        else {
+            return false;
+        };
         record.state = if discard { State::Discarded } else { State::Submitted };
+        self.reserved -= 1;
         true
     }
 
@@ -75,8 +91,12 @@ impl Ring {
     /// Between packets: a caged program may have left a record unfinished; nobody will finish it.
     pub(crate) fn settle(&mut self) {
         for record in self.records.iter_mut().rev() {
+            if self.reserved == 0 {
+                return;
+            }
             if record.state == State::Reserved {
                 record.state = State::Discarded;
+                self.reserved -= 1;
             }
         }
     }
@@ -112,6 +132,37 @@ mod tests {
         assert!(ring.finish(at[0].into(), false) && !ring.finish(at[0].into(), false));
         ring.drain(|at, length| seen.extend([at, length]));
         assert_eq!(seen, [at[0] as usize, 10, at[2] as usize, 30]);
+    }
+
+    #[test]
+    fn a_record_is_found_wherever_the_ring_is() {
+        let mut ring = Ring::new(4096);
+        for round in 0..100u64 {
+            let at: Vec<u64> =
+                (0..20).map(|n| ring.reserve((round * 7 + n * 13) % 150).unwrap().into()).collect();
+            for at in &at {
+                assert!(!ring.finish(at + 1, false) && !ring.finish(at + 4096, false), "round {round}");
+            }
+            for at in at.iter().rev() {
+                assert!(ring.finish(*at, false) && !ring.finish(*at, false), "round {round}");
+            }
+            let mut count = 0;
+            ring.drain(|_, _| count += 1);
+            assert_eq!(count, 20);
+        }
+    }
+
+    #[test]
+    fn what_is_left_reserved_is_discarded() {
+        let mut ring = Ring::new(4096);
+        let first = ring.reserve(8).unwrap();
+        let second = ring.reserve(8).unwrap();
+        assert!(ring.finish(second.into(), false));
+        ring.settle();
+        assert!(!ring.finish(first.into(), false));
+        let mut seen = Vec::new();
+        ring.drain(|at, _| seen.push(at));
+        assert_eq!(seen, [second as usize]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl<'a> Map<'a> {
     /// Entries it holds: of an array, all; of a ring buffer, the submitted records.
     pub fn len(&self) -> usize {
         match &self.store.body {
-            Body::Array => self.store.spec.max_entries as usize,
+            Body::Array => self.store.spec.max_entries() as usize,
             Body::Hash(hash) => hash.len(),
             Body::Lpm(lpm) => lpm.prefixes.len(),
             Body::Programs(programs) => programs.iter().flatten().count(),
@@ -44,13 +44,13 @@ impl<'a> Map<'a> {
     /// The value of a key: of a number (`u32` in host byte order) in arrays, of the longest prefix in LPM tries.
     pub fn lookup(&self, key: &[u8]) -> Option<&'a [u8]> {
         let at = self.store.find(key)?;
-        Some(self.memory.bytes(at, self.store.spec.value_size as usize))
+        Some(self.memory.bytes(at, self.store.spec.value_size() as usize))
     }
 
     /// All elements of an array, [`Map::stride`] bytes each; `None` of other kinds.
     pub fn bytes(&self) -> Option<&'a [u8]> {
         let place = self.store.place;
-        self.store.spec.kind.is_array().then(|| self.memory.bytes(place.offset, place.bytes))
+        self.store.spec.kind().is_array().then(|| self.memory.bytes(place.offset, place.bytes))
     }
 
     /// Keys and values of a hash map or LPM trie, in no order; nothing of other kinds.
@@ -63,7 +63,7 @@ impl<'a> Map<'a> {
         };
         hash.into_iter().flat_map(move |hash| {
             hash.places().map(move |place| {
-                (hash.key(place), memory.bytes(store.at(place), store.spec.value_size as usize))
+                (hash.key(place), memory.bytes(store.at(place), store.spec.value_size() as usize))
             })
         })
     }
@@ -92,10 +92,10 @@ impl<'a> MapMut<'a> {
     /// Sets a key's value. flags: 0 (`BPF_ANY`), 1 (`BPF_NOEXIST`), 2 (`BPF_EXIST`).
     pub fn update(&mut self, key: &[u8], value: &[u8], flags: u64) -> Result<(), MapError> {
         let spec = &self.store.spec;
-        if key.len() != spec.key_size as usize || value.len() != spec.value_size as usize {
+        if key.len() != spec.key_size() as usize || value.len() != spec.value_size() as usize {
             return Err(MapError::Invalid);
         }
-        if spec.read_only {
+        if spec.is_read_only() {
             return Err(MapError::Unsupported);
         }
         self.store.settle();
@@ -106,7 +106,7 @@ impl<'a> MapMut<'a> {
 
     /// Removes a key from a hash map or LPM trie.
     pub fn delete(&mut self, key: &[u8]) -> Result<(), MapError> {
-        if key.len() != self.store.spec.key_size as usize {
+        if key.len() != self.store.spec.key_size() as usize {
             return Err(MapError::Invalid);
         }
         self.store.settle();
@@ -117,14 +117,14 @@ impl<'a> MapMut<'a> {
     /// the code.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let place = self.store.place;
-        let writable = self.store.spec.kind.is_array() && !self.store.spec.read_only;
+        let writable = self.store.spec.kind().is_array() && !self.store.spec.is_read_only();
         writable.then(|| self.memory.bytes_mut(place.offset, place.bytes))
     }
 
     /// As [`MapMut::bytes_mut`], for as long as the engine is borrowed.
     pub fn into_bytes_mut(self) -> Option<&'a mut [u8]> {
         let place = self.store.place;
-        let writable = self.store.spec.kind.is_array() && !self.store.spec.read_only;
+        let writable = self.store.spec.kind().is_array() && !self.store.spec.is_read_only();
         writable.then(|| self.memory.bytes_mut(place.offset, place.bytes))
     }
 
@@ -134,9 +134,13 @@ impl<'a> MapMut<'a> {
             return Err(MapError::Invalid);
         }
         match &mut self.store.body {
+            Body::Programs(_) if index >= self.store.spec.max_entries() => Err(MapError::Full),
             Body::Programs(programs) => {
-                let place = programs.get_mut(index as usize).ok_or(MapError::Full)?;
-                *place = program.map(|program| program.0);
+                let index = index as usize;
+                if programs.len() <= index {
+                    programs.resize(index + 1, None);
+                }
+                programs[index] = program.map(|program| program.0);
                 Ok(())
             }
             _ => Err(MapError::Unsupported),
@@ -158,6 +162,6 @@ impl<'a> MapMut<'a> {
 
     /// The map's kind.
     pub fn kind(&self) -> MapKind {
-        self.store.spec.kind
+        self.store.spec.kind()
     }
 }

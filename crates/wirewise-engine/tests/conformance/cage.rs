@@ -3,9 +3,7 @@
 
 use proptest::prelude::*;
 use wirewise_engine::insn::Insn;
-use wirewise_engine::{
-    Engine, Error, Linked, LinkedProgram, MapKind, MapSpec, Options, PacketSpan, Trap, Trust,
-};
+use wirewise_engine::{Engine, Error, Linked, LinkedProgram, MapKind, MapSpec, Options, PacketSpan, Trap};
 
 use crate::support::{backends, frame, options};
 
@@ -16,7 +14,7 @@ fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
 const EXIT: Insn = Insn { code: 0x95, dst: 0, src: 0, off: 0, imm: 0 };
 
 fn map(name: &str, kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> MapSpec {
-    MapSpec { name: name.into(), kind, key_size, value_size, max_entries, initial: None, read_only: false }
+    MapSpec::new(name, kind, key_size, value_size, max_entries).unwrap()
 }
 
 fn linked(insns: Vec<Insn>) -> Linked {
@@ -28,9 +26,10 @@ fn linked(insns: Vec<Insn>) -> Linked {
         map("trie", MapKind::LpmTrie, 8, 4, 4),
         map("tails", MapKind::ProgArray, 4, 4, 2),
         map("ring", MapKind::RingBuf, 0, 0, 4096),
+        map("large", MapKind::Array, 4, 1 << 23, 1),
     ];
     let program = LinkedProgram { name: "test".into(), section: "xdp".into(), insns };
-    Linked { programs: vec![program], maps, trust: Trust::Unverified }
+    Linked::new(vec![program], maps).unwrap()
 }
 
 fn run(insns: Vec<Insn>) -> Vec<Result<u32, Trap>> {
@@ -66,6 +65,36 @@ fn endless_loops_run_out_of_fuel() {
         EXIT,
         EXIT,
         insn(0xb7, 0, 0, 0, 0),
+        EXIT,
+    ];
+    assert_all(body, Err(Trap::OutOfFuel));
+}
+
+/// The same number of jumps, over more than a unit of fuel pays for.
+#[test]
+fn long_loops_cost_more_fuel() {
+    let counted = |length: usize| {
+        let mut body = vec![insn(0xb7, 6, 0, 0, 0), insn(0xb7, 0, 0, 0, 0)];
+        body.extend(vec![insn(0x07, 0, 0, 0, 1); length]);
+        body.extend([insn(0x07, 6, 0, 0, 1), insn(0x55, 6, 0, -(length as i16) - 2, 300), EXIT]);
+        body
+    };
+    assert_all(counted(10), Ok(3000));
+    assert_all(counted(20_000), Err(Trap::OutOfFuel));
+}
+
+#[test]
+fn copying_costs_fuel() {
+    // map_update of an array's large value, with whatever lies on the stack and behind it.
+    let body = vec![
+        insn(0x62, 10, 0, -4, 0),
+        insn(0x18, 1, 5, 0, 7),
+        Insn::default(),
+        insn(0xbf, 2, 10, 0, 0),
+        insn(0x07, 2, 0, 0, -4),
+        insn(0xbf, 3, 10, 0, 0),
+        insn(0xb7, 4, 0, 0, 0),
+        insn(0x85, 0, 0, 0, 2),
         EXIT,
     ];
     assert_all(body, Err(Trap::OutOfFuel));
@@ -215,7 +244,8 @@ proptest! {
             }
         }
         // As if it were verified: translated, never run.
-        let trusted = Linked { trust: Trust::Verified, ..code };
+        // SAFETY: it is never run.
+        let trusted = unsafe { code.assume_verified() };
         let _ = Engine::new(&trusted, Options::default());
     }
 
@@ -252,7 +282,7 @@ SEC("xdp") int test(struct xdp_md *ctx) { __u64 sum = frozen; counter++; put(0, 
         if let Ok(code) = Linked::from_elf(&damaged) {
             linked += 1;
             let options = Options { fuel: 1000, ..Options::default() };
-            if code.maps.iter().all(|map| map.max_entries < 1 << 20)
+            if code.maps().iter().all(|map| map.max_entries() < 1 << 20)
                 && let Ok(mut engine) = Engine::new(&code, options)
                 && let Some(id) = engine.program("test")
             {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of the instruction set and of compiled programs, each a small C program.
 
-use crate::support::{frame, same_everywhere, same_with_packets};
+use wirewise_engine::Linked;
+
+use crate::support::{compile, frame, kernel, load, same_everywhere, same_with_packets};
 
 #[test]
 fn packets_are_read_and_written() {
@@ -330,4 +332,19 @@ SEC("xdp") int test(struct xdp_md *ctx)
 	return XDP_PASS;
 }"#,
     );
+}
+
+/// What libbpf was told not to load, nobody verified.
+#[test]
+fn programs_that_were_not_loaded_are_not_trusted() {
+    let source = r#"
+SEC("xdp") int test(struct xdp_md *ctx) { put(0, 1); return 2; }
+SEC("?xdp") int wild(struct xdp_md *ctx) { return *(volatile int *)16; }"#;
+    let object = compile(source, "v3");
+    assert_eq!(Linked::from_elf(&object).unwrap().programs().len(), 2);
+    if kernel() {
+        let linked = Linked::from_loaded(&load(&object)).unwrap();
+        let names: Vec<_> = linked.programs().iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["test"]);
+    }
 }

@@ -5,7 +5,9 @@
 
 mod cage;
 mod datapath;
+mod elf;
 mod features;
+mod floods;
 mod maps;
 mod random;
 mod support;

@@ -3,7 +3,7 @@
 //! the packet.
 
 use wirewise_engine::insn::Insn;
-use wirewise_engine::{Backend, Engine, Linked, LinkedProgram, MapKind, MapSpec, Trust};
+use wirewise_engine::{Backend, Engine, Linked, LinkedProgram, MapKind, MapSpec};
 
 use crate::support::options;
 
@@ -23,17 +23,11 @@ fn run(body: &[Insn], a: u64, b: u64) -> Vec<u64> {
         insn(0xb7, 0, 0, 0, 2),
         insn(0x95, 0, 0, 0, 0),
     ]);
-    let map = MapSpec {
-        name: ".bss".into(),
-        kind: MapKind::Array,
-        key_size: 4,
-        value_size: 8,
-        max_entries: 1,
-        initial: None,
-        read_only: false,
-    };
+    let map = MapSpec::new(".bss", MapKind::Array, 4, 8, 1).unwrap();
     let program = LinkedProgram { name: "test".into(), section: "xdp".into(), insns };
-    let linked = Linked { programs: vec![program], maps: vec![map], trust: Trust::Verified };
+    let linked = Linked::new(vec![program], vec![map]).unwrap();
+    // SAFETY: the program reads 16 bytes of a packet that has them, and writes the value of its map.
+    let linked = unsafe { linked.assume_verified() };
     let mut packet = [a.to_le_bytes(), b.to_le_bytes()].concat();
     let mut results = Vec::new();
     for caged in [false, true] {

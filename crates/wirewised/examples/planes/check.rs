@@ -8,12 +8,13 @@ use bytemuck::Zeroable;
 use serde_json::json;
 use wirewise_capture::Reader;
 use wirewise_engine::PacketSpan;
-use wirewised::engine_run::{Prepared, Worker};
 use wirewised::error::{Error, Result};
 use wirewised::object;
-use wirewised::plane::{METADATA, Plane, PlaneName, RunSettings};
+use wirewised::offline::engine_run::{Prepared, Worker};
+use wirewised::offline::runtime::{METADATA, Ran, RunSettings, Runtime, RuntimeName};
 use wirewised::policy::Policy;
-use wirewised::{abi, input};
+use wirewised::text::output;
+use wirewised::{abi, bundle, files};
 
 use crate::Program;
 use crate::native::Native;
@@ -37,7 +38,7 @@ pub struct Args {
 type Made = (u32, abi::Scratch);
 
 enum Checked {
-    Kernel(Plane),
+    Kernel(Runtime),
     Engine(Worker),
     Native(Native),
 }
@@ -80,12 +81,14 @@ pub fn run(args: &Args) -> Result<()> {
         packets += 1;
     }
     let names: Vec<_> = planes.iter().map(|(name, _)| name).collect();
-    input::print_json(&json!({ "packets": packets, "planes": names, "codes": returned, "verdicts": classes }))
+    output::print_json(
+        &json!({ "packets": packets, "planes": names, "codes": returned, "verdicts": classes }),
+    )
 }
 
 fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
     let name = program.name();
-    let bytes = input::read(&program.object)?;
+    let bytes = files::read(&program.object, bundle::MAX_BYTES)?;
     let settings = RunSettings {
         hash_seed: object::seed_from(program.seed),
         table_size: Some(program.table_size),
@@ -93,7 +96,7 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
     };
     let policy = Policy::all_pass(&[]);
     let element = abi::Policy::zeroed();
-    let mut kernel = Plane::new(PlaneName::Kernel, &name, &bytes, &settings)?;
+    let mut kernel = Runtime::new(RuntimeName::Kernel, &name, &bytes, &settings)?;
     kernel.write_policy(&policy, &element)?;
     let mut planes = vec![("kernel".to_owned(), Checked::Kernel(kernel))];
     for (plane, caged) in [("engine", false), ("engine-caged", true)] {
@@ -115,8 +118,10 @@ impl Checked {
         packet[METADATA..].copy_from_slice(frame);
         match self {
             Self::Kernel(plane) => {
-                let made = plane.run(frame, time_ns)?;
-                made.ok_or_else(|| Error::input("the kernel runs no frame shorter than an Ethernet header"))
+                let Ran::Program(fate, scratch) = plane.run(frame, time_ns)? else {
+                    return Err(Error::input("the kernel runs no frame shorter than an Ethernet header"));
+                };
+                Ok((fate as u32, *scratch))
             }
             Self::Engine(worker) => {
                 Ok((worker.run(&mut packet[METADATA..], time_ns)?, worker.own()?.scratch))

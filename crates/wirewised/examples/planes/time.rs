@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wirewise_engine::{Engine, Linked, Options, ProgramId};
 use wirewised::error::{Error, Result};
-use wirewised::mapped::MappedArray;
+use wirewised::object::mapped::MappedArray;
 use wirewised::object::{self, Loaded, Settings};
-use wirewised::{abi, input, kernel, test_run};
+use wirewised::offline::test_run;
+use wirewised::text::output;
+use wirewised::{abi, bundle, files, kernel};
 
 use crate::native::Native;
 use crate::packets::Packets;
@@ -41,13 +43,13 @@ pub struct Args {
 /// A plane, what it took in each round, and how many packets it got.
 struct Timed {
     name: String,
-    plane: Plane,
+    plane: Runtime,
     rounds_ns: Vec<f64>,
     fed: u64,
     compile_ms: Option<f64>,
 }
 
-enum Plane {
+enum Runtime {
     /// Runs one frame over and over, and rewrites its address itself where there are several flows.
     Kernel(Box<KernelRun>),
     Engine(Box<EngineRun>),
@@ -73,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut packets = Packets::of_flows(&frame, args.flows, LEAST_PACKETS)?;
     let mut planes = planes(args, frame)?;
     for timed in &mut planes {
-        if let Plane::Native(native) = &mut timed.plane {
+        if let Runtime::Native(native) = &mut timed.plane {
             native.set(&packets.memory, &packets.spans);
         }
         timed.round(&mut packets, 1)?; // warm: every flow is known
@@ -86,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     let results = planes.iter().map(Timed::report).collect::<Result<Vec<_>>>()?;
-    input::print_json(
+    output::print_json(
         &json!({ "flows": args.flows, "packets_a_round": calls * packets.spans.len() as u64, "results": results }),
     )
 }
@@ -99,33 +101,34 @@ fn planes(args: &Args, frame: Vec<u8>) -> Result<Vec<Timed>> {
         bench_flows: if args.flows > 1 { args.flows } else { 0 },
         ..Settings::on_cpu(cpu, object::seed_from(args.program.seed))
     };
-    let loaded = test_run::load(&name, &input::read(&args.program.object)?, &settings)?;
+    let loaded = test_run::load(&name, &files::read(&args.program.object, bundle::MAX_BYTES)?, &settings)?;
     let linked = in_user_space(&name, &loaded)?;
     let mut planes = Vec::new();
     for (plane, caged) in [("engine", false), ("engine-caged", true)] {
         let run = EngineRun::new(&name, &linked, cpu, caged)?;
-        planes.push(Timed::new(plane, Plane::Engine(Box::new(run.0)), Some(run.1)));
+        planes.push(Timed::new(plane, Runtime::Engine(Box::new(run.0)), Some(run.1)));
     }
     for (plane, path) in &args.program.native {
-        planes.push(Timed::new(plane, Plane::Native(Native::load(path)?), None));
+        planes.push(Timed::new(plane, Runtime::Native(Native::load(path)?), None));
     }
     let load_ms = loaded.load_time.as_secs_f64() * 1e3;
     let kernel = KernelRun { counters: counters(&loaded)?, loaded, cpu, frame };
-    planes.insert(0, Timed::new("kernel", Plane::Kernel(Box::new(kernel)), Some(load_ms)));
+    planes.insert(0, Timed::new("kernel", Runtime::Kernel(Box::new(kernel)), Some(load_ms)));
     Ok(planes)
 }
 
 /// The byte code that the kernel verified, with the constants that are true in user space: the packets lie in memory, so nothing
 /// rewrites their addresses, and there are no jiffies.
 fn in_user_space(name: &str, loaded: &Loaded) -> Result<Linked> {
-    let mut linked = Linked::from_loaded(&loaded.object).map_err(|error| refused(name, &error))?;
-    if let Some(config) = loaded.config {
-        let config = abi::Config { bench_flows: 0, jiffy_ns: 0, jiffy_zero_ns: 0, ..config };
-        let map = linked.map_mut(object::CONFIG_MAP);
-        map.ok_or_else(|| object::other_layout(object::CONFIG_MAP))?.initial =
-            Some(bytemuck::bytes_of(&config).to_vec());
-    }
-    Ok(linked)
+    let linked = Linked::from_loaded(&loaded.object).map_err(|error| refused(name, &error))?;
+    let Some(config) = loaded.config else { return Ok(linked) };
+    let config = abi::Config { bench_flows: 0, jiffy_ns: 0, jiffy_zero_ns: 0, ..config };
+    let mut linked = linked.distrusted();
+    linked
+        .set_initial(object::CONFIG_MAP, bytemuck::bytes_of(&config).to_vec())
+        .map_err(|error| refused(name, &error))?;
+    // SAFETY: our own object, which the kernel accepts with these constants too: they choose what a load for live traffic has.
+    Ok(unsafe { linked.assume_verified() })
 }
 
 fn refused(name: &str, error: &wirewise_engine::Error) -> Error {
@@ -152,7 +155,7 @@ impl EngineRun {
     }
 
     fn fill_tail_calls(&mut self, linked: &Linked) -> Result<()> {
-        let programs = linked.programs.iter().map(|program| program.name.as_str());
+        let programs = linked.programs().iter().map(|program| program.name.as_str());
         let parts =
             programs.filter_map(|name| Some((object::tail_call_index(name)?, self.engine.program(name)?)));
         let parts: Vec<_> = parts.collect();
@@ -174,7 +177,7 @@ impl EngineRun {
 }
 
 impl Timed {
-    fn new(name: &str, plane: Plane, compile_ms: Option<f64>) -> Self {
+    fn new(name: &str, plane: Runtime, compile_ms: Option<f64>) -> Self {
         Self { name: name.to_owned(), plane, rounds_ns: Vec::new(), fed: 0, compile_ms }
     }
 
@@ -184,11 +187,11 @@ impl Timed {
         self.fed += count;
         let start = kernel::thread_cpu_ns();
         match &mut self.plane {
-            Plane::Kernel(run) => {
+            Runtime::Kernel(run) => {
                 let repeat = u32::try_from(count).map_err(|_| Error::input("too many packets a round"))?;
                 return test_run::run(&run.loaded, &run.frame, repeat).map(|timed| timed.ns);
             }
-            Plane::Engine(run) => {
+            Runtime::Engine(run) => {
                 for _ in 0..calls {
                     run.codes.clear();
                     let memory = packets.memory.bytes();
@@ -196,7 +199,7 @@ impl Timed {
                     done.map_err(failed(&self.name))?;
                 }
             }
-            Plane::Native(native) => {
+            Runtime::Native(native) => {
                 for _ in 0..calls {
                     native.run(&mut packets.memory);
                 }
@@ -208,12 +211,12 @@ impl Timed {
     /// Refuses to report a plane that did not count every packet it was given.
     fn report(&self) -> Result<Value> {
         let (stats, codes) = match &self.plane {
-            Plane::Kernel(run) => {
+            Runtime::Kernel(run) => {
                 let stats = run.counters.read::<abi::Stats>(run.cpu);
                 (stats.ok_or_else(|| object::other_layout(object::PER_CPU))?, None)
             }
-            Plane::Engine(run) => (run.stats()?, Some(&run.codes)),
-            Plane::Native(native) => (native.stats(), Some(&native.codes)),
+            Runtime::Engine(run) => (run.stats()?, Some(&run.codes)),
+            Runtime::Native(native) => (native.stats(), Some(&native.codes)),
         };
         let outcomes = stats.class_outcome.iter().flatten();
         let counted: u64 = stats.status.iter().chain(outcomes).map(|counter| counter.packets).sum();

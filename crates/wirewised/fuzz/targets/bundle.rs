@@ -5,9 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use readers::bundle::Bundle;
-use readers::emitted;
-use readers::manifest::{ClockName, Flow, Manifest, Sharing, StateField, StateType};
-use readers::signature;
+use readers::bundle::inspection;
+use readers::bundle::manifest::{ClockName, Flow, Manifest, Sharing, StateField, StateType};
+use readers::bundle::signature;
 use sha2::{Digest, Sha256};
 
 const SEAL: usize = 64;
@@ -20,6 +20,8 @@ fn flow() -> Flow {
         table_size: 1024,
         sharing: Sharing::PerCpu,
         claim: None,
+        features: Vec::new(),
+        aggregates: Vec::new(),
         idle_timeout_ns: 60_000_000_000,
         grace_ns: 10_000_000_000,
         proven_packets: 4,
@@ -32,7 +34,7 @@ fn flow() -> Flow {
 }
 
 fuzz_target!(|data: &[u8]| {
-    check(emitted::check(data, &flow()));
+    check(inspection::check(data, &flow()));
     check(signature::check(data, "").map(drop));
     check(read(data));
     check(Manifest::parse(data).map(drop));

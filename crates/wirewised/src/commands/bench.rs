@@ -8,13 +8,16 @@ use serde::Serialize;
 use wirewise_capture::Reader;
 
 use crate::abi;
+use crate::bundle;
 use crate::error::{Error, Result};
-use crate::input;
+use crate::files;
+use crate::hook::Plane;
 use crate::kernel;
 use crate::object::{self, Loaded, MAX_TABLE_SIZE, Settings};
-use crate::runner::MAX_FRAME;
-use crate::table;
-use crate::test_run::{self, Timed};
+use crate::offline::runner::MAX_FRAME;
+use crate::offline::test_run::{self, Timed};
+use crate::text::output;
+use crate::text::table;
 
 /// Entries a flow table gets at least, and for each flow, so that flows do not push each other out.
 const SMALLEST_TABLE: u32 = 65_536;
@@ -32,6 +35,10 @@ pub struct Args {
     /// Compiled eBPF object (.bpf.o), of your own, as whatever it holds is run; repeat to compare several with the first
     #[arg(long = "object", value_name = "FILE", required = true)]
     objects: Vec<PathBuf>,
+
+    /// Time each program as one of this plane; repeat to compare planes
+    #[arg(long = "plane", value_enum, value_name = "PLANE", default_values_t = [Plane::XdpNative])]
+    planes: Vec<Plane>,
 
     /// Flows to spread the packets over, by rewriting the IPv4 source address
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TABLE_SIZE / ENTRIES_A_FLOW)))]
@@ -75,7 +82,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct BenchReport {
     kernel: String,
     cpu: u32,
     cpus: u32,
@@ -90,6 +97,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Measured {
     object: String,
+    plane: Plane,
     /// Median of the rounds.
     ns_per_packet: f64,
     min_ns: f64,
@@ -106,12 +114,16 @@ struct Measured {
     missed: Option<u64>,
 }
 
+/// An object, as a program of a plane.
+type Measurable<'a> = (&'a Path, Plane, Loaded);
+
 impl Measured {
-    fn new(path: &Path, program: &Loaded, rounds: &[Timed], first: &[Timed]) -> Self {
+    fn new((path, plane, program): &Measurable<'_>, rounds: &[Timed], first: &[Timed]) -> Self {
         let ns: Vec<_> = rounds.iter().map(|round| round.ns).collect();
         let kernel_ns: Vec<_> = rounds.iter().map(|round| f64::from(round.kernel_ns)).collect();
         Self {
             object: path.display().to_string(),
+            plane: *plane,
             ns_per_packet: decimals(median(&ns), 1),
             min_ns: decimals(ns.iter().copied().fold(f64::INFINITY, f64::min), 1),
             max_ns: decimals(ns.iter().copied().fold(0.0, f64::max), 1),
@@ -146,19 +158,24 @@ pub fn run(args: &Args) -> Result<()> {
         ..Settings::on_cpu(last, object::random_seed()?)
     };
     let policy = policy(&args.trigger_packets);
-    let programs =
-        args.objects.iter().map(|path| load(path, &settings, &policy)).collect::<Result<Vec<_>>>()?;
-    for program in &programs {
+    let mut programs: Vec<Measurable<'_>> = Vec::new();
+    for path in &args.objects {
+        for plane in &args.planes {
+            let settings = Settings { hook: plane.kind(), ..settings.clone() };
+            programs.push((path, *plane, load(path, &settings, &policy)?));
+        }
+    }
+    for (_, _, program) in &programs {
         test_run::run_on_cpus(program, &frames, args.flows.max(WARM_UP))?;
     }
     let mut rounds = vec![Vec::new(); programs.len()];
     for _ in 0..args.rounds {
-        for (program, rounds) in programs.iter().zip(&mut rounds) {
+        for ((_, _, program), rounds) in programs.iter().zip(&mut rounds) {
             rounds.push(mean(&test_run::run_on_cpus(program, &frames, args.repeat)?));
         }
     }
-    let measured = args.objects.iter().zip(&programs).zip(&rounds);
-    let report = Report {
+    let measured = programs.iter().zip(&rounds);
+    let report = BenchReport {
         kernel: kernel::release(),
         cpu,
         cpus: args.cpus,
@@ -167,12 +184,10 @@ pub fn run(args: &Args) -> Result<()> {
         flow_packets: args.flow_packets,
         trigger_packets: args.trigger_packets.clone(),
         repeat: args.repeat,
-        results: measured
-            .map(|((path, program), own)| Measured::new(path, program, own, &rounds[0]))
-            .collect(),
+        results: measured.map(|(program, own)| Measured::new(program, own, &rounds[0])).collect(),
     };
     if args.json {
-        return input::print_json(&report);
+        return output::print_json(&report);
     }
     print(&report);
     Ok(())
@@ -232,7 +247,7 @@ fn policy(trigger_packets: &[u32]) -> abi::Policy {
 
 fn load(path: &Path, settings: &Settings, policy: &abi::Policy) -> Result<Loaded> {
     let name = path.display().to_string();
-    let loaded = test_run::load_with(&name, &input::read(path)?, settings, policy)?;
+    let loaded = test_run::load_with(&name, &files::read(path, bundle::MAX_BYTES)?, settings, policy)?;
     if settings.bench_flows > 0 && loaded.config.is_none() {
         tracing::info!("{name}: no data path of wirewise, so it sees one flow only");
     }
@@ -264,7 +279,7 @@ fn decimals(value: f64, places: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-fn print(report: &Report) {
+fn print(report: &BenchReport) {
     println!(
         "kernel {}, {}, {} flows, {} bytes a frame, {} rounds of {} packets",
         report.kernel,
@@ -274,11 +289,13 @@ fn print(report: &Report) {
         report.results[0].rounds_ns.len(),
         report.repeat
     );
-    let header = ["object", "clock", "ns/packet", "min", "max", "ratio", "load ms"].map(str::to_string);
+    let header =
+        ["object", "plane", "clock", "ns/packet", "min", "max", "ratio", "load ms"].map(str::to_string);
     let row = |measured: &Measured| {
         let ns = |ns: f64| format!("{ns:.1}");
         [
             measured.object.clone(),
+            measured.plane.to_string(),
             measured.clock.unwrap_or("-").to_string(),
             ns(measured.ns_per_packet),
             ns(measured.min_ns),

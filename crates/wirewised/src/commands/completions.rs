@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised completions SHELL`.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
+use crate::completing;
 use crate::error::Result;
+
+const EXAMPLES: &str = "\
+Examples:
+  source <(wirewised completions bash)                     in ~/.bashrc; zsh alike
+  wirewised completions fish | source                      in ~/.config/fish/config.fish
+The script asks wirewised itself for commands, options, interfaces, bundles and classes.";
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     shell: Shell,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    // It panics where it cannot write.
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "wirewised", &mut script);
-    println!("{}", String::from_utf8_lossy(&script).trim_end());
+    println!("{}", completing::script(&args.shell.to_string())?.trim_end());
     Ok(())
 }

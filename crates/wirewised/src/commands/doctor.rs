@@ -3,11 +3,12 @@
 
 use serde_json::json;
 
-use crate::doctor::{self, Finding, Level};
+use crate::attachment::doctor;
+use crate::attachment::doctor::finding::{Finding, Level};
+use crate::attachment::pins::RootArgs;
 use crate::error::{Error, Result};
-use crate::input;
-use crate::pins::RootArgs;
-use crate::xdp::Plane;
+use crate::hook::Plane;
+use crate::text::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
     if args.json {
-        input::print_json(&json!({ "ready": errors == 0, "findings": findings }))?;
+        output::print_json(&json!({ "ready": errors == 0, "findings": findings }))?;
     } else {
         findings.iter().for_each(print);
     }

@@ -7,17 +7,18 @@ use serde::Serialize;
 use wirewise_capture::{Packet, Reader};
 
 use super::trace::RunArgs;
-use crate::abi::{Action, Mode, Outcome, Status, XDP_PASS};
+use crate::abi::{Action, Mode, Outcome, Status};
 use crate::bundle::Bundle;
+use crate::bundle::model::Model;
+use crate::bundle::tree::Path;
 use crate::error::{Error, Result};
-use crate::headers::{self, Header};
-use crate::input;
-use crate::model::Model;
-use crate::plane::PlaneName;
+use crate::offline::runner::{Observation, Runner};
+use crate::offline::runtime::RuntimeName;
+use crate::offline::trace_output::class_name;
+use crate::packets::headers::{self, Header};
 use crate::policy::Policy;
-use crate::runner::{Observation, Runner};
-use crate::trace_output::class_name;
-use crate::tree::Path;
+use crate::text::output;
+use crate::text::units::thousands;
 
 /// Show why a packet of a capture gets its verdict
 ///
@@ -31,13 +32,13 @@ pub struct Args {
     capture: PathBuf,
 
     /// Number of the packet; 1 is the first of the capture
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packet: u64,
 
     #[command(flatten)]
     run: RunArgs,
 
-    /// How many trees to show the way through; JSON has them all
+    /// How many trees to show; JSON has all of them
     #[arg(long, value_name = "N", default_value_t = 3)]
     trees: usize,
 
@@ -49,7 +50,7 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Explanation<'a> {
     packet: u64,
-    plane: PlaneName,
+    plane: RuntimeName,
     time_ns: u64,
     headers: Vec<Header>,
     status: Status,
@@ -61,6 +62,9 @@ struct Explanation<'a> {
     inferred: bool,
     features: Vec<FeatureValue<'a>>,
     paths: Vec<Path>,
+    /// Why there are no paths of a model that is not made of trees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_shown: Option<String>,
     scores: &'a [i64],
     class: Option<&'a str>,
     rule: Option<String>,
@@ -86,7 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
     let model = Model::parse(&bundle.model)
         .map_err(|rule| Error::input(format!("{}: model.json: {rule}", args.run.name())))?;
     let mut capture = Reader::open(&args.capture)?;
-    let plane = PlaneName::choose(args.run.plane);
+    let plane = RuntimeName::choose(args.run.plane);
     let mut runner = Runner::new(&args.run.name(), &bundle, plane, options)?;
     let mut seen = 0;
     while let Some(packet) = capture.next_packet()? {
@@ -95,7 +99,7 @@ pub fn run(args: &Args) -> Result<()> {
             let mode = args.run.mode.into();
             let explanation = explain(&packet, &observation, &bundle, &model, &policy, (plane, mode))?;
             if args.json {
-                return input::print_json(&explanation);
+                return output::print_json(&explanation);
             }
             print(&explanation, args.trees, &bundle);
             return Ok(());
@@ -115,7 +119,7 @@ fn explain<'a>(
     bundle: &'a Bundle,
     model: &Model,
     policy: &Policy,
-    (plane, mode): (PlaneName, Mode),
+    (plane, mode): (RuntimeName, Mode),
 ) -> Result<Explanation<'a>> {
     let features = observation.features();
     let paths = if observation.inferred {
@@ -137,13 +141,14 @@ fn explain<'a>(
         inferred: observation.inferred,
         features: feature_values(bundle, features),
         paths,
+        not_shown: model.not_shown(&bundle.manifest.model.family),
         scores: observation.scores(),
         class,
         rule: rule.zip(class).map(|(action, class)| format!("{class}: {action}")),
         action: verdict.map(|verdict| verdict.action),
         outcome: verdict.map(|verdict| verdict.outcome),
         mode,
-        passed: observation.xdp_return == XDP_PASS,
+        passed: observation.fate.passed(),
     })
 }
 
@@ -167,7 +172,7 @@ fn meaning(status: Status) -> &'static str {
         Status::MalformedEthernet => "malformed: ends inside the Ethernet or VLAN header",
         Status::MalformedIp => "malformed IP header",
         Status::MalformedTransport => "malformed transport header",
-        Status::MalformedTunnel => "a tunnel that holds something broken",
+        Status::MalformedTunnel => "a tunnel with a malformed packet inside",
         Status::TooManyExtensions => "too many IPv6 extension headers",
         Status::AllowedPrefix => "passes: its source address is on the allow list",
         Status::AllowedPort => "passes: its destination or source port is on the allow list",
@@ -193,31 +198,37 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
         );
     }
     if e.inferred {
-        println!("\nfeatures");
+        println!("\nfeatures (what the model compares, in brackets, where it is not the value itself)");
         let width = e.features.iter().map(|feature| feature.name.len()).max().unwrap_or(0);
         for feature in &e.features {
-            let fraction = if feature.value.fract() == 0.0 { 0 } else { 4 };
-            // What the trees compare, where it is not the value itself.
             let raw = if feature.value == feature.raw as f64 {
                 String::new()
             } else {
-                format!("  (raw {})", feature.raw)
+                format!("  ({})", thousands(feature.raw))
             };
-            println!("  {:<width$}  {:.fraction$} {}{raw}", feature.name, feature.value, feature.unit);
+            let value = if feature.value.fract() == 0.0 {
+                thousands(feature.value as i64)
+            } else {
+                format!("{:.4}", feature.value)
+            };
+            println!("  {:<width$}  {value} {}{raw}", feature.name, feature.unit);
         }
         println!("\nmodel  ({})", bundle.manifest.model.summary);
         for path in e.paths.iter().take(trees) {
-            print_path(path, &e.features);
+            print_path(path, &e.features, bundle, e.scores.len());
         }
-        if e.paths.is_empty() {
-            println!("  what its layers give is shown by `wirewise explain`");
+        if let Some(why) = &e.not_shown {
+            println!("  {why}");
         }
         if e.paths.len() > trees {
             println!("  ... {} more trees: --trees {} or --json", e.paths.len() - trees, e.paths.len());
         }
-        println!("  scores {:?}", e.scores);
+        let scores: Vec<_> = e.scores.iter().map(|score| thousands(*score)).collect();
+        println!("  scores {}", scores.join(", "));
     } else if e.status == Status::Classified {
-        println!("\nmodel\n  did not run: the trigger did not fire, the verdict of an earlier packet holds");
+        println!(
+            "\nmodel\n  did not run: the trigger did not fire, so the verdict of an earlier packet holds"
+        );
     }
     println!("\nverdict");
     match (e.class, e.action, e.outcome) {
@@ -234,12 +245,62 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
     }
 }
 
-fn print_path(path: &Path, features: &[FeatureValue<'_>]) {
-    let output = path.output.map(|output| format!(" of output {output}")).unwrap_or_default();
-    println!("  tree {}{output}", path.tree);
+fn print_path(path: &Path, features: &[FeatureValue<'_>], bundle: &Bundle, outputs: usize) {
+    let adds = if bundle.model["votes"] == "majority" { Adds::Votes } else { Adds::Scores(outputs) };
+    println!("  tree {}: {}", path.tree, speaks_for(path, &bundle.manifest.classes, adds));
     for step in &path.steps {
         let sign = if step.left { "<=" } else { ">" };
-        println!("    {} = {} {sign} {}", features[step.feature].name, step.value, step.threshold);
+        let (value, threshold) = (thousands(step.value), thousands(step.threshold));
+        println!("    {} = {value} {sign} {threshold}", features[step.feature].name);
     }
-    println!("    leaf {:?}", path.leaf);
+}
+
+/// What a leaf adds to the result: a vote for a class, or scores to so many outputs.
+#[derive(Clone, Copy)]
+enum Adds {
+    Votes,
+    Scores(usize),
+}
+
+/// What the leaf at the end of a tree's path says.
+fn speaks_for(path: &Path, classes: &[String], adds: Adds) -> String {
+    let name = |id: usize| classes.get(id).map_or("an unknown class", String::as_str);
+    let scores: Vec<_> = path.leaf.iter().map(|score| thousands(*score)).collect();
+    let scores = scores.join(", ");
+    match (adds, path.leaf.as_slice(), path.output) {
+        (Adds::Votes, &[class, ..], _) => {
+            format!("votes for {}", name(usize::try_from(class).unwrap_or(usize::MAX)))
+        }
+        (Adds::Scores(1), &[score, ..], _) => {
+            format!("speaks for {}, score {scores}", name(usize::from(score > 0)))
+        }
+        (Adds::Scores(_), &[score], Some(output)) => {
+            let way = if score < 0 { "against" } else { "for" };
+            format!("speaks {way} {}, score {scores}", name(output as usize))
+        }
+        (_, leaf, _) => {
+            let most = leaf.iter().enumerate().rev().max_by_key(|(_, score)| **score);
+            format!("speaks for {}, scores {scores}", name(most.map_or(usize::MAX, |(id, _)| id)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaf_names_the_class_it_speaks_for() {
+        let classes = ["benign", "scan", "flood"].map(String::from);
+        for (leaf, output, adds, said) in [
+            (vec![2], None, Adds::Votes, "votes for flood"),
+            (vec![-5_000], None, Adds::Scores(1), "speaks for benign, score -5,000"),
+            (vec![7], Some(0), Adds::Scores(1), "speaks for scan, score 7"),
+            (vec![-7], Some(2), Adds::Scores(3), "speaks against flood, score -7"),
+            (vec![5, 9, 9], None, Adds::Scores(3), "speaks for scan, scores 5, 9, 9"),
+        ] {
+            let path = Path { tree: 0, steps: Vec::new(), leaf, output };
+            assert_eq!(speaks_for(&path, &classes, adds), said);
+        }
+    }
 }

@@ -11,73 +11,60 @@ use wirewise_capture::Reader;
 
 use super::EngineArgs;
 use crate::abi::{self, Mode, Status};
-use crate::engine_run::{Prepared, Trust};
 use crate::error::{Error, Result};
 use crate::features::{Counts, Extraction, FeatureRows, Selection, Shape, Source};
-use crate::input;
-use crate::labels::Labels;
-use crate::plane::RunSettings;
+use crate::labels::{Joined, Labels};
+use crate::offline::engine_run::{Prepared, Trust};
+use crate::offline::runner;
+use crate::offline::runtime::RunSettings;
 use crate::policy::Policy;
-use crate::progress::Progress;
 use crate::rows::{Format, Table};
-use crate::runner;
-use crate::stats::Flows;
-use crate::table;
-use crate::units::{Nanoseconds, format_count};
+use crate::running::counters::FlowCounters;
+use crate::text::output;
+use crate::text::progress::Progress;
+use crate::text::table;
+use crate::text::units::{Nanoseconds, format_count};
 
 /// Compute the features of captures, as a table to train on
 ///
 /// The packets run through the program itself, in user space, with their captured times: the table holds exactly what a model is given
-/// in the data path. Each capture starts with empty flow tables. Columns: time_ns, capture, packet, flow, the features by name,
+/// in the data path. Each capture starts with empty flow tables. Columns: time_ns, capture, packet, flow, sender, the features by name,
 /// label, status. docs/replay.md says more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   wirewised features day.pcap.zst --bundle forest.wirewise --labels rules.yaml -o day.parquet
-  wirewised features *.pcap --object set.bpf.o --features set.json --at 1,2,4,8 -o early.parquet")]
+  wirewised features *.pcap --object set.bpf.o --feature-set set.json --at 1,2,4,8 -o early.parquet")]
 #[command(group = clap::ArgGroup::new("program").required(true).args(["bundle", "object"]))]
-#[command(group = clap::ArgGroup::new("truth").args(["labels", "flows", "manifest"]))]
-#[command(group = clap::ArgGroup::new("selection").args(["every", "at", "interval", "at_end"]))]
+#[command(group = clap::ArgGroup::new("selection").args(["at", "interval", "at_end"]))]
 pub struct Args {
     /// pcap or pcapng files, also packed with gzip or zstd; - reads standard input
     #[arg(required = true)]
     captures: Vec<PathBuf>,
 
     /// Bundle whose program computes the features that its model tests; the others are null
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 
-    /// Object of your own, as whatever it holds is run, that extracts a whole feature set and has no model; needs --features
-    #[arg(long, value_name = "FILE", requires = "features")]
+    /// Object that extracts a whole feature set and has no model; whatever it contains is run, so give only your own; needs --feature-set
+    #[arg(long, value_name = "FILE", requires = "feature_set")]
     object: Option<PathBuf>,
 
     /// The feature set the object was compiled for, as JSON
-    #[arg(long, value_name = "FILE", requires = "object")]
-    features: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", requires = "object")]
+    feature_set: Option<PathBuf>,
 
     /// Table to write: .parquet or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// What each packet is: a YAML label file
-    #[arg(short, long, value_name = "FILE")]
+    /// What each packet is: a label file (.yaml), a list of flows (.csv, or sorted: .flows), or a folder of captures with its manifest.json
+    #[arg(short, long, value_name = "PATH")]
     labels: Option<PathBuf>,
 
-    /// What each packet is: a CSV list of flows with their times
-    #[arg(long, value_name = "FILE")]
-    flows: Option<PathBuf>,
-
-    /// Label of the packets of no flow in the list; without it they have none
-    #[arg(long, value_name = "LABEL", requires = "flows")]
+    /// Label of the packets of no flow in a list of flows; without it they have none
+    #[arg(long, value_name = "LABEL", requires = "labels")]
     otherwise: Option<String>,
-
-    /// What each packet is: the manifest.json of a collection of captures, or its folder
-    #[arg(long, value_name = "DIR")]
-    manifest: Option<PathBuf>,
-
-    /// A row for every packet, which is the default
-    #[arg(long, value_enum)]
-    every: Option<Every>,
 
     /// Rows at these packet numbers of each flow, such as 1,2,4,8
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
@@ -99,17 +86,12 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Every {
-    Packet,
-}
-
 impl Args {
     fn source(&self) -> Result<Source> {
-        match (&self.bundle, &self.object, &self.features) {
+        match (&self.bundle, &self.object, &self.feature_set) {
             (Some(bundle), ..) => Source::from_bundle(bundle),
             (None, Some(object), Some(features)) => Source::from_object(object, features),
-            _ => Err(Error::input("give --bundle, or --object with --features")),
+            _ => Err(Error::input("give --bundle, or --object with --feature-set")),
         }
     }
 
@@ -123,12 +105,21 @@ impl Args {
     }
 
     fn labels(&self) -> Result<Labels> {
-        match (&self.labels, &self.flows, &self.manifest) {
-            (Some(file), ..) => Labels::from_file(file),
-            (_, Some(list), _) => Labels::from_flows(list, self.otherwise.as_deref()),
-            (_, _, Some(folder)) => Labels::from_manifest(folder),
-            _ => Ok(Labels::None),
+        let Some(path) = &self.labels else { return Ok(Labels::None) };
+        let is = |suffix: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(suffix));
+        if is("csv") {
+            return Labels::from_flows(path, self.otherwise.as_deref());
         }
+        if is("flows") {
+            return Labels::from_sorted(path, self.otherwise.as_deref());
+        }
+        if self.otherwise.is_some() {
+            let name = path.display();
+            return Err(Error::input(format!(
+                "--otherwise: is for a list of flows (.csv, .flows), and {name} is none; a label file has the key `otherwise`"
+            )));
+        }
+        if path.is_dir() || is("json") { Labels::from_manifest(path) } else { Labels::from_file(path) }
     }
 }
 
@@ -146,13 +137,16 @@ pub fn run(args: &Args) -> Result<()> {
         cpus: 1,
     };
     // What cannot be opened or labelled is said before hours of work.
+    let mut refused = Vec::new();
     for path in &args.captures {
         labels.of_capture(path)?;
         if path.as_os_str() != "-" {
-            Reader::open(path)
-                .map(drop)
-                .or_else(|error| if args.engine.keep_going { Ok(()) } else { Err(error) })?;
+            refused.extend(Reader::open(path).err());
         }
+    }
+    // Going on needs something to go on with.
+    if !refused.is_empty() && (!args.engine.keep_going || refused.len() == args.captures.len()) {
+        return Err(refused.swap_remove(0).into());
     }
     let prepared = Prepared::new(&source.input, &source.object, &settings.in_engine(), args.engine.caged)?;
     let mut worker = prepared.worker()?;
@@ -165,6 +159,7 @@ pub fn run(args: &Args) -> Result<()> {
 
     let start = Instant::now();
     let mut warnings = Vec::new();
+    let mut joined = Vec::new();
     let mut failure = None;
     let mut progress = Progress::new(true);
     for (index, path) in (0u32..).zip(&args.captures) {
@@ -174,6 +169,7 @@ pub fn run(args: &Args) -> Result<()> {
                 progress.show_share(share, || format!("{} packets  {}", counts.packets, path.display()));
             })
         });
+        joined.extend(labeller.joined().map(|joined| (path.display().to_string(), joined)));
         match result {
             Ok(()) => {}
             Err(error) if args.engine.keep_going && error.kind() == crate::error::Kind::Input => {
@@ -193,12 +189,25 @@ pub fn run(args: &Args) -> Result<()> {
         eprintln!("warning: {warning}");
     }
     if args.json {
-        input::print_json(&summary(args, &source, &shape, &counts, &stats, &prepared, seconds, &warnings))?;
+        output::print_json(&summary(
+            args, &source, &shape, &counts, &stats, &prepared, seconds, &warnings, &joined,
+        ))?;
     } else {
         print(args, &source, &shape, &counts, &stats, prepared.trust, seconds);
+        print_joined(&joined);
     }
     // The table holds what could be read.
     failure.map_or(Ok(()), Err)
+}
+
+/// How the labels fitted the captures: a list that fits nowhere is not to go unnoticed.
+fn print_joined(joined: &[(String, Joined)]) {
+    for (capture, joined) in joined {
+        println!(
+            "{capture}: {} of {} flows listed for its time have packets; {} IP packets are of no listed flow, {} of several that differ",
+            joined.matched, joined.listed, joined.unmatched_packets, joined.ambiguous_packets
+        );
+    }
 }
 
 fn by_label(shape: &Shape, counts: &Counts) -> Vec<(String, u64)> {
@@ -221,6 +230,7 @@ fn summary(
     prepared: &Prepared,
     seconds: f64,
     warnings: &[String],
+    joined: &[(String, Joined)],
 ) -> Value {
     let labels: Map<String, Value> =
         by_label(shape, counts).into_iter().map(|(label, count)| (label, count.into())).collect();
@@ -232,7 +242,8 @@ fn summary(
         "rows": counts.rows,
         "labels": labels,
         "statuses": statuses,
-        "flows": Flows::from(stats),
+        "flows": FlowCounters::from(stats),
+        "aggregates": FlowCounters::of_aggregates(stats),
         "features": source.names,
         "not_computed": source.not_computed(),
         "engine": prepared.trust,
@@ -241,6 +252,7 @@ fn summary(
         "packets_per_second": counts.packets as f64 / seconds.max(1e-9),
         "skipped_packets": counts.skipped,
         "warnings": warnings,
+        "joined": joined.iter().map(|(capture, joined)| json!({"capture": capture, "flows": joined})).collect::<Vec<_>>(),
     })
 }
 
@@ -262,7 +274,7 @@ fn print(
         by_status(counts).into_iter().map(|(status, count)| [status.to_owned(), count.to_string()]).collect();
     let skipped = [("packets skipped", counts.skipped)];
     rows.extend(
-        Flows::from(stats)
+        FlowCounters::from(stats)
             .counters()
             .into_iter()
             .chain(skipped)

@@ -11,15 +11,15 @@ use serde::Serialize;
 use crate::abi;
 use crate::commands::verify::What;
 use crate::error::{Error, Result};
-use crate::input;
 use crate::kernel;
-use crate::mapped::MappedArray;
+use crate::object::mapped::MappedArray;
 use crate::object::{self, Loaded, Settings};
-use crate::progress::Progress;
-use crate::runner;
-use crate::stats::Flows;
-use crate::test_run;
-use crate::units::format_bytes;
+use crate::offline::runner;
+use crate::offline::test_run;
+use crate::running::counters::FlowCounters;
+use crate::text::output;
+use crate::text::progress::Progress;
+use crate::text::units::format_bytes;
 
 /// Packets of one test run.
 const BATCH: u32 = 250_000;
@@ -34,7 +34,7 @@ const SOURCE_PORT: usize = 34;
 
 /// Flood a program's flow table with spoofed flows, and see which flows it still knows
 ///
-/// In this kernel, without an interface: first come the established flows, then packets that each belong to a new flow. Flows
+/// In this kernel, without an interface: first come the established flows, then packets that each belong to a new flow. FlowCounters
 /// that have proved themselves keep their entry for the grace time, however many others come; ends with exit code 1 if not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -69,7 +69,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct FloodReport {
     object: String,
     kernel: String,
     cpu: u32,
@@ -86,7 +86,7 @@ struct Report {
     /// False: it took longer than the protection lasts, so established flows may rightly be gone.
     within_grace: bool,
     /// Entries of the flood's flows, by where they came from.
-    flows: Flows,
+    flows: FlowCounters,
     memory: Memory,
 }
 
@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
         .ok_or_else(|| Error::input(format!("{name}: its program is no data path of wirewise")))?;
     let report = flood(args, &name, cpu, &config, &program)?;
     if args.json {
-        input::print_json(&report)?;
+        output::print_json(&report)?;
     } else {
         print(&report);
     }
@@ -152,7 +152,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn flood(args: &Args, name: &str, cpu: u32, config: &abi::Config, program: &Loaded) -> Result<Report> {
+fn flood(args: &Args, name: &str, cpu: u32, config: &abi::Config, program: &Loaded) -> Result<FloodReport> {
     let table = program.map_array("ww_flows4")?;
     let memory = (memory(program, is_flow_table), memory(program, |_| true));
     let start = Instant::now();
@@ -172,7 +172,7 @@ fn flood(args: &Args, name: &str, cpu: u32, config: &abi::Config, program: &Load
             args.spoofed
         )));
     }
-    Ok(Report {
+    Ok(FloodReport {
         object: name.to_string(),
         kernel: kernel::release(),
         cpu,
@@ -264,10 +264,10 @@ fn entries(table: &MappedArray, packets: u32) -> Vec<Entry> {
     found
 }
 
-fn flows_begun(program: &Loaded, cpu: u32) -> Result<Flows> {
+fn flows_begun(program: &Loaded, cpu: u32) -> Result<FlowCounters> {
     let stats: Option<abi::Stats> = program.map_array(object::PER_CPU)?.read(cpu);
     let stats = stats.ok_or_else(|| object::other_layout(object::PER_CPU))?;
-    Ok(Flows::from(&stats))
+    Ok(FlowCounters::from(&stats))
 }
 
 fn is_flow_table(name: &str) -> bool {
@@ -285,8 +285,8 @@ fn memory(program: &Loaded, of: impl Fn(&str) -> bool) -> Option<u64> {
     .sum()
 }
 
-fn print(report: &Report) {
-    let Report { established, spoofed, flows, memory, .. } = report;
+fn print(report: &FloodReport) {
+    let FloodReport { established, spoofed, flows, memory, .. } = report;
     let row = |name: &str, value: &str| println!("  {name:<12} {value}");
     let bytes = |bytes: Option<u64>| bytes.map_or("unknown".to_string(), format_bytes);
     println!("{}, kernel {}, CPU {}", report.object, report.kernel, report.cpu);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::error::Result;
-use crate::input;
-use crate::keys;
+use crate::text::output;
+use crate::trust::keys;
 
 const EXAMPLES: &str = "\
 Example:
@@ -33,7 +33,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let (public, fingerprint) = keys::generate(&args.file)?;
     if args.json {
-        return input::print_json(&json!({
+        return output::print_json(&json!({
             "private_key": args.file, "public_key": public, "fingerprint": fingerprint,
         }));
     }

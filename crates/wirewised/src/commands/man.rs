@@ -4,9 +4,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
-
-use crate::cli::Cli;
 use crate::error::{Error, Result};
 
 /// Write the manual pages to a directory, one a command
@@ -17,9 +14,10 @@ pub struct Args {
     directory: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+/// command : the whole command line.
+pub fn run(args: &Args, command: clap::Command) -> Result<()> {
     let directory = &args.directory;
     fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(command, directory))
         .map_err(|error| Error::input(format!("{}: cannot be written: {error}", directory.display())))
 }

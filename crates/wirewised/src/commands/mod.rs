@@ -25,7 +25,7 @@ pub mod verify;
 /// Options of the commands that run a program on captures, in user space.
 #[derive(Debug, clap::Args)]
 pub struct EngineArgs {
-    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
+    /// Seed of the flow table's hash, for runs that must be repeatable; without it the hash is random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -37,7 +37,7 @@ pub struct EngineArgs {
     #[arg(long)]
     caged: bool,
 
-    /// Warn about captures that break off and packets that cannot be read, and go on
+    /// Only warn about captures that break off and packets that cannot be read
     #[arg(long)]
     keep_going: bool,
 }

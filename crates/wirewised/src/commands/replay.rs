@@ -10,25 +10,27 @@ use serde_json::Map;
 use wirewise_capture::{Format as CaptureFormat, Merge, Reader, Writer};
 
 use super::EngineArgs;
-use super::trace::ModeArg;
+use super::trace::{ModeArg, without_sockets};
 use crate::abi::{self, Mode};
 use crate::bundle::Bundle;
-use crate::engine_run::Prepared;
 use crate::error::{Error, Result};
-use crate::input;
-use crate::plane::RunSettings;
+use crate::files::whole_file::WholeFile;
+use crate::offline::engine_run::Prepared;
+use crate::offline::replay::{
+    CaptureOut, FlowRows, Names, Outputs, PacketRows, Replay, ReplaySummary, Shards, Totals,
+};
+use crate::offline::runner;
+use crate::offline::runtime::RunSettings;
 use crate::policy::{ClassAction, Policy};
-use crate::progress::Progress;
-use crate::replay::{CaptureOut, FlowRows, Names, Outputs, PacketRows, Replay, Report, Shards, Totals};
 use crate::rows::{Format, Table};
-use crate::runner;
-use crate::units::Rate;
-use crate::whole_file::WholeFile;
+use crate::text::output;
+use crate::text::progress::Progress;
+use crate::text::units::Rate;
 
 /// Run a bundle on captures, as the data path would have seen them
 ///
 /// The unmodified program runs in user space, on the captured times; several captures are merged by time. Nothing is attached and no
-/// packet leaves. At the end stand the counters that `stats` shows of an interface. docs/replay.md says more.
+/// packet is sent. At the end it prints the counters that `stats` shows of an interface. docs/replay.md says more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,11 +54,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = ModeArg::Observe)]
     mode: ModeArg,
 
-    /// Threads that run the program; each has the flows of its share, and flow tables of its own
+    /// Threads that run the program; each has flows and flow tables of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
 
-    /// Write the packets that pass to this capture, with their link types (.pcapng holds several)
+    /// Write the packets that pass to this capture, with their link types (.pcapng can have several)
     #[arg(long, value_name = "FILE")]
     passed: Option<PathBuf>,
 
@@ -98,6 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
     policy.events.rate = Rate::per_second(0);
     let mode: Mode = args.mode.into();
     let mut totals = Totals::default();
+    totals.warnings.extend(without_sockets(&policy).map(str::to_string));
     let mut captures = open(&args.captures, args.engine.keep_going, &mut totals)?;
     let settings = RunSettings {
         hash_seed: runner::hash_seed(args.engine.seed)?,
@@ -131,7 +134,7 @@ pub fn run(args: &Args) -> Result<()> {
     for warning in &replay.totals.warnings {
         eprintln!("warning: {warning}");
     }
-    let report = Report {
+    let report = ReplaySummary {
         bundle: bundle.manifest.name.clone(),
         mode,
         captures: paths,
@@ -140,10 +143,10 @@ pub fn run(args: &Args) -> Result<()> {
         seconds,
         packets_per_second: replay.totals.packets as f64 / seconds.max(1e-9),
         written: written(args),
-        ..Report::new(&stats, &policy, &replay.totals, prepared.trust)
+        ..ReplaySummary::new(&stats, &policy, &replay.totals, prepared.trust)
     };
     if args.json {
-        input::print_json(&report)?
+        output::print_json(&report)?
     } else {
         report.print()
     }
@@ -154,15 +157,23 @@ pub fn run(args: &Args) -> Result<()> {
 fn open(paths: &[PathBuf], keep_going: bool, totals: &mut Totals) -> Result<Merge> {
     let mut readers = Vec::with_capacity(paths.len());
     let mut sources = Vec::with_capacity(paths.len());
+    let mut refused = None;
     for (index, path) in paths.iter().enumerate() {
         match Reader::open(path) {
             Ok(reader) => {
                 readers.push(reader);
                 sources.push(index);
             }
-            Err(error) if keep_going => totals.warnings.push(error.to_string()),
+            Err(error) if keep_going => {
+                totals.warnings.push(error.to_string());
+                refused.get_or_insert(error);
+            }
             Err(error) => return Err(error.into()),
         }
+    }
+    // Going on needs something to go on with.
+    if let Some(error) = refused.filter(|_| readers.is_empty()) {
+        return Err(error.into());
     }
     totals.sources = sources;
     Ok(Merge::new(readers))
@@ -171,9 +182,11 @@ fn open(paths: &[PathBuf], keep_going: bool, totals: &mut Totals) -> Result<Merg
 /// How many workers, and what their shares are: one where flows, or a rate limit, cannot be shared out.
 fn workers(args: &Args, bundle: &Bundle, policy: &Policy, config: &abi::Config) -> (usize, Option<Shards>) {
     let tunnels = bundle.features["decapsulate"].as_array().is_some_and(|tunnels| !tunnels.is_empty());
-    let limits = policy.actions.iter().any(|action| matches!(action, ClassAction::RateLimit(_)));
+    let limits = policy.actions.iter().any(|class| matches!(class.action, ClassAction::RateLimit(_)));
     let shards = Shards::new(&bundle.manifest.flow.key, config);
+    let aggregates = !bundle.manifest.flow.aggregates.is_empty();
     let why = match (&shards, tunnels, limits) {
+        _ if aggregates => Some("it keeps what packets of several flows have in common"),
         (None, ..) => Some("its flow key is not known here"),
         (_, true, _) => Some("it looks into tunnels, whose outer headers do not tell the flows apart"),
         (_, _, true) => Some("a rate limit counts the packets of all flows"),

@@ -3,11 +3,12 @@
 
 use serde_json::json;
 
-use crate::attachment::{AttachmentArgs, CPU_MAP, FLOW_MAPS, POLICY_MAP};
+use crate::attachment::args::AttachmentArgs;
+use crate::attachment::swap;
 use crate::error::Result;
-use crate::input;
-use crate::status;
-use crate::swap;
+use crate::object::{FLOW_TABLES, PER_CPU, POLICY};
+use crate::running::Running;
+use crate::text::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,16 +36,16 @@ pub fn run(args: &Args) -> Result<()> {
     let (lock, ours) = args.which.find_locked(args.dry_run, |_| Ok(()))?;
     let (previous, meta) = swap::previous(&ours)?;
     let shares = |map: &str| ours.shares(&previous, map);
-    let flows = if FLOW_MAPS.iter().all(|map| shares(map)) { "kept" } else { "as it left them" };
-    let counters = if shares(CPU_MAP) { "kept" } else { "as it left them" };
-    let policy = if shares(POLICY_MAP) { "kept" } else { "the one it had" };
+    let flows = if FLOW_TABLES.iter().all(|map| shares(map)) { "kept" } else { "as it left them" };
+    let counters = if shares(PER_CPU) { "kept" } else { "as it left them" };
+    let policy = if shares(POLICY) { "kept" } else { "the one it had" };
     let from = ours.meta.as_ref().map(|meta| meta.bundle.clone());
     let attachment = if args.dry_run { None } else { Some(swap::rollback(&ours)?) };
     drop(lock);
-    let status = attachment.as_ref().map(status::of).transpose()?;
+    let status = attachment.as_ref().map(Running::status).transpose()?;
     let action = if args.dry_run { "would roll back" } else { "rolled back" };
     if args.json {
-        return input::print_json(&json!({
+        return output::print_json(&json!({
             "action": action, "dry_run": args.dry_run, "interface": ours.interface, "from": from, "to": meta.bundle,
             "flows": flows, "counters": counters, "policy": policy, "status": status,
         }));

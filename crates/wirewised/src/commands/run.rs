@@ -7,26 +7,31 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::abi::Mode;
-use crate::attach::{self, Plan, Prepared, Request};
 use crate::attachment::Attachment;
-use crate::bpffs;
-use crate::commands::detach;
+use crate::attachment::args::find_running;
+use crate::attachment::attach::{self, Prepared};
+use crate::attachment::detach::detach;
+use crate::attachment::doctor;
+use crate::attachment::doctor::finding::{self, Finding, Level};
+use crate::attachment::lockout::{self, LockOutArgs};
+use crate::attachment::pins::RootArgs;
+use crate::attachment::plan::{self, AttachPlan, AttachRequest};
+use crate::attachment::succession;
 use crate::commands::trace::ModeArg;
-use crate::doctor::{self, Finding, Level};
 use crate::error::{Error, Result};
-use crate::input;
+use crate::hook::{Order, Plane};
+use crate::interface::netdev;
 use crate::kernel;
-use crate::keys::TrustArgs;
-use crate::lockout::{self, Session};
-use crate::netdev;
-use crate::output;
-use crate::pins::RootArgs;
+use crate::kernel::bpffs;
 use crate::policy::Policy;
-use crate::status;
-use crate::succession;
-use crate::units::{Nanoseconds, format_bytes};
-use crate::watch::{self, Stop};
-use crate::xdp::Plane;
+use crate::running::Running;
+use crate::running::policy::effective_mode;
+use crate::running::stop::Stop;
+use crate::text::output;
+use crate::text::units::{Nanoseconds, format_bytes};
+use crate::trust::keys::TrustArgs;
+use crate::views::status;
+use crate::views::watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,13 +54,17 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     bundle: PathBuf,
 
-    /// The interface whose incoming packets are judged
+    /// The interface whose packets are judged: incoming ones, with `--plane tc-egress` outgoing ones
     #[arg(long, value_name = "NAME")]
     interface: String,
 
     /// Where in the kernel [default: xdp-native, or that of an adopted program]; there is no silent fallback
     #[arg(long, value_enum)]
     plane: Option<Plane>,
+
+    /// With a plane of TC: before or behind the programs of others
+    #[arg(long, value_enum, default_value_t = Order::First)]
+    order: Order,
 
     /// What happens to packets [default: observe, or that of an adopted program]
     #[arg(long, value_enum)]
@@ -65,15 +74,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// Enforce although the policy allows nobody: do not ask, do not refuse
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    lock_out: LockOutArgs,
 
-    /// Put the address from which you are logged in over SSH on the policy's allow list
-    #[arg(long, requires = "policy")]
-    allow_current_session: bool,
-
-    /// Take the place of another program, or of another bundle
+    /// Replace another program, or another bundle
     #[arg(long)]
     replace: bool,
 
@@ -81,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "ENTRIES")]
     flow_table_size: Option<u32>,
 
-    /// With --plane xdp-generic: switch off what merges packets before the program, until it is detached
+    /// Not with --plane xdp-native: switch off what merges packets before the program, until it is detached
     #[arg(long, value_enum)]
     offloads: Option<Offloads>,
 
@@ -122,9 +126,9 @@ enum Offloads {
 pub fn run(args: &Args) -> Result<()> {
     let request = read_inputs(args)?;
     let mut findings = check(&request)?;
-    let plan = attach::plan(&request)?;
+    let plan = plan::of(&request)?;
     let prepared = attach::prepare(&request)?;
-    if !args.yes && risks_lock_out(&request, &plan)? {
+    if !args.lock_out.yes && risks_lock_out(&request, &plan)? {
         if args.dry_run {
             findings.push(Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT));
         } else {
@@ -148,7 +152,7 @@ pub fn run(args: &Args) -> Result<()> {
     let lock = request.root.lock()?;
     succession::tidy_all(&request.root)?;
     // Somebody may have attached since the first look.
-    let plan = attach::plan(&request)?;
+    let plan = plan::of(&request)?;
     let action = done(&plan);
     let attachment = attach::execute(&request, plan, prepared)?;
     drop(lock);
@@ -157,35 +161,34 @@ pub fn run(args: &Args) -> Result<()> {
     // The bundle is some MiB that only the start needed.
     let (root, interface) = (request.root.clone(), attachment.interface.clone());
     drop((request, attachment));
-    let watched = watch::watch(&root, &interface, Duration::from_nanos(args.interval.0), args.json, &stop);
+    let watched = watch::watch(
+        || find_running(&root, Some(&interface)),
+        Duration::from_nanos(args.interval.0),
+        args.json,
+        &stop,
+    );
     if args.detach_on_exit {
-        detach::detach(&root, &interface, false)?;
+        detach(&root, &interface, false)?;
     }
     watched
 }
 
-fn read_inputs(args: &Args) -> Result<Request> {
+fn read_inputs(args: &Args) -> Result<AttachRequest> {
     let bundle = args.trust.read(&args.bundle)?;
     let policy = args
         .policy
         .as_ref()
         .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
     let mut policy = policy.transpose()?;
-    if let Some((_, policy)) = policy.as_mut().filter(|_| args.allow_current_session) {
-        let session = Session::find()?;
-        if !args.json {
-            println!(
-                "  allowed      {}, where you are logged in from ({})",
-                session.address, session.told_by
-            );
-        }
-        policy.prefixes.insert(session.prefix());
+    if let Some((_, policy)) = &mut policy {
+        args.lock_out.admit(policy, args.json)?;
     }
     let root = args.root.root()?;
     let interface = netdev::primary_name(&args.interface);
-    let request = Request {
-        plane: args.plane.or_else(|| attach::current_plane(&root, &interface)).unwrap_or(Plane::XdpNative),
+    let request = AttachRequest {
+        plane: args.plane.or_else(|| plan::current_plane(&root, &interface)).unwrap_or(Plane::XdpNative),
         interface,
+        order: args.order,
         mode: args.mode.map(Mode::from),
         bundle,
         bundle_file: args.bundle.clone(),
@@ -195,28 +198,28 @@ fn read_inputs(args: &Args) -> Result<Request> {
         offloads_off: args.offloads == Some(Offloads::Off),
         root,
     };
-    if request.offloads_off && request.plane == Plane::XdpNative {
+    if request.offloads_off && !request.plane.sees_merged() {
         return Err(Error::input(
-            "--offloads off is for `--plane xdp-generic`: native XDP is before what merges packets",
+            "--offloads off is not for `--plane xdp-native`, which sees packets before anything merges them",
         ));
     }
     Ok(request)
 }
 
-/// Whether what is asked for would drop packets, and nobody is sure to get through.
-fn risks_lock_out(request: &Request, plan: &Plan) -> Result<bool> {
-    let adopted = if let Plan::Adopt(ours) = plan { Some(ours.policy()?) } else { None };
-    let current = adopted.as_ref().map(|policy| attach::effective_mode(policy, kernel::boot_ns()));
+/// Whether this command lets a policy enforce under which nobody is sure to get through.
+fn risks_lock_out(request: &AttachRequest, plan: &AttachPlan) -> Result<bool> {
+    let adopted = if let AttachPlan::Adopt(ours) = plan { Some(ours.policy()?) } else { None };
+    let current = adopted.as_ref().map(|policy| effective_mode(policy, kernel::boot_ns()));
     let mode = request.mode.or(current).unwrap_or(Mode::Observe);
     let policy = match &request.policy {
         Some((_, policy)) => Some(policy.to_abi(0, mode)),
         None => adopted.filter(|_| request.mode.is_some()),
     };
-    Ok(mode == Mode::Enforce && policy.is_some_and(|policy| lockout::is_possible(&policy)))
+    Ok(policy.is_some_and(|policy| lockout::threatens(mode, &policy)))
 }
 
 /// The doctor's checks. Whether the interface is taken is for the plan, which knows about --replace.
-fn check(request: &Request) -> Result<Vec<Finding>> {
+fn check(request: &AttachRequest) -> Result<Vec<Finding>> {
     let mut findings = doctor::check_machine(&request.root);
     let flow = &request.bundle.manifest.flow;
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
@@ -230,7 +233,7 @@ fn check(request: &Request) -> Result<Vec<Finding>> {
             _ => {}
         }
     }
-    doctor::require(&findings)?;
+    finding::require(&findings)?;
     if let Some((path, policy)) = &request.policy
         && request.mode == Some(Mode::Enforce)
         && policy.drops_nothing()
@@ -241,31 +244,51 @@ fn check(request: &Request) -> Result<Vec<Finding>> {
             "give a class the action drop or rate-limit",
         ));
     }
+    findings.extend(check_after(request));
     Ok(findings)
 }
 
-fn done(plan: &Plan) -> &'static str {
+/// Whether the policy acts sooner than the model was set for (`wirewise compile --max-benign-loss --after`).
+fn check_after(request: &AttachRequest) -> Option<Finding> {
+    let (path, policy) = request.policy.as_ref()?;
+    let wanted = request.bundle.manifest.verdicts_in_a_row();
+    let hasty = policy.acts_before(wanted);
+    let first = hasty.first()?;
+    Some(Finding::warning(
+        "after",
+        format!(
+            "{} acts on {} after fewer verdicts in a row than the bundle was set for, {wanted}: more benign flows would lose packets",
+            path.display(),
+            hasty.join(", "),
+        ),
+        format!("`{first}: {{action: drop, after: {wanted}}}` in the policy"),
+    ))
+}
+
+fn done(plan: &AttachPlan) -> &'static str {
     match plan {
-        Plan::Attach { displaced: None } => "attached",
-        Plan::Attach { displaced: Some(_) } | Plan::Replace(_) | Plan::Reattach(..) => "replaced",
-        Plan::Adopt(_) => "adopted",
+        AttachPlan::Attach { displaced: None } => "attached",
+        AttachPlan::Attach { displaced: Some(_) } | AttachPlan::Replace(_) | AttachPlan::Reattach(..) => {
+            "replaced"
+        }
+        AttachPlan::Adopt(_) => "adopted",
     }
 }
 
-fn describe(plan: &Plan, request: &Request) -> String {
+fn describe(plan: &AttachPlan, request: &AttachRequest) -> String {
     let (interface, plane) = (&request.interface, request.plane);
     let name = &request.bundle.manifest.name;
     match plan {
-        Plan::Attach { displaced: None } => format!("attach {name} to {interface} as {plane}"),
-        Plan::Attach { displaced: Some(other) } => {
+        AttachPlan::Attach { displaced: None } => format!("attach {name} to {interface} as {plane}"),
+        AttachPlan::Attach { displaced: Some(other) } => {
             let other = doctor::describe_program(other.program_id);
             format!("take {other} off {interface}, then attach {name} as {plane}")
         }
-        Plan::Adopt(_) => format!("keep {name} attached to {interface} and set policy and mode"),
-        Plan::Replace(_) => {
+        AttachPlan::Adopt(_) => format!("keep {name} attached to {interface} and set policy and mode"),
+        AttachPlan::Replace(_) => {
             format!("replace the program on {interface} by {name} in one step; flows start anew")
         }
-        Plan::Reattach(_, old) => {
+        AttachPlan::Reattach(_, old) => {
             format!("detach the {old} program of {interface}, then attach {name} as {plane}")
         }
     }
@@ -273,8 +296,8 @@ fn describe(plan: &Plan, request: &Request) -> String {
 
 fn tell(
     args: &Args,
-    request: &Request,
-    plan: &Plan,
+    request: &AttachRequest,
+    plan: &AttachPlan,
     prepared: &Prepared,
     findings: &[Finding],
 ) -> Result<()> {
@@ -282,9 +305,9 @@ fn tell(
     let mode = request.mode.map_or("observe, or as adopted", Mode::name);
     let mounts = bpffs::state(request.root.path()) == bpffs::State::Mountable;
     if args.json {
-        return input::print_json(&json!({
+        return output::print_json(&json!({
             "dry_run": true, "interface": request.interface, "plane": request.plane, "mode": request.mode,
-            "action": action, "bundle": request.bundle.manifest.name, "pins": attach::directory(request)?,
+            "action": action, "bundle": request.bundle.manifest.name, "pins": plan::directory(request)?,
             "flow_tables": {
                 "sharing": prepared.sharing, "entries": prepared.table_size, "cpus": prepared.shards, "bytes": prepared.table_bytes,
             },
@@ -300,7 +323,7 @@ fn tell(
         println!("  classes      {}", actions.collect::<Vec<_>>().join(", "));
     }
     tell_memory(plan, prepared);
-    println!("  pins         {}", attach::directory(request)?.display());
+    println!("  pins         {}", plan::directory(request)?.display());
     if mounts {
         println!("  mounts       a BPF file system at {}, where there is none yet", bpffs::PLACE);
     }
@@ -319,8 +342,8 @@ fn tell_warnings(findings: &[Finding]) {
     }
 }
 
-fn tell_memory(plan: &Plan, prepared: &Prepared) {
-    if matches!(plan, Plan::Adopt(_)) {
+fn tell_memory(plan: &AttachPlan, prepared: &Prepared) {
+    if matches!(plan, AttachPlan::Adopt(_)) {
         return;
     }
     let Prepared { sharing, table_size, shards, table_bytes, .. } = prepared;
@@ -328,17 +351,17 @@ fn tell_memory(plan: &Plan, prepared: &Prepared) {
 }
 
 fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> Result<()> {
-    let status = status::of(attachment)?;
+    let status = attachment.status()?;
     if args.json {
         if args.foreground {
             return Ok(());
         }
-        return input::print_json(
+        return output::print_json(
             &json!({ "action": action, "mounts": mounts.then_some(bpffs::PLACE), "status": status }),
         );
     }
     println!("{action}:");
-    status.print();
+    status::print(&status);
     if !args.foreground {
         let which = format!("--interface {}{}", attachment.interface, args.root.again());
         println!(

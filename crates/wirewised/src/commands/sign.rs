@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use crate::bundle::signature;
 use crate::bundle::{self, Bundle};
 use crate::error::{Error, Result};
-use crate::input;
-use crate::keys;
-use crate::signature;
-use crate::whole_file::{self, cannot_write};
+use crate::files::whole_file::{self, cannot_write};
+use crate::text::output;
+use crate::trust::keys;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
     })?;
     let fingerprint = signer.map(|signer| signer.fingerprint);
     if args.json {
-        return input::print_json(&json!({
+        return output::print_json(&json!({
             "bundle": output, "digest": digest, "fingerprint": fingerprint, "replaced": unsigned.signer,
         }));
     }

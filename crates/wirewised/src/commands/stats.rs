@@ -3,18 +3,19 @@
 
 use std::time::Duration;
 
-use crate::attachment::AttachmentArgs;
+use crate::attachment::args::{AttachmentArgs, find_running};
 use crate::error::Result;
-use crate::input;
-use crate::stats::{self, Reading};
-use crate::units::Nanoseconds;
-use crate::watch::{self, Stop};
+use crate::running::stop::Stop;
+use crate::text::output;
+use crate::text::units::Nanoseconds;
+use crate::views::{self, stats, watch};
 
 const EXAMPLES: &str = "\
 Examples:
   wirewised stats                              the counters since the program was attached
   wirewised stats --watch                      a live view with rates; q quits
   wirewised stats --watch --json >> stats.jsonl    one object a second
+  wirewised stats --drift                      whether flows look like those the model learned from
 In observe mode `would drop` counts what enforce mode would have dropped.";
 
 /// Show packets, bytes and rates of each class, what became of them, and the counters of the flow table.
@@ -24,7 +25,7 @@ pub struct Args {
     #[command(flatten)]
     which: AttachmentArgs,
 
-    /// Show it again and again, with rates, until q or Ctrl-C
+    /// Keep showing them, with rates, until q or Ctrl-C
     #[arg(long)]
     watch: bool,
 
@@ -32,22 +33,40 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "watch")]
     interval: Nanoseconds,
 
+    /// Say how far live flows are from those the model learned from, and whether it is out of its depth
+    #[arg(long, conflicts_with = "watch")]
+    drift: bool,
+
     /// Print JSON, with --watch one object a line
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let root = args.which.root()?;
-    let attachment = args.which.find()?;
+    let running = args.which.running()?;
     if args.watch {
+        // The same one, if it was the only one and others come.
+        let (root, interface) = (args.which.root()?, running.interface().to_string());
         let interval = Duration::from_nanos(args.interval.0);
-        return watch::watch(&root, &attachment.interface, interval, args.json, &Stop::on_signals()?);
+        return watch::watch(
+            || find_running(&root, Some(&interface)),
+            interval,
+            args.json,
+            &Stop::on_signals()?,
+        );
     }
-    let report = stats::report(&attachment, &Reading::take(&attachment)?, None)?;
+    if args.drift {
+        let drift = running.drift()?;
+        if args.json {
+            return output::print_json(&drift);
+        }
+        views::drift::print(&drift);
+        return Ok(());
+    }
+    let statistics = running.statistics(&running.counters()?, None)?;
     if args.json {
-        return input::print_json(&report);
+        return output::print_json(&statistics);
     }
-    report.print();
+    stats::print(&statistics);
     Ok(())
 }

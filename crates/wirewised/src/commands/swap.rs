@@ -5,18 +5,23 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::agreement::Agreement;
-use crate::attachment::{Attachment, AttachmentArgs};
+use crate::attachment::Attachment;
+use crate::attachment::args::AttachmentArgs;
+use crate::attachment::doctor;
+use crate::attachment::doctor::finding;
+use crate::attachment::lockout::{self, LockOutArgs};
+use crate::attachment::pins::Lock;
+use crate::attachment::swap::{self, FlowsPlan, PolicyPlan, SwapPlan, SwapRequest, shadow};
 use crate::bundle::Bundle;
-use crate::doctor;
 use crate::error::{Error, Result};
-use crate::input;
-use crate::keys::TrustArgs;
-use crate::pins::Lock;
+use crate::kernel;
 use crate::policy::Policy;
-use crate::status;
-use crate::swap::{self, Flows, Plan, PolicyPlan, Request, shadow};
-use crate::units::format_bytes;
+use crate::running::Running;
+use crate::running::policy::effective_mode;
+use crate::text::output;
+use crate::text::units::format_bytes;
+use crate::trust::keys::TrustArgs;
+use crate::views;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +54,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// Begin with empty flow tables if the new bundle cannot use those that are there
+    #[command(flatten)]
+    lock_out: LockOutArgs,
+
+    /// Begin with empty flow tables if the new bundle cannot use the present ones
     #[arg(long)]
     reset_flows: bool,
 
@@ -87,10 +95,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let read = |file: &PathBuf| args.trust.read(file).map(|bundle| (bundle, file.clone()));
     let given = args.bundle.as_ref().map(read).transpose()?;
+    // Before the lock is taken, so that nobody waits for a person's answer.
+    let policy = args.policy.as_ref().map(|file| admitted(args, file, given.as_ref())).transpose()?;
     let (lock, ours) = begin(args)?;
     match given {
         Some((bundle, file)) if args.shadow => start_shadow(args, &ours, &bundle, &file),
-        Some((bundle, file)) => swap(args, lock, ours, (bundle, file), None),
+        Some((bundle, file)) => swap(args, lock, ours, (bundle, file), policy, None),
         None => {
             let (shadow, meta) = shadow::of(&ours)?;
             let file = PathBuf::from(&meta.bundle.file);
@@ -102,14 +112,34 @@ pub fn run(args: &Args) -> Result<()> {
                     meta.bundle.name
                 )));
             }
-            swap(args, lock, ours, (bundle, file), Some(shadow))
+            swap(args, lock, ours, (bundle, file), policy, Some(shadow))
         }
     }
 }
 
+/// The new policy, once nobody risks to lock themselves out by it. given: the bundle, if it is not the shadow's.
+fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Result<(PathBuf, Policy)> {
+    let ours = args.which.find()?;
+    let classes = match given {
+        Some((bundle, _)) => bundle.manifest.classes.clone(),
+        None => shadow::of(&ours)?.1.classes,
+    };
+    let mut policy = Policy::load(file, &classes)?;
+    args.lock_out.admit(&mut policy, args.json)?;
+    let mode = effective_mode(&ours.policy()?, kernel::boot_ns());
+    if !args.lock_out.yes && lockout::threatens(mode, &policy.to_abi(0, mode)) {
+        if args.dry_run {
+            eprintln!("warning: lock-out: {}; {}", lockout::RISK, lockout::WAYS_OUT);
+        } else {
+            lockout::confirm(args.json)?;
+        }
+    }
+    Ok((file.to_path_buf(), policy))
+}
+
 /// What is attached, with the lock that keeps it so.
 fn begin(args: &Args) -> Result<(Lock, Attachment)> {
-    args.which.find_locked(args.dry_run, |root| doctor::require(&doctor::check_machine(root)))
+    args.which.find_locked(args.dry_run, |root| finding::require(&doctor::check_machine(root)))
 }
 
 fn swap(
@@ -117,26 +147,22 @@ fn swap(
     lock: Lock,
     ours: Attachment,
     (bundle, bundle_file): (Bundle, PathBuf),
+    policy: Option<(PathBuf, Policy)>,
     shadow: Option<Attachment>,
 ) -> Result<()> {
-    let policy = args
-        .policy
-        .as_ref()
-        .map(|path| Policy::load(path, &bundle.manifest.classes).map(|policy| (path.clone(), policy)));
-    let policy = policy.transpose()?;
-    let request = Request { ours, bundle, bundle_file, policy, reset_flows: args.reset_flows, shadow };
+    let request = SwapRequest { ours, bundle, bundle_file, policy, reset_flows: args.reset_flows, shadow };
     if request.runs_already() {
         return keep(args, &request.ours);
     }
     let plan = swap::plan(&request)?;
     let loaded = swap::load(&request, &plan)?;
     let mut told = tell(&request, &plan, if args.dry_run { "would swap" } else { "swapped" });
-    if plan.flows == Flows::Empty {
+    if plan.flows == FlowsPlan::Empty {
         eprintln!("warning: flows: the flow tables begin empty: {}", plan.differences.join("; "));
     }
     if args.dry_run {
         if args.json {
-            return input::print_json(&told);
+            return output::print_json(&told);
         }
         print(&told);
         println!("nothing was changed");
@@ -144,10 +170,10 @@ fn swap(
     }
     let attachment = swap::execute(&request, &plan, &loaded)?;
     drop(lock);
-    let status = status::of(&attachment)?;
+    let status = attachment.status()?;
     if args.json {
         told["status"] = serde_json::to_value(status).unwrap_or_default();
-        return input::print_json(&told);
+        return output::print_json(&told);
     }
     print(&told);
     println!("`wirewised rollback --interface {}` goes back", attachment.interface);
@@ -159,9 +185,9 @@ fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) ->
     let (name, interface) = (&bundle.manifest.name, &ours.interface);
     let attachment = if args.dry_run { None } else { Some(shadow::start(ours, bundle, file, &pair)?) };
     let action = if args.dry_run { "would shadow" } else { "shadowing" };
-    let status = attachment.as_ref().map(status::of).transpose()?;
+    let status = attachment.as_ref().map(Running::status).transpose()?;
     if args.json {
-        return input::print_json(&json!({
+        return output::print_json(&json!({
             "action": action, "dry_run": args.dry_run, "interface": interface, "shadow": name,
             "flow_table_bytes": pair.table_bytes, "status": status,
         }));
@@ -181,43 +207,43 @@ fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) ->
 fn end_shadow(args: &Args) -> Result<()> {
     let (_lock, ours) = begin(args)?;
     let (_, meta) = shadow::of(&ours)?;
-    let agreement = Agreement::read(&ours)?;
-    let status = if args.dry_run { None } else { Some(status::of(&shadow::end(&ours)?)?) };
+    let agreement = ours.agreement()?;
+    let status = if args.dry_run { None } else { Some(shadow::end(&ours)?.status()?) };
     let action = if args.dry_run { "would end the shadow" } else { "ended the shadow" };
     if args.json {
-        return input::print_json(&json!({
+        return output::print_json(&json!({
             "action": action, "dry_run": args.dry_run, "interface": ours.interface, "shadow": meta.bundle.name,
             "agreement": agreement, "status": status,
         }));
     }
     println!("{action} on {}", ours.interface);
     if let Some(agreement) = agreement {
-        agreement.print();
+        views::agreement::print(&agreement);
     }
     Ok(())
 }
 
 /// Somebody asks for what is there.
 fn keep(args: &Args, ours: &Attachment) -> Result<()> {
-    let status = status::of(ours)?;
+    let status = ours.status()?;
     if args.json {
-        return input::print_json(&json!({ "action": "kept", "dry_run": args.dry_run, "status": status }));
+        return output::print_json(&json!({ "action": "kept", "dry_run": args.dry_run, "status": status }));
     }
     println!("{}: this bundle runs already; nothing was changed", ours.interface);
     Ok(())
 }
 
 /// What is done, or would be.
-fn tell(request: &Request, plan: &Plan, action: &str) -> Value {
+fn tell(request: &SwapRequest, plan: &SwapPlan, action: &str) -> Value {
     let policy = match plan.policy {
         PolicyPlan::Kept => "kept",
         PolicyPlan::Renumbered => "kept, for the classes by their names",
         PolicyPlan::New => "new",
     };
     let flows = match plan.flows {
-        Flows::Kept => "kept",
-        Flows::OfShadow => "those of the shadow",
-        Flows::Empty => "empty",
+        FlowsPlan::Kept => "kept",
+        FlowsPlan::OfShadow => "those of the shadow",
+        FlowsPlan::Empty => "empty",
     };
     let (old, new) = (plan.old_bundle(), request.new_bundle());
     json!({

@@ -9,15 +9,17 @@ use serde_json::json;
 use wirewise_capture::Reader;
 
 use crate::abi::Mode;
+use crate::bundle;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
-use crate::input;
-use crate::plane::PlaneName;
+use crate::files;
+use crate::files::whole_file;
+use crate::offline::runner::{self, Options, Runner};
+use crate::offline::runtime::RuntimeName;
+use crate::offline::trace_output::{Format, Writer};
 use crate::policy::Policy;
-use crate::progress::Progress;
-use crate::runner::{self, Options, Runner};
-use crate::trace_output::{Format, Writer};
-use crate::whole_file;
+use crate::text::output;
+use crate::text::progress::Progress;
 
 const PROGRESS_EVERY: u64 = 1 << 14;
 
@@ -60,18 +62,18 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// Bundle made by `wirewise compile`
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub bundle: PathBuf,
 
     /// Policy file; without it every class passes
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
 
     /// Whether the policy's drops happen or are only counted
     #[arg(long, value_enum, default_value_t = ModeArg::Observe)]
     pub mode: ModeArg,
 
-    /// Number that decides the flow table's hash, for runs that must repeat exactly; without it the hash is random
+    /// Seed of the flow table's hash, for runs that must be repeatable; without it the hash is random
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
@@ -79,11 +81,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "ENTRIES")]
     pub table_size: Option<u32>,
 
-    /// Where the program runs; without it in the kernel, where this process may load programs, else in the engine
+    /// Where the program runs; by default in the kernel if this process may load programs, otherwise in the engine
     #[arg(long, value_enum)]
-    pub plane: Option<PlaneName>,
+    pub plane: Option<RuntimeName>,
 
-    /// In the kernel, run each packet on one of so many CPUs, at random, one packet after the other
+    /// In the kernel, run each packet on one of this many CPUs, chosen at random, one packet after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub cpus: u32,
 }
@@ -117,6 +119,9 @@ impl RunArgs {
             Some(path) => Policy::load(path, classes)?,
             None => Policy::all_pass(classes),
         };
+        if let Some(warning) = without_sockets(&policy) {
+            eprintln!("warning: {warning}");
+        }
         let hash_seed = runner::hash_seed(self.seed)?;
         Ok(Options {
             policy,
@@ -128,6 +133,14 @@ impl RunArgs {
     }
 }
 
+/// What of a policy does nothing for captured packets, in the engine and in the kernel: they are of no connection of this host.
+pub fn without_sockets(policy: &Policy) -> Option<&'static str> {
+    policy.established.then_some(
+        "policy: `established: true` has no effect on captured packets, which belong to no socket of this host: some that are \
+         dropped here would pass on an interface",
+    )
+}
+
 pub fn run(args: &Args) -> Result<()> {
     if args.output.is_none() && args.format == Format::Raw && io::stdout().is_terminal() {
         return Err(Error::input("raw records are not for a terminal: give -o FILE, or --format jsonl"));
@@ -137,11 +150,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let mut bundle = Bundle::read(&args.run.bundle)?;
     if let Some(path) = &args.object {
-        bundle.object = input::read(path)?;
+        bundle.object = files::read(path, bundle::MAX_BYTES)?;
     }
     let options = args.run.options(&bundle)?;
     let mut capture = Reader::open(&args.capture)?;
-    let plane = PlaneName::choose(args.run.plane);
+    let plane = RuntimeName::choose(args.run.plane);
     let mut runner = Runner::new(&args.run.name(), &bundle, plane, options)?;
     let start = Instant::now();
     let packets = match &args.output {
@@ -158,14 +171,15 @@ pub fn run(args: &Args) -> Result<()> {
         let rate = packets as f64 / seconds.max(1e-9);
         let load_ms = runner.load_time().as_secs_f64() * 1e3;
         if args.json {
-            return input::print_json(&json!({
+            return output::print_json(&json!({
                 "bundle": bundle.manifest.name, "capture": args.capture, "plane": plane, "mode": Mode::from(args.run.mode),
-                "packets": packets, "seconds": seconds, "packets_per_second": rate, "load_ms": load_ms,
+                "packets": packets, "seconds": seconds, "packets_per_second": rate, "load_ms": load_ms, "engine": runner.trust(),
                 "written": args.output, "flows_written": args.dump_flows,
             }));
         }
         eprintln!(
-            "{packets} packets in {seconds:.2} s ({rate:.0} packets/s), program loaded in {load_ms:.1} ms"
+            "{packets} packets in {seconds:.2} s ({rate:.0} packets/s, program {}), loaded in {load_ms:.1} ms",
+            runner.trust().name()
         );
     }
     Ok(())
@@ -207,7 +221,9 @@ fn dump_flows(runner: &Runner<'_>, out: impl Write) -> Result<()> {
     let mut out = BufWriter::new(out);
     for table in runner.flow_tables()? {
         for flow in table.flows() {
-            serde_json::to_writer(&mut out, &flow).map_err(|error| output(error.into()))?;
+            let mut line = json!(&flow);
+            line["features"] = json!(flow.values(&runner.layout().features));
+            serde_json::to_writer(&mut out, &line).map_err(|error| output(error.into()))?;
             out.write_all(b"\n").map_err(output)?;
         }
     }

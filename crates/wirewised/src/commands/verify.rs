@@ -5,15 +5,18 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::bundle;
 use crate::bundle::Bundle;
+use crate::bundle::signature::{self, Signer};
 use crate::error::{Error, Result};
-use crate::input;
+use crate::files;
+use crate::hook::Plane;
 use crate::kernel;
-use crate::keys::TrustArgs;
+use crate::object::verifier::Refusal;
 use crate::object::{Opened, ProgramInfo, Settings};
-use crate::rebuild::{self, Rebuilt};
-use crate::signature::{self, Signer};
-use crate::verifier::Refusal;
+use crate::text::output;
+use crate::trust::keys::TrustArgs;
+use crate::trust::rebuild::{self, Rebuilt};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +28,7 @@ Examples:
 
 /// Ask this kernel's verifier whether it accepts a program
 ///
-/// Loads it, attaches nothing, and unloads it again. Of a bundle it says who signed it, too.
+/// Loads the program and unloads it again; nothing is attached. For a bundle it also says who signed it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -38,6 +41,10 @@ pub struct Args {
     /// Compile the bundle's sources again and compare the program with the one in it, instruction for instruction
     #[arg(long, conflicts_with = "object")]
     rebuild: bool,
+
+    /// As a program of this plane
+    #[arg(long, value_enum, default_value_t = Plane::XdpNative)]
+    plane: Plane,
 
     /// Do not ask the kernel: check the bundle only, which needs no privilege
     #[arg(long, conflicts_with = "object")]
@@ -52,17 +59,17 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct What {
-    /// Compiled eBPF object (.bpf.o); whatever it holds is loaded, so only for objects of your own
+    /// Compiled eBPF object (.bpf.o); whatever it contains is loaded, so give only objects of your own
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
 
-    /// Bundle, whose program is taken; refused if it holds anything that wirewise does not make
+    /// Bundle whose program is checked; refused if it contains anything that wirewise does not generate
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct VerifyReport {
     /// Null: the kernel was not asked.
     accepted: Option<bool>,
     kernel: String,
@@ -81,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
         None => args.what.read()?,
     };
     let rebuilt = bundle.as_ref().filter(|_| args.rebuild).map(|bundle| rebuild::rebuild(&name, bundle));
-    let mut report = Report {
+    let mut report = VerifyReport {
         accepted: None,
         kernel: kernel::release(),
         programs: Vec::new(),
@@ -93,10 +100,10 @@ pub fn run(args: &Args) -> Result<()> {
     // What its sources do not give is not for the kernel.
     let as_stated = report.rebuild.as_ref().is_none_or(|rebuilt| rebuilt.same);
     if !args.no_load && as_stated {
-        load(&name, &object, &mut report)?;
+        load(&name, &object, args.plane, &mut report)?;
     }
     if args.json {
-        input::print_json(&report)?;
+        output::print_json(&report)?;
     } else {
         print(&name, &report, bundle.is_some());
     }
@@ -109,9 +116,9 @@ pub fn run(args: &Args) -> Result<()> {
     report.refusal.map_or(Ok(()), |refusal| Err(refusal.into_error(&name)))
 }
 
-fn load(name: &str, object: &[u8], report: &mut Report) -> Result<()> {
+fn load(name: &str, object: &[u8], plane: Plane, report: &mut VerifyReport) -> Result<()> {
     let mut opened = Opened::open(name, object)?;
-    opened.prepare(&Settings::live()?)?;
+    opened.prepare(&Settings::live(plane.kind())?)?;
     match opened.try_load()? {
         Ok(loaded) => {
             report.programs = loaded.programs()?;
@@ -127,7 +134,7 @@ impl What {
     /// What errors call it, and the object.
     pub fn read(&self) -> Result<(String, Vec<u8>)> {
         let object = match (&self.object, &self.bundle) {
-            (Some(path), _) => input::read(path)?,
+            (Some(path), _) => files::read(path, bundle::MAX_BYTES)?,
             (None, Some(path)) => Bundle::read(path)?.object,
             (None, None) => return Err(Error::input("give --object or --bundle")),
         };
@@ -140,7 +147,7 @@ impl What {
     }
 }
 
-fn print(name: &str, report: &Report, is_bundle: bool) {
+fn print(name: &str, report: &VerifyReport, is_bundle: bool) {
     if is_bundle {
         println!("{name}: signed {}", signature::describe(report.signature.as_ref()));
     }

@@ -8,12 +8,12 @@ use wirewise_capture::Reader;
 
 use super::rows::{FeatureRows, Row, Shape};
 use crate::abi::{self, Status};
-use crate::engine_run::Worker;
 use crate::error::{Error, Result};
 use crate::labels::{Labeller, Seen};
-use crate::outer::Outer;
+use crate::offline::engine_run::Worker;
+use crate::offline::tracker::{End, Tracker};
+use crate::packets::outer::Outer;
 use crate::rows::Table;
-use crate::tracker::{End, Tracker};
 
 /// Which packets become rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +141,8 @@ impl<'a> Extraction<'a> {
             capture: index,
             packet: packet.number,
             flow: outer.map(|outer| outer.conversation()),
-            label: labeller.label(&seen),
+            sender: outer.map_or(0, |outer| 1 + i32::from(outer.swapped())),
+            label: labeller.label(&seen)?,
             status: Status::Classified.code(),
         };
         self.worker.run(capture.frame_mut(), row.time_ns)?;

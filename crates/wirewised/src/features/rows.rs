@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::labels::LabelId;
-use crate::outer::Conversation;
+use crate::packets::outer::Conversation;
 use crate::rows::{BATCH, Batch, Values};
 
 /// Rows whose features go to their columns together: few enough that they stay in the first-level cache meanwhile.
@@ -25,6 +25,7 @@ pub struct FeatureRows {
     capture: Vec<u32>,
     packet: Vec<i64>,
     flow: Vec<Option<Conversation>>,
+    sender: Vec<i32>,
     /// Features row by row until `settle`: each packet writes to one place and not to as many as there are features.
     by_row: Vec<i64>,
     /// One list a feature, with zeros where there is none.
@@ -43,6 +44,8 @@ pub struct Row {
     /// 1 is the capture's first.
     pub packet: u64,
     pub flow: Option<Conversation>,
+    /// Which of the conversation's ends sent it, 1 or 2; 0 without.
+    pub sender: i32,
     pub label: LabelId,
     pub status: u32,
 }
@@ -54,6 +57,7 @@ impl FeatureRows {
             capture: Vec::with_capacity(BATCH),
             packet: Vec::with_capacity(BATCH),
             flow: Vec::with_capacity(BATCH),
+            sender: Vec::with_capacity(BATCH),
             by_row: Vec::with_capacity(BATCH * shape.features.len()),
             features: shape.features.iter().map(|_| Vec::with_capacity(BATCH)).collect(),
             present: Vec::with_capacity(BATCH),
@@ -70,6 +74,7 @@ impl FeatureRows {
         self.capture.push(row.capture);
         self.packet.push(row.packet as i64);
         self.flow.push(row.flow);
+        self.sender.push(row.sender);
         self.label.push(row.label);
         self.status.push(row.status as i32);
         let width = self.features.len();
@@ -102,6 +107,7 @@ impl Batch for FeatureRows {
             ("capture", Values::Text(&self.capture, &self.shape.captures)),
             ("packet", Values::Int64(&self.packet)),
             ("flow", Values::Flow(&self.flow)),
+            ("sender", Values::Int32(&self.sender)),
         ];
         let named = self.shape.features.iter().zip(&self.shape.computed).zip(&self.features);
         columns.extend(named.map(|((name, computed), values)| {
@@ -118,6 +124,7 @@ impl Batch for FeatureRows {
         self.capture.clear();
         self.packet.clear();
         self.flow.clear();
+        self.sender.clear();
         self.by_row.clear();
         self.features.iter_mut().for_each(Vec::clear);
         self.present.clear();

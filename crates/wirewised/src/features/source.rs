@@ -6,11 +6,11 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::abi;
+use crate::bundle;
 use crate::bundle::Bundle;
+use crate::bundle::model::used_features;
 use crate::error::{Error, Result};
-use crate::input;
-use crate::model::Model;
-use crate::policy_file;
+use crate::files;
 
 const MAX_FEATURES_FILE: u64 = 16 << 20;
 
@@ -33,9 +33,8 @@ impl Source {
     pub fn from_bundle(path: &Path) -> Result<Self> {
         let bundle = Bundle::read(path)?;
         let manifest = bundle.manifest;
-        let used = Model::parse(&bundle.model)
-            .map_err(|rule| Error::input(format!("{}: model.json: {rule}", path.display())))?
-            .used();
+        let used = used_features(&manifest, &bundle.model)
+            .map_err(|rule| Error::input(format!("{}: model.json: {rule}", path.display())))?;
         Ok(Self {
             input: path.display().to_string(),
             object: bundle.object,
@@ -55,7 +54,7 @@ impl Source {
                 "{name}: {rule}; give the feature set's JSON (`wirewise features -f NAME --json`)"
             ))
         };
-        let bytes = policy_file::read(features, MAX_FEATURES_FILE)?;
+        let bytes = files::read(features, MAX_FEATURES_FILE)?;
         let feature_set: Value =
             serde_json::from_slice(&bytes).map_err(|error| refuse(&format!("is not JSON: {error}")))?;
         let list = feature_set["features"].as_array().ok_or_else(|| refuse("has no list `features`"))?;
@@ -78,7 +77,7 @@ impl Source {
         };
         Ok(Self {
             input: path.display().to_string(),
-            object: input::read(path)?,
+            object: files::read(path, bundle::MAX_BYTES)?,
             computed: vec![true; names.len()],
             names,
             feature_set,

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use super::rule::{Ready, Rule};
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
-use crate::policy_file;
+use crate::files;
+use crate::files::yaml;
 
 /// A person writes it: more than this is something else.
 const MAX_BYTES: u64 = 16 << 20;
@@ -34,14 +35,14 @@ pub struct LabelFile {
 impl LabelFile {
     pub fn read(path: &Path) -> Result<Self> {
         let refuse = |rule: String| Error::input(format!("{}: {rule}; see docs/labels.md", path.display()));
-        let bytes = policy_file::read(path, MAX_BYTES)?;
+        let bytes = files::read(path, MAX_BYTES)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| refuse("is not UTF-8 text".to_owned()))?;
         Self::parse(text).map_err(refuse)
     }
 
     /// The error is one line without the file's name.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let document: Document = policy_file::from_yaml(text)?;
+        let document: Document = yaml::from_yaml(text)?;
         if document.version != 1 {
             return Err(format!(
                 "version {} is not supported; this wirewised reads version 1",

@@ -13,7 +13,8 @@ use super::moment::Moment;
 use super::values::Protocol;
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
-use crate::outer::{self, Conversation, Outer};
+use crate::files;
+use crate::packets::outer::{self, Conversation, Outer};
 
 /// A line of the file.
 #[derive(Debug, Deserialize)]
@@ -52,8 +53,7 @@ pub struct FlowList {
 
 impl FlowList {
     pub fn read(path: &Path, otherwise: Option<&str>) -> Result<Self> {
-        let file = std::fs::File::open(path)
-            .map_err(|error| Error::input(format!("{}: cannot be read: {error}", path.display())))?;
+        let file = std::fs::File::open(path).map_err(|error| files::cannot_read(path, &error))?;
         Self::parse(file, otherwise)
             .map_err(|rule| Error::input(format!("{}: {rule}; see docs/labels.md", path.display())))
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::rule::{Ready, Rule};
 use super::{LabelId, Names, Seen, UNLABELLED};
 use crate::error::{Error, Result};
-use crate::policy_file;
+use crate::files;
 
 const MAX_BYTES: u64 = 256 << 20;
 const BENIGN: &str = "benign";
@@ -51,7 +51,7 @@ impl Folder {
         let manifest = if path.is_dir() { path.join("manifest.json") } else { path.to_owned() };
         let refuse =
             |rule: String| Error::input(format!("{}: {rule}; see docs/labels.md", manifest.display()));
-        let bytes = policy_file::read(&manifest, MAX_BYTES)?;
+        let bytes = files::read(&manifest, MAX_BYTES)?;
         let list: Vec<Entry> = serde_json::from_slice(&bytes)
             .map_err(|error| refuse(format!("is no manifest of captures: {error}")))?;
         let folder = manifest.parent().unwrap_or(Path::new("."));

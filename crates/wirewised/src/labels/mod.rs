@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each packet of a capture is: from a label file, a list of flows, or the manifest of a collection of captures.
-//! docs/labels.md describes the three; the toolkit reads the same files to the same meaning.
+//! What each packet of a capture is: from a label file, a list of flows (of any length, if it is sorted), or the manifest of a collection
+//! of captures. docs/labels.md describes them; the toolkit reads the same files to the same meaning.
 
 mod file;
 mod flows;
 mod manifest;
 mod moment;
 mod rule;
+mod sorted;
 mod values;
 
 use std::path::Path;
 
+pub use sorted::Joined;
+
 use crate::error::Result;
-use crate::outer::Outer;
+use crate::packets::outer::Outer;
 
 /// A packet as rules see it.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +37,7 @@ pub enum Labels {
     None,
     File(file::LabelFile),
     Flows(flows::FlowList),
+    Sorted(sorted::SortedFlows),
     Folder(manifest::Folder),
 }
 
@@ -48,6 +52,11 @@ impl Labels {
         flows::FlowList::read(path, otherwise).map(Self::Flows)
     }
 
+    /// A sorted list of flows, which is read along with the captures.
+    pub fn from_sorted(path: &Path, otherwise: Option<&str>) -> Result<Self> {
+        sorted::SortedFlows::read(path, otherwise).map(Self::Sorted)
+    }
+
     /// A folder with a `manifest.json`, or that file.
     pub fn from_manifest(path: &Path) -> Result<Self> {
         manifest::Folder::read(path).map(Self::Folder)
@@ -59,6 +68,7 @@ impl Labels {
             Self::None => vec![String::new()],
             Self::File(file) => file.names(),
             Self::Flows(list) => list.names(),
+            Self::Sorted(list) => list.names(),
             Self::Folder(folder) => folder.names(),
         }
     }
@@ -69,6 +79,7 @@ impl Labels {
             Self::None => Labeller::None,
             Self::File(file) => Labeller::File(file.of_capture(capture)),
             Self::Flows(list) => Labeller::Flows(list.of_capture(capture)),
+            Self::Sorted(list) => Labeller::Sorted(Box::new(list.of_capture())),
             Self::Folder(folder) => Labeller::Folder(folder.of_capture(capture)?),
         })
     }
@@ -79,17 +90,27 @@ pub enum Labeller<'a> {
     None,
     File(file::FileLabeller<'a>),
     Flows(flows::FlowLabeller<'a>),
+    Sorted(Box<sorted::SortedLabeller<'a>>),
     Folder(manifest::EntryLabeller<'a>),
 }
 
 impl Labeller<'_> {
     #[inline]
-    pub fn label(&mut self, seen: &Seen<'_>) -> LabelId {
-        match self {
+    pub fn label(&mut self, seen: &Seen<'_>) -> Result<LabelId> {
+        Ok(match self {
             Self::None => UNLABELLED,
             Self::File(labeller) => labeller.label(seen),
             Self::Flows(labeller) => labeller.label(seen),
+            Self::Sorted(labeller) => labeller.label(seen)?,
             Self::Folder(labeller) => labeller.label(seen),
+        })
+    }
+
+    /// What became of a sorted list of flows so far.
+    pub fn joined(&self) -> Option<Joined> {
+        match self {
+            Self::Sorted(labeller) => Some(labeller.joined()),
+            _ => None,
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::UNIX_EPOCH;
 
-use crate::units::Nanoseconds;
+use crate::text::units::Nanoseconds;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::Seen;
 use super::moment::Moment;
 use super::values::{Flags, Network, OneOrMore, Ports, Protocol, Scalar, True};
-use crate::outer::{Outer, TCP};
+use crate::packets::outer::{Outer, TCP};
 
 /// As written. `label` and `capture` are those of a rule of a label file.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::outer::{self, Address};
+use crate::packets::outer::{self, Address};
 use crate::policy::Prefix;
 
 /// TCP flags from the lowest bit: FIN, SYN, RST, PSH, ACK, URG, ECE, CWR.

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use crate::error::{Error, Result};
-use crate::outer::Conversation;
-use crate::whole_file::WholeFile;
+use crate::files::whole_file::WholeFile;
+use crate::packets::outer::Conversation;
 
 /// Rows of a batch, a page of Parquet: few enough that the batches on their way stay in the processor's cache.
 pub const BATCH: usize = 1 << 13;
@@ -88,7 +88,7 @@ impl<B: Batch> Table<B> {
             Format::JsonLines => Box::new(json_lines::JsonLines::new(out)),
             Format::Parquet => {
                 let writer = parquet_file::ParquetFile::new(out, blank, metadata);
-                Box::new(writer.map_err(|error| crate::whole_file::cannot_write(path, &error))?)
+                Box::new(writer.map_err(|error| crate::files::whole_file::cannot_write(path, &error))?)
             }
         };
         // One batch is written while the next one fills.
@@ -143,6 +143,6 @@ impl<B: Batch> Table<B> {
         self.sender = None;
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let written = thread.join().unwrap_or_else(|_| Err("the writer stopped".to_owned()));
-        written.map_err(|error| crate::whole_file::cannot_write(self.file.path(), &error))
+        written.map_err(|error| crate::files::whole_file::cannot_write(self.file.path(), &error))
     }
 }

@@ -71,6 +71,11 @@ fn what_cannot_be_seen_is_not_said_to_be_nothing() {
     );
     let (code, ..) = without_bpffs("status --check --interface lo");
     assert_eq!(code, 6);
+    for command in ["stats", "flows", "events", "detach"] {
+        let (code, _, error) = without_bpffs(&format!("{command} --interface {INTERFACE}"));
+        assert_eq!(code, 6, "{error}");
+        assert!(error.contains("cannot know what is attached to"), "{error}");
+    }
 
     // The same for who looks in another place.
     let elsewhere = format!("--pin-root {}", lab.pins().with_file_name("other").display());
@@ -113,4 +118,57 @@ fn an_interface_that_is_made_again_has_nothing_attached() {
     lab.ok("status --check --interface vb");
     lab.ok("detach --interface vb");
     lab.assert_untouched();
+}
+
+#[test]
+fn what_cannot_be_read_hides_nothing_else() {
+    let Some(lab) = enforcing(INTERFACE) else { return };
+    lab.sh("ip link add vb type veth peer name other");
+    let run = "run --bundle b.wirewise --interface vb";
+    for broken in ["prog", "ww_policy"] {
+        lab.ok(run);
+        // As another version of the agent, or somebody with `rm`, may leave it.
+        let pin = lab.pins().join("vb").join(broken);
+        std::fs::remove_file(&pin).unwrap();
+        if broken == "prog" {
+            std::fs::create_dir(&pin).unwrap();
+        }
+        let error = lab.error("status --check", 7);
+        assert!(error.starts_with("error: vb: what is attached cannot be read: "), "{error}");
+        let said = lab.json("status");
+        assert_eq!(said["attachments"].as_array().unwrap().len(), 1, "{said}");
+        assert_eq!(said["attachments"][0]["interface"], INTERFACE);
+        assert_eq!(said["unreadable"][0]["interface"], "vb", "{said}");
+        assert_eq!(said["unpinned"].as_array().unwrap().len(), 0, "{said}");
+        let text = lab.ok("status");
+        assert!(text.contains("vb\n  unreadable   ") && text.contains(&format!("{INTERFACE}\n")), "{text}");
+        lab.error("status --interface vb", 1);
+        lab.error("status --check --interface vb", 7);
+        // Of the other one everything works.
+        lab.ok(&format!("status --check --interface {INTERFACE}"));
+        lab.ok(&format!("swap --bundle b.wirewise --interface {INTERFACE}"));
+        assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 3)), (3, 0));
+        if broken == "prog" {
+            assert!(lab.error(run, 1).contains("`wirewised detach --interface vb` takes it off"));
+        }
+        lab.ok("detach --interface vb");
+        assert_eq!(lab.xdp("vb"), None);
+    }
+    lab.ok("status --check");
+}
+
+#[test]
+fn files_are_remembered_by_names_that_hold_everywhere() {
+    let Some(lab) = Lab::new() else { return };
+    std::fs::create_dir(lab.path("folder")).unwrap();
+    lab.policy("classes: {attack: drop}");
+    let run = "run --bundle ./folder/../b.wirewise --policy folder/../p.yaml --interface";
+    let answer = lab.json(&format!("{run} {INTERFACE} --yes"));
+    let name = |file: &str| lab.path(file).canonicalize().unwrap().display().to_string();
+    assert_eq!(answer["status"]["bundle"]["file"], name("b.wirewise"));
+    assert_eq!(answer["status"]["policy"]["file"], name("p.yaml"));
+    // A shadow reads the first's bundle again, from wherever it is asked for.
+    let mut shadow = lab.command(&format!("swap --shadow --bundle {}", name("b.wirewise")));
+    let shadow = shadow.current_dir("/").output().unwrap();
+    assert!(shadow.status.success(), "{}", String::from_utf8_lossy(&shadow.stderr));
 }

@@ -21,7 +21,7 @@ fn from_every_state_a_killed_swap_can_leave_the_next_command_goes_on() {
     for moves in 0..=3 {
         for rollback in [false, true] {
             lab.attach("--policy p.yaml --mode enforce");
-            assert_eq!(lab.json("swap --bundle c.wirewise --policy p.yaml")["action"], "swapped");
+            assert_eq!(lab.json("swap --bundle c.wirewise --policy p.yaml --yes")["action"], "swapped");
             // Undo the steps that follow the update of the link, from the last one on.
             let from = if rollback { &previous } else { &new };
             if moves < 3 {

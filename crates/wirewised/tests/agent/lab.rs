@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use test_needs::{Need, skip};
 
 use crate::common::{bundle_with, manifest, members};
 
@@ -80,6 +81,11 @@ pub fn changed_bundle(name: &str, object: &[u8], change: impl FnOnce(&mut Value)
     manifest["name"] = json!(name);
     manifest["feature_names"] = json!(["length", "sum_length"]);
     manifest["features"] = json!([]);
+    manifest["flow"]["features"] = json!([
+        {"name": "total", "unit": "bytes", "fraction_bits": 0, "how": "value", "variable": "sum_length", "samples": "packets"},
+        {"name": "mean", "unit": "bytes", "fraction_bits": 16, "how": "ratio", "variable": "sum_length", "samples": "packets",
+         "shift": 16},
+    ]);
     manifest["model"]["n_features"] = json!(2);
     change(&mut manifest);
     bundle_with(&manifest, &members)
@@ -163,16 +169,16 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `None`, with a message, where programs cannot be compiled or attached.
+    /// `None`, the test being skipped, where programs cannot be compiled or attached.
     pub fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         // SAFETY: the call has no arguments and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
-            eprintln!("SKIPPED: network namespaces need root");
+            skip(Need::Root, "network namespaces need root");
             return None;
         }
         let Some(object) = data_path() else {
-            eprintln!("SKIPPED: no clang to compile the test's eBPF object with");
+            skip(Need::Clang, "no clang to compile the test's eBPF object with");
             return None;
         };
         let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

@@ -6,6 +6,8 @@
 mod common;
 mod lab;
 
+mod completions;
+mod drift;
 mod health;
 mod kills;
 mod life;
@@ -21,4 +23,5 @@ mod shadow;
 mod signatures;
 mod surroundings;
 mod swap;
+mod tc;
 mod views;

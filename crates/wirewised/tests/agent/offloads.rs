@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generic XDP on TCP as hosts send it: merged by offloads of either end of the veth pair.
+//! TCP as hosts send it, where a program sees socket buffers: merged by offloads of either end of the veth pair.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::Value;
 
-use crate::lab::{INTERFACE, Lab, RECEIVER};
+use crate::lab::{INTERFACE, Lab, RECEIVER, SENDER};
 
 const BYTES: usize = 50 << 20;
 /// What a TCP segment carries at most on this MTU, with timestamps.
@@ -16,7 +16,17 @@ const SEGMENT: u64 = 1448;
 fn transfer(lab: &Lab) {
     let listener = lab.enter(|| TcpListener::bind((RECEIVER, 0)).unwrap());
     let address = listener.local_addr().unwrap();
-    let mut sender = lab.enter_sender(|| TcpStream::connect(address).unwrap());
+    stream(listener, lab.enter_sender(|| TcpStream::connect(address).unwrap()));
+}
+
+/// And out of it.
+fn transfer_out(lab: &Lab) {
+    let listener = lab.enter_sender(|| TcpListener::bind((SENDER, 0)).unwrap());
+    let address = listener.local_addr().unwrap();
+    stream(listener, lab.enter(|| TcpStream::connect(address).unwrap()));
+}
+
+fn stream(listener: TcpListener, mut sender: TcpStream) {
     let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut buffer = vec![0; 1 << 16];
@@ -98,7 +108,7 @@ fn switched_off_offloads_give_the_packets_of_the_network_and_come_back() {
     let before = offloads(&lab);
     let run = format!("run --bundle b.wirewise --interface {INTERFACE} --plane xdp-generic --offloads off");
     let error = lab.error(&run.replace("xdp-generic", "xdp-native"), 2);
-    assert!(error.contains("--offloads off is for `--plane xdp-generic`"), "{error}");
+    assert!(error.contains("--offloads off is not for `--plane xdp-native`"), "{error}");
     lab.ok(&format!("{run} --dry-run"));
     assert_eq!(offloads(&lab), before);
     lab.policy("classes: {}");
@@ -132,4 +142,27 @@ fn switched_off_offloads_give_the_packets_of_the_network_and_come_back() {
     lab.ok(&format!("detach --interface {INTERFACE}"));
     assert_eq!(offloads(&lab), before);
     lab.assert_untouched();
+}
+
+#[test]
+fn outgoing_packets_are_taken_apart_before_the_program_if_asked() {
+    let Some(lab) = Lab::new() else { return };
+    let segments = || lab.sh(&format!("ip -d link show {INTERFACE}")).contains("gso_max_segs 65535");
+    assert!(segments());
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --plane tc-egress");
+    let warned = warnings(&lab, &run);
+    assert!(warned.contains("tc-egress sees packets merged by ww0 (gso, up to 65535 segments)"), "{warned}");
+    transfer_out(&lab);
+    let (packets, bytes) = seen(&lab);
+    assert!(bytes / packets > 5 * SEGMENT, "{bytes} bytes in {packets} packets: not merged at all");
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.ok(&format!("{run} --offloads off"));
+    transfer_out(&lab);
+    let (packets, bytes) = seen(&lab);
+    assert!(packets >= BYTES as u64 / SEGMENT && packets < BYTES as u64 / SEGMENT * 2, "{packets}");
+    assert!(bytes / packets <= SEGMENT + 66, "{bytes} bytes in {packets} packets");
+    assert!(!segments());
+    let said = lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert!(said.contains("on again: ww0 (gso, up to 65535 segments)"), "{said}");
+    assert!(segments());
 }

@@ -4,15 +4,17 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::chown;
 
+use wirewised::abi::Hook;
+use wirewised::hook::{Order, Plane};
+use wirewised::kernel::objects;
 use wirewised::object::{Opened, Settings};
-use wirewised::xdp::{self, Plane};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle_of_classes, data_path, small_path};
 
 /// A loaded program that the agent knows nothing of.
 fn foreign_program() -> OwnedFd {
     let mut opened = Opened::open("other", &small_path(&[]).unwrap()).unwrap();
-    opened.prepare(&Settings::live().unwrap()).unwrap();
+    opened.prepare(&Settings::live(Hook::Xdp).unwrap()).unwrap();
     let loaded = opened.load().unwrap();
     loaded.entry().unwrap().as_fd().try_clone_to_owned().unwrap()
 }
@@ -21,14 +23,14 @@ fn foreign_program() -> OwnedFd {
 fn a_program_of_somebody_else_is_only_replaced_when_told() {
     let Some(lab) = Lab::new() else { return };
     let program = foreign_program();
-    let id = xdp::program_info(program.as_fd()).unwrap().id;
+    let id = objects::program_info(program.as_fd()).unwrap().id;
     for with_link in [false, true] {
-        let index = lab.enter(|| wirewised::netdev::index(INTERFACE).unwrap());
+        let index = lab.enter(|| wirewised::interface::netdev::index(INTERFACE).unwrap());
         let link = lab.enter(|| {
             if with_link {
-                return Some(xdp::create_link(program.as_fd(), index, Plane::XdpGeneric).unwrap());
+                return Some(Plane::XdpGeneric.attach(program.as_fd(), index, Order::First).unwrap());
             }
-            xdp::attach_without_link(program.as_fd(), index, Plane::XdpGeneric).unwrap();
+            Plane::XdpGeneric.attach_without_link(program.as_fd(), index).unwrap();
             None
         });
         let run = format!("run --bundle b.wirewise --interface {INTERFACE}");
@@ -54,8 +56,8 @@ fn what_was_there_comes_back_if_ours_cannot_be_attached() {
     let Some(lab) = Lab::new() else { return };
     let program = foreign_program();
     lab.enter(|| {
-        let index = wirewised::netdev::index(INTERFACE).unwrap();
-        xdp::attach_without_link(program.as_fd(), index, Plane::XdpGeneric).unwrap();
+        let index = wirewised::interface::netdev::index(INTERFACE).unwrap();
+        Plane::XdpGeneric.attach_without_link(program.as_fd(), index).unwrap();
     });
     let before = lab.xdp(INTERFACE);
     lab.sender_sh("ip link set ww1 mtu 9000");

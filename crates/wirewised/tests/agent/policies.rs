@@ -3,7 +3,11 @@
 
 use std::process::Command;
 
-use crate::lab::{ATTACK, BENIGN, Lab, SENDER, bundle, data_path};
+use wirewised::kernel;
+
+use crate::lab::{
+    ATTACK, BENIGN, INTERFACE, Lab, SENDER, bundle, bundle_of_classes, changed_bundle, data_path,
+};
 
 #[test]
 fn the_allow_list_is_checked_before_the_model_and_changes_in_place() {
@@ -36,6 +40,30 @@ fn a_rate_limit_lets_the_burst_through() {
     assert_eq!((lab.send(1000, ATTACK, 20), lab.send(1000, BENIGN, 20)), (5, 20));
     let outcomes = lab.stats()["classes"][1]["outcomes"].clone();
     assert_eq!((&outcomes["pass"]["packets"], &outcomes["limited"]["packets"]), (&5.into(), &15.into()));
+}
+
+#[test]
+fn a_drop_begins_with_the_nth_verdict_in_a_row() {
+    let Some(lab) = Lab::new() else { return };
+    // On each CPU that its packets come over, the flow has an entry of its own.
+    kernel::pin_to_one_cpu().unwrap();
+    lab.policy("classes: {attack: {action: drop, after: 3}}");
+    lab.attach("--policy p.yaml --mode enforce");
+    let flow = lab.flow(1000);
+    assert_eq!((flow.send(ATTACK, 2), flow.send(BENIGN, 1), flow.send(ATTACK, 10)), (2, 1, 2));
+    let classes = lab.stats()["classes"].clone();
+    let packets = |class: usize, outcome: &str| classes[class]["outcomes"][outcome]["packets"].clone();
+    assert_eq!((packets(0, "pass"), packets(1, "drop")), (5.into(), 8.into()));
+    assert_eq!(classes[1]["action"], "drop after 3");
+    // A policy in place of another finds ten in a row.
+    lab.policy("classes: {attack: {action: drop, after: 15}}");
+    lab.attach("--policy p.yaml");
+    assert_eq!(flow.send(ATTACK, 10), 4);
+    // A program with other classes counts only its own verdicts, under the same policy.
+    let other = ["benign", "attack", "worm"];
+    lab.write("worms.wirewise", &bundle_of_classes("worms", data_path().unwrap(), &other));
+    lab.ok("swap --bundle worms.wirewise");
+    assert_eq!(flow.send(ATTACK, 20), 14);
 }
 
 #[test]
@@ -187,4 +215,23 @@ fn enforce_needs_a_policy() {
     let error = lab.error("run --bundle b.wirewise --interface ww0 --mode enforce", 2);
     assert!(error.contains("--mode enforce needs --policy FILE"), "{error}");
     assert_eq!(lab.status()["mode"], "observe");
+}
+
+#[test]
+fn a_policy_that_acts_sooner_than_the_bundle_was_set_for_is_warned_of() {
+    let Some(lab) = Lab::new() else { return };
+    let point = serde_json::json!({"operating_point": {"after": 2}});
+    lab.write(
+        "b.wirewise",
+        &changed_bundle("first", data_path().unwrap(), |manifest| manifest["fidelity"] = point.clone()),
+    );
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --dry-run");
+    for (attack, warned) in [("drop", true), ("{action: drop, after: 2}", false), ("count", false)] {
+        lab.policy(&format!("classes: {{attack: {attack}}}"));
+        let output = lab.run(&run);
+        assert!(output.status.success());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.contains("p.yaml acts on attack after fewer verdicts in a row"), warned, "{said}");
+        assert_eq!(said.contains("`attack: {action: drop, after: 2}` in the policy"), warned, "{said}");
+    }
 }

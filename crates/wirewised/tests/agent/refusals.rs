@@ -23,7 +23,7 @@ fn bad_input_is_one_line_and_leaves_nothing() {
     lab.write("object.wirewise", &bundle("no object", b"no ELF"));
     lab.policy("classes: {worm: drop}");
     let cases = [
-        (run("gone.wirewise", ""), "gone.wirewise: cannot be read"),
+        (run("gone.wirewise", ""), "gone.wirewise: does not exist"),
         (run("foreign.wirewise", ""), "foreign.wirewise: the file's digest does not match"),
         (run("object.wirewise", ""), "object.wirewise: program.bpf.o is no ELF object"),
         (

@@ -48,7 +48,7 @@ fn it_changes_no_verdict_and_counts_where_the_models_disagree() {
     let stats = lab.stats();
     assert_eq!((&stats["classes"][0]["packets"], &stats["classes"][1]["packets"]), (&9.into(), &7.into()));
     assert_eq!(sum(&flows(&lab), |flow| &flow["packets"]), 16);
-    assert!(lab.ok("status").contains("shadow       second agrees on 7 of 12 packets (58.33%)"));
+    assert!(lab.ok("status").contains("shadow       second agrees on 7 of 12 packets (58.33 %)"));
     let text = lab.ok("stats");
     assert!(text.contains("shadow disagrees") && text.contains("attack"), "{text}");
     // A policy that is changed now holds for both.

@@ -52,5 +52,5 @@ fn the_name_of_a_policy_file_reaches_no_terminal() {
     assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
     // JSON says the same of itself.
     assert!(!lab.ok("status --json").contains(|c: char| c.is_control() && c != '\n'));
-    assert_eq!(lab.status()["policy"]["file"], name);
+    assert_eq!(lab.status()["policy"]["file"], lab.path(name).display().to_string());
 }

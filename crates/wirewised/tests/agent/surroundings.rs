@@ -118,7 +118,7 @@ fn a_relative_pin_root_is_as_good_as_any() {
 fn with_json_an_error_is_an_object() {
     let Some(lab) = Lab::new() else { return };
     for (arguments, exit_code, said) in [
-        ("run --bundle nonesuch --interface ww0 --json", 2, "nonesuch: cannot be read"),
+        ("run --bundle nonesuch --interface ww0 --json", 2, "nonesuch: does not exist"),
         ("flows --interface nonesuch --json", 2, "no wirewise program on 'nonesuch'"),
         ("stats --json --nonesuch", 2, "unexpected argument '--nonesuch'"),
         ("run --json", 2, "required arguments were not provided"),

@@ -104,7 +104,7 @@ fn status_says_what_runs_and_what_ran_and_rollback_goes_back() {
     assert_eq!((&status["previous"]["shares_flows"], &status["mode"]), (&true.into(), &"enforce".into()));
     assert_eq!(
         (&status["classes"][1]["action"], &status["policy"]["file"]),
-        (&"drop".into(), &"p.yaml".into())
+        (&"drop".into(), &lab.path("p.yaml").display().to_string().into())
     );
     let text = lab.ok("status");
     assert!(text.contains("previous     first, sha256 ") && text.contains("`wirewised rollback`"), "{text}");
@@ -270,7 +270,7 @@ fn an_action_for_a_class_that_is_gone_is_not_dropped_silently() {
     assert!(lab.error("swap --bundle c.wirewise --policy p.yaml", 2).contains("unknown class 'attack'"));
     assert_eq!((lab.status(), lab.pinned()), before);
     lab.policy("classes: {worm: drop}");
-    let status = lab.json("swap --bundle c.wirewise --policy p.yaml")["status"].clone();
+    let status = lab.json("swap --bundle c.wirewise --policy p.yaml --yes")["status"].clone();
     assert_eq!((&status["mode"], &status["classes"][1]["action"]), (&"enforce".into(), &"drop".into()));
     assert_eq!(lab.send(1000, ATTACK, 3), 0);
 }
@@ -291,10 +291,37 @@ fn bad_swaps_change_nothing() {
         ("broken", 4, "invalid access to packet"),
         ("other", 2, "its map ww_allow4 has another layout than the one in use"),
         ("object", 2, "object.wirewise: program.bpf.o is no ELF object"),
-        ("gone", 2, "cannot be read"),
+        ("gone", 2, "gone.wirewise: does not exist"),
     ] {
         let error = lab.error(&format!("swap --bundle {file}.wirewise --reset-flows"), code);
         assert!(error.contains(expected), "{error}");
         assert_eq!((lab.status(), lab.pinned()), before);
     }
+}
+
+#[test]
+fn a_policy_of_a_swap_locks_nobody_out_unasked() {
+    let Some(lab) = Lab::new() else { return };
+    lab.write("c.wirewise", &bundle("second", data_path().unwrap()));
+    let swap = "swap --bundle c.wirewise --policy p.yaml";
+    lab.policy("classes: {attack: drop}\nallow: {ports: [22]}");
+    lab.attach("--policy p.yaml --mode enforce");
+    lab.policy("classes: {attack: drop}");
+    let error = lab.error(swap, 2);
+    assert!(error.contains("you may lock yourself out") && error.contains("--yes"), "{error}");
+    assert_eq!(lab.status()["bundle"]["name"], "first");
+    let plan = lab.run(&format!("{swap} --dry-run"));
+    assert!(plan.status.success() && String::from_utf8_lossy(&plan.stderr).contains("lock-out"), "{plan:?}");
+    for policy in ["classes: {attack: drop}\nallow: {established: true}", "classes: {attack: count}"] {
+        lab.policy(policy);
+        lab.ok(swap);
+        lab.ok("rollback");
+    }
+    lab.policy("classes: {attack: drop}");
+    lab.ok(&format!("{swap} --yes"));
+    assert_eq!(lab.status()["bundle"]["name"], "second");
+    // Who observes drops nothing.
+    lab.ok("detach --interface ww0");
+    lab.attach("");
+    lab.ok(swap);
 }

@@ -2,15 +2,22 @@
 //! What `stats --watch`, `flows` and `events` show of real packets.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use wirewised::attachment::Attachment;
+use wirewised::error::Result;
 use wirewised::kernel::pin_to_one_cpu;
+use wirewised::running::Running;
+use wirewised::running::events::{Event, Listener};
 
-use crate::lab::{ATTACK, BENIGN, Lab, RECEIVER, SENDER};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER};
 
 #[test]
 fn flows_are_listed_with_class_and_state() {
@@ -27,12 +34,20 @@ fn flows_are_listed_with_class_and_state() {
     );
     assert_eq!((&first["source"], &first["destination"]), (&SENDER.into(), &RECEIVER.into()));
     assert_eq!(first["state"]["sum_length"], 6 * (ATTACK + 28));
+    let mean = &first["features"][1];
+    assert_eq!(
+        (&mean["name"], &mean["value"], &mean["unit"]),
+        (&"mean".into(), &528.0.into(), &"bytes".into())
+    );
     assert_eq!((&second["packets"], &second["class"]), (&4.into(), &"benign".into()));
     assert!(second["age_seconds"].as_f64().unwrap() < 10.0);
 
     assert_eq!(lab.json("flows --class attack")["found"], 1);
     let text = lab.ok("flows --limit 1 --sort packets --state");
-    assert!(text.contains("> 10.9.0.2:2000 udp") && text.contains("sum_length=3168"), "{text}");
+    assert!(text.contains("> 10.9.0.2:2000 UDP") && text.contains("total 3168 bytes"), "{text}");
+    assert!(!text.contains('='), "no internals: {text}");
+    let raw = lab.ok("flows --limit 1 --sort packets --state raw");
+    assert!(raw.contains("sum_length=3168"), "{raw}");
     assert!(text.contains("1 more; --limit 0 shows all"), "{text}");
     assert!(
         lab.error("flows --class worm", 2).contains("unknown class 'worm'; the bundle has: benign, attack")
@@ -95,10 +110,20 @@ fn events_tell_of_what_does_not_simply_pass() {
     // The limit is one of each CPU, and the packets may come over more than one.
     assert!((3..=6).contains(&events.len()), "{lines}");
     for event in &events {
-        assert_eq!((&event["class"], &event["outcome"]), (&"attack".into(), &"would-drop".into()));
-        assert_eq!((&event["source"], &event["destination_port"]), (&SENDER.into(), &2000.into()));
-        assert_eq!(event["length"], ATTACK + 28);
-        assert!(event["time"].as_str().unwrap().starts_with("20"), "{event}");
+        assert_eq!(
+            (&event["wirewise"]["class"], &event["wirewise"]["outcome"]),
+            (&"attack".into(), &"would-drop".into())
+        );
+        assert_eq!((&event["src_ip"], &event["dest_port"]), (&SENDER.into(), &2000.into()));
+        assert_eq!(event["wirewise"]["length"], ATTACK + 28);
+        assert_eq!((&event["proto"], &event["in_iface"]), (&"UDP".into(), &INTERFACE.into()));
+        assert_eq!((&event["event_type"], &event["flow_id"]), (&"wirewise".into(), &events[0]["flow_id"]));
+        assert!(event["community_id"].as_str().unwrap().starts_with("1:"), "{event}");
+        let timestamp = event["timestamp"].as_str().unwrap();
+        assert!(
+            timestamp.starts_with("20") && timestamp.ends_with("+0000") && timestamp.len() == 31,
+            "{event}"
+        );
     }
     let counted = lab.stats()["events"].clone();
     let count = |name: &str| counted[name].as_u64().unwrap();
@@ -121,7 +146,7 @@ fn the_newest_events_are_kept_without_a_reader_and_none_is_lost_with_one() {
     }
     let packet = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap();
-        event["packets"].as_u64().unwrap()
+        event["wirewise"]["packets"].as_u64().unwrap()
     };
     let kept: Vec<_> = lab.ok("events --json").lines().map(packet).collect();
     assert_eq!(kept, (5000 - 2047..=5000).collect::<Vec<_>>());
@@ -147,6 +172,48 @@ fn the_newest_events_are_kept_without_a_reader_and_none_is_lost_with_one() {
 }
 
 #[test]
+fn whoever_listens_hears_every_event_of_one_reading() {
+    #[derive(Default)]
+    struct Heard(Vec<Event>, u64);
+
+    impl Listener for Heard {
+        fn event(&mut self, event: &Event) -> Result<()> {
+            self.0.push(event.clone());
+            Ok(())
+        }
+
+        fn missed(&mut self, events: u64) -> Result<()> {
+            assert!(self.0.is_empty(), "what was missed comes before what is behind it");
+            self.1 += events;
+            Ok(())
+        }
+    }
+
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: count}\nevents: {rate: 1000000/s, burst: 1000000}");
+    lab.attach("--policy p.yaml");
+    pin_to_one_cpu().unwrap();
+    let attachment = lab.enter(|| Attachment::open(&lab.pins().join(INTERFACE)).unwrap());
+    let mut events = attachment.events().unwrap();
+    let flow = lab.flow(1000);
+    for _ in 0..21 {
+        flow.send(ATTACK, 100);
+    }
+    let (mut first, mut second) = (Heard::default(), Heard::default());
+    events.tell(&mut [&mut first, &mut second]).unwrap();
+    assert_eq!((first.0.len(), first.1), (2048, 2100 - 2048));
+    assert_eq!(
+        first.0.iter().map(|event| event.wirewise.packets).collect::<Vec<_>>(),
+        (53..=2100).collect::<Vec<_>>()
+    );
+    assert_eq!((&first.0, first.1), (&second.0, second.1));
+    // What was told is not told again, to whomever.
+    let mut late = Heard::default();
+    events.tell(&mut [&mut late]).unwrap();
+    assert_eq!((late.0, late.1), (Vec::new(), 0));
+}
+
+#[test]
 fn watching_gives_rates_and_ends_with_a_signal() {
     let Some(lab) = Lab::new() else { return };
     lab.attach("");
@@ -169,4 +236,56 @@ fn watching_gives_rates_and_ends_with_a_signal() {
     // SAFETY: the child was not waited for, so the number is its own.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     assert!(child.wait().unwrap().success());
+}
+
+/// A terminal of 80 by 24: what a person holds, and what a program gets.
+fn terminal() -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let nothing = std::ptr::null_mut();
+    // SAFETY: the call writes two descriptors, which nobody else has, and reads `size`.
+    let done = unsafe { libc::openpty(&mut ours, &mut theirs, nothing, std::ptr::null(), &size) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both are open, and nobody else's.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
+#[test]
+fn half_an_escape_sequence_stops_neither_the_live_view_nor_its_end() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("");
+    let (mut person, terminal) = terminal();
+    let mut child = lab
+        .command("stats --watch --interval 100ms")
+        .stdin(terminal.try_clone().unwrap())
+        .stdout(terminal)
+        .spawn()
+        .unwrap();
+    let mut shown = person.try_clone().unwrap();
+    let (tell, drawn) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = shown.read(&mut buffer) {
+            let _ = tell.send(());
+        }
+    });
+    let draws = |why: &str| drawn.recv_timeout(Duration::from_secs(10)).expect(why);
+    draws("it begins");
+    person.write_all(b"\x1b[").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    while drawn.try_recv().is_ok() {}
+    lab.send(1000, ATTACK, 50);
+    draws("it shows what came since");
+    // SAFETY: the child was not waited for, so the number is its own.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    for _ in 0..50 {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{status}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it does not end");
 }

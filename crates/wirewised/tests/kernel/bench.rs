@@ -23,6 +23,21 @@ fn programs_are_measured_in_turns_and_compared_with_the_first() {
 }
 
 #[test]
+fn a_program_is_measured_on_several_planes() {
+    let Some(object) = data_path() else { return };
+    let place = Place::new(&object);
+    let planes = ["xdp-native", "tc-ingress", "tc-egress"];
+    let asked = planes.map(|plane| format!("--plane {plane}")).join(" ");
+    for flows in ["", "--flows 100"] {
+        let report =
+            place.json(&format!("bench --object x.bpf.o {asked} {flows} --repeat 2000 --rounds 2 --json"));
+        let results = report["results"].as_array().unwrap();
+        assert_eq!(results.iter().map(|result| result["plane"].clone()).collect::<Vec<_>>(), planes);
+        assert!(results.iter().all(|result| result["ns_per_packet"].as_f64().unwrap() > 0.0));
+    }
+}
+
+#[test]
 fn our_figure_is_the_kernels_with_decimals() {
     let Some(object) = data_path() else { return };
     let place = Place::new(&object);

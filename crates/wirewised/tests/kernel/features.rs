@@ -51,7 +51,7 @@ fn every_packet_has_a_row_with_features_label_and_status() {
     let rows = rows(&place, &format!("x.pcap {RUN} --labels rules.yaml"));
     assert_eq!(
         rows[1],
-        json!({"time_ns": 1_001_000_000u64, "capture": "x.pcap", "packet": 2, "flow": "17 10.0.0.1|5000 10.0.1.1|53",
+        json!({"time_ns": 1_001_000_000u64, "capture": "x.pcap", "packet": 2, "flow": "17 10.0.0.1|5000 10.0.1.1|53", "sender": 1,
             "length": 300, "label": "big", "status": 0})
     );
     assert_eq!(column(&rows, "label"), ["", "big", "exempt", "raw", ""]);
@@ -72,7 +72,7 @@ fn parquet_has_the_columns_and_the_feature_set() {
         keys.iter().any(|pair| pair.key == "wirewise.feature_set" && pair.value.as_deref() == Some("{}"))
     );
     let names: Vec<_> = metadata.schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
-    assert_eq!(names, ["time_ns", "capture", "packet", "flow", "length", "label", "status"]);
+    assert_eq!(names, ["time_ns", "capture", "packet", "flow", "sender", "length", "label", "status"]);
     let found: Vec<Value> = reader.get_row_iter(None).unwrap().map(|row| as_json(&row.unwrap())).collect();
     assert_eq!(found, expected);
     assert_eq!(found.len(), 10);
@@ -86,7 +86,7 @@ fn rows_are_selected_by_packet_number_by_interval_and_at_the_end() {
     // Milliseconds 0 to 7.
     place.write("x.pcap", &pcap(&[1, 1, 2, 1, 2, 1, 1, 2].map(|host| udp(host, 50 + u16::from(host)))));
     for (selection, packets) in [
-        ("--every packet", vec![1, 2, 3, 4, 5, 6, 7, 8]),
+        ("", vec![1, 2, 3, 4, 5, 6, 7, 8]),
         ("--at 2,4", vec![2, 5, 6]),
         ("--interval 4ms", vec![1, 3, 5, 6]),
         ("--at-end", vec![7, 8]),
@@ -107,7 +107,7 @@ fn labels_come_from_a_list_of_flows() {
           10.0.0.1,5000,10.0.1.1,53,17,1.001,1970-01-01T00:00:02Z,second,x.*\n\
           10.0.0.9,5000,10.0.1.1,53,udp,,,other,y.pcap\n",
     );
-    let rows = rows(&place, &format!("x.pcap {RUN} --flows flows.csv --otherwise rest"));
+    let rows = rows(&place, &format!("x.pcap {RUN} --labels flows.csv --otherwise rest"));
     assert_eq!(column(&rows, "label"), ["first", "second", "rest", "rest", "rest"]);
 }
 
@@ -119,10 +119,10 @@ fn labels_come_from_a_manifest() {
         br#"[{"path": "x.pcap", "link_type": "ETHERNET", "packets": 5, "class": "udp_flood", "label": "mixed",
               "attack_rule": {"src": "10.0.0.1"}, "reply_rule": {"src": ["10.0.0.9"]}, "rest": "benign", "notes": 1}]"#,
     );
-    let rows = rows(&place, &format!("x.pcap {RUN} --manifest ."));
+    let rows = rows(&place, &format!("x.pcap {RUN} --labels ."));
     assert_eq!(column(&rows, "label"), ["udp-flood", "udp-flood", "", "benign", "benign"]);
     place.write("y.pcap", &pcap(&[]));
-    let error = place.error(&format!("features y.pcap {RUN} --manifest manifest.json -o t.jsonl"), 2);
+    let error = place.error(&format!("features y.pcap {RUN} --labels manifest.json -o t.jsonl"), 2);
     assert!(error.contains("y.pcap: is not in manifest.json"), "{error}");
 }
 
@@ -163,11 +163,12 @@ fn bad_input_is_one_line_and_leaves_no_file() {
     for (arguments, part) in [
         ("x.pcap --bundle b.wirewise --labels bad.yaml -o t.parquet", "'99999' is no port"),
         ("x.pcap --bundle b.wirewise --labels nolabel.yaml -o t.parquet", "rule 1 has no label"),
-        ("x.pcap --bundle b.wirewise --flows bad.csv -o t.parquet", "bad.csv"),
-        ("x.pcap --bundle b.wirewise --manifest . -o t.parquet", "manifest.json"),
+        ("x.pcap --bundle b.wirewise --labels bad.csv -o t.parquet", "bad.csv"),
+        ("x.pcap --bundle b.wirewise --labels . -o t.parquet", "manifest.json"),
         ("x.pcap --bundle b.wirewise -o t.csv", ".parquet or .jsonl"),
         ("nowhere.pcap --bundle b.wirewise -o t.parquet", "nowhere.pcap"),
-        ("x.pcap --object x.bpf.o --features bad.json -o t.parquet", "has no list `features`"),
+        ("bad.csv bad.json --bundle b.wirewise -o t.parquet --keep-going", "bad.csv: neither a pcap"),
+        ("x.pcap --object x.bpf.o --feature-set bad.json -o t.parquet", "has no list `features`"),
     ] {
         let error = place.error(&format!("features {arguments}"), 2);
         assert!(error.contains(part), "{arguments}: {error}");

@@ -6,13 +6,14 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use test_needs::{Need, skip};
 
 use crate::common::{bundle_with, manifest, members};
 
 const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
-/// The small data path of fixtures/fixture.bpf.c with some macros defined. `None`, with a message, where there is no clang for
-/// eBPF.
+/// The small data path of fixtures/fixture.bpf.c with some macros defined. `None`, the test being skipped, where there is no
+/// clang for eBPF.
 pub fn object(defines: &[&str]) -> Option<Vec<u8>> {
     compile("tests/fixtures/fixture.bpf.c", defines)
 }
@@ -38,7 +39,7 @@ fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let object = folder.path().join("fixture.bpf.o");
     let Some(clang) = clang() else {
-        eprintln!("SKIPPED: no clang to compile the test's eBPF object with");
+        skip(Need::Clang, "no clang to compile the test's eBPF object with");
         return None;
     };
     let compiled = Command::new(clang)
@@ -77,7 +78,7 @@ pub fn data_path_with(defines: &[&str]) -> Option<Vec<u8>> {
 fn may_load() -> bool {
     let missing = wirewised::kernel::missing_capabilities();
     if !missing.is_empty() {
-        eprintln!("SKIPPED: loading a program needs {}", missing.join(", "));
+        skip(Need::Root, format_args!("loading a program needs {}", missing.join(", ")));
     }
     missing.is_empty()
 }
@@ -95,6 +96,19 @@ impl Place {
         place.write("b.wirewise", &bundle_with(&manifest(&members), &members));
         place.write("x.bpf.o", object);
         place
+    }
+
+    /// Writes a bundle whose model is of a family that this agent does not know; the manifest says of it what `model` says.
+    pub fn write_unknown_family(&self, name: &str, object: &[u8], model: Value) {
+        let mut members = members(object);
+        members
+            .insert("model.json".to_owned(), br#"{"family": "rules", "rules": ["length > 100"]}"#.to_vec());
+        let mut manifest = manifest(&members);
+        manifest["model"]["family"] = "rules".into();
+        for (key, value) in model.as_object().unwrap() {
+            manifest["model"][key] = value.clone();
+        }
+        self.write(name, &bundle_with(&manifest, &members));
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

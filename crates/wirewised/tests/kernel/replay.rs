@@ -67,6 +67,34 @@ fn kernel_and_engine_explain_the_same() {
 }
 
 #[test]
+fn a_model_of_an_unknown_family_is_run_counted_and_explained_as_far_as_it_is_known() {
+    let Some(object) = object(&[]) else { return };
+    let Some(place) = place(Some(object.clone())) else { return };
+    place.write_unknown_family("u.wirewise", &object, json!({"used_features": [0], "n_outputs": 2}));
+    let replay = |bundle: &str| {
+        let report = place
+            .json(&format!("replay x.pcap --bundle {bundle} --policy p.yaml --mode enforce --caged --json"));
+        report["classes"].clone()
+    };
+    assert_eq!(replay("u.wirewise"), replay("b.wirewise"));
+
+    let explain =
+        "explain x.pcap --packet 2 --bundle u.wirewise --policy p.yaml --mode enforce --plane engine";
+    let text = place.stdout(explain);
+    for part in ["length  300 byte", "does not know models of family rules", "the packet is dropped"] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let said = place.json(&format!("{explain} --json"));
+    assert_eq!((&said["class"], &said["paths"]), (&json!("attack"), &json!([])));
+    assert!(said["not_shown"].as_str().unwrap().contains("family rules"));
+
+    // What the manifest does not state cannot be had from a model that nobody here knows.
+    place.write_unknown_family("v.wirewise", &object, json!({}));
+    let error = place.error("explain x.pcap --packet 2 --bundle v.wirewise --plane engine", 2);
+    assert!(error.contains("v.wirewise: model.json: n_outputs must be a number"), "{error}");
+}
+
+#[test]
 fn a_replay_counts_and_writes_what_passes_and_what_does_not() {
     // Caged, so that it needs no privilege.
     let Some(place) = place(object(&[])) else { return };
@@ -202,6 +230,7 @@ fn bad_input_is_one_line_and_leaves_no_file() {
     for (arguments, part) in [
         ("replay nowhere.pcap --bundle b.wirewise", "nowhere.pcap"),
         ("replay y.pcap --bundle b.wirewise --passed p.pcap", "neither a pcap nor a pcapng"),
+        ("replay y.pcap --bundle b.wirewise --keep-going", "at byte 0 it has 6e 6f 20 63); leave it out"),
         ("replay x.pcap --bundle x.pcap", "x.pcap"),
         ("replay x.pcap --bundle b.wirewise --verdicts v.csv", ".parquet or .jsonl"),
         ("replay x.pcap --bundle b.wirewise --passed o.pcap --dropped o.pcap", "two outputs"),

@@ -43,6 +43,17 @@ fn every_packet_gets_a_line_of_what_the_program_made_of_it() {
 }
 
 #[test]
+fn a_trace_to_a_file_says_whether_the_kernel_verified_the_program() {
+    let Some(place) = place(&[]) else { return };
+    for plane in ["kernel", "engine"] {
+        let said =
+            place.stdout(&format!("trace x.pcap --bundle b.wirewise --plane {plane} -o t.jsonl --json"));
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&said["engine"], &said["plane"]), (&json!("verified"), &json!(plane)));
+    }
+}
+
+#[test]
 fn observing_drops_nothing_and_no_policy_passes_all() {
     let Some(place) = place(&[]) else { return };
     let observed = lines(&place.stdout("trace x.pcap --bundle b.wirewise --policy p.yaml"));
@@ -90,7 +101,7 @@ fn the_flow_table_is_dumped_with_its_state() {
         flows[0],
         json!({"ip_version": 4, "cpu": flows[0]["cpu"], "bucket": 10 & 3, "way": 17 & 3, "source": "10.0.0.1",
             "destination": "10.0.1.1", "source_port": 0, "destination_port": 0, "protocol": 17, "packets": 2,
-            "last_seen_ns": 1_001_000_000u64, "class_id": 1, "swapped": false, "state": {"sum_length": 360}})
+            "last_seen_ns": 1_001_000_000u64, "class_id": 1, "swapped": false, "state": {"sum_length": 360}, "features": []})
     );
     assert_eq!(flows.len(), 1);
 }
@@ -145,7 +156,7 @@ fn an_explanation_has_headers_features_path_and_rule() {
         "packet 2 of its flow",
         "length  300 byte",
         "length = 300 > 100",
-        "leaf [1]",
+        "tree 0: votes for attack",
         "rule     attack: drop",
         "the packet is dropped",
     ] {

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use test_needs::{Need, skip};
+
 use crate::common::{bundle_with, manifest, members};
 use crate::fixture::{Place, clang_version, hostile, loadable, object};
 
@@ -73,7 +75,7 @@ fn a_missing_capability_is_named() {
             .arg(place.path("x.bpf.o"))
             .output();
         let Ok(output) = output else {
-            eprintln!("SKIPPED: no setpriv (util-linux)");
+            skip(Need::Tools, "no setpriv (util-linux)");
             return;
         };
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -93,7 +95,7 @@ fn three_capabilities_are_enough() {
         .arg(place.path("x.bpf.o"))
         .output();
     let Ok(output) = output else {
-        eprintln!("SKIPPED: no setpriv (util-linux)");
+        skip(Need::Tools, "no setpriv (util-linux)");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

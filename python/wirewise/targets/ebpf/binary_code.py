@@ -14,25 +14,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.binary_mlp import BinaryLayer, BinaryMlp, BitsInput, StepsInput
-from wirewise.targets.ebpf.network_code import Code, Piece, Range, lowered, number, word
+from wirewise.targets.ebpf.network_code import Code, Piece, Range, feature_range, lowered, number, word
 from wirewise.targets.ebpf.shapes import Lowered
 
 CHUNK_BITS = 5  # of an input: rows of a table are 2^5
 SUMS = 5  # words at a time, each in a register; the others hold row, index, base and table
+# Differences of a value to thresholds that clang may take before it adds them up: it keeps them on the stack.
+STEPS_AHEAD = 16
 
 
 @dataclass(frozen=True)
 class Chunk:
     """Some input bits of a layer, which together index a table. place: C of a word that holds them, `shift`
     bits up, masked by rows - 1. values: the bits (of all the layer's inputs) that are 1, by row; known: those
-    that the chunk says something about.
+    that the chunk says something about. what: the bits, for people.
     """
 
     place: str
     shift: int
     values: tuple[int, ...]
     known: int
+    what: str
 
     @property
     def rows(self) -> int:
@@ -49,9 +53,9 @@ class Inputs:
     ones: int = 0
 
 
-def lower(model: BinaryMlp, shape: str, constants: Mapping[int, int], ranges: Sequence[Range]) -> Lowered:
+def lower(model: BinaryMlp, shape: str, constants: Mapping[int, int], features: Sequence[Feature]) -> Lowered:
     """See `families.Lower`."""
-    pieces, inputs = _input_pieces(model, constants, ranges)
+    pieces, inputs = _input_pieces(model, constants, features)
     tables: list[str] = []
     fan_in = model.input_bits
     for index, layer in enumerate(model.layers):
@@ -72,20 +76,20 @@ def lower(model: BinaryMlp, shape: str, constants: Mapping[int, int], ranges: Se
 
 
 def _input_pieces(
-    model: BinaryMlp, constants: Mapping[int, int], ranges: Sequence[Range]
+    model: BinaryMlp, constants: Mapping[int, int], features: Sequence[Feature]
 ) -> tuple[list[Piece], Inputs]:
     """Code that leaves the inputs where chunks find them, and those chunks."""
     pieces: list[Piece] = []
     chunks: list[Chunk] = []
     known = ones = at = words = 0
     for source in model.inputs:
-        feature = source.feature
-        bounds = (constants[feature],) * 2 if feature in constants else ranges[feature]
+        feature = features[source.feature]
+        bounds = feature_range(source.feature, feature, constants)
         place = f"ww_activation(s, 0, {words})"
         if isinstance(source, BitsInput):
-            piece, own, fixed = _bits(source, at, bounds, place)
+            piece, own, fixed = _bits(source, feature, at, bounds, place)
         else:
-            piece, own, fixed = _steps(source, at, bounds, place)
+            piece, own, fixed = _steps(source, feature, at, bounds, place)
         if piece:
             pieces.append(piece)
             words += 1
@@ -97,7 +101,7 @@ def _input_pieces(
 Found = tuple[Piece | None, list[Chunk], tuple[int, int]]
 
 
-def _bits(source: BitsInput, at: int, bounds: Range, place: str) -> Found:
+def _bits(source: BitsInput, feature: Feature, at: int, bounds: Range, place: str) -> Found:
     """at: the first of the source's bits in the layer's input."""
     encode: Callable[[int], int] = lambda x: sum(bit << n for n, bit in enumerate(source.encode(x)))  # noqa: E731
     low, high = encode(bounds[0]), encode(bounds[1])
@@ -108,13 +112,13 @@ def _bits(source: BitsInput, at: int, bounds: Range, place: str) -> Found:
     if not varying:
         return None, [], fixed
     most = (1 << source.shift + source.bits) - 1
-    lines, instructions = [f"__s64 x = ww_feature(s, {source.feature});"], 2
+    lines, instructions = [f"__s64 x = ww_feature(s, {source.feature}); /* {feature.label} */"], 2
     piece = None
     if bounds[0] < 0 or bounds[1] > most:
         lines += ["x = ww_relu(x);"] if bounds[0] < 0 else []
         lines += [f"x = ww_at_most(x, {number(most)});"] if bounds[1] > most else []
         instructions += 4 * (bounds[0] < 0) + 5 * (bounds[1] > most)
-        what = f"feature {source.feature}, {source.bits} bits from bit {source.shift}"
+        what = f"feature {source.feature}, {feature.name}, {source.bits} bits from bit {source.shift}"
         piece = Piece(what, (*lines, f"{place} = x;"), instructions)
     else:
         place = f"ww_feature(s, {source.feature})"
@@ -126,13 +130,14 @@ def _bits(source: BitsInput, at: int, bounds: Range, place: str) -> Found:
             source.shift + first,
             tuple(value << at + first for value in range(1 << last - first)),
             ((1 << last - first) - 1) << at + first,
+            f"{feature.label}: bits {source.shift + first} to {source.shift + last - 1}",
         )
         for first, last in pairwise(ends)
     ]
     return piece, chunks, fixed
 
 
-def _steps(source: StepsInput, at: int, bounds: Range, place: str) -> Found:
+def _steps(source: StepsInput, feature: Feature, at: int, bounds: Range, place: str) -> Found:
     """A thermometer is one chunk: as thresholds ascend, the number of those exceeded says all its bits."""
     low, high = bounds
     always = sum(low > t for t in source.thresholds)
@@ -142,13 +147,16 @@ def _steps(source: StepsInput, at: int, bounds: Range, place: str) -> Found:
     fixed = ((full ^ between) << at, ((1 << always) - 1) << at)
     if not compared:
         return None, [], fixed
-    lines = [f"__s64 x = ww_feature(s, {source.feature});", "__u64 above = 0;"]
-    for threshold in compared:
-        lines += [f"above += (__u64)({number(threshold)} - x) >> 63;", "ww_hide(above);"]
+    lines = [f"__u64 x = ww_feature(s, {source.feature}), above = 0; /* {feature.label} */"]
+    for index, threshold in enumerate(compared):
+        lines += [f"above += ({number(threshold)} - x) >> 63;", "ww_hide(above);"]
+        if index % STEPS_AHEAD == STEPS_AHEAD - 1:
+            lines.append("ww_hide(x);")
     what = f"feature {source.feature}, how many of {len(compared)} steps it is above"
     piece = Piece(what, (*lines, f"{place} = above;"), 4 * len(compared) + 3)
+    above = f"{feature.label}: how many of {len(compared)} steps it is above"
     values = tuple(((1 << above) - 1) << always + at for above in range(len(compared) + 1))
-    return piece, [Chunk(place, 0, values, between << at)], fixed
+    return piece, [Chunk(place, 0, values, between << at, above)], fixed
 
 
 # -- layers
@@ -226,18 +234,34 @@ class Block:
 
     def table(self) -> list[str]:
         """C of the rows of all chunks, one after the other; empty rows fill up to a power of two."""
-        rows = []
+        rows: list[str] = []
+        count = 0
         for chunk in self.inputs.chunks:
-            rows += [
+            own = [
                 [self._agreement(chunk.known, ones, neurons) for neurons in self.words]
                 for ones in chunk.values
             ]
-            rows += [[0] * len(self.words)] * (chunk.rows - len(chunk.values))
+            own += [[0] * len(self.words)] * (chunk.rows - len(chunk.values))
+            rows.append(f"\t/* rows {count} to {count + len(own) - 1}, {chunk.what} */")
+            rows += ["\t{" + ", ".join(map(word, row)) + "}," for row in own]
+            count += len(own)
         if not rows:
             return []
-        shape = f"[{len(rows)}][{len(self.words)}]"
+        shape = f"[{count}][{len(self.words)}]"
         head = f'static const volatile __u64 {self._name}{shape} SEC(".rodata.ww_rows") = {{'
-        return [head, *("\t{" + ", ".join(map(word, row)) + "}," for row in rows), "};", ""]
+        return [*self._legend(), head, *rows, "};", ""]
+
+    def _legend(self) -> list[str]:
+        """A comment: what rows, words and lanes of the table are."""
+        kind = "score" if self.last else "neuron"
+        lines = [
+            f"/* Layer {self.index}: how many bits of a part of the inputs agree with each {kind}'s weights.",
+            " * A row for each value of the part; its words hold, a lane of "
+            f"{self.lanes.bits} bits each, from the lowest:",
+        ]
+        for n, neurons in enumerate(self.words):
+            lines.append(f" * word {n}: {kind}s {', '.join(map(str, neurons))}")
+        return [*lines, " */"]
 
     def piece(self) -> Piece:
         size, first = len(self.words), 0
@@ -282,5 +306,6 @@ class Block:
                 for row in range(1 << size)
             )
             shift = lane * self.lanes.bits + self.lanes.bits - size
-            found.append(Chunk(place, shift, values, values[-1]))
+            ones = ", ".join(str(neuron) for neuron in own if neuron is not None)
+            found.append(Chunk(place, shift, values, values[-1], f"neurons {ones}, the first the lowest bit"))
         return found

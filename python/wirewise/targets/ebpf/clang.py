@@ -13,6 +13,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from wirewise.errors import MissingFeatureError, WirewiseError
+from wirewise.feature_sets.feature_set import AGGREGATES
 
 MINIMUM = 14
 _FRAME = re.compile(r"stack frame size \((\d+)\)[^\n]* in(?: function)? '(\w+)'")
@@ -80,7 +81,8 @@ def system_includes() -> list[str]:
 def data_path_digest() -> str:
     """SHA-256 of the lines that `sha256sum` writes of bpf/: which data path a bundle was compiled with."""
     bpf = files("wirewise") / "bpf"
-    names = sorted(["xdp.bpf.c", *(f"wirewise/{file.name}" for file in (bpf / "wirewise").iterdir())])
+    entries = [file.name for file in bpf.iterdir() if file.name.endswith(".c")]
+    names = sorted([*entries, *(f"wirewise/{file.name}" for file in (bpf / "wirewise").iterdir())])
     lines = (f"{hashlib.sha256((bpf / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -130,18 +132,24 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
 
 
 def _stack(warnings: str) -> int:
-    """Bytes of the deepest nest of calls: ww_xdp, ww_xdp_ipv6 and the largest of the others, each rounded
-    up as the kernel does; or what finds a place in a shared flow table, which calls the search.
+    """Bytes of the deepest nest of calls: ww_xdp, ww_process_ipv6 and the largest of the others, each rounded
+    up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
+    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
     frames = {m[2]: -(-int(m[1]) // _FRAME_UNIT) * _FRAME_UNIT for m in _FRAME.finditer(warnings)}
-    entry = frames.pop("ww_xdp", 0) + frames.pop("ww_xdp_ipv6", 0)
+    entry = frames.pop("ww_xdp", 0) + frames.pop("ww_process_ipv6", 0)
     nested = [
-        frames.get(f"ww_obtain{version}", _FRAME_UNIT) + frames.get(f"ww_search{version}", _FRAME_UNIT)
+        sum(frames.get(f"{part}{table}{version}", _FRAME_UNIT) for part in parts)
         for version in (4, 6)
+        for table, parts in (
+            ("", ("ww_obtain", "ww_search")),
+            *((f"_{by}", ("ww_aggregate", "ww_obtain", "ww_search")) for by in AGGREGATES),
+        )
     ]
-    return entry + max(*frames.values(), *nested)
+    sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
+    return entry + max(*frames.values(), *nested, sockets)
 
 
 def _first_error(text: str) -> str:

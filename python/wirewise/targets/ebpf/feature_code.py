@@ -10,13 +10,16 @@ import ctypes
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from wirewise.features.accumulators import CELLS
-from wirewise.features.feature_set import Feature, FeatureSet, constant_feature
-from wirewise.features.packet import TUNNELS
-from wirewise.features.state import StateLayout, Track, Window
+from wirewise.abi import KEY_SIZE, SLOT_SIZE
+from wirewise.feature_sets.accumulators import CELLS, LINEAR_COUNTING, SKETCH_FULL, OfState
+from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, constant_feature
+from wirewise.feature_sets.fields import BIDIRECTIONAL, Field
+from wirewise.feature_sets.packet import TUNNELS
+from wirewise.feature_sets.state import StateLayout, Track, Window, layouts
+from wirewise.formats.manifest import FlowFeature
 from wirewise.units import format_duration
 
-SLOT_SIZE, KEY_SIZE, ENTRY_ALIGNMENT = 16, {4: 16, 6: 40}, 32
+ENTRY_ALIGNMENT = 32
 CLAIM = "claim"
 _C_TYPES = {"__u32": ctypes.c_uint32, "__u64": ctypes.c_uint64, "__s64": ctypes.c_int64}
 
@@ -32,9 +35,11 @@ class StateField:
     offset: int
 
 
-def state_fields(feature_set: FeatureSet, used: Collection[int] | None = None) -> list[StateField]:
-    """The variables of a flow's state with their offsets in bytes from the start of the state."""
-    declared = _declarations(StateLayout.of(feature_set, used))
+def state_fields(
+    feature_set: FeatureSet, used: Collection[int] | None = None, by: str = ""
+) -> list[StateField]:
+    """The variables of a flow's state, or of an aggregate's, with their offsets in bytes from its start."""
+    declared = _declarations(StateLayout.of(feature_set, used, by))
     struct = _structure(declared)
     fields = []
     for name, members in declared:
@@ -50,6 +55,36 @@ def state_fields(feature_set: FeatureSet, used: Collection[int] | None = None) -
     return fields
 
 
+def flow_features(feature_set: FeatureSet, used: Collection[int] | None = None) -> list[FlowFeature]:
+    """The features that a flow's state alone gives, those the model reads first, then those kept."""
+    followed = {feature.spec: feature for feature in feature_set.followed(used) if not feature.scope.by}
+    own = [f.spec for i, f in enumerate(feature_set.features) if used is None or i in used]
+    found = []
+    for feature in sorted(followed.values(), key=lambda f: f.spec not in own):
+        scope, field, accumulator = feature.scope, feature.field, feature.accumulator
+        prefix, samples, intervals = "", "packets", "intervals"
+        if scope.window_ns:
+            kind = "previous" if scope.previous else "current"
+            prefix = f"{kind}_{format_duration(scope.window_ns)}."
+            samples, intervals = f"{prefix}samples", f"{prefix}samples_iat"
+        if constant_feature(feature, feature_set.key) is not None:
+            continue
+        how, variable = OfState("value", ""), samples
+        if field is not None:
+            if accumulator is None or accumulator.of_state is None:
+                continue
+            how = accumulator.of_state(field)
+            variable = f"{prefix}{how.variable}_{field.name}"
+            samples = intervals if field.from_second else samples
+        found.append(
+            FlowFeature(
+                name=feature.name, unit=feature.unit, fraction_bits=feature.fraction_bits, how=how.how,
+                variable=variable, samples=samples, shift=how.shift, drop=how.drop,
+            )
+        )  # fmt: skip
+    return found
+
+
 def claim_offset(feature_set: FeatureSet, used: Collection[int] | None = None) -> int | None:
     """Where the claim of a shared table's entry lies, in bytes from the start of the state; None if CPUs do
     not share the table.
@@ -60,11 +95,14 @@ def claim_offset(feature_set: FeatureSet, used: Collection[int] | None = None) -
     return int(getattr(struct, CLAIM).offset)
 
 
-def entry_size(feature_set: FeatureSet, ip_version: int, used: Collection[int] | None = None) -> int:
-    """Bytes of one flow-table entry: slot, key and state, rounded up so that entries share cache lines
-    evenly.
+def entry_size(
+    feature_set: FeatureSet, ip_version: int, used: Collection[int] | None = None, by: str = ""
+) -> int:
+    """Bytes of one entry of the flow table, or of that of an aggregate: slot, key and state, rounded up so
+    that entries share cache lines evenly.
     """
-    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used), feature_set.shared)))
+    shared = bool(by) or feature_set.shared
+    state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used, by), shared)))
     size = SLOT_SIZE + KEY_SIZE[ip_version] + state
     return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
 
@@ -103,7 +141,10 @@ def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: s
     """The text of ww_feature_set.h. used: indices of the features the model reads; nothing is generated
     for the others.
     """
-    layout = StateLayout.of(feature_set, used)
+    tables = [
+        Table(by, layout, bool(by) or feature_set.shared, _samples_of(layout) if by else ())
+        for by, layout in layouts(feature_set, used).items()
+    ]
     return "\n".join(
         [
             banner,
@@ -115,25 +156,74 @@ def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: s
             '#include "wirewise/abi.h"',
             '#include "wirewise/arith.h"',
             '#include "wirewise/packet.h"',
+            '#include "wirewise/sketch.h"',
             "",
-            *_structs(layout, feature_set.shared),
-            *(line for window in layout.windows for line in _roll(window)),
-            *_begin(layout),
-            *_accumulate(layout),
-            *_extract(feature_set, used),
+            *(line for table in tables for line in _table(table, feature_set, used)),
+            *_extract_constants(feature_set, used),
             "#endif",
             "",
         ]
     )
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of the program: of flows, or of what is kept `by` something, whose functions and structures
+    have its name as a suffix.
+    """
+
+    by: str
+    layout: StateLayout
+    shared: bool
+    samples: tuple[Field, ...] = ()
+    """Of an aggregate: the fields whose values it gets, in the order of `sample`. Those that depend on its
+    own times are not among them.
+    """
+
+    def sample(self, field: Field) -> str:
+        """C expression of a packet's value, where the state is accounted and read."""
+        return f"sample[{self.samples.index(field)}]" if field in self.samples else field.c
+
+    @property
+    def packet(self) -> str:
+        """C parameter that the values come from."""
+        return "const __u32 *sample" if self.by else "const struct ww_packet *p"
+
+    @property
+    def suffix(self) -> str:
+        return f"_{self.by}" if self.by else ""
+
+    @property
+    def what(self) -> str:
+        return f"of all packets with the same {self.by}" if self.by else "of a flow"
+
+
+def _samples_of(layout: StateLayout) -> tuple[Field, ...]:
+    tracks = [track for window in layout.windows for track in window.tracks]
+    fields = {track.field.name: track.field for track in tracks if not track.field.needs_time}
+    return tuple(fields.values())
+
+
+def _table(table: Table, feature_set: FeatureSet, used: Collection[int]) -> list[str]:
+    return [
+        *_structs(table),
+        *(line for window in table.layout.windows for line in _roll(table, window)),
+        *_begin(table),
+        *(_sample(table) if table.by else []),
+        *_accumulate(table),
+        *_extract(table, feature_set, used),
+    ]
+
+
 def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
-    transport = s.key.startswith("five-tuple")
+    parts = {
+        "SOURCE": s.key != "destination",
+        "DESTINATION": s.key != "source",
+        "TRANSPORT": s.key.startswith("five-tuple"),
+    }
     values = {
-        "WW_KEY_SOURCE": int(s.key != "destination"),
-        "WW_KEY_DESTINATION": int(s.key != "source"),
-        "WW_KEY_TRANSPORT": int(transport),
-        "WW_KEY_BIDIRECTIONAL": int(s.key == "five-tuple-bidirectional"),
+        "WW_KEY_PARTS": f"({' | '.join(f'WW_PART_{part}' for part, has in parts.items() if has)})",
+        "WW_KEY_BIDIRECTIONAL": int(s.key == BIDIRECTIONAL),
         **{f"WW_DECAPSULATE_{t.upper().replace('-', '_')}": int(t in s.decapsulate) for t in TUNNELS},
         "WW_SHARED": int(s.shared),
         "WW_TABLE_SIZE": f"{s.table_size}U",
@@ -141,37 +231,60 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_GRACE_NS": f"{s.grace_ns}ULL",
         "WW_PROVEN_PACKETS": f"{s.proven_packets}U",
         "WW_NEEDS_TIME": int(s.needs_time(used)),
+        "WW_AGGREGATES": len(s.aggregates(used)),
+        **{f"WW_BY_{by.upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
+        "WW_AGGREGATES_SIZE": f"{s.aggregates_size}U",
+        **_sketches(s, used),
     }
     return [f"#define {name} {value}" for name, value in values.items()]
 
 
-def _structs(layout: StateLayout, shared: bool) -> list[str]:
+def _sketches(s: FeatureSet, used: Collection[int]) -> dict[str, str | int]:
+    """The table of `distinct`, where a feature needs it."""
+    cells = [c for f in s.followed(used) if f.accumulator for c in f.accumulator.cells]
+    if "distinct" not in cells:
+        return {"WW_SKETCHES": 0}
+    *partial, full = LINEAR_COUNTING
+    return {
+        "WW_SKETCHES": 1,
+        "WW_SKETCH_FULL": SKETCH_FULL,
+        "WW_LINEAR_COUNTING": ", ".join(map(str, partial)),
+        "WW_LINEAR_COUNTING_FULL": full,
+        "WW_LINEAR_COUNTING_SWITCH": partial[SKETCH_FULL],
+    }
+
+
+def _structs(table: Table) -> list[str]:
     lines = []
     members = []
-    for window in layout.windows:
+    suffix = table.suffix
+    for window in table.layout.windows:
         inner = [f"\t{t} {n};" for n, t in _by_size(window.variables.items())]
-        lines += [f"struct ww_window_{window.suffix} {{", *inner, "};", ""]
-    for name, declared in _declarations(layout, shared):
-        kind = declared if isinstance(declared, str) else f"struct ww_window_{name.split('_')[1]}"
+        lines += [f"struct ww_window{suffix}_{window.suffix} {{", *inner, "};", ""]
+    for name, declared in _declarations(table.layout, table.shared):
+        kind = declared if isinstance(declared, str) else f"struct ww_window{suffix}_{name.split('_')[1]}"
         members.append(f"\t{kind} {name};")
-    lines += ["/* What is kept of a flow; starts as zeros. */", "struct ww_state {", *members, "};", ""]
+    lines += [
+        f"/* What is kept {table.what}; starts as zeros. */",
+        f"struct ww_state{suffix} {{", *members, "};", "",
+    ]  # fmt: skip
     for version in (4, 6):
         lines += [
-            f"struct ww_entry{version} {{",
+            f"struct ww_entry{suffix}{version} {{",
             "\tstruct ww_slot slot;",
             f"\tstruct ww_key{version} key;",
-            "\tstruct ww_state state;",
+            f"\tstruct ww_state{suffix} state;",
             f"}} __attribute__((aligned({ENTRY_ALIGNMENT})));",
             "",
-            f"struct ww_bucket{version} {{",
-            f"\tstruct ww_entry{version} entry[WW_WAYS];",
+            f"struct ww_bucket{suffix}{version} {{",
+            f"\tstruct ww_entry{suffix}{version} entry[WW_WAYS];",
             "};",
             "",
         ]
     return lines
 
 
-def _roll(window: Window) -> list[str]:
+def _roll(table: Table, window: Window) -> list[str]:
     name = window.suffix
     keep = [
         "\tif (passed == 1)",
@@ -181,7 +294,8 @@ def _roll(window: Window) -> list[str]:
     ]
     return [
         f"/* Opens the tumbling window of {name} that now falls into. */",
-        f"static __always_inline void ww_roll_{name}(struct ww_state *s, __u64 now)",
+        f"static __always_inline void ww_roll{table.suffix}_{name}(struct ww_state{table.suffix} *s,",
+        "\t\t\t\t\t   __u64 now)",
         "{",
         f"\t__u64 passed = ww_elapsed(now, s->start_{name}_ns);",
         "",
@@ -196,12 +310,14 @@ def _roll(window: Window) -> list[str]:
     ]
 
 
-def _begin(layout: StateLayout) -> list[str]:
+def _begin(table: Table) -> list[str]:
+    layout = table.layout
     starts = ["first_seen_ns"] if layout.first_seen else []
     starts += [f"start_{w.suffix}_ns" for w in layout.windows]
     return [
-        "/* The flow's first packet: what does not start as zero. */",
-        "static __always_inline void ww_begin(struct ww_state *s, const struct ww_context *c)",
+        "/* The first packet: what does not start as zero. */",
+        f"static __always_inline void ww_begin{table.suffix}(struct ww_state{table.suffix} *s,",
+        "\t\t\t\t     const struct ww_context *c)",
         "{",
         *(f"\ts->{name} = c->now_ns;" for name in starts),
         "}",
@@ -214,20 +330,39 @@ def _places(track: Track, prefix: str) -> dict[str, str]:
     return {v: f"{prefix}{v}_{track.field.name}" for cell in track.cells for v in cell.variables}
 
 
-def _samples(tracks: tuple[Track, ...], prefix: str, n: str, n_iat: str) -> list[str]:
+def _sample(table: Table) -> list[str]:
+    return [
+        f"/* What the aggregate by {table.by} accumulates of a packet. c: its place in its flow. */",
+        f"static __always_inline void ww_sample{table.suffix}(__u32 *sample, const struct ww_packet *p,",
+        "\t\t\t\t\t   const struct ww_context *c)",
+        "{",
+        *(
+            f"\tsample[{index}] = {field.c}; /* {field.name}, {field.unit} */"
+            for index, field in enumerate(table.samples)
+        ),
+        "}",
+        "",
+    ]
+
+
+def _samples(table: Table, tracks: tuple[Track, ...], prefix: str, n: str, n_iat: str) -> list[str]:
     """Statements that account one packet in the tracks of one scope."""
     lines = []
     for from_second in (False, True):
         block = []
         for track in (t for t in tracks if t.field.from_second == from_second):
             updates = [cell.c(track.field) for cell in track.cells]
+            places = _places(track, prefix)
             counted = any("{n}" in update for update in updates)
             block += [
                 f"\t{{ /* {track.field.name}, {track.field.unit} */",
-                f"\t\tconst __u32 x = {track.field.c};",
+                f"\t\tconst __u32 x = {table.sample(track.field)};",
                 *([f"\t\tconst __u32 n = {n_iat if from_second else n};"] if counted else []),
                 "",
-                *(f"\t\t{update.format(x='x', n='n', **_places(track, prefix))}" for update in updates),
+                *(
+                    f"\t\t{text.format(x='ww_mix(x)' if cell.mixed else 'x', n='n', **places)}"
+                    for cell, text in zip(track.cells, updates, strict=True)
+                ),
                 "\t}",
             ]
         if block and from_second:
@@ -237,65 +372,68 @@ def _samples(tracks: tuple[Track, ...], prefix: str, n: str, n_iat: str) -> list
     return lines
 
 
-def _accumulate(layout: StateLayout) -> list[str]:
+def _accumulate(table: Table) -> list[str]:
+    layout = table.layout
     lines = [
-        "/* Accounts one packet in its flow's state. */",
-        "static __always_inline void ww_accumulate(struct ww_state *s, const struct ww_packet *p,",
+        f"/* Accounts one packet in what is kept {table.what}. */",
+        f"static __always_inline void ww_accumulate{table.suffix}(struct ww_state{table.suffix} *s,",
+        f"\t\t\t\t\t  {table.packet},",
         "\t\t\t\t\t  struct ww_context *c)",
         "{",
     ]
     if layout.first_seen:
         lines.append("\tc->age_us = ww_microseconds(ww_elapsed(c->now_ns, s->first_seen_ns));")
-    lines += _samples(layout.tracks, "s->", "c->packets", "c->packets - 1")
+    lines += _samples(table, layout.tracks, "s->", "c->packets", "c->packets - 1")
     for window in layout.windows:
         current = f"s->current_{window.suffix}."
-        lines.append(f"\tww_roll_{window.suffix}(s, c->now_ns);")
+        lines.append(f"\tww_roll{table.suffix}_{window.suffix}(s, c->now_ns);")
         if window.counts:
             lines.append(f"\t{current}samples = ww_increment({current}samples, 1);")
         if window.counts_iat:
             lines.append(f"\t{current}samples_iat = ww_increment({current}samples_iat, c->packets > 1);")
-        lines += _samples(window.tracks, current, f"{current}samples", f"{current}samples_iat")
+        lines += _samples(table, window.tracks, current, f"{current}samples", f"{current}samples_iat")
     return [*lines, "}", ""]
 
 
-def _extract(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
+def _extract(table: Table, feature_set: FeatureSet, used: Collection[int]) -> list[str]:
     lines = [
         "/* The features of the packet accounted last, in the order the model reads them. */",
-        "static __always_inline void ww_extract(__s64 *x, const struct ww_state *s,",
-        "\t\t\t\t       const struct ww_packet *p, const struct ww_context *c)",
+        f"static __always_inline void ww_extract{table.suffix}(__s64 *x,",
+        f"\t\t\t\t       const struct ww_state{table.suffix} *s,",
+        f"\t\t\t\t       {table.packet}, const struct ww_context *c)",
         "{",
     ]
     averages: dict[str, str] = {}
-    values, constants = [], []
+    values = []
     for index, feature in enumerate(feature_set.features):
+        if feature.scope.by != table.by:
+            continue
         if index not in used:
             values.append(f"\t/* x[{index}], {feature.name}: the model does not read it */")
-            continue
-        fraction = f", Q{feature.fraction_bits}" if feature.fraction_bits else ""
-        note = f"/* {feature.name}, {feature.unit}{fraction} */"
-        constant = constant_feature(feature, feature_set.key)
-        if constant is not None:
-            constants.append(f"\tx[{index}] = {constant}; {note}")
+        elif constant_feature(feature, feature_set.key) is not None:
             values.append(f"\t/* x[{index}]: {feature.name}, a constant */")
-            continue
-        values.append(f"\tx[{index}] = {_expression(feature, averages)}; {note}")
+        else:
+            values.append(f"\tx[{index}] = {_expression(table, feature, averages)}; /* {feature.label} */")
     lines += [f"\tconst __u64 {name} = {mean};" for name, mean in averages.items()]
+    return [*lines, *([""] if averages else []), *values, "}", ""]
+
+
+def _extract_constants(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
     return [
-        *lines,
-        *([""] if averages else []),
-        *values,
-        "}",
-        "",
         "/* The same for every packet: models do not test them, so only a trace needs them. */",
         "static __always_inline void ww_extract_constants(__s64 *x)",
         "{",
-        *constants,
+        *(
+            f"\tx[{index}] = {constant}; /* {feature.label} */"
+            for index, feature in enumerate(feature_set.features)
+            if index in used and (constant := constant_feature(feature, feature_set.key)) is not None
+        ),
         "}",
         "",
     ]
 
 
-def _expression(feature: Feature, averages: dict[str, str]) -> str:
+def _expression(table: Table, feature: Feature, averages: dict[str, str]) -> str:
     """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is
     done once.
     """
@@ -316,4 +454,4 @@ def _expression(feature: Feature, averages: dict[str, str]) -> str:
     if "{average}" in text:
         places["average"] = f"average_{field.name}{suffix}"
         averages[places["average"]] = f"ww_mean({places['sum']}, {n})"
-    return text.format(x=field.c, n=n, **places)
+    return text.format(x=table.sample(field), n=n, **places)

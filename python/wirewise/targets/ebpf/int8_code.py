@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.network import round_shift
 from wirewise.models.quantized_mlp import LIMIT, QuantizedLayer, QuantizedMlp
 from wirewise.targets.ebpf.network_code import (
@@ -47,10 +48,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Neuron:
-    """weights: one word a word of activations. bias: what the parts do not include. low, high: bounds of the
-    sum.
+    """row: a weight an input. weights: the same, one word a word of activations. bias: what the parts do not
+    include. low, high: bounds of the sum.
     """
 
+    row: tuple[int, ...]
     weights: tuple[int, ...]
     parts: tuple[Part, ...]
     bias: int
@@ -79,11 +81,13 @@ class Packed:
         return sum(neuron.instructions for neuron in self.neurons)
 
 
-def lower(model: QuantizedMlp, shape: str, constants: Mapping[int, int], ranges: Sequence[Range]) -> Lowered:
+def lower(
+    model: QuantizedMlp, shape: str, constants: Mapping[int, int], features: Sequence[Feature]
+) -> Lowered:
     """See `families.Lower`."""
     first = model.layers[0]
     columns = list(zip(*first.weights, strict=True))
-    inputs, constant = varying_inputs(model.inputs, columns, constants, ranges, LIMIT)
+    inputs, constant = varying_inputs(model.inputs, columns, constants, features, LIMIT)
     bias = [
         start + sum(row[index] * value for index, value in constant.items())
         for row, start in zip(first.weights, first.bias, strict=True)
@@ -103,10 +107,12 @@ def lower(model: QuantizedMlp, shape: str, constants: Mapping[int, int], ranges:
         ]
         reach = max(max(map(abs, pair)) for pair in ends)
         bounds = [(_activation(low, layer.shift), _activation(high, layer.shift)) for low, high in ends]
-    pieces, table = _input_pieces(list(inputs.values()), packed[0].lanes), Table()
+    names = [features[index].name for index in inputs]
+    pieces, table = _input_pieces(list(inputs.values()), names, packed[0].lanes), Table()
     for index, layer in enumerate(model.layers):
         lanes = packed[index + 1].lanes if index + 1 < len(packed) else None
-        pieces += _layer_pieces(index, layer, packed[index], lanes, table)
+        pieces += _layer_pieces(index, layer, names, packed[index], lanes, table)
+        names = [f"neuron {j}" for j in range(len(layer.weights))]
     code = Code(pieces, model.n_outputs, reach, table.declared())
     return lowered(code, len(model.used_features), shape)
 
@@ -155,7 +161,7 @@ def _neuron(lanes: int, weights: Sequence[int], bias: int, bounds: Sequence[Rang
         left -= added
         below = sum(value << spacing * lane for lane, value in enumerate(least[:-1]))
         parts.append(Part(first, last, (added << spacing * (lanes - 1)) - below))
-    return Neuron(tuple(words), tuple(parts), left, low, high)
+    return Neuron(tuple(weights), tuple(words), tuple(parts), left, low, high)
 
 
 def _fits(low: int, high: int, lanes: int) -> bool:
@@ -214,7 +220,7 @@ class Table:
     """
 
     def __init__(self) -> None:
-        self._words = list[int]()
+        self._words = list[tuple[int, str]]()
         self._pointed_to = 0
 
     def begin(self) -> list[str]:
@@ -222,22 +228,22 @@ class Table:
         self._pointed_to = len(self._words) + NEAR
         return [f"const volatile __u64 *at = ww_weights + {self._pointed_to};", "ww_hide(at);"]
 
-    def entry(self, value: int, lines: list[str]) -> str:
-        """C that reads the next word, this value. lines: get what has to come before."""
+    def entry(self, value: int, what: str, lines: list[str]) -> str:
+        """C that reads the next word, this value. what: for people. lines: get what has to come before."""
         if len(self._words) == self._pointed_to + NEAR:
             self._pointed_to += 2 * NEAR
             lines += [f"at += {2 * NEAR};", "ww_hide(at);"]
-        self._words.append(value)
+        self._words.append((value, what))
         return f"at[{len(self._words) - 1 - self._pointed_to}]"
 
     def declared(self) -> list[str]:
         """C of the table; zeros at its end keep the pointer inside."""
-        words = self._words + [0] * (self._pointed_to + 1 - len(self._words))
+        words = self._words + [(0, "not read")] * (self._pointed_to + 1 - len(self._words))
         head = f'static const volatile __u64 ww_weights[{len(words)}] SEC(".rodata.ww_weights") = {{'
-        return [head, *(f"\t{word(one)}," for one in words), "};", ""]
+        return [head, *(f"\t{word(one)}, /* {what} */" for one, what in words), "};", ""]
 
 
-def _input_pieces(inputs: Sequence[Input], lanes: int) -> list[Piece]:
+def _input_pieces(inputs: Sequence[Input], names: Sequence[str], lanes: int) -> list[Piece]:
     pieces = []
     for first in range(0, len(inputs), lanes):
         lines, instructions = ["__u64 packed = 0;"], 1
@@ -247,20 +253,27 @@ def _input_pieces(inputs: Sequence[Input], lanes: int) -> list[Piece]:
             lines += ["{", *(f"\t{line}" for line in one.lines), shifted, "\tww_hide(packed);", "}"]
             instructions += one.instructions + 2
         lines.append(f"ww_activation(s, 0, {first // lanes}) = packed;")
-        what = f"inputs {first} to {first + len(group) - 1} of those that vary, in a word"
+        what = f"a word of inputs: {', '.join(names[first : first + lanes])}"
         pieces.append(Piece(what, tuple(lines), instructions + 1))
     return pieces
 
 
 def _layer_pieces(
-    index: int, layer: QuantizedLayer, packed: Packed, lanes: int | None, table: Table
+    index: int,
+    layer: QuantizedLayer,
+    names: Sequence[str],
+    packed: Packed,
+    lanes: int | None,
+    table: Table,
 ) -> list[Piece]:
-    """lanes: activations in a word of the next layer; None: this is the last."""
+    """names: of the layer's inputs, for comments. lanes: activations in a word of the next layer; None: this
+    is the last.
+    """
     neurons, pieces = range(len(packed.neurons)), []
     size = NEURONS - NEURONS % (lanes or 1)
     for first in range(0, len(neurons), size):
         block = neurons[first : first + size]
-        code = Block(index, layer, packed, table)
+        code = Block(index, layer, names, packed, table)
         if lanes is None:
             code.add_scores(block)
         else:
@@ -274,8 +287,11 @@ def _layer_pieces(
 class Block:
     """Code of some neurons of a layer, one after the other, over words that were read once."""
 
-    def __init__(self, index: int, layer: QuantizedLayer, packed: Packed, table: Table) -> None:
-        self._layer, self._packed, self._table, self._turn = layer, packed, table, index % 2
+    def __init__(
+        self, index: int, layer: QuantizedLayer, names: Sequence[str], packed: Packed, table: Table
+    ) -> None:
+        self._index, self._layer, self._names = index, layer, names
+        self._packed, self._table, self._turn = packed, table, index % 2
         held = min(len(packed.neurons[0].weights), HELD)
         self.lines = [
             "__u64 word __attribute__((unused)), sum;",
@@ -322,17 +338,27 @@ class Block:
         neuron, m, shift = self._packed.neurons[j], self._layer.multiplier[j], self._layer.shift
         return round_shift(neuron.low * m, shift), round_shift(neuron.high * m, shift)
 
+    def _weights(self, neuron: Neuron, at: int) -> str:
+        """For people: the weights of one word, and the inputs that they are of."""
+        of_word = slice(at * self._packed.lanes, (at + 1) * self._packed.lanes)
+        pairs = zip(neuron.row[of_word], self._names[of_word], strict=True)
+        return ", ".join(f"{weight} {name}" for weight, name in pairs)
+
     def _rescaled(self, j: int, added: int) -> None:
         """Leaves in `sum` the neuron's sum times its multiplier, plus what is added."""
         neuron, shift, m = self._packed.neurons[j], self._packed.shift, self._layer.multiplier[j]
+        where = f"layer {self._index}, neuron {j}"
         for order, part in enumerate(neuron.parts):
             if order:
                 self.lines.append(f"before {'+' if order > 1 else ''}= (__s64)sum >> {shift};")
-            self.lines.append(f"sum = {self._table.entry(part.start, self.lines)};")
+            start = self._table.entry(part.start, f"{where}: where its sum starts", self.lines)
+            self.lines.append(f"sum = {start};")
             for at in range(part.first, part.last):
                 if neuron.weights[at]:
                     source = f"input{at}" if at < HELD else f"ww_activation(s, {self._turn}, {at})"
-                    weights = self._table.entry(neuron.weights[at], self.lines)
+                    weights = self._table.entry(
+                        neuron.weights[at], f"{where}: {self._weights(neuron, at)}", self.lines
+                    )
                     self.lines.append(f"ww_add_product(sum, {source}, {weights});")
         if not neuron.parts:
             self.lines.append("sum = 0;")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.network import InputScaler
 from wirewise.models.rules import INT64_MAX, INT64_MIN
 from wirewise.targets.ebpf import network_plan
@@ -123,6 +124,11 @@ def word(value: int) -> str:
 # -- inputs
 
 
+def feature_range(index: int, feature: Feature, constants: Mapping[int, int]) -> Range:
+    """The least and the largest value that a feature can have in this program."""
+    return (constants[index],) * 2 if index in constants else (feature.minimum, feature.maximum)
+
+
 @dataclass(frozen=True)
 class Input:
     """An encoded feature. lines: C that leaves it in `__s64 q`. low, high: its range."""
@@ -144,14 +150,14 @@ def _encode(scaler: InputScaler, x: int, limit: int | None) -> int:
     return q if limit is None else min(max(q, -limit), limit)
 
 
-def scaled_input(index: int, scaler: InputScaler, bounds: Range, limit: int | None) -> Input:
-    """Code of `InputScaler.scale`, then clamped to +-limit. bounds: of the feature.
+def scaled_input(index: int, label: str, scaler: InputScaler, bounds: Range, limit: int | None) -> Input:
+    """Code of `InputScaler.scale`, then clamped to +-limit. label, bounds: of the feature.
 
     As scaling never decreases with x, clamping x is clamping the result, in one step with the limit, unless
     the product of the unclamped x could overflow.
     """
     least, most = (_encode(scaler, x, limit) for x in bounds)
-    lines, instructions = [f"__s64 q = ww_feature(s, {index});"], 1
+    lines, instructions = [f"__s64 q = ww_feature(s, {index}); /* {label} */"], 1
     low, high = bounds
     half = 1 << scaler.shift >> 1
 
@@ -187,7 +193,7 @@ def varying_inputs(
     inputs: Sequence[InputScaler],
     columns: Sequence[Sequence[int]],
     constants: Mapping[int, int],
-    ranges: Sequence[Range],
+    features: Sequence[Feature],
     limit: int | None,
 ) -> tuple[dict[int, Input], dict[int, int]]:
     """Features that matter: those with code, and the encoded values of those that are constant, by index.
@@ -195,11 +201,11 @@ def varying_inputs(
     columns: weights of each input.
     """
     coded, constant = {}, {}
-    for index, (scaler, column) in enumerate(zip(inputs, columns, strict=True)):
-        bounds = (constants[index],) * 2 if index in constants else ranges[index]
+    for index, (scaler, column, feature) in enumerate(zip(inputs, columns, features, strict=True)):
+        bounds = feature_range(index, feature, constants)
         value = constant_input(scaler, bounds, limit)
         if value is not None:
             constant[index] = value
         elif any(column):
-            coded[index] = scaled_input(index, scaler, bounds, limit)
+            coded[index] = scaled_input(index, feature.label, scaler, bounds, limit)
     return coded, constant

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from wirewise.abi import MAX_WIDTH
+from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.fixed_point_mlp import FRACTION_BITS, FixedPointLayer, FixedPointMlp
-from wirewise.models.network import MAX_WIDTH
-from wirewise.targets.ebpf.network_code import Code, Piece, Range, lowered, number, varying_inputs, word
+from wirewise.targets.ebpf.network_code import Code, Piece, lowered, number, varying_inputs, word
 from wirewise.targets.ebpf.shapes import Lowered
 
 SUMS = 6  # of neurons at a time, each in a register
@@ -27,15 +28,22 @@ PAIRED_NEURONS, PAIRED_SHARE = 8, 0.9
 HALF = 1 << FRACTION_BITS - 1
 
 
-def lower(model: FixedPointMlp, shape: str, constants: Mapping[int, int], ranges: Sequence[Range]) -> Lowered:
+def lower(
+    model: FixedPointMlp, shape: str, constants: Mapping[int, int], features: Sequence[Feature]
+) -> Lowered:
     """See `families.Lower`."""
     first = model.layers[0]
     columns = list(zip(*first.weights, strict=True))
-    inputs, constant = varying_inputs(model.inputs, columns, constants, ranges, None)
+    inputs, constant = varying_inputs(model.inputs, columns, constants, features, None)
     pieces = [
-        Piece(f"feature {index}", (*one.lines, f"ww_activation(s, 0, {place}) = q;"), one.instructions + 1)
+        Piece(
+            f"feature {index}, {features[index].name}",
+            (*one.lines, f"ww_activation(s, 0, {place}) = q;"),
+            one.instructions + 1,
+        )
         for place, (index, one) in enumerate(inputs.items())
     ]
+    names = [features[index].name for index in inputs]
     for index, layer in enumerate(model.layers):
         weights, bias = layer.weights, layer.bias
         if not index:
@@ -50,7 +58,8 @@ def lower(model: FixedPointMlp, shape: str, constants: Mapping[int, int], ranges
             pieces.append(_pairs(index, len(weights[0])))
         for start in range(0, len(weights), SUMS):
             block = range(start, min(start + SUMS, len(weights)))
-            pieces.append(_block(index, layer, block, model, paired))
+            pieces.append(_block(index, layer, block, model, paired, names))
+        names = [f"neuron {j}" for j in range(len(weights))]
     return lowered(Code(pieces, model.n_outputs, max(model.reach[-1])), len(model.used_features), shape)
 
 
@@ -78,7 +87,10 @@ def _pairs(index: int, fan_in: int) -> Piece:
     return Piece(f"layer {index}, products of neighbouring inputs", tuple(lines), 2 * fan_in + 2)
 
 
-def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMlp, paired: bool) -> Piece:
+def _block(
+    index: int, layer: FixedPointLayer, block: range, model: FixedPointMlp, paired: bool, names: Sequence[str]
+) -> Piece:
+    """names: of the layer's inputs, for comments."""
     turn, last, fan_in = index % 2, index == len(model.layers) - 1, len(layer.weights[0])
     rows = [layer.weights[j] for j in block]
     starts = [layer.bias[j] + (0 if last else HALF) for j in block]
@@ -91,10 +103,14 @@ def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMl
             for start, row in zip(starts, rows, strict=True)
         ]
     minus = " - word" if paired else ""
-    lines += [f"__u64 sum{n} = {word(start)}{minus};" for n, start in enumerate(starts)]
+    what = "score" if last else "neuron"
+    lines += [
+        f"__u64 sum{n} = {word(start)}{minus}; /* {what} {j} */"
+        for n, (start, j) in enumerate(zip(starts, block, strict=True))
+    ]
     for at in pairs:
-        lines.append(f"word = ww_activation(s, {turn}, {at});")
-        lines.append(f"next = ww_activation(s, {turn}, {at + 1});")
+        lines.append(f"word = ww_activation(s, {turn}, {at}); /* {names[at]} */")
+        lines.append(f"next = ww_activation(s, {turn}, {at + 1}); /* {names[at + 1]} */")
         added = (0, 0)
         for n, row in enumerate(rows):
             first, second = row[at + 1], row[at]
@@ -104,7 +120,7 @@ def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMl
         instructions += 2 + 5 * len(rows)
     for at in range(2 * len(pairs), fan_in):
         weighed = [(n, row[at]) for n, row in enumerate(rows) if row[at]]
-        lines += [f"word = ww_activation(s, {turn}, {at});"] if weighed else []
+        lines += [f"word = ww_activation(s, {turn}, {at}); /* {names[at]} */"] if weighed else []
         lines += [f"ww_add_product(sum{n}, word, {weight});" for n, weight in weighed]
         instructions += 1 + 3 * len(weighed)
     for n, j in enumerate(block):
@@ -118,5 +134,4 @@ def _block(index: int, layer: FixedPointLayer, block: range, model: FixedPointMl
             result = f"ww_at_most({result}, {number(layer.ceiling)})"
             instructions += 5
         lines.append(f"ww_activation(s, {1 - turn}, {j}) = {result};")
-    what = "scores" if last else "neurons"
-    return Piece(f"layer {index}, {what} {block[0]} to {block[-1]}", tuple(lines), instructions)
+    return Piece(f"layer {index}, {what}s {block[0]} to {block[-1]}", tuple(lines), instructions)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wirewise.errors import InputError
+from wirewise.errors import InputError, choose
 
 SHAPES = ("inline", "functions", "tail-calls")
 
@@ -21,7 +21,7 @@ SHAPES = ("inline", "functions", "tail-calls")
 VERIFIED_LIMIT = 1_000_000 // 2
 SUBPROGRAM_LIMIT = 256 // 2
 TAIL_CALL_LIMIT = 33 - 1
-# Of the kernel's 8 frames, ww_xdp, ww_xdp_ipv6 and the chunk's function take three.
+# Of the kernel's 8 frames, ww_xdp, ww_process_ipv6 and the chunk's function take three.
 NESTED_CALL_LIMIT = 8 - 3
 # A jump spans 2^15 instructions, so what one function holds stays well below; clang's time grows faster than
 # its functions (10 trees of depth 10: in place, twice, 10 times that of two functions).
@@ -62,7 +62,7 @@ class Lowered:
 def check_shape(shape: str) -> None:
     """Raises InputError unless it is auto or one of SHAPES."""
     if shape not in ("auto", *SHAPES):
-        raise InputError(f"shape {shape!r}: there are auto, {', '.join(SHAPES)}")
+        raise InputError(f"shape {shape!r}", "is not known", choose(shape, ["auto", *SHAPES]))
 
 
 def verified_of_the_rest(n_used_features: int) -> int:
@@ -105,20 +105,25 @@ def tail_calls(banner: str, count: int) -> str:
     for number in range(1, count + 1):
         lines += [
             'SEC("xdp")',
-            f"int ww_model_{number}(struct xdp_md *ctx)",
+            f"int ww_model_{number}(WW_HOOK_CTX *ctx)",
             "{",
-            "\tstruct ww_way way;",
+            "\tstruct ww_frame frame;",
             "",
-            "\tif (ww_resume(&way))",
-            "\t\treturn XDP_PASS;",
-            f"\tww_add_{number - 1}(&way.own->scratch);",
+            "\tif (ww_resume(&frame, ctx))",
+            "\t\treturn ww_leave(WW_VERDICT_PASS);",
+            f"\tww_add_{number - 1}(&frame.percpu->scratch);",
         ]
         if number < count:
-            lines += [f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});", "\treturn XDP_PASS;", "}", ""]
+            lines += [
+                f"\tbpf_tail_call(ctx, &ww_progs, {number + 1});",
+                "\treturn ww_leave(WW_VERDICT_PASS);",
+                "}",
+                "",
+            ]
         else:
             lines += [
-                "\treturn ww_hand_over(ctx, way.own->scratch.ip_version == 4 ? ww_finish(&way, 4)",
-                "\t\t\t\t\t\t\t   : ww_finish(&way, 6));",
+                "\treturn ww_hand_over(ctx, frame.percpu->scratch.ip_version == 4 ? ww_finish(&frame, 4)",
+                "\t\t\t\t\t\t\t   : ww_finish(&frame, 6));",
                 "}",
                 "",
             ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 from wirewise.targets.ebpf.shapes import Lowered, Plan, begin_header, infer_in_one_program
 from wirewise.targets.ebpf.tree_plan import cut, plan
@@ -20,11 +21,11 @@ PACKED_VOTE_TREES = 255
 
 
 def lower(
-    model: TreeEnsemble, shape: str, constants: Mapping[int, int], ranges: Sequence[tuple[int, int]]
+    model: TreeEnsemble, shape: str, constants: Mapping[int, int], features: Sequence[Feature]
 ) -> Lowered:
     """See `families.Lower`. Trees have no use for the features' ranges."""
     chosen = plan(model, shape)
-    return Lowered(chosen, TreeCode(model, chosen, constants).header)
+    return Lowered(chosen, TreeCode(model, chosen, constants, features).header)
 
 
 class TreeCode:
@@ -36,9 +37,11 @@ class TreeCode:
     - `rows`: a leaf is a class, or the index of a row of scores, which is added to the scores in ww_scratch.
     """
 
-    def __init__(self, model: TreeEnsemble, chosen: Plan, constants: Mapping[int, int]) -> None:
+    def __init__(
+        self, model: TreeEnsemble, chosen: Plan, constants: Mapping[int, int], features: Sequence[Feature]
+    ) -> None:
         """constants: features that are the same for every packet, with their values; they are not tested."""
-        self.model, self.plan, self.constants = model, chosen, constants
+        self.model, self.plan, self.constants, self.features = model, chosen, constants, features
         self.majority = model.votes == "majority"
         if self.majority:
             small = model.n_classes <= PACKED_VOTE_CLASSES and len(model.trees) <= PACKED_VOTE_TREES
@@ -80,7 +83,7 @@ class TreeCode:
         return self.kind in ("packed", "single")
 
     def _infer_class(self) -> list[str]:
-        """ww_infer of a lone tree: nothing to add up, and scores only for who looks."""
+        """ww_infer of a lone tree: nothing to add up, and scores only if somebody looks at them."""
         return [
             "/* Class of the features in s: the leaf's. */",
             "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
@@ -136,7 +139,8 @@ class TreeCode:
                 goes_left = self.constants[tree.feature[item]] <= tree.threshold[item]
                 todo.append((depth, tree.left[item] if goes_left else tree.right[item]))
             else:
-                lines.append(f"{indent}if (x[{tree.feature[item]}] <= {_int64(tree.threshold[item])}) {{")
+                tested = f"x[{tree.feature[item]}] /* {self.features[tree.feature[item]].label} */"
+                lines.append(f"{indent}if ({tested} <= {_int64(tree.threshold[item])}) {{")
                 todo += [
                     (depth, "}"),
                     (depth + 1, tree.right[item]),
@@ -178,10 +182,14 @@ class TreeCode:
         return lines + [f"\ts->score[{c}] += ww_rows_{index}[leaf][{c}];" for c in range(self.n_scores)]
 
     def _rows(self, index: int, tree: Tree) -> list[str]:
-        rows = ["\t{" + ", ".join(map(str, value)) + "}," for value in tree.value if value]
+        rows = [
+            "\t{" + ", ".join(map(str, value)) + f"}}, /* leaf {row}, node {node} */"
+            for row, (node, value) in enumerate((n, v) for n, v in enumerate(tree.value) if v)
+        ]
         shape = f"[{len(rows)}][{self.n_scores}]"
+        what = f"/* Tree {index}: what each leaf adds to the {self.n_scores} scores. */"
         head = f'static const volatile __s32 ww_rows_{index}{shape} SEC(".rodata.ww_rows") = {{'
-        return [head, *rows, "};", ""]
+        return [what, head, *rows, "};", ""]
 
     def _parts(self, index: int) -> list[str]:
         """Functions for subtrees of a large tree, the deepest first; each returns what its leaf holds."""

@@ -114,9 +114,9 @@ impl Emitter<'_> {
         }
     }
 
-    fn burn(&self) -> String {
+    fn burn(&self, units: i64) -> String {
         let fuel = vm(64, vm_offset!(fuel));
-        format!("if ((s64)--{fuel} < 0) {}", self.trap(Trap::OutOfFuel))
+        format!("if ((s64)({fuel} -= {units}) < 0) {}", self.trap(Trap::OutOfFuel))
     }
 
     fn leave(&self, result: &str) -> String {
@@ -128,7 +128,7 @@ impl Emitter<'_> {
 
     fn go(&self, from: usize, to: usize) -> String {
         match self.settings.caged && to <= from {
-            true => format!("{{ {} goto b{to}; }}", self.burn()),
+            true => format!("{{ {} goto b{to}; }}", self.burn(self.function.toll(from, to))),
             false => format!("goto b{to};"),
         }
     }
@@ -217,7 +217,7 @@ impl Emitter<'_> {
             Place::Reg { base, off } => format!("r{base} + {off}LL"),
             Place::Frame(offset) if self.settings.caged => format!("base + frame + {}", frame_start + offset),
             Place::Frame(offset) => format!("frame + {offset}"),
-            Place::Memory(offset) => format!("base + {offset}ULL"),
+            Place::Memory(offset) => format!("base + {}ULL", self.settings.inside(offset)),
         };
         format!("AT({}, {address})", size.bits())
     }
@@ -273,7 +273,7 @@ impl Emitter<'_> {
 
     fn call(&mut self, result: &str, function: usize, arguments: &[String]) {
         if self.settings.caged {
-            let burn = self.burn();
+            let burn = self.burn(self.program.functions[function].call_toll());
             self.line(burn);
         }
         let name = function_name(self.index, function);

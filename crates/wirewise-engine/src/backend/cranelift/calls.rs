@@ -52,8 +52,11 @@ impl Emitter<'_, '_> {
 
     /// Nanoseconds of a clock of the system, which is called without a helper between: it is much of a short program.
     fn read_clock(&mut self, which: libc::clockid_t) -> Value {
-        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, size_of::<libc::timespec>() as u32, 3);
-        let slot = self.b.create_sized_stack_slot(slot);
+        let Self { time, b, .. } = self;
+        let slot = *time.get_or_insert_with(|| {
+            let bytes = size_of::<libc::timespec>() as u32;
+            b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 3))
+        });
         let mut signature = Signature::new(self.module.target_config().default_call_conv);
         signature.params = vec![AbiParam::new(types::I32), AbiParam::new(types::I64)];
         signature.returns = vec![AbiParam::new(types::I32)];
@@ -72,7 +75,7 @@ impl Emitter<'_, '_> {
     /// Calls a function of this program, and what it tail-calls.
     fn call_function(&mut self, function: usize, arguments: &[Value]) -> Value {
         if self.settings.caged {
-            self.burn();
+            self.burn(self.program.functions[function].call_toll());
         }
         let callee = self.module.declare_func_in_func(self.ids[function], self.b.func);
         let mut all = vec![self.base];

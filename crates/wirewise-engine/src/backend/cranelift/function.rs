@@ -36,6 +36,8 @@ pub(super) struct Emitter<'a, 'b> {
     /// Caged: where a trap leaves the function, and blocks that note one.
     trapped: Option<Block>,
     traps: Vec<(Trap, Block)>,
+    /// Where clocks write the time, of a function that reads one.
+    pub time: Option<StackSlot>,
 }
 
 /// Where the stack frame lies.
@@ -88,6 +90,7 @@ pub(super) fn emit(
         first_frame: !settings.entries_nest && std::ptr::eq(function, &raw const program.functions[0]),
         trapped: None,
         traps: Vec::new(),
+        time: None,
     };
     emitter.prologue();
     for (index, block) in function.blocks.iter().enumerate() {
@@ -173,10 +176,10 @@ impl Emitter<'_, '_> {
         self.frame = FramePlace::Caged { offset, address };
     }
 
-    /// One unit of fuel; only caged.
-    pub(super) fn burn(&mut self) {
+    /// Takes fuel; only caged.
+    pub(super) fn burn(&mut self, units: i64) {
         let fuel = self.vm_load(types::I64, vm_offset!(fuel));
-        let left = self.b.ins().iadd_imm_s(fuel, -1);
+        let left = self.b.ins().iadd_imm_s(fuel, -units);
         self.vm_store(left, vm_offset!(fuel));
         let trap = self.trap_block(Trap::OutOfFuel);
         let fine = self.b.create_block();
@@ -262,13 +265,13 @@ impl Emitter<'_, '_> {
     }
 
     /// The way to a block. Caged, a backward one leads through a block that costs fuel, still to be filled.
-    fn way(&mut self, from: usize, to: usize, tolls: &mut Vec<(Block, Block)>) -> Block {
+    fn way(&mut self, from: usize, to: usize, tolls: &mut Vec<(Block, Block, i64)>) -> Block {
         let target = self.blocks[to];
         if !self.settings.caged || to > from {
             return target;
         }
         let toll = self.b.create_block();
-        tolls.push((toll, target));
+        tolls.push((toll, target, self.function.toll(from, to)));
         toll
     }
 
@@ -290,9 +293,9 @@ impl Emitter<'_, '_> {
                 self.b.ins().brif(taken, then, &[], otherwise, &[]);
             }
         }
-        for (toll, target) in tolls {
+        for (toll, target, units) in tolls {
             self.b.switch_to_block(toll);
-            self.burn();
+            self.burn(units);
             self.b.ins().jump(target, &[]);
         }
     }

@@ -42,10 +42,13 @@ impl Emitter<'_, '_> {
                 }
                 FramePlace::None => (self.base, 0),
             },
-            Place::Memory(offset) => match i32::try_from(offset) {
-                Ok(offset) => (self.base, offset),
-                Err(_) => (self.b.ins().iadd_imm_s(self.base, offset as i64), 0),
-            },
+            Place::Memory(offset) => {
+                let offset = self.settings.inside(offset);
+                match i32::try_from(offset) {
+                    Ok(offset) => (self.base, offset),
+                    Err(_) => (self.b.ins().iadd_imm_s(self.base, offset as i64), 0),
+                }
+            }
             Place::Slot(_) => (self.base, 0),
         }
     }

@@ -17,7 +17,8 @@ use cranelift_module::{FuncId, Module, ModuleReloc, default_libcall_names};
 
 use super::{Code, Settings, failed};
 use crate::error::Error;
-use crate::frontend::ir::{Function, Program};
+use crate::frontend::ir::{End, Function, Program};
+use crate::limits;
 
 /// Address space for code: much more than an operation ever takes; only what is used becomes memory.
 const BYTES_PER_OP: usize = 256;
@@ -27,6 +28,9 @@ const LEAST_BYTES: usize = 1 << 20;
 /// needed and not before: in a long straight line of sums, as networks are, all addends are loaded first and wait on the stack. clang had
 /// put them in an order that needs no more registers than there are.
 const LONG_BLOCK: usize = 400;
+/// Operations, and loops around a block, from which on a function is taken as it is: to optimise them takes time with their square or cube.
+const LONG_FUNCTION: usize = 1 << 15;
+const DEEP_LOOPS: usize = 32;
 
 /// The memory of compiled programs.
 struct Memory(Option<JITModule>);
@@ -51,7 +55,9 @@ fn target(opt_level: &str) -> Result<isa::OwnedTargetIsa, Error> {
         ("opt_level", opt_level),
         ("is_pic", "false"),
         ("use_colocated_libcalls", "false"),
-        ("enable_probestack", "false"),
+        // A frame is checked below; should it still not fit the stack, the process ends at the stack's guard and not behind it.
+        ("enable_probestack", "true"),
+        ("probestack_strategy", "inline"),
         ("preserve_frame_pointers", "false"),
         ("unwind_info", "false"),
         ("enable_verifier", if cfg!(debug_assertions) { "true" } else { "false" }),
@@ -75,7 +81,8 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     let functions = programs.iter().flat_map(|program| &program.functions);
     let ops: usize = functions.flat_map(|function| &function.blocks).map(|block| block.ops.len() + 1).sum();
     let arena = ArenaMemoryProvider::new_with_size(LEAST_BYTES + ops * BYTES_PER_OP).map_err(failed)?;
-    let mut builder = JITBuilder::with_isa(target("speed")?, default_libcall_names());
+    let optimised = target("speed")?;
+    let mut builder = JITBuilder::with_isa(optimised.clone(), default_libcall_names());
     builder.memory_provider(Box::new(arena));
     let mut memory = Memory(None);
     let module = memory.0.insert(JITModule::new(builder));
@@ -87,8 +94,9 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
         for (function, id) in program.functions.iter().zip(&ids) {
             context.func.signature = signature(module, function.args);
             function::emit(module, &mut context.func, &mut scratch, program, function, &ids, settings);
-            let as_it_is = long(function).then(|| target("none")).transpose()?;
-            define(module, &mut context, *id, as_it_is.as_deref())?;
+            let plain = taken_as_it_is(function).then(|| target("none")).transpose()?;
+            let isa = plain.as_deref().unwrap_or(optimised.as_ref());
+            define(module, &mut context, *id, isa, &program.name)?;
         }
         entries.extend(ids.first());
     }
@@ -105,30 +113,60 @@ fn declare(module: &mut JITModule, program: &Program) -> Result<Vec<FuncId>, Err
     program.functions.iter().map(declare).collect()
 }
 
-fn long(function: &Function) -> bool {
-    function.blocks.iter().any(|block| block.ops.len() >= LONG_BLOCK)
+fn taken_as_it_is(function: &Function) -> bool {
+    let ops: usize = function.blocks.iter().map(|block| block.ops.len()).sum();
+    ops >= LONG_FUNCTION
+        || function.blocks.iter().any(|block| block.ops.len() >= LONG_BLOCK)
+        || depth_of_loops(function) >= DEEP_LOOPS
 }
 
-/// isa: what to compile for, if it is not the module's.
+/// The most backward jumps that lead over one block.
+fn depth_of_loops(function: &Function) -> usize {
+    let mut begin = vec![0; function.blocks.len()];
+    let mut end = vec![0; function.blocks.len()];
+    for (from, block) in function.blocks.iter().enumerate() {
+        let targets = match block.end {
+            End::Exit => [None, None],
+            End::Jump(to) => [Some(to), None],
+            End::Branch { then, otherwise, .. } => [Some(then), Some(otherwise)],
+        };
+        for to in targets.into_iter().flatten().filter(|to| *to <= from) {
+            begin[to] += 1;
+            end[from] += 1;
+        }
+    }
+    let (mut now, mut most) = (0, 0);
+    for (begin, end) in begin.iter().zip(&end) {
+        now += begin;
+        most = most.max(now);
+        now -= end;
+    }
+    most
+}
+
+/// Compiles a function for `isa`.
 fn define(
     module: &mut JITModule,
     context: &mut Context,
     id: FuncId,
-    isa: Option<&dyn TargetIsa>,
+    isa: &dyn TargetIsa,
+    program: &str,
 ) -> Result<(), Error> {
-    let defined = match isa {
-        None => module.define_function(id, context),
-        Some(isa) => {
-            context.compile(isa, &mut ControlPlane::default()).map_err(|error| failed(error.inner))?;
-            let Some(code) = context.compiled_code() else { return Err(failed("nothing was compiled")) };
-            let relocations = code.buffer.relocs().iter();
-            let relocations: Vec<_> = relocations
-                .map(|relocation| ModuleReloc::from_mach_reloc(relocation, &context.func, id))
-                .collect();
-            let alignment = code.buffer.alignment.into();
-            module.define_function_bytes(id, alignment, code.buffer.data(), &relocations)
-        }
-    };
+    context.compile(isa, &mut ControlPlane::default()).map_err(|error| failed(error.inner))?;
+    let Some(code) = context.compiled_code() else { return Err(failed("nothing was compiled")) };
+    let frame = code.buffer.frame_layout().map_or(0, |layout| layout.frame_to_fp_offset);
+    if frame > limits::NATIVE_FRAME_BYTES {
+        return Err(failed(format!(
+            "a function of program {program} keeps {frame} bytes of intermediate results, at most {} are taken: write it as several \
+             functions",
+            limits::NATIVE_FRAME_BYTES
+        )));
+    }
+    let relocations = code.buffer.relocs().iter();
+    let relocations: Vec<_> =
+        relocations.map(|relocation| ModuleReloc::from_mach_reloc(relocation, &context.func, id)).collect();
+    let alignment = code.buffer.alignment.into();
+    let defined = module.define_function_bytes(id, alignment, code.buffer.data(), &relocations);
     defined.map_err(|error| Error::Backend(format!("{error:?}")))?;
     module.clear_context(context);
     Ok(())

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::ParquetFile;
-use crate::outer::Conversation;
+use crate::packets::outer::Conversation;
 use crate::rows::{Batch, NO_TEXT, Sink, Values};
 
 /// A row of every kind of column.

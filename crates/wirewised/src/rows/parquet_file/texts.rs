@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use crate::outer::Conversation;
+use crate::packets::outer::Conversation;
 use crate::rows::NO_TEXT;
 
 #[derive(Default)]

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which attachment a command is about.
+
+use crate::attachment::Attachment;
+use crate::attachment::pins::{Lock, Root, RootArgs};
+use crate::attachment::succession;
+use crate::error::Result;
+use crate::running::Running;
+
+/// The options of every command on one attachment.
+#[derive(Debug, clap::Args)]
+pub struct AttachmentArgs {
+    /// Which interface; not needed if only one is attached
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+
+    #[command(flatten)]
+    root: RootArgs,
+}
+
+impl AttachmentArgs {
+    pub fn root(&self) -> Result<Root> {
+        self.root.root()
+    }
+
+    /// What runs there, for commands that only look.
+    pub fn running(&self) -> Result<Box<dyn Running>> {
+        find_running(&self.root()?, self.interface.as_deref())
+    }
+
+    pub fn find(&self) -> Result<Attachment> {
+        Attachment::find(&self.root()?, self.interface.as_deref())
+    }
+
+    /// As `find`, with the lock that keeps it so, and tidied up unless it is a dry run. check: what else must hold first.
+    pub fn find_locked(
+        &self,
+        dry_run: bool,
+        check: impl FnOnce(&Root) -> Result<()>,
+    ) -> Result<(Lock, Attachment)> {
+        let root = self.root()?;
+        // Taking the lock makes the directory, which a command that finds nothing attached must not.
+        self.find()?;
+        check(&root)?;
+        let lock = root.lock()?;
+        if !dry_run {
+            succession::tidy_all(&root)?;
+        }
+        let found = self.find()?;
+        found.require_here()?;
+        Ok((lock, found))
+    }
+}
+
+/// What runs on an interface, or the only one that runs if none is named.
+pub fn find_running(root: &Root, interface: Option<&str>) -> Result<Box<dyn Running>> {
+    Ok(Box::new(Attachment::find(root, interface)?))
+}

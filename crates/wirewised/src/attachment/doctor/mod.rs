@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The checks before an attach: what this machine, this process and an interface offer, each with its remedy.
+
+pub mod finding;
+mod spread;
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::attachment::Attachment;
+use crate::attachment::doctor::finding::Finding;
+use crate::attachment::doctor::spread::Spread;
+use crate::attachment::pins::Root;
+use crate::bundle::manifest::Flow;
+use crate::error::Kind;
+use crate::hook::{self, Attached, Driver, Plane, tc};
+use crate::interface::netdev::{self, Device};
+use crate::interface::offloads::{self, Merging};
+use crate::kernel;
+use crate::kernel::bpffs;
+use crate::kernel::objects;
+
+/// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
+const NATIVE_MTU: u32 = 3_498;
+/// The first kernel that says which XDP features a driver has.
+const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
+/// `NETDEV_XDP_ACT_BASIC` (linux/netdev.h).
+const XDP_BASIC: u64 = 1;
+/// Since 5.11 maps are charged to the cgroup and not to the limit on locked memory.
+const MEMLOCK_UNTIL: (u32, u32) = (5, 11);
+
+/// What does not depend on an interface.
+pub fn check_machine(root: &Root) -> Vec<Finding> {
+    let release = kernel::release();
+    let mut findings = vec![check_kernel(&release), check_jit(), check_btf()];
+    findings.extend(check_capabilities(&kernel::missing_capabilities()));
+    findings.extend(check_memlock(&release));
+    findings.push(check_pins(root));
+    findings
+}
+
+fn check_kernel(release: &str) -> Finding {
+    let (major, minor) = kernel::OLDEST;
+    let needs = format!("wirewise needs Linux {major}.{minor} or newer: upgrade the kernel");
+    match kernel::version_of(release) {
+        Some(version) if version < kernel::OLDEST => {
+            Finding::error("kernel", format!("Linux {release} is too old"), needs)
+        }
+        Some(_) => Finding::ok("kernel", format!("Linux {release}")),
+        None => Finding::warning("kernel", format!("cannot tell the version of '{release}'"), needs),
+    }
+}
+
+fn check_jit() -> Finding {
+    match std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").as_deref().map(str::trim) {
+        Ok("0") => Finding::note(
+            "jit",
+            "off: programs are interpreted, several times slower",
+            "`sysctl -w net.core.bpf_jit_enable=1`",
+        ),
+        Ok(_) => Finding::ok("jit", "on"),
+        // Only root sees it, and only in the first network namespace.
+        Err(_) => Finding::ok("jit", "cannot be seen from here"),
+    }
+}
+
+fn check_btf() -> Finding {
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        Finding::ok("btf", "the kernel describes its types")
+    } else {
+        Finding::note(
+            "btf",
+            "no /sys/kernel/btf/vmlinux: wirewise runs, but bpftool shows less",
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or mount /sys",
+        )
+    }
+}
+
+fn check_capabilities(missing: &[&str]) -> Vec<Finding> {
+    const NEEDED: [(&str, &str); 3] = [
+        ("CAP_BPF", "loads programs and makes maps"),
+        ("CAP_NET_ADMIN", "attaches to interfaces"),
+        ("CAP_PERFMON", "lets programs use pointers as the flow table does"),
+    ];
+    let finding = |(name, what): (&'static str, &str)| {
+        if !missing.contains(&name) {
+            return Finding::ok(name, format!("held ({what})"));
+        }
+        Finding::error(
+            name,
+            format!("{name} is missing ({what})"),
+            format!("run as root, or {}", kernel::SHARE),
+        )
+    };
+    NEEDED.into_iter().map(finding).collect()
+}
+
+fn check_memlock(release: &str) -> Option<Finding> {
+    if kernel::version_of(release).is_none_or(|version| version >= MEMLOCK_UNTIL) {
+        return None;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is an rlimit that the call fills.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } == 0;
+    Some(if read && limit.rlim_cur == libc::RLIM_INFINITY {
+        Finding::ok("memlock", "unlimited")
+    } else {
+        Finding::error(
+            "memlock",
+            "limited: this kernel counts maps as locked memory",
+            "`ulimit -l unlimited`",
+        )
+    })
+}
+
+fn check_pins(root: &Root) -> Finding {
+    let path = root.path().display();
+    match bpffs::state(root.path()) {
+        bpffs::State::Writable => match root.path().symlink_metadata().map(|_| root.open()) {
+            Ok(Err(error)) => Finding::refusal("bpffs", &error).of_kind(error.kind()),
+            _ => Finding::ok("bpffs", format!("{path} is in a BPF file system")),
+        },
+        bpffs::State::Mountable => {
+            Finding::ok("bpffs", format!("none at {} yet: `run` mounts it", bpffs::PLACE))
+        }
+        bpffs::State::Missing(obstacle) => {
+            Finding::error("bpffs", format!("{path} {obstacle}"), obstacle.remedy())
+        }
+        bpffs::State::ReadOnly => Finding::error(
+            "bpffs",
+            format!("the BPF file system of {path} is mounted read-only"),
+            bpffs::REMOUNT,
+        ),
+        bpffs::State::NotWritable => Finding::error(
+            "bpffs",
+            format!("{path} is not writable for this user"),
+            "as root make a directory and give it away: `mkdir /sys/fs/bpf/NAME && chown USER /sys/fs/bpf/NAME`, \
+             then use --pin-root /sys/fs/bpf/NAME",
+        ),
+    }
+}
+
+/// What an interface offers for a plane. That there is no such interface is a finding too.
+///
+/// flow : of the bundle that is to run, if one is.
+pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<&Flow>) -> Vec<Finding> {
+    let opened = netdev::index(interface).and_then(|index| Ok((index, Device::open(interface)?)));
+    let (index, device) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let finding =
+                Finding::error("interface", error.to_string(), "give one of these with --interface");
+            return vec![finding.of_kind(error.kind())];
+        }
+    };
+    let native = plane == Plane::XdpNative;
+    let mut findings = vec![check_state(interface, &device)];
+    findings
+        .push(Finding::ok("driver", device.driver().unwrap_or_else(|| "does not say its name".to_string())));
+    findings.extend(check_ethernet(interface, &device));
+    match hook::driver(index).and_then(|driver| Ok((driver, hook::attached(index)?))) {
+        Err(error) => {
+            findings.push(Finding::warning("xdp", format!("cannot be asked: {error}"), "see `ip link`"))
+        }
+        Ok((driver, attached)) => {
+            let release = kernel::release();
+            if plane.is_shared() {
+                findings.push(check_tcx(index, plane, &release));
+            } else {
+                findings.push(check_native(interface, driver, &release, native));
+            }
+            findings.push(check_programs(interface, index, plane, driver, &attached, root));
+        }
+    }
+    findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
+    findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
+    if plane.sees_merged() {
+        findings.push(check_offloads(index, plane));
+    }
+    findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
+    findings.push(spread::check(interface, &Spread::of(interface, &device), flow));
+    findings
+}
+
+fn check_state(interface: &str, device: &Device) -> Finding {
+    if device.is_up() == Some(false) {
+        let remedy = format!("`ip link set {interface} up`; a program can be attached before");
+        return Finding::warning("interface", format!("{interface} is down"), remedy);
+    }
+    Finding::ok("interface", format!("{interface} is up"))
+}
+
+fn check_ethernet(interface: &str, device: &Device) -> Option<Finding> {
+    (device.is_ethernet() == Some(false)).then(|| {
+        Finding::error(
+            "ethernet",
+            format!("packets of {interface} have no Ethernet header (a tun device, WireGuard, ...)"),
+            "judge them where they have one: on the interface they come in by",
+        )
+    })
+}
+
+fn check_native(interface: &str, driver: Driver, release: &str, wanted: bool) -> Finding {
+    let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
+    if driver.features & XDP_BASIC != 0 {
+        return Finding::ok("native", "the driver supports XDP");
+    }
+    if !tells {
+        return Finding::warning(
+            "native",
+            "kernels before 6.3 do not say whether a driver supports XDP",
+            "try it: `run` says so cleanly if not; `--plane xdp-generic` works everywhere",
+        );
+    }
+    let found = format!("the driver of {interface} has no native XDP");
+    let remedy = "add `--plane xdp-generic` (works on every interface, slower)";
+    if wanted { Finding::error("native", found, remedy) } else { Finding::ok("native", found) }
+}
+
+fn check_tcx(index: u32, plane: Plane, release: &str) -> Finding {
+    if tc::is_there(index) {
+        return Finding::ok("tcx", "the kernel has tcx links");
+    }
+    Finding::error(
+        "tcx",
+        format!("Linux {release} has no tcx, which {plane} needs"),
+        format!(
+            "a kernel from {} on, or `--plane xdp-generic`, which sees the same incoming packets",
+            tc::SINCE
+        ),
+    )
+}
+
+fn check_programs(
+    interface: &str,
+    index: u32,
+    plane: Plane,
+    driver: Driver,
+    attached: &[Attached],
+    root: &Root,
+) -> Finding {
+    if driver.offloaded {
+        return Finding::warning(
+            "programs",
+            "a program is offloaded to the network card",
+            "it runs before wirewise",
+        );
+    }
+    let ours = Attachment::all(root).unwrap_or_default().attachments;
+    let ours = ours.iter().find(|ours| ours.ifindex() == Some(index));
+    let ours = ours.and_then(|ours| Some(ours.link.as_ref()?.1.program_id));
+    if let Some(ours) = attached.iter().find(|it| ours == Some(it.program_id)) {
+        return Finding::ok(
+            "programs",
+            format!("wirewise ({}, {})", describe_program(ours.program_id), ours.plane),
+        );
+    }
+    if let Some(other) = attached.iter().find(|it| it.plane.is_in_the_way_of(plane)) {
+        return taken(interface, *other);
+    }
+    let beside: Vec<_> = attached.iter().filter(|it| it.plane == plane).collect();
+    if beside.is_empty() {
+        return Finding::ok(
+            "programs",
+            match plane.is_shared() {
+                true => format!("no other program at {plane}"),
+                false => "no other XDP program".to_string(),
+            },
+        );
+    }
+    let names: Vec<_> = beside.iter().map(|it| describe_program(it.program_id)).collect();
+    Finding::ok("programs", format!("beside {}: `run --order first|last`", names.join(", ")))
+}
+
+/// Somebody else's program is attached.
+pub fn taken(interface: &str, attached: Attached) -> Finding {
+    let finding = Finding::error(
+        "programs",
+        format!(
+            "{interface} is taken: {} is attached ({})",
+            describe_program(attached.program_id),
+            attached.plane
+        ),
+        "`run --replace` takes it over; `ip link` and `bpftool net` show who it is",
+    );
+    finding.of_kind(Kind::Other)
+}
+
+/// `program 12 (name)`; without the name where it may not be asked for.
+pub fn describe_program(id: u32) -> String {
+    match objects::program_by_id(id).and_then(|program| objects::program_info(program.as_fd())) {
+        Ok(info) => format!("program {id} ({})", info.name),
+        Err(_) => format!("program {id}"),
+    }
+}
+
+fn check_mtu(interface: &str, mtu: u32, native: bool) -> Finding {
+    if native && mtu > NATIVE_MTU {
+        return Finding::warning(
+            "mtu",
+            format!("{mtu}: most drivers refuse native XDP above {NATIVE_MTU}"),
+            format!("`ip link set {interface} mtu 1500`, or `--plane xdp-generic`"),
+        );
+    }
+    Finding::ok("mtu", mtu.to_string())
+}
+
+fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
+    if on && native {
+        return Finding::warning(
+            "lro",
+            "on: drivers refuse native XDP, or hand over merged packets with wrong lengths",
+            format!("`ethtool -K {interface} lro off`"),
+        );
+    }
+    Finding::ok("lro", if on { "on" } else { "off" })
+}
+
+/// What merges packets before the program.
+fn check_offloads(index: u32, plane: Plane) -> Finding {
+    let found = match offloads::find(index, plane.direction()) {
+        Ok(found) => found,
+        Err(error) => return Finding::warning("offloads", error.to_string(), "see `ethtool -k`"),
+    };
+    if found.is_empty() {
+        return Finding::ok("offloads", "packets come as they were sent");
+    }
+    let merging: Vec<_> = found.iter().map(Merging::describe).collect();
+    let remedies: Vec<_> = found.iter().filter(|it| it.is_seen()).map(|it| it.remedy("off")).collect();
+    Finding::warning(
+        "offloads",
+        format!(
+            "{plane} sees packets merged by {}: their counts and lengths are not those of the network",
+            merging.join(" and ")
+        ),
+        match remedies.is_empty() {
+            true => "look from a network namespace that can be seen into (--netns)".to_string(),
+            false => format!(
+                "{}, or `run --offloads off`, which puts them back at the end",
+                remedies.join(" and ")
+            ),
+        },
+    )
+}
+
+fn check_queues(interface: &str, queues: u32) -> Finding {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    if queues == 1 && cpus > 1 {
+        return Finding::note(
+            "queues",
+            format!("1 receive queue: one of {cpus} CPUs does all the work"),
+            format!(
+                "`ethtool -L {interface} combined {cpus}` if the hardware has more (`ethtool -l {interface}`)"
+            ),
+        );
+    }
+    Finding::ok("queues", format!("{queues} receive queues, {cpus} CPUs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::doctor::finding::Level;
+
+    #[test]
+    fn an_old_kernel_is_refused_with_the_oldest_that_works() {
+        let finding = check_kernel("5.10.0-8-amd64");
+        let error = finding.to_error();
+        assert_eq!(error.kind(), Kind::Missing);
+        assert!(
+            error.to_string().contains("5.10.0-8-amd64 is too old; wirewise needs Linux 5.15"),
+            "{error}"
+        );
+        assert_eq!(check_kernel("5.15.0").level, Level::Ok);
+        assert_eq!(check_kernel("next").level, Level::Warning);
+    }
+
+    #[test]
+    fn each_missing_capability_is_an_error_of_its_own() {
+        let findings = check_capabilities(&["CAP_PERFMON"]);
+        let levels: Vec<_> = findings.iter().map(|finding| (finding.check, finding.level)).collect();
+        assert_eq!(
+            levels,
+            [("CAP_BPF", Level::Ok), ("CAP_NET_ADMIN", Level::Ok), ("CAP_PERFMON", Level::Error)]
+        );
+    }
+
+    #[test]
+    fn whether_a_driver_is_native_has_three_answers() {
+        let driver = |features| Driver { features, ..Default::default() };
+        assert_eq!(check_native("eth0", driver(XDP_BASIC), "6.18", true).level, Level::Ok);
+        assert_eq!(check_native("eth0", driver(0), "6.18", true).level, Level::Error);
+        assert_eq!(check_native("eth0", driver(0), "6.18", false).level, Level::Ok);
+        assert_eq!(check_native("eth0", driver(0), "5.15", true).level, Level::Warning);
+    }
+
+    #[test]
+    fn large_frames_and_lro_matter_only_natively() {
+        assert_eq!(check_mtu("eth0", 9000, true).level, Level::Warning);
+        assert_eq!(check_mtu("eth0", 9000, false).level, Level::Ok);
+        assert_eq!(check_lro("eth0", true, true).level, Level::Warning);
+        assert_eq!(check_lro("eth0", true, false).level, Level::Ok);
+    }
+}

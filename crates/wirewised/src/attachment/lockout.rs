@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who enforces on the machine they are logged in to may lock themselves out: a model errs, and an attack may look like them.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use crate::abi::{self, Action, Mode};
+use crate::attachment::session::Session;
+use crate::error::{Error, Result};
+use crate::policy::Policy;
+
+/// Of commands that give a policy to what enforces, or lets it enforce.
+#[derive(Debug, clap::Args)]
+pub struct LockOutArgs {
+    /// Enforce even if the policy's allow list is empty, without asking
+    #[arg(long)]
+    pub yes: bool,
+
+    /// Put the address from which you are logged in over SSH on the policy's allow list
+    #[arg(long, requires = "policy")]
+    allow_current_session: bool,
+}
+
+impl LockOutArgs {
+    /// Adds who asks for it to those the policy allows, and says so.
+    pub fn admit(&self, policy: &mut Policy, json: bool) -> Result<()> {
+        if self.allow_current_session {
+            let Session { address, told_by } = Session::find()?;
+            if !json {
+                println!("  allowed      {address}, where you are logged in from ({told_by})");
+            }
+            policy.prefixes.insert(address.into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a policy that comes into force in a mode may drop packets, and nobody is sure to get through.
+pub fn threatens(mode: Mode, policy: &abi::Policy) -> bool {
+    mode == Mode::Enforce && is_possible(policy)
+}
+
+/// Whether packets of anybody may be dropped. A session that is there is a connection of this host.
+fn is_possible(policy: &abi::Policy) -> bool {
+    let drops = |rule: &abi::ClassPolicy| Action::from_code(rule.action).is_some_and(Action::may_drop);
+    let list = abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS | abi::ALLOW_SOURCE_PORTS;
+    let list = list | abi::ALLOW_ESTABLISHED;
+    policy.allow & list == 0 && policy.class_policy.iter().any(drops)
+}
+
+pub const WAYS_OUT: &str = "put your address into the policy (`allow: {prefixes: [...]}`), or `allow: {established: true}`, or add \
+     --allow-current-session, or --yes";
+pub const RISK: &str =
+    "enforcing drops packets whoever sends them, and the policy allows nobody: you may lock yourself out";
+
+/// Asks on a terminal, refuses elsewhere.
+pub fn confirm(json: bool) -> Result<()> {
+    let refusal = || Error::input(format!("{RISK}; {WAYS_OUT}"));
+    if json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(refusal());
+    }
+    eprintln!("warning: {RISK}; {WAYS_OUT}");
+    eprint!("Enforce all the same? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "y" | "Y" | "yes" if read.is_ok() => Ok(()),
+        _ => Err(Error::other("nothing was changed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+
+    #[test]
+    fn a_lock_out_needs_a_drop_and_no_allow_list() {
+        let mut policy = abi::Policy::zeroed();
+        assert!(!is_possible(&policy));
+        policy.class_policy[3].action = Action::Count.code();
+        assert!(!is_possible(&policy));
+        policy.class_policy[3].action = Action::RateLimit.code();
+        assert!(is_possible(&policy));
+        policy.allow = abi::ALLOW_ESSENTIAL;
+        assert!(is_possible(&policy));
+        policy.allow |= abi::ALLOW_IPV6;
+        assert!(!is_possible(&policy));
+        policy.allow = abi::ALLOW_ESTABLISHED;
+        assert!(!is_possible(&policy));
+    }
+}

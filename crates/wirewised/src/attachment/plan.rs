@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What has to happen for a bundle to run on an interface, decided before anything is changed.
+
+use std::path::PathBuf;
+
+use crate::abi::Mode;
+use crate::attachment::doctor;
+use crate::attachment::names;
+use crate::attachment::pins::Root;
+use crate::attachment::{Attachment, Whereabouts};
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use crate::hook::{self, Attached, Order, Plane};
+use crate::interface::netdev;
+use crate::interface::netns;
+use crate::policy::Policy;
+use crate::running::meta::Meta;
+
+#[derive(Debug)]
+pub struct AttachRequest {
+    pub interface: String,
+    pub plane: Plane,
+    /// Where the hook takes several programs.
+    pub order: Order,
+    /// `None`: observe, or what an adopted attachment has.
+    pub mode: Option<Mode>,
+    pub bundle: Bundle,
+    pub bundle_file: PathBuf,
+    /// `None`: everything passes, or what an adopted attachment has.
+    pub policy: Option<(PathBuf, Policy)>,
+    pub replace: bool,
+    pub table_size: Option<u32>,
+    /// Switch off what merges packets before the program.
+    pub offloads_off: bool,
+    pub root: Root,
+}
+
+/// What `run` comes down to.
+#[derive(Debug)]
+pub enum AttachPlan {
+    /// Nothing is attached, or what is goes first.
+    Attach { displaced: Option<Attached> },
+    /// The same bundle is attached: only policy and mode may change.
+    Adopt(Attachment),
+    /// Ours is replaced in one step; no packet meets the interface without a program.
+    Replace(Attachment),
+    /// Ours has to go before the new one can come, because the plane changes.
+    Reattach(Attachment, Plane),
+}
+
+/// The plane of what we have on an interface; `None` if we have nothing there.
+pub fn current_plane(root: &Root, interface: &str) -> Option<Plane> {
+    let ours = Attachment::find(root, Some(interface)).ok()?;
+    hook::plane_of(ours.ifindex()?, ours.link.as_ref()?.1.program_id).ok()?
+}
+
+/// Looks, and changes nothing.
+pub fn of(request: &AttachRequest) -> Result<AttachPlan> {
+    let plan = choose(request)?;
+    let kept = match &plan {
+        AttachPlan::Adopt(ours) => ours.meta.as_ref().is_some_and(|meta| meta.policy.file.is_some()),
+        _ => false,
+    };
+    if request.mode == Some(Mode::Enforce) && request.policy.is_none() && !kept {
+        return Err(Error::input(
+            "--mode enforce needs --policy FILE: without a policy every class passes and there is nothing to \
+             enforce (such as `version: 1` and `classes: {NAME: drop}`)",
+        ));
+    }
+    Ok(plan)
+}
+
+fn choose(request: &AttachRequest) -> Result<AttachPlan> {
+    let AttachRequest { interface, replace, .. } = request;
+    let ifindex = netdev::index(interface)?;
+    let attached = hook::attached(ifindex)
+        .map_err(|error| Error::other(format!("{interface}: cannot ask what is attached: {error}")))?;
+    let all = Attachment::all(&request.root)?;
+    let ours = all.attachments.into_iter().find(|attachment| attachment.ifindex() == Some(ifindex));
+    let Some(ours) = ours else {
+        if let Some(unreadable) = all.unreadable.iter().find(|it| it.interface == *interface) {
+            return Err(Error::other(format!(
+                "{unreadable}; `wirewised detach --interface {interface}` takes it off"
+            )));
+        }
+        return match attached.iter().find(|it| it.plane.is_in_the_way_of(request.plane)) {
+            Some(taken) if !replace => Err(doctor::taken(interface, *taken).to_error()),
+            taken => Ok(AttachPlan::Attach { displaced: taken.copied() }),
+        };
+    };
+    let obtained = ours.link.as_ref().and_then(|(_, link)| hook::plane_among(&attached, link.program_id));
+    let difference = difference(request, &ours, obtained);
+    match (difference, obtained) {
+        (None, _) => Ok(AttachPlan::Adopt(ours)),
+        (Some(difference), _) if !replace => Err(Error::other(format!(
+            "{interface}: wirewise is attached {difference}; `--replace` changes that"
+        ))),
+        (Some(_), Some(obtained)) if obtained != request.plane => Ok(AttachPlan::Reattach(ours, obtained)),
+        (Some(_), _) => Ok(AttachPlan::Replace(ours)),
+    }
+}
+
+/// Where the pins of a new attachment go: to the interface's directory, unless that is kept for an interface that had this name
+/// before, or has it in another network namespace.
+pub fn directory(request: &AttachRequest) -> Result<PathBuf> {
+    let plain = request.root.directory(&request.interface);
+    let all = Attachment::all(&request.root)?.attachments;
+    let Some(there) = all.into_iter().find(|there| there.directory == plain) else {
+        return Ok(plain);
+    };
+    let index = netdev::index(&request.interface)?;
+    let free = match there.whereabouts {
+        Whereabouts::Here(here) => here == index,
+        Whereabouts::Elsewhere => false,
+        Whereabouts::Gone => there.meta.as_ref().is_none_or(Meta::is_from_here),
+    };
+    Ok(if free { plain } else { names::apart(&plain, index, netns::cookie()) })
+}
+
+/// How what is attached differs from what is asked for, beyond policy and mode.
+fn difference(request: &AttachRequest, ours: &Attachment, obtained: Option<Plane>) -> Option<String> {
+    let Some(meta) = &ours.meta else { return Some("by another version of wirewised".to_string()) };
+    if meta.bundle.digest != request.bundle.digest {
+        let Meta { bundle, .. } = meta;
+        return Some(format!(
+            "with another bundle ({}, {}): `wirewised swap` replaces it and keeps its flows",
+            bundle.name,
+            &bundle.digest[..12]
+        ));
+    }
+    if let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) {
+        return Some(format!("as {obtained}"));
+    }
+    let table_size = request.table_size.filter(|size| *size != meta.table_size);
+    table_size.map(|_| format!("with flow tables of {}", meta.flow.sharing.entries(meta.table_size)))
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program that is loaded and pinned, but runs nowhere yet.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use libbpf_rs::MapCore;
+
+use crate::abi;
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use crate::kernel::objects;
+use crate::kernel::pinned::{self, Provisional};
+use crate::object::{self, FLOW_TABLES, Loaded, Opened};
+use crate::running::meta::Meta;
+
+/// Loads a bundle's object, and checks that its flow tables are what the manifest says.
+pub fn load(opened: Opened, bundle: &Bundle) -> Result<Loaded> {
+    let loaded = opened.load()?;
+    let flow = &bundle.manifest.flow;
+    let aggregates = flow.aggregates.iter().map(|a| (a.by.tables(), [a.entry4_size, a.entry6_size]));
+    let tables = [(FLOW_TABLES, [flow.entry4_size, flow.entry6_size])].into_iter().chain(aggregates);
+    for (name, entry_size) in tables.flat_map(|(names, sizes)| names.into_iter().zip(sizes)) {
+        if let Some(map) = loaded.map(name)
+            && map.value_size() != entry_size * abi::WAYS
+        {
+            return Err(Error::input(format!(
+                "the bundle's manifest and program disagree about the entries of {name}; compile the model again"
+            )));
+        }
+    }
+    Ok(loaded)
+}
+
+/// Pins program and maps in a new directory, which goes again unless the result is kept.
+pub fn pin(loaded: &Loaded, directory: &Path) -> Result<Provisional> {
+    let provisional = Provisional::create(directory)?;
+    let pin = |object: BorrowedFd<'_>, name: &str| {
+        objects::pin(object, &directory.join(name))
+            .map_err(|error| Error::other(format!("cannot pin {}/{name}: {error}", directory.display())))
+    };
+    for map in loaded.maps() {
+        let name = map.name().to_string_lossy();
+        let name = object::variable(&name);
+        if name.starts_with("ww_") {
+            pin(map.as_fd(), name)?;
+        }
+    }
+    pin(loaded.entry()?.as_fd(), pinned::PROGRAM)?;
+    Ok(provisional)
+}
+
+/// Writes what an attachment remembers, in one step. A map keeps its size, so it is a new one that takes the old one's name.
+pub fn remember(directory: &Path, meta: &Meta) -> Result<()> {
+    let (pin, new) = (directory.join(pinned::META), directory.join("meta-new"));
+    let _ = fs::remove_file(&new);
+    let replaced = objects::pin(meta.to_map()?.as_fd(), &new).and_then(|()| fs::rename(&new, &pin));
+    replaced.map_err(|error| Error::other(format!("{}: {error}", pin.display())))
+}

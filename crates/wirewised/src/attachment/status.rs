@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The status of an attachment: from the kernel where the kernel knows.
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::abi::Mode;
+use crate::attachment::succession::Places;
+use crate::attachment::{Attachment, Whereabouts};
+use crate::error::Result;
+use crate::hook;
+use crate::interface::offloads;
+use crate::kernel;
+use crate::object::{FLOW_TABLES, POLICY, TAIL_CALLS};
+use crate::running::Running;
+use crate::running::policy::effective_mode;
+use crate::running::status::{Elsewhere, FlowTables, Previous, Status};
+
+pub fn of(attachment: &Attachment) -> Result<Status> {
+    let policy = attachment.policy()?;
+    let now = kernel::boot_ns();
+    let mode = effective_mode(&policy, now);
+    let meta = attachment.meta.as_ref();
+    let link = attachment.link.as_ref().map(|(_, info)| *info);
+    let attached = attachment.whereabouts != Whereabouts::Gone;
+    let elsewhere = attachment.namespace();
+    let obtained = link.filter(|_| attached).and_then(|link| {
+        let query = || hook::plane_of(link.ifindex, link.program_id).ok()?;
+        elsewhere.as_ref().map_or_else(query, |other| other.within(query).flatten())
+    });
+    let limited = attached && mode == Mode::Enforce && policy.enforce_until_ns != 0;
+    Ok(Status {
+        interface: attachment.interface.clone(),
+        attached,
+        network_namespace: (attachment.whereabouts == Whereabouts::Elsewhere).then(|| Elsewhere {
+            netns: elsewhere.map(|other| other.name),
+            attached_in_inode: meta.map_or(0, |meta| meta.namespace),
+        }),
+        plane_asked: meta.map(|meta| meta.plane),
+        plane_obtained: obtained,
+        mode: attached.then_some(mode),
+        mode_as_asked: mode.code() == policy.mode,
+        enforce_remaining_seconds: limited.then(|| (policy.enforce_until_ns - now) as f64 / 1e9),
+        since: meta.map(|meta| meta.since.clone()),
+        bundle: meta.map(|meta| meta.bundle.clone()),
+        classes: attachment.classes()?,
+        policy: meta.map(|meta| meta.policy.clone()),
+        flow_tables: FlowTables {
+            sharing: attachment.sharing()?,
+            entries: meta.map(|meta| meta.table_size),
+            cpus: attachment.shards()?,
+            bytes: attachment.flow_table_bytes()?,
+        },
+        clock: meta.map(|meta| meta.clock.clone()),
+        offloads_off: offloads::read(&Places::of(&attachment.directory).offloads),
+        shadow: attachment.agreement()?,
+        previous: previous(attachment),
+        link_id: link.map(|link| link.id),
+        program_id: link.map(|link| link.program_id),
+        tail_call_program_ids: tail_calls(attachment)?,
+        pins: attachment.directory.display().to_string(),
+    })
+}
+
+fn previous(attachment: &Attachment) -> Option<Previous> {
+    let previous = attachment.previous()?;
+    let meta = previous.meta.as_ref()?;
+    Some(Previous {
+        bundle: meta.bundle.clone(),
+        since: meta.since.clone(),
+        shares_flows: FLOW_TABLES.iter().all(|name| attachment.shares(&previous, name)),
+        shares_policy: attachment.shares(&previous, POLICY),
+    })
+}
+
+fn tail_calls(attachment: &Attachment) -> Result<Vec<u32>> {
+    let Some(map) = attachment.optional_map(TAIL_CALLS)? else { return Ok(Vec::new()) };
+    let id = |index: u32| {
+        let value = map.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok()??;
+        Some(u32::from_ne_bytes(value.try_into().ok()?))
+    };
+    Ok((0..map.max_entries()).filter_map(id).collect())
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One model after another on an interface, while packets pass: the new program is loaded beside the old one, uses the flow tables
+//! that are there, and takes over in one step. What ran before stays at hand for `rollback`.
+//!
+//! What is shared, and what each program has for itself:
+//!
+//! - the flow tables are shared if both keep the same of a flow; otherwise the new ones are empty;
+//! - counters and events are numbered by class, so they are shared by programs with the same classes;
+//! - so are policy, allow list and rate limits, unless a new policy comes with the new program.
+
+mod fit;
+pub mod shadow;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use crate::abi::{self, Action};
+use crate::attachment::Attachment;
+use crate::attachment::staging;
+use crate::attachment::succession::{Places, not_tidied};
+use crate::attachment::verdicts;
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use crate::hook;
+use crate::kernel::objects;
+use crate::kernel::{self, pinned};
+use crate::object::policy_maps::{self, ALLOW_LIST};
+use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, PER_CPU, POLICY};
+use crate::object::{Loaded, Opened, Settings};
+use crate::policy::Policy;
+use crate::running::Running;
+use crate::running::limits::{self, LIMIT_MAP};
+use crate::running::meta::{BundleMeta, Meta, PolicyMeta};
+use crate::running::policy::effective_mode;
+
+#[derive(Debug)]
+pub struct SwapRequest {
+    pub ours: Attachment,
+    pub bundle: Bundle,
+    pub bundle_file: PathBuf,
+    /// `None`: the one in force stays.
+    pub policy: Option<(PathBuf, Policy)>,
+    /// Begin with empty flow tables if those in use do not fit.
+    pub reset_flows: bool,
+    /// The shadow that becomes the first.
+    pub shadow: Option<Attachment>,
+}
+
+/// Where the new program's flow tables come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowsPlan {
+    /// Both programs use them.
+    Kept,
+    /// From the same model's time as a shadow.
+    OfShadow,
+    Empty,
+}
+
+/// What becomes of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyPlan {
+    /// Both programs use it.
+    Kept,
+    /// The same actions for the same classes, which have other numbers now.
+    Renumbered,
+    /// The file given.
+    New,
+}
+
+/// What a swap comes down to.
+#[derive(Debug)]
+pub struct SwapPlan {
+    /// What is attached, as it remembers it.
+    old: Meta,
+    config: abi::Config,
+    pub flows: FlowsPlan,
+    /// Why the flow tables cannot stay; empty: they do.
+    pub differences: Vec<String>,
+    pub same_classes: bool,
+    pub policy: PolicyPlan,
+    /// Classes the old program did not have; without a policy that names them they pass.
+    pub new_classes: Vec<String>,
+}
+
+impl SwapRequest {
+    /// The bundle is what runs, and nothing else is asked for.
+    pub fn runs_already(&self) -> bool {
+        let same = self.ours.meta.as_ref().is_some_and(|meta| meta.bundle.digest == self.bundle.digest);
+        same && self.policy.is_none() && !self.reset_flows && self.shadow.is_none()
+    }
+
+    pub fn new_bundle(&self) -> BundleMeta {
+        BundleMeta::new(&self.bundle, &self.bundle_file)
+    }
+}
+
+impl SwapPlan {
+    pub fn old_bundle(&self) -> &BundleMeta {
+        &self.old.bundle
+    }
+
+    /// The maps that old and new program have in common.
+    fn shared(&self) -> Vec<&'static str> {
+        let mut maps = Vec::new();
+        if self.flows == FlowsPlan::Kept {
+            maps.extend(ALL_TABLES);
+        }
+        if self.same_classes {
+            maps.extend([PER_CPU, EVENTS]);
+        }
+        if self.policy == PolicyPlan::Kept {
+            maps.extend([POLICY, LIMIT_MAP]);
+            maps.extend(ALLOW_LIST);
+        }
+        maps
+    }
+}
+
+/// Looks, and changes nothing.
+pub fn plan(request: &SwapRequest) -> Result<SwapPlan> {
+    let SwapRequest { ours, bundle, .. } = request;
+    let interface = &ours.interface;
+    let (old, config) = known(ours)?;
+    let new = &bundle.manifest;
+    let mut differences = fit::differences(&old.flow, &new.flow);
+    if old.decapsulate != bundle.decapsulate() {
+        let list = |names: &[String]| if names.is_empty() { "none".to_string() } else { names.join(", ") };
+        let (new, old) = (list(&bundle.decapsulate()), list(&old.decapsulate));
+        differences.push(format!("it looks into tunnels {new}, not {old}"));
+    }
+    let flows = match &request.shadow {
+        _ if differences.is_empty() => FlowsPlan::Kept,
+        Some(_) => FlowsPlan::OfShadow,
+        None => FlowsPlan::Empty,
+    };
+    if flows == FlowsPlan::Empty && !request.reset_flows {
+        return Err(Error::other(format!(
+            "{interface}: {} cannot go on with the flow tables of {}: {}; {}`--reset-flows` swaps and begins with empty ones",
+            new.name,
+            old.bundle.name,
+            differences.join("; "),
+            way_on(&old, bundle)
+        )));
+    }
+    let same_classes = old.classes == new.classes;
+    let policy = match &request.policy {
+        Some(_) => PolicyPlan::New,
+        None if same_classes => PolicyPlan::Kept,
+        None => {
+            check_policy(ours, &old, &new.classes)?;
+            PolicyPlan::Renumbered
+        }
+    };
+    let new_classes = new.classes.iter().filter(|class| !old.classes.contains(class)).cloned().collect();
+    Ok(SwapPlan { old, config, flows, differences, same_classes, policy, new_classes })
+}
+
+/// How the bundle could take the flows over after all.
+fn way_on(old: &Meta, bundle: &Bundle) -> String {
+    if old.decapsulate != bundle.decapsulate() || !fit::is_part(&bundle.manifest.flow, &old.flow) {
+        return String::new();
+    }
+    format!(
+        "all the state it needs is there: compile it again with `wirewise compile --keep-state-of {}` and flows go on, or ",
+        old.bundle.file
+    )
+}
+
+/// What an attachment must have for another program to follow it.
+fn known(ours: &Attachment) -> Result<(Meta, abi::Config)> {
+    let interface = &ours.interface;
+    if ours.link.as_ref().is_none_or(|(_, link)| link.ifindex == 0) {
+        return Err(Error::other(format!(
+            "{interface}: only pins are left of what was attached; `wirewised detach --interface {interface}` removes them"
+        )));
+    }
+    let meta = ours.meta.clone().ok_or_else(|| another_version(interface))?;
+    Ok((meta, known_config(ours)?))
+}
+
+fn known_config(ours: &Attachment) -> Result<abi::Config> {
+    ours.config()?.ok_or_else(|| another_version(&ours.interface))
+}
+
+fn another_version(interface: &str) -> Error {
+    Error::other(format!(
+        "{interface}: another version of wirewised attached this program; `wirewised run --replace` replaces it, flows start anew"
+    ))
+}
+
+/// Refuses to lose an action of the policy in force.
+fn check_policy(ours: &Attachment, old: &Meta, classes: &[String]) -> Result<()> {
+    let policy = ours.policy()?;
+    let acts = |(_, rule): &(&String, &abi::ClassPolicy)| rule.action != Action::Pass.code();
+    let lost = old.classes.iter().zip(&policy.class_policy).filter(acts).map(|(class, _)| class);
+    let lost: Vec<_> = lost.filter(|class| !classes.contains(class)).cloned().collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "{}: the policy in force has actions for classes that the new bundle has not ({}); it has {}: give a policy for it with \
+         `--policy FILE`",
+        ours.interface,
+        lost.join(", "),
+        classes.join(", ")
+    )))
+}
+
+/// Loads the new program beside the old one. Nothing runs yet.
+pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
+    let SwapRequest { ours, bundle, .. } = request;
+    let mut opened = Opened::open(&request.bundle_file.display().to_string(), &bundle.object)?;
+    let hook = plan.old.plane.kind();
+    let mut settings = Settings::live(hook)?;
+    let shadow = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
+    if plan.flows == FlowsPlan::Kept {
+        settings = with_tables_of(&plan.config, hook)?;
+        if !plan.same_classes {
+            settings.verdict = verdicts::other(settings.verdict);
+        }
+    } else if let Some(shadow) = shadow {
+        settings = with_tables_of(&known_config(shadow)?, hook)?;
+    }
+    opened.prepare(&settings)?;
+    if let Some(shadow) = shadow {
+        share(&mut opened, shadow, ALL_TABLES)?;
+    }
+    share(&mut opened, ours, plan.shared())?;
+    staging::load(opened, bundle)
+}
+
+/// For a program that uses the flow tables of a program with these constants.
+fn with_tables_of(config: &abi::Config, hook: abi::Hook) -> Result<Settings> {
+    Ok(Settings {
+        shards: config.shards,
+        table_size: Some((config.bucket_mask + 1) * abi::WAYS),
+        hash_seed: config.hash_seed,
+        verdict: config.verdict as u8,
+        ..Settings::live(hook)?
+    })
+}
+
+/// Lets a program use maps of an attachment, as far as both have them.
+fn share(opened: &mut Opened, from: &Attachment, maps: impl IntoIterator<Item = &'static str>) -> Result<()> {
+    for name in maps {
+        if let Some(map) = from.optional_map(name)? {
+            opened.share(name, &map)?;
+        }
+    }
+    Ok(())
+}
+
+/// Does what the plan says. The caller holds the lock of the root, under which the plan was made.
+pub fn execute(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Result<Attachment> {
+    let ours = &request.ours;
+    let places = Places::of(&ours.directory);
+    let staged = staging::pin(loaded, &places.new)?;
+    let policy = write_policy(request, plan, loaded)?;
+    let config = loaded.config.as_ref().unwrap_or(&plan.config);
+    let Meta { interface, plane, .. } = &plan.old;
+    let meta = Meta::new(&request.bundle, &request.bundle_file, interface, *plane, config, policy);
+    staging::remember(&places.new, &meta)?;
+    if plan.flows == FlowsPlan::Kept && !plan.same_classes {
+        for name in FLOW_TABLES {
+            ours.optional_map(name)?
+                .map_or(Ok(()), |table| verdicts::retire(&table, config.verdict as u8))?;
+        }
+    }
+    update_link(ours, loaded.entry()?.as_fd())?;
+    staged.keep();
+    places.tidy().map_err(|error| not_tidied(&places, &error))?;
+    follow(ours, Attachment::open(&ours.directory)?)
+}
+
+/// Programs with the same classes share the counters, and with them what the limit of events remembers. (Other limits lie beside the
+/// policy: both are shared, or neither.)
+fn follow(before: &Attachment, now: Attachment) -> Result<Attachment> {
+    limits::renew_events(&before.policy()?, &now.policy()?, |name| now.optional_map(name).ok().flatten())?;
+    Ok(now)
+}
+
+/// The one moment at which the next packet meets another program.
+fn update_link(ours: &Attachment, program: BorrowedFd<'_>) -> Result<()> {
+    let Some((link, _)) = &ours.link else { return Err(Error::other("the attachment went away meanwhile")) };
+    hook::update_link(link.as_fd(), program)
+        .map_err(|error| Error::other(format!("{}: cannot replace the program: {error}", ours.interface)))
+}
+
+/// Writes the new program's policy, if it has one of its own. Returns what is to be remembered of it.
+fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Result<PolicyMeta> {
+    let (ours, old) = (&request.ours, &plan.old);
+    if let Some((file, policy)) = &request.policy {
+        let now = kernel::boot_ns();
+        let element = policy.to_abi(now, effective_mode(&ours.policy()?, now));
+        policy_maps::write(policy, &element, |name| loaded.map(name))?;
+        return Ok(PolicyMeta::new(Some(file), policy));
+    }
+    let mut remembered = old.policy.clone();
+    if plan.policy == PolicyPlan::Renumbered {
+        let classes = &request.bundle.manifest.classes;
+        policy_maps::copy_allow_list(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
+        policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
+            loaded.map(name)
+        })?;
+        let action = |class| {
+            let number = old.classes.iter().position(|old| old == class);
+            number.and_then(|number| old.policy.actions.get(number).cloned())
+        };
+        remembered.actions = classes
+            .iter()
+            .map(|class| action(class).unwrap_or_else(|| Action::Pass.name().to_string()))
+            .collect();
+    }
+    Ok(remembered)
+}
+
+/// What ran before the last swap.
+pub fn previous(ours: &Attachment) -> Result<(Attachment, Meta)> {
+    known(ours)?;
+    let previous = ours.previous().and_then(|previous| Some((previous.meta.clone()?, previous)));
+    previous.map(|(meta, previous)| (previous, meta)).ok_or_else(|| {
+        Error::input(format!(
+            "{}: nothing ran before that could come back: only `wirewised swap` keeps what it replaces",
+            ours.interface
+        ))
+    })
+}
+
+/// Puts back what ran before the last swap; what ran now can come back the same way. The caller holds the lock of the root.
+pub fn rollback(ours: &Attachment) -> Result<Attachment> {
+    let (previous, mut meta) = previous(ours)?;
+    let places = Places::of(&ours.directory);
+    let program = objects::open_pin(&places.previous.join(pinned::PROGRAM))
+        .map_err(|error| Error::other(format!("{}: {error}", places.previous.display())))?;
+    // A policy that both have in common may have changed since.
+    if let Some(current) = &ours.meta
+        && previous.shares(ours, POLICY)
+    {
+        meta.policy = current.policy.clone();
+    }
+    meta.since = kernel::now();
+    staging::remember(&places.previous, &meta)?;
+    update_link(ours, program.as_fd())?;
+    places.tidy().map_err(|error| not_tidied(&places, &error))?;
+    follow(ours, Attachment::open(&ours.directory)?)
+}

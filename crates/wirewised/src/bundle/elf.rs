@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An object's ELF file, as far as it is looked into.
+
+use object::LittleEndian;
+use object::ObjectSection;
+use object::read::elf::{ElfFile64, ElfSection64};
+
+pub type File<'data> = ElfFile64<'data, LittleEndian>;
+pub type Section<'data, 'file> = ElfSection64<'data, 'file, LittleEndian>;
+pub type Checked<T = ()> = Result<T, String>;
+
+pub fn damaged(error: object::Error) -> String {
+    format!("is damaged: {error}")
+}
+
+pub fn data<'data>(section: &Section<'data, '_>) -> Checked<&'data [u8]> {
+    section.data().map_err(damaged)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `wirewise compile` emits. The object of a bundle may hold nothing else: a bundle comes from others, and the kernel
+//! would do for it what it does for root. `inspection.rs` looks at it before libbpf sees the object, without it.
+//!
+//! What new versions of the data path need more of (maps, helpers, sections) is added to the tables here, and nowhere else.
+
+use std::ops::RangeInclusive;
+
+use crate::abi;
+use crate::bundle::manifest::{Flow, STATE_OFFSET_6};
+
+pub const ENTRY: &str = "ww_xdp";
+pub(super) const MODEL: &str = "ww_model_";
+/// The kernel's limit for one packet (MAX_TAIL_CALL_CNT).
+pub const MAX_TAIL_CALLS: u32 = 33;
+
+pub(super) const PROGRAMS: &str = "xdp";
+pub(super) const FUNCTIONS: &str = ".text";
+pub(super) const MAPS: &str = ".maps";
+pub(super) const BTF: &str = ".BTF";
+pub(super) const BTF_EXT: &str = ".BTF.ext";
+pub(super) const CONFIG: &str = ".rodata.ww_config";
+pub(super) const REQUIRED: [&str; 5] = [PROGRAMS, MAPS, BTF, CONFIG, "license"];
+
+/// Sections that become maps of one element, and how many bytes they may have. Those of the model have what it needs.
+pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
+    (CONFIG, exactly(size_of::<abi::Config>())),
+    (".data.ww_policy", exactly(size_of::<abi::Policy>())),
+    (".data.ww_cpu", exactly(size_of::<abi::Cpu>())),
+    (".rodata.ww_rows", 0..=4 << 20),
+    (".rodata.ww_weights", 0..=4 << 20),
+    // Tables that clang makes of a `switch`, and the counters of bench.h.
+    (".rodata", 0..=4096),
+    (".bss", 0..=4096),
+];
+
+/// Sections that the kernel never gets, beside those whose name starts with `.debug_`, and relocations.
+pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
+
+/// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
+pub(super) const HELPERS: [(i32, &str); 11] = [
+    (1, "map_lookup_elem"),
+    (5, "ktime_get_ns"),
+    (8, "get_smp_processor_id"),
+    (12, "tail_call"),
+    (39, "skb_pull_data"),
+    (85, "sk_lookup_udp"),
+    (86, "sk_release"),
+    (99, "skc_lookup_tcp"),
+    (118, "jiffies64"),
+    (125, "ktime_get_boot_ns"),
+    (160, "ktime_get_coarse_ns"),
+];
+
+/// `enum bpf_map_type`, and BPF_F_* flags.
+const ARRAY: u64 = 2;
+const PROG_ARRAY: u64 = 3;
+const PERCPU_ARRAY: u64 = 6;
+const LPM_TRIE: u64 = 11;
+/// As in maps.h: more than the old and the new policy file together can name.
+const ALLOW_PREFIXES: u64 = 1 << 18;
+const NO_PREALLOC: u64 = 1;
+const MMAPABLE: u64 = 1 << 10;
+
+/// A map the data path has; `entries`: at most.
+pub(super) struct MapRule {
+    pub name: &'static str,
+    pub kind: u64,
+    pub key: u64,
+    pub value: RangeInclusive<u64>,
+    pub entries: u64,
+    pub flags: u64,
+}
+
+const fn exactly(size: usize) -> RangeInclusive<u64> {
+    size as u64..=size as u64
+}
+
+pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
+    let bucket = |entry: u32| exactly(entry as usize * abi::WAYS as usize);
+    // The blank entries lie behind each other, aligned as entries are.
+    let aggregates = flow.aggregates.iter().map(|aggregate| u64::from(aggregate.entry6_size));
+    let blank = STATE_OFFSET_6 as u64..=u64::from(flow.entry6_size) + aggregates.sum::<u64>();
+    let (prefix4, prefix6) = (size_of::<abi::Prefix4>() as u64, size_of::<abi::Prefix6>() as u64);
+    let rule = |name, kind, key, value, entries, flags| MapRule { name, kind, key, value, entries, flags };
+    let tables = flow.aggregates.iter().flat_map(|aggregate| {
+        let [ipv4, ipv6] = aggregate.by.tables();
+        [(ipv4, aggregate.entry4_size), (ipv6, aggregate.entry6_size)]
+    });
+    let mut rules = vec![
+        rule("ww_flows4", ARRAY, 4, bucket(flow.entry4_size), 1, MMAPABLE),
+        rule("ww_flows6", ARRAY, 4, bucket(flow.entry6_size), 1, MMAPABLE),
+        rule("ww_limit", ARRAY, 4, exactly(8), abi::MAX_CLASSES as u64, 0),
+        rule("ww_allow4", LPM_TRIE, prefix4, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
+        rule("ww_allow6", LPM_TRIE, prefix6, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
+        rule("ww_allow_ports", ARRAY, 4, exactly(8), 4 * u64::from(abi::ALLOW_PORT_WORDS), 0),
+        rule("ww_blank", PERCPU_ARRAY, 4, blank, 1, 0),
+        rule(
+            "ww_agreement",
+            ARRAY,
+            4,
+            exactly(size_of::<abi::Agreement>()),
+            abi::AGREEMENT_ROWS as u64,
+            MMAPABLE,
+        ),
+        rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
+        rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
+        rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
+    ];
+    rules.extend(tables.map(|(name, entry)| rule(name, ARRAY, 4, bucket(entry), 1, MMAPABLE)));
+    rules
+}
+
+/// The last word of the state, where CPUs share the flow tables (bpf/wirewise/claim.h).
+pub(super) const CLAIM: &str = "claim";
+
+/// Where a program stands in the array of tail calls: `ww_model_<i>` at i. `None`: it is no part of a split model.
+pub fn tail_call_index(program: &str) -> Option<u32> {
+    program.strip_prefix(MODEL)?.parse().ok()
+}
+
+pub fn tail_call_name(index: u32) -> String {
+    format!("{MODEL}{index}")
+}

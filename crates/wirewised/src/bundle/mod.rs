@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads bundles (`.wirewise`): a zip archive whose comment is the SHA-256 of all before it, with a manifest that
+//! has the SHA-256 of every other member. Nothing of a file is used, or even unpacked, before its digest is checked.
+
+mod byte_code;
+mod elf;
+pub mod emitted;
+pub mod inspection;
+pub mod manifest;
+pub mod model;
+pub mod reference;
+pub mod signature;
+pub mod tree;
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
+
+use serde_json::Value;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use crate::bundle::manifest::Manifest;
+use crate::bundle::signature::{Signer, sha256};
+use crate::error::{Error, Result};
+use crate::files;
+
+pub const MANIFEST: &str = "manifest.json";
+pub const MODEL: &str = "model.json";
+pub const FEATURES: &str = "features.json";
+pub const PROGRAM: &str = "program.bpf.o";
+pub const CARD: &str = "card.md";
+const SOURCES: &str = "sources/";
+
+/// Of the file, and of what its members unpack to: a forest of 100 trees of depth 10 needs less than a tenth.
+/// Of a bundle, or an object alone.
+pub const MAX_BYTES: u64 = 256 << 20;
+const MAX_MEMBERS: usize = 4096;
+/// Hexadecimal digits of SHA-256.
+const SEAL: usize = 64;
+const AGAIN: &str = "copy it again or make one with `wirewise compile`";
+
+/// A bundle whose digests were all right.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub manifest: Manifest,
+    /// `program.bpf.o`.
+    pub object: Vec<u8>,
+    /// `model.json`, the model IR.
+    pub model: Value,
+    /// `features.json`, the feature set.
+    pub features: Value,
+    /// What the object was compiled from, by file name.
+    pub sources: BTreeMap<String, Vec<u8>>,
+    /// Who signed it; the signature is right.
+    pub signer: Option<Signer>,
+    /// What a signature is of.
+    pub statement: String,
+    /// SHA-256 of the file but its last 64 bytes, which hold it: the bundle's identity.
+    pub digest: String,
+}
+
+impl Bundle {
+    /// Reads a bundle from its file, and refuses one with a program that wirewise does not make.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = read_file(path)?;
+        let bundle = Self::from_bytes(&bytes).and_then(|bundle| bundle.check_program().map(|()| bundle));
+        bundle.map_err(|message| Error::input(format_args!("{}: {message}", path.display())))
+    }
+
+    /// Whether the program is one that wirewise makes, and the manifest tells the truth about it.
+    pub fn check_program(&self) -> std::result::Result<(), String> {
+        inspection::check(&self.object, &self.manifest.flow).map_err(|what| {
+            format!("{PROGRAM} {what}; a bundle's program is what `wirewise compile` makes, and nothing else")
+        })
+    }
+
+    /// Reads a bundle from its file's content. The error is one line without the file's name.
+    pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let digest = check_seal(bytes)?;
+        let mut members = unpack(bytes)?;
+        let manifest = members.remove(MANIFEST).ok_or_else(|| format!("has no {MANIFEST}; {AGAIN}"))?;
+        let manifest_digest = sha256(&manifest);
+        let manifest = Manifest::parse(&manifest)?;
+        let signed = members.remove(signature::MEMBER);
+        check_digests(&manifest, &members)?;
+        for name in [MODEL, FEATURES, PROGRAM, CARD] {
+            if !members.contains_key(name) {
+                return Err(format!("{name} is missing; {AGAIN}"));
+            }
+        }
+        let json = |name: &str| {
+            serde_json::from_slice(&members[name])
+                .map_err(|error| format!("{name} is not JSON: {error}; {AGAIN}"))
+        };
+        let (model, features) = (json(MODEL)?, json(FEATURES)?);
+        let digests = manifest.digests.iter().map(|(name, digest)| (name.as_str(), digest.as_str()));
+        let statement = signature::statement(digests.chain([(MANIFEST, manifest_digest.as_str())]));
+        let signer = signed.map(|document| signature::check(&document, &statement)).transpose()?;
+        let object = members.remove(PROGRAM).unwrap_or_default();
+        let source = |(name, text): (String, _)| Some((name.strip_prefix(SOURCES)?.to_string(), text));
+        let sources = members.into_iter().filter_map(source).collect();
+        Ok(Self { manifest, object, model, features, sources, signer, statement, digest })
+    }
+
+    /// The tunnels the feature set looks into.
+    pub fn decapsulate(&self) -> Vec<String> {
+        let names = self.features["decapsulate"].as_array().into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_string).collect()
+    }
+}
+
+/// A bundle's file, as it is.
+pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    files::read(path, MAX_BYTES)
+}
+
+/// The bundle with this signature instead of what it has. All other members stay as they are packed.
+pub fn with_signature(bytes: &[u8], document: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let pack = || -> zip::result::ZipResult<Vec<u8>> {
+        let mut old = ZipArchive::new(Cursor::new(bytes))?;
+        let mut new = ZipWriter::new(Cursor::new(Vec::new()));
+        for index in 0..old.len() {
+            let file = old.by_index_raw(index)?;
+            if file.name()? != signature::MEMBER {
+                new.raw_copy_file(file)?;
+            }
+        }
+        new.start_file(signature::MEMBER, SimpleFileOptions::default().unix_permissions(0o644))?;
+        new.write_all(document)?;
+        new.set_comment("0".repeat(SEAL))?;
+        Ok(new.finish()?.into_inner())
+    };
+    let mut packed = pack().map_err(|error| format!("cannot be packed again: {error}"))?;
+    packed.truncate(packed.len() - SEAL);
+    let seal = sha256(&packed);
+    packed.extend(seal.as_bytes());
+    Ok(packed)
+}
+
+fn check_seal(bytes: &[u8]) -> std::result::Result<String, String> {
+    if !bytes.starts_with(b"PK\x03\x04") || bytes.len() < SEAL {
+        return Err("is not a wirewise bundle; make one with `wirewise compile`".to_string());
+    }
+    let (body, seal) = bytes.split_at(bytes.len() - SEAL);
+    let digest = sha256(body);
+    if digest.as_bytes() == seal {
+        Ok(digest)
+    } else {
+        Err(format!(
+            "the file's digest does not match its content: it is damaged, cut off or no bundle; {AGAIN}"
+        ))
+    }
+}
+
+/// The members in memory; nothing is ever written to a path that an archive names.
+fn unpack(bytes: &[u8]) -> std::result::Result<BTreeMap<String, Vec<u8>>, String> {
+    let unreadable = |error: zip::result::ZipError| format!("is not a readable archive: {error}; {AGAIN}");
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(unreadable)?;
+    if archive.len() > MAX_MEMBERS {
+        return Err(format!("has {} members, more than {MAX_MEMBERS}; {AGAIN}", archive.len()));
+    }
+    archive.validate_header_consistency().map_err(unreadable)?;
+    let mut members = BTreeMap::new();
+    let mut left = MAX_BYTES;
+    for index in 0..archive.len() {
+        let file = archive.by_index(index).map_err(unreadable)?;
+        let name = file.name().map_err(unreadable)?.into_owned();
+        if !is_plain(&name) {
+            return Err(format!("holds a member named {name:?}, which no bundle does; {AGAIN}"));
+        }
+        if !matches!(file.compression(), CompressionMethod::Stored | CompressionMethod::Deflated) {
+            return Err(format!("{name} is packed with {}, not with deflate; {AGAIN}", file.compression()));
+        }
+        // The size an archive states may be a lie, so what comes out is counted.
+        let mut content = Vec::new();
+        let read = file.take(left + 1).read_to_end(&mut content);
+        read.map_err(|error| format!("{name} cannot be unpacked: {error}; {AGAIN}"))?;
+        left = left.checked_sub(content.len() as u64).ok_or_else(|| {
+            format!("unpacks to more than {} MiB, so it is no bundle; {AGAIN}", MAX_BYTES >> 20)
+        })?;
+        members.insert(name, content);
+    }
+    Ok(members)
+}
+
+/// A relative path of plain parts: nothing that would mean another place if somebody unpacked it.
+fn is_plain(name: &str) -> bool {
+    let character = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
+    name.len() <= 200
+        && name.chars().all(character)
+        && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+fn check_digests(
+    manifest: &Manifest,
+    members: &BTreeMap<String, Vec<u8>>,
+) -> std::result::Result<(), String> {
+    if let Some(missing) = manifest.digests.keys().find(|name| !members.contains_key(*name)) {
+        return Err(format!("{missing:?} is missing; {AGAIN}"));
+    }
+    for (name, content) in members {
+        match manifest.digests.get(name) {
+            None => return Err(format!("{name} is not in the manifest; {AGAIN}")),
+            Some(digest) if *digest != sha256(content) => {
+                return Err(format!(
+                    "the digest of {name} is not the one in the manifest: edited or damaged; {AGAIN}"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}

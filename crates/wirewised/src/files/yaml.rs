@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! YAML that people write: policies, feature sets, labels.
+
+use serde::de::DeserializeOwned;
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+
+use crate::text::nearest::choose;
+
+/// Reads one YAML document. The error is one line with the place in the text.
+pub fn from_yaml<T: DeserializeOwned>(text: &str) -> std::result::Result<T, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        let message = UserMessageFormatter.format_message(error.without_snippet());
+        let message = message.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"");
+        let message = unknown_field(&message).unwrap_or(message);
+        match error.location() {
+            Some(location) => format!("line {}, column {}: {message}", location.line(), location.column()),
+            None => message,
+        }
+    })
+}
+
+/// serde's message about an unknown key, with the one that was probably meant.
+fn unknown_field(message: &str) -> Option<String> {
+    let (name, rest) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    let known = rest.strip_prefix(", expected ")?;
+    let known = known.strip_prefix("one of ").unwrap_or(known).replace('`', "");
+    let known: Vec<_> = known.split(", ").flat_map(|part| part.split(" or ")).collect();
+    Some(format!("unknown key '{name}'; {}", choose(name, &known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Two {
+        prefixes: Option<u32>,
+        ports: Option<u32>,
+    }
+
+    #[test]
+    fn an_unknown_key_is_said_with_its_place_and_what_was_meant() {
+        let said = from_yaml::<Two>("ports: 1\nprefxes: 2\n").unwrap_err();
+        assert_eq!(
+            said,
+            "line 2, column 1: unknown key 'prefxes'; did you mean 'prefixes'? there are: prefixes, ports"
+        );
+    }
+}

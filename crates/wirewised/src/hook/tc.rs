@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TC, by tcx links: on socket buffers, in either direction. Programs of others may be at the same place; what the one before lets
+//! through, the next one sees.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use crate::error::Error;
+use crate::hook::{Attached, Hook, Order, Plane, link};
+use crate::kernel::objects::check;
+
+pub struct Tc;
+
+/// The first kernel with tcx links.
+pub const SINCE: &str = "6.6";
+/// Of one direction of one interface: BPF_MPROG_MAX.
+const MOST_PROGRAMS: usize = 64;
+
+/// Whether this kernel has tcx, as it says itself of an interface.
+pub fn is_there(ifindex: u32) -> bool {
+    ask(ifindex, Plane::TcIngress).is_ok()
+}
+
+impl Hook for Tc {
+    /// In the order in which they see packets.
+    fn query(&self, ifindex: u32) -> io::Result<Vec<Attached>> {
+        let mut attached = Vec::new();
+        for plane in [Plane::TcIngress, Plane::TcEgress] {
+            match ask(ifindex, plane) {
+                // A kernel without tcx has nothing there.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                programs => {
+                    attached.extend(programs?.into_iter().map(|program_id| Attached { program_id, plane }))
+                }
+            }
+        }
+        Ok(attached)
+    }
+
+    fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32> {
+        let is_tcx = link.type_ == libbpf_sys::BPF_LINK_TYPE_TCX;
+        // SAFETY: `tcx` is the part of the union that the type names; read of another it is a number, and not used.
+        is_tcx.then_some(unsafe { link.__bindgen_anon_1.tcx.ifindex })
+    }
+
+    fn attach(
+        &self,
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        plane: Plane,
+        order: Order,
+    ) -> io::Result<OwnedFd> {
+        // Before or after nothing in particular: at the head, or the tail.
+        let flags = match order {
+            Order::First => libbpf_sys::BPF_F_BEFORE,
+            Order::Last => libbpf_sys::BPF_F_AFTER,
+        };
+        link(program, ifindex, attach_type(plane), flags)
+    }
+
+    /// A tcx program is never in the way, so nothing is put back.
+    fn attach_without_link(&self, _: BorrowedFd<'_>, _: u32, _: Plane) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn detach_without_link(&self, _: BorrowedFd<'_>, _: u32, _: Plane) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn attach_error(&self, interface: &str, plane: Plane, error: &io::Error) -> Error {
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => Error::missing(format!(
+                "{interface}: this kernel has no tcx, which {plane} needs (Linux {SINCE}); `--plane xdp-generic` works on every interface"
+            )),
+            Some(libc::ERANGE) => Error::other(format!(
+                "{interface}: {MOST_PROGRAMS} programs are attached as {plane}, and the kernel takes no more; `bpftool net` shows them"
+            )),
+            Some(libc::EPERM | libc::EACCES) => {
+                Error::missing(format!("{interface}: attaching needs CAP_NET_ADMIN in its network namespace"))
+            }
+            _ => Error::other(format!("{interface}: cannot attach as {plane}: {error}")),
+        }
+    }
+}
+
+fn attach_type(plane: Plane) -> libbpf_sys::bpf_attach_type {
+    if plane == Plane::TcEgress { libbpf_sys::BPF_TCX_EGRESS } else { libbpf_sys::BPF_TCX_INGRESS }
+}
+
+fn ask(ifindex: u32, plane: Plane) -> io::Result<Vec<u32>> {
+    let mut programs = [0; MOST_PROGRAMS];
+    let mut opts = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
+        prog_ids: programs.as_mut_ptr(),
+        ..Default::default()
+    };
+    opts.__bindgen_anon_1.count = MOST_PROGRAMS as u32;
+    // SAFETY: `opts` says its size and how many numbers `programs` has room for; both outlive the call.
+    check(unsafe { libbpf_sys::bpf_prog_query_opts(ifindex as i32, attach_type(plane), &mut opts) })?;
+    // SAFETY: the call wrote the number of programs there.
+    let count = unsafe { opts.__bindgen_anon_1.count } as usize;
+    Ok(programs[..count.min(MOST_PROGRAMS)].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_tcx_is_told_from_a_full_place() {
+        let error =
+            |code| Tc.attach_error("eth0", Plane::TcEgress, &io::Error::from_raw_os_error(code)).to_string();
+        assert!(error(libc::EINVAL).contains("Linux 6.6"));
+        assert!(error(libc::ERANGE).contains("64 programs are attached as tc-egress"));
+        assert!(error(libc::EPERM).contains("CAP_NET_ADMIN"));
+    }
+}

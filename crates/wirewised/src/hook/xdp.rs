@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! XDP: in the driver, or behind it on socket buffers. An interface has one program at each.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::error::Error;
+use crate::hook::{Attached, Hook, Order, Plane, link};
+use crate::kernel::objects::check;
+
+pub struct Xdp;
+
+/// What the kernel says of XDP in a driver.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Driver {
+    /// A program runs on the network card itself.
+    pub offloaded: bool,
+    /// `NETDEV_XDP_ACT_*` bits; 0 before Linux 6.3, which does not tell, and for drivers without XDP.
+    pub features: u64,
+}
+
+pub fn driver(ifindex: u32) -> io::Result<Driver> {
+    let said = ask(ifindex)?;
+    Ok(Driver {
+        offloaded: program(&said, said.hw_prog_id, libbpf_sys::XDP_ATTACHED_HW) != 0,
+        features: said.feature_flags,
+    })
+}
+
+impl Hook for Xdp {
+    fn query(&self, ifindex: u32) -> io::Result<Vec<Attached>> {
+        let said = ask(ifindex)?;
+        let native = program(&said, said.drv_prog_id, libbpf_sys::XDP_ATTACHED_DRV);
+        let generic = program(&said, said.skb_prog_id, libbpf_sys::XDP_ATTACHED_SKB);
+        let both = [(native, Plane::XdpNative), (generic, Plane::XdpGeneric)];
+        Ok(both
+            .into_iter()
+            .filter(|(program_id, _)| *program_id != 0)
+            .map(|(program_id, plane)| Attached { program_id, plane })
+            .collect())
+    }
+
+    /// There is one program at a place, so no order.
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, plane: Plane, _: Order) -> io::Result<OwnedFd> {
+        link(program, ifindex, libbpf_sys::BPF_XDP, flags(plane))
+    }
+
+    fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32> {
+        let is_xdp = link.type_ == libbpf_sys::BPF_LINK_TYPE_XDP;
+        // SAFETY: `xdp` is the part of the union that the type names; read of another it is a number, and not used.
+        is_xdp.then_some(unsafe { link.__bindgen_anon_1.xdp.ifindex })
+    }
+
+    fn attach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32, plane: Plane) -> io::Result<()> {
+        let flags = flags(plane) | libbpf_sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
+        // SAFETY: no options are given; the descriptor is a plain number to the call.
+        check(unsafe {
+            libbpf_sys::bpf_xdp_attach(ifindex as i32, program.as_raw_fd(), flags, std::ptr::null())
+        })
+        .map(drop)
+    }
+
+    fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32, plane: Plane) -> io::Result<()> {
+        let opts = libbpf_sys::bpf_xdp_attach_opts {
+            sz: size_of::<libbpf_sys::bpf_xdp_attach_opts>() as _,
+            old_prog_fd: program.as_raw_fd(),
+            ..Default::default()
+        };
+        let flags = flags(plane) | libbpf_sys::XDP_FLAGS_REPLACE;
+        // SAFETY: `opts` says its size and outlives the call.
+        check(unsafe { libbpf_sys::bpf_xdp_detach(ifindex as i32, flags, &opts) }).map(drop)
+    }
+
+    fn attach_error(&self, interface: &str, plane: Plane, error: &io::Error) -> Error {
+        let generic = "`--plane xdp-generic` works on every interface";
+        match (error.raw_os_error(), plane) {
+            (Some(libc::EOPNOTSUPP), Plane::XdpNative) => {
+                Error::missing(format!("{interface}: the driver has no native XDP; {generic}"))
+            }
+            (Some(libc::EBUSY | libc::EEXIST), _) => Error::other(format!(
+                "{interface}: another XDP program was attached meanwhile; `wirewised doctor --interface {interface}`"
+            )),
+            (Some(libc::EPERM | libc::EACCES), _) => {
+                Error::missing(format!("{interface}: attaching needs CAP_NET_ADMIN in its network namespace"))
+            }
+            (Some(libc::ERANGE | libc::EINVAL), Plane::XdpNative) => Error::missing(format!(
+                "{interface}: the driver refuses native XDP in its present settings ({error}): MTU or LRO, see \
+             `wirewised doctor --interface {interface}`; {generic}"
+            )),
+            _ => Error::other(format!("{interface}: cannot attach as {plane}: {error}")),
+        }
+    }
+}
+
+fn flags(plane: Plane) -> u32 {
+    match plane {
+        Plane::XdpNative => libbpf_sys::XDP_FLAGS_DRV_MODE,
+        _ => libbpf_sys::XDP_FLAGS_SKB_MODE,
+    }
+}
+
+fn ask(ifindex: u32) -> io::Result<libbpf_sys::bpf_xdp_query_opts> {
+    let mut opts = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as _,
+        ..Default::default()
+    };
+    // SAFETY: `opts` is a bpf_xdp_query_opts that says its size, and the call fills it.
+    check(unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) })?;
+    Ok(opts)
+}
+
+/// The program in one place. With one program only `prog_id` need be set; its place is then in `attach_mode`.
+fn program(said: &libbpf_sys::bpf_xdp_query_opts, there: u32, alone: u32) -> u32 {
+    if there == 0 && u32::from(said.attach_mode) == alone { said.prog_id } else { there }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_native_xdp_is_told_from_a_missing_privilege() {
+        let error = |code, plane| Xdp.attach_error("eth0", plane, &io::Error::from_raw_os_error(code));
+        let native = error(libc::EOPNOTSUPP, Plane::XdpNative);
+        assert_eq!(native.kind().exit_code(), 3);
+        assert!(native.to_string().contains("--plane xdp-generic"), "{native}");
+        assert!(error(libc::EPERM, Plane::XdpGeneric).to_string().contains("CAP_NET_ADMIN"));
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs, maps and links as the kernel keeps them: by number, and by pin.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProgramInfo {
+    pub id: u32,
+    /// At most 15 characters: the kernel keeps no more.
+    pub name: String,
+    pub verified_instructions: u32,
+}
+
+pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: `info` is a zeroed bpf_prog_info of `length` bytes, so the kernel copies no arrays.
+    check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut length) })?;
+    // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
+    let name = unsafe { CStr::from_ptr(info.name.as_ptr()) };
+    Ok(ProgramInfo {
+        id: info.id,
+        name: name.to_string_lossy().into_owned(),
+        verified_instructions: info.verified_insns,
+    })
+}
+
+/// Needs CAP_SYS_ADMIN.
+pub fn program_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number, returns a new descriptor.
+    owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) })
+}
+
+/// Pins a program, map or link.
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: `path` is a C string that outlives the call.
+    check(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) }).map(drop)
+}
+
+pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: `path` is a C string that outlives the call.
+    owned(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// libbpf returns what a call gave, or the negated error number.
+pub(crate) fn check(code: i32) -> io::Result<i32> {
+    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(code) }
+}
+
+pub(crate) fn owned(code: i32) -> io::Result<OwnedFd> {
+    let fd = check(code)?;
+    // SAFETY: `fd` is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

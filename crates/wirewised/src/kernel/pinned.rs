@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A directory of pins, which comes and goes as a whole.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+pub const LINK: &str = "link";
+pub const PROGRAM: &str = "prog";
+/// A note (`note.rs`) on the rest.
+pub const META: &str = "meta";
+
+/// Removes a directory of pins. The link goes first: a program whose maps lost their pins loses its tail calls.
+pub fn remove(directory: &Path) -> io::Result<()> {
+    let mut pins: Vec<_> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    pins.sort_by_key(|path| path.file_name().is_none_or(|name| name != LINK));
+    for pin in pins {
+        if pin.symlink_metadata()?.is_dir() { fs::remove_dir(pin)? } else { fs::remove_file(pin)? }
+    }
+    fs::remove_dir(directory)
+}
+
+/// A directory that is removed with all its pins unless it is kept.
+#[derive(Debug)]
+pub struct Provisional {
+    path: Option<PathBuf>,
+}
+
+impl Provisional {
+    /// Makes the directory; what an agent that was killed left under this name goes first.
+    pub fn create(path: &Path) -> Result<Self> {
+        let failed = |error: io::Error| Error::other(format!("{}: {error}", path.display()));
+        if path.is_dir() {
+            remove(path).map_err(failed)?;
+        }
+        fs::create_dir(path).map_err(failed)?;
+        Ok(Self { path: Some(path.to_path_buf()) })
+    }
+
+    pub fn keep(mut self) {
+        self.path = None;
+    }
+}
+
+impl Drop for Provisional {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path
+            && let Err(error) = remove(path)
+        {
+            tracing::warn!("{} is left behind: {error}; remove it with `rm -r`", path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_provisional_goes_unless_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("eth0");
+        let provisional = Provisional::create(&path).unwrap();
+        fs::write(path.join(LINK), "").unwrap();
+        drop(provisional);
+        assert!(!path.exists());
+        Provisional::create(&path).unwrap().keep();
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The maps of a program, by name.
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::abi;
+use crate::error::{Error, Result};
+
+pub const CONFIG_MAP: &str = ".rodata.ww_config";
+/// One element: `abi::Policy`.
+pub const POLICY: &str = "ww_policy";
+pub const TAIL_CALLS: &str = "ww_progs";
+pub const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
+/// What is kept beside the flows; a program has those that its features read.
+pub const AGGREGATE_TABLES: [&str; 6] =
+    ["ww_source4", "ww_source6", "ww_destination4", "ww_destination6", "ww_service4", "ww_service6"];
+/// All that remembers packets.
+pub const ALL_TABLES: [&str; 8] = [
+    FLOW_TABLES[0],
+    FLOW_TABLES[1],
+    AGGREGATE_TABLES[0],
+    AGGREGATE_TABLES[1],
+    AGGREGATE_TABLES[2],
+    AGGREGATE_TABLES[3],
+    AGGREGATE_TABLES[4],
+    AGGREGATE_TABLES[5],
+];
+/// A variable: counters and scratch space, `abi::Cpu` for each CPU.
+pub const PER_CPU: &str = "ww_cpu";
+pub const PER_CPU_MAP: &str = ".data.ww_cpu";
+/// What happened to packets that do not simply pass.
+pub const EVENTS: &str = "ww_events";
+/// Where two models' classes are counted.
+pub const AGREEMENT: &str = "ww_agreement";
+/// Where a shadow hands its packets over.
+pub const FIRST: &str = "ww_first";
+
+/// The name of a map; of a variable's own section, which is a map too, the variable's.
+pub fn variable(map: &str) -> &str {
+    map.strip_prefix(".data.").or_else(|| map.strip_prefix(".rodata.")).unwrap_or(map)
+}
+
+pub fn other_layout(map: &str) -> Error {
+    Error::other(format!("the map {map} has another layout than this agent's"))
+}
+
+/// How many elements a map has under this configuration; `None`: as compiled.
+pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
+    if map == AGREEMENT && config.shadow != 0 {
+        return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
+    }
+    if map == EVENTS {
+        return Ok(Some(config.shards * abi::EVENTS));
+    }
+    if AGGREGATE_TABLES.contains(&map) {
+        return Ok(config.aggregate_mask.checked_add(1));
+    }
+    if !FLOW_TABLES.contains(&map) {
+        return Ok(None);
+    }
+    let tables = if config.shared == 0 { config.shards } else { 1 };
+    let buckets = u64::from(tables) * (u64::from(config.bucket_mask) + 1);
+    u32::try_from(buckets).map(Some).map_err(|_| {
+        Error::input(format!("a flow table of {buckets} buckets is too large: choose a smaller size"))
+    })
+}
+
+/// One element of an array map of a type of `abi`.
+pub fn read_element<T: bytemuck::AnyBitPattern>(map: &MapHandle, index: u32) -> Result<T> {
+    let name = map.name().to_string_lossy();
+    let value = map
+        .lookup(&index.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| Error::other(format!("{name}: cannot be read: {error}")))?;
+    value.and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok()).ok_or_else(
+        || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
+    )
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An eBPF object of wirewise: opened (no privilege needed), set up for one load, loaded.
+
+pub mod flow_table;
+mod loaded;
+pub mod mapped;
+mod maps;
+mod opened;
+pub mod policy_maps;
+mod settings;
+pub mod verifier;
+
+pub use crate::bundle::emitted::{ENTRY, tail_call_index};
+pub use loaded::{Loaded, ProgramInfo};
+pub use maps::{
+    AGREEMENT, ALL_TABLES, CONFIG_MAP, EVENTS, FIRST, FLOW_TABLES, PER_CPU, PER_CPU_MAP, POLICY, TAIL_CALLS,
+    max_entries, other_layout, read_element, variable,
+};
+pub use opened::{MAX_TABLE_SIZE, Opened, no_data_path};
+pub use settings::{Settings, random_seed, seed_from};

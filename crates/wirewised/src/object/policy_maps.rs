@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Puts a policy into the maps the data path reads, while packets may be passing through it. Who is allowed by the
+//! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use bytemuck::bytes_of;
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::object::maps::POLICY;
+use crate::policy::{Policy, Prefix};
+
+pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
+
+/// Writes the allow list and `element` (made by `policy.to_abi`).
+///
+/// find : an open map by its name; `None` if the object has no such map.
+pub fn write<M: MapCore>(
+    policy: &Policy,
+    element: &abi::Policy,
+    find: impl Fn(&str) -> Option<M>,
+) -> Result<()> {
+    let (v4, v6): (Vec<_>, Vec<_>) = policy.prefixes.iter().partition(|prefix| prefix.address.is_ipv4());
+    let tables = [
+        PrefixTable::open("ww_allow4", find("ww_allow4"), &v4)?,
+        PrefixTable::open("ww_allow6", find("ww_allow6"), &v6)?,
+    ];
+    let tables: Vec<_> = tables.into_iter().flatten().collect();
+    let ports = find("ww_allow_ports");
+    if ports.is_none() && !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
+        return Err(no_map("ww_allow_ports"));
+    }
+    let words = policy.port_words();
+    tables.iter().try_for_each(PrefixTable::add)?;
+    merge_ports(&ports, &words, |old, new| old | new)?;
+    write_element(element, find)?;
+    merge_ports(&ports, &words, |_, new| new)?;
+    tables.iter().try_for_each(PrefixTable::remove)
+}
+
+/// Writes mode, actions, trigger and events, and leaves the allow list as it is.
+pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> Option<M>) -> Result<()> {
+    let map = find(POLICY).ok_or_else(|| no_map(POLICY))?;
+    update(&map, bytes_of(&0u32), bytes_of(element))
+}
+
+/// Copies an allow list into maps that are still empty.
+pub fn copy_allow_list<M: MapCore, N: MapCore>(
+    from: impl Fn(&str) -> Option<M>,
+    to: impl Fn(&str) -> Option<N>,
+) -> Result<()> {
+    for name in ALLOW_LIST {
+        let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
+        for key in from.keys() {
+            if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
+                update(&to, &key, &value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn merge_ports(map: &Option<impl MapCore>, words: &[u64], merge: impl Fn(u64, u64) -> u64) -> Result<()> {
+    let Some(map) = map else { return Ok(()) };
+    for (index, new) in (0u32..).zip(words) {
+        let old = map.lookup(bytes_of(&index), MapFlags::ANY).ok().flatten();
+        let old = old.and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or(0);
+        let merged = merge(old, *new);
+        if merged != old {
+            update(map, bytes_of(&index), bytes_of(&merged))?;
+        }
+    }
+    Ok(())
+}
+
+/// The allow list of one IP version: what is in the map, and what shall be.
+struct PrefixTable<M> {
+    map: M,
+    present: BTreeSet<Vec<u8>>,
+    wanted: BTreeSet<Vec<u8>>,
+}
+
+impl<M: MapCore> PrefixTable<M> {
+    fn open(name: &str, map: Option<M>, prefixes: &[&Prefix]) -> Result<Option<Self>> {
+        let Some(map) = map else {
+            return if prefixes.is_empty() { Ok(None) } else { Err(no_map(name)) };
+        };
+        let present = map.keys().collect::<BTreeSet<_>>();
+        let wanted = prefixes.iter().map(|prefix| map_key(prefix)).collect::<BTreeSet<_>>();
+        check_room(name, present.union(&wanted).count(), map.max_entries())?;
+        Ok(Some(Self { map, present, wanted }))
+    }
+
+    fn add(&self) -> Result<()> {
+        self.wanted.difference(&self.present).try_for_each(|key| update(&self.map, key, bytes_of(&1u32)))
+    }
+
+    fn remove(&self) -> Result<()> {
+        let mut stale = self.present.difference(&self.wanted);
+        stale.try_for_each(|key| self.map.delete(key)).map_err(|error| failed(&self.map, &error))
+    }
+}
+
+/// Refuses an allow list that a table has no room for. prefixes : of one IP version.
+pub fn check_room(name: &str, prefixes: usize, max_entries: u32) -> Result<()> {
+    if prefixes <= max_entries as usize {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "the allow list needs room for {prefixes} prefixes, {name} holds {max_entries}; join neighbouring prefixes"
+    )))
+}
+
+/// The key of a prefix in its table.
+pub fn map_key(prefix: &Prefix) -> Vec<u8> {
+    let length = u32::from(prefix.length);
+    match prefix.address {
+        IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
+        IpAddr::V6(address) => bytes_of(&abi::Prefix6 { length, address: address.octets() }).to_vec(),
+    }
+}
+
+fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
+    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
+}
+
+fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
+    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
+}
+
+pub fn no_map(name: &str) -> Error {
+    Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bundle on captured traffic, by several workers: packets go out in blocks, each worker runs those of its flows, and results come
+//! back in the order of the packets.
+
+mod flow_rows;
+mod packet_rows;
+mod run;
+mod shard;
+mod summary;
+mod worker;
+
+pub use flow_rows::FlowRows;
+pub use packet_rows::PacketRows;
+pub use run::{CaptureOut, Outputs, Replay, Totals};
+pub use shard::Shards;
+pub use summary::ReplaySummary;
+
+use std::sync::Arc;
+
+/// Names that the rows of verdicts refer to.
+#[derive(Debug)]
+pub struct Names {
+    pub captures: Vec<String>,
+    pub classes: Vec<String>,
+    pub actions: Vec<String>,
+    pub outcomes: Vec<String>,
+    pub ends: Vec<String>,
+}
+
+impl Names {
+    pub fn new(captures: Vec<String>, classes: Vec<String>) -> Arc<Self> {
+        use crate::abi::{Action, Outcome};
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        Arc::new(Self {
+            captures,
+            classes,
+            actions: owned(Action::ALL.iter().map(|action| action.name()).collect()),
+            outcomes: owned(Outcome::ALL.iter().map(|outcome| outcome.name()).collect()),
+            ends: owned(crate::offline::tracker::End::NAMES.to_vec()),
+        })
+    }
+}

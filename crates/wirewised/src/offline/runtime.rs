@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where a program runs on captured packets: in this kernel (BPF_PROG_TEST_RUN), or in the engine. Nothing is attached, and
+//! the maps are the run's own.
+
+use std::time::Duration;
+
+use bytemuck::Zeroable;
+use libbpf_rs::ProgramInput;
+
+use crate::abi::{self, Clock, Fate, Hook, Status};
+use crate::error::{Error, Result};
+use crate::kernel;
+use crate::object::flow_table::Elements;
+use crate::object::mapped::MappedArray;
+use crate::object::policy_maps;
+use crate::object::{self, Loaded, Opened, Settings};
+use crate::offline::engine_run::{Prepared, Trust, Worker};
+use crate::policy::Policy;
+
+/// In the kernel the time stands in front of the frame, as XDP metadata.
+pub const METADATA: usize = size_of::<u64>();
+/// Ethernet.
+const LINK_HEADER: usize = 14;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuntimeName {
+    /// This kernel runs every packet (needs the privilege to load programs)
+    Kernel,
+    /// The same, as a program of TC
+    KernelTc,
+    /// wirewise's own engine, in user space
+    Engine,
+}
+
+impl RuntimeName {
+    /// What was asked for; else the kernel, where this process may load programs.
+    pub fn choose(asked: Option<Self>) -> Self {
+        let privileged = || if kernel::require().is_ok() { Self::Kernel } else { Self::Engine };
+        asked.unwrap_or_else(privileged)
+    }
+}
+
+/// What a run on one CPU decides.
+#[derive(Debug, Clone)]
+pub struct RunSettings {
+    pub hash_seed: [u64; abi::HASH_SEEDS],
+    /// Flow-table entries; `None`: as compiled.
+    pub table_size: Option<u32>,
+    /// In the kernel: each packet runs on one of so many CPUs, at random, one packet after the other.
+    pub cpus: u32,
+}
+
+impl RunSettings {
+    fn in_kernel(&self, cpu: u32, hook: Hook) -> Settings {
+        Settings { hook, ..self.traced(cpu, Clock::Metadata) }
+    }
+
+    /// Its clock shows the captured times.
+    pub fn in_engine(&self) -> Settings {
+        self.traced(0, Clock::Fine)
+    }
+
+    /// With the packet's way left behind for us to read.
+    fn traced(&self, cpu: u32, clock: Clock) -> Settings {
+        Settings {
+            table_size: self.table_size,
+            clock: Some(clock),
+            trace: true,
+            ..Settings::on_cpu(cpu, self.hash_seed)
+        }
+    }
+}
+
+/// What came of running a frame.
+pub enum Ran {
+    Program(Fate, Box<abi::Scratch>),
+    /// The kernel test-runs no frame that is so short; the program would say this of it.
+    TooShort(Status),
+}
+
+pub enum Runtime {
+    Kernel(KernelRuntime),
+    Engine(EngineRuntime),
+}
+
+impl Runtime {
+    /// Loads the program; in the kernel, keeps this thread on one CPU from here on. input : what errors call the object.
+    pub fn new(name: RuntimeName, input: &str, object: &[u8], settings: &RunSettings) -> Result<Self> {
+        Ok(match name {
+            RuntimeName::Kernel => Self::Kernel(KernelRuntime::new(input, object, settings, Hook::Xdp)?),
+            RuntimeName::KernelTc => {
+                Self::Kernel(KernelRuntime::new(input, object, settings, Hook::TcIngress)?)
+            }
+            RuntimeName::Engine => Self::Engine(EngineRuntime::new(input, object, settings)?),
+        })
+    }
+
+    /// What became of the packet, and what the program left behind.
+    pub fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<Ran> {
+        match self {
+            Self::Kernel(runtime) => runtime.run(frame, time_ns),
+            Self::Engine(runtime) => {
+                let (code, scratch) = runtime.run(frame, time_ns)?;
+                Ok(Ran::Program(Fate::from_code(code).map_err(Error::other)?, Box::new(scratch)))
+            }
+        }
+    }
+
+    pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
+        match self {
+            Self::Kernel(runtime) => policy_maps::write(policy, element, |name| runtime.loaded.map(name)),
+            Self::Engine(runtime) => runtime.worker.write_policy(policy, element),
+        }
+    }
+
+    /// An array map as it is now; `None` if the program has no such map.
+    pub fn elements(&self, name: &str) -> Result<Option<Elements>> {
+        Ok(match self {
+            Self::Kernel(runtime) if runtime.loaded.map(name).is_none() => None,
+            Self::Kernel(runtime) => Some(Elements::Mapped(runtime.loaded.map_array(name)?)),
+            Self::Engine(runtime) => runtime.worker.elements(name),
+        })
+    }
+
+    /// Buckets of a shard of the flow tables.
+    pub fn buckets(&self) -> u32 {
+        match self {
+            Self::Kernel(runtime) => runtime.loaded.buckets(),
+            Self::Engine(runtime) => runtime.buckets,
+        }
+    }
+
+    pub fn load_time(&self) -> Duration {
+        match self {
+            Self::Kernel(runtime) => runtime.loaded.load_time,
+            Self::Engine(runtime) => runtime.load_time,
+        }
+    }
+
+    /// Whether the kernel's verifier has seen the program: always, of one that runs there.
+    pub fn trust(&self) -> Trust {
+        match self {
+            Self::Kernel(_) => Trust::Verified,
+            Self::Engine(runtime) => runtime.trust,
+        }
+    }
+}
+
+pub struct KernelRuntime {
+    hook: Hook,
+    loaded: Loaded,
+    own: MappedArray,
+    /// Where packets run, and the one this thread is on.
+    cpus: Vec<u32>,
+    cpu: u32,
+    random: u64,
+    data: Vec<u8>,
+}
+
+/// `struct __sk_buff` of linux/bpf.h, up to the only field that we give.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct TcContext {
+    before: [u64; 19],
+    tstamp: u64,
+}
+
+/// `struct xdp_md` of linux/bpf.h.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct XdpContext {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+/// Before a program of TC sees a frame, the kernel looks for the IP header itself.
+fn too_short(frame: &[u8], hook: Hook) -> Option<Status> {
+    let Some((link, packet)) = frame.split_first_chunk::<LINK_HEADER>() else {
+        return Some(Status::MalformedEthernet);
+    };
+    let header = match link.last_chunk() {
+        Some([0x08, 0x00]) => 20,
+        Some([0x86, 0xdd]) => 40,
+        _ => 0,
+    };
+    (hook != Hook::Xdp && packet.len() < header).then_some(Status::MalformedIp)
+}
+
+impl KernelRuntime {
+    fn new(input: &str, object: &[u8], settings: &RunSettings, hook: Hook) -> Result<Self> {
+        let mut opened = Opened::open(input, object)?;
+        if opened.config().is_none() {
+            return Err(object::no_data_path(input));
+        }
+        let mut cpus = kernel::allowed_cpus()?;
+        if settings.cpus as usize > cpus.len() {
+            return Err(Error::missing(format!(
+                "{} CPUs are asked for, and this process may use {}",
+                settings.cpus,
+                cpus.len()
+            )));
+        }
+        cpus.truncate(settings.cpus as usize);
+        let last = cpus.last().copied().unwrap_or_default();
+        opened.prepare(&settings.in_kernel(last, hook))?;
+        let loaded = opened.load()?;
+        let own = loaded.map_array(object::PER_CPU)?;
+        kernel::pin_to(last)?;
+        Ok(Self { hook, loaded, own, cpus, cpu: last, random: settings.hash_seed[0] | 1, data: Vec::new() })
+    }
+
+    fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<Ran> {
+        if let Some(status) = too_short(frame, self.hook) {
+            return Ok(Ran::TooShort(status));
+        }
+        self.change_cpu()?;
+        self.data.clear();
+        let (mut at_xdp, mut at_tc) = (XdpContext::zeroed(), TcContext::zeroed());
+        let context = match self.hook {
+            Hook::Xdp => {
+                self.data.extend_from_slice(&time_ns.to_le_bytes());
+                at_xdp.data = METADATA as u32;
+                at_xdp.data_end = (METADATA + frame.len()) as u32;
+                bytemuck::bytes_of_mut(&mut at_xdp)
+            }
+            _ => {
+                at_tc.tstamp = time_ns;
+                bytemuck::bytes_of_mut(&mut at_tc)
+            }
+        };
+        self.data.extend_from_slice(frame);
+        let input =
+            ProgramInput { context_in: Some(context), data_in: Some(&self.data), ..ProgramInput::default() };
+        let output = self.loaded.entry()?.test_run(input).map_err(|error| {
+            Error::missing(format!("the kernel cannot test-run a frame of {} bytes: {error}", frame.len()))
+        })?;
+        let own: Option<abi::Cpu> = self.own.read(self.cpu);
+        let own = own.ok_or_else(|| object::other_layout(object::PER_CPU))?;
+        let fate = match self.hook {
+            Hook::Xdp => Fate::from_code(output.return_value),
+            _ => Fate::from_tc(output.return_value),
+        };
+        Ok(Ran::Program(fate.map_err(Error::other)?, Box::new(own.scratch)))
+    }
+
+    fn change_cpu(&mut self) -> Result<()> {
+        if self.cpus.len() < 2 {
+            return Ok(());
+        }
+        // xorshift (Marsaglia, 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let cpu = self.cpus[(self.random >> 32) as usize % self.cpus.len()];
+        if cpu != self.cpu {
+            kernel::pin_to(cpu)?;
+            self.cpu = cpu;
+        }
+        Ok(())
+    }
+}
+
+pub struct EngineRuntime {
+    worker: Worker,
+    buckets: u32,
+    load_time: Duration,
+    trust: Trust,
+    data: Vec<u8>,
+}
+
+impl EngineRuntime {
+    fn new(input: &str, object: &[u8], settings: &RunSettings) -> Result<Self> {
+        let start = std::time::Instant::now();
+        let prepared = Prepared::new(input, object, &settings.in_engine(), false)?;
+        let worker = prepared.worker()?;
+        let buckets = prepared.config().bucket_mask + 1;
+        let trust = prepared.trust;
+        Ok(Self { worker, buckets, load_time: start.elapsed(), trust, data: Vec::new() })
+    }
+
+    fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<(u32, abi::Scratch)> {
+        self.data.clear();
+        self.data.extend_from_slice(frame);
+        let code = self.worker.run(&mut self.data, time_ns)?;
+        Ok((code, self.worker.own()?.scratch))
+    }
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The outermost IP header of a frame, by the rules of docs/architecture.md ("Parsing"): what labels refer to, what names a
+//! flow in tables, and what a packet's worker is chosen by. Features come from the data path, never from here.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr};
+
+const MAX_VLAN_TAGS: usize = 2;
+const MAX_EXTENSIONS: usize = 8;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+pub const TCP: u8 = 6;
+
+/// An address as a number whose first byte is the highest; IPv4 in the first four, the rest zero. A number, so that it goes through
+/// registers: its bytes would be written one part at a time and read as a whole, which stalls the processor.
+pub type Address = u128;
+
+/// As the outer header has them.
+pub fn address(of: IpAddr) -> Address {
+    match of {
+        IpAddr::V4(address) => ipv4(address.octets()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+#[inline]
+fn ipv4(bytes: [u8; 4]) -> Address {
+    Address::from(u32::from_be_bytes(bytes)) << 96
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outer {
+    pub version: u8,
+    pub source: Address,
+    pub destination: Address,
+    /// Behind IPv6 extension headers.
+    pub protocol: u8,
+    /// The first fragment too.
+    pub fragment: bool,
+    /// 0 where the protocol has none, and in fragments but the first.
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub tcp_flags: u8,
+    /// Of ICMP and ICMPv6.
+    pub icmp_type: u8,
+}
+
+impl Outer {
+    /// `None`: the packet is not IP, or broken, so that the data path does not classify it either.
+    pub fn parse(frame: &[u8]) -> Option<Self> {
+        let mut at = 14;
+        let mut kind = u16_at(frame, 12)?;
+        for _ in 0..MAX_VLAN_TAGS {
+            if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
+                break;
+            }
+            kind = u16_at(frame, at + 2)?;
+            at += 4;
+        }
+        let packet = frame.get(at..)?;
+        match kind {
+            0x0800 => Self::parse_ipv4(packet),
+            0x86dd => Self::parse_ipv6(packet),
+            _ => None,
+        }
+    }
+
+    fn parse_ipv4(packet: &[u8]) -> Option<Self> {
+        let header = packet.first_chunk::<20>()?;
+        let length = usize::from(header[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if header[0] >> 4 != 4 || length < 20 || length > total {
+            return None;
+        }
+        let fragment = u16::from_be_bytes([header[6], header[7]]);
+        let outer = Self {
+            version: 4,
+            source: ipv4(*header[12..].first_chunk()?),
+            destination: ipv4(*header[16..].first_chunk()?),
+            protocol: header[9],
+            fragment: fragment & 0x3fff != 0,
+            source_port: 0,
+            destination_port: 0,
+            tcp_flags: 0,
+            icmp_type: 0,
+        };
+        let transport = packet.get(length..)?;
+        if fragment & 0x1fff == 0 { outer.with_transport(transport) } else { Some(outer) }
+    }
+
+    fn parse_ipv6(packet: &[u8]) -> Option<Self> {
+        let (header, mut rest) = packet.split_first_chunk::<40>()?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let mut outer = Self {
+            version: 6,
+            source: Address::from_be_bytes(*header[8..].first_chunk()?),
+            destination: Address::from_be_bytes(*header[24..].first_chunk()?),
+            protocol: header[6],
+            fragment: false,
+            source_port: 0,
+            destination_port: 0,
+            tcp_flags: 0,
+            icmp_type: 0,
+        };
+        let mut offset = 0;
+        let mut extensions = 0;
+        while matches!(outer.protocol, 0 | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
+            && offset == 0
+        {
+            if extensions == MAX_EXTENSIONS {
+                return None;
+            }
+            extensions += 1;
+            let extension = rest.first_chunk::<8>()?;
+            let length = usize::from(extension[1]);
+            let size = match outer.protocol {
+                AUTHENTICATION => (length + 2) * 4,
+                FRAGMENT => 8,
+                _ => (length + 1) * 8,
+            };
+            if outer.protocol == FRAGMENT {
+                outer.fragment = true;
+                offset = u16::from_be_bytes([extension[2], extension[3]]) >> 3;
+            }
+            outer.protocol = extension[0];
+            rest = rest.get(size..)?;
+        }
+        if offset == 0 { outer.with_transport(rest) } else { Some(outer) }
+    }
+
+    fn with_transport(mut self, transport: &[u8]) -> Option<Self> {
+        let size = match self.protocol {
+            TCP => 20,
+            17 | 136 | 1 | 58 => 8,
+            132 | 33 => 12,
+            _ => return Some(self),
+        };
+        let header = transport.get(..size)?;
+        match self.protocol {
+            1 | 58 => self.icmp_type = header[0],
+            _ => {
+                self.source_port = u16::from_be_bytes([header[0], header[1]]);
+                self.destination_port = u16::from_be_bytes([header[2], header[3]]);
+            }
+        }
+        if self.protocol == TCP {
+            if header[12] >> 4 < 5 {
+                return None;
+            }
+            self.tcp_flags = header[13];
+        }
+        Some(self)
+    }
+
+    /// The sender is the second end of the conversation.
+    pub fn swapped(&self) -> bool {
+        (self.source, self.source_port) > (self.destination, self.destination_port)
+    }
+
+    pub fn conversation(&self) -> Conversation {
+        let swap = self.swapped();
+        // Without a branch, which would be a guess for each packet.
+        let address = (self.source ^ self.destination) & 0u128.wrapping_sub(swap.into());
+        let port = (self.source_port ^ self.destination_port) & 0u16.wrapping_sub(swap.into());
+        Conversation {
+            version: self.version,
+            protocol: self.protocol,
+            addresses: [self.source ^ address, self.destination ^ address],
+            ports: [self.source_port ^ port, self.destination_port ^ port],
+        }
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+/// What is equal for all packets of a conversation, in both directions, and for no others: the column `flow`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conversation {
+    pub version: u8,
+    pub protocol: u8,
+    /// The lower address with its port first.
+    pub addresses: [Address; 2],
+    pub ports: [u16; 2],
+}
+
+impl Hash for Conversation {
+    /// In few words: a table looks up the conversation of every row.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [low, high] = self.ports;
+        let rest = [u16::from(self.version), u16::from(self.protocol), low, high];
+        state.write_u64(rest.into_iter().fold(0, |word, part| word << 16 | u64::from(part)));
+        self.addresses.into_iter().for_each(|address| state.write_u128(address));
+    }
+}
+
+impl Conversation {
+    /// Appends `6 10.0.0.1|40000 10.0.0.2|443`.
+    pub fn append_text(&self, out: &mut Vec<u8>) {
+        let mut number = itoa::Buffer::new();
+        out.extend_from_slice(number.format(self.protocol).as_bytes());
+        for (address, port) in self.addresses.into_iter().zip(self.ports) {
+            if self.version == 4 {
+                for (separator, byte) in b" ...".iter().zip(address.to_be_bytes()) {
+                    out.push(*separator);
+                    out.extend_from_slice(number.format(byte).as_bytes());
+                }
+            } else {
+                // A list takes what is written to it.
+                let _ = write!(out, " {}", Ipv6Addr::from_bits(address));
+            }
+            out.push(b'|');
+            out.extend_from_slice(number.format(port).as_bytes());
+        }
+    }
+}
+
+impl fmt::Display for Conversation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Vec::with_capacity(96);
+        self.append_text(&mut text);
+        f.write_str(&String::from_utf8_lossy(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{PacketBuilder, PacketHeaders, TransportHeader};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn frame(v6: bool, tcp: bool, ports: (u16, u16), vlan: bool) -> Vec<u8> {
+        let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let link = if vlan {
+            link.single_vlan(7.try_into().unwrap())
+        } else {
+            link.single_vlan(8.try_into().unwrap())
+        };
+        let ip =
+            if v6 { link.ipv6([9; 16], [7; 16], 64) } else { link.ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64) };
+        let mut frame = Vec::new();
+        if tcp {
+            ip.tcp(ports.0, ports.1, 1, 2).syn().ack(3).write(&mut frame, &[5; 9]).unwrap();
+        } else {
+            ip.udp(ports.0, ports.1).write(&mut frame, &[5; 9]).unwrap();
+        }
+        frame
+    }
+
+    #[test]
+    fn both_directions_have_one_name() {
+        let there = Outer::parse(&frame(false, true, (40_000, 443), true)).unwrap();
+        assert_eq!(there.tcp_flags, 0x12);
+        assert_eq!(there.conversation().to_string(), "6 10.0.0.1|443 10.0.0.2|40000");
+        let back = Outer {
+            source: there.destination,
+            destination: there.source,
+            source_port: 443,
+            destination_port: 40_000,
+            ..there
+        };
+        assert_eq!(back.conversation(), there.conversation());
+        let six = Outer::parse(&frame(true, false, (1, 2), false)).unwrap().conversation().to_string();
+        assert_eq!(six, "17 707:707:707:707:707:707:707:707|2 909:909:909:909:909:909:909:909|1");
+    }
+
+    #[test]
+    fn a_frame_cut_inside_its_headers_has_no_outer_header() {
+        for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
+            let whole = frame(v6, tcp, (1, 2), true);
+            let headers = whole.len() - 9;
+            for length in 0..headers {
+                assert_eq!(Outer::parse(&whole[..length]), None, "{length} of {headers}");
+            }
+            assert_eq!(Outer::parse(&whole[..headers]), Outer::parse(&whole));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(mut bytes in vec(any::<u8>(), 0..200), kind in 0usize..4) {
+            if let Some(place) = bytes.get_mut(12..15) {
+                place.copy_from_slice([[8, 0, 0x45], [0x86, 0xdd, 0x60], [0x81, 0, 0], [0, 0, 0]][kind].as_slice());
+            }
+            let _ = Outer::parse(&bytes);
+        }
+
+        #[test]
+        fn ports_are_those_another_parser_finds(v6: bool, tcp: bool, source: u16, destination: u16, vlan: bool) {
+            let bytes = frame(v6, tcp, (source, destination), vlan);
+            let outer = Outer::parse(&bytes).unwrap();
+            let ports = match PacketHeaders::from_ethernet_slice(&bytes).unwrap().transport.unwrap() {
+                TransportHeader::Tcp(header) => (header.source_port, header.destination_port),
+                TransportHeader::Udp(header) => (header.source_port, header.destination_port),
+                other => panic!("{other:?}"),
+            };
+            prop_assert_eq!((outer.source_port, outer.destination_port), ports);
+        }
+    }
+}

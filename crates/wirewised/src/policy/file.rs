@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shape of a policy file, before anything in it is checked against a bundle.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::policy::values::{Port, Prefix, Switch};
+use crate::text::units::{Nanoseconds, Rate};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFile {
+    pub version: u32,
+    pub classes: Option<BTreeMap<String, ActionFile>>,
+    pub trigger: Option<TriggerFile>,
+    pub allow: Option<AllowFile>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub enforce_for: Option<Nanoseconds>,
+    pub malformed: Option<String>,
+    pub essential: Option<String>,
+    pub events: Option<EventsFile>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllowFile {
+    pub prefixes: Option<Vec<Prefix>>,
+    pub ports: Option<Vec<Port>>,
+    pub source_ports: Option<Vec<Port>>,
+    pub established: Option<Switch>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsFile {
+    #[serde(default, deserialize_with = "from_text")]
+    pub rate: Option<Rate>,
+    pub burst: Option<u32>,
+}
+
+/// Either a bare name (`drop`) or a mapping.
+#[derive(Debug)]
+pub enum NameOr<M> {
+    Name(String),
+    Map(M),
+}
+
+pub type ActionFile = NameOr<ActionMap>;
+pub type TriggerFile = NameOr<TriggerMap>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionMap {
+    pub action: String,
+    #[serde(default, deserialize_with = "from_text")]
+    pub rate: Option<Rate>,
+    pub burst: Option<u32>,
+    pub after: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TriggerMap {
+    packets: Option<Vec<u32>>,
+    #[serde(default, deserialize_with = "from_text")]
+    interval: Option<Nanoseconds>,
+    first_n: Option<u32>,
+}
+
+impl ActionFile {
+    /// A bare name is a mapping with nothing but an action.
+    pub fn mapping(self) -> ActionMap {
+        match self {
+            NameOr::Name(action) => ActionMap { action, rate: None, burst: None, after: None },
+            NameOr::Map(map) => map,
+        }
+    }
+}
+
+impl TriggerFile {
+    /// Name, packets, interval, first-n.
+    pub fn parts(self) -> (Option<String>, Option<Vec<u32>>, Option<Nanoseconds>, Option<u32>) {
+        match self {
+            NameOr::Name(name) => (Some(name), None, None, None),
+            NameOr::Map(map) => (None, map.packets, map.interval, map.first_n),
+        }
+    }
+}
+
+impl<'de, M: Deserialize<'de>> Deserialize<'de> for NameOr<M> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Either<M>(PhantomData<M>);
+
+        impl<'de, M: Deserialize<'de>> Visitor<'de> for Either<M> {
+            type Value = NameOr<M>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a name or a mapping")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
+                Ok(NameOr::Name(name.to_string()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Self::Value, A::Error> {
+                M::deserialize(MapAccessDeserializer::new(map)).map(NameOr::Map)
+            }
+        }
+
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+/// Reads a scalar with its type's `FromStr`.
+fn from_text<'de, D, T>(deserializer: D) -> std::result::Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: std::str::FromStr<Err = String>,
+{
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}

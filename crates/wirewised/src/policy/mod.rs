@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policy: which class is dropped, limited or counted, when the model runs, and who is always let through.
+//!
+//! docs/policy.md describes the file. Reading it needs the classes of a bundle and no privilege; `Policy::to_abi`
+//! turns it into the value of the map `ww_policy`.
+
+pub mod file;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use bytemuck::Zeroable;
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::files::yaml;
+use crate::policy::file::{ActionFile, ActionMap, EventsFile, PolicyFile, TriggerFile};
+use crate::text::nearest::{choose, did_you_mean};
+use crate::text::units::{Nanoseconds, Rate};
+
+pub use values::{Port, Prefix, Switch};
+
+/// A policy file is text that a person writes: more than this is something else.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+const DEFAULT_BURST: u32 = 20;
+const MAX_BURST: u32 = 1_000_000;
+
+/// How many may pass in a row (`burst`) and how many in the long run (`rate`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    pub rate: Rate,
+    pub burst: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassAction {
+    Pass,
+    Drop,
+    Count,
+    RateLimit(Limit),
+}
+
+/// What the policy asks for one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassPolicy {
+    pub action: ClassAction,
+    /// How many verdicts in a row a flow needs for this class, 1 to `abi::MAX_AFTER`; before, it counts as class 0.
+    pub after: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trigger {
+    Every,
+    /// Packet numbers of a flow, from 1 to `abi::MAX_TRIGGER_PACKET`.
+    Packets(BTreeSet<u32>),
+    Interval(Nanoseconds),
+    FirstN(u32),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The class names of the bundle; the index is the class id.
+    pub classes: Vec<String>,
+    /// One for each class.
+    pub actions: Vec<ClassPolicy>,
+    pub trigger: Trigger,
+    pub prefixes: BTreeSet<Prefix>,
+    pub ports: BTreeSet<Port>,
+    pub enforce_for: Option<Nanoseconds>,
+    pub drop_malformed: bool,
+    /// Source ports of who is always let through.
+    pub source_ports: BTreeSet<Port>,
+    /// Neighbour discovery, DHCP and path MTU discovery are judged like every packet.
+    pub drop_essential: bool,
+    /// Packets of the host's own connections, and of those it has accepted, are never dropped.
+    pub established: bool,
+    pub events: Limit,
+}
+
+impl Policy {
+    /// What holds when no policy file is given: every class passes, every packet is inferred, nobody is exempt.
+    pub fn all_pass(classes: &[String]) -> Self {
+        Self {
+            classes: classes.to_vec(),
+            actions: vec![ClassPolicy::PASS; classes.len()],
+            trigger: Trigger::Every,
+            prefixes: BTreeSet::new(),
+            ports: BTreeSet::new(),
+            enforce_for: None,
+            drop_malformed: false,
+            source_ports: BTreeSet::new(),
+            drop_essential: false,
+            established: false,
+            events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
+        }
+    }
+
+    pub fn load(path: &Path, classes: &[String]) -> Result<Self> {
+        let name = path.display();
+        let bytes = files::read(path, MAX_FILE_BYTES)?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            Error::input(format_args!("{name}: not UTF-8 text (byte {})", error.valid_up_to()))
+        })?;
+        Self::parse(text, classes).map_err(|message| Error::input(format_args!("{name}: {message}")))
+    }
+
+    /// Reads the text of a policy file. The error names the rule that was broken, without the file's name.
+    pub fn parse(text: &str, classes: &[String]) -> std::result::Result<Self, String> {
+        let file: PolicyFile = yaml::from_yaml(text)?;
+        if file.version != 1 {
+            return Err(format!("version {} is not supported; this wirewised reads version 1", file.version));
+        }
+        let allow = file.allow.unwrap_or_default();
+        Ok(Self {
+            classes: classes.to_vec(),
+            actions: class_actions(file.classes.unwrap_or_default(), classes)?,
+            trigger: trigger(file.trigger)?,
+            prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
+            ports: allow.ports.unwrap_or_default().into_iter().collect(),
+            enforce_for: file.enforce_for,
+            drop_malformed: drops("malformed", file.malformed)?,
+            source_ports: allow.source_ports.unwrap_or_default().into_iter().collect(),
+            drop_essential: drops("essential", file.essential)?,
+            established: allow.established.unwrap_or_default().0,
+            events: events(file.events)?,
+        })
+    }
+
+    /// The value of the map `ww_policy`.
+    ///
+    /// now_ns : CLOCK_BOOTTIME, or the captured time; `enforce_for` starts there.
+    pub fn to_abi(&self, now_ns: u64, mode: abi::Mode) -> abi::Policy {
+        let mut policy = abi::Policy::zeroed();
+        policy.mode = mode.code();
+        if let Some(duration) = self.enforce_for {
+            policy.enforce_until_ns = now_ns.saturating_add(duration.0);
+        }
+        policy.allow = self.allow_bits();
+        policy.drop_malformed = self.drop_malformed.into();
+        match &self.trigger {
+            Trigger::Every => policy.trigger = abi::Trigger::Every.code(),
+            Trigger::Packets(packets) => {
+                policy.trigger = abi::Trigger::Packets.code();
+                for packet in packets {
+                    policy.trigger_packets[*packet as usize / 64] |= 1 << (packet % 64);
+                }
+            }
+            Trigger::Interval(interval) => {
+                policy.trigger = abi::Trigger::Interval.code();
+                policy.trigger_interval_ns = interval.0;
+            }
+            Trigger::FirstN(n) => {
+                policy.trigger = abi::Trigger::FirstN.code();
+                policy.trigger_first_n = *n;
+            }
+        }
+        (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
+        for (element, class) in policy.class_policy.iter_mut().zip(&self.actions) {
+            element.action = class.action.code().code();
+            element.after = class.after;
+            if let ClassAction::RateLimit(limit) = class.action {
+                (element.interval_ns, element.burst_ns) = limit.to_abi();
+            }
+        }
+        policy.streaks = self.actions.iter().any(|class| class.after > 1).into();
+        policy
+    }
+
+    fn allow_bits(&self) -> u32 {
+        let mut bits = 0;
+        for prefix in &self.prefixes {
+            bits |= if prefix.address.is_ipv4() { abi::ALLOW_IPV4 } else { abi::ALLOW_IPV6 };
+        }
+        if !self.ports.is_empty() {
+            bits |= abi::ALLOW_PORTS;
+        }
+        if !self.source_ports.is_empty() {
+            bits |= abi::ALLOW_SOURCE_PORTS;
+        }
+        // Where nothing is dropped the data path need not look for these two.
+        if self.drops_classes() && !self.drop_essential {
+            bits |= abi::ALLOW_ESSENTIAL;
+        }
+        if self.drops_classes() && self.established {
+            bits |= abi::ALLOW_ESTABLISHED;
+        }
+        bits
+    }
+
+    /// The map `ww_allow_ports`: TCP's words, then UDP's; then the same of source ports.
+    pub fn port_words(&self) -> Vec<u64> {
+        let all = abi::ALLOW_PORT_WORDS as usize;
+        let mut words = vec![0; 4 * all];
+        let sources = self.source_ports.iter().map(|rule| (rule, 2 * all));
+        for (rule, first) in self.ports.iter().map(|rule| (rule, 0)).chain(sources) {
+            let (word, bit) = (first + usize::from(rule.port) / 64, 1u64 << (rule.port % 64));
+            if rule.tcp {
+                words[word] |= bit;
+            }
+            if rule.udp {
+                words[all + word] |= bit;
+            }
+        }
+        words
+    }
+
+    /// Whether packets of a class may be dropped.
+    fn drops_classes(&self) -> bool {
+        self.actions.iter().any(|class| class.action.code().may_drop())
+    }
+
+    /// The classes whose packets may be dropped after fewer verdicts in a row.
+    pub fn acts_before(&self, after: u32) -> Vec<&str> {
+        let hasty = |class: &ClassPolicy| class.action.code().may_drop() && class.after < after;
+        let classes = self.classes.iter().zip(&self.actions).filter(|(_, class)| hasty(class));
+        classes.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Whether nothing would ever be dropped, in any mode.
+    pub fn drops_nothing(&self) -> bool {
+        !self.drop_malformed && !self.drops_classes()
+    }
+}
+
+impl ClassPolicy {
+    /// Of a class that the policy does not name.
+    const PASS: Self = Self { action: ClassAction::Pass, after: 1 };
+}
+
+impl std::fmt::Display for ClassPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.after > 1 { write!(f, "{} after {}", self.action, self.after) } else { self.action.fmt(f) }
+    }
+}
+
+impl ClassAction {
+    pub fn code(&self) -> abi::Action {
+        match self {
+            Self::Pass => abi::Action::Pass,
+            Self::Drop => abi::Action::Drop,
+            Self::Count => abi::Action::Count,
+            Self::RateLimit(_) => abi::Action::RateLimit,
+        }
+    }
+}
+
+impl std::fmt::Display for ClassAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RateLimit(limit) => write!(f, "rate-limit {} burst {}", limit.rate, limit.burst),
+            other => f.pad(other.code().name()),
+        }
+    }
+}
+
+impl Limit {
+    /// GCRA: the time one packet costs, and how far ahead of the clock that may get (`burst` packets at once).
+    fn to_abi(self) -> (u64, u64) {
+        let interval = self.rate.interval_ns();
+        (interval, interval * u64::from(self.burst - 1))
+    }
+}
+
+fn drops(key: &str, choice: Option<String>) -> std::result::Result<bool, String> {
+    match choice.as_deref() {
+        None | Some("pass") => Ok(false),
+        Some("drop") => Ok(true),
+        Some(other) => Err(format!("{key}: unknown choice '{other}'; {}", choose(other, &["pass", "drop"]))),
+    }
+}
+
+fn class_actions(
+    file: BTreeMap<String, ActionFile>,
+    classes: &[String],
+) -> std::result::Result<Vec<ClassPolicy>, String> {
+    let mut actions = vec![ClassPolicy::PASS; classes.len()];
+    for (name, action) in file {
+        let Some(class_id) = classes.iter().position(|class| *class == name) else {
+            let (meant, all) = (did_you_mean(&name, classes), classes.join(", "));
+            return Err(format!("classes: unknown class '{name}'; {meant}the bundle has: {all}"));
+        };
+        let class =
+            class_policy(action.mapping()).map_err(|message| format!("classes: {name}: {message}"))?;
+        if class_id == 0 && class.after > 1 {
+            return Err(format!(
+                "classes: {name}: after: this is the class that flows count as until another has enough verdicts in a row; \
+                 give `after` to the other classes"
+            ));
+        }
+        actions[class_id] = class;
+    }
+    Ok(actions)
+}
+
+fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String> {
+    let (after, most) = (file.after.unwrap_or(1), abi::MAX_AFTER);
+    if !(1..=most).contains(&after) {
+        return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
+    }
+    Ok(ClassPolicy { action: class_action(file)?, after })
+}
+
+fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
+    let ActionMap { action: name, rate, burst, .. } = file;
+    if name != "rate-limit" && (rate.is_some() || burst.is_some()) {
+        return Err(format!("rate and burst belong to the action rate-limit, not to '{name}'"));
+    }
+    match (name.as_str(), rate) {
+        ("pass", _) => Ok(ClassAction::Pass),
+        ("drop", _) => Ok(ClassAction::Drop),
+        ("count", _) => Ok(ClassAction::Count),
+        ("rate-limit", Some(rate)) if rate.count > 0 => Ok(ClassAction::RateLimit(limit(rate, burst)?)),
+        ("rate-limit", Some(_)) => Err("rate 0 lets nothing through; use the action drop".to_string()),
+        ("rate-limit", None) => {
+            Err("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}".to_string())
+        }
+        (other, _) => {
+            let known = choose(other, &["pass", "drop", "count", "rate-limit"]);
+            Err(format!("unknown action '{other}'; {known}"))
+        }
+    }
+}
+
+fn limit(rate: Rate, burst: Option<u32>) -> std::result::Result<Limit, String> {
+    let burst = burst.unwrap_or(DEFAULT_BURST);
+    if !(1..=MAX_BURST).contains(&burst) {
+        return Err(format!("burst {burst} is out of range; 1 to {MAX_BURST}"));
+    }
+    Ok(Limit { rate, burst })
+}
+
+fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
+    const FORMS: &str = "every, {packets: [1, 2, 4]}, {interval: 100ms} or {first-n: 8}";
+    let Some(file) = file else { return Ok(Trigger::Every) };
+    match file.parts() {
+        (Some(name), None, None, None) if name == "every" => Ok(Trigger::Every),
+        (None, Some(packets), None, None) => {
+            let last = abi::MAX_TRIGGER_PACKET;
+            if let Some(wrong) = packets.iter().find(|packet| !(1..=last).contains(*packet)) {
+                return Err(format!(
+                    "trigger: packets: {wrong} is out of range; packets of a flow are 1 to {last}"
+                ));
+            }
+            if packets.is_empty() {
+                return Err("trigger: packets: the list is empty, so the model would never run".to_string());
+            }
+            Ok(Trigger::Packets(packets.into_iter().collect()))
+        }
+        (None, None, Some(interval), None) => Ok(Trigger::Interval(interval)),
+        (None, None, None, Some(0)) => Err("trigger: first-n: 0, so the model would never run".to_string()),
+        (None, None, None, Some(n)) => Ok(Trigger::FirstN(n)),
+        (Some(name), ..) => Err(format!("trigger: unknown trigger '{name}'; write {FORMS}")),
+        _ => Err(format!("trigger: needs exactly one of its forms: {FORMS}")),
+    }
+}
+
+fn events(file: Option<EventsFile>) -> std::result::Result<Limit, String> {
+    let file = file.unwrap_or_default();
+    limit(file.rate.unwrap_or(Rate::per_second(100)), file.burst)
+        .map_err(|message| format!("events: {message}"))
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Values as a policy file writes them.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+/// An IPv4 or IPv6 prefix without host bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Prefix {
+    pub address: IpAddr,
+    pub length: u8,
+}
+
+/// `true` or `false`, and none of the other words that some readers of YAML take for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Switch(pub bool);
+
+/// A destination or source port, of one protocol or of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Port {
+    pub port: u16,
+    pub tcp: bool,
+    pub udp: bool,
+}
+
+impl From<IpAddr> for Prefix {
+    /// Of one address.
+    fn from(address: IpAddr) -> Self {
+        Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text.as_str(), None),
+        };
+        let refuse = || format!("'{text}' is not a prefix; write 10.0.0.0/8 or 2001:db8::/32");
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            None => bits,
+            Some(length) => length.parse().ok().filter(|length| *length <= bits).ok_or_else(refuse)?,
+        };
+        let network = match address {
+            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & mask(length, 32) as u32).into()),
+            IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & mask(length, 128)).into()),
+        };
+        if network != address {
+            return Err(format!("'{text}' has bits set behind the prefix; did you mean {network}/{length}?"));
+        }
+        Ok(Self { address, length })
+    }
+}
+
+/// `bits` one-bits of which the lowest `bits - length` are cleared.
+fn mask(length: u8, bits: u32) -> u128 {
+    let all = u128::MAX >> (128 - bits);
+    if u32::from(length) == 0 { 0 } else { all & (all << (bits - u32::from(length))) }
+}
+
+impl TryFrom<String> for Switch {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        match text.as_str() {
+            "true" => Ok(Self(true)),
+            "false" => Ok(Self(false)),
+            _ => Err(format!("'{text}' is neither true nor false")),
+        }
+    }
+}
+
+impl TryFrom<String> for Port {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        let (protocol, number) = text.split_once('/').unwrap_or(("", &text));
+        let (tcp, udp) = match protocol {
+            "" if !text.contains('/') => (true, true),
+            "tcp" => (true, false),
+            "udp" => (false, true),
+            _ => return Err(format!("'{text}' is not a port; write 22 (TCP and UDP), tcp/22 or udp/53")),
+        };
+        match number.parse() {
+            Ok(port) if number.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Self { port, tcp, udp }),
+            _ => Err(format!("'{text}' is not a port; ports are 0 to 65535, such as 22, tcp/179, udp/53")),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Events in words. The ring is read once, however many want to hear of it.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::abi::{self, Action, Key4, Outcome};
+use crate::error::Result;
+use crate::kernel;
+use crate::object::flow_table::FlowKey;
+use crate::running::community_id::{community_id, flow_id};
+use crate::running::event_ring::EventRing;
+use crate::running::stop::Stop;
+
+/// How soon a listener hears of a new event.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// As Suricata writes it into its log, EVE: what reads that finds what an event of another type is of.
+pub const EVENT_TYPE: &str = "wirewise";
+
+/// A packet of a class that does not simply pass, by the names that Suricata's EVE log has. What the flow key does not have is `None`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    /// `2026-03-01T09:35:16.251547+0000`.
+    pub timestamp: String,
+    /// The same for all packets of a flow.
+    pub flow_id: u64,
+    pub in_iface: String,
+    pub event_type: &'static str,
+    #[serde(flatten)]
+    pub flow: Tuple,
+    pub wirewise: Judgement,
+}
+
+/// Whose packet it is. Under a key that is the same for both directions the ends stand in the order of the key.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tuple {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub src_ip: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub src_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dest_ip: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dest_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proto: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub community_id: Option<String>,
+}
+
+/// What wirewise said of the packet.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judgement {
+    pub class: String,
+    pub action: Option<Action>,
+    pub outcome: Option<Outcome>,
+    /// Of the flow so far.
+    pub packets: u32,
+    /// IP length of the packet, in bytes.
+    pub length: u32,
+}
+
+impl From<&FlowKey> for Tuple {
+    fn from(key: &FlowKey) -> Self {
+        let [(src_ip, src_port), (dest_ip, dest_port)] = key.ends();
+        let community_id = community_id(key);
+        Self { src_ip, src_port, dest_ip, dest_port, proto: key.protocol_name(), community_id }
+    }
+}
+
+/// Who hears of events; an error ends the reading for all.
+pub trait Listener {
+    fn event(&mut self, event: &Event) -> Result<()>;
+
+    /// So many were overwritten before they were read. Comes before the events behind the gap.
+    fn missed(&mut self, _events: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// That was all for now.
+    fn caught_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The events of one program.
+pub struct Events {
+    ring: EventRing,
+    interface: String,
+    /// The index is the class id.
+    classes: Vec<String>,
+}
+
+impl Events {
+    /// interface : that packets come in by. class_name : of a class id.
+    pub fn new(ring: EventRing, interface: &str, class_name: impl Fn(u8) -> String) -> Self {
+        let classes = (0..=u8::MAX).map(class_name).collect();
+        Self { ring, interface: interface.to_string(), classes }
+    }
+
+    /// Tells every listener what is new, in the order of time.
+    pub fn tell(&mut self, listeners: &mut [&mut dyn Listener]) -> Result<()> {
+        let before = self.ring.missed();
+        let events = self.ring.read();
+        let missed = self.ring.missed() - before;
+        if missed > 0 {
+            listeners.iter_mut().try_for_each(|listener| listener.missed(missed))?;
+        }
+        // Each time anew: the wall clock may be set meanwhile.
+        let epoch = monotonic_epoch();
+        for event in &events {
+            let event = self.in_words(event, epoch);
+            listeners.iter_mut().try_for_each(|listener| listener.event(&event))?;
+        }
+        listeners.iter_mut().try_for_each(|listener| listener.caught_up())
+    }
+
+    /// As `tell`, again and again.
+    pub fn follow(&mut self, stop: &Stop, listeners: &mut [&mut dyn Listener]) -> Result<()> {
+        loop {
+            self.tell(listeners)?;
+            if !stop.sleep(PAUSE) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn in_words(&self, event: &abi::Event, epoch: SystemTime) -> Event {
+        let key = key(event);
+        Event {
+            timestamp: timestamp(epoch + Duration::from_nanos(event.time_ns)),
+            flow_id: flow_id(&key),
+            in_iface: self.interface.clone(),
+            event_type: EVENT_TYPE,
+            flow: Tuple::from(&key),
+            wirewise: Judgement {
+                class: self.classes[usize::from(event.class_id)].clone(),
+                action: Action::from_code(event.action.into()),
+                outcome: Outcome::from_code(event.outcome.into()),
+                packets: event.packets,
+                length: event.length,
+            },
+        }
+    }
+}
+
+/// With microseconds and the time zone as digits.
+fn timestamp(time: SystemTime) -> String {
+    format!("{}+0000", humantime::format_rfc3339_micros(time).to_string().trim_end_matches('Z'))
+}
+
+fn key(event: &abi::Event) -> FlowKey {
+    if event.ip_version != 4 {
+        return FlowKey::from(&event.key);
+    }
+    let first = |address: [u8; 16]| [address[0], address[1], address[2], address[3]];
+    FlowKey::from(&Key4 {
+        source: first(event.key.source),
+        destination: first(event.key.destination),
+        source_port: event.key.source_port,
+        destination_port: event.key.destination_port,
+        protocol: event.key.protocol,
+        reserved: event.key.reserved,
+    })
+}
+
+/// When CLOCK_MONOTONIC, which events carry, was zero.
+fn monotonic_epoch() -> SystemTime {
+    SystemTime::now().checked_sub(Duration::from_nanos(kernel::monotonic_ns())).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_formats_are_those_of_eve() {
+        let key = FlowKey {
+            source: "66.35.250.204".parse().unwrap(),
+            destination: "128.232.110.120".parse().unwrap(),
+            source_port: 80,
+            destination_port: 34855,
+            protocol: 6,
+        };
+        let wirewise = Judgement {
+            class: "attack".to_string(),
+            action: Some(Action::Drop),
+            outcome: Some(Outcome::Drop),
+            packets: 3,
+            length: 40,
+        };
+        let event = Event {
+            timestamp: timestamp(UNIX_EPOCH + Duration::new(1_071_580_904, 891_921_999)),
+            flow_id: 5,
+            in_iface: "eth0".to_string(),
+            event_type: EVENT_TYPE,
+            flow: Tuple::from(&key),
+            wirewise,
+        };
+        let expected = concat!(
+            r#"{"timestamp":"2003-12-16T13:21:44.891921+0000","flow_id":5,"in_iface":"eth0","event_type":"wirewise","#,
+            r#""src_ip":"66.35.250.204","src_port":80,"dest_ip":"128.232.110.120","dest_port":34855,"proto":"TCP","#,
+            r#""community_id":"1:LQU9qZlK+B5F3KDmev6m5PMibrg=","#,
+            r#""wirewise":{"class":"attack","action":"drop","outcome":"drop","packets":3,"length":40}}"#
+        );
+        assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_the_key_has_not_is_left_out() {
+        let key = FlowKey {
+            source: "10.0.0.1".parse().unwrap(),
+            destination: "0.0.0.0".parse().unwrap(),
+            source_port: 0,
+            destination_port: 0,
+            protocol: 0,
+        };
+        assert_eq!(serde_json::to_string(&Tuple::from(&key)).unwrap(), r#"{"src_ip":"10.0.0.1"}"#);
+        let name = |protocol| FlowKey { protocol, ..key }.protocol_name();
+        assert_eq!(
+            [name(0), name(1), name(58), name(50)].map(Option::unwrap_or_default),
+            ["", "ICMP", "IPv6-ICMP", "050"]
+        );
+    }
+}

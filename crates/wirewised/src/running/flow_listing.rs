@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The flows of a program, one at a time: neither the tables nor what is found in them is ever held whole.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use libbpf_rs::{MapCore, MapHandle};
+
+use crate::abi;
+use crate::bundle::manifest::{ClockName, Flow as Layout, FlowFeature, Sharing};
+use crate::error::Result;
+use crate::object::flow_table::{Elements, Flow, FlowTable};
+use crate::object::mapped::MappedArray;
+
+/// Buckets that are mapped at a time; a multiple of them begins at a page, whatever the size of a bucket and of a page.
+const WINDOW: u32 = 8192;
+
+/// Where a flow lies, and how it compares with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    rank: u64,
+    table: usize,
+    bucket: u32,
+    way: u32,
+}
+
+pub struct Listing {
+    tables: Vec<Table>,
+    verdict: u8,
+    now_ns: u64,
+    /// Entries idle for longer than the idle timeout too.
+    all: bool,
+    class_id: Option<u8>,
+}
+
+/// One of the flow tables.
+pub struct Table {
+    ip_version: u8,
+    map: MapHandle,
+    layout: Layout,
+    /// Of a shared table, or of a CPU's shard.
+    buckets: u32,
+}
+
+impl Table {
+    /// shards : of a table that is not shared. layout : `None`: nobody remembers more of the entries than their size.
+    pub fn new(
+        ip_version: u8,
+        map: MapHandle,
+        layout: Option<&Layout>,
+        sharing: Sharing,
+        shards: u32,
+    ) -> Self {
+        let layout = layout.cloned().unwrap_or_else(|| unknown_layout(map.value_size() / abi::WAYS, sharing));
+        let shards = if layout.sharing == Sharing::Shared { 1 } else { shards };
+        let buckets = map.max_entries() / shards;
+        Self { ip_version, map, layout, buckets }
+    }
+}
+
+impl Listing {
+    /// verdict : the bit of entries with a verdict of this program. class_id : only flows whose last verdict is this class.
+    pub fn new(tables: Vec<Table>, verdict: u8, now_ns: u64, all: bool, class_id: Option<u8>) -> Self {
+        Self { tables, verdict, now_ns, all, class_id }
+    }
+
+    /// What the flows' state gives for people to read.
+    pub fn features(&self) -> &[FlowFeature] {
+        self.tables.first().map_or(&[], |table| &table.layout.features)
+    }
+
+    /// Calls for every flow, in the order of the tables.
+    pub fn each(&self, mut visit: impl FnMut(&Flow) -> Result<()>) -> Result<()> {
+        self.each_place(|_, flow| visit(flow))
+    }
+
+    fn each_place(&self, mut visit: impl FnMut(usize, &Flow) -> Result<()>) -> Result<()> {
+        for (index, table) in self.tables.iter().enumerate() {
+            for first in (0..table.map.max_entries()).step_by(WINDOW as usize) {
+                let flows = self.window(table, first)?;
+                flows
+                    .flows()
+                    .filter(|flow| self.wants(table, flow))
+                    .try_for_each(|flow| visit(index, &flow))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The buckets from `first`, a multiple of WINDOW, on.
+    fn window<'a>(&self, table: &'a Table, first: u32) -> Result<FlowTable<'a>> {
+        let entries = WINDOW.min(table.map.max_entries() - first);
+        let elements = Elements::Mapped(MappedArray::window(&table.map, first, entries)?);
+        let flows = FlowTable::new(elements, table.ip_version, &table.layout, table.buckets)?;
+        Ok(flows.with_verdict(self.verdict).beginning_at(first))
+    }
+
+    fn wants(&self, table: &Table, flow: &Flow) -> bool {
+        let idle = self.now_ns.saturating_sub(flow.last_seen_ns) > table.layout.idle_timeout_ns;
+        (self.all || !idle) && (self.class_id.is_none() || self.class_id == flow.class_id)
+    }
+
+    /// How many flows there are, and where those of the highest rank lie, at most `limit`, the highest first.
+    pub fn first(&self, limit: usize, rank: impl Fn(&Flow) -> u64) -> Result<(usize, Vec<Place>)> {
+        let mut found = 0;
+        let mut first: BinaryHeap<Reverse<Place>> = BinaryHeap::new();
+        self.each_place(|table, flow| {
+            let bucket = flow.cpu.unwrap_or(0) * self.tables[table].buckets + flow.bucket;
+            first.push(Reverse(Place { rank: rank(flow), table, bucket, way: flow.way }));
+            found += 1;
+            if first.len() > limit {
+                first.pop();
+            }
+            Ok(())
+        })?;
+        Ok((found, first.into_sorted_vec().into_iter().map(|Reverse(place)| place).collect()))
+    }
+
+    /// The flow at a place, as it is now. `None`: it is gone.
+    pub fn at(&self, place: &Place) -> Result<Option<Flow>> {
+        let Some(table) = self.tables.get(place.table) else { return Ok(None) };
+        let flows = self.window(table, place.bucket / WINDOW * WINDOW)?;
+        Ok(flows.at(place.bucket, place.way).filter(|flow| self.wants(table, flow)))
+    }
+}
+
+/// For entries of which nobody remembers more than their size.
+fn unknown_layout(entry_size: u32, sharing: Sharing) -> Layout {
+    Layout {
+        key: String::new(),
+        table_size: 0,
+        sharing,
+        claim: None,
+        idle_timeout_ns: u64::MAX,
+        grace_ns: 0,
+        proven_packets: 0,
+        clock: ClockName::Coarse,
+        entry4_size: entry_size,
+        entry6_size: entry_size,
+        layout_digest: String::new(),
+        state: Vec::new(),
+        features: Vec::new(),
+        aggregates: Vec::new(),
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What judges packets, wherever it runs: one trait, and what can be read of everything that implements it.
+
+pub mod agreement;
+pub mod community_id;
+pub mod counters;
+pub mod drift;
+mod event_ring;
+pub mod events;
+mod flow_listing;
+pub mod flows;
+pub mod limits;
+pub mod meta;
+pub mod policy;
+pub mod series;
+pub mod statistics;
+pub mod status;
+pub mod stop;
+
+use std::path::Path;
+
+use libbpf_rs::{MapCore, MapHandle};
+
+use crate::abi::{self, Action, Mode};
+use crate::bundle::manifest::Sharing;
+use crate::error::Result;
+use crate::kernel;
+use crate::object::flow_table::TABLES;
+use crate::object::mapped::MappedArray;
+use crate::object::policy_maps;
+use crate::object::{AGREEMENT, ALL_TABLES, CONFIG_MAP, EVENTS, PER_CPU, POLICY, read_element, variable};
+use crate::policy::Policy;
+use crate::running::agreement::Agreement;
+use crate::running::counters::Counters;
+use crate::running::drift::{Compared, Drift, Live};
+use crate::running::event_ring::EventRing;
+use crate::running::events::Events;
+use crate::running::flow_listing::Table;
+use crate::running::flows::{Flows, Wanted};
+use crate::running::meta::{Meta, PolicyMeta};
+use crate::running::statistics::Statistics;
+use crate::running::status::{Class, Status};
+
+/// A program and its maps at work. Who implements it says where the maps are and how the program runs; what is in the maps is
+/// read here, for all alike.
+pub trait Running {
+    /// The interface whose packets it judges, by the name it has now, as far as that is known.
+    fn interface(&self) -> &str;
+
+    /// How it came about; `None`: an agent of another version knows.
+    fn meta(&self) -> Option<&Meta>;
+
+    /// Writes down what is to be known of it from now on, in one step.
+    fn remember(&self, meta: &Meta) -> Result<()>;
+
+    /// An open map; `None`: the program does without one of this name.
+    fn optional_map(&self, name: &str) -> Result<Option<MapHandle>>;
+
+    /// As `optional_map`, for a map that every program has.
+    fn map(&self, name: &str) -> Result<MapHandle>;
+
+    /// The second model, while one runs beside the first.
+    fn second(&self) -> Option<Box<dyn Running>>;
+
+    fn status(&self) -> Result<Status>;
+
+    /// The constants the program was loaded with; `None` if an agent of another version did not keep them.
+    fn config(&self) -> Result<Option<abi::Config>> {
+        let map = self.optional_map(variable(CONFIG_MAP))?;
+        map.map(|map| read_element(&map, 0)).transpose()
+    }
+
+    /// What holds for each class, as the program reads it.
+    fn policy(&self) -> Result<abi::Policy> {
+        read_element(&self.map(POLICY)?, 0)
+    }
+
+    /// Changes policy and mode under load; `None`: what holds stays. policy : with its file. Where an agent of another version
+    /// knows what this is, nothing changes.
+    fn change_policy(&self, policy: Option<(&Path, &Policy)>, mode: Option<Mode>) -> Result<()> {
+        let (now, current) = (kernel::boot_ns(), self.policy()?);
+        let Some(mut meta) = self.meta().cloned() else { return Ok(()) };
+        let find = |name: &str| self.optional_map(name).ok().flatten();
+        let element = match (policy, mode) {
+            (Some((file, policy)), _) => {
+                let mode = mode.unwrap_or_else(|| policy::effective_mode(&current, now));
+                let element = policy.to_abi(now, mode);
+                policy_maps::write(policy, &element, find)?;
+                limits::renew(&current, &element, find)?;
+                meta.policy = PolicyMeta::new(Some(file), policy);
+                element
+            }
+            (None, Some(mode)) => {
+                let until = meta.policy.enforce_for_ns.map_or(0, |duration| now.saturating_add(duration));
+                let element = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current };
+                policy_maps::write_element(&element, find)?;
+                meta.policy.changed = kernel::now();
+                element
+            }
+            (None, None) => return Ok(()),
+        };
+        if let Some(second) = self.second() {
+            let find = |name: &str| second.optional_map(name).ok().flatten();
+            policy_maps::write_element(&policy::of_shadow(&element), find)?;
+        }
+        self.remember(&meta)
+    }
+
+    fn counters(&self) -> Result<Counters> {
+        Counters::read(&self.map(PER_CPU)?)
+    }
+
+    /// Counters in words. before : an earlier reading, for rates.
+    fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
+        Ok(Statistics::new(self.status()?, now, before))
+    }
+
+    /// The flows it keeps.
+    fn flows(&self, wanted: &Wanted) -> Result<Flows> {
+        let verdict = self.config()?.map_or(abi::SLOT_VERDICT, |config| config.verdict as u8);
+        let (sharing, shards) = (self.sharing()?, self.shards()?);
+        let layout = self.meta().map(|meta| &meta.flow);
+        let mut tables = Vec::new();
+        for (ip_version, name) in TABLES {
+            if let Some(map) = self.optional_map(name)? {
+                tables.push(Table::new(ip_version, map, layout, sharing, shards));
+            }
+        }
+        Flows::new(tables, verdict, self.class_names(), wanted)
+    }
+
+    /// How far its flows are from those that its model learned from.
+    fn drift(&self) -> Result<Drift> {
+        let meta = self.meta();
+        let known = meta.and_then(|meta| Some((meta.reference.as_ref()?, meta.flow.features.as_slice())));
+        let mut compared = None;
+        if let Some((reference, features)) = known {
+            let mut live = Live::new(reference, features);
+            self.flows(&Wanted::default())?.each(|found| {
+                live.add(found.flow);
+                Ok(())
+            })?;
+            compared = Some(live.compare(&self.counters()?.stats, &self.class_names()));
+        }
+        Ok(Drift {
+            interface: self.interface().to_string(),
+            bundle: meta.map(|meta| meta.bundle.name.clone()),
+            verdict: compared.as_ref().and_then(Compared::verdict),
+            compared,
+        })
+    }
+
+    /// Packets of classes that do not simply pass: those that are kept come first.
+    fn events(&self) -> Result<Events> {
+        let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?)?;
+        Ok(Events::new(ring, self.interface(), |class_id| self.class_name(class_id)))
+    }
+
+    /// How far the second model agrees; `None`: there is none.
+    fn agreement(&self) -> Result<Option<Agreement>> {
+        let Some(second) = self.second() else { return Ok(None) };
+        let (first, shadow) = (|id| self.class_name(id), |id| second.class_name(id));
+        Agreement::read(&second.map(AGREEMENT)?, second.meta(), first, shadow).map(Some)
+    }
+
+    /// Bytes of the tables of flows and of what is kept beside them.
+    fn flow_table_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for name in ALL_TABLES {
+            if let Some(map) = self.optional_map(name)? {
+                bytes += u64::from(map.max_entries()) * u64::from(map.value_size());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Whether all CPUs share the flow tables.
+    fn sharing(&self) -> Result<Sharing> {
+        let shared = self.config()?.is_some_and(|config| config.shared != 0);
+        Ok(if shared { Sharing::Shared } else { Sharing::PerCpu })
+    }
+
+    /// CPUs that packets are counted of.
+    fn shards(&self) -> Result<u32> {
+        Ok(MappedArray::per_cpu(&self.map(PER_CPU)?)?.entries())
+    }
+
+    /// The name of a class, or its number if nobody remembers it.
+    fn class_name(&self, class_id: u8) -> String {
+        let known = self.meta().and_then(|meta| meta.class_name(class_id));
+        known.map_or_else(|| format!("class {class_id}"), str::to_string)
+    }
+
+    /// The index is the class id.
+    fn class_names(&self) -> Vec<String> {
+        let classes = self.meta().map_or(abi::MAX_CLASSES, |meta| meta.classes.len());
+        (0..classes).map(|id| self.class_name(id as u8)).collect()
+    }
+
+    /// Each class with what the policy asks for it.
+    fn classes(&self) -> Result<Vec<Class>> {
+        let policy = self.policy()?;
+        let written = self.meta().map(|meta| &meta.policy.actions);
+        let action = |class_id: usize| match written.and_then(|actions| actions.get(class_id)) {
+            Some(action) => action.clone(),
+            None => match Action::from_code(policy.class_policy[class_id].action) {
+                Some(action) => action.name().to_string(),
+                None => "unknown".to_string(),
+            },
+        };
+        let names = self.class_names().into_iter().enumerate();
+        Ok(names.map(|(id, name)| Class { name, action: action(id) }).collect())
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counters with the names of what they count, and rates.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::abi::{self, Counter, Outcome, Stats};
+use crate::kernel;
+use crate::running::agreement::Agreement;
+use crate::running::counters::{Counters, EventCounters, FlowCounters, total};
+use crate::running::status::Status;
+
+#[derive(Debug, Serialize)]
+pub struct Statistics {
+    pub interface: String,
+    pub time: String,
+    /// False: the interface or the link is gone, and these counters with nobody to count on.
+    pub attached: bool,
+    pub mode: String,
+    pub bundle: Option<String>,
+    /// Since the reading before; null in the first.
+    pub interval_seconds: Option<f64>,
+    pub classes: Vec<ClassRow>,
+    /// Packets and bytes by `ww_status`.
+    pub status: Vec<StatusRow>,
+    /// Packets on which the model ran.
+    pub inferred: u64,
+    pub flows: FlowCounters,
+    /// Of what is kept beside the flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregates: Option<FlowCounters>,
+    pub events: EventCounters,
+    /// How far a second model on the same packets agrees; null if there is none.
+    pub shadow: Option<Agreement>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ClassRow {
+    pub name: String,
+    pub action: String,
+    pub packets: u64,
+    pub bytes: u64,
+    pub packets_per_second: Option<f64>,
+    pub bits_per_second: Option<f64>,
+    /// Packets and bytes by outcome.
+    pub outcomes: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StatusRow {
+    pub status: abi::Status,
+    pub packets: u64,
+    pub bytes: u64,
+    pub packets_per_second: Option<f64>,
+}
+
+impl Statistics {
+    /// before : an earlier reading, for rates.
+    pub fn new(status: Status, now: &Counters, before: Option<&Counters>) -> Self {
+        let before = before.filter(|before| now.continues(before));
+        let seconds =
+            before.map(|before| now.at.duration_since(before.at).as_secs_f64()).filter(|s| *s > 0.0);
+        let rate = |now: u64, before: Option<u64>| Some(now.saturating_sub(before?) as f64 / seconds?);
+        let stats = &now.stats;
+        let old = before.map(|before| &before.stats);
+        let mode = status.describe_mode();
+        let names = status.classes.into_iter().map(|class| (class.name, class.action));
+        let classes = class_rows(stats, names, |id, count| {
+            let old = old.map(|old| total(&old.class_outcome[id]));
+            (
+                rate(count.packets, old.map(|old| old.packets)),
+                rate(count.bytes, old.map(|old| old.bytes)).map(|bytes| bytes * 8.0),
+            )
+        });
+        let statuses =
+            status_rows(stats, |index, packets| rate(packets, old.map(|old| old.status[index].packets)));
+        Self {
+            interface: status.interface,
+            time: kernel::now(),
+            attached: status.attached,
+            mode,
+            bundle: status.bundle.map(|bundle| bundle.name),
+            interval_seconds: seconds,
+            classes,
+            status: statuses,
+            inferred: stats.inferred,
+            flows: stats.into(),
+            aggregates: FlowCounters::of_aggregates(stats),
+            events: stats.into(),
+            shadow: status.shadow,
+        }
+    }
+}
+
+/// classes : name and action, by class id. rates : packets and bits a second of a class.
+pub fn class_rows(
+    stats: &Stats,
+    classes: impl Iterator<Item = (String, String)>,
+    rates: impl Fn(usize, Counter) -> (Option<f64>, Option<f64>),
+) -> Vec<ClassRow> {
+    let row = |(id, (name, action)): (usize, (String, String))| {
+        let total = total(&stats.class_outcome[id]);
+        let (packets_per_second, bits_per_second) = rates(id, total);
+        let outcomes = Outcome::ALL.iter().zip(&stats.class_outcome[id]).map(|(outcome, count)| {
+            (outcome.to_string(), json!({"packets": count.packets, "bytes": count.bytes}))
+        });
+        let outcomes = outcomes.collect();
+        ClassRow {
+            name,
+            action,
+            packets: total.packets,
+            bytes: total.bytes,
+            packets_per_second,
+            bits_per_second,
+            outcomes,
+        }
+    };
+    classes.enumerate().map(row).collect()
+}
+
+pub fn status_rows(stats: &Stats, rate: impl Fn(usize, u64) -> Option<f64>) -> Vec<StatusRow> {
+    let row = |(index, status): (usize, &abi::Status)| {
+        let Counter { packets, bytes } = stats.status[index];
+        StatusRow { status: *status, packets, bytes, packets_per_second: rate(index, packets) }
+    };
+    abi::Status::ALL.iter().enumerate().map(row).collect()
+}
+
+impl ClassRow {
+    pub fn packets_of(&self, outcome: Outcome) -> u64 {
+        self.outcomes.get(outcome.name()).and_then(|count| count["packets"].as_u64()).unwrap_or(0)
+    }
+
+    /// Whether something happened to its packets, or would have.
+    pub fn is_acted_on(&self) -> bool {
+        Outcome::ALL.iter().any(|outcome| *outcome != Outcome::Pass && self.packets_of(*outcome) > 0)
+    }
+}

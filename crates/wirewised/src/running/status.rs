@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What runs and where, as asked for and as obtained.
+
+use serde::Serialize;
+
+use crate::abi::Mode;
+use crate::bundle::manifest::Sharing;
+use crate::hook::Plane;
+use crate::interface::offloads::Merging;
+use crate::running::agreement::Agreement;
+use crate::running::meta::{BundleMeta, PolicyMeta};
+use crate::text::units::format_age;
+
+#[derive(Debug, Serialize)]
+pub struct Status {
+    pub interface: String,
+    /// False: the interface or the link is gone, only pins are left.
+    pub attached: bool,
+    /// Where the interface is, if it is in another network namespace; what can be said of it.
+    pub network_namespace: Option<Elsewhere>,
+    pub plane_asked: Option<Plane>,
+    /// Read back from the kernel; null if the interface is gone, or in a network namespace that cannot be entered.
+    pub plane_obtained: Option<Plane>,
+    /// What holds now; null if nothing does, as nothing is attached any more.
+    pub mode: Option<Mode>,
+    /// False: enforcement was asked for a time that is over.
+    pub mode_as_asked: bool,
+    pub enforce_remaining_seconds: Option<f64>,
+    pub since: Option<String>,
+    pub bundle: Option<BundleMeta>,
+    pub classes: Vec<Class>,
+    pub policy: Option<PolicyMeta>,
+    pub flow_tables: FlowTables,
+    /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
+    /// measured, which costs some ns a packet.
+    pub clock: Option<String>,
+    /// What is switched off until it is detached, since it would merge packets.
+    pub offloads_off: Vec<Merging>,
+    /// A second model on the same packets, and how far it agrees.
+    pub shadow: Option<Agreement>,
+    /// What `rollback` brings back.
+    pub previous: Option<Previous>,
+    pub link_id: Option<u32>,
+    pub program_id: Option<u32>,
+    pub tail_call_program_ids: Vec<u32>,
+    pub pins: String,
+}
+
+/// Another network namespace.
+#[derive(Debug, Serialize)]
+pub struct Elsewhere {
+    /// What `--netns` takes; null if it cannot be found or entered.
+    pub netns: Option<String>,
+    /// Of the namespace in which the program was attached; 0 if nobody remembers.
+    pub attached_in_inode: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Previous {
+    pub bundle: BundleMeta,
+    /// When it began to run.
+    pub since: String,
+    /// It uses the same flow tables as what runs; else its own, as it left them.
+    pub shares_flows: bool,
+    pub shares_policy: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Class {
+    pub name: String,
+    pub action: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct FlowTables {
+    pub sharing: Sharing,
+    /// Of all CPUs together if they share the tables, else of each.
+    pub entries: Option<u32>,
+    pub cpus: u32,
+    /// Of both tables, IPv4 and IPv6.
+    pub bytes: u64,
+}
+
+impl Elsewhere {
+    pub fn describe(&self) -> String {
+        match &self.netns {
+            Some(name) => format!("{name} (`--netns {name}`)"),
+            None => format!(
+                "another that cannot be entered from here (attached in inode {}, see `lsns -t net`)",
+                self.attached_in_inode
+            ),
+        }
+    }
+}
+
+impl Status {
+    pub fn describe_mode(&self) -> String {
+        match self.enforce_remaining_seconds {
+            Some(seconds) => format!("enforce, {} left", format_age((seconds * 1e9) as u64)),
+            None if !self.attached => "none: nothing is attached any more".to_string(),
+            None if !self.mode_as_asked => "observe (the time of enforcement is over)".to_string(),
+            None => self.mode.map_or("none", Mode::name).to_string(),
+        }
+    }
+}

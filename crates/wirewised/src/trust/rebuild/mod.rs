@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compiles a bundle's sources again and compares the program with the one in the bundle.
+//!
+//! The sources are somebody's, and so is what they make clang do. What comes out is compared and thrown away; clang itself gets no
+//! privilege, no file to write, and limited time and memory.
+
+mod compare;
+mod compiler;
+pub mod datapath;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use compare::Content;
+use compiler::Compiler;
+
+const MAIN: &str = "xdp.bpf.c";
+/// What `wirewise compile` generates.
+const GENERATED: [&str; 3] = ["ww_feature_set.h", "ww_model.h", "ww_tail_calls.h"];
+const DATA_PATH: &str = "datapath";
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Rebuilt {
+    /// The compiler and its version here.
+    pub clang: String,
+    /// The same program, instruction for instruction, with the same data and maps.
+    pub same: bool,
+    /// The first difference.
+    pub difference: Option<String>,
+}
+
+/// input : what errors call the bundle.
+pub fn rebuild(input: &str, bundle: &Bundle) -> Result<Rebuilt> {
+    check_sources(input, bundle)?;
+    let compiler = Compiler::find(input, &bundle.manifest.program.clang)?;
+    let folder = tempfile::Builder::new()
+        .prefix("wirewised-rebuild-")
+        .permissions(PermissionsExt::from_mode(0o750))
+        .tempdir()
+        .map_err(|error| Error::other(format!("no temporary folder: {error}")))?;
+    write_sources(folder.path(), bundle)
+        .map_err(|error| Error::other(format!("{}: {error}", folder.path().display())))?;
+    compiler.admit(folder.path())?;
+    let theirs = Content::of(&bundle.object).map_err(|what| Error::input(format!("{input}: {what}")))?;
+    let mut difference = None;
+    // The compiler driver decides by the size of the stack; either is right.
+    for split in [false, true] {
+        let object = compiler.compile(input, &folder.path().join(MAIN), split)?;
+        let ours = Content::of(&object).map_err(|what| Error::other(format!("what clang made {what}")))?;
+        match theirs.difference(&ours) {
+            None => return Ok(Rebuilt { clang: compiler.version, same: true, difference: None }),
+            // The nearer one tells more.
+            Some(found) if difference.as_ref().is_none_or(|(at, _)| found.0 > *at) => {
+                difference = Some(found)
+            }
+            Some(_) => {}
+        }
+    }
+    let difference = difference.map(|(_, text)| text);
+    Ok(Rebuilt { clang: compiler.version, same: false, difference })
+}
+
+/// The files that wirewise writes, of this release's data path.
+fn check_sources(input: &str, bundle: &Bundle) -> Result<()> {
+    let known = |name: &str| name == MAIN || GENERATED.contains(&name);
+    if let Some(other) = bundle.sources.keys().find(|name| !known(name)) {
+        return Err(Error::input(format!(
+            "{input}: its sources hold {other:?}, which wirewise does not write"
+        )));
+    }
+    if let Some(missing) =
+        [MAIN, GENERATED[0], GENERATED[1]].iter().find(|name| !bundle.sources.contains_key(**name))
+    {
+        return Err(Error::input(format!(
+            "{input}: its sources have no {missing}, so it cannot be compiled again; compile the model again"
+        )));
+    }
+    let ours = datapath::FILES.iter().find(|(name, _)| *name == MAIN).map_or("", |(_, text)| text);
+    let stated = bundle.manifest.tools.get(DATA_PATH);
+    if bundle.sources[MAIN] != ours.as_bytes() || stated.is_some_and(|digest| *digest != datapath::digest()) {
+        let made_by = bundle.manifest.tools.get("wirewise").map_or("another version", String::as_str);
+        return Err(Error::input(format!(
+            "{input}: was made by wirewise {made_by} with another data path than that of this wirewised {}: use the wirewised of \
+             the wirewise that made it",
+            env!("CARGO_PKG_VERSION")
+        )));
+    }
+    Ok(())
+}
+
+fn write_sources(folder: &Path, bundle: &Bundle) -> std::io::Result<()> {
+    fs::create_dir(folder.join("wirewise"))?;
+    for (name, text) in datapath::FILES {
+        fs::write(folder.join(name), text)?;
+    }
+    for (name, text) in bundle.sources.iter().filter(|(name, _)| *name != MAIN) {
+        fs::write(folder.join(name), text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a caller may give for a bundle, a policy, labels, a feature set or a table, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from wirewise.compiler import Compiled
+from wirewise.datasets import Table
+from wirewise.errors import InputError
+from wirewise.feature_sets import PRESETS, FeatureSet
+from wirewise.formats.bundle import Bundle
+from wirewise.frames import Frame, to_polars
+
+AnyPath: TypeAlias = "str | PathLike[str]"
+AnyBundle: TypeAlias = "str | PathLike[str] | Bundle | Compiled"
+Document: TypeAlias = "str | PathLike[str] | Mapping[str, Any]"
+"""A YAML file, or what would stand in it."""
+AnyFeatureSet: TypeAlias = "FeatureSet | str | PathLike[str] | Mapping[str, Any]"
+AnyTable: TypeAlias = "Table | str | PathLike[str] | Frame"
+
+
+@contextmanager
+def bundle_file(bundle: AnyBundle) -> Iterator[Path]:
+    """The path of a bundle, for as long as the block runs if it is one in memory."""
+    if isinstance(bundle, str | PathLike):
+        yield Path(bundle)
+        return
+    if not isinstance(bundle, Bundle | Compiled):
+        raise InputError(
+            f"bundle of type {type(bundle).__name__}",
+            "is none",
+            "give the path of one, or what compile gives",
+        )
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        inner = bundle if isinstance(bundle, Bundle) else bundle.bundle
+        path = Path(folder) / "model.wirewise"
+        inner.write(path)
+        yield path
+
+
+@contextmanager
+def document_file(document: Document | None, name: str) -> Iterator[Path | None]:
+    """The path of a policy or label file, for as long as the block runs if it is in memory; None of None."""
+    if document is None or isinstance(document, str | PathLike):
+        yield None if document is None else Path(document)
+        return
+    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        path = Path(folder) / f"{name}.yaml"
+        path.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
+        yield path
+
+
+def feature_set_of(given: AnyFeatureSet) -> FeatureSet:
+    """A feature set from a preset's name, a file, its JSON form, or itself. Raises InputError."""
+    if isinstance(given, FeatureSet):
+        return given
+    if isinstance(given, Mapping):
+        return FeatureSet.from_dict(dict(given))
+    return FeatureSet.load(str(given))
+
+
+def table_of(given: AnyTable, feature_set: AnyFeatureSet | None = None) -> Table:
+    """A table from a file that `wirewise features` wrote, a data frame with its feature set, or itself.
+
+    Raises InputError for a frame without a feature set, or a table that another one computed.
+    """
+    if not isinstance(given, Table | str | PathLike):
+        frame = to_polars(given)
+        if feature_set is None:
+            raise InputError(
+                "the table", "is a data frame, which does not say its feature set",
+                f"give feature_set=..., one of {', '.join(PRESETS)} or the one that made it",
+            )  # fmt: skip
+        return Table.of(frame, feature_set_of(feature_set))
+    table = given if isinstance(given, Table) else Table.read(Path(given))
+    if feature_set is None:
+        return table
+    named = feature_set_of(feature_set)
+    if named.features != table.feature_set.features:
+        raise InputError(
+            "the table", f"was made with feature set {table.feature_set.name!r}, not {named.name!r}",
+            "leave out the feature set, or make the table with it",
+        )  # fmt: skip
+    return table

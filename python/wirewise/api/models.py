@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a table to an estimator, and from an estimator of any library to a bundle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from wirewise import compiler, evaluate
+from wirewise.api.inputs import AnyFeatureSet, AnyTable, feature_set_of, table_of
+from wirewise.compiler import Compiled
+from wirewise.datasets import Table
+from wirewise.errors import InputError
+from wirewise.evaluate import Training, matrix, numbers
+from wirewise.evaluate.binary_training import BinaryClassifier
+from wirewise.evaluate.fidelity import HeldOut
+from wirewise.evaluate.held_out import Parts, parts
+from wirewise.evaluate.naming import doubts
+from wirewise.evaluate.networks import set_names
+from wirewise.evaluate.open_set import choose_from as open_set_from
+from wirewise.evaluate.operating_point import choose_from
+from wirewise.feature_sets import FeatureSet
+from wirewise.formats import model_file, training_file
+from wirewise.importers import Imported, ImportOptions, import_with
+from wirewise.models import Bounded, Model
+from wirewise.models.tree import Votes
+from wirewise.quantize import Options
+
+
+def train(
+    table: AnyTable,
+    estimator: str | Any = "forest",
+    *,
+    feature_set: AnyFeatureSet | None = None,
+    depth: int = 10,
+    trees: int = 10,
+    hidden: Sequence[int] | None = None,
+    encoding: str = "steps",
+    class_weight: str | Mapping[str, float] | None = None,
+    test_share: float = 0.3,
+    seed: int = 0,
+    refit: bool = False,
+    group: str | None = None,
+    folds: int | None = None,
+    augment: Sequence[str] = (),
+    copies: int = 1,
+    teacher: str | Any = None,
+) -> Training:
+    """Fit an estimator to a table, and test it on captures, or flows, it has not seen.
+
+    - table: what `features` gives, a file that `wirewise features` wrote, or a `Table`. Rows without a label
+      are left out.
+    - estimator: "tree", "forest", "extra-trees", "boosting", "mlp" or "bnn"; or an unfitted classifier.
+    - feature_set: the one that made the table; needed for a data frame, which does not say it.
+    - depth, trees: of each tree, and how many (for boosting, rounds).
+    - hidden, encoding: neurons of a network's hidden layers; how "bnn" reads features.
+    - class_weight: "balanced", weights by class name, or None: all packets weigh the same.
+    - test_share: share of each class's captures, or flows, to test on, between 0 and 1.
+    - seed: equal seeds and tables give equal models.
+    - refit: fit again to all rows in the end; the report is about the model before.
+    - group: what is never learned from and tested on: "capture", "host" (who sent a flow's first packet),
+      "time" (later flows are tested) or "flow".
+      None: "capture" where two are of one class, else "flow" (docs/training.md).
+    - folds: of the cross-validation, 0 for none. None: 5 for trees, by capture.
+    - augment, copies: "ports" and "ttl": learn from so many variants of each row as well, in what should not
+      matter (docs/search.md).
+    - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
+      the scores of a large model.
+
+    Gives a `Training`: `estimator` (which predicts class names), `classes` in the order of their numbers,
+    `report`, `by_flow` and `folds` (what a split by flow and a cross-validation say), `doubts` (what makes
+    the report doubtful), `taught` (teacher, student and direct training), and `facts` for the record.
+    `compile` takes it as it is.
+
+    Raises InputError for a table with fewer than two classes, or columns that are missing.
+
+    """
+    rows = table_of(table, feature_set)
+    training = evaluate.train(
+        rows, estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding,
+        class_weight=class_weight, test_share=test_share, seed=seed, refit=refit, group=group, folds=folds,
+        augment=augment, copies=copies, teacher=teacher,
+    )  # fmt: skip
+    if not isinstance(training.estimator, BinaryClassifier):
+        names = (training.classes, rows.feature_set.feature_names)
+        set_names(training.estimator, *(np.array(part, dtype=object) for part in names))
+    return training
+
+
+def compile(
+    model: Any,
+    feature_set: AnyFeatureSet | None = None,
+    *,
+    name: str = "model",
+    table: AnyTable | None = None,
+    classes: Sequence[str] | None = None,
+    votes: Votes | None = None,
+    quantise: Options | None = None,
+    max_benign_loss: float | None = None,
+    after: int | None = 1,
+    unknown: bool = False,
+    target: str = "ebpf",
+    **options: Any,
+) -> Compiled:
+    """One eBPF program, in a bundle, from a model and the feature set it reads.
+
+    - model: a fitted estimator of scikit-learn, XGBoost, LightGBM, PyTorch or ONNX (docs/importers.md), what
+      `train` gives, the path of a saved one, an `Imported`, or a model of `wirewise.models`.
+    - feature_set: a preset's name, a YAML file, a `FeatureSet` or its JSON form; the one whose columns the
+      model was trained on, in their order. Not needed if the table or the model says it.
+    - name: of the bundle, 1 to 200 printable characters.
+    - table: as in `train`: integers and estimator are compared on it, a neural network is quantised with a
+      part of it, and `wirewised stats --drift` compares live flows with it. Of what `train` gives, it is the
+      table it was trained on.
+    - classes: names in the order of class numbers, instead of the model's own.
+    - votes: "majority" to let the trees of a forest vote instead of adding up their class fractions.
+    - quantise: how a neural network becomes integers, see `wirewise.quantize.Options`.
+    - max_benign_loss: share of benign flows that may lose a packet, such as 0.001: another class must be so
+      far ahead of benign, by the rows of the table that training kept apart (docs/training.md).
+    - after: with it, verdicts in a row that a flow will need, 1 to 15, which the policy must ask for; None:
+      of 1, 2 and 3 the number with which most attacks are seen.
+    - unknown: add the class `unknown`: packets with a feature outside what training saw (docs/training.md).
+    - target: one of `wirewise.targets.TARGETS` that makes programs.
+    - options: of that target, by name; eBPF has shape ("auto"), clang (a path) and verify ("if-possible",
+      "always", "never": whether this machine's kernel is asked; nothing is attached).
+
+    Gives a `Compiled`; `write` writes its bundle to a file.
+
+    Raises InputError for what cannot be imported or does not fit, RefusedError if the kernel's verifier says
+    no, MissingFeatureError without a compiler.
+
+    """
+    training: dict[str, Any] | None = None
+    accuracy: dict[str, Any] | None = None
+    recorded: FeatureSet | None = None
+    if isinstance(model, Training):
+        training, accuracy = model.facts, model.report.to_dict()
+        classes, table = classes or model.classes, model.table if table is None else table
+    elif isinstance(model, str | PathLike) and (record := training_file.read(Path(model))):
+        training, accuracy = record.training, record.accuracy
+        if feature_set is None:
+            feature_set = recorded = record.feature_set
+    rows = None if table is None else table_of(table, None if recorded else feature_set)
+    if rows is not None and recorded is not None:
+        rows = rows.reading(recorded)
+    chosen = _chosen(feature_set, rows)
+    split = None if rows is None else _split(rows, model, training)
+    asked = ImportOptions(classes=classes, votes=votes, margin=max_benign_loss is not None, options=quantise)
+    given = _imported(model, replace(asked, **_quantised_with(split)))
+    compared = held_out = point = learned = None
+    if split and rows is not None and isinstance(given, Imported):
+        quantised = given.network is not None
+        learned = split.learned(quantised)
+        judged, known = split.judged(quantised)
+        compared = matrix(judged if quantised else rows.classified)
+        held_out = HeldOut(matrix(judged), numbers(judged, given.classes), known)
+        for doubt in doubts(given.model, judged, given.classes, split.name):
+            warnings.warn(doubt, stacklevel=2)
+    if max_benign_loss is not None:
+        if split is None or not isinstance(given, Imported):
+            raise InputError(
+                "max_benign_loss", "needs an estimator, and flows to measure it by", "give a table"
+            )
+        quantised = given.network is not None
+        point = choose_from(
+            given.model, given.classes, split, max_benign_loss, quantised=quantised, after=after
+        )
+    open_set = None
+    if unknown:
+        if split is None or not isinstance(given, Imported) or isinstance(given.model, Bounded):
+            raise InputError("unknown", "needs an estimator, and the rows that it saw", "give a table")
+        open_set = open_set_from(given.model, given.classes, split, quantised=given.network is not None)
+    return compiler.compile(
+        given, chosen, name=name, classes=classes, rows=compared, held_out=held_out, training=training,
+        accuracy=accuracy, operating_point=point, open_set=open_set, learned=learned,
+        target=target, **options,
+    )  # fmt: skip
+
+
+def _chosen(feature_set: AnyFeatureSet | None, table: Table | None) -> FeatureSet:
+    if feature_set is not None:
+        return feature_set_of(feature_set)
+    if table is None:
+        raise InputError(
+            "the feature set", "was not given", "name a preset such as hara2026, a file, or give a table file"
+        )
+    return table.feature_set
+
+
+def _split(table: Table, model: Any, training: Mapping[str, Any] | None) -> Parts:
+    """The table in two parts; as training split it, if that was on this table."""
+    if isinstance(model, Training) and table is model.table:
+        return parts(table, {**model.facts, "table_sha256": "the same"}, digest="the same", name="the table")
+    return parts(table, training, digest="another", name="the table")
+
+
+def _quantised_with(split: Parts | None) -> dict[str, Any]:
+    if split is None:
+        return {}
+    return {"rows": matrix(split.learn), "labels": split.learn.frame["label"].to_list()}
+
+
+def _imported(model: Any, asked: ImportOptions) -> Imported | Model:
+    if isinstance(model, Imported) or type(model) in get_args(Model):
+        return cast("Imported | Model", model)
+    if isinstance(model, str | PathLike):
+        loaded = model_file.read(Path(model), asked)
+        return loaded.imported or loaded.model
+    return import_with(model.estimator if isinstance(model, Training) else model, asked)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/feature-sets.md, made from the registries they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from wirewise.feature_sets.accumulators import ACCUMULATORS, CELLS, Accumulator
+from wirewise.feature_sets.fields import FIELDS, Field
+
+_BYTES = {"__u32": 4, "__u64": 8, "__s64": 8}
+
+
+def fields_table() -> str:
+    """Markdown: every packet field with its unit, range and meaning."""
+    rows = ((f"`{f.name}`", f.unit, f"0 to {_number(f.maximum)}", _meaning(f)) for f in FIELDS.values())
+    return _table(("field", "unit", "range", "meaning"), rows)
+
+
+def accumulators_table() -> str:
+    """Markdown: every accumulator with what it gives and the state it keeps for a field."""
+    rows = ((f"`{a.name}(FIELD)`", a.doc, _state(a)) for a in ACCUMULATORS.values())
+    return _table(("accumulator", "meaning", "state"), rows)
+
+
+def _meaning(field: Field) -> str:
+    return field.doc + ("; reads the fine clock" if field.needs_time else "")
+
+
+def _state(accumulator: Accumulator) -> str:
+    cells = [CELLS[name] for name in accumulator.cells]
+    size = sum(_BYTES[kind] for cell in cells for kind in cell.variables.values())
+    return f"{size} bytes: {', '.join(variable for cell in cells for variable in cell.variables)}"
+
+
+def _number(value: int) -> str:
+    return "2^32 - 1" if value == (1 << 32) - 1 else str(value)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feature sets: an ordered list of named integer features over a flow key.
+
+    FeatureSet.from_dict({"name": "small", "features": ["length", "mean(length)", "max(iat, window=500ms)"]})
+
+A feature is `field`, `accumulator(field)`, `count` (packets of the flow), each but the first with
+`window=DURATION` and then `previous`: the last finished tumbling window instead of the current one. Window
+0 of a flow opens with its first packet. With `by=KEY` before the window, it is accumulated not over the
+flow's packets but over all packets that have the same source, destination or service: an aggregate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from wirewise import html
+from wirewise.abi import MAX_FEATURES
+from wirewise.errors import InputError, choose, did_you_mean
+from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumulator
+from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field
+from wirewise.feature_sets.packet import TUNNELS
+from wirewise.files import read_text
+from wirewise.registry import Registry
+from wirewise.units import format_duration, parse_duration
+
+KEYS = ("five-tuple", BIDIRECTIONAL, "source", "destination", "source-destination")
+AGGREGATES = ("source", "destination", "service")
+"""What packets of several flows can be accumulated by, besides their flow's key."""
+SHARINGS = ("shared", "per-cpu")
+MAX_TABLE_SIZE = 1 << 24
+
+T = TypeVar("T")
+
+_SPEC = re.compile(r"([a-z_]+)(?:\((.*)\))?")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Over what samples are accumulated: the flow (window_ns 0) or a tumbling window, the current or the
+    previous. by : one of AGGREGATES, or "" for the flow's own packets.
+    """
+
+    window_ns: int = 0
+    previous: bool = False
+    by: str = ""
+
+    def __str__(self) -> str:
+        if not self.window_ns:
+            return "flow"
+        by = f"by={self.by}, " if self.by else ""
+        return f"{by}window={format_duration(self.window_ns)}" + (", previous" if self.previous else "")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature. field None: the number of packets. accumulator None: the packet's own value."""
+
+    name: str
+    field: Field | None
+    accumulator: Accumulator | None
+    scope: Scope = Scope()
+
+    def __repr__(self) -> str:
+        return f"<Feature {self.name!r}: {self.spec}, {self.unit}>"
+
+    @property
+    def spec(self) -> str:
+        """The canonical text; `Feature.parse` reads it back."""
+        window = str(self.scope) if self.scope.window_ns else ""
+        if self.field is None:
+            return f"count({window})" if window else "count"
+        if self.accumulator is None:
+            return self.field.name
+        return f"{self.accumulator.name}({self.field.name}{', ' + window if window else ''})"
+
+    @property
+    def unit(self) -> str:
+        if self.field is None:
+            return "packets"
+        return self.accumulator.unit(self.field.unit) if self.accumulator else self.field.unit
+
+    @property
+    def fraction_bits(self) -> int:
+        """Fractional bits of the integer: 16 where the value is a ratio."""
+        return self.accumulator.fraction_bits(self.field) if self.accumulator and self.field else 0
+
+    @property
+    def label(self) -> str:
+        """For comments in generated code: name, unit and, if it has any, fractional bits."""
+        fraction = f", Q{self.fraction_bits}" if self.fraction_bits else ""
+        return f"{self.name}, {self.unit}{fraction}"
+
+    @property
+    def minimum(self) -> int:
+        return 0
+
+    @property
+    def maximum(self) -> int:
+        if self.field is None:
+            return COUNT_MAX
+        return self.accumulator.maximum(self.field) if self.accumulator else self.field.maximum
+
+    @classmethod
+    def parse(cls, text: str | dict[str, str]) -> Feature:
+        """A feature from `spec` or `{"name": ..., "is": spec}`. Raises InputError."""
+        if isinstance(text, dict):
+            if set(text) != {"name", "is"}:
+                raise InputError(f"feature {text!r}: write {{name: NAME, is: SPEC}} or the spec alone")
+            feature = cls.parse(str(text["is"]))
+            if not _NAME.fullmatch(str(text["name"])):
+                raise InputError(
+                    f"feature name {text['name']!r}: use lower-case letters, digits and _, 63 at most"
+                )
+            return replace(feature, name=str(text["name"]))
+        spec = str(text).strip()
+        match = _SPEC.fullmatch(spec)
+        if match is None:
+            raise InputError(
+                f"feature {spec!r}: expected FIELD, ACCUMULATOR(FIELD) or ACCUMULATOR(FIELD, window=500ms)"
+            )
+        head, arguments = match[1], [a.strip() for a in match[2].split(",")] if match[2] is not None else []
+        target: Field | None = None
+        accumulator: Accumulator | None = None
+        if head == "count" and (not arguments or arguments[0].startswith(("window", "by"))):
+            scope = _parse_scope(spec, arguments)
+        elif match[2] is None or head == "last":
+            target = _lookup(spec, arguments[0] if arguments else head, FIELDS, "packet field")
+            scope = _parse_scope(spec, arguments[1:])
+            if scope.window_ns:
+                raise InputError(
+                    f"feature {spec!r}: a packet's own value has no window; accumulate it, as in max(...)"
+                )
+            _refuse_identity(spec, target)
+        else:
+            accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
+            target = _lookup(spec, arguments[0], FIELDS, "packet field")
+            scope = _parse_scope(spec, arguments[1:])
+            if not accumulator.of_identity:
+                _refuse_identity(spec, target)
+            if scope.previous and accumulator.of_sample:
+                raise InputError(
+                    f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
+                )
+        feature = cls("", target, accumulator, scope)
+        return replace(feature, name=_default_name(feature))
+
+
+def _lookup(spec: str, name: str, registry: dict[str, T], kind: str) -> T:
+    if name not in registry:
+        raise InputError(f"feature {spec!r}: no {kind} {name!r}; {choose(name, registry)}")
+    return registry[name]
+
+
+def _refuse_identity(spec: str, field: Field) -> None:
+    if field.identity:
+        raise InputError(
+            f"feature {spec!r}: {field.name} only tells hosts or flows apart, and a model would learn "
+            f"them by heart; count them: distinct({field.name}, by=destination, window=1s)"
+        )
+
+
+def _parse_scope(spec: str, arguments: list[str]) -> Scope:
+    window_ns, previous, by = 0, False, ""
+    for argument in arguments:
+        if argument.startswith("by=") and not by:
+            by = argument.removeprefix("by=")
+            if by not in AGGREGATES:
+                raise InputError(f"feature {spec!r}: nothing is kept by {by!r}; {choose(by, AGGREGATES)}")
+        elif argument.startswith("window=") and not window_ns:
+            text = argument.removeprefix("window=")
+            if re.fullmatch(r"0+(\.0*)?[a-z]*", text):
+                raise InputError(
+                    f"feature {spec!r}: a window of 0 has no samples to divide by; try window=500ms"
+                )
+            window_ns = parse_duration(text, what=f"feature {spec!r}, window")
+        elif argument == "previous" and window_ns and not previous:
+            previous = True
+        else:
+            raise InputError(
+                f"feature {spec!r}: {argument!r} is not by={'|'.join(AGGREGATES)}, window=DURATION or, "
+                "behind it, previous"
+            )
+    if by and not window_ns:
+        raise InputError(
+            f"feature {spec!r}: what is kept by {by} is of many flows, so it needs a window; add window=1s"
+        )
+    return Scope(window_ns, previous, by)
+
+
+def _default_name(feature: Feature) -> str:
+    parts = ["previous"] if feature.scope.previous else []
+    parts += [feature.accumulator.name] if feature.accumulator else []
+    parts += [feature.field.name] if feature.field else ["count"]
+    parts += [format_duration(feature.scope.window_ns)] if feature.scope.window_ns else []
+    parts += [f"by_{feature.scope.by}"] if feature.scope.by else []
+    return "_".join(parts)
+
+
+def constant_feature(feature: Feature, key: str) -> int | None:
+    """The value of a feature that is the same for every packet under a flow key, so that it needs neither
+    state nor code; None: it varies.
+    """
+    value = feature.field.constant(key) if feature.field else None
+    if value is None or feature.accumulator is None:
+        return value
+    if feature.scope.previous:  # a previous window may have had no packets
+        return None
+    return feature.accumulator.of_constant(value) if feature.accumulator.of_constant else None
+
+
+def default_sharing(key: str) -> str:
+    """Whether CPUs share the flow tables if the feature set does not say.
+
+    A network card spreads packets over CPUs by their addresses and ports, as they stand: all packets of a
+    directional five-tuple come to one CPU. Of every other key some go elsewhere.
+    """
+    return "per-cpu" if key == "five-tuple" else "shared"
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """What is computed per flow, and how flows are kept. See docs/feature-sets.md.
+
+    key : one of KEYS. idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of
+    the flow table, a power of two, for IPv4 and for IPv6 each. sharing : one of SHARINGS, whether all CPUs
+    share that table or each has one of its own; "" is `default_sharing(key)`. decapsulate : of TUNNELS.
+    aggregates_size : entries, a power of two, of the table of each aggregate, for IPv4 and IPv6 each.
+    grace_ns, proven_packets : an entry with so many packets, seen within the grace time, is not given up
+    for a new flow. kept : features whose state each flow has too, before that of the others, though no
+    model needs to read them; only their specs count.
+    """
+
+    name: str
+    features: tuple[Feature, ...]
+    key: str = "five-tuple"
+    idle_timeout_ns: int = 60_000_000_000
+    table_size: int = 65536
+    decapsulate: tuple[str, ...] = ()
+    grace_ns: int = 10_000_000_000
+    proven_packets: int = 4
+    sharing: str = ""
+    kept: tuple[Feature, ...] = ()
+    aggregates_size: int = 16384
+    doc: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        where = f"feature set {self.name!r}"
+        names = self.feature_names
+        if not 1 <= len(names) <= MAX_FEATURES:
+            raise InputError(f"{where}: {len(names)} features; there must be 1 to {MAX_FEATURES}")
+        if len(set(names)) < len(names):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            raise InputError(
+                f"{where}: feature {twice[0]!r} stands twice; "
+                "leave one out or name it: {name: ..., is: ...}"
+            )
+        if self.key not in KEYS:
+            raise InputError(f"{where}: no flow key {self.key!r}; {choose(self.key, KEYS)}")
+        for what, size in (("table_size", self.table_size), ("aggregates_size", self.aggregates_size)):
+            if not 4 <= size <= MAX_TABLE_SIZE or size & (size - 1):
+                raise InputError(f"{where}: {what} {size} must be a power of two from 4 to {MAX_TABLE_SIZE}")
+        if not self.sharing:
+            object.__setattr__(self, "sharing", default_sharing(self.key))
+        if self.sharing not in SHARINGS:
+            raise InputError(
+                f"{where}: no flow table sharing {self.sharing!r}; {choose(self.sharing, SHARINGS)}"
+            )
+        for tunnel in self.decapsulate:
+            if tunnel not in TUNNELS:
+                raise InputError(f"{where}: cannot look into tunnel {tunnel!r}; {choose(tunnel, TUNNELS)}")
+        if not 1 <= self.proven_packets <= COUNT_MAX:
+            raise InputError(f"{where}: proven_packets must be 1 or more, not {self.proven_packets}")
+
+    def __repr__(self) -> str:
+        return f"<FeatureSet {self.name!r}: {len(self.features)} features of each {self.key} flow>"
+
+    def _repr_html_(self) -> str:
+        rows = ((f.name, f.spec, f.unit, f.fraction_bits or "") for f in self.features)
+        return html.fragment(
+            html.paragraph(repr(self)),
+            html.table(("feature", "is", "unit", "fraction bits"), rows, right=(3,)),
+        )
+
+    @property
+    def shared(self) -> bool:
+        """All CPUs share the flow tables."""
+        return self.sharing == "shared"
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [feature.name for feature in self.features]
+
+    def needs_time(self, used: Collection[int] | None = None) -> bool:
+        """Some feature (or some of those used, by index, or kept) reads microseconds, so the fine clock is
+        needed.
+        """
+        return any(f.scope.window_ns or (f.field and f.field.needs_time) for f in self.followed(used))
+
+    def followed(self, used: Collection[int] | None = None) -> tuple[Feature, ...]:
+        """The features whose state a flow has: those kept, then all others, or those used, by index."""
+        return (*self.kept, *(f for i, f in enumerate(self.features) if used is None or i in used))
+
+    def aggregates(self, used: Collection[int] | None = None) -> tuple[str, ...]:
+        """Of AGGREGATES: by what the features (or those used, by index, or kept) accumulate."""
+        wanted = {feature.scope.by for feature in self.followed(used)}
+        return tuple(by for by in AGGREGATES if by in wanted)
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of the canonical JSON: equal digests compute equal features."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, version 1; `from_dict` reads it back."""
+        return {
+            "version": 1,
+            "name": self.name,
+            "key": self.key,
+            "idle_timeout": format_duration(self.idle_timeout_ns),
+            "table_size": self.table_size,
+            "flow_table": {"sharing": self.sharing},
+            "decapsulate": list(self.decapsulate),
+            "grace": format_duration(self.grace_ns),
+            "proven_packets": self.proven_packets,
+            **({"aggregates_size": self.aggregates_size} if self.aggregates() else {}),
+            **({"keeps": [f.spec for f in self.kept]} if self.kept else {}),
+            "features": [{"name": f.name, "is": f.spec} for f in self.features],
+        }
+
+    @classmethod
+    def from_dict(cls, data: object, *, source: str = "feature set") -> FeatureSet:
+        """A feature set from its JSON or YAML form. Raises InputError naming `source`."""
+        if not isinstance(data, dict):
+            raise InputError(
+                f"{source}: expected keys and values (name, key, features, ...), not {type(data).__name__}"
+            )
+        known = {
+            "version",
+            "name",
+            "key",
+            "idle_timeout",
+            "table_size",
+            "flow_table",
+            "decapsulate",
+            "grace",
+            "proven_packets",
+            "aggregates_size",
+            "keeps",
+            "features",
+        }
+        unknown = sorted(set(map(str, data)) - known)
+        if unknown:
+            raise InputError(f"{source}: unknown key {unknown[0]!r}; {choose(unknown[0], sorted(known))}")
+        if data.get("version", 1) != 1:
+            raise InputError(
+                f"{source}: version {data['version']!r} is not known to this wirewise; it reads version 1"
+            )
+        features = data.get("features")
+        if not isinstance(features, list):
+            raise InputError(f"{source}: `features` must be a list such as [length, mean(length)]")
+        kept = data.get("keeps", [])
+        if not isinstance(kept, list):
+            raise InputError(f"{source}: `keeps` must be a list of features such as [mean(length)]")
+        decapsulate = data.get("decapsulate", [])
+        if not isinstance(decapsulate, list):
+            raise InputError(f"{source}: `decapsulate` must be a list such as [gtp-u]")
+        numbers = {}
+        for key in ("table_size", "proven_packets", "aggregates_size"):
+            if key in data:
+                if type(data[key]) is not int:
+                    raise InputError(f"{source}: {key} must be a whole number, not {data[key]!r}")
+                numbers[key] = data[key]
+        for key, attribute in (("idle_timeout", "idle_timeout_ns"), ("grace", "grace_ns")):
+            if key in data:
+                numbers[attribute] = parse_duration(data[key], what=f"{source}, {key}")
+        table = data.get("flow_table", {})
+        if not isinstance(table, dict) or set(table) - {"sharing"}:
+            raise InputError(
+                f"{source}: `flow_table` must be {{sharing: {' | '.join(SHARINGS)}}}, not {table!r}"
+            )
+        try:
+            return cls(
+                name=str(data.get("name", Path(source).stem)),
+                features=tuple(Feature.parse(f) for f in features),
+                key=str(data.get("key", "five-tuple")),
+                decapsulate=tuple(map(str, decapsulate)),
+                sharing=str(table.get("sharing", "")),
+                kept=tuple(Feature.parse(f) for f in kept),
+                **numbers,
+            )
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from error
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> FeatureSet:
+        """A preset by name, or a YAML (or JSON) file. Raises InputError."""
+        if str(name_or_path) in PRESETS:
+            return PRESETS[str(name_or_path)]
+        path = Path(name_or_path)
+        presets = ", ".join(PRESETS)
+        if not path.exists():
+            raise InputError(
+                str(path), "is neither a preset nor a file",
+                f"{did_you_mean(path, PRESETS)}give a YAML file or a preset ({presets})",
+            )  # fmt: skip
+        try:
+            return cls.from_dict(yaml.safe_load(read_text(path, what="feature set")), source=str(path))
+        except (yaml.YAMLError, RecursionError) as error:
+            rule = f"is not YAML: {' '.join(str(error).split())}"
+            raise InputError(str(path), rule, "docs/feature-sets.md has an example") from error
+
+
+PRESETS: Registry[FeatureSet] = Registry("preset", lambda preset: preset.name)
+"""Feature sets that go by their names; `wirewise.feature_sets.presets` has those of papers."""

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of packet fields: what one packet says, before anything is accumulated.
+
+Each field carries its reference (`read`) and its C (`c`), so that adding one is one entry here, or from
+outside `FIELDS.add`. A value fits 32 bits without sign. Fields that need the flow besides the packet (`iat`,
+`direction`, `duration`) read it from the `Context` that both the reference and the generated C provide under
+the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wirewise.abi import HASH_WORDS
+from wirewise.feature_sets.packet import Packet
+from wirewise.registry import Registry
+
+_U32_MAX = (1 << 32) - 1
+IAT_MAX = _U32_MAX
+BIDIRECTIONAL = "five-tuple-bidirectional"
+"""The one flow key under which both directions are one flow."""
+
+
+_MASK64 = (1 << 64) - 1
+
+
+def mix(x: int, seed: Sequence[int]) -> int:
+    """32 bits in, 32 bits out, by the load's secret seed (11 u64): what a sketch takes for random."""
+    z = (x + seed[0]) * seed[HASH_WORDS] & _MASK64
+    return ((z ^ z >> 32) * seed[HASH_WORDS] & _MASK64) >> 32
+
+
+@dataclass(slots=True)
+class Context:
+    """What a field may read: the packet, and its place in its flow, or in an aggregate that it is part of."""
+
+    packet: Packet
+    packets: int
+    """Packets of the flow or aggregate, with this one; saturates at 2^32 - 1."""
+    elapsed_ns: int
+    """Since the previous packet of the flow or aggregate; 0 for the first."""
+    forward: int
+    """1 if the packet goes the way of its flow's first packet."""
+    age_ns: int
+    """Since the first packet of the flow or aggregate."""
+    flow_packets: int
+    """Packets of the flow, with this one."""
+    flow_hash: int
+    """32-bit hash of the flow's key."""
+    both: bool
+    """Both directions are one flow."""
+    seed: Sequence[int]
+    """11 u64, of the load."""
+
+    def mix(self, x: int) -> int:
+        """`mix` under this load's seed."""
+        return mix(x, self.seed)
+
+    def fold(self, address: bytes) -> int:
+        """An IP address as 32 bits: those of IPv4 as they are, the four words of IPv6 mixed."""
+        folded = 0
+        for at in range(0, len(address), 4):
+            word = int.from_bytes(address[at : at + 4], "little")
+            folded = (self.mix(folded) if at else 0) ^ word
+        return folded
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a packet.
+
+    unit : what it counts. maximum : the largest value (the smallest is 0). c : C expression over
+    `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
+    of it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is
+    kept. constant : by the flow key, the value that every packet has under it; None: it varies. identity :
+    it tells hosts or flows apart and says nothing else, so a feature may only count its distinct values.
+    """
+
+    name: str
+    unit: str
+    maximum: int
+    doc: str
+    c: str
+    read: Callable[[Context], int]
+    from_second: bool = False
+    needs_time: bool = False
+    needs_age: bool = False
+    constant: Callable[[str], int | None] = lambda key: None
+    identity: bool = False
+
+
+def _packet_field(name: str, unit: str, maximum: int, doc: str) -> Field:
+    return Field(name, unit, maximum, doc, f"p->{name}", lambda c: int(getattr(c.packet, name)))
+
+
+def _flag(bit: int, name: str) -> Field:
+    return Field(
+        f"tcp_{name}",
+        "flag",
+        1,
+        f"1 if the TCP {name.upper()} flag is set",
+        f"(p->tcp_flags >> {bit} & 1)",
+        lambda c: c.packet.tcp_flags >> bit & 1,
+    )
+
+
+def _microseconds(nanoseconds: int) -> int:
+    return min(nanoseconds // 1000, IAT_MAX)
+
+
+def _handshake(c: Context) -> int:
+    fin, syn, rst, ack = (c.packet.tcp_flags >> bit & 1 for bit in (0, 1, 2, 4))
+    if syn and not ack and c.flow_packets == 1:
+        return 1
+    return 2 if ack and not (fin or syn or rst) and c.flow_packets == (3 if c.both else 2) else 0
+
+
+def _identity(name: str, doc: str, c: str, read: Callable[[Context], int]) -> Field:
+    return Field(name, "identity", _U32_MAX, doc, c, read, identity=True)
+
+
+_FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr")
+
+FIELDS: Registry[Field] = Registry(
+    "packet field",
+    lambda field: field.name,
+    (
+        _packet_field("length", "bytes", 65575, "IP length (IPv6: payload length + 40)"),
+        _packet_field(
+            "payload_length", "bytes", 65575, "bytes behind the transport header, by the IP length"
+        ),
+        _packet_field(
+            "network_header_length", "bytes", 65575, "IPv4 header with options, IPv6 with extensions"
+        ),
+        _packet_field("transport_header_length", "bytes", 60, "TCP header with options; 8 for UDP and ICMP"),
+        _packet_field("source_port", "port", 65535, "0 without ports"),
+        _packet_field("destination_port", "port", 65535, "0 without ports"),
+        _packet_field("protocol", "IP protocol", 255, "6 TCP, 17 UDP, ...; behind IPv6 extension headers"),
+        _packet_field("ip_version", "version", 6, "4 or 6"),
+        _packet_field("ttl", "hops", 255, "TTL or hop limit"),
+        _packet_field("tos", "byte", 255, "type of service or traffic class, with the ECN bits"),
+        _packet_field("fragment", "flag", 1, "1 for every fragment"),
+        _packet_field("tcp_flags", "bits", 255, "the flag byte, FIN lowest"),
+        *(_flag(bit, name) for bit, name in enumerate(_FLAGS)),
+        _packet_field("tcp_window", "window", 65535, "window field, not scaled"),
+        _packet_field("icmp_type", "type", 255, "ICMP or ICMPv6"),
+        _packet_field("icmp_code", "code", 255, "ICMP or ICMPv6"),
+        _packet_field("vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it"),
+        _packet_field("teid", "TEID", (1 << 32) - 1, "GTP-U tunnel, where gtp-u is looked into"),
+        Field(
+            "direction",
+            "flag",
+            1,
+            "1 if the packet goes the way of the flow's first packet (always, with a directional key)",
+            "c->forward",
+            lambda c: c.forward,
+            constant=lambda key: None if key == BIDIRECTIONAL else 1,
+        ),
+        Field(
+            "iat",
+            "us",
+            IAT_MAX,
+            "time since the flow's previous packet; the first packet is no sample",
+            "c->iat_us",
+            lambda c: _microseconds(c.elapsed_ns),
+            from_second=True,
+            needs_time=True,
+        ),
+        Field(
+            "iat_or_zero",
+            "us",
+            IAT_MAX,
+            "as iat, but the first packet counts as a sample of 0",
+            "c->iat_us",
+            lambda c: _microseconds(c.elapsed_ns),
+            needs_time=True,
+        ),
+        Field(
+            "duration",
+            "us",
+            IAT_MAX,
+            "time since the flow's first packet",
+            "c->age_us",
+            lambda c: _microseconds(c.age_ns),
+            needs_time=True,
+            needs_age=True,
+        ),
+        Field(
+            "new_flow",
+            "flag",
+            1,
+            "1 for the first packet of its flow, and for every packet of one without a place in the table",
+            "(c->flow_packets == 1)",
+            lambda c: int(c.flow_packets == 1),
+        ),
+        Field(
+            "handshake",
+            "step",
+            2,
+            "1: a SYN begins the flow; 2: who sent it goes on with an ACK, so it was answered; else 0",
+            "ww_handshake(p, c)",
+            _handshake,
+        ),
+        _identity("source", "source address; only for `distinct`", "ww_fold(p, c, 0)",
+                  lambda c: c.fold(c.packet.source)),
+        _identity("destination", "destination address; only for `distinct`", "ww_fold(p, c, 1)",
+                  lambda c: c.fold(c.packet.destination)),
+        _identity("flow", "the packet's flow; only for `distinct`", "c->flow_hash",
+                  lambda c: c.flow_hash),
+    ),
+)  # fmt: skip

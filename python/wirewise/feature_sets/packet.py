@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reference parser: what the data path reads of a frame, and why it may refuse it.
+
+The same rules in C are bpf/wirewise/parse.h; docs/architecture.md ("Parsing") states them in words.
+Written to be obvious: offsets are counted, nothing is shared with the C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wirewise.abi import Status
+
+TUNNELS = ("gtp-u", "vxlan", "gre", "ip-in-ip")
+
+MAX_VLAN_TAGS = 2
+MAX_EXTENSIONS = 8
+MAX_GTP_EXTENSIONS = 4
+
+_VLAN_TYPES = {0x8100, 0x88A8, 0x9100}
+_IPV4, _IPV6, _TRANSPARENT_ETHERNET = 0x0800, 0x86DD, 0x6558
+_TCP, _UDP, _UDP_LITE, _SCTP, _DCCP, _ICMP, _ICMP6 = 6, 17, 136, 132, 33, 1, 58
+_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6 = (
+    0,
+    43,
+    44,
+    51,
+    60,
+    135,
+    139,
+    140,
+)
+_EXTENSIONS = {_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6}
+_IP_IN_IP = {4: _IPV4, 41: _IPV6}
+_GRE, _GTP_PORT, _VXLAN_PORT = 47, 2152, 4789
+
+# Bytes of transport header that must be there; what comes after is not read.
+_TRANSPORT_HEADER = {_TCP: 20, _UDP: 8, _UDP_LITE: 8, _ICMP: 8, _ICMP6: 8, _SCTP: 12, _DCCP: 12}
+_WITH_PORTS = {_TCP, _UDP, _UDP_LITE, _SCTP, _DCCP}
+
+
+@dataclass(slots=True)
+class Packet:
+    """The headers the flow key and the features are read from (the inner ones of a tunnel that is looked
+    into).
+
+    Addresses are 4 or 16 bytes in network order; lengths are bytes; fields of another protocol are 0.
+    """
+
+    ip_version: int
+    source: bytes
+    destination: bytes
+    protocol: int
+    length: int
+    """IP length: IPv4 total length, IPv6 payload length + 40."""
+    network_header_length: int
+    """IPv4 header with options; IPv6 header with extension headers."""
+    ttl: int
+    tos: int
+    fragment: int
+    """1 for every fragment, the first too."""
+    fragment_offset: int = 0
+    source_port: int = 0
+    destination_port: int = 0
+    transport_header_length: int = 0
+    tcp_flags: int = 0
+    tcp_window: int = 0
+    icmp_type: int = 0
+    icmp_code: int = 0
+    vlan_id: int = 0
+    """VLAN of the outermost tag."""
+    teid: int = 0
+    """GTP-U tunnel endpoint, where gtp-u is looked into."""
+    tunnelled: bool = False
+    """These are the headers inside a tunnel."""
+
+    @property
+    def payload_length(self) -> int:
+        """Bytes behind the transport header, by the IP length; never negative."""
+        return max(0, self.length - self.network_header_length - self.transport_header_length)
+
+
+class _Refused(Exception):
+    def __init__(self, status: Status) -> None:
+        self.status = status
+
+
+def _number(frame: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(frame[offset : offset + size], "big")
+
+
+def _need(frame: bytes, offset: int, size: int, status: Status) -> None:
+    if offset + size > len(frame):
+        raise _Refused(status)
+
+
+def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Packet | None]:
+    """Status of an Ethernet frame, and its packet when the status is CLASSIFIED.
+
+    frame : the frame from its destination address; may be cut behind the headers.
+    decapsulate : of TUNNELS, those to look into.
+    """
+    try:
+        network_type, offset, vlan_id = _parse_ethernet(frame, 0)
+        if network_type not in (_IPV4, _IPV6):
+            return Status.NOT_IP, None
+        packet, offset = _parse_ip(frame, offset, network_type)
+        packet.vlan_id = vlan_id
+        inner = _tunnel(frame, offset, packet, decapsulate) if not packet.fragment else None
+        if inner is None:
+            return Status.CLASSIFIED, packet
+        try:
+            network_type, offset, teid = inner
+            if network_type == _TRANSPARENT_ETHERNET:
+                network_type, offset, _ = _parse_ethernet(frame, offset)
+                if network_type not in (_IPV4, _IPV6):
+                    return Status.CLASSIFIED, packet
+            inner_packet, _ = _parse_ip(frame, offset, network_type)
+        except _Refused:
+            return Status.MALFORMED_TUNNEL, None
+        inner_packet.vlan_id, inner_packet.teid, inner_packet.tunnelled = vlan_id, teid, True
+        return Status.CLASSIFIED, inner_packet
+    except _Refused as refused:
+        return refused.status, None
+
+
+def _parse_ethernet(frame: bytes, offset: int) -> tuple[int, int, int]:
+    """EtherType behind the VLAN tags, offset behind them, id of the outermost tag."""
+    _need(frame, offset, 14, Status.MALFORMED_ETHERNET)
+    network_type, offset, vlan_id = _number(frame, offset + 12, 2), offset + 14, 0
+    for tag in range(MAX_VLAN_TAGS):
+        if network_type not in _VLAN_TYPES:
+            break
+        _need(frame, offset, 4, Status.MALFORMED_ETHERNET)
+        if tag == 0:
+            vlan_id = _number(frame, offset, 2) & 0x0FFF
+        network_type, offset = _number(frame, offset + 2, 2), offset + 4
+    return network_type, offset, vlan_id
+
+
+def _parse_ip(frame: bytes, offset: int, network_type: int) -> tuple[Packet, int]:
+    """The packet at an IP header, and the offset of its transport header."""
+    packet, offset = (_parse_ipv4 if network_type == _IPV4 else _parse_ipv6)(frame, offset)
+    if not packet.fragment_offset:
+        _parse_transport(frame, offset, packet)
+    return packet, offset
+
+
+def _parse_ipv4(frame: bytes, offset: int) -> tuple[Packet, int]:
+    bad = Status.MALFORMED_IP
+    _need(frame, offset, 20, bad)
+    header_length = (frame[offset] & 15) * 4
+    length = _number(frame, offset + 2, 2)
+    if frame[offset] >> 4 != 4 or header_length < 20 or header_length > length:
+        raise _Refused(bad)
+    _need(frame, offset, header_length, bad)
+    fragment_word = _number(frame, offset + 6, 2)
+    return Packet(
+        ip_version=4,
+        source=frame[offset + 12 : offset + 16],
+        destination=frame[offset + 16 : offset + 20],
+        protocol=frame[offset + 9],
+        length=length,
+        network_header_length=header_length,
+        ttl=frame[offset + 8],
+        tos=frame[offset + 1],
+        fragment=int(fragment_word & 0x3FFF != 0),
+        fragment_offset=fragment_word & 0x1FFF,
+    ), offset + header_length
+
+
+def _parse_ipv6(frame: bytes, offset: int) -> tuple[Packet, int]:
+    bad, start = Status.MALFORMED_IP, offset
+    _need(frame, offset, 40, bad)
+    first_word = _number(frame, offset, 4)
+    if first_word >> 28 != 6:
+        raise _Refused(bad)
+    protocol, offset = frame[start + 6], offset + 40
+    fragment = fragment_offset = extensions = 0
+    while protocol in _EXTENSIONS and not fragment_offset:
+        if extensions == MAX_EXTENSIONS:
+            raise _Refused(Status.TOO_MANY_EXTENSIONS)
+        extensions += 1
+        _need(frame, offset, 8, bad)
+        size = (frame[offset + 1] + 1) * 8
+        if protocol == _AUTH:
+            size = (frame[offset + 1] + 2) * 4
+        elif protocol == _FRAGMENT:
+            size = 8
+            fragment, fragment_offset = 1, _number(frame, offset + 2, 2) >> 3
+        _need(frame, offset, size, bad)
+        protocol, offset = frame[offset], offset + size
+    return Packet(
+        ip_version=6,
+        source=frame[start + 8 : start + 24],
+        destination=frame[start + 24 : start + 40],
+        protocol=protocol,
+        length=_number(frame, start + 4, 2) + 40,
+        network_header_length=offset - start,
+        ttl=frame[start + 7],
+        tos=first_word >> 20 & 255,
+        fragment=fragment,
+        fragment_offset=fragment_offset,
+    ), offset
+
+
+def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
+    protocol, bad = packet.protocol, Status.MALFORMED_TRANSPORT
+    size = _TRANSPORT_HEADER.get(protocol)
+    if size is None:
+        return
+    _need(frame, offset, size, bad)
+    if protocol in _WITH_PORTS:
+        packet.source_port = _number(frame, offset, 2)
+        packet.destination_port = _number(frame, offset + 2, 2)
+    if protocol == _TCP:
+        size = (frame[offset + 12] >> 4) * 4
+        if size < 20:
+            raise _Refused(bad)
+        packet.tcp_flags, packet.tcp_window = frame[offset + 13], _number(frame, offset + 14, 2)
+    elif protocol in (_ICMP, _ICMP6):
+        packet.icmp_type, packet.icmp_code = frame[offset], frame[offset + 1]
+    packet.transport_header_length = size
+
+
+def _tunnel(
+    frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]
+) -> tuple[int, int, int] | None:
+    """EtherType, offset and TEID of what a tunnel header at `offset` carries; None where there is no
+    tunnel.
+    """
+    if packet.protocol == _UDP and packet.destination_port == _GTP_PORT and "gtp-u" in decapsulate:
+        return _gtp(frame, offset + 8)
+    if packet.protocol == _UDP and packet.destination_port == _VXLAN_PORT and "vxlan" in decapsulate:
+        _need(frame, offset + 8, 8, Status.MALFORMED_TUNNEL)
+        return (_TRANSPARENT_ETHERNET, offset + 16, 0) if frame[offset + 8] & 0x08 else None
+    if packet.protocol == _GRE and "gre" in decapsulate:
+        return _gre(frame, offset)
+    if packet.protocol in _IP_IN_IP and "ip-in-ip" in decapsulate:
+        return _IP_IN_IP[packet.protocol], offset, 0
+    return None
+
+
+def _gtp(frame: bytes, offset: int) -> tuple[int, int, int] | None:
+    bad = Status.MALFORMED_TUNNEL
+    _need(frame, offset, 8, bad)
+    flags = frame[offset]
+    if flags >> 4 != 0b0011 or frame[offset + 1] != 255:
+        return None
+    teid = _number(frame, offset + 4, 4)
+    offset += 8
+    if flags & 7:
+        _need(frame, offset, 4, bad)
+        extension = frame[offset + 3] if flags & 4 else 0
+        offset += 4
+        for _ in range(MAX_GTP_EXTENSIONS):
+            if extension == 0:
+                break
+            _need(frame, offset, 4, bad)
+            size = frame[offset] * 4
+            if size == 0:
+                raise _Refused(bad)
+            _need(frame, offset, size, bad)
+            extension, offset = frame[offset + size - 1], offset + size
+        if extension:
+            raise _Refused(bad)
+    _need(frame, offset, 1, bad)
+    inner = {4: _IPV4, 6: _IPV6}.get(frame[offset] >> 4)
+    return None if inner is None else (inner, offset, teid)
+
+
+def _gre(frame: bytes, offset: int) -> tuple[int, int, int] | None:
+    _need(frame, offset, 4, Status.MALFORMED_TUNNEL)
+    flags, inner = _number(frame, offset, 2), _number(frame, offset + 2, 2)
+    if flags & 0x4007 or inner not in (_IPV4, _IPV6, _TRANSPARENT_ETHERNET):
+        return None
+    optional = 4 * (flags >> 15) + 4 * (flags >> 13 & 1) + 4 * (flags >> 12 & 1)
+    return inner, offset + 4 + optional, 0

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state a feature set keeps with each flow, and each aggregate of flows: only what its features need.
+
+Both the reference (`FlowState`) and the lowering (a C struct) are made from the one `StateLayout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from wirewise.errors import InputError
+from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, Cell, State
+from wirewise.feature_sets.feature_set import Feature, FeatureSet, constant_feature
+from wirewise.feature_sets.fields import FIELDS, Context, Field
+from wirewise.units import format_duration
+
+
+@dataclass(frozen=True)
+class Track:
+    """Cells of one field in one scope, in the order in which a sample updates them."""
+
+    field: Field
+    cells: tuple[Cell, ...]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variable of the state -> C type, e.g. `sum_length` -> `__u64`."""
+        return {f"{v}_{self.field.name}": t for cell in self.cells for v, t in cell.variables.items()}
+
+
+@dataclass(frozen=True)
+class Window:
+    """State of one tumbling window length: the current window and, if a feature reads it, the previous.
+
+    counts : keep the number of samples. counts_iat : likewise of the fields whose first packet is no sample.
+    """
+
+    window_ns: int
+    tracks: tuple[Track, ...]
+    counts: bool
+    counts_iat: bool
+    previous: bool
+
+    @property
+    def suffix(self) -> str:
+        return format_duration(self.window_ns)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        counts = {"samples": "__u32"} if self.counts else {}
+        counts |= {"samples_iat": "__u32"} if self.counts_iat else {}
+        return {v: t for track in self.tracks for v, t in track.variables.items()} | counts
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """All state of a flow, or of an aggregate, behind its slot and key."""
+
+    key: str
+    tracks: tuple[Track, ...]
+    windows: tuple[Window, ...]
+    first_seen: bool
+
+    @classmethod
+    def of(cls, feature_set: FeatureSet, used: Collection[int] | None = None, by: str = "") -> StateLayout:
+        """The state of a feature set's flows, or of what it keeps `by` something; of all its features, or of
+        those (indices) that a model reads; and of those that it keeps.
+        """
+        cells: dict[int, dict[str, list[str]]] = {}
+        counts: set[int] = set()
+        previous: set[int] = set()
+        followed = [feature for feature in feature_set.followed(used) if feature.scope.by == by]
+        for feature in followed:
+            if constant_feature(feature, feature_set.key) is not None:
+                continue
+            window_ns = feature.scope.window_ns
+            fields = cells.setdefault(window_ns, {})
+            if feature.scope.previous:
+                previous.add(window_ns)
+            if feature.field is None:
+                counts.add(window_ns)
+            elif feature.accumulator is not None:
+                wanted = fields.setdefault(feature.field.name, [])
+                wanted += [c for c in feature.accumulator.cells if c not in wanted]
+        windows = []
+        for window_ns, by_field in sorted(cells.items()):
+            if window_ns:
+                tracks = _tracks(by_field)
+                # A window counts its samples: `first` and the ratios need them.
+                windows.append(
+                    Window(
+                        window_ns,
+                        tracks,
+                        counts=window_ns in counts or any(not t.field.from_second for t in tracks),
+                        counts_iat=any(t.field.from_second for t in tracks),
+                        previous=window_ns in previous,
+                    )
+                )
+        needs_age = any(f.field is not None and f.field.needs_age for f in followed)
+        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age)
+
+
+def layouts(feature_set: FeatureSet, used: Collection[int] | None = None) -> dict[str, StateLayout]:
+    """The state of flows, under "", and of each aggregate."""
+    return {by: StateLayout.of(feature_set, used, by) for by in ("", *feature_set.aggregates(used))}
+
+
+def keeping(
+    feature_set: FeatureSet,
+    used: Collection[int],
+    running: FeatureSet,
+    running_used: Collection[int],
+) -> FeatureSet:
+    """The feature set, with the flow state of another that runs: flows go on where one replaces the other.
+
+    used, running_used : indices of the features that the models read. The state that only the other needs is
+    accounted too, so that it is right when the other comes back. Raises InputError where the flow tables
+    differ, or where the model needs state that the other does not have.
+    """
+    where = f"feature set {feature_set.name!r}"
+    for what, ours, theirs in (
+        ("flow key", feature_set.key, running.key),
+        ("table_size", feature_set.table_size, running.table_size),
+        ("aggregates_size", feature_set.aggregates_size, running.aggregates_size),
+        ("flow table sharing", feature_set.sharing, running.sharing),
+        ("decapsulate", sorted(feature_set.decapsulate), sorted(running.decapsulate)),
+    ):
+        if ours != theirs:
+            raise InputError(
+                where, f"its {what} is {ours}, that of the running bundle {theirs}, so flows cannot go on",
+                "leave out --keep-state-of, and swap with --reset-flows",
+            )  # fmt: skip
+    layout = layouts(running, running_used)
+    blank = layouts(replace(running, kept=()), ())
+    followed = {feature.spec: feature for feature in running.followed(running_used)}
+    kept = tuple(f for f in followed.values() if layouts(replace(running, kept=(), features=(f,))) != blank)
+    lacking = [
+        feature.name
+        for index, feature in enumerate(feature_set.features)
+        if index in used and layouts(replace(running, kept=kept, features=(feature,))) != layout
+    ]
+    if lacking:
+        raise InputError(
+            where, f"the flows of the running bundle have no state for {', '.join(lacking)}",
+            "train a model that does not read them, or leave out --keep-state-of and swap with --reset-flows",
+        )  # fmt: skip
+    return replace(feature_set, kept=kept)
+
+
+def _tracks(by_field: dict[str, list[str]]) -> tuple[Track, ...]:
+    order = list(CELLS)
+    return tuple(
+        Track(FIELDS[name], tuple(CELLS[c] for c in sorted(wanted, key=order.index)))
+        for name, wanted in by_field.items()
+    )
+
+
+@dataclass
+class ScopeState:
+    """Reference state of one scope: by field the variables of its cells, and how many samples there were.
+
+    samples : packets in the scope; samples_iat : those that are samples of a field which skips a flow's first
+    packet.
+    """
+
+    cells: dict[str, State]
+    samples: int = 0
+    samples_iat: int = 0
+
+    @classmethod
+    def blank(cls, tracks: Sequence[Track]) -> ScopeState:
+        return cls({t.field.name: {v: 0 for cell in t.cells for v in cell.variables} for t in tracks})
+
+    def sample(self, tracks: Sequence[Track], context: Context) -> None:
+        self.samples = min(self.samples + 1, COUNT_MAX)
+        if context.packets > 1:
+            self.samples_iat = min(self.samples_iat + 1, COUNT_MAX)
+        for track in tracks:
+            field = track.field
+            if field.from_second and context.packets == 1:
+                continue
+            x, n = field.read(context), self.samples_iat if field.from_second else self.samples
+            for cell in track.cells:
+                cell.update(self.cells[field.name], context.mix(x) if cell.mixed else x, n, field)
+
+
+class FlowState:
+    """Reference state of one flow or aggregate: what the generated struct ww_state holds."""
+
+    def __init__(self, layout: StateLayout, time_ns: int) -> None:
+        self._layout = layout
+        self.first_seen_ns = time_ns
+        self.flow = ScopeState.blank(layout.tracks)
+        self.current = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
+        self.previous = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
+        self.start_ns = {w.window_ns: time_ns for w in layout.windows}
+
+    def sample(self, context: Context, time_ns: int) -> None:
+        """Account one packet seen at time_ns."""
+        self.flow.sample(self._layout.tracks, context)
+        for window in self._layout.windows:
+            width = window.window_ns
+            passed = max(0, time_ns - self.start_ns[width]) // width
+            if passed:
+                blank = ScopeState.blank(window.tracks)
+                self.previous[width] = self.current[width] if passed == 1 else blank
+                self.current[width] = ScopeState.blank(window.tracks)
+                self.start_ns[width] += passed * width
+            self.current[width].sample(window.tracks, context)
+
+
+Reader = Callable[[FlowState, Context], int]
+
+
+def reader(feature: Feature, key: str) -> Reader:
+    """What reads a feature's value for the packet that was sampled last. key: of the feature set.
+
+    All that is the same for every packet is decided here, once.
+    """
+    constant = constant_feature(feature, key)
+    if constant is not None:
+        value = constant
+        return lambda state, context: value
+    if feature.accumulator is None and feature.field is not None:
+        read_field = feature.field.read
+        return lambda state, context: read_field(context)
+    window_ns, previous = feature.scope.window_ns, feature.scope.previous
+
+    def scope(state: FlowState) -> ScopeState:
+        if not window_ns:
+            return state.flow
+        return (state.previous if previous else state.current)[window_ns]
+
+    if feature.accumulator is None or feature.field is None:
+        return lambda state, context: scope(state).samples
+    field, accumulator = feature.field, feature.accumulator
+
+    def read(state: FlowState, context: Context) -> int:
+        values = scope(state)
+        is_sample = not previous and not (field.from_second and context.packets == 1)
+        x = field.read(context) if is_sample and accumulator.of_sample else None
+        samples = values.samples_iat if field.from_second else values.samples
+        return accumulator.read(values.cells[field.name], x, samples, field)
+
+    return read

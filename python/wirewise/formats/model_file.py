@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imported models as files: what `wirewise import` writes and every verb that takes a model reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirewise.errors import InputError
+from wirewise.files import read_text, write_atomically
+from wirewise.formats.training_file import KEY, TrainingRecord
+from wirewise.importers import Imported, ImportOptions, import_with
+from wirewise.models import Model
+from wirewise.models import load as load_model
+
+FORMAT = "wirewise-model"
+VERSION = 1
+_KEYS = {"format", "version", "classes", "source", "notes", "feature_names", "model"}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model from a file. imported: None if it was imported before: the estimator is no longer at hand."""
+
+    model: Model
+    classes: list[str]
+    source: str
+    notes: list[str]
+    feature_names: list[str] | None
+    imported: Imported | None
+
+
+def write(imported: Imported, path: str | Path, record: TrainingRecord | None = None) -> None:
+    """Writes an imported model as JSON, version 1; record: how it was trained, if that is known."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "classes": imported.classes,
+        "source": imported.source,
+        "notes": imported.notes,
+        "feature_names": imported.feature_names,
+        "model": imported.model.to_dict(),
+        **({KEY: record.to_dict()} if record else {}),
+    }
+    write_atomically(path, json.dumps(document).encode())
+
+
+def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
+    """A model that `write` wrote, or else one that `import_model` can import. Raises InputError."""
+    asked = asked or ImportOptions()
+    document = _ours(Path(path))
+    if document is None:
+        imported = import_with(path, asked)
+        return LoadedModel(
+            imported.model,
+            imported.classes,
+            imported.source,
+            imported.notes,
+            imported.feature_names,
+            imported,
+        )
+    if asked.options is not None:
+        raise InputError(
+            str(path), "holds integers already, so there is nothing to quantise", "leave out its options"
+        )
+    if document.get("version") != VERSION:
+        raise InputError(
+            str(path), f"version {document.get('version')!r} is unknown, known is {VERSION}",
+            "import the estimator again",
+        )  # fmt: skip
+    if set(document) - {KEY} != _KEYS:
+        wrong = sorted((set(document) - {KEY}) ^ _KEYS)[0]
+        raise InputError(str(path), f"key {wrong!r} is missing or unknown", "import the estimator again")
+    try:
+        model = load_model(document["model"])
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    names = [str(name) for name in (asked.classes or document["classes"])]
+    return LoadedModel(model, names, document["source"], document["notes"], document["feature_names"], None)
+
+
+def _ours(path: Path) -> dict[str, Any] | None:
+    """The document, if the file is one of ours: XGBoost's models are JSON too."""
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return None
+    try:
+        document = json.loads(read_text(path, what="model", limit=1 << 30))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(str(path), f"is not JSON ({error})", "give a model file") from error
+    return document if isinstance(document, dict) and document.get("format") == FORMAT else None

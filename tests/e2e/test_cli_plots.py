@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where people would rather look: `train` and `evaluate --plot`, `inspect --html` and `--measure`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from typer.testing import CliRunner, Result
+
+import wirewise as ww
+from tests import needs
+from wirewise.cli import app
+from wirewise.datasets import Table
+from wirewise.errors import InputError
+
+FEATURES = ww.FeatureSet.from_dict({"name": "two", "features": ["length", "ttl"]})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table and a bundle."""
+    folder = tmp_path_factory.mktemp("plots")
+    rows = range(400)
+    frame = pl.DataFrame(
+        {
+            "time_ns": rows, "capture": ["a"] * 400, "packet": rows, "flow": [str(row // 4) for row in rows],
+            "length": [60 + 1000 * (row // 4 % 2) for row in rows], "ttl": [row % 60 for row in rows],
+            "label": [("attack", "benign")[row // 4 % 2] for row in rows], "status": [0] * 400,
+        }
+    )  # fmt: skip
+    table = Table.of(frame, FEATURES)
+    table.write(folder / "t.parquet")
+    forest = RandomForestClassifier(2, max_depth=2, random_state=0)
+    forest.fit(frame["length", "ttl"], frame["label"])
+    ww.compile(forest, FEATURES, table=table, verify="never").write(folder / "m.wirewise")
+    return folder
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".png"])
+def test_training_and_evaluation_are_plotted(made: Path, tmp_path: Path, suffix: str) -> None:
+    needs.package("matplotlib")
+    for name, command in (
+        ("train", ["train", made / "t.parquet"]),
+        ("evaluate", ["evaluate", made / "m.wirewise", made / "t.parquet"]),
+    ):
+        path = tmp_path / f"{name}{suffix}"
+        done = run(*command, "--plot", path)
+        assert done.exit_code == 0, done.output
+        assert path.stat().st_size > 1000
+        if suffix == ".html":
+            page = path.read_text()
+            assert "attack" in page and "length" in page and "shuffled" in page
+
+
+def test_a_plot_of_no_known_kind_is_refused_before_anything_is_done(made: Path, tmp_path: Path) -> None:
+    for command in (["train", made / "t.parquet", "-o", tmp_path / "m.pkl"],
+                    ["evaluate", made / "m.wirewise", made / "t.parquet"]):  # fmt: skip
+        done = run(*command, "--plot", tmp_path / "x.gif")
+        assert isinstance(done.exception, InputError) and "end its name in .html" in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_as_a_page(made: Path, tmp_path: Path) -> None:
+    done = run("inspect", made / "m.wirewise", "--html", tmp_path / "m.html")
+    assert done.exit_code == 0 and "m.html" in done.output
+    page = (tmp_path / "m.html").read_text()
+    for part in ("<!DOCTYPE html>", "Flow table", "What integers lost", "RandomForestClassifier"):
+        assert part in page
+    assert "Where time goes" not in page and "://" not in page
+
+
+@needs.root
+def test_where_time_goes(made: Path, tmp_path: Path) -> None:
+    done = run("inspect", made / "m.wirewise", "--html", tmp_path / "m.html", "--measure", "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.output)
+    assert [stage["name"] for stage in said["cost"]["stages"]][-1] == "model"
+    assert sum(stage["ns"] for stage in said["cost"]["stages"]) > 5
+    assert "Where time goes" in (tmp_path / "m.html").read_text()
+    assert "Where time goes" in run("inspect", made / "m.wirewise", "--measure").output

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wirewise evaluate` on captures, through the bundle's own program, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests import needs
+from wirewise.cli import app
+from wirewise.datasets import write_capture
+from wirewise.errors import InputError
+from wirewise.traffic import generate
+
+pytestmark = pytest.mark.xdist_group("evaluate")
+
+LABELS = """
+version: 1
+rules:
+  - {label: attack, proto: tcp, flags: S}
+  - {label: attack, proto: udp, sport: [53, 123, 1900, 11211]}
+  - {label: benign/quic, proto: udp}
+otherwise: benign
+"""
+
+
+def run(*arguments: object) -> Any:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def evaluate(*arguments: object) -> Any:
+    return json.loads(run("evaluate", *arguments, "--json").output)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four captures, a table of them, an estimator and a bundle."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    for seed in range(4):
+        traffic = generate(seed=seed, duration_s=3, packets=1200)
+        write_capture(folder / f"{seed}.pcap", ((packet.time_ns, packet.frame) for packet in traffic))
+    (folder / "labels.yaml").write_text(LABELS)
+    table = folder / "t.parquet"
+    run("features", *captures(folder), "-f", "hara2026", "-l", folder / "labels.yaml", "-o", table)
+    run("train", table, "--trees", 3, "--depth", 4, "--folds", 0, "-o", folder / "m.pkl")
+    run("compile", folder / "m.pkl", "--table", table, "-o", folder / "m.wirewise", "--no-verify")
+    return folder
+
+
+def captures(folder: Path) -> list[Path]:
+    return sorted(folder.glob("?.pcap"))
+
+
+@pytest.mark.parametrize("plane", ["engine", pytest.param("kernel", marks=needs.root)])
+def test_the_program_says_what_the_integers_say(made: Path, plane: str) -> None:
+    bundle = made / "m.wirewise"
+    options = ["--kernel"] if plane == "kernel" else []
+    real = evaluate(bundle, *captures(made), "-l", made / "labels.yaml", *options)
+    integers = evaluate(bundle, made / "t.parquet", "--all-rows")
+    assert (real["about"]["plane"], integers["about"]["plane"]) == (plane, "reference")
+    assert real["confusion"] == integers["confusion"] and real["packets"] > 4000
+    for name in ("classes", "attack", "by_packet", "by_period", "curves", "losses", "applications"):
+        assert real["flows"][name] == integers["flows"][name]
+    assert "wirewise cannot know" in real["verdict"]["but"]
+    assert real["drift"] == integers["drift"] and real["drift"]["level"] == "like-training"
+    assert len(real["drift"]["features"]) > 3 and real["drift"]["flows"] > 100
+    assert {one["application"] for one in real["flows"]["applications"]} == {"quic", "(not named)"}
+
+
+def test_what_was_learned_from_is_left_out_where_it_is_known(made: Path) -> None:
+    bundle, table = made / "m.wirewise", made / "t.parquet"
+    kept = evaluate(bundle, table)
+    labels = ("-l", made / "labels.yaml")
+    real = evaluate(bundle, *captures(made), *labels, "--trained-on", table)
+    assert real["confusion"] == kept["confusion"] and real["about"]["origin"] == "kept apart"
+    assert real["left_out"]["to learn from or quantise with"] > 0
+    assert real["unseen"]["ranges"] and kept["unseen"]["ranges"] == real["unseen"]["ranges"]
+    one = captures(made)[0]
+    learned = [str(path) for path in captures(made) if str(path) not in kept_captures(made, kept)]
+    assert learned
+    with pytest.raises(InputError, match="are those it was trained on"):
+        refuse(bundle, learned[0], *labels, "--trained-on", table)
+    other = made / "other.parquet"
+    run("features", one, "-f", "hara2026", *labels, "-o", other)
+    with pytest.raises(InputError, match="is not the table that the model was trained on"):
+        refuse(bundle, *captures(made), *labels, "--trained-on", other)
+
+
+def kept_captures(made: Path, kept: dict[str, Any]) -> set[str]:
+    """The captures that training kept apart."""
+    from wirewise.datasets import Table
+    from wirewise.evaluate.held_out import parts
+    from wirewise.formats import training_file
+
+    table = made / "t.parquet"
+    record = training_file.read(made / "m.pkl")
+    assert record is not None
+    digest = training_file.file_digest(table)
+    split = parts(Table.read(table), record.training, digest=digest, name="t")
+    found = set(split.test.frame["capture"].to_list())
+    assert len(found) == kept["about"]["captures"]
+    return found
+
+
+def test_the_text_says_what_to_do_first(made: Path) -> None:
+    text = run("evaluate", made / "m.wirewise", made / "t.parquet", "--max-benign-loss", "50%").output
+    assert text.startswith(("Enforce: ", "Observe only: ", "Do not use it"))
+    parts = ("By observation period", "Benign flows that lose a packet, by application", "may drop packets",
+             "What it has never seen", "all thresholds", "at most 50 %")  # fmt: skip
+    for part in parts:
+        assert part in text
+    several = run("evaluate", made / "m.wirewise", made / "m.pkl", made / "t.parquet").output
+    assert "ns/packet" in several and several.count("m.") >= 2 and "What it has never seen" not in several
+
+
+def test_inspect_names_the_report_of_the_very_model(made: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "b.wirewise"
+    bundle.write_bytes((made / "m.wirewise").read_bytes())
+    assert f"--report {tmp_path}/b.html" in run("inspect", bundle).output
+    said = evaluate(bundle, made / "t.parquet", "--report", tmp_path / "b.html")
+    assert json.loads((tmp_path / "b.json").read_text()) == said
+    decision = said["verdict"]["decision"]
+    assert f"b.html: {decision}" in run("inspect", bundle).output
+    assert json.loads(run("inspect", bundle, "--json").output)["report"]["decision"] == decision
+    for other in ('{"about": {"model_digest": "0"}}', "[]", "no JSON", "\xff"):
+        (tmp_path / "b.json").write_text(other, encoding="latin-1")
+        assert "none yet" in run("inspect", bundle).output
+
+
+def refuse(*arguments: object) -> None:
+    done = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+    assert done.exception is not None
+    raise done.exception
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["m.wirewise", "0.pcap"], "have no labels; say what each packet is: --labels"),
+        (["m.pkl", "0.pcap", "-l", "labels.yaml"], "is no bundle, and only the program"),
+        (["m.wirewise", "t.parquet", "--kernel"], "--kernel: is for captures"),
+        (["m.wirewise", "t.parquet", "-l", "labels.yaml"], "--labels: is for captures"),
+        (["m.wirewise", "t.parquet", "t.parquet"], "stands behind the table"),
+        (["m.wirewise", "0.pcap", "m.pkl"], "stands behind the data"),
+        (["t.parquet"], "no model was given"),
+        (["m.wirewise"], "no model was given"),
+        (["m.wirewise", "none.parquet"], "none.parquet: does not exist"),
+        (["m.wirewise", "none"], "none: does not exist"),
+        (["none.wirewise", "t.parquet"], "none.wirewise: does not exist"),
+        (["m.wirewise", "t.parquet", "--report", "r.txt"], "must end in .html"),
+        (["m.wirewise", "t.parquet", "--report", "nowhere/r.html"], "the folder"),
+        (["m.wirewise", "t.parquet", "--min-f1", "0"], "must be above 0"),
+        (["m.wirewise", "t.parquet", "--max-benign-loss", "much"], "is no share"),
+        (["m.wirewise", "t.parquet", "--applications", "."], "manifest.json"),
+        (["m.pkl", "t.parquet", "--measure"], "--measure: is for bundles"),
+        (["m.wirewise", "broken.pcap", "-l", "labels.yaml", "--report", "r.html"], "broken.pcap"),
+    ],
+)
+def test_bad_input_is_named(
+    made: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    Path("broken.pcap").write_bytes(Path("0.pcap").read_bytes()[:-7])
+    before = sorted(Path().iterdir())
+    with pytest.raises(InputError, match=says):
+        refuse(*arguments)
+    assert sorted(Path().iterdir()) == before, "nothing is left behind"

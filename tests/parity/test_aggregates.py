@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept by source, destination and service: every accumulator, in tables that run full."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer
+from tests.parity.harness import assert_agree, needs_kernel
+from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
+from wirewise.feature_sets.feature_set import AGGREGATES
+
+pytestmark = needs_kernel
+
+FIELDS_KEPT = (
+    "length",
+    "iat",
+    "duration",
+    "direction",
+    "new_flow",
+    "handshake",
+    "source",
+    "destination",
+    "flow",
+)
+
+
+def specs(field: str, by: str) -> list[str]:
+    scopes = (f"by={by}, window=40ms", f"by={by}, window=40ms, previous")
+    found = [f"count({scope})" for scope in scopes]
+    for name, accumulator in ACCUMULATORS.items():
+        if FIELDS[field].identity and not accumulator.of_identity:
+            continue
+        found += [f"{name}({field}, {scope})" for scope in scopes[: 1 if accumulator.of_sample else 2]]
+    return found
+
+
+@pytest.mark.parametrize("field", FIELDS_KEPT)
+@pytest.mark.parametrize("by", AGGREGATES)
+def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) -> None:
+    random = Random(f"{field} by {by}")
+    key = random.choice(("five-tuple", "five-tuple-bidirectional", "source"))
+    feature_set = FeatureSet.from_dict(
+        {
+            "name": "aggregates", "key": key, "features": ["length", *specs(field, by)],
+            "table_size": random.choice((8, 64)), "aggregates_size": random.choice((4, 8)),
+            "proven_packets": random.choice((1, 4)), "grace": "10ms", "idle_timeout": "1s",
+        }
+    )  # fmt: skip
+    frames = random_fuzzer(random, feature_set).packets(1500)
+    model = model_of_kind("majority", random, feature_set, frames)
+    assert_agree(Case(field, feature_set, model, {"version": 1, "classes": {}}), frames, tmp_path)
+    values = observed_values(feature_set, frames)
+    assert sum(len(column) > 1 for column in values) > len(values) // 2, "most features say something"
+
+
+def test_flows_without_a_place_are_new_with_every_packet(tmp_path: Path) -> None:
+    random = Random("refused")
+    feature_set = FeatureSet.from_dict(
+        {
+            "name": "refused", "features": ["sum(new_flow, by=destination, window=1h)", "count"],
+            "table_size": 4, "proven_packets": 1, "grace": "1h",
+        }
+    )  # fmt: skip
+    frames = random_fuzzer(random, feature_set).packets(800)
+    model = model_of_kind("majority", random, feature_set, frames)
+    case = Case("refused", feature_set, model, {"version": 1, "classes": {}})
+    comparison = assert_agree(case, frames, tmp_path)
+    assert (comparison.reference(frames).heads[:, 5] > 0).any()
+    # The same with tables that all CPUs share.
+    shared = replace(case, feature_set=replace(feature_set, sharing="shared"))
+    assert_agree(shared, frames, tmp_path)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of the package and of the agent: none needs itself by way of others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "wirewise"
+AGENT = ROOT / "crates" / "wirewised" / "src"
+
+
+def modules() -> dict[str, Path]:
+    """Name -> file, of all but the doors: the package itself, and what `python -m` runs."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: path for name, path in found.items() if "." in name and not name.endswith("__main__")}
+
+
+def imports(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    """The modules that one imports, at any place in it, be it for a type."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                target = inner if inner in known else node.module
+                if target in known:
+                    yield target
+
+
+def rooms(arrows: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same between folders and the modules beside them."""
+    found: dict[str, set[str]] = {}
+    for name, needs in arrows.items():
+        room = name.split(".")[1]
+        found.setdefault(room, set()).update({need.split(".")[1] for need in needs} - {room})
+    return found
+
+
+def circles(arrows: Mapping[str, set[str]]) -> list[str]:
+    """What is left when all that needs nothing of what is left, or that nothing left needs, is taken away."""
+    left = dict(arrows)
+    while True:
+        needed = set().union(*left.values())
+        free = [name for name, needs in left.items() if not needs & left.keys() or name not in needed]
+        if not free:
+            return sorted(f"{name} needs {', '.join(sorted(n & left.keys()))}" for name, n in left.items())
+        for name in free:
+            del left[name]
+
+
+def arrows() -> dict[str, set[str]]:
+    known = modules()
+    assert len(known) > 100
+    return {name: set(imports(path, known)) - {name} for name, path in known.items()}
+
+
+def agent_modules() -> dict[str, Path]:
+    """As `modules`, of the agent: `agent.attachment.swap` for attachment/swap/mod.rs."""
+    found = {}
+    for path in AGENT.rglob("*.rs"):
+        parts = ("agent", *path.relative_to(AGENT).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "mod" else parts)] = path
+    return {name: path for name, path in found.items() if name not in ("agent.lib", "agent.main")}
+
+
+def paths(tree: str) -> Iterator[str]:
+    """`a::{b, c::{d, e}}` -> a::b, a::c::d, a::c::e."""
+    head, brace, rest = tree.partition("{")
+    if not brace:
+        yield tree.strip()
+        return
+    depth, start = 0, 0
+    inner = rest[: rest.rindex("}")]
+    for at, character in enumerate(inner + ","):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            for path in paths(inner[start:at]):
+                yield head.strip() + path
+            start = at + 1
+
+
+def uses(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    """The modules that one of the agent's names, in `use` or in full. Its tests may name any."""
+    text = re.sub(r"//.*", "", path.read_text()).split("#[cfg(test)]\nmod tests")[0]
+    trees = re.findall(r"\buse\s+((?:crate|super|self)::[^;]*);", text)
+    named = [found for tree in trees for found in paths(tree)]
+    for found in named + re.findall(r"\bcrate(?:::\w+)+", text):
+        parts = found.split("::")
+        if parts[0] == "crate":
+            base = ["agent"]
+        elif parts[0] == "self":
+            base = name.split(".")
+        else:
+            ups = next(at for at, part in enumerate(parts) if part != "super")
+            base = name.split(".")[:-ups]
+            parts = parts[ups - 1 :]
+        target = [*base, *parts[1:]]
+        while ".".join(target) not in known and len(target) > 1:
+            target.pop()
+        if len(target) > 1:
+            yield ".".join(target)
+
+
+def agent_arrows() -> dict[str, set[str]]:
+    known = agent_modules()
+    assert len(known) > 100
+    return {name: set(uses(name, path, known)) - {name} for name, path in known.items()}
+
+
+def test_no_module_needs_itself_by_way_of_others() -> None:
+    found = circles(arrows())
+    assert not found, "these modules need each other:\n" + "\n".join(found)
+
+
+def test_no_folder_needs_itself_by_way_of_others() -> None:
+    found = circles(rooms(arrows()))
+    assert not found, "these folders need each other:\n" + "\n".join(found)
+
+
+def test_nothing_needs_the_command_line() -> None:
+    assert not [room for room, needs in rooms(arrows()).items() if "cli" in needs]
+
+
+def test_no_module_of_the_agent_needs_itself_by_way_of_others() -> None:
+    found = circles(agent_arrows())
+    assert not found, "these modules of the agent need each other:\n" + "\n".join(found)
+
+
+def test_no_folder_of_the_agent_needs_itself_by_way_of_others() -> None:
+    found = circles(rooms(agent_arrows()))
+    assert not found, "these folders of the agent need each other:\n" + "\n".join(found)
+
+
+def test_what_runs_is_read_without_knowing_where() -> None:
+    """running/ reads everything that runs: what runs, its hooks and what commands show of it come above."""
+    above = {"attachment", "views", "commands", "offline", "cli"}
+    assert not rooms(agent_arrows())["running"] & above
+
+
+def test_uses_of_the_agent_are_found(tmp_path: Path) -> None:
+    names = ("a", "a.b", "a.c", "d", "e", "f")
+    known = {f"agent.{name}": tmp_path / f"{name}.rs" for name in names}
+    known["agent.a.b"].write_text(
+        "use crate::{d::{X, self}, e};\nuse super::c::Y; // use crate::f;\n"
+        "fn z() { crate::a::W() }\n#[cfg(test)]\nmod tests {\n use crate::f; }\n"
+    )
+    assert set(uses("agent.a.b", known["agent.a.b"], known)) == {"agent.d", "agent.e", "agent.a.c", "agent.a"}
+
+
+def test_circles_are_found() -> None:
+    found = circles({"x": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()})
+    assert found == ["b needs c", "c needs b"]
+    assert circles({"a": {"b"}, "b": {"d"}, "d": set()}) == []
