@@ -2,15 +2,16 @@
 //! One worker: its maps, its memory, and the native code of every program.
 
 use std::cell::UnsafeCell;
+use std::os::fd::BorrowedFd;
 
 use crate::backend::{self, Code, Settings};
 use crate::error::{Error, Trap};
 use crate::frontend::ir::Program;
 use crate::frontend::{self, Target};
-use crate::linked::{Linked, Trust};
+use crate::linked::{Linked, MapSpec, Trust};
 use crate::maps::{self, Map, MapMut, Store};
 use crate::memory::{self, CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
-use crate::options::{ClockSource, Options};
+use crate::options::{Backend, ClockSource, Options};
 use crate::runtime::{self, Host, Vm};
 
 /// A program of an engine.
@@ -69,18 +70,40 @@ impl Engine {
     /// # Errors
     /// [`Error::Malformed`] and [`Error::Unsupported`] name program and instruction; [`Error::Map`] the map.
     pub fn new(linked: &Linked, options: Options) -> Result<Engine, Error> {
+        Self::sharing(linked, options, &[])
+    }
+
+    /// As [`Engine::new`], on array maps that are there: in the kernel (`BPF_F_MMAPABLE`), or a memfd laid out alike. Engines on other
+    /// processors, and other processes, may use them meanwhile, so atomic operations are the processor's own. Of `.rodata` the constants
+    /// are those of `linked`, whatever the map holds.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; [`Error::Map`] if a map is no array or cannot be mapped, [`Error::Options`] in the cage.
+    pub fn sharing(
+        linked: &Linked,
+        options: Options,
+        shared: &[(&str, BorrowedFd<'_>)],
+    ) -> Result<Engine, Error> {
         let caged = caged(linked.trust(), &options)?;
-        let (places, end) = maps::lay_out(linked.maps(), if caged { CAGED_MAPS_AT } else { 0 }, caged)?;
+        check_shared(linked, caged, &options, shared)?;
+        let of = |map: &MapSpec| shared.iter().find(|(name, _)| *name == map.name()).map(|(_, map)| *map);
+        let start = if caged { CAGED_MAPS_AT } else { 0 };
+        let (places, end) = maps::lay_out(linked.maps(), start, caged, |map| of(map).is_some())?;
         let target = Target { maps: linked.maps(), places: &places, caged, cpu: options.cpu };
         let xdp = || linked.programs().iter().filter(|program| program.is_xdp());
         let programs: Vec<_> =
             xdp().map(|program| frontend::translate(program, target)).collect::<Result<_, _>>()?;
         let entries_nest = programs.iter().any(Program::enters_in_a_call);
-        let settings = Settings { caged, clock: options.clock, entries_nest };
+        let settings = Settings { caged, shared: !shared.is_empty(), clock: options.clock, entries_nest };
         let code = backend::compile(options.backend, &programs, settings)?;
         let mut memory = Memory::new(end, caged)?;
         for (map, place) in linked.maps().iter().zip(&places) {
-            if let Some(initial) = map.initial() {
+            if let Some(theirs) = of(map) {
+                memory.map_over(place.offset, place.bytes, theirs).map_err(|error| Error::Map {
+                    name: map.name().to_owned(),
+                    why: format!("cannot be mapped: {error}"),
+                })?;
+            } else if let Some(initial) = map.initial() {
                 memory.bytes_mut(place.offset, initial.len()).copy_from_slice(initial);
             }
         }
@@ -348,6 +371,30 @@ impl Engine {
     pub fn is_caged(&self) -> bool {
         self.caged
     }
+}
+
+fn check_shared(
+    linked: &Linked,
+    caged: bool,
+    options: &Options,
+    shared: &[(&str, BorrowedFd<'_>)],
+) -> Result<(), Error> {
+    if !shared.is_empty() && (caged || options.backend != Backend::Cranelift) {
+        return Err(Error::Options(
+            "maps that others use too are for verified byte code and the back end Cranelift".into(),
+        ));
+    }
+    for (name, _) in shared {
+        let refuse = |why: &str| Error::Map { name: (*name).to_owned(), why: why.into() };
+        match linked.map(name) {
+            None => return Err(refuse("the object has no such map")),
+            Some(map) if !map.kind().is_array() => {
+                return Err(refuse("only arrays can be shared with others"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn caged(trust: Trust, options: &Options) -> Result<bool, Error> {

@@ -12,6 +12,7 @@
 //! and should the engine err about that, the process ends there instead of going on with what lies behind them.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use crate::error::Error;
@@ -33,7 +34,7 @@ pub(crate) const CAGED_MAPS_AT: usize = PACKET_AT + PACKET_BYTES;
 const GUARD_BYTES: usize = 1 << 24;
 const SCRAP_BYTES: usize = 1 << 26;
 const HUGE_PAGE: usize = 1 << 21;
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 const _: () = assert!(size_of::<Vm>() <= PAGE && PAGE + REACH_BYTES < VM_BYTES);
 
 #[cfg(feature = "fuzz")]
@@ -113,6 +114,18 @@ impl Memory {
             0 => Ok(()),
             _ => Err(last_error("no memory for the maps")),
         }
+    }
+
+    /// Puts the memory of a map that others keep in the place of our own. offset : of a page.
+    pub(crate) fn map_over(&mut self, offset: usize, bytes: usize, map: BorrowedFd<'_>) -> io::Result<()> {
+        let length = bytes.next_multiple_of(PAGE);
+        assert!(offset.is_multiple_of(PAGE) && offset <= self.size && length <= self.size - offset);
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: replaces a part of our own mapping (checked), to which nothing refers while `self` is borrowed alone; the kernel
+        // checks that the map has so many bytes.
+        let place =
+            unsafe { libc::mmap(self.base().add(offset).cast(), length, protection, flags, map.as_raw_fd(), 0) };
+        if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Maps the same scrap memory over all that a caged program can name and that holds nothing.

@@ -16,6 +16,8 @@ use crate::options::{Backend, ClockSource};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     pub caged: bool,
+    /// Others use maps of this engine at the same time.
+    pub shared: bool,
     pub clock: ClockSource,
     /// A program's entry may begin while a function waits.
     pub entries_nest: bool,

@@ -14,7 +14,7 @@ use self::ring::Ring;
 use crate::error::{Error, MapError};
 use crate::limits;
 use crate::linked::{MapKind, MapSpec, PREFIX_LENGTH_BYTES};
-use crate::memory::CAGE_BYTES;
+use crate::memory::{CAGE_BYTES, PAGE};
 
 const CAGED_WAY_OUT: &str = "choose fewer, or load the object through the kernel, so that no cage is needed";
 /// A cache line. Not a page: a load waits for stores whose addresses have the same low 12 bits.
@@ -36,7 +36,13 @@ impl Place {
 }
 
 /// Places all maps behind `start`; returns them and the first byte behind. Caged: inside the cage, and with little kept beside.
-pub(crate) fn lay_out(maps: &[MapSpec], start: usize, caged: bool) -> Result<(Vec<Place>, usize), Error> {
+/// is_shared : of maps that others keep, which take pages of their own.
+pub(crate) fn lay_out(
+    maps: &[MapSpec],
+    start: usize,
+    caged: bool,
+    is_shared: impl Fn(&MapSpec) -> bool,
+) -> Result<(Vec<Place>, usize), Error> {
     let (room, room_to_keep) =
         if caged { (CAGE_BYTES, limits::KEPT_BYTES) } else { (limits::MAPPED_BYTES, limits::MAPPED_BYTES) };
     let (mut at, mut kept) = (start, 0usize);
@@ -47,7 +53,8 @@ pub(crate) fn lay_out(maps: &[MapSpec], start: usize, caged: bool) -> Result<(Ve
             return Err(refuse("max_entries is 0: set it before the engine is made".into()));
         }
         let way_out = if caged { CAGED_WAY_OUT } else { "choose fewer" };
-        let place = place(map, at).filter(|place| place.end().is_some_and(|end| end <= room));
+        let align = if is_shared(map) { PAGE } else { ALIGN };
+        let place = place(map, at, align).filter(|place| place.end().is_some_and(|end| end <= room));
         let Some(place) = place else {
             return Err(refuse(format!(
                 "{} entries with values of {} bytes are too large, as all maps take at most {room} bytes: {way_out}",
@@ -64,14 +71,14 @@ pub(crate) fn lay_out(maps: &[MapSpec], start: usize, caged: bool) -> Result<(Ve
                 map.key_size()
             )));
         }
-        at = place.offset + place.bytes;
+        at = (place.offset + place.bytes).next_multiple_of(align);
         places.push(place);
     }
     Ok((places, at))
 }
 
 /// Where a map's values lie, the first at `at` or a little later; `None`: nowhere, they are too large to count.
-fn place(map: &MapSpec, at: usize) -> Option<Place> {
+fn place(map: &MapSpec, at: usize, align: usize) -> Option<Place> {
     let stride = (map.value_size() as usize).next_multiple_of(8);
     let entries = map.max_entries() as usize;
     let bytes = match map.kind() {
@@ -82,7 +89,7 @@ fn place(map: &MapSpec, at: usize) -> Option<Place> {
         MapKind::RingBuf => entries.checked_mul(2)?,
         MapKind::ProgArray => 0,
     };
-    Some(Place { offset: at.checked_next_multiple_of(ALIGN)?, stride, bytes })
+    Some(Place { offset: at.checked_next_multiple_of(align)?, stride, bytes })
 }
 
 /// Bytes that a map takes at most beside its values.
@@ -310,7 +317,7 @@ mod tests {
             spec(MapKind::RingBuf, 0, 0, 4096),
             spec(MapKind::Array, 4, 8, 1),
         ];
-        let (places, end) = lay_out(&maps, 100, true).unwrap();
+        let (places, end) = lay_out(&maps, 100, true, |_| false).unwrap();
         for pair in places.windows(2) {
             assert!(pair[0].offset + pair[0].bytes <= pair[1].offset);
         }
@@ -319,7 +326,7 @@ mod tests {
     }
 
     fn refused(maps: &[MapSpec]) -> bool {
-        matches!(lay_out(maps, 100, true), Err(Error::Map { .. }))
+        matches!(lay_out(maps, 100, true, |_| false), Err(Error::Map { .. }))
     }
 
     /// Sizes whose sum is small modulo 2^64.

@@ -2,7 +2,7 @@
 //! Loads, stores, atomics, the context, and elements of arrays.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
+use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Type, Value, types};
 
 use super::function::{Emitter, FramePlace, integer};
 use crate::frontend::FRAME_BYTES;
@@ -115,8 +115,43 @@ impl Emitter<'_, '_> {
         self.write(place, size, value);
     }
 
-    /// Plain loads and stores: nobody else sees a worker's memory while its program runs.
     pub(super) fn atomic(&mut self, op: AtomicOp, fetch: bool, place: Place, size: Size, src: u8) {
+        let before = if self.settings.shared {
+            self.atomic_among_others(op, place, size, src)
+        } else {
+            self.atomic_alone(op, place, size, src)
+        };
+        if fetch {
+            let before = self.widen(before);
+            self.set(if op == AtomicOp::CompareExchange { 0 } else { src }, before);
+        }
+    }
+
+    /// The processor's own. Returns what was there before.
+    fn atomic_among_others(&mut self, op: AtomicOp, place: Place, size: Size, src: u8) -> Value {
+        let (mut address, offset) = self.locate(place);
+        if offset != 0 {
+            address = self.b.ins().iadd_imm_s(address, i64::from(offset));
+        }
+        let operand = self.reg(src);
+        let operand = self.truncate(operand, size);
+        let op = match op {
+            AtomicOp::Add => AtomicRmwOp::Add,
+            AtomicOp::Or => AtomicRmwOp::Or,
+            AtomicOp::And => AtomicRmwOp::And,
+            AtomicOp::Xor => AtomicRmwOp::Xor,
+            AtomicOp::Exchange => AtomicRmwOp::Xchg,
+            AtomicOp::CompareExchange => {
+                let expected = self.reg(0);
+                let expected = self.truncate(expected, size);
+                return self.b.ins().atomic_cas(MEMORY, address, expected, operand);
+            }
+        };
+        self.b.ins().atomic_rmw(integer(size), MEMORY, op, address, operand)
+    }
+
+    /// Plain loads and stores: nobody else sees this worker's memory while its program runs. Returns what was there before.
+    fn atomic_alone(&mut self, op: AtomicOp, place: Place, size: Size, src: u8) -> Value {
         let (address, offset) = self.locate(place);
         let before = self.b.ins().load(integer(size), MEMORY, address, offset);
         let operand = self.reg(src);
@@ -135,10 +170,7 @@ impl Emitter<'_, '_> {
             }
         };
         self.b.ins().store(MEMORY, after, address, offset);
-        if fetch {
-            let before = self.widen(before);
-            self.set(if op == AtomicOp::CompareExchange { 0 } else { src }, before);
-        }
+        before
     }
 
     pub(super) fn context(&mut self, dst: u8, field: Field) {
