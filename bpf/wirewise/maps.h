@@ -58,10 +58,10 @@ WW_MAP(ww_destination6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_destination6
 WW_MAP(ww_service4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_service4, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_service6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_service6, 1, BPF_F_MMAPABLE);
 #endif
-WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, 0);
+WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, BPF_F_MMAPABLE);
 WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
 WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
-WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4 * WW_ALLOW_PORT_WORDS, 0);
+WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
 WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
 WW_MAP(ww_events, BPF_MAP_TYPE_ARRAY, __u32, struct ww_event, WW_EVENTS, BPF_F_MMAPABLE);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */

@@ -8,7 +8,7 @@ use crate::backend::{self, Code, Settings};
 use crate::error::{Error, Trap};
 use crate::frontend::ir::Program;
 use crate::frontend::{self, Target};
-use crate::linked::{Linked, MapSpec, Trust};
+use crate::linked::{Linked, MapKind, MapSpec, Trust};
 use crate::maps::{self, Map, MapMut, Store};
 use crate::memory::{self, CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
 use crate::options::{Backend, ClockSource, Options};
@@ -388,7 +388,7 @@ fn check_shared(
         let refuse = |why: &str| Error::Map { name: (*name).to_owned(), why: why.into() };
         match linked.map(name) {
             None => return Err(refuse("the object has no such map")),
-            Some(map) if !map.kind().is_array() => {
+            Some(map) if map.kind() != MapKind::Array => {
                 return Err(refuse("only arrays can be shared with others"));
             }
             Some(_) => {}

@@ -123,8 +123,9 @@ impl Memory {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
         // SAFETY: replaces a part of our own mapping (checked), to which nothing refers while `self` is borrowed alone; the kernel
         // checks that the map has so many bytes.
-        let place =
-            unsafe { libc::mmap(self.base().add(offset).cast(), length, protection, flags, map.as_raw_fd(), 0) };
+        let place = unsafe {
+            libc::mmap(self.base().add(offset).cast(), length, protection, flags, map.as_raw_fd(), 0)
+        };
         if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

@@ -15,7 +15,6 @@ use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
-use crate::hook::{self, Attached};
 use crate::interface::netdev;
 use crate::interface::offloads::{self, SwitchedOff};
 use crate::kernel;
@@ -23,6 +22,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::policy_maps;
 use crate::object::{Loaded, Opened, Settings};
+use crate::plane::{Attached, link};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::meta::{Meta, PolicyMeta};
@@ -43,7 +43,7 @@ pub struct Prepared {
 pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let manifest = &request.bundle.manifest;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
-    let settings = Settings { table_size: request.table_size, ..Settings::live(request.plane.kind())? };
+    let settings = Settings { table_size: request.table_size, ..Settings::live(request.plane.runs())? };
     opened.prepare(&settings)?;
     let config = *opened.config().ok_or_else(|| {
         Error::input(format!(
@@ -125,7 +125,7 @@ fn switch_offloads<'a>(request: &AttachRequest, places: &'a Places) -> Result<Op
     if !request.offloads_off {
         return Ok(None);
     }
-    let direction = request.plane.direction();
+    let direction = request.plane.abilities().direction;
     offloads::switch_off(netdev::index(&request.interface)?, direction, &places.offloads).map(Some)
 }
 
@@ -137,13 +137,14 @@ fn stage(
     directory: &Path,
 ) -> Result<Provisional> {
     let provisional = staging::pin(loaded, directory)?;
+    staging::keep_object(directory, request.plane, &request.bundle)?;
     let all_pass = Policy::all_pass(&request.bundle.manifest.classes);
     let (file, policy) = match &request.policy {
         Some((file, policy)) => (Some(file.as_path()), policy),
         None => (None, &all_pass),
     };
     let element = policy.to_abi(kernel::boot_ns(), request.mode.unwrap_or(Mode::Observe));
-    policy_maps::write(policy, &element, |name| loaded.map(name))?;
+    policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
     let meta = Meta::new(
         &request.bundle,
         &request.bundle_file,
@@ -165,11 +166,11 @@ fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, staging
     let (old_pin, new_pin) = (ours.directory.join(pinned::LINK), staging.join(pinned::LINK));
     let old_program = objects::open_pin(&ours.directory.join(pinned::PROGRAM)).map_err(failed)?;
     let entry = loaded.entry()?;
-    let obtained = hook::plane_of(info.ifindex, info.program_id).map_err(failed)?;
+    let obtained = info.plane().map_err(failed)?;
     let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) else {
-        return hook::update_link(link.as_fd(), entry.as_fd()).map_err(failed);
+        return link::update(link.as_fd(), entry.as_fd()).map_err(failed);
     };
-    hook::detach_link(link.as_fd()).map_err(failed)?;
+    link::detach(link.as_fd()).map_err(failed)?;
     let attached = request
         .plane
         .attach(entry.as_fd(), info.ifindex, request.order)

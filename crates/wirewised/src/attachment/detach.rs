@@ -9,10 +9,10 @@ use crate::attachment::pins::Root;
 use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Listing, Unreadable};
 use crate::error::{Error, Result};
-use crate::hook;
 use crate::interface::offloads::{self, Merging};
 use crate::kernel::objects;
 use crate::kernel::pinned;
+use crate::plane::link;
 
 /// What was removed, or would be.
 #[derive(Debug, Serialize)]
@@ -52,7 +52,7 @@ pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
     };
     for Attachment { directory, link, .. } in found.into_iter().filter(|_| !dry_run) {
         // Removing a pin alone detaches some time later.
-        let detached = link.map_or(Ok(()), |(link, _)| hook::detach_link(link.as_fd()));
+        let detached = link.map_or(Ok(()), |(link, _)| link::detach(link.as_fd()));
         detached
             .and_then(|()| Places::of(&directory).remove())
             .map_err(|error| Error::other(format!("{}: cannot be removed: {error}", directory.display())))?;
@@ -67,8 +67,7 @@ fn remove_unreadable(unreadable: &Unreadable, dry_run: bool) -> Result<Detached>
     let offloads = offloads::read(&places.offloads);
     if !dry_run {
         // The link may be readable though something else is not. Else the kernel takes the program off when the pins are gone.
-        let _ =
-            objects::open_pin(&directory.join(pinned::LINK)).and_then(|link| hook::detach_link(link.as_fd()));
+        let _ = objects::open_pin(&directory.join(pinned::LINK)).and_then(|link| link::detach(link.as_fd()));
         places
             .remove()
             .map_err(|error| Error::other(format!("{}: cannot be removed: {error}", directory.display())))?;

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crate::attachment::doctor;
 use crate::error::{Error, Result};
-use crate::hook::{self, Attached, Plane};
 use crate::kernel::objects;
+use crate::plane::{Attached, Plane, link};
 
 /// Taken off an interface.
 pub struct Displaced {
@@ -27,8 +27,8 @@ impl Displaced {
             }
         };
         let program = objects::program_by_id(attached.program_id).map_err(failed)?;
-        match hook::find_link(ifindex, attached.program_id).map_err(failed)? {
-            Some(link) => hook::detach_link(link.as_fd()),
+        match link::find(ifindex, attached.program_id).map_err(failed)? {
+            Some(link) => link::detach(link.as_fd()),
             None => attached.plane.detach_without_link(program.as_fd(), ifindex),
         }
         .map_err(failed)?;

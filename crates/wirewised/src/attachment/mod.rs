@@ -32,10 +32,12 @@ use crate::attachment::pins::Root;
 use crate::attachment::succession::{Found, Places};
 use crate::error::{Error, Result};
 use crate::files::owned;
-use crate::hook::{self, LinkInfo};
 use crate::interface::netdev;
 use crate::interface::netns;
 use crate::kernel::{self, pinned};
+use crate::plane::Note;
+use crate::plane::link::{self, LinkInfo};
+use crate::plane::note::Carrier;
 use crate::running::Running;
 use crate::running::meta::Meta;
 use crate::running::status::Status;
@@ -229,6 +231,12 @@ impl Attachment {
         })
     }
 
+    /// Who carries its packets, of a plane in user space.
+    pub fn carrier(&self) -> Option<Carrier> {
+        let (link, _) = self.link.as_ref()?;
+        Note::open(link.as_fd()).ok()?.map(|note| note.carrier())
+    }
+
     /// The link's interface in this network namespace; `None` if the interface is gone or elsewhere.
     pub fn ifindex(&self) -> Option<u32> {
         match self.whereabouts {
@@ -300,6 +308,16 @@ impl Running for Attachment {
         staging::remember(&self.directory, meta)
     }
 
+    fn settle_allow_list(&self) -> Result<()> {
+        let Some((link, _)) = &self.link else { return Ok(()) };
+        // The kernel's programs look it up where it is.
+        let settled =
+            Note::open(link.as_fd()).and_then(|note| note.map_or(Ok(()), |it| it.allow_list_changed()));
+        settled.map_err(|error| {
+            Error::other(format!("{}: the allow list was changed, but {error}", self.interface))
+        })
+    }
+
     fn second(&self) -> Option<Box<dyn Running>> {
         Some(Box::new(self.shadow()?))
     }
@@ -324,7 +342,7 @@ fn locate(link: &OwnedFd, info: &mut LinkInfo) -> io::Result<Whereabouts> {
             return Ok(Whereabouts::Here(info.ifindex));
         }
         // A swap may have come between the two questions.
-        let before = std::mem::replace(info, hook::link_info(link.as_fd())?.unwrap_or(*info));
+        let before = std::mem::replace(info, link::info(link.as_fd())?.unwrap_or(*info));
         if before == *info {
             break;
         }
@@ -332,9 +350,8 @@ fn locate(link: &OwnedFd, info: &mut LinkInfo) -> io::Result<Whereabouts> {
     Ok(Whereabouts::Elsewhere)
 }
 
-/// An index alone says nothing: every namespace counts for itself. The number of the program is the kernel's.
 fn runs_here(info: &LinkInfo) -> bool {
-    hook::plane_of(info.ifindex, info.program_id).is_ok_and(|plane| plane.is_some())
+    info.plane().is_ok_and(|plane| plane.is_some())
 }
 
 /// A pin in a directory that may be renamed meanwhile.

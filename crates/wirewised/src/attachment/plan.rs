@@ -10,9 +10,9 @@ use crate::attachment::pins::Root;
 use crate::attachment::{Attachment, Whereabouts};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
-use crate::hook::{self, Attached, Order, Plane};
 use crate::interface::netdev;
 use crate::interface::netns;
+use crate::plane::{self, Attached, Order, Plane};
 use crate::policy::Policy;
 use crate::running::meta::Meta;
 
@@ -51,7 +51,8 @@ pub enum AttachPlan {
 /// The plane of what we have on an interface; `None` if we have nothing there.
 pub fn current_plane(root: &Root, interface: &str) -> Option<Plane> {
     let ours = Attachment::find(root, Some(interface)).ok()?;
-    hook::plane_of(ours.ifindex()?, ours.link.as_ref()?.1.program_id).ok()?
+    ours.ifindex()?;
+    ours.link.as_ref()?.1.plane().ok()?
 }
 
 /// Looks, and changes nothing.
@@ -73,7 +74,7 @@ pub fn of(request: &AttachRequest) -> Result<AttachPlan> {
 fn choose(request: &AttachRequest) -> Result<AttachPlan> {
     let AttachRequest { interface, replace, .. } = request;
     let ifindex = netdev::index(interface)?;
-    let attached = hook::attached(ifindex)
+    let attached = plane::attached(ifindex)
         .map_err(|error| Error::other(format!("{interface}: cannot ask what is attached: {error}")))?;
     let all = Attachment::all(&request.root)?;
     let ours = all.attachments.into_iter().find(|attachment| attachment.ifindex() == Some(ifindex));
@@ -88,7 +89,7 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
             taken => Ok(AttachPlan::Attach { displaced: taken.copied() }),
         };
     };
-    let obtained = ours.link.as_ref().and_then(|(_, link)| hook::plane_among(&attached, link.program_id));
+    let obtained = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
     let difference = difference(request, &ours, obtained);
     match (difference, obtained) {
         (None, _) => Ok(AttachPlan::Adopt(ours)),

@@ -10,10 +10,15 @@ use libbpf_rs::MapCore;
 use crate::abi;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
+use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::{self, FLOW_TABLES, Loaded, Opened};
+use crate::plane::Plane;
 use crate::running::meta::Meta;
+
+/// The pin of the object.
+pub const OBJECT: &str = "object";
 
 /// Loads a bundle's object, and checks that its flow tables are what the manifest says.
 pub fn load(opened: Opened, bundle: &Bundle) -> Result<Loaded> {
@@ -49,6 +54,16 @@ pub fn pin(loaded: &Loaded, directory: &Path) -> Result<Provisional> {
     }
     pin(loaded.entry()?.as_fd(), pinned::PROGRAM)?;
     Ok(provisional)
+}
+
+/// Keeps the object with the pins where its packets are carried in user space: whoever carries them has it from there.
+pub fn keep_object(directory: &Path, plane: Plane, bundle: &Bundle) -> Result<()> {
+    if plane.carried().is_none() {
+        return Ok(());
+    }
+    let pin = directory.join(OBJECT);
+    objects::pin(note::of_bytes(&bundle.object)?.as_fd(), &pin)
+        .map_err(|error| Error::other(format!("cannot pin {}: {error}", pin.display())))
 }
 
 /// Writes what an attachment remembers, in one step. A map keeps its size, so it is a new one that takes the old one's name.

@@ -7,7 +7,6 @@ use crate::abi::Mode;
 use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Whereabouts};
 use crate::error::Result;
-use crate::hook;
 use crate::interface::offloads;
 use crate::kernel;
 use crate::object::{FLOW_TABLES, POLICY, TAIL_CALLS};
@@ -24,7 +23,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
     let attached = attachment.whereabouts != Whereabouts::Gone;
     let elsewhere = attachment.namespace();
     let obtained = link.filter(|_| attached).and_then(|link| {
-        let query = || hook::plane_of(link.ifindex, link.program_id).ok()?;
+        let query = || link.plane().ok()?;
         elsewhere.as_ref().map_or_else(query, |other| other.within(query).flatten())
     });
     let limited = attached && mode == Mode::Enforce && policy.enforce_until_ns != 0;
@@ -51,6 +50,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             bytes: attachment.flow_table_bytes()?,
         },
         clock: meta.map(|meta| meta.clock.clone()),
+        carrier: attachment.carrier(),
         offloads_off: offloads::read(&Places::of(&attachment.directory).offloads),
         shadow: attachment.agreement()?,
         previous: previous(attachment),

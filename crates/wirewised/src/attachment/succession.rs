@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use crate::attachment::names::BESIDE;
 use crate::attachment::pins::Root;
 use crate::error::{Error, Result};
-use crate::hook::{self, LinkInfo};
 use crate::interface::offloads;
 use crate::kernel::objects;
 use crate::kernel::pinned;
+use crate::plane::link::{self, LinkInfo};
 
 const NEW: &str = "new";
 const PREVIOUS: &str = "previous";
@@ -71,7 +71,7 @@ impl Places {
         let mut links = Vec::new();
         for place in self.all() {
             let Some(link) = present(objects::open_pin(&place.join(pinned::LINK)))? else { continue };
-            let Some(info) = hook::link_info(link.as_fd())? else { continue };
+            let Some(info) = link::info(link.as_fd())? else { continue };
             links.push((link, info, place.clone()));
         }
         // Two only if a program was moved to another plane: the first link is detached, or else was never given up.
@@ -92,6 +92,16 @@ impl Places {
             directory.clone_from(&self.current);
         }
         Ok(Found { link: Some((link, info, holder)), directory, shadowed })
+    }
+
+    /// Where a program is pinned; `None`: nowhere here.
+    pub fn of_program(&self, id: u32) -> io::Result<Option<PathBuf>> {
+        for place in self.all().into_iter().chain([&self.shadow]) {
+            if program_id(&place.join(pinned::PROGRAM))? == Some(id) {
+                return Ok(Some(place.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Puts the directories in order: the one of what runs in its place, with the link; what ran before as `previous`; nothing

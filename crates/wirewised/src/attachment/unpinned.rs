@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
-use crate::hook::{self, Plane};
 use crate::interface::netdev;
 use crate::interface::rtnetlink;
 use crate::kernel::objects;
+use crate::plane::{self, Plane};
 
 /// Begins the names of this agent's programs.
 const OURS: &str = "ww_";
@@ -35,7 +35,7 @@ pub fn find(known: &[Attachment]) -> Result<Vec<Unpinned>> {
     let mut found = Vec::new();
     for link in links {
         // Interfaces come and go.
-        let Ok(attached) = hook::attached(link.index) else { continue };
+        let Ok(attached) = plane::attached(link.index) else { continue };
         for attached in attached.into_iter().filter(|it| !known.contains(&it.program_id)) {
             let program = objects::program_by_id(attached.program_id);
             let name =

@@ -90,10 +90,10 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
     let mut rules = vec![
         rule("ww_flows4", ARRAY, 4, bucket(flow.entry4_size), 1, MMAPABLE),
         rule("ww_flows6", ARRAY, 4, bucket(flow.entry6_size), 1, MMAPABLE),
-        rule("ww_limit", ARRAY, 4, exactly(8), abi::MAX_CLASSES as u64, 0),
+        rule("ww_limit", ARRAY, 4, exactly(8), abi::MAX_CLASSES as u64, MMAPABLE),
         rule("ww_allow4", LPM_TRIE, prefix4, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
         rule("ww_allow6", LPM_TRIE, prefix6, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
-        rule("ww_allow_ports", ARRAY, 4, exactly(8), 4 * u64::from(abi::ALLOW_PORT_WORDS), 0),
+        rule("ww_allow_ports", ARRAY, 4, exactly(8), 4 * u64::from(abi::ALLOW_PORT_WORDS), MMAPABLE),
         rule("ww_blank", PERCPU_ARRAY, 4, blank, 1, 0),
         rule(
             "ww_agreement",

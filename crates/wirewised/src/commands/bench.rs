@@ -11,11 +11,11 @@ use crate::abi;
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::hook::Plane;
 use crate::kernel;
 use crate::object::{self, Loaded, MAX_TABLE_SIZE, Settings};
 use crate::offline::runner::MAX_FRAME;
 use crate::offline::test_run::{self, Timed};
+use crate::plane::Plane;
 use crate::text::output;
 use crate::text::table;
 
@@ -37,7 +37,7 @@ pub struct Args {
     objects: Vec<PathBuf>,
 
     /// Time each program as one of this plane; repeat to compare planes
-    #[arg(long = "plane", value_enum, value_name = "PLANE", default_values_t = [Plane::XdpNative])]
+    #[arg(long = "plane", value_enum, value_name = "PLANE", default_values_t = [Plane::XDP_NATIVE])]
     planes: Vec<Plane>,
 
     /// Flows to spread the packets over, by rewriting the IPv4 source address
@@ -161,7 +161,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut programs: Vec<Measurable<'_>> = Vec::new();
     for path in &args.objects {
         for plane in &args.planes {
-            let settings = Settings { hook: plane.kind(), ..settings.clone() };
+            let settings = Settings { runs: plane.runs(), ..settings.clone() };
             programs.push((path, *plane, load(path, &settings, &policy)?));
         }
     }

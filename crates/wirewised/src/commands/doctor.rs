@@ -7,7 +7,7 @@ use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{Finding, Level};
 use crate::attachment::pins::RootArgs;
 use crate::error::{Error, Result};
-use crate::hook::Plane;
+use crate::plane::Plane;
 use crate::text::output;
 
 const EXAMPLES: &str = "\
@@ -25,7 +25,7 @@ pub struct Args {
     interface: Option<String>,
 
     /// The plane that is wanted
-    #[arg(long, value_enum, default_value_t = Plane::XdpNative, requires = "interface")]
+    #[arg(long, value_enum, default_value_t = Plane::XDP_NATIVE, requires = "interface")]
     plane: Plane,
 
     /// Print the result as JSON

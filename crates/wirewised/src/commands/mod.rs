@@ -12,6 +12,7 @@ pub mod flood;
 pub mod flows;
 pub mod keygen;
 pub mod man;
+pub mod planes;
 pub mod replay;
 pub mod rollback;
 pub mod run;

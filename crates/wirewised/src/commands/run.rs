@@ -14,15 +14,16 @@ use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
 use crate::attachment::lockout::{self, LockOutArgs};
-use crate::attachment::pins::RootArgs;
+use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::plan::{self, AttachPlan, AttachRequest};
 use crate::attachment::succession;
+use crate::carrying::{self, Carrier, End};
 use crate::commands::trace::ModeArg;
 use crate::error::{Error, Result};
-use crate::hook::{Order, Plane};
 use crate::interface::netdev;
 use crate::kernel;
 use crate::kernel::bpffs;
+use crate::plane::{Drops, Order, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::policy::effective_mode;
@@ -42,9 +43,12 @@ Examples:
       still every packet passes; the counters say what the policy would have dropped
   wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml --mode enforce --allow-current-session
       drop as the policy says; `enforce_for: 10m` in the policy ends that by itself
-The program stays attached when this command ends, is killed or is upgraded; `wirewised detach` removes it. Running
-again with the same bundle changes policy and mode in place, without a lost packet. Where no BPF file system is mounted
-at /sys/fs/bpf, it mounts one and says so.";
+  wirewised run --bundle forest.wirewise --interface eth0 --plane af-packet --to eth1 --policy policy.yaml
+      in user space, as a wire between two interfaces, until Ctrl-C
+In the kernel the program stays attached when this command ends, is killed or is upgraded; `wirewised detach` removes
+it. Running again with the same bundle changes policy and mode in place, without a lost packet. A plane in user space
+(`wirewised planes` lists them) runs for as long as this command does. Where no BPF file system is mounted at
+/sys/fs/bpf, it mounts one and says so.";
 
 /// Load a bundle, check everything, and attach it to an interface.
 #[derive(Debug, clap::Args)]
@@ -65,6 +69,14 @@ pub struct Args {
     /// With a plane of TC: before or behind the programs of others
     #[arg(long, value_enum, default_value_t = Order::First)]
     order: Order,
+
+    /// With a plane in user space: send what passes on to this interface, and what comes in there back to the first
+    #[arg(long, value_name = "NAME")]
+    to: Option<String>,
+
+    /// With a plane in user space: threads that carry packets [default: one a CPU, or a queue]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: Option<u32>,
 
     /// What happens to packets [default: observe, or that of an adopted program]
     #[arg(long, value_enum)]
@@ -139,7 +151,8 @@ pub fn run(args: &Args) -> Result<()> {
         return tell(args, &request, &plan, &prepared, &findings);
     }
     // Registered before anything is attached, so that no signal is lost in between.
-    let stop = args.foreground.then(Stop::on_signals).transpose()?;
+    let stays = args.foreground || request.plane.carried().is_some();
+    let stop = stays.then(Stop::on_signals).transpose()?;
     if !args.json {
         tell_warnings(&findings);
         tell_memory(&plan, &prepared);
@@ -156,21 +169,45 @@ pub fn run(args: &Args) -> Result<()> {
     let action = done(&plan);
     let attachment = attach::execute(&request, plan, prepared)?;
     drop(lock);
-    report(args, action, mounts, &attachment)?;
+    let (root, interface) = (request.root.clone(), attachment.interface.clone());
+    let carrier = match (&stop, carrying::ours(&attachment)?) {
+        (Some(stop), Some(note)) => {
+            let options = carrying::Options { to: args.to.clone(), workers: args.workers };
+            let started = Carrier::start(&attachment, &note, request.plane, &options, stop);
+            if started.is_err() {
+                note.ended();
+                detach(&root, &interface, false)?;
+            }
+            Some(started?)
+        }
+        _ => None,
+    };
+    report(args, action, mounts, &attachment, carrier.is_some())?;
     let Some(stop) = stop else { return Ok(()) };
     // The bundle is some MiB that only the start needed.
-    let (root, interface) = (request.root.clone(), attachment.interface.clone());
     drop((request, attachment));
-    let watched = watch::watch(
-        || find_running(&root, Some(&interface)),
-        Duration::from_nanos(args.interval.0),
-        args.json,
-        &stop,
-    );
-    if args.detach_on_exit {
+    let watched = if args.foreground { watch_counters(args, &root, &interface, &stop) } else { Ok(()) };
+    let Some(carrier) = carrier else {
+        if args.foreground && args.detach_on_exit {
+            detach(&root, &interface, false)?;
+        }
+        return watched;
+    };
+    if args.foreground {
+        stop.ask();
+    }
+    let end = carrier.join();
+    if end != Ok(End::Detached) {
         detach(&root, &interface, false)?;
     }
-    watched
+    end.and(watched)
+}
+
+fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Result<()> {
+    let find = || find_running(root, Some(interface));
+    let watched = watch::watch(find, Duration::from_nanos(args.interval.0), args.json, stop);
+    // What was watched may have ended meanwhile.
+    if stop.asked() { Ok(()) } else { watched }
 }
 
 fn read_inputs(args: &Args) -> Result<AttachRequest> {
@@ -186,7 +223,7 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
     let root = args.root.root()?;
     let interface = netdev::primary_name(&args.interface);
     let request = AttachRequest {
-        plane: args.plane.or_else(|| plan::current_plane(&root, &interface)).unwrap_or(Plane::XdpNative),
+        plane: args.plane.or_else(|| plan::current_plane(&root, &interface)).unwrap_or(Plane::XDP_NATIVE),
         interface,
         order: args.order,
         mode: args.mode.map(Mode::from),
@@ -198,12 +235,48 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         offloads_off: args.offloads == Some(Offloads::Off),
         root,
     };
-    if request.offloads_off && !request.plane.sees_merged() {
+    check_user_space(args, &request)?;
+    if request.offloads_off && !request.plane.abilities().sees_merged {
         return Err(Error::input(
             "--offloads off is not for `--plane xdp-native`, which sees packets before anything merges them",
         ));
     }
     Ok(request)
+}
+
+/// What only planes in user space take, and what they cannot do.
+fn check_user_space(args: &Args, request: &AttachRequest) -> Result<()> {
+    let plane = request.plane;
+    let forwards = plane.carried().is_some() && plane.abilities().drops == Drops::Forwarding;
+    if let Some(option) = [("--to", args.to.is_some()), ("--workers", args.workers.is_some())]
+        .into_iter()
+        .find_map(|(option, given)| (given && plane.carried().is_none()).then_some(option))
+    {
+        return Err(Error::input(format!(
+            "{option} is for planes in user space, and {plane} is in the kernel; `wirewised planes` lists them all"
+        )));
+    }
+    let current = Attachment::find(&request.root, Some(&request.interface)).ok();
+    let carrier = current.and_then(|current| current.carrier()).filter(|carrier| carrier.is_alive);
+    if let Some(carrier) = &carrier
+        && (args.to.is_some() && args.to != carrier.to || args.workers.is_some())
+    {
+        return Err(Error::input(format!(
+            "{}: process {} carries its packets already, with its own --to and --workers; `wirewised detach --interface {}` ends it",
+            request.interface, carrier.process, request.interface
+        )));
+    }
+    let to = args.to.as_ref().or(carrier.as_ref().and_then(|carrier| carrier.to.as_ref()));
+    if forwards && to.is_none() && request.mode == Some(Mode::Enforce) {
+        return Err(Error::input(format!(
+            "--mode enforce with --plane {plane}: it sees copies of packets, so it can drop none of them; give a second interface \
+             with `--to NAME`, between which and the first it is the only way, or take a plane in the kernel"
+        )));
+    }
+    if args.to.as_deref().is_some_and(|to| netdev::primary_name(to) == request.interface) {
+        return Err(Error::input(format!("--to {}: it is the interface itself", request.interface)));
+    }
+    args.to.as_deref().map_or(Ok(()), |to| netdev::index(to).map(drop))
 }
 
 /// Whether this command lets a policy enforce under which nobody is sure to get through.
@@ -350,7 +423,7 @@ fn tell_memory(plan: &AttachPlan, prepared: &Prepared) {
     println!("  flow tables  {}, {}", sharing.describe(table_size, *shards), format_bytes(*table_bytes));
 }
 
-fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> Result<()> {
+fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment, carries: bool) -> Result<()> {
     let status = attachment.status()?;
     if args.json {
         if args.foreground {
@@ -364,9 +437,11 @@ fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment) -> R
     status::print(&status);
     if !args.foreground {
         let which = format!("--interface {}{}", attachment.interface, args.root.again());
+        let end = if carries { "Ctrl-C or " } else { "" };
         println!(
-            "`wirewised stats {which} --watch` shows what it does, `wirewised detach {which}` removes it"
+            "`wirewised stats {which} --watch` shows what it does, {end}`wirewised detach {which}` removes it"
         );
+        output::check()?;
     }
     Ok(())
 }

@@ -10,10 +10,10 @@ use crate::bundle::Bundle;
 use crate::bundle::signature::{self, Signer};
 use crate::error::{Error, Result};
 use crate::files;
-use crate::hook::Plane;
 use crate::kernel;
 use crate::object::verifier::Refusal;
 use crate::object::{Opened, ProgramInfo, Settings};
+use crate::plane::Plane;
 use crate::text::output;
 use crate::trust::keys::TrustArgs;
 use crate::trust::rebuild::{self, Rebuilt};
@@ -43,7 +43,7 @@ pub struct Args {
     rebuild: bool,
 
     /// As a program of this plane
-    #[arg(long, value_enum, default_value_t = Plane::XdpNative)]
+    #[arg(long, value_enum, default_value_t = Plane::XDP_NATIVE)]
     plane: Plane,
 
     /// Do not ask the kernel: check the bundle only, which needs no privilege
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn load(name: &str, object: &[u8], plane: Plane, report: &mut VerifyReport) -> Result<()> {
     let mut opened = Opened::open(name, object)?;
-    opened.prepare(&Settings::live(plane.kind())?)?;
+    opened.prepare(&Settings::live(plane.runs())?)?;
     match opened.try_load()? {
         Ok(loaded) => {
             report.programs = loaded.programs()?;

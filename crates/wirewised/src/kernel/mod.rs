@@ -21,6 +21,7 @@ pub const OLDEST: (u32, u32) = (5, 15);
 
 /// The capabilities the data path needs, with their bit in `CapEff` (linux/capability.h).
 const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// The kernel release, such as `6.1.0-18-amd64`.
@@ -45,6 +46,10 @@ pub fn missing_capabilities() -> Vec<&'static str> {
 /// Whether this process may mount file systems.
 pub fn may_mount() -> bool {
     effective_capabilities() >> CAP_SYS_ADMIN & 1 == 1
+}
+
+pub fn may_open_raw_sockets() -> bool {
+    effective_capabilities() >> CAP_NET_RAW & 1 == 1
 }
 
 fn effective_capabilities() -> u64 {

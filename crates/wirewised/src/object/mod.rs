@@ -17,4 +17,4 @@ pub use maps::{
     max_entries, other_layout, read_element, variable,
 };
 pub use opened::{MAX_TABLE_SIZE, Opened, no_data_path};
-pub use settings::{Settings, random_seed, seed_from};
+pub use settings::{Runs, Settings, random_seed, seed_from};

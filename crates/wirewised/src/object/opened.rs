@@ -13,7 +13,7 @@ use crate::kernel::jiffies;
 use crate::kernel::libbpf_log;
 use crate::object::loaded::Loaded;
 use crate::object::maps::{AGREEMENT, ALL_TABLES, CONFIG_MAP, FIRST, PER_CPU_MAP, max_entries, variable};
-use crate::object::settings::Settings;
+use crate::object::settings::{Runs, Settings};
 use crate::object::verifier::Refusal;
 
 /// What libbpf calls the object in its messages, and the first part of the name of maps such as .bss.
@@ -69,8 +69,13 @@ impl Opened {
         if let Some(clock) = settings.clock {
             config.clock = clock.code();
         }
-        let jiffies =
-            if config.clock == abi::Clock::Coarse.code() { jiffies::of_this_kernel() } else { None };
+        let hook = match settings.runs {
+            Runs::InKernel(hook) => hook,
+            Runs::InUserSpace => abi::Hook::Xdp,
+        };
+        // User space has no jiffies.
+        let ticks = config.clock == abi::Clock::Coarse.code() && settings.runs != Runs::InUserSpace;
+        let jiffies = if ticks { jiffies::of_this_kernel() } else { None };
         (config.jiffy_ns, config.jiffy_zero_ns) = jiffies.map_or((0, 0), |j| (j.tick_ns, j.zero_ns));
         config.shards = settings.shards;
         config.trace = settings.trace.into();
@@ -81,7 +86,7 @@ impl Opened {
         config.verdict = settings.verdict.into();
         config.shadow = settings.shadow.code();
         config.ordered = STORES_IN_ORDER.into();
-        config.hook = settings.hook.code();
+        config.hook = hook.code();
         Ok(config)
     }
 
@@ -108,7 +113,19 @@ impl Opened {
         if self.config.is_none() {
             return Ok(());
         }
-        let config = self.configure(settings)?;
+        self.apply(self.configure(settings)?, entries_of)
+    }
+
+    /// As `prepare`, for an object that is loaded once more, with these constants.
+    pub fn prepare_as(&mut self, config: abi::Config) -> Result<()> {
+        self.apply(config, max_entries)
+    }
+
+    fn apply(
+        &mut self,
+        config: abi::Config,
+        entries_of: impl Fn(&str, &abi::Config) -> Result<Option<u32>>,
+    ) -> Result<()> {
         self.config = Some(config);
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
@@ -122,13 +139,13 @@ impl Opened {
             let made = set.and_then(|()| map.set_autocreate(!shadow || config.shadow != 0));
             made.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
-        self.load_for(settings.hook);
-        if settings.shadow == abi::Shadow::Second { Ok(()) } else { self.forget_hand_over() }
+        self.load_for(&config);
+        if config.shadow == abi::Shadow::Second.code() { Ok(()) } else { self.forget_hand_over() }
     }
 
-    /// The file says XDP; the kernel is to check the programs as those of this hook.
-    fn load_for(&mut self, hook: abi::Hook) {
-        if hook == abi::Hook::Xdp {
+    /// The file says XDP; the kernel is to check the programs as those of the hook.
+    fn load_for(&mut self, config: &abi::Config) {
+        if config.hook == abi::Hook::Xdp.code() {
             return;
         }
         for program in self.object.progs_mut() {

@@ -17,11 +17,13 @@ pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
 
 /// Writes the allow list and `element` (made by `policy.to_abi`).
 ///
-/// find : an open map by its name; `None` if the object has no such map.
+/// find : an open map by its name; `None` if the object has no such map. settle : waits until the program goes by the allow list as it
+/// is now.
 pub fn write<M: MapCore>(
     policy: &Policy,
     element: &abi::Policy,
     find: impl Fn(&str) -> Option<M>,
+    settle: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let (v4, v6): (Vec<_>, Vec<_>) = policy.prefixes.iter().partition(|prefix| prefix.address.is_ipv4());
     let tables = [
@@ -35,10 +37,12 @@ pub fn write<M: MapCore>(
     }
     let words = policy.port_words();
     tables.iter().try_for_each(PrefixTable::add)?;
+    settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     write_element(element, find)?;
     merge_ports(&ports, &words, |_, new| new)?;
-    tables.iter().try_for_each(PrefixTable::remove)
+    tables.iter().try_for_each(PrefixTable::remove)?;
+    settle()
 }
 
 /// Writes mode, actions, trigger and events, and leaves the allow list as it is.

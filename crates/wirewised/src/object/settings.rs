@@ -5,11 +5,18 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::kernel;
 
+/// Where a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runs {
+    InKernel(abi::Hook),
+    /// In the engine, as at XDP; the kernel only verifies it.
+    InUserSpace,
+}
+
 /// What the loader decides, apart from what the compiler wrote into `struct ww_config`.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What the program will be attached to.
-    pub hook: abi::Hook,
+    pub runs: Runs,
     /// CPUs that have a shard of the flow tables, scratch space and counters.
     pub shards: u32,
     /// Flow-table entries a CPU; `None`: the compiled default.
@@ -28,8 +35,8 @@ pub struct Settings {
 
 impl Settings {
     /// For live traffic: a shard for every CPU and a secret nobody knows.
-    pub fn live(hook: abi::Hook) -> Result<Self> {
-        Ok(Self { hook, ..Self::with_seed(kernel::possible_cpus()?, random_seed()?) })
+    pub fn live(runs: Runs) -> Result<Self> {
+        Ok(Self { runs, ..Self::with_seed(kernel::possible_cpus()?, random_seed()?) })
     }
 
     /// For a run on one CPU, given as its number.
@@ -39,7 +46,7 @@ impl Settings {
 
     fn with_seed(shards: u32, hash_seed: [u64; abi::HASH_SEEDS]) -> Self {
         Self {
-            hook: abi::Hook::Xdp,
+            runs: Runs::InKernel(abi::Hook::Xdp),
             shards,
             table_size: None,
             clock: None,

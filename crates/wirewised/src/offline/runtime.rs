@@ -13,7 +13,7 @@ use crate::kernel;
 use crate::object::flow_table::Elements;
 use crate::object::mapped::MappedArray;
 use crate::object::policy_maps;
-use crate::object::{self, Loaded, Opened, Settings};
+use crate::object::{self, Loaded, Opened, Runs, Settings};
 use crate::offline::engine_run::{Prepared, Trust, Worker};
 use crate::policy::Policy;
 
@@ -53,7 +53,7 @@ pub struct RunSettings {
 
 impl RunSettings {
     fn in_kernel(&self, cpu: u32, hook: Hook) -> Settings {
-        Settings { hook, ..self.traced(cpu, Clock::Metadata) }
+        Settings { runs: Runs::InKernel(hook), ..self.traced(cpu, Clock::Metadata) }
     }
 
     /// Its clock shows the captured times.
@@ -109,7 +109,9 @@ impl Runtime {
 
     pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
         match self {
-            Self::Kernel(runtime) => policy_maps::write(policy, element, |name| runtime.loaded.map(name)),
+            Self::Kernel(runtime) => {
+                policy_maps::write(policy, element, |name| runtime.loaded.map(name), || Ok(()))
+            }
             Self::Engine(runtime) => runtime.worker.write_policy(policy, element),
         }
     }

@@ -13,9 +13,9 @@ use crate::bundle::reference::Reference;
 use crate::bundle::signature::Signer;
 use crate::error::Result;
 use crate::files;
-use crate::hook::Plane;
 use crate::interface::netns;
 use crate::kernel::{self, note};
+use crate::plane::Plane;
 use crate::policy::Policy;
 
 const VERSION: u32 = 1;

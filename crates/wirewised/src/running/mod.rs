@@ -59,6 +59,9 @@ pub trait Running {
     /// As `optional_map`, for a map that every program has.
     fn map(&self, name: &str) -> Result<MapHandle>;
 
+    /// Waits until every packet is judged by the allow list as it is in its maps now.
+    fn settle_allow_list(&self) -> Result<()>;
+
     /// The second model, while one runs beside the first.
     fn second(&self) -> Option<Box<dyn Running>>;
 
@@ -85,7 +88,7 @@ pub trait Running {
             (Some((file, policy)), _) => {
                 let mode = mode.unwrap_or_else(|| policy::effective_mode(&current, now));
                 let element = policy.to_abi(now, mode);
-                policy_maps::write(policy, &element, find)?;
+                policy_maps::write(policy, &element, find, || self.settle_allow_list())?;
                 limits::renew(&current, &element, find)?;
                 meta.policy = PolicyMeta::new(Some(file), policy);
                 element

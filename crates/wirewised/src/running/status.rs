@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use crate::abi::Mode;
 use crate::bundle::manifest::Sharing;
-use crate::hook::Plane;
 use crate::interface::offloads::Merging;
+use crate::plane::Plane;
+use crate::plane::note::Carrier;
 use crate::running::agreement::Agreement;
 use crate::running::meta::{BundleMeta, PolicyMeta};
 use crate::text::units::format_age;
@@ -34,6 +35,8 @@ pub struct Status {
     /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
     /// measured, which costs some ns a packet.
     pub clock: Option<String>,
+    /// Who carries the packets, of a plane in user space, and what became of them; null in the kernel.
+    pub carrier: Option<Carrier>,
     /// What is switched off until it is detached, since it would merge packets.
     pub offloads_off: Vec<Merging>,
     /// A second model on the same packets, and how far it agrees.

@@ -24,6 +24,11 @@ impl Stop {
         Ok(Self(flag))
     }
 
+    /// As a signal does.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

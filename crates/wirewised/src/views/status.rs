@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::attachment::Unreadable;
 use crate::attachment::unpinned::Unpinned;
 use crate::bundle::signature;
-use crate::hook::Plane;
 use crate::interface::offloads::Merging;
+use crate::plane::{LaneCounts, Plane};
 use crate::running::status::{Previous, Status};
-use crate::text::units::format_bytes;
+use crate::text::units::{format_bytes, thousands};
 use crate::views::terminal;
 
 const GONE: &str = "gone: the interface was deleted, or the program taken off; `detach` removes the pins";
@@ -44,6 +44,18 @@ pub fn print(status: &Status) {
     }
     if let Some(elsewhere) = &status.network_namespace {
         row("network ns", &elsewhere.describe());
+    }
+    if let Some(carrier) = status.carrier.as_ref().filter(|_| status.attached) {
+        let mut all = LaneCounts::default();
+        carrier.lanes.iter().for_each(|lane| all.add(lane));
+        let to = carrier.to.as_ref().map_or(String::new(), |to| format!(", between it and {to}"));
+        row("carried by", &format!("process {}, {}{to}", carrier.process, carrier.obtained));
+        let mut packets =
+            format!("{} received, {} lost to full queues", thousands(all.received), thousands(all.lost));
+        if carrier.to.is_some() {
+            packets += &format!(", {} sent on, {} could not be", thousands(all.sent), thousands(all.unsent));
+        }
+        row("packets", &packets);
     }
     row("mode", &status.describe_mode());
     if let Some(bundle) = &status.bundle {

@@ -100,10 +100,10 @@ pub fn bundle_of_classes(name: &str, object: &[u8], classes: &[&str]) -> Vec<u8>
 }
 
 /// A network namespace.
-struct Namespace(String);
+pub struct Namespace(String);
 
 impl Namespace {
-    fn new(name: String) -> Self {
+    pub fn new(name: String) -> Self {
         sh(&format!("ip netns add {name}"));
         let namespace = Self(name);
         // Neighbour discovery would add packets that nobody sent.
@@ -112,16 +112,16 @@ impl Namespace {
         namespace
     }
 
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("/run/netns/{}", self.0)
     }
 
-    fn sh(&self, command: &str) -> String {
+    pub fn sh(&self, command: &str) -> String {
         sh(&format!("nsenter --net={} {command}", self.path()))
     }
 
     /// Runs `work` in a thread that is in this namespace.
-    fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(self.path()).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {

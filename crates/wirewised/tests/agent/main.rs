@@ -24,4 +24,5 @@ mod signatures;
 mod surroundings;
 mod swap;
 mod tc;
+mod user_space;
 mod views;

@@ -5,16 +5,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::chown;
 
 use wirewised::abi::Hook;
-use wirewised::hook::{Order, Plane};
 use wirewised::kernel::objects;
-use wirewised::object::{Opened, Settings};
+use wirewised::object::{Opened, Runs, Settings};
+use wirewised::plane::{Order, Plane};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle_of_classes, data_path, small_path};
 
 /// A loaded program that the agent knows nothing of.
 fn foreign_program() -> OwnedFd {
     let mut opened = Opened::open("other", &small_path(&[]).unwrap()).unwrap();
-    opened.prepare(&Settings::live(Hook::Xdp).unwrap()).unwrap();
+    opened.prepare(&Settings::live(Runs::InKernel(Hook::Xdp)).unwrap()).unwrap();
     let loaded = opened.load().unwrap();
     loaded.entry().unwrap().as_fd().try_clone_to_owned().unwrap()
 }
@@ -28,9 +28,9 @@ fn a_program_of_somebody_else_is_only_replaced_when_told() {
         let index = lab.enter(|| wirewised::interface::netdev::index(INTERFACE).unwrap());
         let link = lab.enter(|| {
             if with_link {
-                return Some(Plane::XdpGeneric.attach(program.as_fd(), index, Order::First).unwrap());
+                return Some(Plane::XDP_GENERIC.attach(program.as_fd(), index, Order::First).unwrap());
             }
-            Plane::XdpGeneric.attach_without_link(program.as_fd(), index).unwrap();
+            Plane::XDP_GENERIC.attach_without_link(program.as_fd(), index).unwrap();
             None
         });
         let run = format!("run --bundle b.wirewise --interface {INTERFACE}");
@@ -57,7 +57,7 @@ fn what_was_there_comes_back_if_ours_cannot_be_attached() {
     let program = foreign_program();
     lab.enter(|| {
         let index = wirewised::interface::netdev::index(INTERFACE).unwrap();
-        Plane::XdpGeneric.attach_without_link(program.as_fd(), index).unwrap();
+        Plane::XDP_GENERIC.attach_without_link(program.as_fd(), index).unwrap();
     });
     let before = lab.xdp(INTERFACE);
     lab.sender_sh("ip link set ww1 mtu 9000");

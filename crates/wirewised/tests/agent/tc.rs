@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wirewised::abi::Hook;
-use wirewised::hook::{self, Attached, Order, Plane};
 use wirewised::interface::netdev;
 use wirewised::kernel::objects;
-use wirewised::object::{Opened, Settings};
+use wirewised::object::{Opened, Runs, Settings};
 use wirewised::offline::test_run;
+use wirewised::plane::{self, Attached, Order, Plane, tc};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
 use crate::swap::{lenient, status};
@@ -22,7 +22,7 @@ const PORT: u16 = 4000;
 
 /// The programs on the interface under test, in the order in which they see packets.
 fn attached(lab: &Lab) -> Vec<Attached> {
-    lab.enter(|| hook::attached(netdev::index(INTERFACE).unwrap()).unwrap())
+    lab.enter(|| plane::attached(netdev::index(INTERFACE).unwrap()).unwrap())
 }
 
 fn nothing_is_left(lab: &Lab) {
@@ -46,7 +46,7 @@ fn class(stats: &Value, id: usize, outcome: &str) -> u64 {
 /// A program that the agent knows nothing of, which passes everything.
 fn foreign_program(hook: Hook) -> OwnedFd {
     let mut opened = Opened::open("other", data_path().unwrap()).unwrap();
-    opened.prepare(&Settings::live(hook).unwrap()).unwrap();
+    opened.prepare(&Settings::live(Runs::InKernel(hook)).unwrap()).unwrap();
     opened.load().unwrap().entry().unwrap().as_fd().try_clone_to_owned().unwrap()
 }
 
@@ -65,7 +65,7 @@ fn incoming_packets_are_judged_as_at_xdp() {
     let ours = lab.attach("--plane tc-ingress --policy p.yaml --mode enforce --offloads off");
     assert_eq!((&ours["plane_asked"], &ours["plane_obtained"]), (&json!("tc-ingress"), &json!("tc-ingress")));
     let program_id = ours["program_id"].as_u64().unwrap() as u32;
-    assert_eq!(attached(&lab), [Attached { program_id, plane: Plane::TcIngress }]);
+    assert_eq!(attached(&lab), [Attached { program_id, plane: tc::INGRESS }]);
     assert_eq!(lab.xdp(INTERFACE), None);
     assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 0));
     let stats = lab.stats();
@@ -83,7 +83,7 @@ fn outgoing_packets_are_judged_before_they_leave() {
     let Some(lab) = Lab::new() else { return };
     lab.policy("classes: {attack: drop}");
     lab.attach("--plane tc-egress --policy p.yaml --mode enforce --offloads off");
-    assert_eq!(attached(&lab)[0].plane, Plane::TcEgress);
+    assert_eq!(attached(&lab)[0].plane, tc::EGRESS);
     let inside = lab.enter(|| UdpSocket::bind((RECEIVER, PORT)).unwrap());
     let outside = lab.enter_sender(|| UdpSocket::bind((SENDER, PORT)).unwrap());
     assert_eq!((send(&inside, &outside, BENIGN, 7), send(&inside, &outside, ATTACK, 5)), (7, 0));
@@ -134,7 +134,7 @@ fn programs_of_others_stay_and_the_user_chooses_the_order() {
         let index = netdev::index(INTERFACE).unwrap();
         let attach =
             |plane: Plane, program: &OwnedFd| plane.attach(program.as_fd(), index, Order::Last).unwrap();
-        [attach(Plane::TcIngress, &other), attach(Plane::XdpGeneric, &at_xdp)]
+        [attach(tc::INGRESS, &other), attach(Plane::XDP_GENERIC, &at_xdp)]
     });
     let doctor = lab.ok(&format!("doctor --interface {INTERFACE} --plane tc-ingress"));
     assert!(doctor.contains(&format!("beside program {} (ww_xdp)", id(&other))), "{doctor}");
@@ -144,7 +144,7 @@ fn programs_of_others_stay_and_the_user_chooses_the_order() {
             lab.attach(&format!("--plane tc-ingress {order} --policy p.yaml --mode enforce --offloads off"));
         let mut expected = vec![id(&other)];
         expected.insert(ours_at, ours["program_id"].as_u64().unwrap() as u32);
-        let tc = attached(&lab).into_iter().filter(|it| it.plane == Plane::TcIngress);
+        let tc = attached(&lab).into_iter().filter(|it| it.plane == tc::INGRESS);
         assert_eq!(tc.map(|it| it.program_id).collect::<Vec<_>>(), expected, "{order}");
         assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 3)), (3, 0));
         // Its place stays when the program is replaced.

@@ -7,18 +7,20 @@ mod spread;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use crate::abi;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
 use crate::attachment::pins::Root;
 use crate::bundle::manifest::Flow;
 use crate::error::Kind;
-use crate::hook::{self, Attached, Driver, Plane, tc};
 use crate::interface::netdev::{self, Device};
 use crate::interface::offloads::{self, Merging};
 use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
+use crate::object::Runs;
+use crate::plane::{self, Attached, Driver, Plane, tc};
 
 /// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
 const NATIVE_MTU: u32 = 3_498;
@@ -153,28 +155,33 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
             return vec![finding.of_kind(error.kind())];
         }
     };
-    let native = plane == Plane::XdpNative;
+    let native = plane.abilities().native;
     let mut findings = vec![check_state(interface, &device)];
     findings
         .push(Finding::ok("driver", device.driver().unwrap_or_else(|| "does not say its name".to_string())));
     findings.extend(check_ethernet(interface, &device));
-    match hook::driver(index).and_then(|driver| Ok((driver, hook::attached(index)?))) {
+    match plane::driver(index).and_then(|driver| Ok((driver, plane::attached(index)?))) {
         Err(error) => {
             findings.push(Finding::warning("xdp", format!("cannot be asked: {error}"), "see `ip link`"))
         }
         Ok((driver, attached)) => {
             let release = kernel::release();
-            if plane.is_shared() {
-                findings.push(check_tcx(index, plane, &release));
-            } else {
-                findings.push(check_native(interface, driver, &release, native));
+            findings.extend(match plane.runs() {
+                Runs::InKernel(abi::Hook::TcIngress | abi::Hook::TcEgress) => {
+                    Some(check_tcx(index, plane, &release))
+                }
+                Runs::InUserSpace if !native => None,
+                _ => Some(check_native(interface, driver, &release, native)),
+            });
+            if plane.is_in_user_space() {
+                findings.push(check_raw_sockets(plane));
             }
             findings.push(check_programs(interface, index, plane, driver, &attached, root));
         }
     }
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
-    if plane.sees_merged() {
+    if plane.abilities().sees_merged {
         findings.push(check_offloads(index, plane));
     }
     findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
@@ -215,6 +222,17 @@ fn check_native(interface: &str, driver: Driver, release: &str, wanted: bool) ->
     let found = format!("the driver of {interface} has no native XDP");
     let remedy = "add `--plane xdp-generic` (works on every interface, slower)";
     if wanted { Finding::error("native", found, remedy) } else { Finding::ok("native", found) }
+}
+
+fn check_raw_sockets(plane: Plane) -> Finding {
+    if kernel::may_open_raw_sockets() {
+        return Finding::ok("CAP_NET_RAW", format!("held ({plane} receives packets)"));
+    }
+    Finding::error(
+        "CAP_NET_RAW",
+        format!("CAP_NET_RAW is missing ({plane} receives packets)"),
+        "run as root, or add cap_net_raw to the capabilities of the program",
+    )
 }
 
 fn check_tcx(index: u32, plane: Plane, release: &str) -> Finding {
@@ -262,7 +280,7 @@ fn check_programs(
     if beside.is_empty() {
         return Finding::ok(
             "programs",
-            match plane.is_shared() {
+            match plane.abilities().shared {
                 true => format!("no other program at {plane}"),
                 false => "no other XDP program".to_string(),
             },
@@ -318,7 +336,7 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
 
 /// What merges packets before the program.
 fn check_offloads(index: u32, plane: Plane) -> Finding {
-    let found = match offloads::find(index, plane.direction()) {
+    let found = match offloads::find(index, plane.abilities().direction) {
         Ok(found) => found,
         Err(error) => return Finding::warning("offloads", error.to_string(), "see `ethtool -k`"),
     };

@@ -21,12 +21,12 @@ use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::verdicts;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
-use crate::hook;
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
 use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, PER_CPU, POLICY};
-use crate::object::{Loaded, Opened, Settings};
+use crate::object::{Loaded, Opened, Runs, Settings};
+use crate::plane::link;
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::limits::{self, LIMIT_MAP};
@@ -210,16 +210,16 @@ fn check_policy(ours: &Attachment, old: &Meta, classes: &[String]) -> Result<()>
 pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     let SwapRequest { ours, bundle, .. } = request;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &bundle.object)?;
-    let hook = plan.old.plane.kind();
-    let mut settings = Settings::live(hook)?;
+    let runs = plan.old.plane.runs();
+    let mut settings = Settings::live(runs)?;
     let shadow = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
     if plan.flows == FlowsPlan::Kept {
-        settings = with_tables_of(&plan.config, hook)?;
+        settings = with_tables_of(&plan.config, runs)?;
         if !plan.same_classes {
             settings.verdict = verdicts::other(settings.verdict);
         }
     } else if let Some(shadow) = shadow {
-        settings = with_tables_of(&known_config(shadow)?, hook)?;
+        settings = with_tables_of(&known_config(shadow)?, runs)?;
     }
     opened.prepare(&settings)?;
     if let Some(shadow) = shadow {
@@ -230,13 +230,13 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
 }
 
 /// For a program that uses the flow tables of a program with these constants.
-fn with_tables_of(config: &abi::Config, hook: abi::Hook) -> Result<Settings> {
+fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
     Ok(Settings {
         shards: config.shards,
         table_size: Some((config.bucket_mask + 1) * abi::WAYS),
         hash_seed: config.hash_seed,
         verdict: config.verdict as u8,
-        ..Settings::live(hook)?
+        ..Settings::live(runs)?
     })
 }
 
@@ -255,6 +255,7 @@ pub fn execute(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resul
     let ours = &request.ours;
     let places = Places::of(&ours.directory);
     let staged = staging::pin(loaded, &places.new)?;
+    staging::keep_object(&places.new, plan.old.plane, &request.bundle)?;
     let policy = write_policy(request, plan, loaded)?;
     let config = loaded.config.as_ref().unwrap_or(&plan.config);
     let Meta { interface, plane, .. } = &plan.old;
@@ -282,7 +283,7 @@ fn follow(before: &Attachment, now: Attachment) -> Result<Attachment> {
 /// The one moment at which the next packet meets another program.
 fn update_link(ours: &Attachment, program: BorrowedFd<'_>) -> Result<()> {
     let Some((link, _)) = &ours.link else { return Err(Error::other("the attachment went away meanwhile")) };
-    hook::update_link(link.as_fd(), program)
+    link::update(link.as_fd(), program)
         .map_err(|error| Error::other(format!("{}: cannot replace the program: {error}", ours.interface)))
 }
 
@@ -292,7 +293,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     if let Some((file, policy)) = &request.policy {
         let now = kernel::boot_ns();
         let element = policy.to_abi(now, effective_mode(&ours.policy()?, now));
-        policy_maps::write(policy, &element, |name| loaded.map(name))?;
+        policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
         return Ok(PolicyMeta::new(Some(file), policy));
     }
     let mut remembered = old.policy.clone();

@@ -60,9 +60,9 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     let fine = [&first, &second]
         .iter()
         .any(|opened| opened.config().is_some_and(|config| config.clock == Clock::Fine.code()));
-    let hook = meta.plane.kind();
+    let runs = meta.plane.runs();
     let clock = Some(if fine { Clock::Fine } else { Clock::Coarse });
-    second.prepare(&Settings { shadow: Shadow::Second, trace: true, clock, ..Settings::live(hook)? })?;
+    second.prepare(&Settings { shadow: Shadow::Second, trace: true, clock, ..Settings::live(runs)? })?;
     share(&mut second, ours, ALLOW_LIST)?;
     let second = staging::load(second, bundle)?;
     policy_maps::write_element(&policy::of_shadow(&ours.policy()?), |name| second.map(name))?;
@@ -70,7 +70,7 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
         shadow: Shadow::First,
         trace: true,
         clock,
-        ..with_tables_of(&config, hook)?
+        ..with_tables_of(&config, runs)?
     })?;
     share(&mut first, ours, [POLICY, LIMIT_MAP, EVENTS, PER_CPU])?;
     share(&mut first, ours, ALL_TABLES.into_iter().chain(ALLOW_LIST))?;
@@ -117,6 +117,7 @@ pub fn start(ours: &Attachment, bundle: &Bundle, file: &Path, pair: &Pair) -> Re
 
 fn stage(directory: &Path, bundle: &Bundle, file: &Path, pair: &Pair) -> Result<Provisional> {
     let staged = staging::pin(&pair.second, directory)?;
+    staging::keep_object(directory, pair.meta.plane, bundle)?;
     if let Some(parts) = pair.first.map(TAIL_CALLS) {
         objects::pin(parts.as_fd(), &directory.join(FIRST_PARTS))
             .map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;

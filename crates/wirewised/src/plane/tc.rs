@@ -5,11 +5,44 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use crate::abi;
 use crate::error::Error;
-use crate::hook::{Attached, Hook, Order, Plane, link};
+use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
+use crate::plane::{Abilities, Drops, Hook, Order, Place, Plane, link};
 
-pub struct Tc;
+pub const INGRESS: Plane = Plane(&Abilities {
+    name: "tc-ingress",
+    about: "Incoming packets at TC, beside the programs of others (Linux 6.6)",
+    choose: "programs of others are attached there too",
+    needs: "Linux 6.6",
+    native: false,
+    shared: true,
+    sees_merged: true,
+    direction: Direction::Received,
+    drops: Drops::Always,
+    place: Place::Kernel(&Tc::Ingress),
+});
+
+pub const EGRESS: Plane = Plane(&Abilities {
+    name: "tc-egress",
+    about: "Outgoing packets at TC, as the host hands them over",
+    choose: "what this host sends is to be judged",
+    needs: "Linux 6.6",
+    native: false,
+    shared: true,
+    sees_merged: true,
+    direction: Direction::Sent,
+    drops: Drops::Always,
+    place: Place::Kernel(&Tc::Egress),
+});
+
+/// In which direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tc {
+    Ingress,
+    Egress,
+}
 
 /// The first kernel with tcx links.
 pub const SINCE: &str = "6.6";
@@ -18,23 +51,24 @@ const MOST_PROGRAMS: usize = 64;
 
 /// Whether this kernel has tcx, as it says itself of an interface.
 pub fn is_there(ifindex: u32) -> bool {
-    ask(ifindex, Plane::TcIngress).is_ok()
+    ask(ifindex, Tc::Ingress).is_ok()
 }
 
 impl Hook for Tc {
-    /// In the order in which they see packets.
-    fn query(&self, ifindex: u32) -> io::Result<Vec<Attached>> {
-        let mut attached = Vec::new();
-        for plane in [Plane::TcIngress, Plane::TcEgress] {
-            match ask(ifindex, plane) {
-                // A kernel without tcx has nothing there.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-                programs => {
-                    attached.extend(programs?.into_iter().map(|program_id| Attached { program_id, plane }))
-                }
-            }
+    fn kind(&self) -> abi::Hook {
+        match self {
+            Self::Ingress => abi::Hook::TcIngress,
+            Self::Egress => abi::Hook::TcEgress,
         }
-        Ok(attached)
+    }
+
+    /// In the order in which they see packets.
+    fn query(&self, ifindex: u32) -> io::Result<Vec<u32>> {
+        match ask(ifindex, *self) {
+            // A kernel without tcx has nothing there.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(Vec::new()),
+            programs => programs,
+        }
     }
 
     fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32> {
@@ -43,31 +77,26 @@ impl Hook for Tc {
         is_tcx.then_some(unsafe { link.__bindgen_anon_1.tcx.ifindex })
     }
 
-    fn attach(
-        &self,
-        program: BorrowedFd<'_>,
-        ifindex: u32,
-        plane: Plane,
-        order: Order,
-    ) -> io::Result<OwnedFd> {
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
         // Before or after nothing in particular: at the head, or the tail.
         let flags = match order {
             Order::First => libbpf_sys::BPF_F_BEFORE,
             Order::Last => libbpf_sys::BPF_F_AFTER,
         };
-        link(program, ifindex, attach_type(plane), flags)
+        link::create(program, ifindex, self.attach_type(), flags)
     }
 
     /// A tcx program is never in the way, so nothing is put back.
-    fn attach_without_link(&self, _: BorrowedFd<'_>, _: u32, _: Plane) -> io::Result<()> {
+    fn attach_without_link(&self, _: BorrowedFd<'_>, _: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn detach_without_link(&self, _: BorrowedFd<'_>, _: u32, _: Plane) -> io::Result<()> {
+    fn detach_without_link(&self, _: BorrowedFd<'_>, _: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn attach_error(&self, interface: &str, plane: Plane, error: &io::Error) -> Error {
+    fn attach_error(&self, interface: &str, error: &io::Error) -> Error {
+        let plane = self.name();
         match error.raw_os_error() {
             Some(libc::EINVAL) => Error::missing(format!(
                 "{interface}: this kernel has no tcx, which {plane} needs (Linux {SINCE}); `--plane xdp-generic` works on every interface"
@@ -83,11 +112,23 @@ impl Hook for Tc {
     }
 }
 
-fn attach_type(plane: Plane) -> libbpf_sys::bpf_attach_type {
-    if plane == Plane::TcEgress { libbpf_sys::BPF_TCX_EGRESS } else { libbpf_sys::BPF_TCX_INGRESS }
+impl Tc {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => INGRESS.name(),
+            Self::Egress => EGRESS.name(),
+        }
+    }
+
+    fn attach_type(self) -> libbpf_sys::bpf_attach_type {
+        match self {
+            Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+            Self::Egress => libbpf_sys::BPF_TCX_EGRESS,
+        }
+    }
 }
 
-fn ask(ifindex: u32, plane: Plane) -> io::Result<Vec<u32>> {
+fn ask(ifindex: u32, place: Tc) -> io::Result<Vec<u32>> {
     let mut programs = [0; MOST_PROGRAMS];
     let mut opts = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
@@ -96,7 +137,7 @@ fn ask(ifindex: u32, plane: Plane) -> io::Result<Vec<u32>> {
     };
     opts.__bindgen_anon_1.count = MOST_PROGRAMS as u32;
     // SAFETY: `opts` says its size and how many numbers `programs` has room for; both outlive the call.
-    check(unsafe { libbpf_sys::bpf_prog_query_opts(ifindex as i32, attach_type(plane), &mut opts) })?;
+    check(unsafe { libbpf_sys::bpf_prog_query_opts(ifindex as i32, place.attach_type(), &mut opts) })?;
     // SAFETY: the call wrote the number of programs there.
     let count = unsafe { opts.__bindgen_anon_1.count } as usize;
     Ok(programs[..count.min(MOST_PROGRAMS)].to_vec())
@@ -108,8 +149,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_tcx_is_told_from_a_full_place() {
-        let error =
-            |code| Tc.attach_error("eth0", Plane::TcEgress, &io::Error::from_raw_os_error(code)).to_string();
+        let error = |code| Tc::Egress.attach_error("eth0", &io::Error::from_raw_os_error(code)).to_string();
         assert!(error(libc::EINVAL).contains("Linux 6.6"));
         assert!(error(libc::ERANGE).contains("64 programs are attached as tc-egress"));
         assert!(error(libc::EPERM).contains("CAP_NET_ADMIN"));

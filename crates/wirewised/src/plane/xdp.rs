@@ -4,11 +4,44 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use crate::abi;
 use crate::error::Error;
-use crate::hook::{Attached, Hook, Order, Plane, link};
+use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
+use crate::plane::{Abilities, Drops, Hook, Order, Place, Plane, link};
 
-pub struct Xdp;
+pub const NATIVE: Plane = Plane(&Abilities {
+    name: "xdp-native",
+    about: "In the driver, before the kernel makes a socket buffer: fast, needs a driver that supports it",
+    choose: "the driver can: the cheapest place to drop a packet",
+    needs: "a driver with XDP",
+    native: true,
+    shared: false,
+    sees_merged: false,
+    direction: Direction::Received,
+    drops: Drops::Always,
+    place: Place::Kernel(&Xdp::Native),
+});
+
+pub const GENERIC: Plane = Plane(&Abilities {
+    name: "xdp-generic",
+    about: "After the driver, on socket buffers: slower, works on every interface",
+    choose: "the driver has no XDP and the kernel no tcx",
+    needs: "nothing",
+    native: false,
+    shared: false,
+    sees_merged: true,
+    direction: Direction::Received,
+    drops: Drops::Always,
+    place: Place::Kernel(&Xdp::Generic),
+});
+
+/// At which of the two places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Xdp {
+    Native,
+    Generic,
+}
 
 /// What the kernel says of XDP in a driver.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,21 +61,22 @@ pub fn driver(ifindex: u32) -> io::Result<Driver> {
 }
 
 impl Hook for Xdp {
-    fn query(&self, ifindex: u32) -> io::Result<Vec<Attached>> {
+    fn kind(&self) -> abi::Hook {
+        abi::Hook::Xdp
+    }
+
+    fn query(&self, ifindex: u32) -> io::Result<Vec<u32>> {
         let said = ask(ifindex)?;
-        let native = program(&said, said.drv_prog_id, libbpf_sys::XDP_ATTACHED_DRV);
-        let generic = program(&said, said.skb_prog_id, libbpf_sys::XDP_ATTACHED_SKB);
-        let both = [(native, Plane::XdpNative), (generic, Plane::XdpGeneric)];
-        Ok(both
-            .into_iter()
-            .filter(|(program_id, _)| *program_id != 0)
-            .map(|(program_id, plane)| Attached { program_id, plane })
-            .collect())
+        let program = match self {
+            Self::Native => program(&said, said.drv_prog_id, libbpf_sys::XDP_ATTACHED_DRV),
+            Self::Generic => program(&said, said.skb_prog_id, libbpf_sys::XDP_ATTACHED_SKB),
+        };
+        Ok(Some(program).filter(|id| *id != 0).into_iter().collect())
     }
 
     /// There is one program at a place, so no order.
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, plane: Plane, _: Order) -> io::Result<OwnedFd> {
-        link(program, ifindex, libbpf_sys::BPF_XDP, flags(plane))
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, _: Order) -> io::Result<OwnedFd> {
+        link::create(program, ifindex, libbpf_sys::BPF_XDP, self.flags())
     }
 
     fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32> {
@@ -51,8 +85,8 @@ impl Hook for Xdp {
         is_xdp.then_some(unsafe { link.__bindgen_anon_1.xdp.ifindex })
     }
 
-    fn attach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32, plane: Plane) -> io::Result<()> {
-        let flags = flags(plane) | libbpf_sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
+    fn attach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+        let flags = self.flags() | libbpf_sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
         // SAFETY: no options are given; the descriptor is a plain number to the call.
         check(unsafe {
             libbpf_sys::bpf_xdp_attach(ifindex as i32, program.as_raw_fd(), flags, std::ptr::null())
@@ -60,21 +94,21 @@ impl Hook for Xdp {
         .map(drop)
     }
 
-    fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32, plane: Plane) -> io::Result<()> {
+    fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
         let opts = libbpf_sys::bpf_xdp_attach_opts {
             sz: size_of::<libbpf_sys::bpf_xdp_attach_opts>() as _,
             old_prog_fd: program.as_raw_fd(),
             ..Default::default()
         };
-        let flags = flags(plane) | libbpf_sys::XDP_FLAGS_REPLACE;
+        let flags = self.flags() | libbpf_sys::XDP_FLAGS_REPLACE;
         // SAFETY: `opts` says its size and outlives the call.
         check(unsafe { libbpf_sys::bpf_xdp_detach(ifindex as i32, flags, &opts) }).map(drop)
     }
 
-    fn attach_error(&self, interface: &str, plane: Plane, error: &io::Error) -> Error {
+    fn attach_error(&self, interface: &str, error: &io::Error) -> Error {
         let generic = "`--plane xdp-generic` works on every interface";
-        match (error.raw_os_error(), plane) {
-            (Some(libc::EOPNOTSUPP), Plane::XdpNative) => {
+        match (error.raw_os_error(), self) {
+            (Some(libc::EOPNOTSUPP), Self::Native) => {
                 Error::missing(format!("{interface}: the driver has no native XDP; {generic}"))
             }
             (Some(libc::EBUSY | libc::EEXIST), _) => Error::other(format!(
@@ -83,19 +117,21 @@ impl Hook for Xdp {
             (Some(libc::EPERM | libc::EACCES), _) => {
                 Error::missing(format!("{interface}: attaching needs CAP_NET_ADMIN in its network namespace"))
             }
-            (Some(libc::ERANGE | libc::EINVAL), Plane::XdpNative) => Error::missing(format!(
+            (Some(libc::ERANGE | libc::EINVAL), Self::Native) => Error::missing(format!(
                 "{interface}: the driver refuses native XDP in its present settings ({error}): MTU or LRO, see \
              `wirewised doctor --interface {interface}`; {generic}"
             )),
-            _ => Error::other(format!("{interface}: cannot attach as {plane}: {error}")),
+            _ => Error::other(format!("{interface}: cannot attach XDP: {error}")),
         }
     }
 }
 
-fn flags(plane: Plane) -> u32 {
-    match plane {
-        Plane::XdpNative => libbpf_sys::XDP_FLAGS_DRV_MODE,
-        _ => libbpf_sys::XDP_FLAGS_SKB_MODE,
+impl Xdp {
+    fn flags(self) -> u32 {
+        match self {
+            Self::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+            Self::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+        }
     }
 }
 
@@ -120,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_driver_without_native_xdp_is_told_from_a_missing_privilege() {
-        let error = |code, plane| Xdp.attach_error("eth0", plane, &io::Error::from_raw_os_error(code));
-        let native = error(libc::EOPNOTSUPP, Plane::XdpNative);
+        let error = |code, place: Xdp| place.attach_error("eth0", &io::Error::from_raw_os_error(code));
+        let native = error(libc::EOPNOTSUPP, Xdp::Native);
         assert_eq!(native.kind().exit_code(), 3);
         assert!(native.to_string().contains("--plane xdp-generic"), "{native}");
-        assert!(error(libc::EPERM, Plane::XdpGeneric).to_string().contains("CAP_NET_ADMIN"));
+        assert!(error(libc::EPERM, Xdp::Generic).to_string().contains("CAP_NET_ADMIN"));
     }
 }

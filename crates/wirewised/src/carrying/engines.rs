@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From pins to engines: the object that lies with them is loaded once more on the same maps, so that the kernel has verified what the
+//! engines run, and each engine has the memory of the pinned arrays.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
+
+use crate::abi;
+use crate::attachment::staging;
+use crate::attachment::succession::Places;
+use crate::error::{Error, Result};
+use crate::kernel::note;
+use crate::object::policy_maps::ALLOW_LIST;
+use crate::object::{self, AGREEMENT, CONFIG_MAP, FIRST, Opened, TAIL_CALLS, read_element, variable};
+use crate::plane::{Judge, Span};
+
+/// The code of XDP with which a packet goes on its way.
+const PASS: u32 = 2;
+
+/// A pinned program, with the byte code that the kernel verified: one, or a shadow and the first it runs beside.
+pub struct Pinned {
+    programs: Vec<Verified>,
+}
+
+struct Verified {
+    directory: PathBuf,
+    linked: Linked,
+    config: abi::Config,
+    maps: Vec<(String, MapHandle)>,
+}
+
+/// Prefixes and what is said of them, by the name of their map.
+pub type AllowList = Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>;
+
+impl Pinned {
+    /// directory : the interface's. program : by the kernel's number.
+    pub fn find(directory: &Path, program: u32) -> Result<Self> {
+        let places = Places::of(directory);
+        let found = places.of_program(program).map_err(|error| unreadable(directory, &error))?;
+        let found = found
+            .ok_or_else(|| Error::other(format!("{}: no pins of program {program}", directory.display())))?;
+        if found != places.shadow {
+            return Ok(Self { programs: vec![Verified::new(&found, None)?] });
+        }
+        let second = Verified::new(&found, None)?;
+        let first = Verified::new(&places.current, Some(&second))?;
+        Ok(Self { programs: vec![second, first] })
+    }
+
+    /// What a worker judges packets by. number : of the worker, whose counters are those of this CPU.
+    pub fn judge(&self, number: u32) -> Result<Chain> {
+        let links = self.programs.iter().map(|program| program.engine(number));
+        let mut chain = Chain { links: links.collect::<Result<_>>()?, spans: Vec::new(), codes: Vec::new() };
+        chain.allow(&self.allow_list()?)?;
+        Ok(chain)
+    }
+
+    /// As it is in the kernel now. A shadow shares it.
+    pub fn allow_list(&self) -> Result<AllowList> {
+        let Some(program) = self.programs.last() else { return Ok(Vec::new()) };
+        let read = |name: &str| {
+            let path = program.directory.join(name);
+            let map = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
+            let entry = |key: Vec<u8>| Some((map.lookup(&key, MapFlags::ANY).ok()??, key));
+            Ok((name.to_string(), map.keys().filter_map(entry).map(|(value, key)| (key, value)).collect()))
+        };
+        let tries = ALLOW_LIST.into_iter().filter(|name| program.has_trie(name));
+        tries.map(read).collect()
+    }
+}
+
+fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Error {
+    Error::other(format!("{}: {error}", path.display()))
+}
+
+impl Verified {
+    /// directory : of its pins. second : it is the first, which runs beside this one.
+    fn new(directory: &Path, second: Option<&Self>) -> Result<Self> {
+        let input = directory.display().to_string();
+        let object = note::read_bytes(&directory.join(staging::OBJECT))
+            .ok_or_else(|| Error::other(format!("{input}: the object is not with the pins")))?;
+        let mut maps = pinned_maps(directory)?;
+        let config = maps.iter().find(|(name, _)| name == variable(CONFIG_MAP));
+        let (_, config) = config.ok_or_else(|| object::no_data_path(&input))?;
+        let mut config: abi::Config = read_element(config, 0)?;
+        if let Some(second) = second {
+            // As `swap --shadow` loads it for the kernel.
+            let theirs = second.config;
+            (config.shadow, config.trace) = (abi::Shadow::First.code(), theirs.trace);
+            (config.clock, config.jiffy_ns, config.jiffy_zero_ns) =
+                (theirs.clock, theirs.jiffy_ns, theirs.jiffy_zero_ns);
+            let path = second.directory.join(AGREEMENT);
+            let map = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
+            maps.push((AGREEMENT.to_string(), map));
+        }
+        // The engine's own: they hold its programs.
+        maps.retain(|(name, _)| ![TAIL_CALLS, FIRST, variable(CONFIG_MAP)].contains(&name.as_str()));
+        let mut opened = Opened::open(&input, &object)?;
+        opened.prepare_as(config)?;
+        for (name, map) in &maps {
+            opened.share(name, map)?;
+        }
+        let loaded = opened.load()?;
+        let linked = Linked::from_loaded(&loaded.object)
+            .map_err(|error| Error::input(format!("{input}: the engine cannot run it: {error}")))?;
+        Ok(Self { directory: directory.to_path_buf(), linked, config, maps })
+    }
+
+    fn has_trie(&self, name: &str) -> bool {
+        self.linked.map(name).is_some_and(|map| !map.kind().is_array())
+    }
+
+    fn engine(&self, number: u32) -> Result<Link> {
+        let input = self.directory.display();
+        let failed = |error: &dyn std::fmt::Display| Error::other(format!("{input}: the engine: {error}"));
+        let options = Options { cpu: number, cpus: self.config.shards, ..Options::default() };
+        let shared: Vec<(&str, BorrowedFd<'_>)> = self
+            .linked
+            .maps()
+            .iter()
+            .filter(|map| map.kind() == MapKind::Array && !map.is_read_only())
+            .filter_map(|map| {
+                let (_, pinned) = self.maps.iter().find(|(name, _)| name == variable(map.name()))?;
+                Some((map.name(), pinned.as_fd()))
+            })
+            .collect();
+        let mut engine = Engine::sharing(&self.linked, options, &shared).map_err(|error| failed(&error))?;
+        let entry = engine.program(object::ENTRY).ok_or_else(|| failed(&"no entry program"))?;
+        let parts: Vec<_> = engine
+            .programs()
+            .filter_map(|(name, program)| Some((object::tail_call_index(name)?, program)))
+            .collect();
+        for (index, program) in parts {
+            let Some(mut map) = engine.map_mut(TAIL_CALLS) else { continue };
+            map.set(index, Some(program)).map_err(|error| failed(&error))?;
+        }
+        Ok(Link { engine, entry })
+    }
+}
+
+/// Every map that is pinned in a directory, by its name there.
+fn pinned_maps(directory: &Path) -> Result<Vec<(String, MapHandle)>> {
+    let mut maps = Vec::new();
+    for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {
+        let path = entry.map_err(|error| unreadable(directory, &error))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("ww_") {
+            maps.push((name, MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?));
+        }
+    }
+    Ok(maps)
+}
+
+/// Engines that see each packet one after the other; the last one's verdict counts.
+pub struct Chain {
+    links: Vec<Link>,
+    spans: Vec<PacketSpan>,
+    codes: Vec<u32>,
+}
+
+struct Link {
+    engine: Engine,
+    entry: ProgramId,
+}
+
+impl Chain {
+    /// Makes the allow lists what this one is.
+    pub fn allow(&mut self, list: &AllowList) -> Result<()> {
+        for link in &mut self.links {
+            for (name, entries) in list {
+                let failed = |error| Error::other(format!("{name}: {error}"));
+                let Some(mut map) = link.engine.map_mut(name) else { continue };
+                let gone = map.as_map().entries().map(|(key, _)| key.to_vec());
+                let gone: Vec<_> =
+                    gone.filter(|key| entries.iter().all(|(wanted, _)| wanted != key)).collect();
+                for key in gone {
+                    map.delete(&key).map_err(failed)?;
+                }
+                for (key, value) in entries {
+                    map.update(key, value, 0).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Judge for Chain {
+    fn judge(&mut self, area: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<()> {
+        let Self { links, spans, codes } = self;
+        spans.clear();
+        codes.clear();
+        let span = |it: &Span| PacketSpan { start: it.start, length: it.length, ..PacketSpan::default() };
+        spans.extend(packets.iter().map(span));
+        let trapped = |trap| Error::other(format!("the program was stopped: {trap}"));
+        if let [link] = &mut links[..] {
+            link.engine.run_xdp_batch(link.entry, area, spans, codes).map_err(trapped)?;
+        } else {
+            // One hands the packet to the next by what it leaves in a map.
+            for span in spans {
+                let mut code = PASS;
+                for link in &mut *links {
+                    let packet = area.get_mut(span.start..).and_then(|rest| rest.get_mut(..span.length));
+                    let packet = packet.ok_or_else(|| Error::other("a packet outside its area"))?;
+                    code = link.engine.run_xdp(link.entry, packet, 0).map_err(trapped)?;
+                }
+                codes.push(code);
+            }
+        }
+        passes.extend(codes.iter().map(|code| *code == PASS));
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Planes in user space at work: this process carries packets from their lanes to engines that run the pinned program on the pinned maps.
+//! Whoever wants another program, another allow list or an end says so in the note that is the program's link.
+
+mod engines;
+mod worker;
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::attachment::Attachment;
+use crate::error::{Error, Result};
+use crate::plane::{Note, Plane, Wanted, note};
+use crate::running::Running;
+use crate::running::stop::Stop;
+use engines::Pinned;
+use worker::{Seat, work};
+
+/// What is asked for on the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub to: Option<String>,
+    pub workers: Option<u32>,
+}
+
+/// The workers of an attachment, and the thread that tells them what to do.
+pub struct Carrier {
+    control: JoinHandle<Result<End>>,
+}
+
+/// Why no more packets are carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// This process was asked to.
+    Stopped,
+    /// Somebody detached the program, who removes the pins.
+    Detached,
+}
+
+/// The note of an attachment whose packets this process is to carry; `None`: somebody else's, or the kernel's.
+pub fn ours(attachment: &Attachment) -> Result<Option<Arc<Note>>> {
+    let Some((link, _)) = &attachment.link else { return Ok(None) };
+    let note = Note::open(link.as_fd())
+        .map_err(|error| Error::other(format!("{}: cannot read its link: {error}", attachment.interface)))?;
+    Ok(note.filter(|note| note.carrier().process == std::process::id()).map(Arc::new))
+}
+
+impl Carrier {
+    /// Opens the lanes, and begins. stop : set when it ends by itself, too.
+    pub fn start(
+        attachment: &Attachment,
+        note: &Arc<Note>,
+        plane: Plane,
+        options: &Options,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let carried = plane.carried().ok_or_else(|| Error::other(format!("{plane} is the kernel's")))?;
+        let wanted = Wanted {
+            interface: &attachment.interface,
+            to: options.to.as_deref(),
+            workers: options.workers,
+            most_workers: attachment.shards()?,
+        };
+        let lanes = carried.open(&wanted)?;
+        let program = note.wanted();
+        let pinned = Pinned::find(&attachment.directory, program)?;
+        note.describe(lanes.lanes.len(), options.to.as_deref(), &lanes.obtained);
+        let halt = Arc::new(AtomicBool::new(false));
+        let mut workers = Vec::new();
+        for (number, lane) in lanes.lanes.into_iter().enumerate() {
+            let seat = Arc::new(Seat::new(pinned.judge(number as u32)?));
+            let (in_thread, note, halt) = (Arc::clone(&seat), Arc::clone(note), Arc::clone(&halt));
+            let thread = thread::Builder::new().name(format!("worker-{number}"));
+            let worker = thread
+                .spawn(move || work(number, lane, &in_thread, &note, &halt))
+                .map_err(|error| Error::other(format!("cannot start a worker: {error}")))?;
+            workers.push(Worker { seat, thread: worker });
+        }
+        note.runs(program);
+        let (note, directory) = (Arc::clone(note), attachment.directory.clone());
+        let control = Control { note, halt, workers, directory, stop: stop.clone() };
+        Ok(Self { control: thread::spawn(move || control.run()) })
+    }
+
+    /// Waits until no more packets are carried.
+    pub fn join(self) -> Result<End> {
+        self.control.join().unwrap_or_else(|_| Err(Error::other("the thread that leads the workers ended")))
+    }
+}
+
+struct Worker {
+    seat: Arc<Seat>,
+    thread: JoinHandle<Result<()>>,
+}
+
+struct Control {
+    note: Arc<Note>,
+    halt: Arc<AtomicBool>,
+    workers: Vec<Worker>,
+    directory: PathBuf,
+    stop: Stop,
+}
+
+impl Control {
+    fn run(mut self) -> Result<End> {
+        let end = self.lead();
+        self.halt.store(true, Ordering::Release);
+        let mut failed = None;
+        for worker in self.workers.drain(..) {
+            let ended = worker.thread.join().unwrap_or_else(|_| Err(Error::other("a worker ended")));
+            failed = failed.or(ended.err());
+        }
+        self.note.ended();
+        self.stop.ask();
+        failed.map_or(Ok(end), Err)
+    }
+
+    fn lead(&mut self) -> End {
+        loop {
+            self.note.show_life();
+            if self.stop.asked() || self.workers.iter().any(|worker| worker.thread.is_finished()) {
+                return End::Stopped;
+            }
+            let wanted = self.note.wanted();
+            if wanted == 0 {
+                return End::Detached;
+            }
+            if wanted != self.note.running()
+                && let Err(error) = self.change_program(wanted)
+            {
+                self.note.refuse(wanted, &error.to_string());
+                self.wait_while(|note| note.wanted() == wanted);
+            }
+            let change = self.note.allow_list();
+            if change != self.note.allow_list_seen() {
+                match self.change_allow_list() {
+                    Ok(()) => self.note.allow_list_taken_up(change),
+                    Err(error) => tracing::warn!("the allow list cannot be read: {error}"),
+                }
+            }
+            thread::sleep(note::LOOK);
+        }
+    }
+
+    /// Until whoever asked for it has seen the answer.
+    fn wait_while(&self, holds: impl Fn(&Note) -> bool) {
+        for _ in 0..100 {
+            if !holds(&self.note) || self.stop.asked() {
+                return;
+            }
+            thread::sleep(note::LOOK);
+        }
+    }
+
+    /// All workers change between two bursts. What they had before is gone when this returns.
+    fn change_program(&self, program: u32) -> Result<()> {
+        let pinned = Pinned::find(&self.directory, program)?;
+        let judges = (0..self.workers.len()).map(|number| pinned.judge(number as u32));
+        let judges = judges.collect::<Result<Vec<_>>>()?;
+        for (worker, judge) in self.workers.iter().zip(judges) {
+            worker.seat.give(judge);
+        }
+        self.wait_for_workers();
+        self.note.runs(program);
+        Ok(())
+    }
+
+    fn change_allow_list(&self) -> Result<()> {
+        let list = Arc::new(Pinned::find(&self.directory, self.note.running())?.allow_list()?);
+        for worker in &self.workers {
+            worker.seat.allow(Arc::clone(&list));
+        }
+        self.wait_for_workers();
+        Ok(())
+    }
+
+    fn wait_for_workers(&self) {
+        let busy = |worker: &Worker| !worker.seat.is_settled() && !worker.thread.is_finished();
+        while self.workers.iter().any(busy) {
+            thread::sleep(note::LOOK / 10);
+        }
+    }
+}

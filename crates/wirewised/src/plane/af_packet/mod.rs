@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The raw socket: copies of what an interface receives, on every kernel and driver. With a second interface it is a wire between both:
+//! what passes is sent on, in either direction.
+
+mod ring;
+mod sender;
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use self::ring::{Fanout, Ring};
+use self::sender::Sender;
+use crate::error::{Error, Result};
+use crate::interface::netdev;
+use crate::interface::offloads::Direction;
+use crate::kernel;
+use crate::plane::{Abilities, Carried, Drops, Judge, Lane, LaneCounts, Lanes, Place, Plane, Wanted};
+
+pub const PLANE: Plane = Plane(&Abilities {
+    name: "af-packet",
+    about: "A raw socket in user space: counts verdicts, or joins two interfaces; works on every interface",
+    choose: "only copies are to be judged, or two interfaces joined, on any driver",
+    needs: "CAP_NET_RAW",
+    native: false,
+    shared: true,
+    sees_merged: true,
+    direction: Direction::Received,
+    drops: Drops::Forwarding,
+    place: Place::User(&AfPacket),
+});
+
+struct AfPacket;
+
+impl Carried for AfPacket {
+    fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
+        let most = wanted.most_workers.min(kernel::allowed_cpus()?.len() as u32);
+        let workers = wanted.workers.unwrap_or(most).max(1);
+        // One group of sockets an interface, each the packets of its flows: in both directions, on both interfaces, the same.
+        let mut fanouts = [Fanout::of(workers), Fanout::of(workers)];
+        let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
+        for _ in 0..workers {
+            let mut ways = vec![Way::open(wanted.interface, wanted.to, &mut fanouts[0])?];
+            if let Some(to) = wanted.to {
+                ways.push(Way::open(to, Some(wanted.interface), &mut fanouts[1])?);
+            }
+            lanes.push(Box::new(Socket { ways }));
+        }
+        let sockets = if workers == 1 { "1 socket".to_string() } else { format!("{workers} sockets") };
+        Ok(Lanes { lanes, obtained: format!("{sockets} (TPACKET_V3)") })
+    }
+}
+
+/// A worker's sockets, one for each direction.
+struct Socket {
+    ways: Vec<Way>,
+}
+
+/// From one interface, and perhaps to another.
+struct Way {
+    interface: Interface,
+    ring: Ring,
+    sender: Option<Sender>,
+    passes: Vec<bool>,
+    counts: LaneCounts,
+}
+
+/// An interface of this network namespace, as it was when it was named.
+#[derive(Debug, Clone)]
+struct Interface {
+    name: String,
+    index: u32,
+}
+
+impl Interface {
+    fn find(name: &str) -> Result<Self> {
+        Ok(Self { name: name.to_string(), index: netdev::index(name)? })
+    }
+
+    fn failed(&self, what: &str, error: &io::Error) -> Error {
+        let name = &self.name;
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                Error::missing(format!("{name}: {what} needs CAP_NET_RAW in its network namespace"))
+            }
+            Some(libc::ENOMEM) => Error::other(format!(
+                "{name}: {what}: no memory for the ring of packets; choose fewer workers (`--workers`)"
+            )),
+            _ => Error::other(format!("{name}: {what}: {error}")),
+        }
+    }
+
+    /// Fails if it was deleted, or moved to another network namespace; that it is down is no failure.
+    fn require(&self) -> Result<()> {
+        if netdev::name(self.index).is_some() {
+            return Ok(());
+        }
+        Err(Error::other(format!("{}: the interface was deleted, or left this network namespace", self.name)))
+    }
+}
+
+impl Way {
+    fn open(from: &str, to: Option<&str>, fanout: &mut Fanout) -> Result<Self> {
+        let interface = Interface::find(from)?;
+        let ring = Ring::open(&interface, to.is_some(), fanout)?;
+        let sender = to.map(|to| Sender::open(Interface::find(to)?)).transpose()?;
+        Ok(Self { interface, ring, sender, passes: Vec::new(), counts: LaneCounts::default() })
+    }
+
+    /// Handles a burst that is there already.
+    fn burst(&mut self, judge: &mut dyn Judge) -> Result<usize> {
+        let Self { ring, sender, passes, counts, .. } = self;
+        let Some(mut burst) = ring.burst() else { return Ok(0) };
+        passes.clear();
+        let packets = burst.packets.len();
+        judge.judge(burst.area, burst.packets, passes)?;
+        counts.received += packets as u64;
+        if let Some(sender) = sender {
+            let sent = sender.send(&mut burst, passes)?;
+            counts.sent += sent.0;
+            counts.unsent += sent.1;
+        }
+        ring.done();
+        Ok(packets)
+    }
+
+    /// The socket has an error to tell.
+    fn check(&mut self) -> Result<()> {
+        match self.ring.error() {
+            Some(libc::ENETDOWN) => self.interface.require(),
+            Some(code) => Err(self.interface.failed("receiving", &io::Error::from_raw_os_error(code))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Lane for Socket {
+    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize> {
+        let mut packets = 0;
+        for way in &mut self.ways {
+            packets += way.burst(judge)?;
+        }
+        if packets > 0 {
+            return Ok(packets);
+        }
+        let mut waits: Vec<_> = self.ways.iter().map(|way| wait_for(way.ring.descriptor())).collect();
+        // SAFETY: an array of so many `pollfd`, which the call fills.
+        let found = unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as _, patience.as_millis() as i32) };
+        for (way, wait) in self.ways.iter_mut().zip(&waits) {
+            if found > 0 && wait.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+                way.check()?;
+            }
+            packets += way.burst(judge)?;
+        }
+        Ok(packets)
+    }
+
+    fn counts(&mut self) -> LaneCounts {
+        let mut all = LaneCounts::default();
+        for way in &mut self.ways {
+            way.counts.lost += way.ring.lost();
+            all.add(&way.counts);
+        }
+        all
+    }
+}
+
+fn wait_for(descriptor: RawFd) -> libc::pollfd {
+    libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 }
+}
+
+/// Sets an option of a socket.
+fn set<T>(socket: &impl AsRawFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` has `length` bytes, which the call reads.
+    let code = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an option of a socket, of a type of which any bits are a value.
+fn get<T: Default + bytemuck::Pod>(socket: &impl AsRawFd, level: i32, option: i32) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the call writes at most `length` bytes to `value`.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_mut(&mut value).cast(),
+            &mut length,
+        )
+    };
+    if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes a socket that of one interface. protocol : 0 receives nothing.
+fn bind(socket: &impl AsRawFd, interface: &Interface, protocol: i32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (protocol as u16).to_be(),
+        sll_ifindex: interface.index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is a sockaddr_ll of `length` bytes.
+    let code = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does.
+
+pub mod lane;
+pub mod note;
+
+use crate::error::Result;
+use lane::Lane;
+
+/// What a plane in user space does in its own way.
+pub trait Carried: Sync {
+    /// Opens the way to the packets, a lane for each worker. Nothing is left behind when the lanes are dropped, or the process dies.
+    fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes>;
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    pub interface: &'a str,
+    /// Where what passes is sent on to, and what comes in there to `interface`.
+    pub to: Option<&'a str>,
+    /// `None`: what suits the plane.
+    pub workers: Option<u32>,
+    /// That there can be: CPUs that have counters.
+    pub most_workers: u32,
+}
+
+/// What was obtained.
+pub struct Lanes {
+    pub lanes: Vec<Box<dyn Lane>>,
+    /// For people: how the packets come.
+    pub obtained: String,
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The link of a plane in user space: a note in a pinned map, in which the agent that carries the packets says which program judges them,
+//! and whoever wants another one asks for it. Both have it in their memory.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::lane::LaneCounts;
+use crate::interface::netns;
+use crate::kernel;
+use crate::kernel::objects::{check, owned, program_info};
+use crate::plane::Plane;
+use crate::plane::link::LinkInfo;
+
+/// Also says which form of note it is.
+const MAP_NAME: &std::ffi::CStr = c"ww_carried_1";
+const MAX_LANES: usize = 64;
+/// How often either side looks.
+pub const LOOK: Duration = Duration::from_millis(10);
+/// A program is verified again and compiled before it takes over.
+const TAKE_OVER: Duration = Duration::from_secs(120);
+const STOP: Duration = Duration::from_secs(10);
+/// Without a sign of life for so long, an agent that cannot be looked for is taken for dead.
+const SILENCE_NS: u64 = 5_000_000_000;
+
+/// Written by one side at a time, in whole words; zeros are a note that nobody has begun.
+#[repr(C)]
+struct Words {
+    ifindex: AtomicU32,
+    process: AtomicU32,
+    /// When the process began, and the inode of the namespace its number is of.
+    process_began: AtomicU64,
+    process_namespace: AtomicU64,
+    /// Of the network namespace.
+    cookie: AtomicU64,
+    /// CLOCK_MONOTONIC of the last sign of life.
+    alive_ns: AtomicU64,
+    /// Number of the program asked for; 0: the agent is to end.
+    wanted: AtomicU32,
+    /// Of the program that judges packets.
+    running: AtomicU32,
+    /// Of one that could not be taken up, and why.
+    refused: AtomicU32,
+    /// 1: the agent carries no more packets.
+    ended: AtomicU32,
+    /// Rises with each change of the allow list; follows it when all workers go by the new one.
+    allow_list: AtomicU32,
+    allow_list_taken_up: AtomicU32,
+    lanes: AtomicU32,
+    reserved: AtomicU32,
+    plane: [AtomicU8; 32],
+    to: [AtomicU8; 16],
+    obtained: [AtomicU8; 128],
+    why: [AtomicU8; 1024],
+    counts: [[AtomicU64; 4]; MAX_LANES],
+}
+
+/// What the agent that carries the packets says of itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct Carrier {
+    pub process: u32,
+    /// False: it has ended, and nobody carries packets.
+    pub is_alive: bool,
+    /// The second interface, to which what passes is sent on.
+    pub to: Option<String>,
+    pub obtained: String,
+    /// One for each worker.
+    pub lanes: Vec<LaneCounts>,
+}
+
+/// A note in this process' memory.
+pub struct Note {
+    words: *mut Words,
+    /// Number of its map.
+    id: u32,
+}
+
+// SAFETY: the mapping is shared memory of atomic words, and belongs to this value until it is dropped.
+unsafe impl Send for Note {}
+// SAFETY: as for Send.
+unsafe impl Sync for Note {}
+
+impl Note {
+    /// The link of a program whose packets this process carries from now on; the descriptor is its note's.
+    pub(in crate::plane) fn begin(
+        plane: Plane,
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+    ) -> io::Result<OwnedFd> {
+        let opts = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let (kind, size) = (libbpf_sys::BPF_MAP_TYPE_ARRAY, size_of::<Words>() as u32);
+        // SAFETY: the name is a C string, and `opts` says its size; both outlive the call.
+        let map = owned(unsafe { libbpf_sys::bpf_map_create(kind, MAP_NAME.as_ptr(), 4, size, 1, &opts) })?;
+        let note = Self::map(&map, 0)?;
+        let words = note.words();
+        write_text(&words.plane, plane.name());
+        words.ifindex.store(ifindex, Ordering::Relaxed);
+        words.process_began.store(process_began(std::process::id()).unwrap_or(0), Ordering::Relaxed);
+        words.process_namespace.store(process_namespace(), Ordering::Relaxed);
+        words.cookie.store(netns::cookie(), Ordering::Relaxed);
+        words.wanted.store(program_info(program)?.id, Ordering::Relaxed);
+        note.show_life();
+        words.process.store(std::process::id(), Ordering::Release);
+        Ok(map)
+    }
+
+    /// `None`: it is no map, so a link of the kernel.
+    pub fn open(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
+        let what = std::fs::read_link(format!("/proc/self/fd/{}", link.as_raw_fd()))?;
+        if what.to_string_lossy() != "anon_inode:bpf-map" {
+            return Ok(None);
+        }
+        let mut info = libbpf_sys::bpf_map_info::default();
+        let mut length = size_of::<libbpf_sys::bpf_map_info>() as u32;
+        // SAFETY: `info` is a zeroed bpf_map_info of `length` bytes, which the call fills.
+        check(unsafe { libbpf_sys::bpf_map_get_info_by_fd(link.as_raw_fd(), &mut info, &mut length) })?;
+        // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
+        let name = unsafe { std::ffi::CStr::from_ptr(info.name.as_ptr()) };
+        if name != MAP_NAME || info.value_size as usize != size_of::<Words>() {
+            return Err(io::Error::other("it is a map, but no note of this agent's"));
+        }
+        Self::map(&link, info.id).map(Some)
+    }
+
+    fn map(map: &impl AsRawFd, id: u32) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let length = size_of::<Words>();
+        // SAFETY: a new shared mapping of a map whose value has `length` bytes.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { words: start.cast(), id })
+    }
+
+    fn words(&self) -> &Words {
+        // SAFETY: the mapping lives as long as `self`, begins at a page, has the bytes of `Words`, all of them atomic words that hold any
+        // bits, and is shared by nothing that writes otherwise.
+        unsafe { &*self.words }
+    }
+
+    /// As of a link of the kernel; `None`: of a plane this agent does not have.
+    pub(in crate::plane) fn info(&self) -> Option<LinkInfo> {
+        let words = self.words();
+        let name = read_text(&words.plane);
+        let plane = Plane::all().iter().find(|plane| plane.name() == name)?;
+        let ifindex = if self.is_alive() { words.ifindex.load(Ordering::Relaxed) } else { 0 };
+        // Until it first runs, what it is asked to run.
+        let (wanted, running) = (words.wanted.load(Ordering::Acquire), words.running.load(Ordering::Acquire));
+        let program = if running == 0 { wanted } else { running };
+        Some(LinkInfo::carried(self.id, program, ifindex, *plane, words.cookie.load(Ordering::Relaxed)))
+    }
+
+    /// Whether somebody carries packets, or is about to.
+    fn is_alive(&self) -> bool {
+        let words = self.words();
+        if words.ended.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        if words.process_namespace.load(Ordering::Relaxed) == process_namespace() {
+            let began = process_began(words.process.load(Ordering::Acquire));
+            return began == Some(words.process_began.load(Ordering::Relaxed));
+        }
+        let silence = kernel::monotonic_ns().saturating_sub(words.alive_ns.load(Ordering::Relaxed));
+        silence < SILENCE_NS
+    }
+
+    pub fn carrier(&self) -> Carrier {
+        let words = self.words();
+        let text = |text: &[AtomicU8]| Some(read_text(text)).filter(|text| !text.is_empty());
+        let lanes = words.counts.iter().take(words.lanes.load(Ordering::Acquire) as usize);
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Carrier {
+            is_alive: self.is_alive(),
+            process: words.process.load(Ordering::Relaxed),
+            to: text(&words.to),
+            obtained: read_text(&words.obtained),
+            lanes: lanes
+                .map(|[received, lost, sent, unsent]| LaneCounts {
+                    received: load(received),
+                    lost: load(lost),
+                    sent: load(sent),
+                    unsent: load(unsent),
+                })
+                .collect(),
+        }
+    }
+
+    /// Asks for another program, and waits until all packets are its.
+    pub(in crate::plane) fn change_program(&self, program: u32) -> io::Result<()> {
+        let words = self.words();
+        let before = words.running.load(Ordering::Acquire);
+        words.refused.store(0, Ordering::Relaxed);
+        words.wanted.store(program, Ordering::Release);
+        let done = || {
+            let refused = words.refused.load(Ordering::Acquire) == program;
+            (words.running.load(Ordering::Acquire) == program || refused).then_some(refused)
+        };
+        match self.wait(TAKE_OVER, done) {
+            Some(false) => Ok(()),
+            refused => {
+                // What ran goes on.
+                words.wanted.store(before, Ordering::Release);
+                Err(if refused.is_some() { io::Error::other(read_text(&words.why)) } else { self.silent() })
+            }
+        }
+    }
+
+    /// Asks the agent to carry no more packets, and waits until it does not. One that is dead has ended already.
+    pub(in crate::plane) fn stop(&self) -> io::Result<()> {
+        let words = self.words();
+        words.wanted.store(0, Ordering::Release);
+        let ended = self.wait(STOP, || (words.ended.load(Ordering::Acquire) != 0).then_some(()));
+        if ended.is_some() || !self.is_alive() { Ok(()) } else { Err(self.silent()) }
+    }
+
+    /// After a change of the allow list: waits until all workers go by it.
+    pub fn allow_list_changed(&self) -> io::Result<()> {
+        let words = self.words();
+        let change = words.allow_list.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        let taken_up = || (words.allow_list_taken_up.load(Ordering::Acquire) == change).then_some(());
+        self.wait(STOP, taken_up).ok_or_else(|| self.silent())
+    }
+
+    fn wait<T>(&self, most: Duration, mut done: impl FnMut() -> Option<T>) -> Option<T> {
+        let end = Instant::now() + most;
+        loop {
+            if let Some(done) = done() {
+                return Some(done);
+            }
+            if Instant::now() > end || !self.is_alive() {
+                return done();
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn silent(&self) -> io::Error {
+        let process = self.words().process.load(Ordering::Relaxed);
+        io::Error::other(if self.is_alive() {
+            format!("process {process}, which carries the packets, does not answer")
+        } else {
+            format!("process {process}, which carried the packets, has ended")
+        })
+    }
+}
+
+/// What the agent that carries the packets reads and writes.
+impl Note {
+    pub fn show_life(&self) {
+        self.words().alive_ns.store(kernel::monotonic_ns(), Ordering::Relaxed);
+    }
+
+    /// Number of the program asked for; 0: end.
+    pub fn wanted(&self) -> u32 {
+        self.words().wanted.load(Ordering::Acquire)
+    }
+
+    pub fn running(&self) -> u32 {
+        self.words().running.load(Ordering::Acquire)
+    }
+
+    pub fn runs(&self, program: u32) {
+        self.words().running.store(program, Ordering::Release);
+    }
+
+    pub fn refuse(&self, program: u32, why: &str) {
+        write_text(&self.words().why, why);
+        self.words().refused.store(program, Ordering::Release);
+    }
+
+    /// Nobody carries packets any more.
+    pub fn ended(&self) {
+        self.words().ended.store(1, Ordering::Release);
+    }
+
+    pub fn describe(&self, lanes: usize, to: Option<&str>, obtained: &str) {
+        let words = self.words();
+        write_text(&words.to, to.unwrap_or_default());
+        write_text(&words.obtained, obtained);
+        words.lanes.store(lanes.min(MAX_LANES) as u32, Ordering::Release);
+    }
+
+    pub fn count(&self, lane: usize, counts: LaneCounts) {
+        let Some(words) = self.words().counts.get(lane) else { return };
+        let LaneCounts { received, lost, sent, unsent } = counts;
+        for (word, count) in words.iter().zip([received, lost, sent, unsent]) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Number of the allow list's last change.
+    pub fn allow_list(&self) -> u32 {
+        self.words().allow_list.load(Ordering::Acquire)
+    }
+
+    /// Of the last one that all workers go by.
+    pub fn allow_list_seen(&self) -> u32 {
+        self.words().allow_list_taken_up.load(Ordering::Acquire)
+    }
+
+    pub fn allow_list_taken_up(&self, change: u32) {
+        self.words().allow_list_taken_up.store(change, Ordering::Release);
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `map`, which nothing points into any more.
+        unsafe { libc::munmap(self.words.cast(), size_of::<Words>()) };
+    }
+}
+
+/// As much of it as there is room for, and a zero behind.
+fn write_text(to: &[AtomicU8], text: &str) {
+    let end = text.floor_char_boundary(to.len() - 1);
+    let bytes = text.as_bytes()[..end].iter().copied().chain(std::iter::repeat(0));
+    to.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Ordering::Relaxed));
+}
+
+fn read_text(from: &[AtomicU8]) -> String {
+    let bytes = from.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|byte| *byte != 0);
+    String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+}
+
+fn process_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino())
+}
+
+/// When a process began, in ticks since the machine did; `None`: there is none, or it has ended and nobody has asked how.
+fn process_began(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next(), Some("Z" | "X")) {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+const _: () = assert!(offset_of!(Words, counts).is_multiple_of(8));

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What joins a program to an interface, and lies pinned beside it: a BPF link of the kernel, whose program is replaced without a gap, or
+//! the note of an agent that carries the packets itself. Whoever holds either can ask, replace and end it in the same way.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{Note, PLANES, Place, Plane, attached};
+use crate::interface::netns;
+use crate::kernel;
+use crate::kernel::objects::{self, check, owned};
+
+/// Attaches a program by a link of the kernel.
+pub(super) fn create(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    kind: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    // SAFETY: zero is a value of every field of this plain C struct.
+    let mut opts: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
+    opts.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as _;
+    opts.flags = flags;
+    // SAFETY: `opts` says its size and outlives the call; the descriptors are plain numbers to it.
+    owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, kind, &opts) })
+}
+
+/// Replaces the program of a link. No packet meets the interface without one; the old program is at no packet any more when this
+/// returns, so it may lose its pins, without which it would lose its tail calls.
+pub fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    if let Some(note) = Note::open(link)? {
+        return note.change_program(objects::program_info(program)?.id);
+    }
+    // SAFETY: no options are given; the descriptors are plain numbers to the call.
+    check(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) })
+        .map(|_| kernel::wait_for_packets())
+}
+
+/// Ends what a link does, whoever holds it.
+pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    if let Some(note) = Note::open(link)? {
+        return note.stop();
+    }
+    // SAFETY: the descriptor is a plain number to the call.
+    check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkInfo {
+    pub id: u32,
+    pub program_id: u32,
+    /// 0: the interface is gone, the link was detached, or who carried the packets is gone.
+    pub ifindex: u32,
+    /// Of a link of an agent's, which knows; the kernel's are asked for.
+    carried: Option<(Plane, u64)>,
+}
+
+impl LinkInfo {
+    /// For an agent that carries packets. cookie : of the interface's network namespace.
+    pub(super) fn carried(id: u32, program_id: u32, ifindex: u32, plane: Plane, cookie: u64) -> Self {
+        Self { id, program_id, ifindex, carried: Some((plane, cookie)) }
+    }
+
+    /// Where the program is on the interface of this network namespace that has the link's index; `None`: it is not, so the interface
+    /// is another's. An index alone says nothing, as every namespace counts for itself.
+    pub fn plane(&self) -> io::Result<Option<Plane>> {
+        if let Some((plane, cookie)) = self.carried {
+            return Ok((self.ifindex != 0 && cookie == netns::cookie()).then_some(plane));
+        }
+        Ok(attached(self.ifindex)?.iter().find(|it| it.program_id == self.program_id).map(|it| it.plane))
+    }
+}
+
+/// `None`: a link, but of no hook of ours.
+pub fn info(link: BorrowedFd<'_>) -> io::Result<Option<LinkInfo>> {
+    if let Some(note) = Note::open(link)? {
+        return Ok(note.info());
+    }
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut length = size_of::<libbpf_sys::bpf_link_info>() as u32;
+    // SAFETY: `info` is a zeroed bpf_link_info of `length` bytes, which the call fills.
+    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut length) })?;
+    let ifindex = PLANES.iter().find_map(|plane| match plane.abilities().place {
+        Place::Kernel(hook) => hook.ifindex(&info),
+        Place::User(_) => None,
+    });
+    Ok(ifindex.map(|ifindex| LinkInfo { id: info.id, program_id: info.prog_id, ifindex, carried: None }))
+}
+
+/// The link that keeps `program_id` on an interface, if it is there by a link. Needs CAP_SYS_ADMIN.
+pub fn find(ifindex: u32, program_id: u32) -> io::Result<Option<OwnedFd>> {
+    let mut id = 0;
+    loop {
+        // SAFETY: `id` outlives the call, which writes the next number to it.
+        match check(unsafe { libbpf_sys::bpf_link_get_next_id(id, &mut id) }) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            other => other?,
+        };
+        // SAFETY: takes a number, returns a new descriptor.
+        let link = match owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+            other => other?,
+        };
+        let info = info(link.as_fd())?;
+        if info.is_some_and(|info| info.ifindex == ifindex && info.program_id == program_id) {
+            return Ok(Some(link));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where live packets meet a program: a module for each kind of plane, which says what its planes are and can do; `PLANES` lists them.
+//! In the kernel a program is attached to a hook, by a BPF link, and outlives the agent. In user space the agent carries the packets to
+//! the engine itself (`carrying/`), for as long as it runs.
+
+mod af_packet;
+mod carried;
+pub mod link;
+pub mod tc;
+mod xdp;
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::abi;
+use crate::error::Error;
+use crate::interface::offloads::Direction;
+use crate::object::Runs;
+
+pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
+pub use carried::note::{self, Note};
+pub use carried::{Carried, Lanes, Wanted};
+pub use xdp::{Driver, driver};
+
+/// Every plane, in the order in which they are shown.
+const PLANES: [Plane; 5] = [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS, af_packet::PLANE];
+
+/// What a plane is and can do; the rest of the agent, `--help`, `wirewised planes` and the documentation go by this.
+pub struct Abilities {
+    pub name: &'static str,
+    /// A line for `--help`.
+    pub about: &'static str,
+    /// Why one would take it.
+    pub choose: &'static str,
+    /// What it needs of the machine.
+    pub needs: &'static str,
+    /// The driver must have XDP.
+    pub native: bool,
+    /// Programs of others may be attached beside ours.
+    pub shared: bool,
+    /// It sees packets that were merged, or are not taken apart yet.
+    pub sees_merged: bool,
+    /// Of the packets it sees.
+    pub direction: Direction,
+    pub drops: Drops,
+    pub place: Place,
+}
+
+/// Whether a verdict can keep a packet from its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drops {
+    Always,
+    /// Where what passes is sent on to a second interface; else it sees copies.
+    Forwarding,
+}
+
+/// Where the program runs.
+#[derive(Clone, Copy)]
+pub enum Place {
+    Kernel(&'static dyn Hook),
+    User(&'static dyn Carried),
+}
+
+/// What each hook does in its own way. All of it is about the network namespace this thread is in.
+pub trait Hook: Sync {
+    /// What the program must be loaded for.
+    fn kind(&self) -> abi::Hook;
+
+    /// The programs that the kernel says are attached to an interface.
+    fn query(&self, ifindex: u32) -> io::Result<Vec<u32>>;
+
+    /// The interface of a link of this hook (0: it is gone, or the link was detached), `None` for other hooks' links.
+    fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32>;
+
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd>;
+    fn attach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>;
+    fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>;
+    fn attach_error(&self, interface: &str, error: &io::Error) -> Error;
+}
+
+/// Where packets meet the program.
+#[derive(Clone, Copy)]
+pub struct Plane(&'static Abilities);
+
+/// Our place among the programs of others, at a hook that takes several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Order {
+    /// Before those that are there: sees every packet
+    #[default]
+    First,
+    /// Behind them: sees what they let through
+    Last,
+}
+
+impl Plane {
+    pub const XDP_NATIVE: Self = xdp::NATIVE;
+    pub const XDP_GENERIC: Self = xdp::GENERIC;
+
+    pub fn all() -> &'static [Self] {
+        &PLANES
+    }
+
+    pub fn abilities(self) -> &'static Abilities {
+        self.0
+    }
+
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// What the program must be loaded for.
+    pub fn runs(self) -> Runs {
+        self.hook().map_or(Runs::InUserSpace, |hook| Runs::InKernel(hook.kind()))
+    }
+
+    fn hook(self) -> Option<&'static dyn Hook> {
+        match self.0.place {
+            Place::Kernel(hook) => Some(hook),
+            Place::User(_) => None,
+        }
+    }
+
+    /// Whether the program runs in user space, or in the kernel.
+    pub fn is_in_user_space(self) -> bool {
+        self.carried().is_some()
+    }
+
+    /// Of a plane whose packets the agent carries itself.
+    pub fn carried(self) -> Option<&'static dyn Carried> {
+        match self.0.place {
+            Place::Kernel(_) => None,
+            Place::User(carried) => Some(carried),
+        }
+    }
+
+    /// Whether a program of somebody else that is here keeps one from going to another plane of the same interface.
+    pub fn is_in_the_way_of(self, other: Self) -> bool {
+        match (self.hook(), other.hook()) {
+            (Some(ours), Some(theirs)) => ours.kind() == theirs.kind() && !self.0.shared,
+            (Some(ours), None) => ours.kind() == abi::Hook::Xdp && !other.0.shared,
+            _ => false,
+        }
+    }
+
+    /// Puts a program that was attached without a link back.
+    pub fn attach_without_link(self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+        self.hook().ok_or(io::ErrorKind::Unsupported)?.attach_without_link(program, ifindex)
+    }
+
+    /// Detaches a program that was attached without a link, if it is still this one.
+    pub fn detach_without_link(self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+        self.hook().ok_or(io::ErrorKind::Unsupported)?.detach_without_link(program, ifindex)
+    }
+
+    /// Attaches a program. In the kernel it stays as long as the descriptor, or a pin of it, is there; in user space it begins with the
+    /// process that carries its packets, which is this one.
+    pub fn attach(self, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
+        match self.0.place {
+            Place::Kernel(hook) => hook.attach(program, ifindex, order),
+            Place::User(_) => Note::begin(self, program, ifindex),
+        }
+    }
+
+    /// What an error of the kernel means to whoever wanted to attach.
+    pub fn attach_error(self, interface: &str, error: &io::Error) -> Error {
+        match self.0.place {
+            Place::Kernel(hook) => hook.attach_error(interface, error),
+            Place::User(_) => Error::other(format!("{interface}: cannot run as {self}: {error}")),
+        }
+    }
+}
+
+impl PartialEq for Plane {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Plane {}
+
+impl std::fmt::Debug for Plane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::fmt::Display for Plane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl ValueEnum for Plane {
+    fn value_variants<'a>() -> &'a [Self] {
+        &PLANES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.0.about))
+    }
+}
+
+impl Serialize for Plane {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Plane {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let known = PLANES.into_iter().find(|plane| plane.name() == name);
+        known.ok_or_else(|| serde::de::Error::custom(format!("no plane of this agent is called '{name}'")))
+    }
+}
+
+/// A program that the kernel says is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Attached {
+    pub program_id: u32,
+    pub plane: Plane,
+}
+
+/// All that is attached to an interface, at any hook of the kernel.
+pub fn attached(ifindex: u32) -> io::Result<Vec<Attached>> {
+    let mut all = Vec::new();
+    for plane in PLANES {
+        let Some(hook) = plane.hook() else { continue };
+        all.extend(hook.query(ifindex)?.into_iter().map(|program_id| Attached { program_id, plane }));
+    }
+    Ok(all)
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Planes in user space: the agent carries the packets, and every command works as with the kernel's planes.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, bundle, variant};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// An agent that carries packets; killed with the guard.
+struct Carrier(Child);
+
+impl Carrier {
+    /// Begins, and waits until packets are carried.
+    fn start(lab: &Lab, arguments: &str) -> Self {
+        let mut command = lab.command(&format!(
+            "run --bundle b.wirewise --interface {INTERFACE} --plane af-packet {arguments} --yes --json"
+        ));
+        let mut carrier = Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        wait("the agent carries packets", || {
+            if carrier.0.try_wait().unwrap().is_some() {
+                let mut said = String::new();
+                carrier.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                panic!("the agent ended: {said}");
+            }
+            let status = lab.run("status --json");
+            let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+            let ours = &status["attachments"][0]["carrier"];
+            ours["process"] == carrier.0.id()
+                && ours["lanes"].as_array().is_some_and(|lanes| !lanes.is_empty())
+        });
+        carrier
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child was not waited for, so the number is its own.
+        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
+    }
+
+    /// Waits for its end; returns the exit code and what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let begin = Instant::now();
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(begin.elapsed() < SOON, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut said = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.0.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < SOON, "not within {SOON:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn packets(lab: &Lab, class: usize) -> u64 {
+    lab.stats()["classes"][class]["packets"].as_u64().unwrap()
+}
+
+#[test]
+fn copies_are_judged_and_every_command_tells_of_them() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let carrier = Carrier::start(&lab, "--policy p.yaml");
+    assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 5), "it sees copies");
+    wait("all are counted", || packets(&lab, 1) == 5);
+    let stats = lab.stats();
+    assert_eq!(stats["classes"][0]["outcomes"]["pass"]["packets"], 7);
+    assert_eq!(stats["classes"][1]["outcomes"]["would-drop"]["packets"], 5);
+    assert_eq!(lab.json("flows")["found"], 2);
+    assert_eq!(lab.ok("events --json").lines().count(), 5);
+    let status = lab.status();
+    assert_eq!(
+        (&status["plane_asked"], &status["plane_obtained"]),
+        (&json!("af-packet"), &json!("af-packet"))
+    );
+    assert_eq!(status["carrier"]["process"], carrier.0.id());
+    assert_eq!(lab.xdp(INTERFACE), None);
+    wait("the agent tells its counts", || lab.ok("status").contains("12 received"));
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    let (code, said) = carrier.end();
+    assert_eq!(code, Some(0), "{said}");
+    lab.assert_untouched();
+}
+
+#[test]
+fn ctrl_c_ends_it_and_leaves_nothing() {
+    let Some(lab) = Lab::new() else { return };
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let carrier = Carrier::start(&lab, "");
+        carrier.signal(signal);
+        let (code, said) = carrier.end();
+        assert_eq!(code, Some(0), "{said}");
+        lab.assert_untouched();
+    }
+}
+
+#[test]
+fn a_killed_agent_is_seen_to_be_gone_and_another_begins_anew() {
+    let Some(lab) = Lab::new() else { return };
+    let carrier = Carrier::start(&lab, "");
+    carrier.signal(libc::SIGKILL);
+    assert_eq!(carrier.end().0, None);
+    assert_eq!(lab.status()["attached"], false);
+    assert_eq!(lab.run("status --check").status.code(), Some(5));
+    let carrier = Carrier::start(&lab, "");
+    assert_eq!(lab.status()["attached"], true);
+    carrier.signal(libc::SIGKILL);
+    carrier.end();
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.assert_untouched();
+}
+
+#[test]
+fn programs_follow_each_other_and_keep_their_flows() {
+    let Some(lab) = Lab::new() else { return };
+    lab.write("longer.wirewise", &bundle("longer", &variant("BORDER=600")));
+    lab.policy("classes: {attack: drop}");
+    let _carrier = Carrier::start(&lab, "--policy p.yaml");
+    lab.send(1000, ATTACK, 5);
+    wait("all are counted", || packets(&lab, 1) == 5);
+    lab.ok("swap --bundle longer.wirewise");
+    assert_eq!(lab.status()["bundle"]["name"], "longer");
+    let flow = lab.flow(2000);
+    flow.send(ATTACK, 3);
+    wait("the new border holds", || packets(&lab, 0) == 3);
+    assert_eq!((packets(&lab, 1), lab.json("flows")["found"].clone()), (5, json!(2)));
+    lab.ok("rollback");
+    flow.send(ATTACK, 2);
+    wait("the old border holds", || packets(&lab, 1) == 7);
+    let found = lab.json("flows");
+    assert_eq!(found["found"], 2, "{found}");
+}
+
+#[test]
+fn a_shadow_sees_the_same_packets() {
+    let Some(lab) = Lab::new() else { return };
+    lab.write("longer.wirewise", &bundle("longer", &variant("BORDER=600")));
+    let _carrier = Carrier::start(&lab, "--workers 1");
+    lab.ok("swap --shadow --bundle longer.wirewise");
+    lab.send(1000, ATTACK, 5);
+    lab.send(1000, BENIGN, 6);
+    wait("all are counted", || packets(&lab, 0) + packets(&lab, 1) == 11);
+    let shadow = lab.stats()["shadow"].clone();
+    assert_eq!((&shadow["agree"], &shadow["disagree"]), (&json!(6), &json!(5)), "{shadow}");
+    lab.ok("swap --no-shadow");
+    lab.send(1000, BENIGN, 2);
+    wait("all are counted", || packets(&lab, 0) == 8);
+    assert_eq!(lab.stats()["shadow"], Value::Null);
+}
+
+#[test]
+fn the_allow_list_holds_from_the_moment_the_command_ends() {
+    let Some(lab) = Lab::new() else { return };
+    let _carrier = Carrier::start(&lab, "");
+    lab.policy("classes: {attack: drop}\nallow: {prefixes: [10.9.0.0/24]}");
+    lab.attach("--policy p.yaml");
+    lab.send(1000, ATTACK, 5);
+    let allowed = || {
+        lab.stats()["status"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["status"] == "allowed_prefix")
+            .map(|row| row["packets"].clone())
+    };
+    wait("all are counted", || allowed() == Some(json!(5)));
+    lab.policy("classes: {attack: drop}");
+    lab.attach("--policy p.yaml");
+    lab.send(1000, ATTACK, 4);
+    wait("all are counted", || packets(&lab, 1) == 4);
+    assert_eq!(allowed(), Some(json!(5)));
+}
+
+/// A third namespace, behind the one that the agent is in: what the sender sends to the receiver's address gets there only if somebody
+/// carries it from the one interface to the other.
+struct Far(Namespace);
+
+const SECOND: &str = "ww2";
+
+impl Far {
+    fn behind(lab: &Lab) -> Self {
+        let [_, near] = lab.namespaces();
+        let far = Namespace::new(format!("{near}-far"));
+        lab.sh(&format!("ip addr flush dev {INTERFACE}"));
+        lab.sh(&format!(
+            "ip link add {SECOND} type veth peer name far0 netns {near}-far address 02:00:00:00:00:02"
+        ));
+        lab.sh(&format!("ip link set {SECOND} up"));
+        far.sh("ip link set far0 up");
+        far.sh(&format!("ip addr add {RECEIVER}/24 dev far0"));
+        Self(far)
+    }
+
+    /// Sends UDP packets from the sender, and returns how many arrive, with the same content.
+    fn receive(&self, lab: &Lab, to: &str, payload: usize, count: u8) -> usize {
+        let receiver = self.0.enter(|| UdpSocket::bind((to, 4000)).unwrap());
+        receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let sender = lab.enter_sender(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        for number in 0..count {
+            sender.send_to(&vec![number; payload], (to, 4000)).unwrap();
+        }
+        let mut buffer = [0; 2048];
+        (0..count)
+            .take_while(|number| {
+                let Ok(length) = receiver.recv(&mut buffer) else { return false };
+                assert_eq!(buffer[..length], vec![*number; payload]);
+                true
+            })
+            .count()
+    }
+}
+
+#[test]
+fn between_two_interfaces_what_is_dropped_does_not_arrive() {
+    let Some(lab) = Lab::new() else { return };
+    let far = Far::behind(&lab);
+    assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 3), 0, "nobody carries it yet");
+    lab.policy("classes: {attack: drop}");
+    let carrier =
+        Carrier::start(&lab, &format!("--to {SECOND} --policy p.yaml --mode enforce --offloads off"));
+    assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 7), 7);
+    assert_eq!(far.receive(&lab, RECEIVER, ATTACK, 5), 0);
+    lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
+    assert_eq!(far.receive(&lab, RECEIVER, ATTACK, 5), 5);
+    // The sender does not know the other's address any more: its question is carried, and the answer the other way.
+    lab.sender_sh(&format!("ip neigh delete {RECEIVER} dev ww1"));
+    assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 3), 3);
+    let counts = &lab.status()["carrier"];
+    assert_eq!(counts["to"], SECOND);
+    carrier.signal(libc::SIGTERM);
+    assert_eq!(carrier.end().0, Some(0));
+    assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 3), 0);
+    lab.assert_untouched();
+}
+
+/// Segments that are still to be cut, and checksums that are still to be made.
+#[test]
+fn what_the_host_left_to_the_card_is_carried_whole() {
+    let Some(lab) = Lab::new() else { return };
+    let far = Far::behind(&lab);
+    let _carrier = Carrier::start(&lab, &format!("--to {SECOND}"));
+    const BYTES: usize = 3_000_000;
+    let listener = far.0.enter(|| TcpListener::bind((RECEIVER, 5000)).unwrap());
+    let receive = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        received
+    });
+    let sent: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+    lab.enter_sender(|| TcpStream::connect((RECEIVER, 5000)).unwrap().write_all(&sent).unwrap());
+    assert!(receive.join().unwrap() == sent, "TCP");
+}
+
+#[test]
+fn a_deleted_interface_ends_it_clearly_and_a_link_that_was_down_comes_back() {
+    let Some(lab) = Lab::new() else { return };
+    let carrier = Carrier::start(&lab, "");
+    lab.sh(&format!("ip link set {INTERFACE} down"));
+    std::thread::sleep(Duration::from_millis(100));
+    lab.sh(&format!("ip link set {INTERFACE} up"));
+    wait("packets are judged again", || {
+        lab.send(1000, BENIGN, 1);
+        packets(&lab, 0) > 0
+    });
+    lab.sh(&format!("ip link delete {INTERFACE}"));
+    let (code, said) = carrier.end();
+    assert_eq!(code, Some(1));
+    assert!(said.contains("ww0: the interface was deleted"), "{said}");
+    assert_eq!(lab.pinned(), [""; 0]);
+}
+
+#[test]
+fn what_user_space_cannot_do_is_refused() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --yes --policy p.yaml");
+    let error = lab.error(&format!("{run} --plane af-packet --mode enforce"), 2);
+    assert!(error.contains("it sees copies") && error.contains("--to NAME"), "{error}");
+    let error = lab.error(&format!("{run} --to lo"), 2);
+    assert!(error.contains("--to is for planes in user space"), "{error}");
+    let error = lab.error(&format!("{run} --plane af-packet --to {INTERFACE}"), 2);
+    assert!(error.contains("it is the interface itself"), "{error}");
+    assert!(
+        lab.error(&format!("{run} --plane af-packet --to nowhere"), 2).contains("no interface 'nowhere'")
+    );
+    lab.assert_untouched();
+    let dry = lab.ok(&format!("{run} --plane af-packet --dry-run"));
+    assert!(dry.contains("af-packet") && dry.contains("nothing was changed"), "{dry}");
+    lab.assert_untouched();
+}
+
+#[test]
+fn another_plane_takes_over_and_the_first_agent_ends() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}");
+    let carrier = Carrier::start(&lab, "");
+    let error = lab.error(&format!("run --bundle b.wirewise --interface {INTERFACE} --plane xdp-generic"), 1);
+    assert!(error.contains("attached as af-packet"), "{error}");
+    lab.attach("--plane xdp-generic --policy p.yaml --mode enforce --offloads off --replace");
+    assert_eq!(carrier.end().0, Some(0));
+    assert_eq!(lab.send(1000, ATTACK, 5), 0);
+    assert_eq!(lab.status()["carrier"], Value::Null);
+    // And back.
+    let carrier = Carrier::start(&lab, "--replace");
+    assert_eq!((lab.xdp(INTERFACE), lab.send(1000, ATTACK, 5)), (None, 5));
+    // A second agent with the same bundle finds it carried, changes what is asked for and leaves it to the first.
+    let adopted = lab.attach("--policy p.yaml");
+    assert_eq!(adopted["carrier"]["process"], carrier.0.id());
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert_eq!(carrier.end().0, Some(0));
+    lab.assert_untouched();
+}
+
+#[test]
+fn several_workers_give_the_verdicts_of_one() {
+    let Some(lab) = Lab::new() else { return };
+    let _carrier = Carrier::start(&lab, "--workers 2");
+    const FLOWS: u16 = 20;
+    for flow in 0..FLOWS {
+        lab.send_between(3000 + flow, 2000 + flow, BENIGN, 5);
+    }
+    wait("all are counted", || packets(&lab, 0) == 5 * u64::from(FLOWS));
+    wait("both had some", || {
+        let lanes = lab.status()["carrier"]["lanes"].as_array().unwrap().clone();
+        let received: Vec<u64> = lanes.iter().map(|lane| lane["received"].as_u64().unwrap()).collect();
+        received.iter().sum::<u64>() == 5 * u64::from(FLOWS) && received.iter().all(|count| *count > 0)
+    });
+    assert_eq!(lab.json("flows")["found"], FLOWS);
+}
