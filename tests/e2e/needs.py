@@ -13,11 +13,11 @@ from wirewise.errors import MissingFeatureError
 
 def marks(*, cpus: int = 1) -> list[pytest.MarkDecorator]:
     """For a module whose tests use `wire`, on so many CPUs: skipped where that is not to be had."""
-    missing = _missing(cpus)
-    return [pytest.mark.root, pytest.mark.skipif(bool(missing), reason=missing or "nothing missing")]
+    lacking = missing(cpus)
+    return [pytest.mark.root, pytest.mark.skipif(bool(lacking), reason=lacking or "nothing missing")]
 
 
-def _missing(cpus: int) -> str:
+def missing(cpus: int = 1) -> str:
     if os.geteuid() != 0:
         return "root: network namespaces need root"
     try:

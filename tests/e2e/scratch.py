@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLLOWED = ("--watch", "--follow")
-"""Options of commands that go on until they are interrupted."""
+FOLLOWED = ("--watch", "--follow", "af-packet", "af-xdp")
+"""Words of commands that go on until they are interrupted."""
 
 _SETUP = """
 set -e
@@ -29,10 +29,11 @@ mkdir {overlay}/etc {overlay}/work {overlay}/bin
 mount -t overlay none -o lowerdir=/etc,upperdir={overlay}/etc,workdir={overlay}/work /etc
 useradd --no-create-home --uid 4711 watch
 ip link set lo up
-wire() {{ ip $1 link add eth0 type veth peer name peer && ip $1 link set eth0 up && ip $1 link set peer up; }}
-wire
+wire() {{ ip $1 link add $2 type veth peer name $3 && ip $1 link set $2 up && ip $1 link set $3 up; }}
+wire "" eth0 peer
+wire "" eth1 peer1
 ip netns add blue
-wire "-netns blue"
+wire "-netns blue" eth0 peer
 """
 _SUDO = """#!/bin/sh
 [ "$1" = -u ] || exec "$@"
