@@ -113,7 +113,11 @@ def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict
         agent.call(*run, within=there)
         yield ask
         return
-    run += ["--workers", "1"] if plane == "af-packet" else []
+    run += ["--workers", "1"] if plane == "af-packet" else []  # so that one order of packets is judged
+    if plane == "af-xdp":
+        subprocess.run(
+            [*within(made.outside), "ethtool", "-K", made.sender, "tx", "off"], check=True, capture_output=True
+        )
     carrier = subprocess.Popen(
         [*there, agent.find(), *run, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

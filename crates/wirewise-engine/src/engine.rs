@@ -413,3 +413,71 @@ fn caged(trust: Trust, options: &Options) -> Result<bool, Error> {
         (trust, caged) => Ok(caged.unwrap_or(trust == Trust::Unverified)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+    use super::*;
+    use crate::frontend::insn::{self, Insn};
+    use crate::linked::LinkedProgram;
+    use crate::memory::PAGE;
+
+    /// Adds 1 to the first word of the map `count`.
+    fn counting(kind: MapKind) -> Linked {
+        let insn = |code, dst, src, imm| Insn { code, dst, src, off: 0, imm };
+        let insns = vec![
+            insn(insn::LD_IMM64, 1, insn::PSEUDO_MAP_IDX_VALUE, 0),
+            insn(0, 0, 0, 0),
+            insn(0xb7, 2, 0, 1),
+            insn(0xdb, 1, 2, 0),
+            insn(0xb7, 0, 0, 2),
+            insn(0x95, 0, 0, 0),
+        ];
+        let program = LinkedProgram { name: "count".into(), section: "xdp".into(), insns };
+        let map = MapSpec::new("count", kind, 4, 8, 1).unwrap();
+        // SAFETY: it only adds to a word of its map.
+        unsafe { Linked::new(vec![program], vec![map]).unwrap().assume_verified() }
+    }
+
+    fn memory() -> OwnedFd {
+        // SAFETY: the name is a C string; the descriptor is new.
+        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC)) };
+        std::fs::File::from(file.try_clone().unwrap()).set_len(PAGE as u64).unwrap();
+        file
+    }
+
+    #[test]
+    fn engines_on_one_map_lose_nothing_of_each_other() {
+        const TIMES: u64 = 300_000;
+        let (linked, memory) = (counting(MapKind::Array), memory());
+        let run = || {
+            let mut engine =
+                Engine::sharing(&linked, Options::default(), &[("count", memory.as_fd())]).unwrap();
+            let program = engine.program("count").unwrap();
+            for _ in 0..TIMES {
+                engine.run_xdp(program, &mut [0; 64], 0).unwrap();
+            }
+            let map = engine.map("count").unwrap();
+            u64::from_ne_bytes(map.bytes().unwrap()[..8].try_into().unwrap())
+        };
+        let both = std::thread::scope(|scope| {
+            let threads = [scope.spawn(run), scope.spawn(run)];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(both.into_iter().max(), Some(2 * TIMES));
+    }
+
+    #[test]
+    fn what_cannot_be_shared_is_refused() {
+        let memory = memory();
+        let open = |linked: &Linked, name: &str, caged| {
+            let options = Options { caged, ..Options::default() };
+            Engine::sharing(linked, options, &[(name, memory.as_fd())]).unwrap_err()
+        };
+        let linked = counting(MapKind::Array);
+        assert!(matches!(open(&linked, "none", None), Error::Map { .. }));
+        assert!(matches!(open(&counting(MapKind::PerCpuArray), "count", None), Error::Map { .. }));
+        assert!(matches!(open(&linked, "count", Some(true)), Error::Options(_)));
+    }
+}

@@ -71,7 +71,10 @@ pub(crate) fn lay_out(
                 map.key_size()
             )));
         }
-        at = (place.offset + place.bytes).next_multiple_of(align);
+        at = place.offset + place.bytes;
+        if align == PAGE {
+            at = at.next_multiple_of(PAGE);
+        }
         places.push(place);
     }
     Ok((places, at))

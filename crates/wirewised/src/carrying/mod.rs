@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
-use crate::plane::{Note, Plane, Wanted, note};
+use crate::plane::{Copying, Note, Plane, Wanted, note};
 use crate::running::Running;
 use crate::running::stop::Stop;
 use engines::Pinned;
@@ -24,6 +24,8 @@ use worker::{Seat, work};
 pub struct Options {
     pub to: Option<String>,
     pub workers: Option<u32>,
+    pub copying: Copying,
+    pub busy_poll_us: Option<u32>,
 }
 
 /// The workers of an attachment, and the thread that tells them what to do.
@@ -62,6 +64,8 @@ impl Carrier {
             interface: &attachment.interface,
             to: options.to.as_deref(),
             workers: options.workers,
+            copying: options.copying,
+            busy_poll_us: options.busy_poll_us,
             most_workers: attachment.shards()?,
         };
         let lanes = carried.open(&wanted)?;

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel;
 use crate::kernel::bpffs;
-use crate::plane::{Drops, Order, Plane};
+use crate::plane::{Copying, Drops, Order, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::policy::effective_mode;
@@ -77,6 +77,14 @@ pub struct Args {
     /// With a plane in user space: threads that carry packets [default: one a CPU, or a queue]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: Option<u32>,
+
+    /// With --plane af-xdp: whether the driver puts packets into this process' memory itself [default: where it can]
+    #[arg(long, value_enum, value_name = "HOW")]
+    copying: Option<Copying>,
+
+    /// With --plane af-xdp: poll the driver for so many microseconds instead of waiting for interrupts
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    busy_poll: Option<u32>,
 
     /// What happens to packets [default: observe, or that of an adopted program]
     #[arg(long, value_enum)]
@@ -172,7 +180,12 @@ pub fn run(args: &Args) -> Result<()> {
     let (root, interface) = (request.root.clone(), attachment.interface.clone());
     let carrier = match (&stop, carrying::ours(&attachment)?) {
         (Some(stop), Some(note)) => {
-            let options = carrying::Options { to: args.to.clone(), workers: args.workers };
+            let options = carrying::Options {
+                to: args.to.clone(),
+                workers: args.workers,
+                copying: args.copying.unwrap_or_default(),
+                busy_poll_us: args.busy_poll,
+            };
             let started = Carrier::start(&attachment, &note, request.plane, &options, stop);
             if started.is_err() {
                 note.ended();
@@ -248,12 +261,20 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
 fn check_user_space(args: &Args, request: &AttachRequest) -> Result<()> {
     let plane = request.plane;
     let forwards = plane.carried().is_some() && plane.abilities().drops == Drops::Forwarding;
-    if let Some(option) = [("--to", args.to.is_some()), ("--workers", args.workers.is_some())]
-        .into_iter()
-        .find_map(|(option, given)| (given && plane.carried().is_none()).then_some(option))
-    {
+    let takes = plane.carried().map_or(&[][..], |carried| carried.options());
+    let given = [
+        ("--to", args.to.is_some()),
+        ("--workers", args.workers.is_some()),
+        ("--copying", args.copying.is_some()),
+        ("--busy-poll", args.busy_poll.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(option, given)| *given && !takes.contains(option)) {
+        let planes =
+            Plane::all().iter().filter(|it| it.carried().is_some_and(|it| it.options().contains(&option)));
+        let planes: Vec<_> = planes.map(|it| it.name()).collect();
         return Err(Error::input(format!(
-            "{option} is for planes in user space, and {plane} is in the kernel; `wirewised planes` lists them all"
+            "{option} is not for --plane {plane}, but for {}",
+            planes.join(", ")
         )));
     }
     let current = Attachment::find(&request.root, Some(&request.interface)).ok();

@@ -163,6 +163,14 @@ impl Device {
         Some(receive + combined)
     }
 
+    /// Transmit queues in use.
+    pub fn transmit_queues(&self) -> Option<u32> {
+        let mut words = [0u32; 9];
+        self.ethtool(ETHTOOL_GCHANNELS, &mut words)?;
+        let [.., transmit, _other, combined] = words;
+        Some(transmit + combined)
+    }
+
     /// What the card hashes of TCP over IPv4 to choose a queue.
     pub fn hash_fields(&self) -> Option<HashFields> {
         let mut words = [0u32; RXNFC_WORDS];

@@ -4,6 +4,7 @@
 //! the engine itself (`carrying/`), for as long as it runs.
 
 mod af_packet;
+mod af_xdp;
 mod carried;
 pub mod link;
 pub mod tc;
@@ -21,13 +22,15 @@ use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
+pub use af_xdp::Copying;
 pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
 pub use carried::{Carried, Lanes, Wanted};
 pub use xdp::{Driver, driver};
 
 /// Every plane, in the order in which they are shown.
-const PLANES: [Plane; 5] = [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS, af_packet::PLANE];
+const PLANES: [Plane; 6] =
+    [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS, af_packet::PLANE, af_xdp::PLANE];
 
 /// What a plane is and can do; the rest of the agent, `--help`, `wirewised planes` and the documentation go by this.
 pub struct Abilities {

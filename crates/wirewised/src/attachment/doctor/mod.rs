@@ -266,6 +266,9 @@ fn check_programs(
     }
     let ours = Attachment::all(root).unwrap_or_default().attachments;
     let ours = ours.iter().find(|ours| ours.ifindex() == Some(index));
+    if let Some(carrier) = ours.and_then(Attachment::carrier).filter(|carrier| carrier.is_alive) {
+        return Finding::ok("programs", format!("wirewise, carried by process {}", carrier.process));
+    }
     let ours = ours.and_then(|ours| Some(ours.link.as_ref()?.1.program_id));
     if let Some(ours) = attached.iter().find(|it| ours == Some(it.program_id)) {
         return Finding::ok(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Interface, bind, get, set};
+use super::interface::{Interface, bind, get, set};
 use crate::error::Result;
 use crate::interface::socket;
 use crate::plane::{BURST, Span};

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
+use super::interface::{Interface, bind, set};
 use super::ring::Burst;
-use super::{Interface, bind, set};
 use crate::error::Result;
 use crate::interface::socket;
 use crate::plane::BURST;

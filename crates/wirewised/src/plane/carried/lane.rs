@@ -34,6 +34,10 @@ pub struct LaneCounts {
     pub sent: u64,
     /// Packets that pass but could not be sent on.
     pub unsent: u64,
+    /// Frames of memory that packets are received to, where the lane has its own.
+    pub frames: u64,
+    /// Those of them that hold a packet which is being judged or sent.
+    pub frames_busy: u64,
 }
 
 impl LaneCounts {
@@ -42,6 +46,8 @@ impl LaneCounts {
         self.lost += other.lost;
         self.sent += other.sent;
         self.unsent += other.unsent;
+        self.frames += other.frames;
+        self.frames_busy += other.frames_busy;
     }
 }
 

@@ -5,10 +5,14 @@ pub mod lane;
 pub mod note;
 
 use crate::error::Result;
+use crate::plane::Copying;
 use lane::Lane;
 
 /// What a plane in user space does in its own way.
 pub trait Carried: Sync {
+    /// Which of the options of `run` for planes in user space it takes.
+    fn options(&self) -> &'static [&'static str];
+
     /// Opens the way to the packets, a lane for each worker. Nothing is left behind when the lanes are dropped, or the process dies.
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes>;
 }
@@ -21,6 +25,10 @@ pub struct Wanted<'a> {
     pub to: Option<&'a str>,
     /// `None`: what suits the plane.
     pub workers: Option<u32>,
+    /// How packets come into this process' memory, where there is a choice.
+    pub copying: Copying,
+    /// Poll so long instead of waiting for interrupts.
+    pub busy_poll_us: Option<u32>,
     /// That there can be: CPUs that have counters.
     pub most_workers: u32,
 }

@@ -59,7 +59,7 @@ struct Words {
     to: [AtomicU8; 16],
     obtained: [AtomicU8; 128],
     why: [AtomicU8; 1024],
-    counts: [[AtomicU64; 4]; MAX_LANES],
+    counts: [[AtomicU64; 6]; MAX_LANES],
 }
 
 /// What the agent that carries the packets says of itself.
@@ -188,11 +188,13 @@ impl Note {
             to: text(&words.to),
             obtained: read_text(&words.obtained),
             lanes: lanes
-                .map(|[received, lost, sent, unsent]| LaneCounts {
+                .map(|[received, lost, sent, unsent, frames, frames_busy]| LaneCounts {
                     received: load(received),
                     lost: load(lost),
                     sent: load(sent),
                     unsent: load(unsent),
+                    frames: load(frames),
+                    frames_busy: load(frames_busy),
                 })
                 .collect(),
         }
@@ -295,8 +297,8 @@ impl Note {
 
     pub fn count(&self, lane: usize, counts: LaneCounts) {
         let Some(words) = self.words().counts.get(lane) else { return };
-        let LaneCounts { received, lost, sent, unsent } = counts;
-        for (word, count) in words.iter().zip([received, lost, sent, unsent]) {
+        let LaneCounts { received, lost, sent, unsent, frames, frames_busy } = counts;
+        for (word, count) in words.iter().zip([received, lost, sent, unsent, frames, frames_busy]) {
             word.store(count, Ordering::Relaxed);
         }
     }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! AF_XDP: the driver puts packets into memory that this process shares with it, past the kernel's stack. What passes goes to a second
+//! interface, or back into the stack. There is no crate for the rings: of those that are kept up, one (xdpilone 1.3) is under the EUPL, which a
+//! static program of ours cannot take in, the other (xdp 0.8) cannot share memory between two devices.
+
+mod interface;
+mod lanes;
+mod options;
+mod ports;
+mod redirect;
+mod rings;
+mod socket;
+mod stack;
+mod way;
+
+use crate::error::{Error, Result};
+use crate::interface::offloads::Direction;
+use crate::plane::{Abilities, Carried, Drops, Lane, Lanes, Place, Plane, Wanted};
+use options::{BusyPoll, Options};
+
+pub use options::Copying;
+
+pub const PLANE: Plane = Plane(&Abilities {
+    name: "af-xdp",
+    about: "In user space, straight from the driver: what passes goes to a second interface or back to the host",
+    choose: "a wire between two interfaces is wanted, at the driver's speed",
+    needs: "a driver with XDP, CAP_NET_RAW",
+    native: true,
+    shared: false,
+    sees_merged: false,
+    direction: Direction::Received,
+    drops: Drops::Always,
+    place: Place::User(&AfXdp),
+});
+
+/// Packets that are handled in one go while a socket polls.
+const BUSY_BUDGET: u32 = 64;
+
+struct AfXdp;
+
+impl Carried for AfXdp {
+    fn options(&self) -> &'static [&'static str] {
+        &["--to", "--copying", "--busy-poll"]
+    }
+
+    fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
+        let busy_poll =
+            wanted.busy_poll_us.map(|microseconds| BusyPoll { microseconds, budget: BUSY_BUDGET });
+        let options = Options { copying: wanted.copying, busy_poll, ..Options::default() };
+        let lanes = lanes::open(wanted.interface, wanted.to, &options).map_err(Error::other)?;
+        if lanes.len() > wanted.most_workers as usize {
+            return Err(Error::input(format!(
+                "{}: {} queues need as many workers, and there are {} CPUs; `ethtool -L {} combined {}`",
+                wanted.interface,
+                lanes.len(),
+                wanted.most_workers,
+                wanted.interface,
+                wanted.most_workers
+            )));
+        }
+        let zero_copy = lanes.iter().all(lanes::XdpLane::is_zero_copy);
+        let queues = if lanes.len() == 1 { "1 queue".to_string() } else { format!("{} queues", lanes.len()) };
+        let obtained = format!("{queues}, {}", if zero_copy { "zero-copy" } else { "copied by the driver" });
+        let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
+        Ok(Lanes { lanes, obtained })
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The XDP program that hands packets to the sockets, attached for as long as this process holds it: all of them on a wire between two
+//! interfaces; where they go back to the host, those of IP, as all else (ARP, LLDP, ...) is better left to the kernel.
+
+use std::ffi::c_void;
+use std::io::Error;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use libbpf_sys as bpf;
+
+use super::interface::Interface;
+
+const XDP_PASS: i32 = bpf::XDP_PASS as i32;
+const REDIRECT_MAP: i32 = bpf::BPF_FUNC_redirect_map as i32;
+const MAP_BY_DESCRIPTOR: u8 = bpf::BPF_PSEUDO_MAP_FD as u8;
+
+/// The attached program. The link is not pinned, so the kernel detaches it when the last descriptor is
+/// closed, whatever ends the process.
+pub(super) struct Redirect {
+    _link: OwnedFd,
+    _map: OwnedFd,
+}
+
+impl Redirect {
+    /// sockets : the AF_XDP socket of each queue; packets of other queues stay in the kernel. for_host : what passes goes back
+    /// to the host.
+    pub fn attach(
+        interface: &Interface,
+        sockets: &[(u32, RawFd)],
+        for_host: bool,
+    ) -> Result<Self, String> {
+        let name = &interface.name;
+        let failed = |what: &str, error: &Error| {
+            let way_out = match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => "; it takes CAP_BPF and CAP_NET_ADMIN (or root)",
+                _ => "",
+            };
+            format!("interface {name}: cannot {what}: {error}{way_out}")
+        };
+        // SAFETY: the name ends in NUL and outlives the call; no options.
+        let map = owned(unsafe {
+            bpf::bpf_map_create(
+                bpf::BPF_MAP_TYPE_XSKMAP,
+                c"xsk_lanes".as_ptr(),
+                size_of::<u32>() as u32,
+                size_of::<RawFd>() as u32,
+                interface.rx_queues,
+                std::ptr::null(),
+            )
+        })
+        .map_err(|error| failed("create the map of AF_XDP sockets", &error))?;
+        for (queue, socket) in sockets {
+            // SAFETY: key and value are four bytes each, as the map was created with, and outlive the call.
+            done(unsafe {
+                bpf::bpf_map_update_elem(
+                    map.as_raw_fd(),
+                    std::ptr::from_ref(queue).cast::<c_void>(),
+                    std::ptr::from_ref(socket).cast::<c_void>(),
+                    0,
+                )
+            })
+            .map_err(|error| failed(&format!("enter the socket of queue {queue} into the map"), &error))?;
+        }
+        let code = program(map.as_raw_fd(), for_host);
+        // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
+        let loaded = owned(unsafe {
+            bpf::bpf_prog_load(
+                bpf::BPF_PROG_TYPE_XDP,
+                c"xsk_lanes".as_ptr(),
+                c"Apache-2.0".as_ptr(),
+                code.as_ptr(),
+                code.len() as u64,
+                std::ptr::null_mut(),
+            )
+        })
+        .map_err(|error| failed("load the XDP program", &error))?;
+        let options = bpf::bpf_link_create_opts {
+            sz: size_of::<bpf::bpf_link_create_opts>() as u64,
+            flags: bpf::XDP_FLAGS_DRV_MODE,
+            ..Default::default()
+        };
+        // SAFETY: `options` states its own size and outlives the call.
+        let link = owned(unsafe {
+            bpf::bpf_link_create(loaded.as_raw_fd(), interface.index as i32, bpf::BPF_XDP, &options)
+        })
+        .map_err(|error| {
+            let way_out = match error.raw_os_error() {
+                Some(libc::EOPNOTSUPP) => {
+                    "; its driver has no native XDP, `--plane af-packet` works with any driver"
+                }
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    "; another XDP program is attached, see `ip link show` or `bpftool net`, and detach it"
+                }
+                Some(libc::ENOSPC) => {
+                    "; a veth needs at least as many RX queues as its peer has TX queues (ethtool -L)"
+                }
+                Some(libc::ERANGE | libc::EINVAL) => {
+                    "; often an MTU too large for native XDP, or LRO: lower the MTU, `ethtool -K IF lro off`"
+                }
+                _ => "",
+            };
+            format!("{}{way_out}", failed("attach the XDP program", &error))
+        })?;
+        Ok(Self { _link: link, _map: map })
+    }
+}
+
+fn owned(result: i32) -> Result<OwnedFd, Error> {
+    done(result)?;
+    // SAFETY: a non-negative result is a new descriptor that nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(result) })
+}
+
+fn done(result: i32) -> Result<(), Error> {
+    // libbpf 1.x returns the negative error number.
+    if result < 0 { Err(Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+/// An instruction: what to do, to a register, with another register, where in memory or where to jump to, and
+/// with a number.
+type Line = (u8, u8, u8, i16, i32);
+
+/// Where lines jump to: `program` puts in how far that is.
+const PASS: i16 = i16::MAX;
+const REDIRECT: i16 = i16::MAX - 1;
+
+const LOAD_U8: u8 = 0x71;
+const LOAD_U16: u8 = 0x69;
+const LOAD_U32: u8 = 0x61;
+const LOAD_MAP: u8 = 0x18;
+const MOVE: u8 = 0xbf;
+const SET: u8 = 0xb7;
+const ADD: u8 = 0x07;
+const IF_EQUAL: u8 = 0x15;
+const IF_NOT: u8 = 0x55;
+const IF_BELOW: u8 = 0xa5;
+const IF_ABOVE: u8 = 0x25;
+const IF_BEYOND: u8 = 0x2d;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+
+/// Ethertypes as they lie in the packet.
+const IPV4: i32 = 0x0800_u16.to_be() as i32;
+const IPV6: i32 = 0x86dd_u16.to_be() as i32;
+const VLAN: i32 = 0x8100_u16.to_be() as i32;
+const OUTER_VLAN: i32 = 0x88a8_u16.to_be() as i32;
+
+const WHICH: &[Line] = &[
+    (LOAD_U32, 2, 1, 0, 0), // r2: where the packet starts
+    (LOAD_U32, 3, 1, 4, 0), // r3: where it ends
+    (MOVE, 4, 2, 0, 0),
+    (ADD, 4, 0, 0, 14),         // r4: where the Ethernet header ends
+    (IF_BEYOND, 4, 3, PASS, 0), // not even that
+    (LOAD_U16, 5, 2, 12, 0),    // r5: its ethertype
+    (IF_EQUAL, 5, 0, REDIRECT, IPV4),
+    (IF_EQUAL, 5, 0, REDIRECT, VLAN),
+    (IF_EQUAL, 5, 0, REDIRECT, OUTER_VLAN),
+];
+/// Without neighbour discovery, which is to IPv6 what ARP is to IPv4: ICMPv6 types 133 to 137.
+const IPV6_WITHOUT_DISCOVERY: &[Line] = &[
+    (IF_NOT, 5, 0, PASS, IPV6),
+    (ADD, 4, 0, 0, 40 + 1),         // r4: where an ICMPv6 type ends
+    (IF_BEYOND, 4, 3, REDIRECT, 0), // too short for one
+    (LOAD_U8, 5, 2, 14 + 6, 0),     // r5: what follows the IPv6 header
+    (IF_NOT, 5, 0, REDIRECT, libc::IPPROTO_ICMPV6),
+    (LOAD_U8, 5, 2, 14 + 40, 0), // r5: the ICMPv6 type
+    (IF_BELOW, 5, 0, REDIRECT, 133),
+    (IF_ABOVE, 5, 0, REDIRECT, 137),
+];
+/// What got as far as this stays in the kernel.
+const END: &[Line] = &[
+    (SET, 0, 0, 0, XDP_PASS), // r0: the outcome
+    (EXIT, 0, 0, 0, 0),
+];
+/// bpf_redirect_map(map, ctx->rx_queue_index, XDP_PASS): packets of a queue without a socket stay in the kernel.
+const TO_SOCKET: &[Line] = &[
+    (LOAD_U32, 2, 1, 16, 0),                // r2: the queue; before r1 gets lost
+    (LOAD_MAP, 1, MAP_BY_DESCRIPTOR, 0, 0), // r1: the sockets; `program` puts in the map
+    (0, 0, 0, 0, 0),                        // the second half of that
+    (SET, 3, 0, 0, XDP_PASS),               // r3: the outcome where there is no socket
+    (CALL, 0, 0, 0, REDIRECT_MAP),
+    (EXIT, 0, 0, 0, 0),
+];
+
+fn program(map: RawFd, for_host: bool) -> Vec<bpf::bpf_insn> {
+    let pass = WHICH.len() + IPV6_WITHOUT_DISCOVERY.len();
+    let lines = match for_host {
+        true => [WHICH, IPV6_WITHOUT_DISCOVERY, END, TO_SOCKET].concat(),
+        false => TO_SOCKET.to_vec(),
+    };
+    let make = |(at, (code, to, with, place, number)): (usize, Line)| {
+        let distance = |target: usize| (target - at - 1) as i16;
+        let mut made = bpf::bpf_insn {
+            code,
+            off: match place {
+                PASS => distance(pass),
+                REDIRECT => distance(pass + END.len()),
+                place => place,
+            },
+            imm: if code == LOAD_MAP { map } else { number },
+            ..Default::default()
+        };
+        made.set_dst_reg(to);
+        made.set_src_reg(with);
+        made
+    };
+    lines.into_iter().enumerate().map(make).collect()
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One direction of a lane: from an RX queue to the judge, and from there perhaps to another interface.
+
+use std::io::Error;
+use std::sync::Arc;
+
+use libc::xdp_desc;
+
+use super::interface::Interface;
+use super::options::Options;
+use super::ports::Port;
+use super::rings::Area;
+use super::stack::Stack;
+use crate::plane::{BURST, Judge, LaneCounts, Span};
+
+/// Where one frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Free,
+    /// With the kernel for a packet to come, or in the RX ring.
+    Fill,
+    Held,
+    Tx,
+}
+
+pub(super) struct Way {
+    // Dropped first, before the memory.
+    pub port: Port,
+    pub from: Interface,
+    to: Option<Interface>,
+    /// Where what passes goes back to the host.
+    pub stack: Option<Arc<Stack>>,
+    number: usize,
+    /// Where our part of the area starts: so many frames lie from here on.
+    start: u64,
+    frame_size: u64,
+    places: Vec<Place>,
+    /// Addresses of the frames that nobody has.
+    free: Vec<u64>,
+    held: Vec<xdp_desc>,
+    spans: Vec<Span>,
+    passes: Vec<bool>,
+    reclaimed: Vec<u64>,
+    /// The interface we send to is down: what passes now would go out stale when it comes up.
+    to_down: bool,
+    pub zero_copy: bool,
+    counts: LaneCounts,
+    area: Arc<Area>,
+}
+
+impl Way {
+    /// number : of all ways over `area`, which has a part for each.
+    pub fn new(
+        port: Port,
+        (from, to): (Interface, Option<Interface>),
+        (area, number, frame_size): (&Arc<Area>, usize, u32),
+        options: &Options,
+    ) -> Self {
+        let frame_size = u64::from(frame_size);
+        let start = number as u64 * u64::from(options.frames) * frame_size;
+        let mut way = Self {
+            zero_copy: port.entry.socket.is_zero_copy(),
+            port,
+            from,
+            to,
+            stack: None,
+            number,
+            start,
+            frame_size,
+            places: vec![Place::Free; options.frames as usize],
+            free: (0..u64::from(options.frames)).map(|frame| start + frame * frame_size).collect(),
+            held: Vec::with_capacity(BURST),
+            spans: Vec::with_capacity(BURST),
+            passes: Vec::with_capacity(BURST),
+            reclaimed: Vec::with_capacity(options.ring as usize),
+            to_down: false,
+            counts: LaneCounts::default(),
+            area: Arc::clone(area),
+        };
+        way.refill();
+        way
+    }
+
+    /// Handles a burst that is there already.
+    pub fn burst(&mut self, judge: &mut dyn Judge) -> Result<usize, String> {
+        self.settle()?;
+        self.receive()?;
+        let received = self.held.len();
+        if received == 0 {
+            return Ok(0);
+        }
+        self.counts.received += received as u64;
+        let outcome = self.judge(judge).and_then(|()| self.send());
+        self.settle()?;
+        outcome.map(|()| received)
+    }
+
+    /// Gets all frames moving that are not on their way already.
+    pub fn settle(&mut self) -> Result<(), String> {
+        // What did not pass; at the start of a burst only a judge that panicked leaves anything.
+        while let Some(desc) = self.held.pop() {
+            let frame = self.move_frame(desc.addr, Place::Held, Place::Free)?;
+            self.free.push(frame);
+        }
+        self.kick()?;
+        if let Some(exit) = &self.port.exit {
+            exit.outlet.reclaim(self.number, &mut self.reclaimed);
+            while let Some(address) = self.reclaimed.pop() {
+                let frame = self.move_frame(address, Place::Tx, Place::Free)?;
+                self.free.push(frame);
+            }
+        }
+        self.refill();
+        Ok(())
+    }
+
+    pub fn has_packets(&self) -> bool {
+        self.port.entry.rx.available() > 0
+    }
+
+    pub fn is_sending(&self) -> bool {
+        self.places.contains(&Place::Tx)
+    }
+
+    /// An error if an interface is gone, which poll does not tell. One that is down is none of our concern.
+    pub fn look(&self) -> Result<(), String> {
+        let exit = self.port.exit.as_ref().map(|exit| &exit.socket);
+        for (socket, interface) in
+            [(Some(&self.port.entry.socket), Some(&self.from)), (exit, self.to.as_ref())]
+        {
+            let (Some(socket), Some(interface)) = (socket, interface) else { continue };
+            if let Err(error) = socket.receive() {
+                match error.raw_os_error() {
+                    // A socket that only sends has no buffers to receive; its state was looked at before that.
+                    Some(libc::ENOBUFS | libc::EOPNOTSUPP) => {}
+                    Some(libc::ENETDOWN) if interface.is_there() => {}
+                    _ => check(&error, interface, "receive packets")?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn counts(&self) -> LaneCounts {
+        let mut counts = self.counts;
+        // The others are with the kernel for packets to come, or nobody's.
+        let busy = self.places.iter().filter(|place| matches!(place, Place::Held | Place::Tx));
+        (counts.frames, counts.frames_busy) = (self.places.len() as u64, busy.count() as u64);
+        if let Ok(seen) = self.port.entry.socket.statistics() {
+            counts.lost = seen.rx_dropped + seen.rx_ring_full;
+            // When it copies, the kernel counts a packet that found no frame as dropped as well.
+            if self.zero_copy {
+                counts.lost += seen.rx_fill_ring_empty_descs;
+            }
+        }
+        if let Some(Ok(seen)) = self.port.exit.as_ref().map(|exit| exit.socket.statistics()) {
+            counts.sent = counts.sent.saturating_sub(seen.tx_invalid_descs);
+            counts.unsent += seen.tx_invalid_descs;
+        }
+        counts
+    }
+
+    /// Notes that the frame around `address` goes from one place to another, and tells where it starts. The
+    /// kernel gives back what it was given, so anything else means that memory is no longer safe to use: the
+    /// lane ends.
+    fn move_frame(&mut self, address: u64, from: Place, to: Place) -> Result<u64, String> {
+        let number = address.checked_sub(self.start).map(|offset| offset / self.frame_size);
+        let place = number.and_then(|number| self.places.get_mut(usize::try_from(number).ok()?));
+        match (place, number) {
+            (Some(place), Some(number)) if *place == from => {
+                *place = to;
+                Ok(self.start + number * self.frame_size)
+            }
+            (place, _) => Err(format!(
+                "interface {}: the kernel gave back the frame at {address}, which is {place:?} and not {from:?}; \
+                 the lane cannot go on",
+                self.from.name
+            )),
+        }
+    }
+
+    /// Gives all free frames to the kernel for packets to come.
+    fn refill(&mut self) {
+        let entry = &mut self.port.entry;
+        let given = entry.fill.put(self.free.iter().rev().copied());
+        for frame in self.free.drain(self.free.len() - given..) {
+            self.places[((frame - self.start) / self.frame_size) as usize] = Place::Fill;
+        }
+        if entry.fill.needs_wakeup() {
+            // An error comes again when the lane looks.
+            let _ = entry.socket.receive();
+        }
+    }
+
+    /// Takes up to a burst from the RX ring.
+    fn receive(&mut self) -> Result<(), String> {
+        self.port.entry.rx.take(BURST, &mut self.held);
+        self.spans.clear();
+        for at in 0..self.held.len() {
+            let xdp_desc { addr, len, .. } = self.held[at];
+            let frame = self.move_frame(addr, Place::Fill, Place::Held)?;
+            // A packet that reached into the next frame would be judged together with another one.
+            if addr - frame + u64::from(len) > self.frame_size {
+                return Err(format!(
+                    "interface {}: the kernel gave {len} bytes at {addr}, which leaves the frame",
+                    self.from.name
+                ));
+            }
+            self.spans.push(Span { start: (addr - self.start) as usize, length: len as usize });
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, judge: &mut dyn Judge) -> Result<(), String> {
+        self.passes.clear();
+        let length = self.places.len() * self.frame_size as usize;
+        // SAFETY: every way has its own part of the area and lends it only here, with itself borrowed. The
+        // kernel writes to frames it was given for packets to come, which a judge does not look at.
+        let part = unsafe { self.area.part(self.start as usize, length) };
+        judge.judge(part, &self.spans, &mut self.passes).map_err(|error| error.to_string())?;
+        let (given, got) = (self.spans.len(), self.passes.len());
+        if got != given {
+            return Err(format!("the judge gave {got} outcomes for {given} packets"));
+        }
+        let Some(stack) = &self.stack else { return Ok(()) };
+        for (span, _) in self.spans.iter().zip(&self.passes).filter(|(_, passes)| **passes) {
+            match stack.give(&part[span.start..span.start + span.length])? {
+                true => self.counts.sent += 1,
+                false => self.counts.unsent += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what passes into the TX ring, as far as there is room, and takes it out of `held`.
+    fn send(&mut self) -> Result<(), String> {
+        let Some(exit) = &mut self.port.exit else { return Ok(()) };
+        let packets = self.held.iter().zip(&self.passes);
+        let passing =
+            packets.filter(|(_, passes)| **passes).map(|(desc, _)| xdp_desc { options: 0, ..*desc });
+        let mut left = if self.to_down { 0 } else { exit.tx.put(passing.clone()) };
+        self.counts.sent += left as u64;
+        self.counts.unsent += (passing.count() - left) as u64;
+        let mut stay = 0;
+        for at in 0..self.held.len() {
+            let desc = self.held[at];
+            if self.passes[at] && left > 0 {
+                self.move_frame(desc.addr, Place::Held, Place::Tx)?;
+                left -= 1;
+            } else {
+                self.held[stay] = desc;
+                stay += 1;
+            }
+        }
+        self.held.truncate(stay);
+        Ok(())
+    }
+
+    /// Makes the kernel transmit what is in the TX ring. What it does not take now stays there for next time.
+    fn kick(&mut self) -> Result<(), String> {
+        let (Some(exit), Some(to)) = (&self.port.exit, &self.to) else { return Ok(()) };
+        let mut stuck = 0;
+        // Set again below as long as it holds: a driver may also have emptied the ring by itself.
+        self.to_down = false;
+        // When it copies, the kernel takes at most 32 packets a call.
+        while exit.tx.pending() > 0 && exit.tx.needs_wakeup() && stuck < 2 {
+            let before = exit.tx.pending();
+            if let Err(error) = exit.socket.send() {
+                match error.raw_os_error() {
+                    // The interface threw one packet away; its frame comes back all the same.
+                    Some(libc::EBUSY) if !self.zero_copy => {
+                        self.counts.sent = self.counts.sent.saturating_sub(1);
+                        self.counts.unsent += 1;
+                    }
+                    Some(libc::ENETDOWN) if to.is_there() => {
+                        self.to_down = true;
+                        break;
+                    }
+                    _ => check(&error, to, "send packets")?,
+                }
+            }
+            stuck = if exit.tx.pending() < before { 0 } else { stuck + 1 };
+        }
+        Ok(())
+    }
+}
+
+/// Tells errors that pass from those that end the lane.
+fn check(error: &Error, interface: &Interface, what: &str) -> Result<(), String> {
+    let name = &interface.name;
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EBUSY | libc::ENOMEM) => Ok(()),
+        Some(libc::ENXIO | libc::ENODEV | libc::ENETDOWN) if !interface.is_there() => {
+            Err(format!("interface {name}: it is gone (deleted, or moved to another network namespace)"))
+        }
+        _ => Err(format!("interface {name}: cannot {what}: {error}")),
+    }
+}
