@@ -106,9 +106,9 @@ def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict
         return agent.call(command, "--interface", interface, *options, within=there)
 
     run = ["run", "--bundle", str(bundle), "--interface", interface, "--plane", plane, "--yes"]
-    if plane != "xdp-native":
-        run += ["--offloads", "off"]
     described = next(it for it in agent.call("planes")["planes"] if it["name"] == plane)
+    if described["sees_merged"]:
+        run += ["--offloads", "off"]
     if described["runs_in"] == "the kernel":
         agent.call(*run, within=there)
         yield ask

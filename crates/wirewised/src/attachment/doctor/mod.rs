@@ -2,12 +2,12 @@
 //! The checks before an attach: what this machine, this process and an interface offer, each with its remedy.
 
 pub mod finding;
+mod offered;
 mod spread;
 
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::abi;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
@@ -19,15 +19,10 @@ use crate::interface::offloads::{self, Merging};
 use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
-use crate::object::Runs;
-use crate::plane::{self, Attached, Driver, Plane, tc};
+use crate::plane::{self, Attached, Driver, Plane};
 
 /// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
 const NATIVE_MTU: u32 = 3_498;
-/// The first kernel that says which XDP features a driver has.
-const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
-/// `NETDEV_XDP_ACT_BASIC` (linux/netdev.h).
-const XDP_BASIC: u64 = 1;
 /// Since 5.11 maps are charged to the cgroup and not to the limit on locked memory.
 const MEMLOCK_UNTIL: (u32, u32) = (5, 11);
 
@@ -165,17 +160,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
             findings.push(Finding::warning("xdp", format!("cannot be asked: {error}"), "see `ip link`"))
         }
         Ok((driver, attached)) => {
-            let release = kernel::release();
-            findings.extend(match plane.runs() {
-                Runs::InKernel(abi::Hook::TcIngress | abi::Hook::TcEgress) => {
-                    Some(check_tcx(index, plane, &release))
-                }
-                Runs::InUserSpace if !native => None,
-                _ => Some(check_native(interface, driver, &release, native)),
-            });
-            if plane.is_in_user_space() {
-                findings.push(check_raw_sockets(plane));
-            }
+            findings.extend(offered::check(interface, index, plane, driver, &device));
             findings.push(check_programs(interface, index, plane, driver, &attached, root));
         }
     }
@@ -205,48 +190,6 @@ fn check_ethernet(interface: &str, device: &Device) -> Option<Finding> {
             "judge them where they have one: on the interface they come in by",
         )
     })
-}
-
-fn check_native(interface: &str, driver: Driver, release: &str, wanted: bool) -> Finding {
-    let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
-    if driver.features & XDP_BASIC != 0 {
-        return Finding::ok("native", "the driver supports XDP");
-    }
-    if !tells {
-        return Finding::warning(
-            "native",
-            "kernels before 6.3 do not say whether a driver supports XDP",
-            "try it: `run` says so cleanly if not; `--plane xdp-generic` works everywhere",
-        );
-    }
-    let found = format!("the driver of {interface} has no native XDP");
-    let remedy = "add `--plane xdp-generic` (works on every interface, slower)";
-    if wanted { Finding::error("native", found, remedy) } else { Finding::ok("native", found) }
-}
-
-fn check_raw_sockets(plane: Plane) -> Finding {
-    if kernel::may_open_raw_sockets() {
-        return Finding::ok("CAP_NET_RAW", format!("held ({plane} receives packets)"));
-    }
-    Finding::error(
-        "CAP_NET_RAW",
-        format!("CAP_NET_RAW is missing ({plane} receives packets)"),
-        "run as root, or add cap_net_raw to the capabilities of the program",
-    )
-}
-
-fn check_tcx(index: u32, plane: Plane, release: &str) -> Finding {
-    if tc::is_there(index) {
-        return Finding::ok("tcx", "the kernel has tcx links");
-    }
-    Finding::error(
-        "tcx",
-        format!("Linux {release} has no tcx, which {plane} needs"),
-        format!(
-            "a kernel from {} on, or `--plane xdp-generic`, which sees the same incoming packets",
-            tc::SINCE
-        ),
-    )
 }
 
 fn check_programs(

@@ -25,11 +25,7 @@ pub(super) struct Redirect {
 impl Redirect {
     /// sockets : the AF_XDP socket of each queue; packets of other queues stay in the kernel. for_host : what passes goes back
     /// to the host.
-    pub fn attach(
-        interface: &Interface,
-        sockets: &[(u32, RawFd)],
-        for_host: bool,
-    ) -> Result<Self, String> {
+    pub fn attach(interface: &Interface, sockets: &[(u32, RawFd)], for_host: bool) -> Result<Self, String> {
         let name = &interface.name;
         let failed = |what: &str, error: &Error| {
             let way_out = match error.raw_os_error() {

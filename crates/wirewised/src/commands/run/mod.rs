@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised run`.
 
+mod user_space;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,13 +19,12 @@ use crate::attachment::lockout::{self, LockOutArgs};
 use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::plan::{self, AttachPlan, AttachRequest};
 use crate::attachment::succession;
-use crate::carrying::{self, Carrier, End};
 use crate::commands::trace::ModeArg;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel;
 use crate::kernel::bpffs;
-use crate::plane::{Copying, Drops, Order, Plane};
+use crate::plane::{Order, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::policy::effective_mode;
@@ -33,6 +34,7 @@ use crate::text::units::{Nanoseconds, format_bytes};
 use crate::trust::keys::TrustArgs;
 use crate::views::status;
 use crate::views::watch;
+use user_space::UserSpaceArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,21 +72,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::First)]
     order: Order,
 
-    /// With a plane in user space: send what passes on to this interface, and what comes in there back to the first
-    #[arg(long, value_name = "NAME")]
-    to: Option<String>,
-
-    /// With a plane in user space: threads that carry packets [default: one a CPU, or a queue]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=64))]
-    workers: Option<u32>,
-
-    /// With --plane af-xdp: whether the driver puts packets into this process' memory itself [default: where it can]
-    #[arg(long, value_enum, value_name = "HOW")]
-    copying: Option<Copying>,
-
-    /// With --plane af-xdp: poll the driver for so many microseconds instead of waiting for interrupts
-    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    busy_poll: Option<u32>,
+    #[command(flatten)]
+    user_space: UserSpaceArgs,
 
     /// What happens to packets [default: observe, or that of an adopted program]
     #[arg(long, value_enum)]
@@ -178,22 +167,9 @@ pub fn run(args: &Args) -> Result<()> {
     let attachment = attach::execute(&request, plan, prepared)?;
     drop(lock);
     let (root, interface) = (request.root.clone(), attachment.interface.clone());
-    let carrier = match (&stop, carrying::ours(&attachment)?) {
-        (Some(stop), Some(note)) => {
-            let options = carrying::Options {
-                to: args.to.clone(),
-                workers: args.workers,
-                copying: args.copying.unwrap_or_default(),
-                busy_poll_us: args.busy_poll,
-            };
-            let started = Carrier::start(&attachment, &note, request.plane, &options, stop);
-            if started.is_err() {
-                note.ended();
-                detach(&root, &interface, false)?;
-            }
-            Some(started?)
-        }
-        _ => None,
+    let carrier = match &stop {
+        Some(stop) => user_space::start(&args.user_space, &root, &attachment, request.plane, stop)?,
+        None => None,
     };
     report(args, action, mounts, &attachment, carrier.is_some())?;
     let Some(stop) = stop else { return Ok(()) };
@@ -209,11 +185,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.foreground {
         stop.ask();
     }
-    let end = carrier.join();
-    if end != Ok(End::Detached) {
-        detach(&root, &interface, false)?;
-    }
-    end.and(watched)
+    user_space::end(carrier, &root, &interface).and(watched)
 }
 
 fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Result<()> {
@@ -248,56 +220,14 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         offloads_off: args.offloads == Some(Offloads::Off),
         root,
     };
-    check_user_space(args, &request)?;
+    args.user_space.check(&request)?;
     if request.offloads_off && !request.plane.abilities().sees_merged {
-        return Err(Error::input(
-            "--offloads off is not for `--plane xdp-native`, which sees packets before anything merges them",
-        ));
+        return Err(Error::input(format!(
+            "--offloads off is not for `--plane {}`, which sees packets before anything merges them",
+            request.plane
+        )));
     }
     Ok(request)
-}
-
-/// What only planes in user space take, and what they cannot do.
-fn check_user_space(args: &Args, request: &AttachRequest) -> Result<()> {
-    let plane = request.plane;
-    let forwards = plane.carried().is_some() && plane.abilities().drops == Drops::Forwarding;
-    let takes = plane.carried().map_or(&[][..], |carried| carried.options());
-    let given = [
-        ("--to", args.to.is_some()),
-        ("--workers", args.workers.is_some()),
-        ("--copying", args.copying.is_some()),
-        ("--busy-poll", args.busy_poll.is_some()),
-    ];
-    if let Some((option, _)) = given.into_iter().find(|(option, given)| *given && !takes.contains(option)) {
-        let planes =
-            Plane::all().iter().filter(|it| it.carried().is_some_and(|it| it.options().contains(&option)));
-        let planes: Vec<_> = planes.map(|it| it.name()).collect();
-        return Err(Error::input(format!(
-            "{option} is not for --plane {plane}, but for {}",
-            planes.join(", ")
-        )));
-    }
-    let current = Attachment::find(&request.root, Some(&request.interface)).ok();
-    let carrier = current.and_then(|current| current.carrier()).filter(|carrier| carrier.is_alive);
-    if let Some(carrier) = &carrier
-        && (args.to.is_some() && args.to != carrier.to || args.workers.is_some())
-    {
-        return Err(Error::input(format!(
-            "{}: process {} carries its packets already, with its own --to and --workers; `wirewised detach --interface {}` ends it",
-            request.interface, carrier.process, request.interface
-        )));
-    }
-    let to = args.to.as_ref().or(carrier.as_ref().and_then(|carrier| carrier.to.as_ref()));
-    if forwards && to.is_none() && request.mode == Some(Mode::Enforce) {
-        return Err(Error::input(format!(
-            "--mode enforce with --plane {plane}: it sees copies of packets, so it can drop none of them; give a second interface \
-             with `--to NAME`, between which and the first it is the only way, or take a plane in the kernel"
-        )));
-    }
-    if args.to.as_deref().is_some_and(|to| netdev::primary_name(to) == request.interface) {
-        return Err(Error::input(format!("--to {}: it is the interface itself", request.interface)));
-    }
-    args.to.as_deref().map_or(Ok(()), |to| netdev::index(to).map(drop))
 }
 
 /// Whether this command lets a policy enforce under which nobody is sure to get through.

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What kernel, driver and process offer for a plane.
+
+use crate::abi;
+use crate::attachment::doctor::finding::Finding;
+use crate::interface::netdev::Device;
+use crate::kernel;
+use crate::object::Runs;
+use crate::plane::{Driver, Plane, tc};
+
+/// The first kernel that says which XDP features a driver has.
+const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
+/// `NETDEV_XDP_ACT_BASIC` (linux/netdev.h).
+const XDP_BASIC: u64 = 1;
+
+pub fn check(interface: &str, index: u32, plane: Plane, driver: Driver, device: &Device) -> Vec<Finding> {
+    let (release, native) = (kernel::release(), plane.abilities().native);
+    let mut findings = match plane.runs() {
+        Runs::InKernel(abi::Hook::TcIngress | abi::Hook::TcEgress) => {
+            vec![check_tcx(index, plane, &release)]
+        }
+        Runs::InUserSpace if !native => Vec::new(),
+        _ => vec![check_native(interface, driver, &release, native)],
+    };
+    if plane.is_in_user_space() {
+        findings.push(check_raw_sockets(plane));
+        findings.extend(check_checksums(device).filter(|_| native));
+    }
+    findings
+}
+
+fn check_native(interface: &str, driver: Driver, release: &str, wanted: bool) -> Finding {
+    let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
+    if driver.features & XDP_BASIC != 0 {
+        return Finding::ok("native", "the driver supports XDP");
+    }
+    if !tells {
+        return Finding::warning(
+            "native",
+            "kernels before 6.3 do not say whether a driver supports XDP",
+            "try it: `run` says so cleanly if not; `--plane xdp-generic` works everywhere",
+        );
+    }
+    let found = format!("the driver of {interface} has no native XDP");
+    let remedy = "add `--plane xdp-generic` (works on every interface, slower)";
+    if wanted { Finding::error("native", found, remedy) } else { Finding::ok("native", found) }
+}
+
+fn check_raw_sockets(plane: Plane) -> Finding {
+    if kernel::may_open_raw_sockets() {
+        return Finding::ok("CAP_NET_RAW", format!("held ({plane} receives packets)"));
+    }
+    Finding::error(
+        "CAP_NET_RAW",
+        format!("CAP_NET_RAW is missing ({plane} receives packets)"),
+        "run as root, or add cap_net_raw to the capabilities of the program",
+    )
+}
+
+/// AF_XDP hands over packets as they are in memory.
+fn check_checksums(device: &Device) -> Option<Finding> {
+    (device.driver().as_deref() == Some("veth")).then(|| {
+        Finding::warning(
+            "checksums",
+            "a veth pair leaves checksums of what is sent at the other end unmade, and they stay so",
+            "`ethtool -K PEER tx off` there",
+        )
+    })
+}
+
+fn check_tcx(index: u32, plane: Plane, release: &str) -> Finding {
+    if tc::is_there(index) {
+        return Finding::ok("tcx", "the kernel has tcx links");
+    }
+    Finding::error(
+        "tcx",
+        format!("Linux {release} has no tcx, which {plane} needs"),
+        format!(
+            "a kernel from {} on, or `--plane xdp-generic`, which sees the same incoming packets",
+            tc::SINCE
+        ),
+    )
+}
