@@ -114,10 +114,12 @@ def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict
         yield ask
         return
     run += ["--workers", "1"] if plane == "af-packet" else []  # so that one order of packets is judged
-    if plane == "af-xdp":
-        subprocess.run(
-            [*within(made.outside), "ethtool", "-K", made.sender, "tx", "off"], check=True, capture_output=True
-        )
+    if plane == "af-xdp":  # beside a second interface it sees all, else ARP and the like stay in the kernel
+        ip = ["ip", "-n", namespace, "link"]
+        subprocess.run([*ip, "add", "wwsink0", "type", "veth", "peer", "name", "wwsink1"], check=True)
+        for end in ("wwsink0", "wwsink1"):  # which says nothing by itself
+            subprocess.run([*ip, "set", end, "addrgenmode", "none", "up"], check=True)
+        run += ["--to", "wwsink0"]
     carrier = subprocess.Popen(
         [*there, agent.find(), *run, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -157,7 +159,16 @@ def total(statistics: dict[str, Any]) -> int:
 
 def flows(ask: Callable[..., dict[str, Any]]) -> list[str]:
     """Every flow with its packets, its features and its class; not where it lies, nor its times."""
-    kept = ("ip_version", "source", "destination", "source_port", "destination_port", "protocol", "packets", "class")
+    kept = (
+        "ip_version",
+        "source",
+        "destination",
+        "source_port",
+        "destination_port",
+        "protocol",
+        "packets",
+        "class",
+    )
     found = ask("flows", "--limit", "100000")["flows"]
     return sorted(json.dumps({key: flow.get(key) for key in kept}) for flow in found)
 

@@ -350,15 +350,6 @@ mod tests {
     }
 
     #[test]
-    fn whether_a_driver_is_native_has_three_answers() {
-        let driver = |features| Driver { features, ..Default::default() };
-        assert_eq!(check_native("eth0", driver(XDP_BASIC), "6.18", true).level, Level::Ok);
-        assert_eq!(check_native("eth0", driver(0), "6.18", true).level, Level::Error);
-        assert_eq!(check_native("eth0", driver(0), "6.18", false).level, Level::Ok);
-        assert_eq!(check_native("eth0", driver(0), "5.15", true).level, Level::Warning);
-    }
-
-    #[test]
     fn large_frames_and_lro_matter_only_natively() {
         assert_eq!(check_mtu("eth0", 9000, true).level, Level::Warning);
         assert_eq!(check_mtu("eth0", 9000, false).level, Level::Ok);

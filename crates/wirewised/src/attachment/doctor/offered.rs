@@ -81,3 +81,18 @@ fn check_tcx(index: u32, plane: Plane, release: &str) -> Finding {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::doctor::finding::Level;
+
+    #[test]
+    fn whether_a_driver_is_native_has_three_answers() {
+        let driver = |features| Driver { features, ..Default::default() };
+        assert_eq!(check_native("eth0", driver(XDP_BASIC), "6.18", true).level, Level::Ok);
+        assert_eq!(check_native("eth0", driver(0), "6.18", true).level, Level::Error);
+        assert_eq!(check_native("eth0", driver(0), "6.18", false).level, Level::Ok);
+        assert_eq!(check_native("eth0", driver(0), "5.15", true).level, Level::Warning);
+    }
+}

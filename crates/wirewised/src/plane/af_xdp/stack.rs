@@ -71,7 +71,8 @@ impl Stack {
     /// False: the kernel had no room for the packet.
     pub fn give(&self, packet: &[u8]) -> Result<bool, String> {
         match (&self.device).write(packet) {
-            Ok(_) => Ok(true),
+            // A packet is taken whole or not at all.
+            Ok(length) => Ok(length == packet.len()),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN | libc::EINVAL | libc::EINTR) => Ok(false),
                 _ => Err(format!("{}, the way back to the host: {error}", self.name)),
