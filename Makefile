@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-ray lint lint-python lint-rust lint-c format docs bench fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray lint lint-python lint-rust lint-c format docs bench fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,11 @@ fuzz: setup ## readers, engine and parity (FUZZ_SECONDS each), and the tests wit
 	$(BIN)/python -m pytest -n $(PYTEST_JOBS) -m hypothesis --hypothesis-profile=full
 	$(SUDO) env WIREWISE_PARITY_CASES=200 WIREWISE_PARITY_PACKETS=850000 \
 		$(BIN)/python -m pytest -n $(PYTEST_JOBS) tests/parity/test_random.py tests/parity/test_cpus.py
+
+test-dpdk: setup ## fetch Debian's DPDK, and test the plane that uses it
+	@export PKG_CONFIG_PATH="$$(scripts/dpdk.sh)" && \
+		CARGO_TARGET_DIR=target/dpdk cargo test --locked --release --quiet --manifest-path crates/wirewise-dpdk/Cargo.toml && \
+		WIREWISE_REQUIRE=all cargo test --locked --quiet --profile bench --features dpdk -p wirewised --test agent user_space
 
 dist: ## wheel, static wirewised and Debian package, to build/dist
 	@scripts/setup.sh demo

@@ -26,6 +26,7 @@ pub struct Options {
     pub workers: Option<u32>,
     pub copying: Copying,
     pub busy_poll_us: Option<u32>,
+    pub driver: Option<String>,
 }
 
 /// The workers of an attachment, and the thread that tells them what to do.
@@ -66,6 +67,7 @@ impl Carrier {
             workers: options.workers,
             copying: options.copying,
             busy_poll_us: options.busy_poll_us,
+            driver: options.driver.as_deref(),
             most_workers: attachment.shards()?,
         };
         let lanes = carried.open(&wanted)?;

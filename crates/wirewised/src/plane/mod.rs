@@ -6,6 +6,8 @@
 mod af_packet;
 mod af_xdp;
 mod carried;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 pub mod link;
 pub mod tc;
 mod xdp;
@@ -29,8 +31,16 @@ pub use carried::{Carried, Lanes, Wanted};
 pub use xdp::{Driver, driver};
 
 /// Every plane, in the order in which they are shown.
-const PLANES: [Plane; 6] =
-    [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS, af_packet::PLANE, af_xdp::PLANE];
+const PLANES: &[Plane] = &[
+    xdp::NATIVE,
+    xdp::GENERIC,
+    tc::INGRESS,
+    tc::EGRESS,
+    af_packet::PLANE,
+    af_xdp::PLANE,
+    #[cfg(feature = "dpdk")]
+    dpdk::PLANE,
+];
 
 /// What a plane is and can do; the rest of the agent, `--help`, `wirewised planes` and the documentation go by this.
 pub struct Abilities {
@@ -105,7 +115,7 @@ impl Plane {
     pub const XDP_GENERIC: Self = xdp::GENERIC;
 
     pub fn all() -> &'static [Self] {
-        &PLANES
+        PLANES
     }
 
     pub fn abilities(self) -> &'static Abilities {
@@ -200,7 +210,7 @@ impl std::fmt::Display for Plane {
 
 impl ValueEnum for Plane {
     fn value_variants<'a>() -> &'a [Self] {
-        &PLANES
+        PLANES
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -217,8 +227,10 @@ impl Serialize for Plane {
 impl<'de> Deserialize<'de> for Plane {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let known = PLANES.into_iter().find(|plane| plane.name() == name);
-        known.ok_or_else(|| serde::de::Error::custom(format!("no plane of this agent is called '{name}'")))
+        let known = PLANES.iter().find(|plane| plane.name() == name);
+        known
+            .copied()
+            .ok_or_else(|| serde::de::Error::custom(format!("no plane of this agent is called '{name}'")))
     }
 }
 
@@ -232,7 +244,7 @@ pub struct Attached {
 /// All that is attached to an interface, at any hook of the kernel.
 pub fn attached(ifindex: u32) -> io::Result<Vec<Attached>> {
     let mut all = Vec::new();
-    for plane in PLANES {
+    for plane in PLANES.iter().copied() {
         let Some(hook) = plane.hook() else { continue };
         all.extend(hook.query(ifindex)?.into_iter().map(|program_id| Attached { program_id, plane }));
     }

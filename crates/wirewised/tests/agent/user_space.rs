@@ -439,3 +439,46 @@ fn a_plane_takes_only_its_own_options() {
     assert!(error.contains("zero-copy"), "{error}");
     lab.assert_untouched();
 }
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn dpdk_carries_as_the_raw_socket_does() {
+    let Some(lab) = Lab::new() else { return };
+    whole_packets(&lab);
+    lab.policy("classes: {attack: drop}");
+    let error = lab.error(
+        &format!("run --bundle b.wirewise --interface {INTERFACE} --plane dpdk --driver net_af_xdp"),
+        2,
+    );
+    assert!(error.contains("say with --to"), "{error}");
+    let carrier = Carrier::of(&lab, "dpdk", "--policy p.yaml");
+    assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 5));
+    wait("all are counted", || packets(&lab, 1) == 5 && packets(&lab, 0) == 7);
+    lab.write("longer.wirewise", &bundle("longer", &variant("BORDER=600")));
+    lab.ok("swap --bundle longer.wirewise");
+    lab.send(1000, ATTACK, 2);
+    wait("the new border holds", || packets(&lab, 0) == 9);
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert_eq!(carrier.end().0, Some(0));
+    lab.assert_untouched();
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn dpdk_between_two_interfaces_drops_what_the_policy_says() {
+    let Some(lab) = Lab::new() else { return };
+    let far = Far::behind(&lab);
+    whole_packets(&lab);
+    far.0.sh("ethtool -K far0 tx off");
+    lab.policy("classes: {attack: drop}");
+    for driver in ["net_af_packet", "net_af_xdp"] {
+        let options =
+            format!("--to {SECOND} --driver {driver} --policy p.yaml --mode enforce --offloads off");
+        let carrier = Carrier::of(&lab, "dpdk", &options);
+        assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 7), 7, "{driver}");
+        assert_eq!(far.receive(&lab, RECEIVER, ATTACK, 5), 0, "{driver}");
+        carrier.signal(libc::SIGTERM);
+        assert_eq!(carrier.end().0, Some(0));
+        lab.assert_untouched();
+    }
+}

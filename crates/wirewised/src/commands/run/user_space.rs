@@ -29,6 +29,10 @@ pub struct UserSpaceArgs {
     /// With --plane af-xdp: poll the driver for so many microseconds instead of waiting for interrupts
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     busy_poll: Option<u32>,
+
+    /// With --plane dpdk: DPDK's driver for the interface [default: net_af_packet, which gets copies]
+    #[arg(long, value_name = "NAME")]
+    driver: Option<String>,
 }
 
 impl UserSpaceArgs {
@@ -42,6 +46,7 @@ impl UserSpaceArgs {
             ("--workers", self.workers.is_some()),
             ("--copying", self.copying.is_some()),
             ("--busy-poll", self.busy_poll.is_some()),
+            ("--driver", self.driver.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(option, given)| *given && !takes.contains(option))
         {
@@ -49,10 +54,12 @@ impl UserSpaceArgs {
                 .iter()
                 .filter(|it| it.carried().is_some_and(|it| it.options().contains(&option)));
             let planes: Vec<_> = planes.map(|it| it.name()).collect();
-            return Err(Error::input(format!(
-                "{option} is not for --plane {plane}, but for {}",
+            let others = if planes.is_empty() {
+                "dpdk, without which this agent was built".into()
+            } else {
                 planes.join(", ")
-            )));
+            };
+            return Err(Error::input(format!("{option} is not for --plane {plane}, but for {others}")));
         }
         let current = Attachment::find(&request.root, Some(&request.interface)).ok();
         let carrier = current.and_then(|current| current.carrier()).filter(|carrier| carrier.is_alive);
@@ -92,6 +99,7 @@ pub fn start(
         workers: args.workers,
         copying: args.copying.unwrap_or_default(),
         busy_poll_us: args.busy_poll,
+        driver: args.driver.clone(),
     };
     let started = Carrier::start(attachment, &note, plane, &options, stop);
     if started.is_err() {

@@ -27,6 +27,8 @@ pub struct Wanted<'a> {
     pub workers: Option<u32>,
     /// How packets come into this process' memory, where there is a choice.
     pub copying: Copying,
+    /// Of DPDK; `None`: the one that suits.
+    pub driver: Option<&'a str>,
     /// Poll so long instead of waiting for interrupts.
     pub busy_poll_us: Option<u32>,
     /// That there can be: CPUs that have counters.

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A lane: one queue pair of each port and a mempool of its own. The judge gets the mempool's memory as its
+//! area, so no packet is copied for it. The area also holds the mbufs' headers: a judge must write inside its
+//! spans only.
+
+use super::Ports;
+use super::eal::know_thread;
+use crate::judge::{BURST, Judge, Lane, LaneCounts, Span};
+use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the interfaces behind the ports are looked at.
+const WATCH: Duration = Duration::from_secs(1);
+/// Empty polls before a lane starts to sleep between them, and how long.
+const SPINS: u64 = 64;
+const NAP: Duration = Duration::from_micros(20);
+
+unsafe extern "C" {
+    fn dpdk_receive(
+        port: u16,
+        queue: u16,
+        area: *const u8,
+        length: usize,
+        mbufs: *mut *mut c_void,
+        spans: *mut [usize; 2],
+        room: u16,
+        others: *mut u16,
+    ) -> u16;
+    fn dpdk_settle(
+        port: u16,
+        queue: u16,
+        forward: bool,
+        mbufs: *mut *mut c_void,
+        passes: *const bool,
+        count: u16,
+    ) -> u16;
+    fn rte_pktmbuf_free_bulk(mbufs: *mut *mut c_void, count: c_uint);
+}
+
+/// Packets carried from one of the ports to another.
+#[derive(Clone, Copy)]
+struct Way {
+    from: usize,
+    /// None: the lane only watches.
+    to: Option<usize>,
+    sent: u64,
+}
+
+pub struct DpdkLane {
+    ports: Arc<Ports>,
+    queue: u16,
+    ways: Vec<Way>,
+    next: usize,
+    mbufs: [*mut c_void; BURST],
+    /// Starts and lengths.
+    raw: [[usize; 2]; BURST],
+    spans: Vec<Span>,
+    passes: Vec<bool>,
+    counts: LaneCounts,
+    /// What the kernel said it dropped: it forgets that when asked.
+    dropped: u64,
+    watch_at: Option<Instant>,
+    ended: Option<String>,
+}
+
+// SAFETY: the pointers are mbufs of this lane's own mempool; a queue and the mempool may be used by any one
+// thread at a time, and a lane is used through an exclusive reference.
+unsafe impl Send for DpdkLane {}
+
+/// Gives mbufs back if the judge fails, by an error or a panic.
+struct Held {
+    mbufs: *mut *mut c_void,
+    count: u16,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: `count` mbufs that the lane received and has neither sent nor freed.
+        unsafe { rte_pktmbuf_free_bulk(self.mbufs, c_uint::from(self.count)) };
+    }
+}
+
+impl DpdkLane {
+    pub(super) fn new(ports: Arc<Ports>, queue: u16) -> DpdkLane {
+        let way = |from, to| Way { from, to, sent: 0 };
+        let ways = match ports.ports.len() {
+            2 => vec![way(0, Some(1)), way(1, Some(0))],
+            _ => vec![way(0, None)],
+        };
+        DpdkLane {
+            ports,
+            queue,
+            ways,
+            next: 0,
+            mbufs: [std::ptr::null_mut(); BURST],
+            raw: [[0; 2]; BURST],
+            spans: Vec::with_capacity(BURST),
+            passes: Vec::with_capacity(BURST),
+            counts: LaneCounts::default(),
+            dropped: 0,
+            watch_at: None,
+            ended: None,
+        }
+    }
+
+    /// Looks at the interfaces when it is time to.
+    fn watch(&mut self, now: Instant) -> Result<(), String> {
+        if self.watch_at.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        self.watch_at = now.checked_add(WATCH);
+        let ports = &self.ports;
+        ports.ports.iter().find_map(|port| port.gone(&ports.space)).map_or(Ok(()), Err)
+    }
+
+    /// Handles a burst of the next way that has one; the number of its packets, 0 if none has.
+    fn poll(&mut self, judge: &mut dyn Judge) -> Result<usize, String> {
+        for _ in 0..self.ways.len() {
+            let at = self.next;
+            self.next = (at + 1) % self.ways.len();
+            let count = self.burst(judge, at)?;
+            if count > 0 {
+                return Ok(count);
+            }
+        }
+        Ok(0)
+    }
+
+    fn burst(&mut self, judge: &mut dyn Judge, at: usize) -> Result<usize, String> {
+        let Ports { ports, pools, .. } = &*self.ports;
+        let Some(way) = self.ways.get_mut(at) else { return Ok(0) };
+        let Some(pool) = pools.get(usize::from(self.queue)) else { return Ok(0) };
+        let Some(from) = ports.get(way.from) else { return Ok(0) };
+        let to = way.to.and_then(|to| ports.get(to));
+        let mut others = 0;
+        // SAFETY: the port is started and this lane alone uses its queue; there is room for BURST mbufs and
+        // spans, and area and length are the pool's.
+        let count = unsafe {
+            dpdk_receive(
+                from.id,
+                self.queue,
+                pool.area,
+                pool.length,
+                self.mbufs.as_mut_ptr(),
+                self.raw.as_mut_ptr(),
+                BURST as u16,
+                &mut others,
+            )
+        };
+        self.counts.lost += u64::from(others);
+        if count == 0 {
+            return Ok(0);
+        }
+        let held = Held { mbufs: self.mbufs.as_mut_ptr(), count };
+        self.spans.clear();
+        self.passes.clear();
+        let raw = self.raw.iter().take(usize::from(count));
+        self.spans.extend(raw.map(|&[start, length]| Span { start, length }));
+        // SAFETY: the pool's memory, which lives as long as the ports. No other lane has this pool, and the
+        // device writes only to mbufs that were not received yet, so nobody else uses the bytes of the spans
+        // meanwhile.
+        let area = unsafe { std::slice::from_raw_parts_mut(pool.area, pool.length) };
+        judge.judge(area, &self.spans, &mut self.passes)?;
+        if self.passes.len() != usize::from(count) {
+            return Err(format!(
+                "lane {}: the judge gave {} outcomes for {count} packets; it must give one for each",
+                self.queue,
+                self.passes.len()
+            ));
+        }
+        std::mem::forget(held);
+        // SAFETY: `count` mbufs and as many outcomes; the port to send to is started and its queue is this
+        // lane's. All mbufs belong to DPDK after this.
+        let sent = unsafe {
+            dpdk_settle(
+                to.map_or(0, |port| port.id),
+                self.queue,
+                to.is_some(),
+                self.mbufs.as_mut_ptr(),
+                self.passes.as_ptr(),
+                count,
+            )
+        };
+        self.counts.received += u64::from(count);
+        if to.is_some() {
+            let passing = self.passes.iter().filter(|&&passes| passes).count() as u64;
+            way.sent += u64::from(sent);
+            self.counts.unsent += passing.saturating_sub(u64::from(sent));
+        }
+        Ok(usize::from(count))
+    }
+
+    fn work(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize, String> {
+        let begun = Instant::now();
+        let mut now = begun;
+        for polls in 0_u64.. {
+            self.watch(now)?;
+            let count = self.poll(judge)?;
+            if count > 0 {
+                return Ok(count);
+            }
+            now = Instant::now();
+            let left = patience.saturating_sub(now - begun);
+            if left.is_zero() {
+                break;
+            }
+            if polls < SPINS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::sleep(left.min(NAP));
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Lane for DpdkLane {
+    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize, String> {
+        if let Some(why) = &self.ended {
+            return Err(why.clone());
+        }
+        know_thread();
+        let outcome = self.work(judge, patience);
+        self.ended = outcome.as_ref().err().cloned();
+        outcome
+    }
+
+    fn counts(&mut self) -> LaneCounts {
+        let mut counts = self.counts;
+        for way in &self.ways {
+            let port = |at: usize| self.ports.ports.get(at);
+            // Devices count what they lost for all their queues: the first lane tells it for all.
+            if let Some(from) = port(way.from).filter(|_| self.queue == 0) {
+                self.dropped += from.dropped();
+                counts.lost += from.stats(0).0;
+            }
+            let sent = match way.to.and_then(port) {
+                // This driver takes packets first and finds out then that the kernel does not.
+                Some(to) if to.driver() == "net_af_packet" => way.sent.min(to.stats(self.queue).1),
+                _ => way.sent,
+            };
+            counts.sent += sent;
+            counts.unsent += way.sent - sent;
+        }
+        counts.lost += self.dropped;
+        counts
+    }
+}

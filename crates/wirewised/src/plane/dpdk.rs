@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DPDK, where the agent was built with it: polled drivers in user space. The lanes are those of the crate wirewise-dpdk.
+
+use std::time::Duration;
+
+use wirewise_dpdk::judge::{Judge as TheirJudge, Lane as _, Span as TheirSpan};
+use wirewise_dpdk::{DpdkLane, open};
+
+use crate::error::{Error, Result};
+use crate::interface::offloads::Direction;
+use crate::plane::{Abilities, Carried, Drops, Judge, Lane, LaneCounts, Lanes, Place, Plane, Span, Wanted};
+
+pub const PLANE: Plane = Plane(&Abilities {
+    name: "dpdk",
+    about: "DPDK's drivers in user space: counts verdicts, or joins two interfaces; needs an agent built with DPDK",
+    choose: "the machine runs DPDK already",
+    needs: "DPDK, CAP_NET_RAW",
+    native: false,
+    shared: true,
+    sees_merged: true,
+    direction: Direction::Received,
+    drops: Drops::Forwarding,
+    place: Place::User(&Dpdk),
+});
+
+/// The driver that gets copies of what an interface receives, as a raw socket does.
+const COPIES: &str = "net_af_packet";
+
+struct Dpdk;
+
+impl Carried for Dpdk {
+    fn options(&self) -> &'static [&'static str] {
+        &["--to", "--workers", "--driver"]
+    }
+
+    fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
+        let driver = wanted.driver.unwrap_or(COPIES);
+        if !driver.starts_with("net_")
+            || !driver.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase())
+        {
+            return Err(Error::input(format!(
+                "--driver {driver}: no name of a virtual device of DPDK, such as {COPIES} or net_af_xdp"
+            )));
+        }
+        if driver != COPIES && wanted.to.is_none() {
+            return Err(Error::input(format!(
+                "--driver {driver} takes packets away from the host: say with --to where those go that pass"
+            )));
+        }
+        let device = |number: u32, interface: &str| match driver {
+            COPIES => interface.to_string(),
+            _ => format!("{driver}{number},iface={interface}"),
+        };
+        let workers = wanted.workers.unwrap_or(1).min(wanted.most_workers);
+        let to = wanted.to.map(|to| device(1, to));
+        let lanes = open(&device(0, wanted.interface), to.as_deref(), workers).map_err(Error::other)?;
+        let lanes = lanes.into_iter().map(|lane| Box::new(Adapted(lane)) as Box<dyn Lane>).collect();
+        let queues = if workers == 1 { "1 queue".to_string() } else { format!("{workers} queues") };
+        Ok(Lanes { lanes, obtained: format!("{driver}, {queues}") })
+    }
+}
+
+/// A lane of the crate as one of ours.
+struct Adapted(DpdkLane);
+
+/// A judge of ours as one of the crate's.
+struct ForThem<'a> {
+    judge: &'a mut dyn Judge,
+    failure: Option<Error>,
+}
+
+impl TheirJudge for ForThem<'_> {
+    fn judge(
+        &mut self,
+        area: &mut [u8],
+        packets: &[TheirSpan],
+        passes: &mut Vec<bool>,
+    ) -> std::result::Result<(), String> {
+        let spans: Vec<Span> = packets.iter().map(|it| Span { start: it.start, length: it.length }).collect();
+        self.judge.judge(area, &spans, passes).map_err(|error| {
+            let text = error.to_string();
+            self.failure = Some(error);
+            text
+        })
+    }
+}
+
+impl Lane for Adapted {
+    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize> {
+        let mut judge = ForThem { judge, failure: None };
+        let turned = self.0.turn(&mut judge, patience);
+        turned.map_err(|text| judge.failure.take().unwrap_or_else(|| Error::other(text)))
+    }
+
+    fn counts(&mut self) -> LaneCounts {
+        let theirs = self.0.counts();
+        LaneCounts {
+            received: theirs.received,
+            lost: theirs.lost,
+            sent: theirs.sent,
+            unsent: theirs.unsent,
+            ..LaneCounts::default()
+        }
+    }
+}
