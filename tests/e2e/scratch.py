@@ -58,7 +58,7 @@ class Machine:
         environment["OMP_NUM_THREADS"] = "1"  # other tests run beside these
         goes_on = any(option in command.split("#")[0].split() for option in FOLLOWED)
         if goes_on:
-            # In the foreground: a job of its own could not set up a terminal where the shell in between stays.
+            # In the foreground: another job may not set up a terminal where the shell in between stays.
             limited = ["timeout", "--foreground", "--preserve-status", "--signal=INT", "--kill-after=30", "1"]
             limited += ["bash", "-c", f"exec {command}"]
             # A live view wants a terminal, JSON does not.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same packets through every plane: one set of verdicts, one set of flows.
 
-The packets come over a real wire, so at the time they come; the features are those that need no time. What a plane made of
-them is asked with the commands that an operator has, and compared with a replay of the same packets.
+The packets come over a real wire, so at the time they come; the features are those that need no time. What a
+plane made of them is asked with the commands that an operator has, and compared with a replay of the same
+packets.
 """
 
 from __future__ import annotations
