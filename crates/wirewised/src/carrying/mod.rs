@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
+use crate::kernel;
 use crate::plane::{Copying, Note, Plane, Wanted, note};
 use crate::running::Running;
 use crate::running::stop::Stop;
@@ -61,6 +62,12 @@ impl Carrier {
         stop: &Stop,
     ) -> Result<Self> {
         let carried = plane.carried().ok_or_else(|| Error::other(format!("{plane} is the kernel's")))?;
+        if kernel::is_in_time_namespace() {
+            return Err(Error::input(format!(
+                "{plane}: this process is in a time namespace, so its clocks are not those that other agents go by; run it outside \
+                 (`nsenter --time=/proc/1/ns/time`)"
+            )));
+        }
         let wanted = Wanted {
             interface: &attachment.interface,
             to: options.to.as_deref(),

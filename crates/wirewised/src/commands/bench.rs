@@ -147,6 +147,11 @@ pub fn run(args: &Args) -> Result<()> {
     let table_size = args
         .table_size
         .unwrap_or_else(|| (args.flows * ENTRIES_A_FLOW).next_power_of_two().max(SMALLEST_TABLE));
+    if let Some(plane) = args.planes.iter().find(|plane| plane.is_in_user_space()) {
+        return Err(Error::input(format!(
+            "--plane {plane}: bench has the kernel run the program, and this plane is in user space; `make bench` times the engine"
+        )));
+    }
     let settings = Settings {
         table_size: Some(table_size),
         bench_flows: match args.flow_packets {

@@ -154,6 +154,11 @@ pub fn boot_ns() -> u64 {
     outside_namespace(clock_ns(libc::CLOCK_BOOTTIME), offsets().boottime_ns)
 }
 
+/// Whether clocks read by this process differ from those that programs in the kernel read.
+pub fn is_in_time_namespace() -> bool {
+    offsets() != Offsets::default()
+}
+
 fn outside_namespace(now_ns: u64, offset_ns: i64) -> u64 {
     now_ns.saturating_add_signed(offset_ns.saturating_neg())
 }

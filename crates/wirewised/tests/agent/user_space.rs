@@ -306,6 +306,20 @@ fn what_user_space_cannot_do_is_refused() {
         lab.error(&format!("{run} --plane af-packet --to nowhere"), 2).contains("no interface 'nowhere'")
     );
     lab.assert_untouched();
+    let bench = lab.agent("bench --object b.wirewise --plane af-packet");
+    let said = String::from_utf8(bench.stderr).unwrap();
+    assert!(bench.status.code() == Some(2) && said.contains("this plane is in user space"), "{said}");
+    let elsewhere = lab.command(&format!("{run} --plane af-packet"));
+    let agent = elsewhere.get_args().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let elsewhere = std::process::Command::new("unshare")
+        .args(["--time", "--monotonic", "1000", "--fork", "nsenter"])
+        .args(agent)
+        .current_dir(lab.path("."))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(elsewhere.stderr).unwrap();
+    assert!(elsewhere.status.code() == Some(2) && said.contains("in a time namespace"), "{said}");
+    lab.assert_untouched();
     let dry = lab.ok(&format!("{run} --plane af-packet --dry-run"));
     assert!(dry.contains("af-packet") && dry.contains("nothing was changed"), "{dry}");
     lab.assert_untouched();
