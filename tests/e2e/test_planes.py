@@ -112,7 +112,10 @@ def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict
         run += ["--offloads", "off"]
     if described["runs_in"] == "the kernel":
         agent.call(*run, within=there)
-        yield ask
+        try:
+            yield ask
+        finally:
+            ask("detach")
         return
     run += ["--workers", "1"] if plane == "af-packet" else []  # so that one order of packets is judged
     if plane == "af-xdp":  # beside a second interface it sees all, else ARP and the like stay in the kernel
