@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray lint lint-python lint-rust lint-c format docs bench fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray lint lint-python lint-rust lint-c format docs bench bench-planes fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.j
 	cargo build --release --locked --quiet -p wirewised --example planes
 	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
 	$(SUDO) $(BIN)/python -m bench.engine --output build/bench/engine.json $(if $(KEEP),--keep)
+
+bench-planes: setup ## packets/s on every plane over a veth pair, to build/bench/planes.json and .png (KEEP=1: also to bench/results)
+	$(SUDO) $(BIN)/python -m bench.planes --output build/bench/planes.json --plot build/bench/planes.png $(if $(KEEP),--keep)
 
 fuzz: setup ## readers, engine and parity (FUZZ_SECONDS each), and the tests with drawn inputs at their full number
 	scripts/fuzz.sh $(FUZZ_SECONDS)

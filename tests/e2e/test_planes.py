@@ -9,6 +9,7 @@ packets.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import time
@@ -38,17 +39,18 @@ FEATURES = [
     "length", "ttl", "protocol", "source_port", "destination_port", "tcp_flags", "direction",
     "count", "sum(payload_length)", "mean(length)", "max(length)", "variance(length)",
 ]  # fmt: skip
-PACKETS = 4000
+PACKETS = int(os.environ.get("WIREWISE_PLANES_PACKETS", "4000"))
 SHORTEST = 14  # bytes of a frame that an interface sends
 LONGEST = 1514
 AT_ONCE = 256  # packets that every queue has room for
-PATIENCE = 20  # seconds
+PATIENCE = 20  # seconds without any packet
 PLANES = [plane["name"] for plane in agent.call("planes")["planes"]] if not needs.missing() else []
 
 
 def frames(count: int, seed: str = "planes") -> list[bytes]:
     random = Random(seed)
-    drawn = (frame for _, frame in Fuzzer(random, damage=0.1).packets(count * 2))
+    # So few flows that none is pushed out, which would depend on the secret of each run's hash.
+    drawn = (frame for _, frame in Fuzzer(random, damage=0.1, strangers=0.005).packets(count * 2))
     whole = [frame for frame in drawn if SHORTEST <= len(frame) <= LONGEST and not cut_in_tag(frame)]
     assert len(whole) >= count
     return whole[:count]
@@ -62,7 +64,13 @@ def cut_in_tag(frame: bytes) -> bool:
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     feature_set = FeatureSet.from_dict(
-        {"name": "timeless", "key": "five-tuple-bidirectional", "features": FEATURES}
+        {
+            "name": "timeless",
+            "key": "five-tuple-bidirectional",
+            "table_size": 1 << 18,
+            "idle_timeout": "1h",
+            "features": FEATURES,
+        }
     )
     timed = [(number, frame) for number, frame in enumerate(frames(1000, "thresholds"))]
     model = random_tree_ensemble(
