@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,6 +48,7 @@ PATIENCE = 20  # seconds without any packet
 PLANES = [plane["name"] for plane in agent.call("planes")["planes"]] if not needs.missing() else []
 
 
+@cache
 def frames(count: int, seed: str = "planes") -> list[bytes]:
     random = Random(seed)
     # So few flows that none is pushed out, which would depend on the secret of each run's hash.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
 
 use crate::abi;
@@ -39,10 +39,7 @@ pub type AllowList = Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>;
 impl Pinned {
     /// directory : the interface's. program : by the kernel's number.
     pub fn find(directory: &Path, program: u32) -> Result<Self> {
-        let places = Places::of(directory);
-        let found = places.of_program(program).map_err(|error| unreadable(directory, &error))?;
-        let found = found
-            .ok_or_else(|| Error::other(format!("{}: no pins of program {program}", directory.display())))?;
+        let (places, found) = (Places::of(directory), place_of(directory, program)?);
         if found != places.shadow {
             return Ok(Self { programs: vec![Verified::new(&found, None)?] });
         }
@@ -55,22 +52,40 @@ impl Pinned {
     pub fn judge(&self, number: u32) -> Result<Chain> {
         let links = self.programs.iter().map(|program| program.engine(number));
         let mut chain = Chain { links: links.collect::<Result<_>>()?, spans: Vec::new(), codes: Vec::new() };
-        chain.allow(&self.allow_list()?)?;
+        if let Some(program) = self.programs.last() {
+            chain.allow(&allow_list_in(&program.directory)?)?;
+        }
         Ok(chain)
     }
+}
 
-    /// As it is in the kernel now. A shadow shares it.
-    pub fn allow_list(&self) -> Result<AllowList> {
-        let Some(program) = self.programs.last() else { return Ok(Vec::new()) };
-        let read = |name: &str| {
-            let path = program.directory.join(name);
-            let map = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
+/// The allow list of a pinned program as it is in the kernel now. A shadow shares that of the first.
+pub fn allow_list(directory: &Path, program: u32) -> Result<AllowList> {
+    allow_list_in(&place_of(directory, program)?)
+}
+
+fn allow_list_in(place: &Path) -> Result<AllowList> {
+    let mut list = AllowList::new();
+    for name in ALLOW_LIST {
+        let path = place.join(name);
+        if !path.exists() {
+            continue;
+        }
+        let map = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
+        // Ports are in an array, which the engines have in their memory.
+        if map.map_type() == MapType::LpmTrie {
             let entry = |key: Vec<u8>| Some((map.lookup(&key, MapFlags::ANY).ok()??, key));
-            Ok((name.to_string(), map.keys().filter_map(entry).map(|(value, key)| (key, value)).collect()))
-        };
-        let tries = ALLOW_LIST.into_iter().filter(|name| program.has_trie(name));
-        tries.map(read).collect()
+            let entries = map.keys().filter_map(entry).map(|(value, key)| (key, value)).collect();
+            list.push((name.to_string(), entries));
+        }
     }
+    Ok(list)
+}
+
+/// Where a program is pinned.
+fn place_of(directory: &Path, program: u32) -> Result<PathBuf> {
+    let found = Places::of(directory).of_program(program).map_err(|error| unreadable(directory, &error))?;
+    found.ok_or_else(|| Error::other(format!("{}: no pins of program {program}", directory.display())))
 }
 
 fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Error {
@@ -108,10 +123,6 @@ impl Verified {
         let linked = Linked::from_loaded(&loaded.object)
             .map_err(|error| Error::input(format!("{input}: the engine cannot run it: {error}")))?;
         Ok(Self { directory: directory.to_path_buf(), linked, config, maps })
-    }
-
-    fn has_trie(&self, name: &str) -> bool {
-        self.linked.map(name).is_some_and(|map| !map.kind().is_array())
     }
 
     fn engine(&self, number: u32) -> Result<Link> {

@@ -182,7 +182,7 @@ impl Control {
     }
 
     fn change_allow_list(&self) -> Result<()> {
-        let list = Arc::new(Pinned::find(&self.directory, self.note.running())?.allow_list()?);
+        let list = Arc::new(engines::allow_list(&self.directory, self.note.running())?);
         for worker in &self.workers {
             worker.seat.allow(Arc::clone(&list));
         }
