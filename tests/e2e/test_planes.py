@@ -51,7 +51,6 @@ PLANES = [plane["name"] for plane in agent.call("planes")["planes"]] if not need
 @cache
 def frames(count: int, seed: str = "planes") -> list[bytes]:
     random = Random(seed)
-    # So few flows that none is pushed out, which would depend on the secret of each run's hash.
     drawn = (frame for _, frame in Fuzzer(random, damage=0.1, strangers=0.005).packets(count * 2))
     whole = [frame for frame in drawn if SHORTEST <= len(frame) <= LONGEST and not cut_in_tag(frame)]
     assert len(whole) >= count
@@ -69,7 +68,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "name": "timeless",
             "key": "five-tuple-bidirectional",
-            "table_size": 1 << 18,
+            # No bucket runs full: who is pushed out would depend on the secret of each run's hash.
+            "table_size": 1 << (16 if PACKETS <= 10_000 else 20),
             "idle_timeout": "1h",
             "features": FEATURES,
         }
