@@ -19,7 +19,7 @@ use crate::object::{self, AGREEMENT, CONFIG_MAP, FIRST, Opened, TAIL_CALLS, read
 use crate::plane::{Judge, Span};
 
 /// The code of XDP with which a packet goes on its way.
-const PASS: u32 = 2;
+const PASS: u32 = libbpf_sys::XDP_PASS;
 
 /// A pinned program, with the byte code that the kernel verified: one, or a shadow and the first it runs beside.
 pub struct Pinned {

@@ -5,11 +5,13 @@
 use std::ffi::c_void;
 use std::io::Error;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use libbpf_sys as bpf;
 
 use super::interface::Interface;
+use crate::kernel::objects::{check, owned};
+use crate::plane::link;
 
 const XDP_PASS: i32 = bpf::XDP_PASS as i32;
 const REDIRECT_MAP: i32 = bpf::BPF_FUNC_redirect_map as i32;
@@ -48,7 +50,7 @@ impl Redirect {
         .map_err(|error| failed("create the map of AF_XDP sockets", &error))?;
         for (queue, socket) in sockets {
             // SAFETY: key and value are four bytes each, as the map was created with, and outlive the call.
-            done(unsafe {
+            check(unsafe {
                 bpf::bpf_map_update_elem(
                     map.as_raw_fd(),
                     std::ptr::from_ref(queue).cast::<c_void>(),
@@ -71,16 +73,8 @@ impl Redirect {
             )
         })
         .map_err(|error| failed("load the XDP program", &error))?;
-        let options = bpf::bpf_link_create_opts {
-            sz: size_of::<bpf::bpf_link_create_opts>() as u64,
-            flags: bpf::XDP_FLAGS_DRV_MODE,
-            ..Default::default()
-        };
-        // SAFETY: `options` states its own size and outlives the call.
-        let link = owned(unsafe {
-            bpf::bpf_link_create(loaded.as_raw_fd(), interface.index as i32, bpf::BPF_XDP, &options)
-        })
-        .map_err(|error| {
+        let link = link::create(loaded.as_fd(), interface.index, bpf::BPF_XDP, bpf::XDP_FLAGS_DRV_MODE);
+        let link = link.map_err(|error| {
             let way_out = match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP) => {
                     "; its driver has no native XDP, `--plane af-packet` works with any driver"
@@ -100,17 +94,6 @@ impl Redirect {
         })?;
         Ok(Self { _link: link, _map: map })
     }
-}
-
-fn owned(result: i32) -> Result<OwnedFd, Error> {
-    done(result)?;
-    // SAFETY: a non-negative result is a new descriptor that nobody else has.
-    Ok(unsafe { OwnedFd::from_raw_fd(result) })
-}
-
-fn done(result: i32) -> Result<(), Error> {
-    // libbpf 1.x returns the negative error number.
-    if result < 0 { Err(Error::from_raw_os_error(-result)) } else { Ok(()) }
 }
 
 /// An instruction: what to do, to a register, with another register, where in memory or where to jump to, and
