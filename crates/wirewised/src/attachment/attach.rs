@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::displaced::Displaced;
+use crate::attachment::outgoing;
 use crate::attachment::plan::{AttachPlan, AttachRequest, directory};
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
@@ -22,7 +23,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::policy_maps;
 use crate::object::{Loaded, Opened, Settings};
-use crate::plane::{Attached, link};
+use crate::plane::{Attached, Plane, link};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::meta::{Meta, PolicyMeta};
@@ -79,31 +80,40 @@ pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) ->
         AttachPlan::Replace(ours) | AttachPlan::Reattach(ours, _) => ours,
     };
     let places = Places::of(&ours.directory);
-    let loaded = staging::load(prepared.opened, &request.bundle)?;
+    let loaded = staging::load(prepared.opened, &request.bundle, request.outgoing)?;
     let staged = stage(request, &loaded, &prepared.config, &places.new)?;
     let switched = switch_offloads(request, &places)?;
+    if ours.outgoing.is_none() {
+        attach_outgoing(request, &loaded, &places.new)?;
+    }
     exchange(request, &ours, &loaded, &places.new)?;
     if let Some(switched) = switched {
         switched.keep();
     }
     staged.keep();
     places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))?;
+    // XDP at one end of a veth pair keeps the other from merging, so some of it shows only now.
+    if let Some(switched) = switch_offloads(request, &places)? {
+        switched.keep();
+    }
     Attachment::open(&ours.directory)
 }
 
 fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepared) -> Result<Attachment> {
     let directory = directory(request)?;
-    let loaded = staging::load(prepared.opened, &request.bundle)?;
+    let loaded = staging::load(prepared.opened, &request.bundle, request.outgoing)?;
     // What an agent that was killed, or an interface that went away, left behind.
     let places = Places::of(&directory);
     places.remove().map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
     let staged = stage(request, &loaded, &prepared.config, &directory)?;
     let ifindex = netdev::index(&request.interface)?;
     let switched = switch_offloads(request, &places)?;
+    // Before the first, whose link says that something is attached.
+    attach_outgoing(request, &loaded, &directory)?;
     let displaced = displaced.map(|attached| Displaced::remove(attached, ifindex)).transpose()?;
     let attached = request
         .plane
-        .attach(loaded.entry()?.as_fd(), ifindex, request.order)
+        .attach(loaded.entry()?.as_fd(), ifindex, request.joining)
         .and_then(|link| objects::pin(link.as_fd(), &directory.join(pinned::LINK)));
     if let Err(error) = attached {
         let mut failure = request.plane.attach_error(&request.interface, &error);
@@ -120,13 +130,25 @@ fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepar
     Attachment::open(&directory)
 }
 
+/// Attaches the program of the other direction, if there is to be one.
+fn attach_outgoing(request: &AttachRequest, loaded: &Loaded, directory: &Path) -> Result<()> {
+    let Some(second) = &loaded.outgoing else { return Ok(()) };
+    let ifindex = netdev::index(&request.interface)?;
+    outgoing::attach(second, &request.interface, ifindex, request.joining, directory)
+}
+
 /// Switches off what merges packets, if that is asked for; on again, if what follows fails.
 fn switch_offloads<'a>(request: &AttachRequest, places: &'a Places) -> Result<Option<SwitchedOff<'a>>> {
     if !request.offloads_off {
         return Ok(None);
     }
-    let direction = request.plane.abilities().direction;
-    offloads::switch_off(netdev::index(&request.interface)?, direction, &places.offloads).map(Some)
+    let directions: Vec<_> = request
+        .planes()
+        .map(Plane::abilities)
+        .filter(|plane| plane.sees_merged)
+        .map(|plane| plane.direction)
+        .collect();
+    offloads::switch_off(netdev::index(&request.interface)?, &directions, &places.offloads).map(Some)
 }
 
 /// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.
@@ -173,11 +195,11 @@ fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, staging
     link::detach(link.as_fd()).map_err(failed)?;
     let attached = request
         .plane
-        .attach(entry.as_fd(), info.ifindex, request.order)
+        .attach(entry.as_fd(), info.ifindex, request.joining)
         .and_then(|new| objects::pin(new.as_fd(), &new_pin));
     attached.map_err(|error| {
         let restored = fs::remove_file(&old_pin)
-            .and_then(|()| obtained.attach(old_program.as_fd(), info.ifindex, request.order))
+            .and_then(|()| obtained.attach(old_program.as_fd(), info.ifindex, request.joining))
             .and_then(|old| objects::pin(old.as_fd(), &old_pin));
         match restored {
             Ok(()) => failed(error),

@@ -8,6 +8,7 @@ mod displaced;
 pub mod doctor;
 pub mod lockout;
 pub(crate) mod names;
+pub mod outgoing;
 pub mod overview;
 pub mod pins;
 pub mod plan;
@@ -38,6 +39,7 @@ use crate::kernel::{self, pinned};
 use crate::plane::Note;
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::note::Carrier;
+use crate::plane::tc::{Filter, FilterPlace};
 use crate::running::Running;
 use crate::running::meta::Meta;
 use crate::running::status::Status;
@@ -66,6 +68,8 @@ pub struct Attachment {
     pub interface: String,
     /// `None`: an agent was killed before it attached, or the link was removed by hand.
     pub link: Option<(OwnedFd, LinkInfo)>,
+    /// Of what the host sends, if that is judged too.
+    pub outgoing: Option<LinkInfo>,
     pub whereabouts: Whereabouts,
     pub meta: Option<Meta>,
     shadowed: bool,
@@ -117,7 +121,9 @@ impl Attachment {
     }
 
     fn try_open(directory: &Path) -> io::Result<Self> {
-        let Found { link, directory: place, shadowed } = Places::of(directory).find()?;
+        let places = Places::of(directory);
+        let Found { link, directory: place, shadowed } = places.find()?;
+        let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.ifindex != 0);
         let pins = owned::directory(&place)?;
         let meta = Meta::open(&inside(&pins, pinned::META));
         let mut link = link.map(|(link, info, _)| (link, info));
@@ -128,7 +134,8 @@ impl Attachment {
         };
         let recorded = || meta.as_ref().map(|meta| meta.interface.clone());
         let interface = current.or_else(recorded).unwrap_or_else(|| pins::interface_of(directory));
-        Ok(Self { directory: directory.to_path_buf(), pins, interface, link, whereabouts, meta, shadowed })
+        let directory = directory.to_path_buf();
+        Ok(Self { directory, pins, interface, link, outgoing, whereabouts, meta, shadowed })
     }
 
     /// What ran before the last swap; it has no link.
@@ -149,6 +156,7 @@ impl Attachment {
             pins,
             interface: self.interface.clone(),
             link: None,
+            outgoing: None,
             whereabouts: Whereabouts::Gone,
             meta,
             shadowed: false,
@@ -235,6 +243,12 @@ impl Attachment {
     pub fn carrier(&self) -> Option<Carrier> {
         let (link, _) = self.link.as_ref()?;
         Note::open(link.as_fd()).ok()?.map(|note| note.carrier())
+    }
+
+    /// Where it is among filters of clsact, if it is one.
+    pub fn filter(&self) -> Option<FilterPlace> {
+        let (link, _) = self.link.as_ref()?;
+        Filter::open(link.as_fd()).ok()?.map(|filter| filter.place())
     }
 
     /// The link's interface in this network namespace; `None` if the interface is gone or elsewhere.

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use crate::abi::Mode;
 use crate::attachment::doctor;
 use crate::attachment::names;
+use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
 use crate::attachment::{Attachment, Whereabouts};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::interface::netns;
-use crate::plane::{self, Attached, Order, Plane};
+use crate::plane::{self, Attached, Joining, Plane};
 use crate::policy::Policy;
 use crate::running::meta::Meta;
 
@@ -21,7 +22,9 @@ pub struct AttachRequest {
     pub interface: String,
     pub plane: Plane,
     /// Where the hook takes several programs.
-    pub order: Order,
+    pub joining: Joining,
+    /// What the host sends is judged too.
+    pub outgoing: bool,
     /// `None`: observe, or what an adopted attachment has.
     pub mode: Option<Mode>,
     pub bundle: Bundle,
@@ -33,6 +36,13 @@ pub struct AttachRequest {
     /// Switch off what merges packets before the program.
     pub offloads_off: bool,
     pub root: Root,
+}
+
+impl AttachRequest {
+    /// Where its packets are judged, in both directions.
+    pub fn planes(&self) -> impl Iterator<Item = Plane> {
+        std::iter::once(self.plane).chain(self.outgoing.then_some(outgoing::PLANE))
+    }
 }
 
 /// What `run` comes down to.
@@ -48,11 +58,11 @@ pub enum AttachPlan {
     Reattach(Attachment, Plane),
 }
 
-/// The plane of what we have on an interface; `None` if we have nothing there.
-pub fn current_plane(root: &Root, interface: &str) -> Option<Plane> {
+/// The plane of what we have on an interface, and whether it judges outgoing packets too; `None` if we have nothing there.
+pub fn current_plane(root: &Root, interface: &str) -> Option<(Plane, bool)> {
     let ours = Attachment::find(root, Some(interface)).ok()?;
     ours.ifindex()?;
-    ours.link.as_ref()?.1.plane().ok()?
+    Some((ours.link.as_ref()?.1.plane().ok()??, ours.outgoing.is_some()))
 }
 
 /// Looks, and changes nothing.
@@ -131,6 +141,9 @@ fn difference(request: &AttachRequest, ours: &Attachment, obtained: Option<Plane
     }
     if let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) {
         return Some(format!("as {obtained}"));
+    }
+    if request.outgoing && ours.outgoing.is_none() {
+        return Some("to judge incoming packets only".to_string());
     }
     let table_size = request.table_size.filter(|size| *size != meta.table_size);
     table_size.map(|_| format!("with flow tables of {}", meta.flow.sharing.entries(meta.table_size)))

@@ -8,6 +8,7 @@ use std::path::Path;
 use libbpf_rs::MapCore;
 
 use crate::abi;
+use crate::attachment::outgoing;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel::note;
@@ -20,9 +21,10 @@ use crate::running::meta::Meta;
 /// The pin of the object.
 pub const OBJECT: &str = "object";
 
-/// Loads a bundle's object, and checks that its flow tables are what the manifest says.
-pub fn load(opened: Opened, bundle: &Bundle) -> Result<Loaded> {
-    let loaded = opened.load()?;
+/// Loads a bundle's object, for what the host sends too if that is wanted, and checks that its flow tables are what the manifest says.
+pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool) -> Result<Loaded> {
+    let input = opened.input().to_owned();
+    let mut loaded = opened.load()?;
     let flow = &bundle.manifest.flow;
     let aggregates = flow.aggregates.iter().map(|a| (a.by.tables(), [a.entry4_size, a.entry6_size]));
     let tables = [(FLOW_TABLES, [flow.entry4_size, flow.entry6_size])].into_iter().chain(aggregates);
@@ -35,12 +37,25 @@ pub fn load(opened: Opened, bundle: &Bundle) -> Result<Loaded> {
             )));
         }
     }
+    if outgoing_too {
+        loaded.outgoing = Some(Box::new(outgoing::load(bundle, &loaded, &input)?));
+    }
     Ok(loaded)
 }
 
 /// Pins program and maps in a new directory, which goes again unless the result is kept.
 pub fn pin(loaded: &Loaded, directory: &Path) -> Result<Provisional> {
     let provisional = Provisional::create(directory)?;
+    pin_as(loaded, directory, |name| name.starts_with("ww_"))?;
+    if let Some(second) = &loaded.outgoing {
+        let directory = outgoing::directory(directory);
+        Provisional::create(&directory)?.keep();
+        pin_as(second, &directory, |name| name.starts_with("ww_") && !object::is_shared_by_loads(name))?;
+    }
+    Ok(provisional)
+}
+
+fn pin_as(loaded: &Loaded, directory: &Path, is_pinned: impl Fn(&str) -> bool) -> Result<()> {
     let pin = |object: BorrowedFd<'_>, name: &str| {
         objects::pin(object, &directory.join(name))
             .map_err(|error| Error::other(format!("cannot pin {}/{name}: {error}", directory.display())))
@@ -48,12 +63,11 @@ pub fn pin(loaded: &Loaded, directory: &Path) -> Result<Provisional> {
     for map in loaded.maps() {
         let name = map.name().to_string_lossy();
         let name = object::variable(&name);
-        if name.starts_with("ww_") {
+        if is_pinned(name) {
             pin(map.as_fd(), name)?;
         }
     }
-    pin(loaded.entry()?.as_fd(), pinned::PROGRAM)?;
-    Ok(provisional)
+    pin(loaded.entry()?.as_fd(), pinned::PROGRAM)
 }
 
 /// Keeps the object with the pins where its packets are carried in user space: whoever carries them has it from there.

@@ -4,6 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi::Mode;
+use crate::attachment::outgoing;
 use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Whereabouts};
 use crate::error::Result;
@@ -12,7 +13,7 @@ use crate::kernel;
 use crate::object::{FLOW_TABLES, POLICY, TAIL_CALLS};
 use crate::running::Running;
 use crate::running::policy::effective_mode;
-use crate::running::status::{Elsewhere, FlowTables, Previous, Status};
+use crate::running::status::{Elsewhere, FlowTables, Outgoing, Previous, Status};
 
 pub fn of(attachment: &Attachment) -> Result<Status> {
     let policy = attachment.policy()?;
@@ -36,6 +37,12 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         }),
         plane_asked: meta.map(|meta| meta.plane),
         plane_obtained: obtained,
+        outgoing: attachment.outgoing.as_ref().map(|info| Outgoing {
+            plane: outgoing::PLANE,
+            link_id: info.id,
+            program_id: info.program_id,
+        }),
+        filter: attachment.filter(),
         mode: attached.then_some(mode),
         mode_as_asked: mode.code() == policy.mode,
         enforce_remaining_seconds: limited.then(|| (policy.enforce_until_ns - now) as f64 / 1e9),

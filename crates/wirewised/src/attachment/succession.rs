@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crate::attachment::names::BESIDE;
+use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
 use crate::error::{Error, Result};
 use crate::interface::offloads;
@@ -94,6 +95,11 @@ impl Places {
         Ok(Found { link: Some((link, info, holder)), directory, shadowed })
     }
 
+    /// The link of the other direction.
+    pub fn outgoing(&self) -> io::Result<Option<outgoing::Found>> {
+        outgoing::find(self.all())
+    }
+
     /// Where a program is pinned; `None`: nowhere here.
     pub fn of_program(&self, id: u32) -> io::Result<Option<PathBuf>> {
         for place in self.all().into_iter().chain([&self.shadow]) {
@@ -112,6 +118,9 @@ impl Places {
             // Nobody ever attached it, or the link was removed by hand.
             return self.remove();
         };
+        if let Some(outgoing) = self.outgoing()? {
+            outgoing.follow(if shadowed { &self.shadow } else { &directory }, &directory)?;
+        }
         if holder != directory {
             fs::rename(holder.join(pinned::LINK), directory.join(pinned::LINK))?;
         }
@@ -136,8 +145,10 @@ impl Places {
         remove_if_there(&self.previous)
     }
 
-    /// Removes all of them, and switches on again what was switched off. The link is to be detached before.
+    /// Removes all of them, and switches on again what was switched off. The link is to be detached before; that of the other direction goes
+    /// here.
     pub fn remove(&self) -> io::Result<()> {
+        self.outgoing()?.map_or(Ok(()), |outgoing| outgoing.end())?;
         offloads::put_back(&self.offloads);
         self.all().into_iter().chain([&self.shadow]).try_for_each(|place| remove_if_there(place))
     }

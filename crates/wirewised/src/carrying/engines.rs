@@ -15,7 +15,9 @@ use crate::attachment::succession::Places;
 use crate::error::{Error, Result};
 use crate::kernel::note;
 use crate::object::policy_maps::ALLOW_LIST;
-use crate::object::{self, AGREEMENT, CONFIG_MAP, FIRST, Opened, TAIL_CALLS, read_element, variable};
+use crate::object::{
+    self, AGREEMENT, CONFIG_MAP, Opened, TAIL_CALLS, is_shared_by_loads, read_element, variable,
+};
 use crate::plane::{Judge, Span};
 
 /// The code of XDP with which a packet goes on its way.
@@ -112,8 +114,7 @@ impl Verified {
             let map = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
             maps.push((AGREEMENT.to_string(), map));
         }
-        // The engine's own: they hold its programs.
-        maps.retain(|(name, _)| ![TAIL_CALLS, FIRST, variable(CONFIG_MAP)].contains(&name.as_str()));
+        maps.retain(|(name, _)| is_shared_by_loads(name));
         let mut opened = Opened::open(&input, &object)?;
         opened.prepare_as(config)?;
         for (name, map) in &maps {

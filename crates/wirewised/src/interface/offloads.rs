@@ -294,8 +294,12 @@ impl Drop for SwitchedOff<'_> {
 
 /// Switches off all that merges packets before an interface. What was on is remembered first, in a directory of pins of its own, so
 /// that it is put back however this ends.
-pub fn switch_off(index: u32, direction: Direction, record: &Path) -> Result<SwitchedOff<'_>> {
-    let found: Vec<_> = find(index, direction)?.into_iter().filter(Merging::is_seen).collect();
+pub fn switch_off<'a>(index: u32, directions: &[Direction], record: &'a Path) -> Result<SwitchedOff<'a>> {
+    let look = || -> Result<Vec<Merging>> {
+        let found = directions.iter().map(|direction| find(index, *direction)).collect::<Result<Vec<_>>>()?;
+        Ok(found.into_iter().flatten().filter(Merging::is_seen).collect())
+    };
+    let found = look()?;
     let mut remembered = read(record);
     remembered.extend(found.clone());
     if !remembered.is_empty() {
@@ -311,7 +315,7 @@ pub fn switch_off(index: u32, direction: Direction, record: &Path) -> Result<Swi
             ))
         })?;
     }
-    if let Some(still) = find(index, direction)?.iter().find(|merging| merging.is_seen()) {
+    if let Some(still) = look()?.first() {
         return Err(Error::missing(format!(
             "{}: cannot be switched off; `--plane xdp-native` sees packets as they come",
             still.describe()

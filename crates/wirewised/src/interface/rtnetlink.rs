@@ -17,6 +17,10 @@ const HEADER: usize = 16;
 /// `struct ifinfomsg` and `struct rtgenmsg` with its padding.
 const LINK_BODY: usize = 16;
 const NSID_BODY: usize = 4;
+/// `struct tcmsg`.
+const FILTER_BODY: usize = 20;
+/// Its two places: TC_H_CLSACT with TC_H_MIN_INGRESS, TC_H_MIN_EGRESS.
+const CLSACT: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 /// NETNSA_NSID and NETNSA_FD of linux/net_namespace.h, which libc does not have.
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
@@ -68,6 +72,19 @@ pub fn set_gso_max_segs(index: u32, segments: u32) -> io::Result<()> {
     let value = segments.to_ne_bytes();
     let attributes: [(u16, &[u8]); 1] = [(libc::IFLA_GSO_MAX_SEGS, &value)];
     ask(libc::RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, &link_body(index), &attributes).map(drop)
+}
+
+/// Whether an interface's qdisc clsact has filters, in either direction.
+pub fn has_filters(index: u32) -> io::Result<bool> {
+    for parent in CLSACT {
+        let mut body = [0; FILTER_BODY];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        body[12..16].copy_from_slice(&parent.to_ne_bytes());
+        if !ask(libc::RTM_GETTFILTER, NLM_F_REQUEST | NLM_F_DUMP, &body, &[])?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The number that this namespace gives to another; `None` if it never needed one.

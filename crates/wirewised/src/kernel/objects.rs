@@ -31,6 +31,19 @@ pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     })
 }
 
+/// `None`: it is no map.
+pub fn map_info(map: BorrowedFd<'_>) -> io::Result<Option<libbpf_sys::bpf_map_info>> {
+    let what = std::fs::read_link(format!("/proc/self/fd/{}", map.as_raw_fd()))?;
+    if what.to_string_lossy() != "anon_inode:bpf-map" {
+        return Ok(None);
+    }
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut length = size_of::<libbpf_sys::bpf_map_info>() as u32;
+    // SAFETY: `info` is a zeroed bpf_map_info of `length` bytes, which the call fills.
+    check(unsafe { libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &mut info, &mut length) })?;
+    Ok(Some(info))
+}
+
 /// Needs CAP_SYS_ADMIN.
 pub fn program_by_id(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: takes a number, returns a new descriptor.

@@ -12,12 +12,12 @@ pub const PROGRAM: &str = "prog";
 /// A note (`note.rs`) on the rest.
 pub const META: &str = "meta";
 
-/// Removes a directory of pins. The link goes first: a program whose maps lost their pins loses its tail calls.
+/// Removes a directory of pins, and those in it. Links go first: a program whose maps lost their pins loses its tail calls.
 pub fn remove(directory: &Path) -> io::Result<()> {
     let mut pins: Vec<_> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    pins.sort_by_key(|path| path.file_name().is_none_or(|name| name != LINK));
+    pins.sort_by_key(|path| (path.file_name().is_none_or(|name| name != LINK), !path.is_dir()));
     for pin in pins {
-        if pin.symlink_metadata()?.is_dir() { fs::remove_dir(pin)? } else { fs::remove_file(pin)? }
+        if pin.symlink_metadata()?.is_dir() { remove(&pin)? } else { fs::remove_file(pin)? }
     }
     fs::remove_dir(directory)
 }

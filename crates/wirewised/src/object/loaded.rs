@@ -31,9 +31,16 @@ pub struct Loaded {
     pub object: Object,
     pub load_time: Duration,
     pub config: Option<abi::Config>,
+    /// The same program once more on the same maps, for what the host sends.
+    pub outgoing: Option<Box<Loaded>>,
 }
 
 impl Loaded {
+    /// This, and then that of the other direction, if that is judged too.
+    pub fn directions(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.outgoing.as_deref())
+    }
+
     /// The program to attach or run: `ww_xdp`, or the only one of an object that is not ours.
     pub fn entry(&self) -> Result<ProgramMut<'_>> {
         if let Some(entry) = self.object.progs_mut().find(|program| program.name() == ENTRY) {

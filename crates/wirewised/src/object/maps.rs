@@ -40,6 +40,12 @@ pub fn variable(map: &str) -> &str {
     map.strip_prefix(".data.").or_else(|| map.strip_prefix(".rodata.")).unwrap_or(map)
 }
 
+/// Whether another load of the same program uses this map too: not its constants, and not those that hold its programs.
+pub fn is_shared_by_loads(map: &str) -> bool {
+    let name = variable(map);
+    name.starts_with("ww_") && ![TAIL_CALLS, FIRST, variable(CONFIG_MAP)].contains(&name)
+}
+
 pub fn other_layout(map: &str) -> Error {
     Error::other(format!("the map {map} has another layout than this agent's"))
 }

@@ -55,6 +55,11 @@ impl Opened {
         Ok(Self { input: input.to_owned(), object, config })
     }
 
+    /// What it was read from, for people.
+    pub fn input(&self) -> &str {
+        &self.input
+    }
+
     /// The compiled configuration; `None` in an object that is not a data path of ours.
     pub fn config(&self) -> Option<&abi::Config> {
         self.config.as_ref()
@@ -237,7 +242,7 @@ impl Opened {
                 };
             }
         };
-        let loaded = Loaded { object, load_time, config };
+        let loaded = Loaded { object, load_time, config, outgoing: None };
         loaded.fill_tail_calls()?;
         Ok(Ok(loaded))
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What joins a program to an interface, and lies pinned beside it: a BPF link of the kernel, whose program is replaced without a gap, or
-//! the note of an agent that carries the packets itself. Whoever holds either can ask, replace and end it in the same way.
+//! What joins a program to an interface, and lies pinned beside it: a BPF link of the kernel, whose program is replaced without a gap, the
+//! note of an agent that carries the packets itself, or that of a filter. Whoever holds one can ask, replace and end it in the same way.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use super::tc::Filter;
 use super::{Note, PLANES, Place, Plane, attached};
 use crate::interface::netns;
 use crate::kernel;
@@ -25,24 +26,48 @@ pub(super) fn create(
     owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, kind, &opts) })
 }
 
+/// A link, as what it is.
+enum Joined {
+    ByKernel,
+    Carried(Note),
+    Filter(Filter),
+}
+
+fn open(link: BorrowedFd<'_>) -> io::Result<Joined> {
+    if objects::map_info(link)?.is_none() {
+        return Ok(Joined::ByKernel);
+    }
+    if let Some(note) = Note::open(link)? {
+        return Ok(Joined::Carried(note));
+    }
+    let filter = Filter::open(link)?.map(Joined::Filter);
+    filter.ok_or_else(|| io::Error::other("it is a map, but no note of this agent's"))
+}
+
 /// Replaces the program of a link. No packet meets the interface without one; the old program is at no packet any more when this
 /// returns, so it may lose its pins, without which it would lose its tail calls.
 pub fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    if let Some(note) = Note::open(link)? {
-        return note.change_program(objects::program_info(program)?.id);
+    match open(link)? {
+        Joined::Carried(note) => return note.change_program(objects::program_info(program)?.id),
+        Joined::Filter(filter) => filter.change_program(program)?,
+        Joined::ByKernel => {
+            let no_options = std::ptr::null();
+            // SAFETY: no options are given; the descriptors are plain numbers to the call.
+            check(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), no_options) })?;
+        }
     }
-    // SAFETY: no options are given; the descriptors are plain numbers to the call.
-    check(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) })
-        .map(|_| kernel::wait_for_packets())
+    kernel::wait_for_packets();
+    Ok(())
 }
 
 /// Ends what a link does, whoever holds it.
 pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    if let Some(note) = Note::open(link)? {
-        return note.stop();
+    match open(link)? {
+        Joined::Carried(note) => note.stop(),
+        Joined::Filter(filter) => filter.stop(),
+        // SAFETY: the descriptor is a plain number to the call.
+        Joined::ByKernel => check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop),
     }
-    // SAFETY: the descriptor is a plain number to the call.
-    check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,20 +76,20 @@ pub struct LinkInfo {
     pub program_id: u32,
     /// 0: the interface is gone, the link was detached, or who carried the packets is gone.
     pub ifindex: u32,
-    /// Of a link of an agent's, which knows; the kernel's are asked for.
-    carried: Option<(Plane, u64)>,
+    /// From a note, which knows; the kernel is asked of its links.
+    noted: Option<(Plane, u64)>,
 }
 
 impl LinkInfo {
-    /// For an agent that carries packets. cookie : of the interface's network namespace.
-    pub(super) fn carried(id: u32, program_id: u32, ifindex: u32, plane: Plane, cookie: u64) -> Self {
-        Self { id, program_id, ifindex, carried: Some((plane, cookie)) }
+    /// By a note. cookie : of the interface's network namespace.
+    pub(super) fn noted(id: u32, program_id: u32, ifindex: u32, plane: Plane, cookie: u64) -> Self {
+        Self { id, program_id, ifindex, noted: Some((plane, cookie)) }
     }
 
     /// Where the program is on the interface of this network namespace that has the link's index; `None`: it is not, so the interface
     /// is another's. An index alone says nothing, as every namespace counts for itself.
     pub fn plane(&self) -> io::Result<Option<Plane>> {
-        if let Some((plane, cookie)) = self.carried {
+        if let Some((plane, cookie)) = self.noted {
             return Ok((self.ifindex != 0 && cookie == netns::cookie()).then_some(plane));
         }
         Ok(attached(self.ifindex)?.iter().find(|it| it.program_id == self.program_id).map(|it| it.plane))
@@ -73,8 +98,10 @@ impl LinkInfo {
 
 /// `None`: a link, but of no hook of ours.
 pub fn info(link: BorrowedFd<'_>) -> io::Result<Option<LinkInfo>> {
-    if let Some(note) = Note::open(link)? {
-        return Ok(note.info());
+    match open(link)? {
+        Joined::Carried(note) => return Ok(note.info()),
+        Joined::Filter(filter) => return Ok(Some(filter.info())),
+        Joined::ByKernel => {}
     }
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut length = size_of::<libbpf_sys::bpf_link_info>() as u32;
@@ -84,7 +111,7 @@ pub fn info(link: BorrowedFd<'_>) -> io::Result<Option<LinkInfo>> {
         Place::Kernel(hook) => hook.ifindex(&info),
         Place::User(_) => None,
     });
-    Ok(ifindex.map(|ifindex| LinkInfo { id: info.id, program_id: info.prog_id, ifindex, carried: None }))
+    Ok(ifindex.map(|ifindex| LinkInfo { id: info.id, program_id: info.prog_id, ifindex, noted: None }))
 }
 
 /// The link that keeps `program_id` on an interface, if it is there by a link. Needs CAP_SYS_ADMIN.

@@ -90,7 +90,7 @@ pub trait Hook: Sync {
     /// The interface of a link of this hook (0: it is gone, or the link was detached), `None` for other hooks' links.
     fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32>;
 
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd>;
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, joining: Joining) -> io::Result<OwnedFd>;
     fn attach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>;
     fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>;
     fn attach_error(&self, interface: &str, error: &io::Error) -> Error;
@@ -110,9 +110,18 @@ pub enum Order {
     Last,
 }
 
+/// How a program joins those of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Joining {
+    pub order: Order,
+    /// By a filter of clsact, though the kernel has tcx.
+    pub clsact: bool,
+}
+
 impl Plane {
     pub const XDP_NATIVE: Self = xdp::NATIVE;
     pub const XDP_GENERIC: Self = xdp::GENERIC;
+    pub const TC_EGRESS: Self = tc::EGRESS;
 
     pub fn all() -> &'static [Self] {
         PLANES
@@ -129,6 +138,11 @@ impl Plane {
     /// What the program must be loaded for.
     pub fn runs(self) -> Runs {
         self.hook().map_or(Runs::InUserSpace, |hook| Runs::InKernel(hook.kind()))
+    }
+
+    /// Whether it is at TC, in either direction.
+    pub fn is_of_tc(self) -> bool {
+        self.hook().is_some_and(|hook| hook.kind() != abi::Hook::Xdp)
     }
 
     fn hook(self) -> Option<&'static dyn Hook> {
@@ -172,9 +186,9 @@ impl Plane {
 
     /// Attaches a program. In the kernel it stays as long as the descriptor, or a pin of it, is there; in user space it begins with the
     /// process that carries its packets, which is this one.
-    pub fn attach(self, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
+    pub fn attach(self, program: BorrowedFd<'_>, ifindex: u32, joining: Joining) -> io::Result<OwnedFd> {
         match self.0.place {
-            Place::Kernel(hook) => hook.attach(program, ifindex, order),
+            Place::Kernel(hook) => hook.attach(program, ifindex, joining),
             Place::User(_) => Note::begin(self, program, ifindex),
         }
     }

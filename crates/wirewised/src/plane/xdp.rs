@@ -8,7 +8,7 @@ use crate::abi;
 use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
-use crate::plane::{Abilities, Drops, Hook, Order, Place, Plane, link};
+use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
 
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",
@@ -75,7 +75,7 @@ impl Hook for Xdp {
     }
 
     /// There is one program at a place, so no order.
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, _: Order) -> io::Result<OwnedFd> {
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, _: Joining) -> io::Result<OwnedFd> {
         link::create(program, ifindex, libbpf_sys::BPF_XDP, self.flags())
     }
 

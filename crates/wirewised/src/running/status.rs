@@ -8,6 +8,7 @@ use crate::bundle::manifest::Sharing;
 use crate::interface::offloads::Merging;
 use crate::plane::Plane;
 use crate::plane::note::Carrier;
+use crate::plane::tc::FilterPlace;
 use crate::running::agreement::Agreement;
 use crate::running::meta::{BundleMeta, PolicyMeta};
 use crate::text::units::format_age;
@@ -22,6 +23,10 @@ pub struct Status {
     pub plane_asked: Option<Plane>,
     /// Read back from the kernel; null if the interface is gone, or in a network namespace that cannot be entered.
     pub plane_obtained: Option<Plane>,
+    /// Outgoing packets are judged too, by the same program.
+    pub outgoing: Option<Outgoing>,
+    /// Of a filter of clsact, which programs of TC are where the kernel has no tcx links.
+    pub filter: Option<FilterPlace>,
     /// What holds now; null if nothing does, as nothing is attached any more.
     pub mode: Option<Mode>,
     /// False: enforcement was asked for a time that is over.
@@ -47,6 +52,14 @@ pub struct Status {
     pub program_id: Option<u32>,
     pub tail_call_program_ids: Vec<u32>,
     pub pins: String,
+}
+
+/// The second direction.
+#[derive(Debug, Serialize)]
+pub struct Outgoing {
+    pub plane: Plane,
+    pub link_id: u32,
+    pub program_id: u32,
 }
 
 /// Another network namespace.

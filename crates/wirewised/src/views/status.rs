@@ -42,6 +42,21 @@ pub fn print(status: &Status) {
         (asked, obtained) if asked == obtained => row("plane", name(obtained)),
         (asked, obtained) => row("plane", &format!("{} (asked for {})", name(obtained), name(asked))),
     }
+    if let Some(filter) = &status.filter {
+        row(
+            "filter",
+            &format!(
+                "of clsact, priority {}, handle {:#x} (`tc filter show`)",
+                filter.priority, filter.handle
+            ),
+        );
+    }
+    if let Some(outgoing) = &status.outgoing {
+        row(
+            "outgoing",
+            &format!("{}, program {}, in the same flow tables", outgoing.plane, outgoing.program_id),
+        );
+    }
     if let Some(elsewhere) = &status.network_namespace {
         row("network ns", &elsewhere.describe());
     }

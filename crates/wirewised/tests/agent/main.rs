@@ -6,6 +6,7 @@
 mod common;
 mod lab;
 
+mod clsact;
 mod completions;
 mod drift;
 mod health;
@@ -16,6 +17,7 @@ mod names;
 mod namespaces;
 mod offloads;
 mod others;
+mod outgoing;
 mod ownership;
 mod policies;
 mod refusals;

@@ -13,7 +13,7 @@ use wirewised::interface::netdev;
 use wirewised::kernel::objects;
 use wirewised::object::{Opened, Runs, Settings};
 use wirewised::offline::test_run;
-use wirewised::plane::{self, Attached, Order, Plane, tc};
+use wirewised::plane::{self, Attached, Joining, Order, Plane, tc};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
 use crate::swap::{lenient, status};
@@ -44,7 +44,7 @@ fn class(stats: &Value, id: usize, outcome: &str) -> u64 {
 }
 
 /// A program that the agent knows nothing of, which passes everything.
-fn foreign_program(hook: Hook) -> OwnedFd {
+pub fn foreign_program(hook: Hook) -> OwnedFd {
     let mut opened = Opened::open("other", data_path().unwrap()).unwrap();
     opened.prepare(&Settings::live(Runs::InKernel(hook)).unwrap()).unwrap();
     opened.load().unwrap().entry().unwrap().as_fd().try_clone_to_owned().unwrap()
@@ -130,10 +130,10 @@ fn the_allow_list_of_outgoing_packets_is_that_of_their_answers() {
 fn programs_of_others_stay_and_the_user_chooses_the_order() {
     let Some(lab) = Lab::new() else { return };
     let (other, at_xdp) = (foreign_program(Hook::TcIngress), foreign_program(Hook::Xdp));
+    let last = Joining { order: Order::Last, clsact: false };
     let links = lab.enter(|| {
         let index = netdev::index(INTERFACE).unwrap();
-        let attach =
-            |plane: Plane, program: &OwnedFd| plane.attach(program.as_fd(), index, Order::Last).unwrap();
+        let attach = |plane: Plane, program: &OwnedFd| plane.attach(program.as_fd(), index, last).unwrap();
         [attach(tc::INGRESS, &other), attach(Plane::XDP_GENERIC, &at_xdp)]
     });
     let doctor = lab.ok(&format!("doctor --interface {INTERFACE} --plane tc-ingress"));

@@ -11,8 +11,9 @@ use std::path::Path;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
+use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
-use crate::bundle::manifest::Flow;
+use crate::bundle::manifest::{Flow, Sharing};
 use crate::error::Kind;
 use crate::interface::netdev::{self, Device};
 use crate::interface::offloads::{self, Merging};
@@ -21,6 +22,8 @@ use crate::kernel::bpffs;
 use crate::kernel::objects;
 use crate::plane::{self, Attached, Driver, Plane};
 
+/// The flow key under which both directions are one flow.
+const BOTH_DIRECTIONS: &str = "five-tuple-bidirectional";
 /// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
 const NATIVE_MTU: u32 = 3_498;
 /// Since 5.11 maps are charged to the cgroup and not to the limit on locked memory.
@@ -166,11 +169,24 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
     }
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
-    if plane.abilities().sees_merged {
-        findings.push(check_offloads(index, plane));
-    }
+    findings.extend(check_offloads(index, plane));
     findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
     findings.push(spread::check(interface, &Spread::of(interface, &device), flow));
+    findings
+}
+
+/// What an interface offers for the other direction, beside a plane.
+pub fn check_outgoing(interface: &str, flow: &Flow) -> Vec<Finding> {
+    let Ok(index) = netdev::index(interface) else { return Vec::new() };
+    let mut findings = vec![offered::check_tc(index)];
+    findings.extend(check_offloads(index, outgoing::PLANE));
+    if flow.sharing != Sharing::Shared && flow.key == BOTH_DIRECTIONS {
+        findings.push(Finding::warning(
+            "cpus",
+            "what comes in and what goes out of one flow may be on two CPUs, and each has flow tables of its own",
+            "compile the model with `flow_table: {sharing: shared}` in its feature set; docs/cpus.md",
+        ));
+    }
     findings
 }
 
@@ -280,18 +296,21 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
     Finding::ok("lro", if on { "on" } else { "off" })
 }
 
-/// What merges packets before the program.
-fn check_offloads(index: u32, plane: Plane) -> Finding {
+/// What merges packets before the program, where it can see such.
+fn check_offloads(index: u32, plane: Plane) -> Option<Finding> {
+    if !plane.abilities().sees_merged {
+        return None;
+    }
     let found = match offloads::find(index, plane.abilities().direction) {
         Ok(found) => found,
-        Err(error) => return Finding::warning("offloads", error.to_string(), "see `ethtool -k`"),
+        Err(error) => return Some(Finding::warning("offloads", error.to_string(), "see `ethtool -k`")),
     };
     if found.is_empty() {
-        return Finding::ok("offloads", "packets come as they were sent");
+        return Some(Finding::ok("offloads", "packets come as they were sent"));
     }
     let merging: Vec<_> = found.iter().map(Merging::describe).collect();
     let remedies: Vec<_> = found.iter().filter(|it| it.is_seen()).map(|it| it.remedy("off")).collect();
-    Finding::warning(
+    Some(Finding::warning(
         "offloads",
         format!(
             "{plane} sees packets merged by {}: their counts and lengths are not those of the network",
@@ -304,7 +323,7 @@ fn check_offloads(index: u32, plane: Plane) -> Finding {
                 remedies.join(" and ")
             ),
         },
-    )
+    ))
 }
 
 fn check_queues(interface: &str, queues: u32) -> Finding {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What kernel, driver and process offer for a plane.
 
-use crate::abi;
 use crate::attachment::doctor::finding::Finding;
 use crate::interface::netdev::Device;
 use crate::kernel;
@@ -16,9 +15,7 @@ const XDP_BASIC: u64 = 1;
 pub fn check(interface: &str, index: u32, plane: Plane, driver: Driver, device: &Device) -> Vec<Finding> {
     let (release, native) = (kernel::release(), plane.abilities().native);
     let mut findings = match plane.runs() {
-        Runs::InKernel(abi::Hook::TcIngress | abi::Hook::TcEgress) => {
-            vec![check_tcx(index, plane, &release)]
-        }
+        _ if plane.is_of_tc() => vec![check_tc(index)],
         Runs::InUserSpace if !native => Vec::new(),
         _ => vec![check_native(interface, driver, &release, native)],
     };
@@ -68,18 +65,12 @@ fn check_checksums(device: &Device) -> Option<Finding> {
     })
 }
 
-fn check_tcx(index: u32, plane: Plane, release: &str) -> Finding {
+/// By what a program is attached at TC.
+pub fn check_tc(index: u32) -> Finding {
     if tc::is_there(index) {
-        return Finding::ok("tcx", "the kernel has tcx links");
+        return Finding::ok("tc", "the kernel has tcx links");
     }
-    Finding::error(
-        "tcx",
-        format!("Linux {release} has no tcx, which {plane} needs"),
-        format!(
-            "a kernel from {} on, or `--plane xdp-generic`, which sees the same incoming packets",
-            tc::SINCE
-        ),
-    )
+    Finding::ok("tc", format!("no tcx links before Linux {}: a filter of clsact", tc::SINCE))
 }
 
 #[cfg(test)]

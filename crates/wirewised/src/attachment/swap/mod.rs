@@ -226,7 +226,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
         share(&mut opened, shadow, ALL_TABLES)?;
     }
     share(&mut opened, ours, plan.shared())?;
-    staging::load(opened, bundle)
+    staging::load(opened, bundle, ours.outgoing.is_some())
 }
 
 /// For a program that uses the flow tables of a program with these constants.
@@ -280,7 +280,7 @@ fn follow(before: &Attachment, now: Attachment) -> Result<Attachment> {
     Ok(now)
 }
 
-/// The one moment at which the next packet meets another program.
+/// The one moment at which the next packet meets another program; of outgoing ones, when the directories are put in order.
 fn update_link(ours: &Attachment, program: BorrowedFd<'_>) -> Result<()> {
     let Some((link, _)) = &ours.link else { return Err(Error::other("the attachment went away meanwhile")) };
     link::update(link.as_fd(), program)

@@ -14,6 +14,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use super::{known, share, update_link, with_tables_of};
 use crate::abi::{Clock, Shadow};
 use crate::attachment::Attachment;
+use crate::attachment::outgoing;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::bundle::Bundle;
@@ -64,7 +65,8 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     let clock = Some(if fine { Clock::Fine } else { Clock::Coarse });
     second.prepare(&Settings { shadow: Shadow::Second, trace: true, clock, ..Settings::live(runs)? })?;
     share(&mut second, ours, ALLOW_LIST)?;
-    let second = staging::load(second, bundle)?;
+    let outgoing_too = ours.outgoing.is_some();
+    let second = staging::load(second, bundle, outgoing_too)?;
     policy_maps::write_element(&policy::of_shadow(&ours.policy()?), |name| second.map(name))?;
     first.prepare(&Settings {
         shadow: Shadow::First,
@@ -75,12 +77,14 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     share(&mut first, ours, [POLICY, LIMIT_MAP, EVENTS, PER_CPU])?;
     share(&mut first, ours, ALL_TABLES.into_iter().chain(ALLOW_LIST))?;
     first.share(AGREEMENT, &second.require_map(AGREEMENT)?)?;
-    let first = staging::load(first, &running)?;
-    let entry = first.entry()?.as_fd().as_raw_fd();
-    second
-        .require_map(FIRST)?
-        .update(&0u32.to_ne_bytes(), &entry.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| Error::other(format!("{FIRST}: {error}")))?;
+    let first = staging::load(first, &running, outgoing_too)?;
+    for (second, first) in second.directions().zip(first.directions()) {
+        let entry = first.entry()?.as_fd().as_raw_fd();
+        second
+            .require_map(FIRST)?
+            .update(&0u32.to_ne_bytes(), &entry.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| Error::other(format!("{FIRST}: {error}")))?;
+    }
     let bytes = |name: &str| {
         second.map(name).map_or(0, |map| u64::from(map.max_entries()) * u64::from(map.value_size()))
     };
@@ -109,18 +113,23 @@ pub fn start(ours: &Attachment, bundle: &Bundle, file: &Path, pair: &Pair) -> Re
     if ours.shadow().is_some() {
         end(ours)?;
     }
-    let staged = stage(&Places::of(&ours.directory).shadow, bundle, file, pair)?;
+    let places = Places::of(&ours.directory);
+    let staged = stage(&places.shadow, bundle, file, pair)?;
     update_link(ours, pair.second.entry()?.as_fd())?;
     staged.keep();
+    places.tidy().map_err(|error| not_tidied(&places, &error))?;
     Attachment::open(&ours.directory)
 }
 
 fn stage(directory: &Path, bundle: &Bundle, file: &Path, pair: &Pair) -> Result<Provisional> {
     let staged = staging::pin(&pair.second, directory)?;
     staging::keep_object(directory, pair.meta.plane, bundle)?;
-    if let Some(parts) = pair.first.map(TAIL_CALLS) {
-        objects::pin(parts.as_fd(), &directory.join(FIRST_PARTS))
-            .map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
+    let directories = [directory.to_path_buf(), outgoing::directory(directory)];
+    for (first, directory) in pair.first.directions().zip(directories) {
+        if let Some(parts) = first.map(TAIL_CALLS) {
+            objects::pin(parts.as_fd(), &directory.join(FIRST_PARTS))
+                .map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
+        }
     }
     let Meta { interface, plane, policy, .. } = &pair.meta;
     if let Some(config) = &pair.second.config {

@@ -16,6 +16,7 @@ use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
 use crate::attachment::lockout::{self, LockOutArgs};
+use crate::attachment::outgoing;
 use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::plan::{self, AttachPlan, AttachRequest};
 use crate::attachment::succession;
@@ -24,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel;
 use crate::kernel::bpffs;
-use crate::plane::{Order, Plane};
+use crate::plane::{Joining, Order, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::policy::effective_mode;
@@ -71,6 +72,14 @@ pub struct Args {
     /// With a plane of TC: before or behind the programs of others
     #[arg(long, value_enum, default_value_t = Order::First)]
     order: Order,
+
+    /// With a plane of TC: as a filter of clsact, as on kernels before 6.6, though this one has tcx links
+    #[arg(long)]
+    clsact: bool,
+
+    /// Judge outgoing packets, too, at TC: both directions of a flow meet in one table
+    #[arg(long)]
+    outgoing: bool,
 
     #[command(flatten)]
     user_space: UserSpaceArgs,
@@ -207,10 +216,12 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
     }
     let root = args.root.root()?;
     let interface = netdev::primary_name(&args.interface);
+    let current = plan::current_plane(&root, &interface);
     let request = AttachRequest {
-        plane: args.plane.or_else(|| plan::current_plane(&root, &interface)).unwrap_or(Plane::XDP_NATIVE),
+        plane: args.plane.or(current.map(|(plane, _)| plane)).unwrap_or(Plane::XDP_NATIVE),
+        outgoing: args.outgoing || current.is_some_and(|(_, outgoing)| outgoing),
         interface,
-        order: args.order,
+        joining: Joining { order: args.order, clsact: args.clsact },
         mode: args.mode.map(Mode::from),
         bundle,
         bundle_file: args.bundle.clone(),
@@ -221,7 +232,16 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         root,
     };
     args.user_space.check(&request)?;
-    if request.offloads_off && !request.plane.abilities().sees_merged {
+    if request.outgoing {
+        outgoing::check(request.plane)?;
+    }
+    if args.clsact && !request.planes().any(Plane::is_of_tc) {
+        return Err(Error::input(format!(
+            "--clsact is for planes of TC, not for `--plane {}`",
+            request.plane
+        )));
+    }
+    if request.offloads_off && !request.planes().any(|plane| plane.abilities().sees_merged) {
         return Err(Error::input(format!(
             "--offloads off is not for `--plane {}`, which sees packets before anything merges them",
             request.plane
@@ -248,6 +268,9 @@ fn check(request: &AttachRequest) -> Result<Vec<Finding>> {
     let flow = &request.bundle.manifest.flow;
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
     findings.retain(|finding| finding.check != "programs");
+    if request.outgoing {
+        findings.extend(doctor::check_outgoing(&request.interface, flow));
+    }
     for finding in findings.iter_mut().filter(|it| it.check == "offloads" && it.level == Level::Warning) {
         match (request.offloads_off, request.mode) {
             (true, _) => {
@@ -300,7 +323,8 @@ fn done(plan: &AttachPlan) -> &'static str {
 }
 
 fn describe(plan: &AttachPlan, request: &AttachRequest) -> String {
-    let (interface, plane) = (&request.interface, request.plane);
+    let interface = &request.interface;
+    let plane = request.planes().map(Plane::name).collect::<Vec<_>>().join(" and ");
     let name = &request.bundle.manifest.name;
     match plan {
         AttachPlan::Attach { displaced: None } => format!("attach {name} to {interface} as {plane}"),

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::lane::LaneCounts;
 use crate::interface::netns;
 use crate::kernel;
-use crate::kernel::objects::{check, owned, program_info};
+use crate::kernel::objects::{map_info, owned, program_info};
 use crate::plane::Plane;
 use crate::plane::link::LinkInfo;
 
@@ -115,20 +115,13 @@ impl Note {
         Ok(map)
     }
 
-    /// `None`: it is no map, so a link of the kernel.
+    /// `None`: it is something else.
     pub fn open(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
-        let what = std::fs::read_link(format!("/proc/self/fd/{}", link.as_raw_fd()))?;
-        if what.to_string_lossy() != "anon_inode:bpf-map" {
-            return Ok(None);
-        }
-        let mut info = libbpf_sys::bpf_map_info::default();
-        let mut length = size_of::<libbpf_sys::bpf_map_info>() as u32;
-        // SAFETY: `info` is a zeroed bpf_map_info of `length` bytes, which the call fills.
-        check(unsafe { libbpf_sys::bpf_map_get_info_by_fd(link.as_raw_fd(), &mut info, &mut length) })?;
+        let Some(info) = map_info(link)? else { return Ok(None) };
         // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
         let name = unsafe { std::ffi::CStr::from_ptr(info.name.as_ptr()) };
         if name != MAP_NAME || info.value_size as usize != size_of::<Words>() {
-            return Err(io::Error::other("it is a map, but no note of this agent's"));
+            return Ok(None);
         }
         Self::map(&link, info.id).map(Some)
     }
@@ -160,7 +153,7 @@ impl Note {
         // Until it first runs, what it is asked to run.
         let (wanted, running) = (words.wanted.load(Ordering::Acquire), words.running.load(Ordering::Acquire));
         let program = if running == 0 { wanted } else { running };
-        Some(LinkInfo::carried(self.id, program, ifindex, *plane, words.cookie.load(Ordering::Relaxed)))
+        Some(LinkInfo::noted(self.id, program, ifindex, *plane, words.cookie.load(Ordering::Relaxed)))
     }
 
     /// Whether somebody carries packets, or is about to.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TC, by tcx links: on socket buffers, in either direction. Programs of others may be at the same place; what the one before lets
-//! through, the next one sees.
+//! TC, by tcx links or, on kernels that have none, by filters of clsact: on socket buffers, in either direction. Programs of others may be
+//! at the same place; what the one before lets through, the next one sees.
+
+mod filter;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,13 +11,14 @@ use crate::abi;
 use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
-use crate::plane::{Abilities, Drops, Hook, Order, Place, Plane, link};
+use crate::plane::{Abilities, Drops, Hook, Joining, Order, Place, Plane, link};
+pub use filter::{Filter, Place as FilterPlace};
 
 pub const INGRESS: Plane = Plane(&Abilities {
     name: "tc-ingress",
-    about: "Incoming packets at TC, beside the programs of others (Linux 6.6)",
+    about: "Incoming packets at TC, beside the programs of others",
     choose: "programs of others are attached there too",
-    needs: "Linux 6.6",
+    needs: "nothing",
     native: false,
     shared: true,
     sees_merged: true,
@@ -28,7 +31,7 @@ pub const EGRESS: Plane = Plane(&Abilities {
     name: "tc-egress",
     about: "Outgoing packets at TC, as the host hands them over",
     choose: "what this host sends is to be judged",
-    needs: "Linux 6.6",
+    needs: "nothing",
     native: false,
     shared: true,
     sees_merged: true,
@@ -62,13 +65,15 @@ impl Hook for Tc {
         }
     }
 
-    /// In the order in which they see packets.
+    /// Those of tcx in the order in which they see packets, then ours of a filter.
     fn query(&self, ifindex: u32) -> io::Result<Vec<u32>> {
-        match ask(ifindex, *self) {
+        let mut programs = match ask(ifindex, *self) {
             // A kernel without tcx has nothing there.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(Vec::new()),
-            programs => programs,
-        }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Vec::new(),
+            programs => programs?,
+        };
+        programs.extend(filter::program(*self, ifindex));
+        Ok(programs)
     }
 
     fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32> {
@@ -77,9 +82,12 @@ impl Hook for Tc {
         is_tcx.then_some(unsafe { link.__bindgen_anon_1.tcx.ifindex })
     }
 
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
+    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, joining: Joining) -> io::Result<OwnedFd> {
+        if joining.clsact || !is_there(ifindex) {
+            return Filter::begin(*self, program, ifindex, joining.order);
+        }
         // Before or after nothing in particular: at the head, or the tail.
-        let flags = match order {
+        let flags = match joining.order {
             Order::First => libbpf_sys::BPF_F_BEFORE,
             Order::Last => libbpf_sys::BPF_F_AFTER,
         };
@@ -98,8 +106,11 @@ impl Hook for Tc {
     fn attach_error(&self, interface: &str, error: &io::Error) -> Error {
         let plane = self.name();
         match error.raw_os_error() {
-            Some(libc::EINVAL) => Error::missing(format!(
-                "{interface}: this kernel has no tcx, which {plane} needs (Linux {SINCE}); `--plane xdp-generic` works on every interface"
+            Some(libc::ENOENT | libc::EOPNOTSUPP) => Error::missing(format!(
+                "{interface}: this kernel has neither tcx (Linux {SINCE}) nor filters of clsact (CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS),                  one of which {plane} needs; `--plane xdp-generic` works on every interface"
+            )),
+            Some(libc::EINVAL) => Error::other(format!(
+                "{interface}: a filter of another kind has the place of {plane}; `tc filter show dev {interface}` shows it, `--order last`                  takes another place"
             )),
             Some(libc::ERANGE) => Error::other(format!(
                 "{interface}: {MOST_PROGRAMS} programs are attached as {plane}, and the kernel takes no more; `bpftool net` shows them"
@@ -117,6 +128,13 @@ impl Tc {
         match self {
             Self::Ingress => INGRESS.name(),
             Self::Egress => EGRESS.name(),
+        }
+    }
+
+    fn point(self) -> libbpf_sys::bpf_tc_attach_point {
+        match self {
+            Self::Ingress => libbpf_sys::BPF_TC_INGRESS,
+            Self::Egress => libbpf_sys::BPF_TC_EGRESS,
         }
     }
 
@@ -148,9 +166,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_tcx_is_told_from_a_full_place() {
+    fn a_kernel_without_tc_is_told_from_a_full_place() {
         let error = |code| Tc::Egress.attach_error("eth0", &io::Error::from_raw_os_error(code)).to_string();
-        assert!(error(libc::EINVAL).contains("Linux 6.6"));
+        assert!(error(libc::ENOENT).contains("Linux 6.6"));
+        assert!(error(libc::EINVAL).contains("tc filter show dev eth0"));
         assert!(error(libc::ERANGE).contains("64 programs are attached as tc-egress"));
         assert!(error(libc::EPERM).contains("CAP_NET_ADMIN"));
     }

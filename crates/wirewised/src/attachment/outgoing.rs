@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The second direction of an attachment: its program once more, for what the host sends, at TC. It uses the same maps, so both directions
+//! of a flow meet in one table. Its pins are in a directory of their own beside those of the first.
+//!
+//! What the first direction's link runs, is attached; this link follows it (`succession.rs`).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::MapCore;
+
+use crate::abi;
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use crate::kernel::objects;
+use crate::kernel::pinned;
+use crate::object::{Loaded, Opened, is_shared_by_loads, no_data_path, variable};
+use crate::plane::link::{self, LinkInfo};
+use crate::plane::{Joining, Plane};
+
+/// Where outgoing packets are judged.
+pub const PLANE: Plane = Plane::TC_EGRESS;
+
+/// Where the pins are. beside : those of the first direction.
+pub fn directory(beside: &Path) -> PathBuf {
+    beside.join("outgoing")
+}
+
+/// Loads the program of a bundle for this direction, beside what is loaded.
+pub fn load(bundle: &Bundle, loaded: &Loaded, input: &str) -> Result<Loaded> {
+    let config = loaded.config.ok_or_else(|| no_data_path(input))?;
+    let mut opened = Opened::open(input, &bundle.object)?;
+    opened.prepare_as(abi::Config { hook: abi::Hook::TcEgress.code(), ..config })?;
+    for map in loaded.maps() {
+        let name = map.name().to_string_lossy();
+        if is_shared_by_loads(&name) {
+            opened.share(variable(&name), &map)?;
+        }
+    }
+    opened.load()
+}
+
+/// Attaches it, and pins the link. beside : the pins of the first direction.
+pub fn attach(loaded: &Loaded, interface: &str, ifindex: u32, joining: Joining, beside: &Path) -> Result<()> {
+    let attached = loaded
+        .entry()
+        .map_err(|error| io::Error::other(error.to_string()))
+        .and_then(|entry| PLANE.attach(entry.as_fd(), ifindex, joining))
+        .and_then(|link| objects::pin(link.as_fd(), &directory(beside).join(pinned::LINK)));
+    attached.map_err(|error| PLANE.attach_error(interface, &error))
+}
+
+/// A link that was found.
+#[derive(Debug)]
+pub struct Found {
+    link: OwnedFd,
+    pub info: LinkInfo,
+    /// The directory of the first direction beside which it is pinned.
+    beside: PathBuf,
+}
+
+/// The link, if one is pinned beside any of these.
+pub fn find<'a>(places: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Option<Found>> {
+    for place in places {
+        let link = match objects::open_pin(&directory(place).join(pinned::LINK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if let Some(info) = link::info(link.as_fd())? {
+            return Ok(Some(Found { link, info, beside: place.clone() }));
+        }
+    }
+    Ok(None)
+}
+
+impl Found {
+    /// Runs what is pinned beside `runs`, and has the link pinned beside `home`. Nothing is there: this direction ends.
+    pub fn follow(&self, runs: &Path, home: &Path) -> io::Result<()> {
+        let pin = directory(&self.beside).join(pinned::LINK);
+        let program = match objects::open_pin(&directory(runs).join(pinned::PROGRAM)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.end()?;
+                return fs::remove_file(pin);
+            }
+            other => other?,
+        };
+        let wanted = objects::program_info(program.as_fd())?.id;
+        if self.info.ifindex != 0 && self.info.program_id != wanted {
+            link::update(self.link.as_fd(), program.as_fd())?;
+        }
+        if self.beside == home { Ok(()) } else { fs::rename(pin, directory(home).join(pinned::LINK)) }
+    }
+
+    /// Takes the program off the interface. Its pins stay.
+    pub fn end(&self) -> io::Result<()> {
+        if self.info.ifindex == 0 { Ok(()) } else { link::detach(self.link.as_fd()) }
+    }
+}
+
+/// What cannot be judged in both directions.
+pub fn check(plane: Plane) -> Result<()> {
+    if plane == PLANE {
+        return Err(Error::input(format!("--outgoing: `--plane {plane}` judges outgoing packets already")));
+    }
+    if plane.is_in_user_space() {
+        return Err(Error::input(format!(
+            "--outgoing is for planes in the kernel, not for `--plane {plane}`; with `--to NAME` that one judges both directions \
+             between two interfaces"
+        )));
+    }
+    Ok(())
+}

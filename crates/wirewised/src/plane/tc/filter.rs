@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TC on kernels before 6.6, which have no tcx links: a filter of the qdisc clsact. The kernel has no link for one, so a note in a pinned map
+//! stands in its place, by which the filter is found, replaced and removed.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
+
+use super::Tc;
+use crate::interface::{netns, rtnetlink};
+use crate::kernel::libbpf_log;
+use crate::kernel::objects::{self, check, owned};
+use crate::plane::link::LinkInfo;
+use crate::plane::{Order, Plane};
+
+/// Also says which form of note it is.
+const MAP_NAME: &std::ffi::CStr = c"ww_filter_1";
+/// Of every filter of ours, so that one that was left behind is found.
+const HANDLE: u32 = 0x7777;
+const FIRST: u32 = 1;
+const LAST: u32 = 0xffff;
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct Words {
+    /// Of the network namespace.
+    cookie: u64,
+    ifindex: u32,
+    /// `BPF_TC_INGRESS` or `BPF_TC_EGRESS`.
+    point: u32,
+    priority: u32,
+    /// The program that was last put there: what is known where the namespace cannot be entered.
+    program: u32,
+    /// 1: the qdisc was not there before.
+    made_qdisc: u32,
+    reserved: u32,
+}
+
+/// A note.
+#[derive(Debug)]
+pub struct Filter {
+    map: OwnedFd,
+    /// Number of the map.
+    id: u32,
+    words: Words,
+}
+
+/// What `tc filter show` calls it by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub priority: u32,
+    pub handle: u32,
+}
+
+impl Filter {
+    /// Attaches a program; the descriptor is the note's.
+    pub(super) fn begin(tc: Tc, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
+        let priority = match order {
+            Order::First => FIRST,
+            Order::Last => LAST,
+        };
+        let mut words = Words { ifindex, point: tc.point(), priority, ..Words::zeroed() };
+        // What an agent left that was killed before it had pinned its note.
+        for priority in [FIRST, LAST] {
+            let _ = Words { priority, ..words }.remove();
+        }
+        words.made_qdisc = words.make_qdisc()?.into();
+        words.cookie = netns::cookie();
+        words.program = objects::program_info(program)?.id;
+        words.put(program)?;
+        words.to_map().inspect_err(|_| drop(words.remove()))
+    }
+
+    /// `None`: it is something else.
+    pub fn open(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
+        let Some(info) = objects::map_info(link)? else { return Ok(None) };
+        // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
+        let name = unsafe { std::ffi::CStr::from_ptr(info.name.as_ptr()) };
+        if name != MAP_NAME || info.value_size as usize != size_of::<Words>() {
+            return Ok(None);
+        }
+        let map = link.try_clone_to_owned()?;
+        let mut words = Words::zeroed();
+        let (key, value) = (0u32, (&raw mut words).cast());
+        // SAFETY: the map's key is a number, and its value as long as `words`; both outlive the call.
+        check(unsafe { libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const key).cast(), value) })?;
+        Ok(Some(Self { map, id: info.id, words }))
+    }
+
+    pub fn info(&self) -> LinkInfo {
+        let Words { ifindex, cookie, .. } = self.words;
+        let there = self.within(|words| words.program_there());
+        let (ifindex, program) = match there {
+            Some(Some(program)) => (ifindex, program),
+            Some(None) => (0, self.words.program),
+            None => (ifindex, self.words.program),
+        };
+        LinkInfo::noted(self.id, program, ifindex, self.plane(), cookie)
+    }
+
+    pub fn place(&self) -> Place {
+        Place { priority: self.words.priority, handle: HANDLE }
+    }
+
+    /// Replaces the program, in one step.
+    pub fn change_program(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let put = self.within(|words| words.put(program));
+        put.unwrap_or_else(|| Err(io::ErrorKind::PermissionDenied.into()))?;
+        let words = Words { program: objects::program_info(program)?.id, ..self.words };
+        words.store(&self.map)
+    }
+
+    /// Removes the filter, and the qdisc if it came with it and nobody else uses it.
+    pub fn stop(&self) -> io::Result<()> {
+        let stop = |words: &Words| {
+            words.remove()?;
+            if words.made_qdisc != 0 && !rtnetlink::has_filters(words.ifindex)? {
+                words.remove_qdisc()?;
+            }
+            Ok(())
+        };
+        // Where it cannot be entered the namespace, and with it the filter, may be gone.
+        self.within(stop).unwrap_or_else(|| match crate::kernel::may_mount() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        })
+    }
+
+    fn plane(&self) -> Plane {
+        if self.words.point == libbpf_sys::BPF_TC_EGRESS { super::EGRESS } else { super::INGRESS }
+    }
+
+    /// What `work` says in the filter's network namespace; `None`: it cannot be entered.
+    fn within<T: Send>(&self, work: impl Fn(&Words) -> T + Send + Sync) -> Option<T> {
+        let words = self.words;
+        if words.cookie == netns::cookie() {
+            return Some(work(&words));
+        }
+        netns::find(|| netns::cookie() == words.cookie)?.within(|| work(&words))
+    }
+}
+
+/// The program of ours that is attached there by a filter.
+pub(super) fn program(tc: Tc, ifindex: u32) -> Option<u32> {
+    let words = Words { ifindex, point: tc.point(), ..Words::zeroed() };
+    [FIRST, LAST].into_iter().find_map(|priority| Words { priority, ..words }.program_there())
+}
+
+impl Words {
+    fn hook(&self) -> libbpf_sys::bpf_tc_hook {
+        libbpf_sys::bpf_tc_hook {
+            sz: size_of::<libbpf_sys::bpf_tc_hook>() as _,
+            ifindex: self.ifindex as i32,
+            attach_point: self.point,
+            ..Default::default()
+        }
+    }
+
+    fn opts(&self) -> libbpf_sys::bpf_tc_opts {
+        libbpf_sys::bpf_tc_opts {
+            sz: size_of::<libbpf_sys::bpf_tc_opts>() as _,
+            handle: HANDLE,
+            priority: self.priority,
+            ..Default::default()
+        }
+    }
+
+    /// True: it was not there before.
+    fn make_qdisc(&self) -> io::Result<bool> {
+        // SAFETY: the hook says its size and outlives the call.
+        match quietly(|| unsafe { libbpf_sys::bpf_tc_hook_create(&mut self.hook()) }) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+            made => made.map(|_| true),
+        }
+    }
+
+    fn remove_qdisc(&self) -> io::Result<()> {
+        let mut hook = self.hook();
+        // Both together are the qdisc itself.
+        hook.attach_point = libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS;
+        // SAFETY: the hook says its size and outlives the call.
+        gone_is_fine(quietly(|| unsafe { libbpf_sys::bpf_tc_hook_destroy(&mut hook) }))
+    }
+
+    fn put(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let mut opts = self.opts();
+        opts.prog_fd = program.as_raw_fd();
+        opts.flags = libbpf_sys::BPF_TC_F_REPLACE;
+        // SAFETY: both say their sizes and outlive the call.
+        quietly(|| unsafe { libbpf_sys::bpf_tc_attach(&self.hook(), &mut opts) }).map(drop)
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        // SAFETY: both say their sizes and outlive the call.
+        gone_is_fine(quietly(|| unsafe { libbpf_sys::bpf_tc_detach(&self.hook(), &self.opts()) }))
+    }
+
+    fn program_there(&self) -> Option<u32> {
+        let mut opts = self.opts();
+        // SAFETY: both say their sizes and outlive the call.
+        quietly(|| unsafe { libbpf_sys::bpf_tc_query(&self.hook(), &mut opts) }).ok()?;
+        Some(opts.prog_id)
+    }
+
+    fn to_map(self) -> io::Result<OwnedFd> {
+        let opts = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            ..Default::default()
+        };
+        let (kind, size) = (libbpf_sys::BPF_MAP_TYPE_ARRAY, size_of::<Self>() as u32);
+        // SAFETY: the name is a C string, and `opts` says its size; both outlive the call.
+        let map = owned(unsafe { libbpf_sys::bpf_map_create(kind, MAP_NAME.as_ptr(), 4, size, 1, &opts) })?;
+        self.store(&map)?;
+        Ok(map)
+    }
+
+    fn store(&self, map: &OwnedFd) -> io::Result<()> {
+        let (key, value) = (0u32, (&raw const *self).cast());
+        // SAFETY: the map's key is a number, and its value as long as these words; both outlive the call.
+        check(unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), value, 0) })
+            .map(drop)
+    }
+}
+
+/// libbpf says on standard error what the kernel said to a question that may well be answered with no.
+fn quietly(call: impl FnOnce() -> i32) -> io::Result<i32> {
+    check(libbpf_log::collect(call).0)
+}
+
+/// No such filter, qdisc or interface.
+fn gone_is_fine(result: io::Result<i32>) -> io::Result<()> {
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EINVAL)) => {
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
