@@ -107,7 +107,9 @@ def told(statistics: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict[str, Any]]]:
+def running(
+    plane: str, bundle: Path, made: Wire, options: Sequence[str] = ()
+) -> Iterator[Callable[..., dict[str, Any]]]:
     """The bundle on a plane of the wire; yields what asks the agent."""
     outgoing = plane == "tc-egress"
     namespace, interface = (made.outside, made.sender) if outgoing else (made.inside, made.receiver)
@@ -116,9 +118,9 @@ def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict
     def ask(command: str, *options: str) -> dict[str, Any]:
         return agent.call(command, "--interface", interface, *options, within=there)
 
-    run = ["run", "--bundle", str(bundle), "--interface", interface, "--plane", plane, "--yes"]
+    run = ["run", "--bundle", str(bundle), "--interface", interface, "--plane", plane, "--yes", *options]
     described = next(it for it in agent.call("planes")["planes"] if it["name"] == plane)
-    if described["sees_merged"]:
+    if described["sees_merged"] or "--outgoing" in options:
         run += ["--offloads", "off"]
     if described["runs_in"] == "the kernel":
         agent.call(*run, within=there)
@@ -149,21 +151,24 @@ def running(plane: str, bundle: Path, made: Wire) -> Iterator[Callable[..., dict
     assert carrier.returncode == 0
 
 
-def send(made: Wire, packets: Sequence[bytes], seen: Callable[[], int]) -> None:
-    """In portions, each after the last was seen: no queue on the way runs over."""
+def send(ends: Sequence[tuple[str, str]], packets: Sequence[bytes], seen: Callable[[], int]) -> None:
+    """In portions, each after the last was seen: no queue on the way runs over. ends: the namespaces and
+    interfaces that send them, in turn.
+    """
+    for number, start in enumerate(range(0, len(packets), AT_ONCE)):
+        namespace, interface = ends[number % len(ends)]
+        part = packets[start : start + AT_ONCE]
 
-    def act() -> None:
-        with open_sender(made.sender) as sender:
-            for start in range(0, len(packets), AT_ONCE):
-                part = packets[start : start + AT_ONCE]
+        def act(interface: str = interface, part: Sequence[bytes] = part) -> None:
+            with open_sender(interface) as sender:
                 for frame in part:
                     sender.send(frame)
-                deadline = time.monotonic() + PATIENCE
-                while seen() < start + len(part):
-                    assert time.monotonic() < deadline, f"{seen()} of {start + len(part)}"
-                    time.sleep(0.005)
 
-    inside_namespace(made.outside, act)
+        inside_namespace(namespace, act)
+        deadline = time.monotonic() + PATIENCE
+        while seen() < start + len(part):
+            assert time.monotonic() < deadline, f"{seen()} of {start + len(part)}"
+            time.sleep(0.005)
 
 
 def total(statistics: dict[str, Any]) -> int:
@@ -192,9 +197,12 @@ def of_the_first(bundle: Path) -> tuple[dict[str, Any], list[str]]:
     return made_of("xdp-native", bundle)
 
 
-def made_of(plane: str, bundle: Path) -> tuple[dict[str, Any], list[str]]:
-    with wire() as made, running(plane, bundle, made) as ask:
-        send(made, frames(PACKETS), lambda: total(ask("stats")))
+def made_of(plane: str, bundle: Path, *options: str) -> tuple[dict[str, Any], list[str]]:
+    with wire() as made, running(plane, bundle, made, options) as ask:
+        ends = [(made.outside, made.sender)]
+        if "--outgoing" in options:
+            ends.append((made.inside, made.receiver))
+        send(ends, frames(PACKETS), lambda: total(ask("stats")))
         return told(ask("stats")), flows(ask)
 
 
@@ -206,3 +214,11 @@ def test_the_same_packets_get_the_same_verdicts(
     assert statistics == expected
     assert len(listed) > 10
     assert listed == of_the_first[1]
+
+
+@pytest.mark.parametrize("plane", ["xdp-native", "tc-ingress"])
+def test_both_directions_of_an_interface_meet_in_one_table(
+    plane: str, bundle: Path, expected: dict[str, Any], of_the_first: tuple[dict[str, Any], list[str]]
+) -> None:
+    """Every other portion goes out, of the same flows: as if one direction had brought all."""
+    assert made_of(plane, bundle, "--outgoing") == (expected, of_the_first[1])
