@@ -29,7 +29,7 @@ from wirewise.errors import WirewiseError
 from wirewise.targets.ebpf import target as ebpf_target
 from wirewise.targets.ebpf.clang import clang_version
 
-MODULES = ("veth",)
+MODULES = ("veth", "sch_ingress", "cls_bpf")
 _BEGAN = time.monotonic()
 
 
@@ -94,7 +94,9 @@ def run(
             continue
         found.add_kernel(kernel, done, subjects)
         for clang in paths:
-            found.add_life(kernel, clang, life.outcome(clang, done, traffic, expected, classes))
+            found.add_life(
+                kernel, clang, life.outcome(kernel.release, clang, done, traffic, expected, classes)
+            )
     return found
 
 

@@ -33,9 +33,11 @@ PACKETS, ODD_EVERY = 1500, 6
 _MIN_FRAME = 14  # a packet socket sends no less than an Ethernet header
 _GAP_NS = 1_000_000
 PHASES = ("observed", "killed", "enforced", "swapped", "shadowed", "detached")
+TC = "tc"  # a phase of its own, with empty flow tables: at TC, by a filter where the kernel has no tcx links
 NO_CLASS = "(none)"  # as `stats` calls it
 WHOLE, POLICY = "whole.pcap", "policy.yaml"
 INTERFACE = ("--interface", "ww0")
+TCX_SINCE = (6, 6)
 
 Trace = NDArray[np.void]
 
@@ -54,12 +56,13 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the engine makes of the whole capture, by bundle; alone: of the shadow's part, begun with empty
-    tables. digests: of the traces as files.
+    """What the engine makes of the whole capture, by bundle; alone, tc: of the parts of the shadow and of TC,
+    begun with empty tables. digests: of the traces as files.
     """
 
     traces: dict[str, Trace]
     alone: Trace
+    tc: Trace
     digests: dict[str, str]
 
 
@@ -77,15 +80,27 @@ def make_traffic(folder: Path, classes: list[str]) -> Traffic:
     names = {WHOLE: slice(None), **{f"{phase}.pcap": part for phase, part in parts.items()}}
     for name, part in names.items():
         write_capture(folder / name, timed[part])
+    write_capture(
+        folder / f"{TC}.pcap", [it for it in timed[parts["detached"]] if not _ends_at_its_tag(it[1])]
+    )
     actions = "".join(f"  {name}: {'pass' if name == classes[0] else 'drop'}\n" for name in classes)
     policy = f"version: 1\nclasses:\n{actions}trigger: every\n".encode()
-    return Traffic({**{name: folder / name for name in names}, POLICY: policy}, parts)
+    files = {name: folder / name for name in (*names, f"{TC}.pcap")}
+    return Traffic({**files, POLICY: policy}, parts)
+
+
+def _ends_at_its_tag(frame: bytes) -> bool:
+    """The kernel takes tags off before TC, and drops what has not two bytes behind one."""
+    at = 12
+    while frame[at : at + 2] in (b"\x81\x00", b"\x88\xa8"):
+        at += 4
+    return at > 12 and len(frame) < at + 4
 
 
 def expect(traffic: Traffic, bundles: Mapping[str, Subject], learned: Mapping[str, Learned]) -> Expected:
     """Ask the engine. It says the same whichever clang compiled the bundles: the digests check that."""
-    whole, part = traffic.files[WHOLE], traffic.files["shadowed.pcap"]
-    assert isinstance(whole, Path) and isinstance(part, Path)
+    whole, part, tc = (traffic.files[name] for name in (WHOLE, "shadowed.pcap", f"{TC}.pcap"))
+    assert isinstance(whole, Path) and isinstance(part, Path) and isinstance(tc, Path)
 
     def trace(name: str, capture: Path) -> Trace:
         n_features = len(learned[name].feature_set.features)
@@ -111,7 +126,7 @@ def expect(traffic: Traffic, bundles: Mapping[str, Subject], learned: Mapping[st
             return hashlib.sha256(file.read_bytes()).hexdigest()
 
     traces = {name: trace(name, whole) for name in bundles}
-    return Expected(traces, trace(FIRST, part), {name: digest(name) for name in bundles})
+    return Expected(traces, trace(FIRST, part), trace(FIRST, tc), {name: digest(name) for name in bundles})
 
 
 def steps(clang: str, bundles: Mapping[str, Subject], file_of: Mapping[Path, str]) -> Iterator[Step]:
@@ -136,20 +151,36 @@ def steps(clang: str, bundles: Mapping[str, Subject], file_of: Mapping[Path, str
     yield _step(clang, "detach", "agent", "detach", *INTERFACE, "--json")
     yield _step(clang, "untouched", "untouched")
     yield _step(clang, "send detached", "frames", "ww1", "ww0", "/files/detached.pcap")
+    at_tc = ("--plane", "tc-ingress", "--outgoing", "--offloads", "off", "--mode", "enforce", "--yes")
+    yield _step(clang, "attach at TC", *run, *policy, *at_tc, "--json")
+    yield from _send(clang, TC)
+    yield _step(clang, "swap at TC", "agent", "swap", "--bundle", path[SECOND], *INTERFACE, "--json")
+    yield _step(clang, "detach from TC", "agent", "detach", *INTERFACE, "--json")
+    yield _step(clang, "untouched by TC", "untouched")
 
 
 def outcome(
-    clang: str, done: Mapping[str, Outcome], traffic: Traffic, expected: Expected, classes: list[str]
+    kernel: str,
+    clang: str,
+    done: Mapping[str, Outcome],
+    traffic: Traffic,
+    expected: Expected,
+    classes: list[str],
 ) -> int | str:
-    """Packets sent, or what is not as it must be."""
+    """Packets sent, or what is not as it must be. kernel: its release."""
     try:
-        return check(clang, done, traffic, expected, classes)
+        return check(kernel, clang, done, traffic, expected, classes)
     except Failed as failed:
         return str(failed)
 
 
 def check(
-    clang: str, done: Mapping[str, Outcome], traffic: Traffic, expected: Expected, classes: list[str]
+    kernel: str,
+    clang: str,
+    done: Mapping[str, Outcome],
+    traffic: Traffic,
+    expected: Expected,
+    classes: list[str],
 ) -> int:
     """Packets sent, if all is as the engine says. Raises Failed with the first difference."""
 
@@ -198,7 +229,22 @@ def check(
                 f"{first or NO_CLASS} {shadow or NO_CLASS}" for first, shadow in both if first or shadow
             )
             equal("what model and shadow say", pairs, dict(wanted))
-    return sent_in_all
+    counted = _counted(expected.tc, classes, enforced=True)
+    dropped = sum(count for name, count in counted.items() if name.endswith(" drop"))
+    sent = json.loads(output(f"send {TC}"))
+    equal(
+        "at TC: packets sent and arrived",
+        (sent["sent"], sent["arrived"]),
+        (len(expected.tc), len(expected.tc) - dropped),
+    )
+    equal("at TC: packets by class and outcome", _of_stats(json.loads(output(f"stats {TC}"))), dict(counted))
+    status = json.loads(output("attach at TC"))["status"]
+    release = tuple(int(number) for number in kernel.split(".")[:2])
+    equal("at TC: by a filter of clsact", status["filter"] is not None, release < TCX_SINCE)
+    equal("at TC: the other direction", status["outgoing"]["plane"], "tc-egress")
+    for name in ("swap at TC", "detach from TC", "untouched by TC"):
+        output(name)
+    return sent_in_all + len(expected.tc)
 
 
 def _step(clang: str, name: str, *command: str) -> Step:

@@ -203,10 +203,11 @@ def test_the_traffic_is_sendable_and_odd(tmp_path: Path) -> None:
 def test_a_step_that_failed_is_told_with_its_message() -> None:
     with pytest.raises(life.Failed, match="ended with code 1: gone"):
         life.check(
+            "6.1.0-50-cloud-amd64",
             "clang-14",
             {"clang-14: adopt": Outcome(1, "", "gone", 0.0)},
             life.Traffic({}, {}),
-            life.Expected({}, None, {}),  # type: ignore[arg-type]
+            life.Expected({}, None, None, {}),  # type: ignore[arg-type]
             [],
         )
 

@@ -26,7 +26,7 @@ pub const NATIVE: Plane = Plane(&Abilities {
 pub const GENERIC: Plane = Plane(&Abilities {
     name: "xdp-generic",
     about: "After the driver, on socket buffers: slower, works on every interface",
-    choose: "the driver has no XDP and the kernel no tcx",
+    choose: "the driver has no XDP",
     needs: "nothing",
     native: false,
     shared: false,
