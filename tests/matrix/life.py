@@ -230,9 +230,9 @@ def check(
             )
             equal("what model and shadow say", pairs, dict(wanted))
     # Who counts the arrivals stands before TC, where also what is dropped there still comes by.
-    wanted = dict(_counted(expected.tc, classes, enforced=True))
+    of_tc = dict(_counted(expected.tc, classes, enforced=True))
     equal("at TC: packets sent", json.loads(output(f"send {TC}"))["sent"], len(expected.tc))
-    equal("at TC: packets by class and outcome", _of_stats(json.loads(output(f"stats {TC}"))), wanted)
+    equal("at TC: packets by class and outcome", _of_stats(json.loads(output(f"stats {TC}"))), of_tc)
     status = json.loads(output("attach at TC"))["status"]
     release = tuple(int(number) for number in kernel.split(".")[:2])
     equal("at TC: by a filter of clsact", status["filter"] is not None, release < TCX_SINCE)
