@@ -44,6 +44,17 @@ pub fn open(first: &str, second: Option<&str>, lanes: u32) -> Result<Vec<DpdkLan
     Ok((0..lanes as u16).map(lane).collect())
 }
 
+fn mbufs(devices: usize) -> u32 {
+    if devices > 1 { MBUFS_TWO } else { MBUFS_ONE }
+}
+
+/// The bytes of so many lanes' packet buffers, and those that EAL is started with. What is not used of them is not taken, so there is
+/// room for a plane with more lanes later.
+pub fn footprint(devices: usize, lanes: u32) -> (u64, u64) {
+    let packets = u64::from(lanes) * u64::from(mbufs(devices)) * MBUF_BYTES;
+    (packets, (packets + (64 << 20)).max(256 << 20))
+}
+
 /// What the lanes of a plane share, closed when the last of them goes.
 struct Ports {
     ports: Vec<Port>,
@@ -69,10 +80,8 @@ impl Ports {
 
     fn build(&mut self, devices: &[&str], lanes: u16) -> Result<(), String> {
         let mut eal = eal::lock();
-        let mbufs = if devices.len() > 1 { MBUFS_TWO } else { MBUFS_ONE };
-        // Memory that is not used is not taken, so there is room for a plane with more lanes later.
-        let memory = u64::from(lanes) * u64::from(mbufs) * MBUF_BYTES;
-        eal::start(&mut eal, devices, ((memory >> 20) + 64).max(256))?;
+        let mbufs = mbufs(devices.len());
+        eal::start(&mut eal, devices, footprint(devices.len(), u32::from(lanes)).1 >> 20)?;
         // What was said before has nothing to do with this.
         eal::said();
         for device in port::written_out(devices, lanes) {

@@ -12,7 +12,7 @@ use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
 use crate::abi;
 use crate::attachment::staging;
 use crate::attachment::succession::Places;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
 use crate::object::policy_maps::ALLOW_LIST;
 use crate::object::{
@@ -128,7 +128,10 @@ impl Verified {
 
     fn engine(&self, number: u32) -> Result<Link> {
         let input = self.directory.display();
-        let failed = |error: &dyn std::fmt::Display| Error::other(format!("{input}: the engine: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            let error = error.to_string();
+            Error::other(format!("{input}: the engine: {}", shortage(&error).unwrap_or(&error)))
+        };
         let options = Options { cpu: number, cpus: self.config.shards, ..Options::default() };
         let shared: Vec<(&str, BorrowedFd<'_>)> = self
             .linked

@@ -30,6 +30,21 @@ pub struct Options {
     pub driver: Option<String>,
 }
 
+impl Options {
+    /// most_workers : that there can be: CPUs that have counters.
+    pub fn wanted<'a>(&'a self, interface: &'a str, most_workers: u32) -> Wanted<'a> {
+        Wanted {
+            interface,
+            to: self.to.as_deref(),
+            workers: self.workers,
+            copying: self.copying,
+            busy_poll_us: self.busy_poll_us,
+            driver: self.driver.as_deref(),
+            most_workers,
+        }
+    }
+}
+
 /// The workers of an attachment, and the thread that tells them what to do.
 pub struct Carrier {
     control: JoinHandle<Result<End>>,
@@ -68,16 +83,7 @@ impl Carrier {
                  (`nsenter --time=/proc/1/ns/time`)"
             )));
         }
-        let wanted = Wanted {
-            interface: &attachment.interface,
-            to: options.to.as_deref(),
-            workers: options.workers,
-            copying: options.copying,
-            busy_poll_us: options.busy_poll_us,
-            driver: options.driver.as_deref(),
-            most_workers: attachment.shards()?,
-        };
-        let lanes = carried.open(&wanted)?;
+        let lanes = carried.open(&options.wanted(&attachment.interface, attachment.shards()?))?;
         let program = note.wanted();
         let pinned = Pinned::find(&attachment.directory, program)?;
         note.describe(lanes.lanes.len(), options.to.as_deref(), &lanes.obtained);

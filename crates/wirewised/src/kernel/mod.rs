@@ -5,6 +5,7 @@ pub mod bpffs;
 pub(crate) mod jiffies;
 pub(crate) mod libbpf_log;
 pub(crate) mod lock;
+pub(crate) mod memory;
 pub(crate) mod note;
 pub mod objects;
 pub(crate) mod pinned;

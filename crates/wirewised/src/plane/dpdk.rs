@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use wirewise_dpdk::judge::{Judge as TheirJudge, Lane as _, Span as TheirSpan};
-use wirewise_dpdk::{DpdkLane, open};
+use wirewise_dpdk::{DpdkLane, footprint, open};
 
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Carried, Drops, Judge, Lane, LaneCounts, Lanes, Place, Plane, Span, Wanted};
+use crate::plane::{
+    Abilities, Carried, Drops, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, Span, Wanted,
+};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "dpdk",
@@ -26,11 +28,26 @@ pub const PLANE: Plane = Plane(&Abilities {
 /// The driver that gets copies of what an interface receives, as a raw socket does.
 const COPIES: &str = "net_af_packet";
 
+/// Of addresses, beside packets.
+const EAL_BYTES: u64 = 64 << 20;
+
 struct Dpdk;
+
+fn workers(wanted: &Wanted<'_>) -> u32 {
+    wanted.workers.unwrap_or(1).min(wanted.most_workers)
+}
 
 impl Carried for Dpdk {
     fn options(&self) -> &'static [&'static str] {
         &["--to", "--workers", "--driver"]
+    }
+
+    fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
+        let devices = if wanted.to.is_some() { 2 } else { 1 };
+        let lanes = workers(wanted);
+        let (used, mapped) = footprint(devices, lanes);
+        // EAL's own threads, and what its libraries reserve.
+        Ok(Footprint { lanes, used, mapped: mapped + EAL_BYTES })
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
@@ -51,7 +68,7 @@ impl Carried for Dpdk {
             COPIES => interface.to_string(),
             _ => format!("{driver}{number},iface={interface}"),
         };
-        let workers = wanted.workers.unwrap_or(1).min(wanted.most_workers);
+        let workers = workers(wanted);
         let to = wanted.to.map(|to| device(1, to));
         let lanes = open(&device(0, wanted.interface), to.as_deref(), workers).map_err(Error::other)?;
         let lanes = lanes.into_iter().map(|lane| Box::new(Adapted(lane)) as Box<dyn Lane>).collect();

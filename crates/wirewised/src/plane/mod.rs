@@ -27,7 +27,7 @@ use crate::object::Runs;
 pub use af_xdp::Copying;
 pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
-pub use carried::{Carried, Lanes, Wanted};
+pub use carried::{Carried, Footprint, Lanes, Wanted};
 pub use xdp::{Driver, driver};
 
 /// Every plane, in the order in which they are shown.

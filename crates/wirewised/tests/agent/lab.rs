@@ -191,18 +191,37 @@ impl Lab {
             folder,
             runner: Vec::new(),
         };
-        let (sender, receiver) = (&lab.sender.0, &lab.receiver.0);
+        lab.join();
+        lab.write("b.wirewise", &bundle("first", object));
+        Some(lab)
+    }
+
+    /// Joins the namespaces, which they are from the beginning, until one of the two interfaces is deleted.
+    pub fn join(&self) {
+        let (sender, receiver) = (&self.sender.0, &self.receiver.0);
         sh(&format!(
             "ip link add ww1 netns {sender} address 02:00:00:00:00:01 type veth \
              peer name {INTERFACE} netns {receiver} address 02:00:00:00:00:02"
         ));
-        lab.sender.sh(&format!("ip addr add {SENDER}/24 dev ww1"));
-        lab.receiver.sh(&format!("ip addr add {RECEIVER}/24 dev {INTERFACE}"));
-        lab.sender.sh("ip link set ww1 up");
-        lab.receiver.sh(&format!("ip link set {INTERFACE} up"));
-        lab.sender.sh(&format!("ip neigh add {RECEIVER} lladdr 02:00:00:00:00:02 dev ww1"));
-        lab.write("b.wirewise", &bundle("first", object));
-        Some(lab)
+        self.sender.sh(&format!("ip addr add {SENDER}/24 dev ww1"));
+        self.receiver.sh(&format!("ip addr add {RECEIVER}/24 dev {INTERFACE}"));
+        self.sender.sh("ip link set ww1 up");
+        self.receiver.sh(&format!("ip link set {INTERFACE} up"));
+        self.sender.sh(&format!("ip neigh add {RECEIVER} lladdr 02:00:00:00:00:02 dev ww1"));
+    }
+
+    /// veth leaves checksums to a card that is not there; a real card sends whole packets.
+    pub fn whole_packets(&self) {
+        self.sender_sh("ethtool -K ww1 tx off");
+    }
+
+    /// Has the agent run by other words before it.
+    pub fn run_by(&mut self, words: &[&str]) {
+        let agent = self.path("wirewised");
+        if !agent.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wirewised"), agent).unwrap();
+        }
+        self.runner = words.iter().map(|word| (*word).to_string()).collect();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -371,8 +390,10 @@ impl Lab {
 
     /// Sends so many benign packets, each of a flow of its own.
     pub fn spread(&self, flows: usize) {
-        // Nobody is to answer each of them.
-        self.receiver.sh("sysctl -qw net.ipv4.icmp_ratemask=0 net.ipv4.icmp_msgs_per_sec=1");
+        // Nobody is to answer each of them: the mask is of what is limited, here that nobody listens.
+        self.receiver.sh(
+            "sysctl -qw net.ipv4.icmp_ratemask=8 net.ipv4.icmp_msgs_per_sec=1 net.ipv4.icmp_msgs_burst=1",
+        );
         let sockets: Vec<_> = (0..flows.div_ceil(60_000))
             .map(|_| self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap()))
             .collect();

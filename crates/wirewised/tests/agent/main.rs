@@ -2,6 +2,7 @@
 //! The agent on real interfaces: veth pairs in network namespaces, the data path of this repository, real packets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod carrier;
 #[path = "../common/mod.rs"]
 mod common;
 mod lab;
@@ -9,9 +10,11 @@ mod lab;
 mod clsact;
 mod completions;
 mod drift;
+mod faults;
 mod health;
 mod kills;
 mod life;
+mod limits;
 mod mount;
 mod names;
 mod namespaces;

@@ -3,80 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::carrier::{Carrier, packets, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, bundle, variant};
-
-const SOON: Duration = Duration::from_secs(10);
-
-/// An agent that carries packets; killed with the guard.
-struct Carrier(Child);
-
-impl Carrier {
-    /// Begins, and waits until packets are carried.
-    fn start(lab: &Lab, arguments: &str) -> Self {
-        Self::of(lab, "af-packet", arguments)
-    }
-
-    fn of(lab: &Lab, plane: &str, arguments: &str) -> Self {
-        let mut command = lab.command(&format!(
-            "run --bundle b.wirewise --interface {INTERFACE} --plane {plane} {arguments} --yes --json"
-        ));
-        let mut carrier = Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        wait("the agent carries packets", || {
-            if carrier.0.try_wait().unwrap().is_some() {
-                let mut said = String::new();
-                carrier.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                panic!("the agent ended: {said}");
-            }
-            let status = lab.run("status --json");
-            let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
-            let ours = &status["attachments"][0]["carrier"];
-            ours["process"] == carrier.0.id()
-                && ours["lanes"].as_array().is_some_and(|lanes| !lanes.is_empty())
-        });
-        carrier
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: the child was not waited for, so the number is its own.
-        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
-    }
-
-    /// Waits for its end; returns the exit code and what it said.
-    fn end(mut self) -> (Option<i32>, String) {
-        let begin = Instant::now();
-        while self.0.try_wait().unwrap().is_none() {
-            assert!(begin.elapsed() < SOON, "it does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let mut said = String::new();
-        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.0.wait().unwrap().code(), said)
-    }
-}
-
-impl Drop for Carrier {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn wait(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < SOON, "not within {SOON:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn packets(lab: &Lab, class: usize) -> u64 {
-    lab.stats()["classes"][class]["packets"].as_u64().unwrap()
-}
 
 #[test]
 fn copies_are_judged_and_every_command_tells_of_them() {
@@ -95,7 +27,7 @@ fn copies_are_judged_and_every_command_tells_of_them() {
         (&status["plane_asked"], &status["plane_obtained"]),
         (&json!("af-packet"), &json!("af-packet"))
     );
-    assert_eq!(status["carrier"]["process"], carrier.0.id());
+    assert_eq!(status["carrier"]["process"], carrier.id());
     assert_eq!(lab.xdp(INTERFACE), None);
     wait("the agent tells its counts", || lab.ok("status").contains("12 received"));
     lab.ok(&format!("detach --interface {INTERFACE}"));
@@ -341,7 +273,7 @@ fn another_plane_takes_over_and_the_first_agent_ends() {
     assert_eq!((lab.xdp(INTERFACE), lab.send(1000, ATTACK, 5)), (None, 5));
     // A second agent with the same bundle finds it carried, changes what is asked for and leaves it to the first.
     let adopted = lab.attach("--policy p.yaml");
-    assert_eq!(adopted["carrier"]["process"], carrier.0.id());
+    assert_eq!(adopted["carrier"]["process"], carrier.id());
     lab.ok(&format!("detach --interface {INTERFACE}"));
     assert_eq!(carrier.end().0, Some(0));
     lab.assert_untouched();
@@ -364,15 +296,10 @@ fn several_workers_give_the_verdicts_of_one() {
     assert_eq!(lab.json("flows")["found"], FLOWS);
 }
 
-/// veth leaves checksums to a card that is not there; a real card sends whole packets.
-fn whole_packets(lab: &Lab) {
-    lab.sender_sh("ethtool -K ww1 tx off");
-}
-
 #[test]
 fn af_xdp_gives_the_host_what_passes() {
     let Some(lab) = Lab::new() else { return };
-    whole_packets(&lab);
+    lab.whole_packets();
     lab.policy("classes: {attack: drop}");
     let carrier = Carrier::of(&lab, "af-xdp", "--policy p.yaml --mode enforce");
     assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 0));
@@ -397,7 +324,7 @@ fn af_xdp_gives_the_host_what_passes() {
 #[test]
 fn a_killed_af_xdp_agent_leaves_no_black_hole() {
     let Some(lab) = Lab::new() else { return };
-    whole_packets(&lab);
+    lab.whole_packets();
     let carrier = Carrier::of(&lab, "af-xdp", "");
     assert_eq!(lab.send(1000, BENIGN, 3), 3);
     carrier.signal(libc::SIGKILL);
@@ -420,7 +347,7 @@ fn a_killed_af_xdp_agent_leaves_no_black_hole() {
 fn af_xdp_between_two_interfaces_loses_no_frame() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
-    whole_packets(&lab);
+    lab.whole_packets();
     lab.policy("classes: {attack: drop}");
     let _carrier = Carrier::of(&lab, "af-xdp", &format!("--to {SECOND} --policy p.yaml --mode enforce"));
     assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 7), 7);
@@ -458,7 +385,7 @@ fn a_plane_takes_only_its_own_options() {
 #[test]
 fn dpdk_carries_as_the_raw_socket_does() {
     let Some(lab) = Lab::new() else { return };
-    whole_packets(&lab);
+    lab.whole_packets();
     lab.policy("classes: {attack: drop}");
     let error = lab.error(
         &format!("run --bundle b.wirewise --interface {INTERFACE} --plane dpdk --driver net_af_xdp"),
@@ -482,7 +409,7 @@ fn dpdk_carries_as_the_raw_socket_does() {
 fn dpdk_between_two_interfaces_drops_what_the_policy_says() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
-    whole_packets(&lab);
+    lab.whole_packets();
     far.0.sh("ethtool -K far0 tx off");
     lab.policy("classes: {attack: drop}");
     for driver in ["net_af_packet", "net_af_xdp"] {

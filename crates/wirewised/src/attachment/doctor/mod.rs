@@ -2,6 +2,7 @@
 //! The checks before an attach: what this machine, this process and an interface offer, each with its remedy.
 
 pub mod finding;
+pub mod memory;
 mod offered;
 mod spread;
 

@@ -15,6 +15,7 @@ use crate::attachment::attach::{self, Prepared};
 use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
+use crate::attachment::doctor::memory;
 use crate::attachment::lockout::{self, LockOutArgs};
 use crate::attachment::outgoing;
 use crate::attachment::pins::{Root, RootArgs};
@@ -146,6 +147,10 @@ pub fn run(args: &Args) -> Result<()> {
     let mut findings = check(&request)?;
     let plan = plan::of(&request)?;
     let prepared = attach::prepare(&request)?;
+    if !matches!(plan, AttachPlan::Adopt(_)) {
+        findings.extend(check_memory(args, &request, &prepared)?);
+        finding::require(&findings)?;
+    }
     if !args.lock_out.yes && risks_lock_out(&request, &plan)? {
         if args.dry_run {
             findings.push(Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT));
@@ -293,6 +298,14 @@ fn check(request: &AttachRequest) -> Result<Vec<Finding>> {
     }
     findings.extend(check_after(request));
     Ok(findings)
+}
+
+fn check_memory(args: &Args, request: &AttachRequest, prepared: &Prepared) -> Result<Option<Finding>> {
+    Ok(memory::check(&memory::Needs {
+        tables: prepared.table_bytes,
+        object: request.bundle.object.len() as u64,
+        packets: args.user_space.footprint(request, prepared.shards)?,
+    }))
 }
 
 /// Whether the policy acts sooner than the model was set for (`wirewise compile --max-benign-loss --after`).

@@ -9,7 +9,7 @@ use crate::attachment::plan::AttachRequest;
 use crate::carrying::{self, Carrier, End};
 use crate::error::{Error, Result};
 use crate::interface::netdev;
-use crate::plane::{Copying, Drops, Plane};
+use crate::plane::{Carried, Copying, Drops, Footprint, Plane};
 use crate::running::stop::Stop;
 
 #[derive(Debug, clap::Args)]
@@ -83,6 +83,24 @@ impl UserSpaceArgs {
         }
         self.to.as_deref().map_or(Ok(()), |to| netdev::index(to).map(drop))
     }
+
+    fn options(&self) -> carrying::Options {
+        carrying::Options {
+            to: self.to.clone(),
+            workers: self.workers,
+            copying: self.copying.unwrap_or_default(),
+            busy_poll_us: self.busy_poll,
+            driver: self.driver.clone(),
+        }
+    }
+
+    /// What carrying packets will take of memory; `None`: the kernel does it.
+    pub fn footprint(&self, request: &AttachRequest, most_workers: u32) -> Result<Option<Footprint>> {
+        let footprint = |carried: &dyn Carried| {
+            carried.footprint(&self.options().wanted(&request.interface, most_workers))
+        };
+        request.plane.carried().map(footprint).transpose()
+    }
 }
 
 /// Begins to carry packets, if the attachment is one whose packets this process carries.
@@ -94,14 +112,7 @@ pub fn start(
     stop: &Stop,
 ) -> Result<Option<Carrier>> {
     let Some(note) = carrying::ours(attachment)? else { return Ok(None) };
-    let options = carrying::Options {
-        to: args.to.clone(),
-        workers: args.workers,
-        copying: args.copying.unwrap_or_default(),
-        busy_poll_us: args.busy_poll,
-        driver: args.driver.clone(),
-    };
-    let started = Carrier::start(attachment, &note, plane, &options, stop);
+    let started = Carrier::start(attachment, &note, plane, &args.options(), stop);
     if started.is_err() {
         note.ended();
         detach(root, &attachment.interface, false)?;

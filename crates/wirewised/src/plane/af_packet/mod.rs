@@ -16,7 +16,9 @@ use self::sender::Sender;
 use crate::error::Result;
 use crate::interface::offloads::Direction;
 use crate::kernel;
-use crate::plane::{Abilities, Carried, Drops, Judge, Lane, LaneCounts, Lanes, Place, Plane, Wanted};
+use crate::plane::{
+    Abilities, Carried, Drops, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, Wanted,
+};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "af-packet",
@@ -38,9 +40,15 @@ impl Carried for AfPacket {
         &["--to", "--workers"]
     }
 
+    fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
+        let lanes = workers(wanted)?;
+        let rings = u64::from(lanes) * if wanted.to.is_some() { 2 } else { 1 };
+        // The kernel counts rings as nobody's.
+        Ok(Footprint { lanes, used: 0, mapped: rings * ring::BYTES as u64 })
+    }
+
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
-        let most = wanted.most_workers.min(kernel::allowed_cpus()?.len() as u32);
-        let workers = wanted.workers.unwrap_or(most).max(1);
+        let workers = workers(wanted)?;
         // One group of sockets an interface, each the packets of its flows: in both directions, on both interfaces, the same.
         let mut fanouts = [Fanout::of(workers), Fanout::of(workers)];
         let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
@@ -54,6 +62,11 @@ impl Carried for AfPacket {
         let sockets = if workers == 1 { "1 socket".to_string() } else { format!("{workers} sockets") };
         Ok(Lanes { lanes, obtained: format!("{sockets} (TPACKET_V3)") })
     }
+}
+
+fn workers(wanted: &Wanted<'_>) -> Result<u32> {
+    let most = wanted.most_workers.min(kernel::allowed_cpus()?.len() as u32);
+    Ok(wanted.workers.unwrap_or(most).max(1))
 }
 
 /// A worker's sockets, one for each direction.

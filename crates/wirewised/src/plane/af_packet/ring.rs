@@ -16,6 +16,8 @@ use crate::plane::{BURST, Span};
 /// A block has room for the largest merged packet.
 const BLOCK_BYTES: u32 = 1 << 18;
 const BLOCKS: u32 = 32;
+/// Of a ring.
+pub const BYTES: usize = (BLOCK_BYTES * BLOCKS) as usize;
 /// What the kernel takes for the least; with this version of the ring packets may be longer.
 const FRAME_BYTES: u32 = 1 << 11;
 /// A block that is not full is given over after so many milliseconds.
@@ -109,7 +111,7 @@ impl Ring {
         let socket = socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed)?;
         Self::prepare(&socket, to_send).map_err(failed)?;
         let (flags, access) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
-        let length = (BLOCK_BYTES * BLOCKS) as usize;
+        let length = BYTES;
         // SAFETY: a new shared mapping of the socket's ring, which has `length` bytes.
         let start = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, socket.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
@@ -274,6 +276,6 @@ fn header_at(area: &[u8], at: usize) -> Option<libc::tpacket3_hdr> {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping of `open`, which nothing points into any more.
-        unsafe { libc::munmap(self.start.cast(), (BLOCK_BYTES * BLOCKS) as usize) };
+        unsafe { libc::munmap(self.start.cast(), BYTES) };
     }
 }

@@ -25,7 +25,8 @@ const LINK_HEADER: u32 = 14 + 8;
 const LOOK: Duration = Duration::from_millis(250);
 /// The same while frames are on their way out, which nothing reports either.
 const LOOK_AFTER_SENDING: Duration = Duration::from_millis(20);
-/// The kernel frees queues a little after the sockets are closed, and a program may be restarted sooner.
+/// The kernel frees queues, and memory that counts as locked, a little after the sockets are closed: of a program that is restarted, or
+/// of the way that was tried before.
 const BUSY_TRIES: u32 = 25;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
@@ -85,6 +86,15 @@ pub fn open(interface: &str, to: Option<&str>, options: &Options) -> Result<Vec<
     Ok(lanes)
 }
 
+/// How many lanes there would be, and the bytes of their memory for packets.
+pub fn area(interface: &str, to: Option<&str>, options: &Options) -> Result<(u32, u64), String> {
+    let mut interfaces = vec![Interface::find(interface)?];
+    interfaces.extend(to.map(Interface::find).transpose()?);
+    let lanes = interfaces.iter().map(|interface| interface.rx_queues).max().unwrap_or(0);
+    let routes: u32 = interfaces.iter().map(|interface| interface.rx_queues).sum();
+    Ok((lanes, u64::from(routes) * u64::from(options.frames) * u64::from(frame_size(&interfaces)?)))
+}
+
 /// The smallest frame that holds any packet whole: packets of several frames are not received.
 fn frame_size(interfaces: &[Interface]) -> Result<u32, String> {
     const MOST: u32 = 4096 - LINK_HEADER - HEADROOM;
@@ -118,12 +128,12 @@ fn open_ports(
                 Ok(opened) => return Ok(opened),
                 Err(failure) => last = failure,
             }
-            if last.errno != libc::EBUSY {
+            if !matches!(last.errno, libc::EBUSY | libc::ENOBUFS) {
                 break;
             }
         }
         // Copying would not help against these.
-        if matches!(last.errno, libc::EBUSY | libc::EPERM | libc::EACCES | libc::ENODEV) {
+        if matches!(last.errno, libc::EBUSY | libc::ENOBUFS | libc::EPERM | libc::EACCES | libc::ENODEV) {
             break;
         }
     }

@@ -15,7 +15,7 @@ mod way;
 
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Carried, Drops, Lane, Lanes, Place, Plane, Wanted};
+use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, Wanted};
 use options::{BusyPoll, Options};
 
 pub use options::Copying;
@@ -41,6 +41,12 @@ struct AfXdp;
 impl Carried for AfXdp {
     fn options(&self) -> &'static [&'static str] {
         &["--to", "--copying", "--busy-poll"]
+    }
+
+    fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
+        let (lanes, bytes) =
+            lanes::area(wanted.interface, wanted.to, &Options::default()).map_err(Error::other)?;
+        Ok(Footprint { lanes, used: bytes, mapped: bytes })
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {

@@ -84,7 +84,10 @@ pub(super) fn open(
     let length = share * routes.len();
     let area = Arc::new(Area::new(length).map_err(|error| Failure {
         errno: error.raw_os_error().unwrap_or(0),
-        text: format!("cannot get {length} bytes for packets: {error}; take fewer frames"),
+        text: format!(
+            "cannot get {length} bytes of memory for packets: {error}; raise the limit on this process' addresses (ulimit -v), or have \
+             fewer queues"
+        ),
     })?);
     let way = if zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
     let mut queues: Vec<_> = routes.iter().map(|route| route.from).collect();
@@ -160,7 +163,8 @@ fn way_out(error: &Error, zero_copy: bool) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; it takes CAP_NET_RAW and CAP_NET_ADMIN (or root)",
         Some(libc::ENOBUFS | libc::ENOMEM) => {
-            "; raise the memory that may be locked (ulimit -l), or take fewer frames"
+            "; raise the limit on locked memory (`ulimit -l`, LimitMEMLOCK= of a unit) to 8 MiB for each queue and direction or more, or give \
+             it CAP_IPC_LOCK"
         }
         Some(libc::EAFNOSUPPORT) => "; this kernel is built without AF_XDP (CONFIG_XDP_SOCKETS)",
         Some(libc::EPROTONOSUPPORT) => "; AF_XDP of this kernel is too old, it takes Linux 5.10",

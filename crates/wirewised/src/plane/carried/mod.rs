@@ -13,6 +13,9 @@ pub trait Carried: Sync {
     /// Which of the options of `run` for planes in user space it takes.
     fn options(&self) -> &'static [&'static str];
 
+    /// What its lanes will take. An error where what is asked for cannot be looked at.
+    fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint>;
+
     /// Opens the way to the packets, a lane for each worker. Nothing is left behind when the lanes are dropped, or the process dies.
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes>;
 }
@@ -40,4 +43,14 @@ pub struct Lanes {
     pub lanes: Vec<Box<dyn Lane>>,
     /// For people: how the packets come.
     pub obtained: String,
+}
+
+/// What lanes take of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footprint {
+    pub lanes: u32,
+    /// Bytes that are used at once and count as this process' own.
+    pub used: u64,
+    /// Bytes of addresses.
+    pub mapped: u64,
 }
