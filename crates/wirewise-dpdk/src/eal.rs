@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 unsafe extern "C" {
     fn dpdk_said(out: *mut c_char, room: usize) -> usize;
+    fn dpdk_drivers() -> *const c_char;
     fn dpdk_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
     fn rte_eal_get_runtime_dir() -> *const c_char;
     fn rte_thread_register() -> c_int;
@@ -76,6 +77,21 @@ fn arguments(pci: &[&str], memory: u64) -> Vec<String> {
         text += &format!(" -a {name}");
     }
     text.split(' ').map(str::to_string).collect()
+}
+
+/// The drivers that DPDK has installed, such as `net_null`, in order.
+pub fn drivers() -> Vec<String> {
+    // SAFETY: the shim's own text.
+    let folder = unsafe { CStr::from_ptr(dpdk_drivers()) }.to_str().unwrap_or_default();
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let name = |file: std::fs::DirEntry| {
+        let file = file.file_name().into_string().ok()?;
+        Some(file.strip_prefix("librte_")?.split(".so").next()?.to_string())
+    };
+    let mut names: Vec<String> = files.filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Bytes of free huge pages.

@@ -30,6 +30,10 @@ pub struct LaneCounts {
     pub sent: u64,
     /// Packets that pass but could not be sent on.
     pub unsent: u64,
+    /// Packet buffers of the lane.
+    pub frames: u64,
+    /// Those of them that hold a packet, or that the driver keeps to receive into.
+    pub frames_busy: u64,
 }
 
 /// One worker's way to the packets: receives bursts, has them judged, sends on what passes. Dropping it gives everything back.

@@ -244,6 +244,11 @@ impl Lane for DpdkLane {
             counts.unsent += way.sent - sent;
         }
         counts.lost += self.dropped;
+        if let Some(pool) = self.ports.pools.get(usize::from(self.queue)) {
+            let account = pool.account();
+            counts.frames = account.available + account.in_use;
+            counts.frames_busy = account.in_use;
+        }
         counts
     }
 }

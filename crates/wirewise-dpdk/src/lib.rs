@@ -8,6 +8,7 @@ mod lane;
 mod memory;
 mod port;
 
+pub use eal::drivers;
 pub use lane::DpdkLane;
 pub use memory::{Account, account, closed};
 

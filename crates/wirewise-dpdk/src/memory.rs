@@ -53,15 +53,16 @@ pub fn closed() -> Account {
 
 fn sum(pools: impl Iterator<Item = usize>) -> Account {
     pools.fold(Account::default(), |sum, pool| {
-        let pool = pool as *const c_void;
-        // SAFETY: a mempool that is not freed; both counts may be read at any time.
-        unsafe {
-            Account {
-                available: sum.available + u64::from(rte_mempool_avail_count(pool)),
-                in_use: sum.in_use + u64::from(rte_mempool_in_use_count(pool)),
-            }
-        }
+        let one = of(pool as *const c_void);
+        Account { available: sum.available + one.available, in_use: sum.in_use + one.in_use }
     })
+}
+
+/// pool : that is not freed.
+fn of(pool: *const c_void) -> Account {
+    // SAFETY: a mempool that is not freed; both counts may be read at any time.
+    let (available, in_use) = unsafe { (rte_mempool_avail_count(pool), rte_mempool_in_use_count(pool)) };
+    Account { available: available.into(), in_use: in_use.into() }
 }
 
 pub struct Pool {
@@ -72,6 +73,10 @@ pub struct Pool {
 }
 
 impl Pool {
+    pub fn account(&self) -> Account {
+        of(self.pool)
+    }
+
     /// EAL must run.
     pub fn new(mbufs: u32) -> Result<Pool, String> {
         let mut accounts = accounts();

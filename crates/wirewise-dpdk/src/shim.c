@@ -73,6 +73,12 @@ static void print_here(const char *library, const char *setter)
 		dlclose(handle);
 }
 
+/* Where EAL loads drivers from. */
+const char *dpdk_drivers(void)
+{
+	return RTE_EAL_PMD_PATH;
+}
+
 int dpdk_start(int argc, char **argv)
 {
 	/* DPDK's own stream writes to stdout and to syslog. */

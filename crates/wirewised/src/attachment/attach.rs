@@ -106,18 +106,22 @@ fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepar
     let places = Places::of(&directory);
     places.remove().map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
     let staged = stage(request, &loaded, &prepared.config, &directory)?;
-    let ifindex = netdev::index(&request.interface)?;
+    let port = request.plane.port(&request.interface)?;
     let switched = switch_offloads(request, &places)?;
     // Before the first, whose link says that something is attached.
     attach_outgoing(request, &loaded, &directory)?;
-    let displaced = displaced.map(|attached| Displaced::remove(attached, ifindex)).transpose()?;
+    // Only interfaces have programs of others.
+    let displaced = displaced.zip(port.index());
+    let displaced = displaced
+        .map(|(attached, ifindex)| Displaced::remove(attached, ifindex).map(|it| (it, ifindex)))
+        .transpose()?;
     let attached = request
         .plane
-        .attach(loaded.entry()?.as_fd(), ifindex, request.joining)
+        .attach(loaded.entry()?.as_fd(), port, request.joining)
         .and_then(|link| objects::pin(link.as_fd(), &directory.join(pinned::LINK)));
     if let Err(error) = attached {
         let mut failure = request.plane.attach_error(&request.interface, &error);
-        if let Some(Err(restore)) = displaced.map(|displaced| displaced.restore(ifindex)) {
+        if let Some(Err(restore)) = displaced.map(|(displaced, ifindex)| displaced.restore(ifindex)) {
             failure =
                 Error::other(format!("{failure}; what was attached before could not be put back: {restore}"));
         }
@@ -188,6 +192,7 @@ fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, staging
     let (old_pin, new_pin) = (ours.directory.join(pinned::LINK), staging.join(pinned::LINK));
     let old_program = objects::open_pin(&ours.directory.join(pinned::PROGRAM)).map_err(failed)?;
     let entry = loaded.entry()?;
+    let port = info.port.ok_or_else(|| Error::other("the attachment went away meanwhile"))?;
     let obtained = info.plane().map_err(failed)?;
     let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) else {
         return link::update(link.as_fd(), entry.as_fd()).map_err(failed);
@@ -195,11 +200,11 @@ fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, staging
     link::detach(link.as_fd()).map_err(failed)?;
     let attached = request
         .plane
-        .attach(entry.as_fd(), info.ifindex, request.joining)
+        .attach(entry.as_fd(), port, request.joining)
         .and_then(|new| objects::pin(new.as_fd(), &new_pin));
     attached.map_err(|error| {
         let restored = fs::remove_file(&old_pin)
-            .and_then(|()| obtained.attach(old_program.as_fd(), info.ifindex, request.joining))
+            .and_then(|()| obtained.attach(old_program.as_fd(), port, request.joining))
             .and_then(|old| objects::pin(old.as_fd(), &old_pin));
         match restored {
             Ok(()) => failed(error),

@@ -36,10 +36,10 @@ use crate::files::owned;
 use crate::interface::netdev;
 use crate::interface::netns;
 use crate::kernel::{self, pinned};
-use crate::plane::Note;
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::note::Carrier;
 use crate::plane::tc::{Filter, FilterPlace};
+use crate::plane::{Note, Port};
 use crate::running::Running;
 use crate::running::meta::Meta;
 use crate::running::status::Status;
@@ -51,8 +51,8 @@ const TRIES: u32 = 5;
 /// Where an attachment's interface is, as the kernel says it now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// In this thread's network namespace; its index.
-    Here(u32),
+    /// In this thread's network namespace.
+    Here(Port),
     /// In another network namespace.
     Elsewhere,
     /// Nowhere: it was deleted, or the link was taken off it, or there never was one.
@@ -123,13 +123,13 @@ impl Attachment {
     fn try_open(directory: &Path) -> io::Result<Self> {
         let places = Places::of(directory);
         let Found { link, directory: place, shadowed } = places.find()?;
-        let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.ifindex != 0);
+        let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.port.is_some());
         let pins = owned::directory(&place)?;
         let meta = Meta::open(&inside(&pins, pinned::META));
         let mut link = link.map(|(link, info, _)| (link, info));
         let whereabouts = link.as_mut().map_or(Ok(Whereabouts::Gone), |(link, info)| locate(link, info))?;
         let current = match whereabouts {
-            Whereabouts::Here(index) => netdev::name(index),
+            Whereabouts::Here(Port::Interface(index)) => netdev::name(index),
             _ => None,
         };
         let recorded = || meta.as_ref().map(|meta| meta.interface.clone());
@@ -186,9 +186,10 @@ impl Attachment {
     /// Those of an interface of this network namespace: what is attached to it; else the remains of what was attached to one of
     /// this name, here or, if none, in another namespace. What is attached in another namespace is never among them.
     pub fn of_interface(all: Vec<Self>, interface: &str) -> Vec<Self> {
-        let index = netdev::index(interface).ok();
+        let port = netdev::index(interface).map(Port::Interface).ok();
         let rank = |attachment: &Self| match attachment.whereabouts {
-            Whereabouts::Here(here) if Some(here) == index => Some(0),
+            Whereabouts::Here(Port::Device) if attachment.interface == interface => Some(0),
+            Whereabouts::Here(here) if Some(here) == port => Some(0),
             Whereabouts::Gone if attachment.interface != interface => None,
             Whereabouts::Gone if attachment.meta.as_ref().is_none_or(Meta::is_from_here) => Some(1),
             Whereabouts::Gone => Some(2),
@@ -210,8 +211,8 @@ impl Attachment {
             if let Some(unreadable) = unreadable.first() {
                 return Err(Error::other(format!("{unreadable}; name another interface with --interface")));
             }
-            if all.iter().any(|attachment| attachment.ifindex().is_some()) {
-                all.retain(|attachment| attachment.ifindex().is_some());
+            if all.iter().any(|attachment| attachment.port().is_some()) {
+                all.retain(|attachment| attachment.port().is_some());
             }
             return match all.len() {
                 1 => Ok(all.remove(0)),
@@ -251,12 +252,17 @@ impl Attachment {
         Filter::open(link.as_fd()).ok()?.map(|filter| filter.place())
     }
 
-    /// The link's interface in this network namespace; `None` if the interface is gone or elsewhere.
-    pub fn ifindex(&self) -> Option<u32> {
+    /// Where it is in this network namespace; `None` if that is gone or elsewhere.
+    pub fn port(&self) -> Option<Port> {
         match self.whereabouts {
-            Whereabouts::Here(index) => Some(index),
+            Whereabouts::Here(port) => Some(port),
             _ => None,
         }
+    }
+
+    /// Whether it is on a port. name : of the port, by which alone devices are told apart.
+    pub fn is_on(&self, port: Port, name: &str) -> bool {
+        self.port() == Some(port) && (port != Port::Device || self.interface == name)
     }
 
     /// The other network namespace that has the interface, as far as this process can see.
@@ -349,11 +355,9 @@ fn known(all: &[Attachment]) -> String {
 /// Where a link's interface is. Brings `info` up to date.
 fn locate(link: &OwnedFd, info: &mut LinkInfo) -> io::Result<Whereabouts> {
     for _ in 0..TRIES {
-        if info.ifindex == 0 {
-            return Ok(Whereabouts::Gone);
-        }
+        let Some(port) = info.port else { return Ok(Whereabouts::Gone) };
         if runs_here(info) {
-            return Ok(Whereabouts::Here(info.ifindex));
+            return Ok(Whereabouts::Here(port));
         }
         // A swap may have come between the two questions.
         let before = std::mem::replace(info, link::info(link.as_fd())?.unwrap_or(*info));

@@ -18,7 +18,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned;
 use crate::object::{Loaded, Opened, is_shared_by_loads, no_data_path, variable};
 use crate::plane::link::{self, LinkInfo};
-use crate::plane::{Joining, Plane};
+use crate::plane::{Joining, Plane, Port};
 
 /// Where outgoing packets are judged.
 pub const PLANE: Plane = Plane::TC_EGRESS;
@@ -47,7 +47,7 @@ pub fn attach(loaded: &Loaded, interface: &str, ifindex: u32, joining: Joining, 
     let attached = loaded
         .entry()
         .map_err(|error| io::Error::other(error.to_string()))
-        .and_then(|entry| PLANE.attach(entry.as_fd(), ifindex, joining))
+        .and_then(|entry| PLANE.attach(entry.as_fd(), Port::Interface(ifindex), joining))
         .and_then(|link| objects::pin(link.as_fd(), &directory(beside).join(pinned::LINK)));
     attached.map_err(|error| PLANE.attach_error(interface, &error))
 }
@@ -87,7 +87,7 @@ impl Found {
             other => other?,
         };
         let wanted = objects::program_info(program.as_fd())?.id;
-        if self.info.ifindex != 0 && self.info.program_id != wanted {
+        if self.info.port.is_some() && self.info.program_id != wanted {
             link::update(self.link.as_fd(), program.as_fd())?;
         }
         if self.beside == home { Ok(()) } else { fs::rename(pin, directory(home).join(pinned::LINK)) }
@@ -95,7 +95,7 @@ impl Found {
 
     /// Takes the program off the interface. Its pins stay.
     pub fn end(&self) -> io::Result<()> {
-        if self.info.ifindex == 0 { Ok(()) } else { link::detach(self.link.as_fd()) }
+        if self.info.port.is_none() { Ok(()) } else { link::detach(self.link.as_fd()) }
     }
 }
 

@@ -11,7 +11,6 @@ use crate::attachment::pins::Root;
 use crate::attachment::{Attachment, Whereabouts};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
-use crate::interface::netdev;
 use crate::interface::netns;
 use crate::plane::{self, Attached, Joining, Plane};
 use crate::policy::Policy;
@@ -61,7 +60,7 @@ pub enum AttachPlan {
 /// The plane of what we have on an interface, and whether it judges outgoing packets too; `None` if we have nothing there.
 pub fn current_plane(root: &Root, interface: &str) -> Option<(Plane, bool)> {
     let ours = Attachment::find(root, Some(interface)).ok()?;
-    ours.ifindex()?;
+    ours.port()?;
     Some((ours.link.as_ref()?.1.plane().ok()??, ours.outgoing.is_some()))
 }
 
@@ -83,11 +82,11 @@ pub fn of(request: &AttachRequest) -> Result<AttachPlan> {
 
 fn choose(request: &AttachRequest) -> Result<AttachPlan> {
     let AttachRequest { interface, replace, .. } = request;
-    let ifindex = netdev::index(interface)?;
-    let attached = plane::attached(ifindex)
+    let port = request.plane.port(interface)?;
+    let attached = plane::attached_to(port)
         .map_err(|error| Error::other(format!("{interface}: cannot ask what is attached: {error}")))?;
     let all = Attachment::all(&request.root)?;
-    let ours = all.attachments.into_iter().find(|attachment| attachment.ifindex() == Some(ifindex));
+    let ours = all.attachments.into_iter().find(|attachment| attachment.is_on(port, interface));
     let Some(ours) = ours else {
         if let Some(unreadable) = all.unreadable.iter().find(|it| it.interface == *interface) {
             return Err(Error::other(format!(
@@ -119,13 +118,13 @@ pub fn directory(request: &AttachRequest) -> Result<PathBuf> {
     let Some(there) = all.into_iter().find(|there| there.directory == plain) else {
         return Ok(plain);
     };
-    let index = netdev::index(&request.interface)?;
+    let port = request.plane.port(&request.interface)?;
     let free = match there.whereabouts {
-        Whereabouts::Here(here) => here == index,
+        Whereabouts::Here(here) => here == port,
         Whereabouts::Elsewhere => false,
         Whereabouts::Gone => there.meta.as_ref().is_none_or(Meta::is_from_here),
     };
-    Ok(if free { plain } else { names::apart(&plain, index, netns::cookie()) })
+    Ok(if free { plain } else { names::apart(&plain, port.index().unwrap_or(0), netns::cookie()) })
 }
 
 /// How what is attached differs from what is asked for, beyond policy and mode.

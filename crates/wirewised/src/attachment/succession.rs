@@ -76,7 +76,7 @@ impl Places {
             links.push((link, info, place.clone()));
         }
         // Two only if a program was moved to another plane: the first link is detached, or else was never given up.
-        let live = links.iter().position(|(_, info, _)| info.ifindex != 0).unwrap_or(0);
+        let live = links.iter().position(|(_, info, _)| info.port.is_some()).unwrap_or(0);
         if links.is_empty() {
             let directory = self.all().into_iter().find(|place| place.is_dir()).unwrap_or(&self.current);
             return Ok(Found { link: None, directory: directory.clone(), shadowed: false });

@@ -23,6 +23,8 @@ use worker::{Seat, work};
 /// What is asked for on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    /// Of a device that the kernel has not: what follows its name.
+    pub arguments: Option<String>,
     pub to: Option<String>,
     pub workers: Option<u32>,
     pub copying: Copying,
@@ -35,6 +37,7 @@ impl Options {
     pub fn wanted<'a>(&'a self, interface: &'a str, most_workers: u32) -> Wanted<'a> {
         Wanted {
             interface,
+            arguments: self.arguments.as_deref(),
             to: self.to.as_deref(),
             workers: self.workers,
             copying: self.copying,
@@ -86,7 +89,8 @@ impl Carrier {
         let lanes = carried.open(&options.wanted(&attachment.interface, attachment.shards()?))?;
         let program = note.wanted();
         let pinned = Pinned::find(&attachment.directory, program)?;
-        note.describe(lanes.lanes.len(), options.to.as_deref(), &lanes.obtained);
+        let to = options.to.as_deref().map(|to| plane.parts(to).0);
+        note.describe(lanes.lanes.len(), to, &lanes.obtained);
         let halt = Arc::new(AtomicBool::new(false));
         let mut workers = Vec::new();
         for (number, lane) in lanes.lanes.into_iter().enumerate() {

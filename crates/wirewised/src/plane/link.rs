@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::tc::Filter;
-use super::{Note, PLANES, Place, Plane, attached};
+use super::{Note, PLANES, Place, Plane, Port, attached};
 use crate::interface::netns;
 use crate::kernel;
 use crate::kernel::objects::{self, check, owned};
@@ -74,25 +74,28 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
 pub struct LinkInfo {
     pub id: u32,
     pub program_id: u32,
-    /// 0: the interface is gone, the link was detached, or who carried the packets is gone.
-    pub ifindex: u32,
+    /// `None`: the interface is gone, the link was detached, or who carried the packets is gone.
+    pub port: Option<Port>,
     /// From a note, which knows; the kernel is asked of its links.
     noted: Option<(Plane, u64)>,
 }
 
 impl LinkInfo {
     /// By a note. cookie : of the interface's network namespace.
-    pub(super) fn noted(id: u32, program_id: u32, ifindex: u32, plane: Plane, cookie: u64) -> Self {
-        Self { id, program_id, ifindex, noted: Some((plane, cookie)) }
+    pub(super) fn noted(id: u32, program_id: u32, port: Option<Port>, plane: Plane, cookie: u64) -> Self {
+        Self { id, program_id, port, noted: Some((plane, cookie)) }
     }
 
     /// Where the program is on the interface of this network namespace that has the link's index; `None`: it is not, so the interface
     /// is another's. An index alone says nothing, as every namespace counts for itself.
     pub fn plane(&self) -> io::Result<Option<Plane>> {
         if let Some((plane, cookie)) = self.noted {
-            return Ok((self.ifindex != 0 && cookie == netns::cookie()).then_some(plane));
+            return Ok((self.port.is_some() && cookie == netns::cookie()).then_some(plane));
         }
-        Ok(attached(self.ifindex)?.iter().find(|it| it.program_id == self.program_id).map(|it| it.plane))
+        Ok(attached(self.port.and_then(Port::index).unwrap_or(0))?
+            .iter()
+            .find(|it| it.program_id == self.program_id)
+            .map(|it| it.plane))
     }
 }
 
@@ -111,7 +114,13 @@ pub fn info(link: BorrowedFd<'_>) -> io::Result<Option<LinkInfo>> {
         Place::Kernel(hook) => hook.ifindex(&info),
         Place::User(_) => None,
     });
-    Ok(ifindex.map(|ifindex| LinkInfo { id: info.id, program_id: info.prog_id, ifindex, noted: None }))
+    let port = |ifindex| Some(Port::Interface(ifindex)).filter(|_| ifindex != 0);
+    Ok(ifindex.map(|ifindex| LinkInfo {
+        id: info.id,
+        program_id: info.prog_id,
+        port: port(ifindex),
+        noted: None,
+    }))
 }
 
 /// The link that keeps `program_id` on an interface, if it is there by a link. Needs CAP_SYS_ADMIN.
@@ -129,7 +138,9 @@ pub fn find(ifindex: u32, program_id: u32) -> io::Result<Option<OwnedFd>> {
             other => other?,
         };
         let info = info(link.as_fd())?;
-        if info.is_some_and(|info| info.ifindex == ifindex && info.program_id == program_id) {
+        if info
+            .is_some_and(|info| info.port == Some(Port::Interface(ifindex)) && info.program_id == program_id)
+        {
             return Ok(Some(link));
         }
     }

@@ -9,6 +9,7 @@ mod carried;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 pub mod link;
+mod port;
 pub mod tc;
 mod xdp;
 
@@ -20,7 +21,8 @@ use clap::builder::PossibleValue;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::abi;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::interface::netdev;
 use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
@@ -28,6 +30,7 @@ pub use af_xdp::Copying;
 pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
 pub use carried::{Carried, Footprint, Lanes, Wanted};
+pub use port::Port;
 pub use xdp::{Driver, driver};
 
 /// Every plane, in the order in which they are shown.
@@ -165,6 +168,25 @@ impl Plane {
         }
     }
 
+    /// Whether a name is that of a device of this plane's own, with its arguments if it takes any, and of no interface.
+    pub fn names_device(self, name: &str) -> bool {
+        self.carried().is_some_and(|carried| carried.names_device(name))
+    }
+
+    /// A name without the arguments that a device of this plane's own may have, and those.
+    pub fn parts(self, name: &str) -> (&str, Option<&str>) {
+        let parts = name.split_once(',').filter(|_| self.names_device(name));
+        parts.map_or((name, None), |(name, arguments)| (name, Some(arguments)))
+    }
+
+    /// What this plane has by this name.
+    pub fn port(self, name: &str) -> Result<Port> {
+        match self.carried().filter(|carried| carried.names_device(name)) {
+            Some(carried) => carried.check_device(name).map(|_| Port::Device),
+            None => netdev::index(name).map(Port::Interface),
+        }
+    }
+
     /// Whether a program of somebody else that is here keeps one from going to another plane of the same interface.
     pub fn is_in_the_way_of(self, other: Self) -> bool {
         match (self.hook(), other.hook()) {
@@ -186,10 +208,11 @@ impl Plane {
 
     /// Attaches a program. In the kernel it stays as long as the descriptor, or a pin of it, is there; in user space it begins with the
     /// process that carries its packets, which is this one.
-    pub fn attach(self, program: BorrowedFd<'_>, ifindex: u32, joining: Joining) -> io::Result<OwnedFd> {
-        match self.0.place {
-            Place::Kernel(hook) => hook.attach(program, ifindex, joining),
-            Place::User(_) => Note::begin(self, program, ifindex),
+    pub fn attach(self, program: BorrowedFd<'_>, port: Port, joining: Joining) -> io::Result<OwnedFd> {
+        match (self.0.place, port) {
+            (Place::Kernel(hook), Port::Interface(index)) => hook.attach(program, index, joining),
+            (Place::Kernel(_), Port::Device) => Err(io::ErrorKind::Unsupported.into()),
+            (Place::User(_), port) => Note::begin(self, program, port),
         }
     }
 
@@ -233,13 +256,13 @@ impl ValueEnum for Plane {
 }
 
 impl Serialize for Plane {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
 }
 
 impl<'de> Deserialize<'de> for Plane {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let known = PLANES.iter().find(|plane| plane.name() == name);
         known
@@ -253,6 +276,11 @@ impl<'de> Deserialize<'de> for Plane {
 pub struct Attached {
     pub program_id: u32,
     pub plane: Plane,
+}
+
+/// All that is attached to a port, at any hook of the kernel.
+pub fn attached_to(port: Port) -> io::Result<Vec<Attached>> {
+    port.index().map_or(Ok(Vec::new()), attached)
 }
 
 /// All that is attached to an interface, at any hook of the kernel.

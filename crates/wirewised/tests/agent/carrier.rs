@@ -21,8 +21,13 @@ impl Carrier {
     }
 
     pub fn of(lab: &Lab, plane: &str, arguments: &str) -> Self {
+        Self::on(lab, plane, INTERFACE, arguments)
+    }
+
+    /// Elsewhere than on the interface under test.
+    pub fn on(lab: &Lab, plane: &str, interface: &str, arguments: &str) -> Self {
         let mut command = lab.command(&format!(
-            "run --bundle b.wirewise --interface {INTERFACE} --plane {plane} {arguments} --yes --json"
+            "run --bundle b.wirewise --interface {interface} --plane {plane} {arguments} --yes --json"
         ));
         let mut carrier = Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
         wait("the agent carries packets", || {

@@ -9,6 +9,8 @@ mod lab;
 
 mod clsact;
 mod completions;
+#[cfg(feature = "dpdk")]
+mod devices;
 mod drift;
 mod faults;
 mod health;

@@ -7,7 +7,7 @@ use std::os::unix::fs::chown;
 use wirewised::abi::Hook;
 use wirewised::kernel::objects;
 use wirewised::object::{Opened, Runs, Settings};
-use wirewised::plane::{Joining, Plane};
+use wirewised::plane::{Joining, Plane, Port};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle_of_classes, data_path, small_path};
 
@@ -28,7 +28,11 @@ fn a_program_of_somebody_else_is_only_replaced_when_told() {
         let index = lab.enter(|| wirewised::interface::netdev::index(INTERFACE).unwrap());
         let link = lab.enter(|| {
             if with_link {
-                return Some(Plane::XDP_GENERIC.attach(program.as_fd(), index, Joining::default()).unwrap());
+                return Some(
+                    Plane::XDP_GENERIC
+                        .attach(program.as_fd(), Port::Interface(index), Joining::default())
+                        .unwrap(),
+                );
             }
             Plane::XDP_GENERIC.attach_without_link(program.as_fd(), index).unwrap();
             None

@@ -206,7 +206,7 @@ fn trace_reports_as_json() {
 }
 
 /// A capture of one packet from the sender that the test model takes for an attack.
-fn capture() -> Vec<u8> {
+pub fn capture() -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend([0x45, 0, 0x02, 0x10, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
     frame.extend([0x12, 0x34, 0x03, 0xe8, 0x01, 0xfc, 0, 0]);

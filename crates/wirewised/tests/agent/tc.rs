@@ -13,7 +13,7 @@ use wirewised::interface::netdev;
 use wirewised::kernel::objects;
 use wirewised::object::{Opened, Runs, Settings};
 use wirewised::offline::test_run;
-use wirewised::plane::{self, Attached, Joining, Order, Plane, tc};
+use wirewised::plane::{self, Attached, Joining, Order, Plane, Port, tc};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
 use crate::swap::{lenient, status};
@@ -133,7 +133,9 @@ fn programs_of_others_stay_and_the_user_chooses_the_order() {
     let last = Joining { order: Order::Last, clsact: false };
     let links = lab.enter(|| {
         let index = netdev::index(INTERFACE).unwrap();
-        let attach = |plane: Plane, program: &OwnedFd| plane.attach(program.as_fd(), index, last).unwrap();
+        let attach = |plane: Plane, program: &OwnedFd| {
+            plane.attach(program.as_fd(), Port::Interface(index), last).unwrap()
+        };
         [attach(tc::INGRESS, &other), attach(Plane::XDP_GENERIC, &at_xdp)]
     });
     let doctor = lab.ok(&format!("doctor --interface {INTERFACE} --plane tc-ingress"));

@@ -21,7 +21,7 @@ use crate::interface::offloads::{self, Merging};
 use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
-use crate::plane::{self, Attached, Driver, Plane};
+use crate::plane::{self, Attached, Carried, Driver, Plane, Port};
 
 /// The flow key under which both directions are one flow.
 const BOTH_DIRECTIONS: &str = "five-tuple-bidirectional";
@@ -145,6 +145,9 @@ fn check_pins(root: &Root) -> Finding {
 ///
 /// flow : of the bundle that is to run, if one is.
 pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<&Flow>) -> Vec<Finding> {
+    if let Some(carried) = plane.carried().filter(|carried| carried.names_device(interface)) {
+        return check_device(interface, carried, root);
+    }
     let opened = netdev::index(interface).and_then(|index| Ok((index, Device::open(interface)?)));
     let (index, device) = match opened {
         Ok(opened) => opened,
@@ -191,6 +194,22 @@ pub fn check_outgoing(interface: &str, flow: &Flow) -> Vec<Finding> {
     findings
 }
 
+/// A device that the kernel has not: it has no offloads, queues or programs that could be asked for.
+fn check_device(name: &str, carried: &dyn Carried, root: &Root) -> Vec<Finding> {
+    let mut findings = vec![match carried.check_device(name) {
+        Ok(what) => Finding::ok("device", what),
+        Err(error) => Finding::refusal("device", &error).of_kind(error.kind()),
+    }];
+    let ours = Attachment::all(root).unwrap_or_default().attachments;
+    let ours = ours.iter().find(|ours| ours.is_on(Port::Device, name)).and_then(Attachment::carrier);
+    findings.extend(
+        ours.map(|carrier| {
+            Finding::ok("programs", format!("wirewise, carried by process {}", carrier.process))
+        }),
+    );
+    findings
+}
+
 fn check_state(interface: &str, device: &Device) -> Finding {
     if device.is_up() == Some(false) {
         let remedy = format!("`ip link set {interface} up`; a program can be attached before");
@@ -225,7 +244,7 @@ fn check_programs(
         );
     }
     let ours = Attachment::all(root).unwrap_or_default().attachments;
-    let ours = ours.iter().find(|ours| ours.ifindex() == Some(index));
+    let ours = ours.iter().find(|ours| ours.port() == Some(Port::Interface(index)));
     if let Some(carrier) = ours.and_then(Attachment::carrier).filter(|carrier| carrier.is_alive) {
         return Finding::ok("programs", format!("wirewise, carried by process {}", carrier.process));
     }

@@ -169,7 +169,7 @@ fn way_on(old: &Meta, bundle: &Bundle) -> String {
 /// What an attachment must have for another program to follow it.
 fn known(ours: &Attachment) -> Result<(Meta, abi::Config)> {
     let interface = &ours.interface;
-    if ours.link.as_ref().is_none_or(|(_, link)| link.ifindex == 0) {
+    if ours.link.as_ref().is_none_or(|(_, link)| link.port.is_none()) {
         return Err(Error::other(format!(
             "{interface}: only pins are left of what was attached; `wirewised detach --interface {interface}` removes them"
         )));

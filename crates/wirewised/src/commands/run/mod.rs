@@ -21,6 +21,7 @@ use crate::attachment::outgoing;
 use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::plan::{self, AttachPlan, AttachRequest};
 use crate::attachment::succession;
+use crate::carrying;
 use crate::commands::trace::ModeArg;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
@@ -62,7 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     bundle: PathBuf,
 
-    /// The interface whose packets are judged: incoming ones, with `--plane tc-egress` outgoing ones
+    /// The interface whose packets are judged: incoming ones, with `--plane tc-egress` outgoing ones. With `--plane dpdk` also
+    /// a card's PCI address, such as 0000:01:00.0, or a virtual device of DPDK's with its arguments
     #[arg(long, value_name = "NAME")]
     interface: String,
 
@@ -147,8 +149,9 @@ pub fn run(args: &Args) -> Result<()> {
     let mut findings = check(&request)?;
     let plan = plan::of(&request)?;
     let prepared = attach::prepare(&request)?;
+    let options = args.user_space.options(request.plane.parts(&args.interface).1);
     if !matches!(plan, AttachPlan::Adopt(_)) {
-        findings.extend(check_memory(args, &request, &prepared)?);
+        findings.extend(check_memory(&options, &request, &prepared)?);
         finding::require(&findings)?;
     }
     if !args.lock_out.yes && risks_lock_out(&request, &plan)? {
@@ -182,7 +185,7 @@ pub fn run(args: &Args) -> Result<()> {
     drop(lock);
     let (root, interface) = (request.root.clone(), attachment.interface.clone());
     let carrier = match &stop {
-        Some(stop) => user_space::start(&args.user_space, &root, &attachment, request.plane, stop)?,
+        Some(stop) => user_space::start(&options, &root, &attachment, request.plane, stop)?,
         None => None,
     };
     report(args, action, mounts, &attachment, carrier.is_some())?;
@@ -220,10 +223,14 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         args.lock_out.admit(policy, args.json)?;
     }
     let root = args.root.root()?;
-    let interface = netdev::primary_name(&args.interface);
-    let current = plan::current_plane(&root, &interface);
+    let current = plan::current_plane(&root, &netdev::primary_name(&args.interface));
+    let plane = args.plane.or(current.map(|(plane, _)| plane)).unwrap_or(Plane::XDP_NATIVE);
+    let interface = match plane.names_device(&args.interface) {
+        true => plane.parts(&args.interface).0.to_string(),
+        false => netdev::primary_name(&args.interface),
+    };
     let request = AttachRequest {
-        plane: args.plane.or(current.map(|(plane, _)| plane)).unwrap_or(Plane::XDP_NATIVE),
+        plane,
         outgoing: args.outgoing || current.is_some_and(|(_, outgoing)| outgoing),
         interface,
         joining: Joining { order: args.order, clsact: args.clsact },
@@ -250,6 +257,12 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         return Err(Error::input(format!(
             "--offloads off is not for `--plane {}`, which sees packets before anything merges them",
             request.plane
+        )));
+    }
+    if request.offloads_off && request.plane.names_device(&request.interface) {
+        return Err(Error::input(format!(
+            "--offloads off is for interfaces, and {} is none: nothing is merged there",
+            request.interface
         )));
     }
     Ok(request)
@@ -300,11 +313,15 @@ fn check(request: &AttachRequest) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn check_memory(args: &Args, request: &AttachRequest, prepared: &Prepared) -> Result<Option<Finding>> {
+fn check_memory(
+    options: &carrying::Options,
+    request: &AttachRequest,
+    prepared: &Prepared,
+) -> Result<Option<Finding>> {
     Ok(memory::check(&memory::Needs {
         tables: prepared.table_bytes,
         object: request.bundle.object.len() as u64,
-        packets: args.user_space.footprint(request, prepared.shards)?,
+        packets: user_space::footprint(options, request, prepared.shards)?,
     }))
 }
 

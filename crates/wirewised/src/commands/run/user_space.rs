@@ -9,12 +9,13 @@ use crate::attachment::plan::AttachRequest;
 use crate::carrying::{self, Carrier, End};
 use crate::error::{Error, Result};
 use crate::interface::netdev;
-use crate::plane::{Carried, Copying, Drops, Footprint, Plane};
+use crate::plane::{Copying, Drops, Footprint, Plane};
 use crate::running::stop::Stop;
 
 #[derive(Debug, clap::Args)]
 pub struct UserSpaceArgs {
-    /// With a plane in user space: send what passes on to this interface, and what comes in there back to the first
+    /// With a plane in user space: send what passes on to this interface, and what comes in there back to the first (with
+    /// --plane dpdk also a device, as with --interface)
     #[arg(long, value_name = "NAME")]
     to: Option<String>,
 
@@ -30,7 +31,7 @@ pub struct UserSpaceArgs {
     #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
     busy_poll: Option<u32>,
 
-    /// With --plane dpdk: DPDK's driver for the interface [default: net_af_packet, which gets copies]
+    /// With --plane dpdk: DPDK's virtual device over the interface [default: net_af_packet, which gets copies]
     #[arg(long, value_name = "NAME")]
     driver: Option<String>,
 }
@@ -73,19 +74,33 @@ impl UserSpaceArgs {
         }
         let to = self.to.as_ref().or(carrier.as_ref().and_then(|carrier| carrier.to.as_ref()));
         if forwards && to.is_none() && request.mode == Some(Mode::Enforce) {
+            if plane.names_device(&request.interface) {
+                return Err(Error::input(format!(
+                    "--mode enforce with --plane {plane}: what comes in by {} goes nowhere, so there is nothing to keep from anybody; \
+                     give a second device or interface with `--to NAME`",
+                    request.interface
+                )));
+            }
             return Err(Error::input(format!(
                 "--mode enforce with --plane {plane}: it sees copies of packets, so it can drop none of them; give a second interface \
                  with `--to NAME`, between which and the first it is the only way, or take a plane in the kernel"
             )));
         }
-        if self.to.as_deref().is_some_and(|to| netdev::primary_name(to) == request.interface) {
-            return Err(Error::input(format!("--to {}: it is the interface itself", request.interface)));
+        let Some(to) = self.to.as_deref() else { return Ok(()) };
+        let name = match plane.names_device(to) {
+            true => plane.parts(to).0.to_string(),
+            false => netdev::primary_name(to),
+        };
+        if name == request.interface {
+            return Err(Error::input(format!("--to {name}: it is the interface itself")));
         }
-        self.to.as_deref().map_or(Ok(()), |to| netdev::index(to).map(drop))
+        plane.port(to).map(drop)
     }
 
-    fn options(&self) -> carrying::Options {
+    /// arguments : of the device, if it is none of the kernel's.
+    pub fn options(&self, arguments: Option<&str>) -> carrying::Options {
         carrying::Options {
+            arguments: arguments.map(str::to_string),
             to: self.to.clone(),
             workers: self.workers,
             copying: self.copying.unwrap_or_default(),
@@ -93,26 +108,28 @@ impl UserSpaceArgs {
             driver: self.driver.clone(),
         }
     }
+}
 
-    /// What carrying packets will take of memory; `None`: the kernel does it.
-    pub fn footprint(&self, request: &AttachRequest, most_workers: u32) -> Result<Option<Footprint>> {
-        let footprint = |carried: &dyn Carried| {
-            carried.footprint(&self.options().wanted(&request.interface, most_workers))
-        };
-        request.plane.carried().map(footprint).transpose()
-    }
+/// What carrying packets will take of memory; `None`: the kernel does it.
+pub fn footprint(
+    options: &carrying::Options,
+    request: &AttachRequest,
+    most_workers: u32,
+) -> Result<Option<Footprint>> {
+    let wanted = options.wanted(&request.interface, most_workers);
+    request.plane.carried().map(|carried| carried.footprint(&wanted)).transpose()
 }
 
 /// Begins to carry packets, if the attachment is one whose packets this process carries.
 pub fn start(
-    args: &UserSpaceArgs,
+    options: &carrying::Options,
     root: &Root,
     attachment: &Attachment,
     plane: Plane,
     stop: &Stop,
 ) -> Result<Option<Carrier>> {
     let Some(note) = carrying::ours(attachment)? else { return Ok(None) };
-    let started = Carrier::start(attachment, &note, plane, &args.options(), stop);
+    let started = Carrier::start(attachment, &note, plane, options, stop);
     if started.is_err() {
         note.ended();
         detach(root, &attachment.interface, false)?;

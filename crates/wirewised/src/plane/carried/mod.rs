@@ -4,7 +4,7 @@
 pub mod lane;
 pub mod note;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plane::Copying;
 use lane::Lane;
 
@@ -12,6 +12,16 @@ use lane::Lane;
 pub trait Carried: Sync {
     /// Which of the options of `run` for planes in user space it takes.
     fn options(&self) -> &'static [&'static str];
+
+    /// Whether a name, with arguments or without, is that of a device which this plane has and the kernel has not.
+    fn names_device(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// What such a device is, for people. An error if it is not there, or not as it has to be.
+    fn check_device(&self, name: &str) -> Result<String> {
+        Err(Error::input(format!("{name}: this plane has no devices of its own")))
+    }
 
     /// What its lanes will take. An error where what is asked for cannot be looked at.
     fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint>;
@@ -24,6 +34,8 @@ pub trait Carried: Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     pub interface: &'a str,
+    /// Of a device that the kernel has not: what follows its name.
+    pub arguments: Option<&'a str>,
     /// Where what passes is sent on to, and what comes in there to `interface`.
     pub to: Option<&'a str>,
     /// `None`: what suits the plane.

@@ -16,8 +16,8 @@ use super::lane::LaneCounts;
 use crate::interface::netns;
 use crate::kernel;
 use crate::kernel::objects::{map_info, owned, program_info};
-use crate::plane::Plane;
 use crate::plane::link::LinkInfo;
+use crate::plane::{Plane, Port};
 
 /// Also says which form of note it is.
 const MAP_NAME: &std::ffi::CStr = c"ww_carried_1";
@@ -33,6 +33,7 @@ const SILENCE_NS: u64 = 5_000_000_000;
 /// Written by one side at a time, in whole words; zeros are a note that nobody has begun.
 #[repr(C)]
 struct Words {
+    /// 0: of a device that is not the kernel's.
     ifindex: AtomicU32,
     process: AtomicU32,
     /// When the process began, and the inode of the namespace its number is of.
@@ -89,11 +90,7 @@ unsafe impl Sync for Note {}
 
 impl Note {
     /// The link of a program whose packets this process carries from now on; the descriptor is its note's.
-    pub(in crate::plane) fn begin(
-        plane: Plane,
-        program: BorrowedFd<'_>,
-        ifindex: u32,
-    ) -> io::Result<OwnedFd> {
+    pub(in crate::plane) fn begin(plane: Plane, program: BorrowedFd<'_>, port: Port) -> io::Result<OwnedFd> {
         let opts = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
             map_flags: libbpf_sys::BPF_F_MMAPABLE,
@@ -105,7 +102,7 @@ impl Note {
         let note = Self::map(&map, 0)?;
         let words = note.words();
         write_text(&words.plane, plane.name());
-        words.ifindex.store(ifindex, Ordering::Relaxed);
+        words.ifindex.store(port.index().unwrap_or(0), Ordering::Relaxed);
         words.process_began.store(process_began(std::process::id()).unwrap_or(0), Ordering::Relaxed);
         words.process_namespace.store(process_namespace(), Ordering::Relaxed);
         words.cookie.store(netns::cookie(), Ordering::Relaxed);
@@ -149,11 +146,11 @@ impl Note {
         let words = self.words();
         let name = read_text(&words.plane);
         let plane = Plane::all().iter().find(|plane| plane.name() == name)?;
-        let ifindex = if self.is_alive() { words.ifindex.load(Ordering::Relaxed) } else { 0 };
+        let port = self.is_alive().then(|| Port::of_index(words.ifindex.load(Ordering::Relaxed)));
         // Until it first runs, what it is asked to run.
         let (wanted, running) = (words.wanted.load(Ordering::Acquire), words.running.load(Ordering::Acquire));
         let program = if running == 0 { wanted } else { running };
-        Some(LinkInfo::noted(self.id, program, ifindex, *plane, words.cookie.load(Ordering::Relaxed)))
+        Some(LinkInfo::noted(self.id, program, port, *plane, words.cookie.load(Ordering::Relaxed)))
     }
 
     /// Whether somebody carries packets, or is about to.

@@ -13,7 +13,7 @@ use crate::interface::{netns, rtnetlink};
 use crate::kernel::libbpf_log;
 use crate::kernel::objects::{self, check, owned};
 use crate::plane::link::LinkInfo;
-use crate::plane::{Order, Plane};
+use crate::plane::{Order, Plane, Port};
 
 /// Also says which form of note it is.
 const MAP_NAME: &std::ffi::CStr = c"ww_filter_1";
@@ -92,12 +92,13 @@ impl Filter {
     pub fn info(&self) -> LinkInfo {
         let Words { ifindex, cookie, .. } = self.words;
         let there = self.within(|words| words.program_there());
-        let (ifindex, program) = match there {
-            Some(Some(program)) => (ifindex, program),
-            Some(None) => (0, self.words.program),
-            None => (ifindex, self.words.program),
+        let port = Some(Port::Interface(ifindex));
+        let (port, program) = match there {
+            Some(Some(program)) => (port, program),
+            Some(None) => (None, self.words.program),
+            None => (port, self.words.program),
         };
-        LinkInfo::noted(self.id, program, ifindex, self.plane(), cookie)
+        LinkInfo::noted(self.id, program, port, self.plane(), cookie)
     }
 
     pub fn place(&self) -> Place {

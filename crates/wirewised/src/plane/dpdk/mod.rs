@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DPDK, where the agent was built with it: polled drivers in user space. The lanes are those of the crate wirewise-dpdk.
 
+mod devices;
+
 use std::time::Duration;
 
 use wirewise_dpdk::judge::{Judge as TheirJudge, Lane as _, Span as TheirSpan};
@@ -27,6 +29,8 @@ pub const PLANE: Plane = Plane(&Abilities {
 
 /// The driver that gets copies of what an interface receives, as a raw socket does.
 const COPIES: &str = "net_af_packet";
+/// Names of virtual devices begin so.
+const VIRTUAL: &str = "net_";
 
 /// Of addresses, beside packets.
 const EAL_BYTES: u64 = 64 << 20;
@@ -42,6 +46,14 @@ impl Carried for Dpdk {
         &["--to", "--workers", "--driver"]
     }
 
+    fn names_device(&self, name: &str) -> bool {
+        devices::is_pci(name) || name.starts_with(VIRTUAL)
+    }
+
+    fn check_device(&self, name: &str) -> Result<String> {
+        devices::check(name)
+    }
+
     fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
         let devices = if wanted.to.is_some() { 2 } else { 1 };
         let lanes = workers(wanted);
@@ -51,30 +63,48 @@ impl Carried for Dpdk {
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
-        let driver = wanted.driver.unwrap_or(COPIES);
-        if !driver.starts_with("net_")
-            || !driver.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase())
-        {
-            return Err(Error::input(format!(
-                "--driver {driver}: no name of a virtual device of DPDK, such as {COPIES} or net_af_xdp"
-            )));
+        let interfaces = [Some(wanted.interface), wanted.to].into_iter().flatten();
+        let interfaces = interfaces.filter(|name| !self.names_device(name)).count();
+        if let Some(driver) = wanted.driver {
+            check_driver(driver, interfaces)?;
         }
+        let driver = wanted.driver.unwrap_or(COPIES);
         if driver != COPIES && wanted.to.is_none() {
             return Err(Error::input(format!(
                 "--driver {driver} takes packets away from the host: say with --to where those go that pass"
             )));
         }
-        let device = |number: u32, interface: &str| match driver {
-            COPIES => interface.to_string(),
-            _ => format!("{driver}{number},iface={interface}"),
+        let device = |number: u32, name: &str, arguments: Option<&str>| match (arguments, driver) {
+            (Some(arguments), _) => format!("{name},{arguments}"),
+            _ if self.names_device(name) => name.to_string(),
+            (_, COPIES) => name.to_string(),
+            _ => format!("{driver}{number},iface={name}"),
         };
         let workers = workers(wanted);
-        let to = wanted.to.map(|to| device(1, to));
-        let lanes = open(&device(0, wanted.interface), to.as_deref(), workers).map_err(Error::other)?;
+        let to = wanted.to.map(|to| device(1, to, None));
+        let first = device(0, wanted.interface, wanted.arguments);
+        let lanes = open(&first, to.as_deref(), workers).map_err(Error::other)?;
         let lanes = lanes.into_iter().map(|lane| Box::new(Adapted(lane)) as Box<dyn Lane>).collect();
         let queues = if workers == 1 { "1 queue".to_string() } else { format!("{workers} queues") };
-        Ok(Lanes { lanes, obtained: format!("{driver}, {queues}") })
+        let through = if interfaces > 0 { driver } else { "DPDK's own device" };
+        Ok(Lanes { lanes, obtained: format!("{through}, {queues}") })
     }
+}
+
+/// interfaces : how many of what is to be opened are the kernel's.
+fn check_driver(driver: &str, interfaces: usize) -> Result<()> {
+    let is_name = driver.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase());
+    if !driver.starts_with(VIRTUAL) || !is_name {
+        return Err(Error::input(format!(
+            "--driver {driver}: no name of a virtual device of DPDK, such as {COPIES} or net_af_xdp"
+        )));
+    }
+    if interfaces == 0 {
+        return Err(Error::input(format!(
+            "--driver {driver}: it is for interfaces of the kernel's; leave it out, a device has its own driver"
+        )));
+    }
+    Ok(())
 }
 
 /// A lane of the crate as one of ours.
@@ -116,7 +146,8 @@ impl Lane for Adapted {
             lost: theirs.lost,
             sent: theirs.sent,
             unsent: theirs.unsent,
-            ..LaneCounts::default()
+            frames: theirs.frames,
+            frames_busy: theirs.frames_busy,
         }
     }
 }
