@@ -307,6 +307,43 @@ SEC("xdp") int test(struct xdp_md *ctx)
     );
 }
 
+/// As networks are: one long block that goes through tables from end to end, jumps in between, and adds numbers to what it has.
+#[test]
+fn long_blocks_over_tables_and_sums() {
+    let jumps = [0, 1, 2, 120, 121, 63, 199, 7, 8, 9, 150];
+    let mut lines = String::new();
+    for at in 0..220usize {
+        let word = if at % 5 == 0 { jumps[at / 5 % jumps.len()] } else { at % 200 };
+        // Numbers whose sums fit 32 bits, and numbers whose sums do not.
+        let number = if at % 7 == 0 { i32::MAX - at as i32 } else { (at as i32 - 100) * 9973 };
+        lines += &format!(
+            "a += {number}LL; HIDE(a); sum += a * table[{word}]; HIDE(sum); b += {}LL; HIDE(b); scratch[{}] = sum ^ b;\n",
+            -number,
+            at * 3 % 32
+        );
+    }
+    let words: Vec<String> =
+        (0..200u64).map(|at| format!("{}ULL", at.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    same_everywhere(&format!(
+        r#"
+#define HIDE(x) asm volatile("" : "+r"(x))
+static const volatile __u64 table[200] SEC(".rodata.table") = {{{}}};
+volatile __u64 scratch[32] SEC(".data.scratch");
+SEC("xdp") int test(struct xdp_md *ctx)
+{{
+	__u64 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, a, b, sum;
+	if (data + 8 > end)
+		return XDP_ABORTED;
+	a = data[0], b = data[1], sum = data[2];
+{lines}	put(0, sum);
+	put(1, a);
+	put(2, b);
+	return XDP_PASS;
+}}"#,
+        words.join(", ")
+    ));
+}
+
 #[test]
 fn version_4_divides_with_sign_and_swaps() {
     crate::support::same_from_v4(

@@ -2,7 +2,7 @@
 //! Arithmetic and comparisons.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{BlockArg, InstBuilder, Value, types};
+use cranelift_codegen::ir::{BlockArg, InstBuilder, InstructionData, Opcode, Value, ValueDef, types};
 
 use super::function::{Emitter, integer};
 use crate::frontend::instr::{Alu, Cond, Operand, Size};
@@ -27,6 +27,12 @@ impl Emitter<'_, '_> {
     }
 
     pub(super) fn alu(&mut self, wide: bool, op: Alu, dst: u8, src: Operand) {
+        if let (true, Alu::Add, Operand::Imm(number)) = (wide, op, src) {
+            let a = self.reg(dst);
+            if let Some(sum) = self.add_to_sum(a, number) {
+                return self.set(dst, sum);
+            }
+        }
         let size = Self::width(wide);
         let b = self.operand(src);
         let b = self.narrow(b, size);
@@ -39,6 +45,22 @@ impl Emitter<'_, '_> {
         };
         let result = self.widen(result);
         self.set(dst, result);
+    }
+
+    /// x + a + b as x + (a + b). Of two additions one after the other, both to constants, Cranelift makes one instruction that takes a
+    /// number from a register of its own, and keeps x for it; this way it is a short one, and does not wait for the first sum.
+    fn add_to_sum(&mut self, sum: Value, number: i32) -> Option<Value> {
+        let dfg = &self.b.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(sum) else { return None };
+        let InstructionData::Binary { opcode: Opcode::Iadd, args: [x, added] } = dfg.insts[inst] else {
+            return None;
+        };
+        let ValueDef::Result(constant, _) = dfg.value_def(added) else { return None };
+        let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = dfg.insts[constant] else {
+            return None;
+        };
+        let all = i32::try_from(imm.bits().checked_add(number.into())?).ok()?;
+        Some(self.b.ins().iadd_imm_s(x, i64::from(all)))
     }
 
     fn compute(&mut self, op: Alu, a: Value, b: Value, constant: bool) -> Value {

@@ -9,6 +9,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module};
 
+use super::memory::Anchors;
 use crate::backend::Settings;
 use crate::error::Trap;
 use crate::frontend::FRAME_BYTES;
@@ -38,6 +39,8 @@ pub(super) struct Emitter<'a, 'b> {
     traps: Vec<(Trap, Block)>,
     /// Where clocks write the time, of a function that reads one.
     pub time: Option<StackSlot>,
+    /// Of a function that Cranelift takes as it is.
+    pub anchors: Option<Anchors>,
 }
 
 /// Where the stack frame lies.
@@ -62,6 +65,7 @@ pub(super) fn emit(
     function: &Function,
     ids: &[FuncId],
     settings: Settings,
+    as_it_is: bool,
 ) {
     let frontend_config = module.target_config();
     let mut b = FunctionBuilder::new(func, scratch);
@@ -91,10 +95,12 @@ pub(super) fn emit(
         trapped: None,
         traps: Vec::new(),
         time: None,
+        anchors: None,
     };
     emitter.prologue();
     for (index, block) in function.blocks.iter().enumerate() {
         emitter.b.switch_to_block(emitter.blocks[index]);
+        emitter.anchors = as_it_is.then(Anchors::default);
         for op in &block.ops {
             emitter.op(op);
         }

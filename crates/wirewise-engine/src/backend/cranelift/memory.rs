@@ -14,6 +14,18 @@ use crate::runtime::vm_offset;
 /// Neither trap nor aligned: packets are not.
 const MEMORY: MemFlagsData = MemFlagsData::new().with_notrap();
 
+/// At a time: a network's code goes through a table, and reads and writes its scratch space.
+const ANCHORS: usize = 2;
+
+/// Registers that point into the engine's memory, in the block under translation.
+#[derive(Default)]
+pub(super) struct Anchors {
+    /// The latest first, with the offset from `base`.
+    found: Vec<(Value, i64)>,
+    /// The last access that was near none of them.
+    missed: Option<i64>,
+}
+
 impl Emitter<'_, '_> {
     /// What the program takes for the address of an offset in the engine's memory.
     pub(super) fn engine_address(&mut self, offset: u64) -> Value {
@@ -44,6 +56,9 @@ impl Emitter<'_, '_> {
             },
             Place::Memory(offset) => {
                 let offset = self.settings.inside(offset);
+                if let Some(near) = self.near(offset as i64) {
+                    return near;
+                }
                 match i32::try_from(offset) {
                     Ok(offset) => (self.base, offset),
                     Err(_) => (self.b.ins().iadd_imm_s(self.base, offset as i64), 0),
@@ -51,6 +66,28 @@ impl Emitter<'_, '_> {
             }
             Place::Slot(_) => (self.base, 0),
         }
+    }
+
+    /// A register that points at most 128 bytes away, and the rest: an access from there is 3 bytes shorter than from `base`, and the code
+    /// of a network is as long as its tables, which it reads from end to end. Only in functions that are taken as they are: it is
+    /// a subtraction because Cranelift would make an addition part of the access again.
+    fn near(&mut self, offset: i64) -> Option<(Value, i32)> {
+        let within = |start: i64| i8::try_from(offset - start).is_ok();
+        let anchors = self.anchors.as_mut()?;
+        if let Some((value, start)) = anchors.found.iter().copied().find(|(_, start)| within(*start)) {
+            return Some((value, (offset - start) as i32));
+        }
+        // One access alone is not worth a register.
+        if !within(anchors.missed.replace(offset)?) {
+            return None;
+        }
+        let start = offset - i64::from(i8::MIN) - 8;
+        let minus = self.b.ins().iconst(types::I64, -start);
+        let value = self.b.ins().isub(self.base, minus);
+        let found = &mut self.anchors.as_mut()?.found;
+        found.insert(0, (value, start));
+        found.truncate(ANCHORS);
+        Some((value, (offset - start) as i32))
     }
 
     /// The native address behind a program's: its low 32 bits, from `base` on.

@@ -93,8 +93,18 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
         let ids = declare(module, program)?;
         for (function, id) in program.functions.iter().zip(&ids) {
             context.func.signature = signature(module, function.args);
-            function::emit(module, &mut context.func, &mut scratch, program, function, &ids, settings);
-            let plain = taken_as_it_is(function).then(|| target("none")).transpose()?;
+            let as_it_is = taken_as_it_is(function);
+            function::emit(
+                module,
+                &mut context.func,
+                &mut scratch,
+                program,
+                function,
+                &ids,
+                settings,
+                as_it_is,
+            );
+            let plain = as_it_is.then(|| target("none")).transpose()?;
             let isa = plain.as_deref().unwrap_or(optimised.as_ref());
             define(module, &mut context, *id, isa, &program.name)?;
         }
