@@ -5,6 +5,7 @@ use std::cell::UnsafeCell;
 use std::os::fd::BorrowedFd;
 
 use crate::backend::{self, Code, Settings};
+use crate::batch::Lookout;
 use crate::error::{Error, Trap};
 use crate::frontend::ir::Program;
 use crate::frontend::{self, Target};
@@ -22,19 +23,6 @@ pub struct ProgramId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MapId(usize);
 
-/// A packet in a buffer, for [`Engine::run_xdp_batch`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PacketSpan {
-    /// Where it begins in the buffer, metadata included.
-    pub start: usize,
-    /// Bytes of metadata in front of the frame.
-    pub metadata: usize,
-    /// Bytes in all, metadata included.
-    pub length: usize,
-    /// Its time, for [`ClockSource::Manual`].
-    pub time_ns: u64,
-}
-
 /// `struct xdp_md` in the cage: its "pointers" are offsets there.
 #[repr(C)]
 struct CagedContext {
@@ -46,19 +34,20 @@ struct CagedContext {
     egress_ifindex: u32,
 }
 
-type Entry = unsafe extern "C" fn(*mut u8, u64) -> u64;
+pub(crate) type Entry = unsafe extern "C" fn(*mut u8, u64) -> u64;
 
 /// One worker: its own maps, memory and stack. To run on several cores, make one engine for each.
 #[derive(Debug)]
 pub struct Engine {
     // Dropped before the memory and the maps that it uses.
-    code: Code,
+    pub(crate) code: Code,
     host: Box<UnsafeCell<Host>>,
     memory: Memory,
     names: Vec<String>,
-    caged: bool,
+    pub(crate) caged: bool,
     fuel: i64,
-    clock: ClockSource,
+    pub(crate) clock: ClockSource,
+    pub(crate) lookout: Lookout,
 }
 
 // SAFETY: the pointer to `host` in the Vm is set at each run and used only during it; all else moves with the engine.
@@ -115,7 +104,16 @@ impl Engine {
         let host = Box::new(UnsafeCell::new(host));
         let names = xdp().map(|program| program.name.clone()).collect();
         let fuel = i64::try_from(options.fuel).unwrap_or(i64::MAX);
-        Ok(Engine { code, host, memory, names, caged, fuel, clock: options.clock })
+        Ok(Engine {
+            code,
+            host,
+            memory,
+            names,
+            caged,
+            fuel,
+            clock: options.clock,
+            lookout: Lookout::default(),
+        })
     }
 
     /// A program by name.
@@ -142,62 +140,8 @@ impl Engine {
         }
     }
 
-    /// Runs a program on many packets of one buffer and appends their XDP codes to `codes`. At a trap, the codes of the packets
-    /// before are there.
-    ///
-    /// # Errors
-    /// See [`Trap`]; a span outside the buffer is [`Trap::Packet`].
-    pub fn run_xdp_batch(
-        &mut self,
-        program: ProgramId,
-        buffer: &mut [u8],
-        packets: &[PacketSpan],
-        codes: &mut Vec<u32>,
-    ) -> Result<(), Trap> {
-        let entry = self.begin(program)?;
-        self.read_clock();
-        codes.reserve(packets.len());
-        // What differs is decided once: a short program is not much longer than this loop.
-        match (self.caged, self.clock == ClockSource::Manual) {
-            (false, false) => self.run_batch::<false, false>(entry, buffer, packets, codes),
-            (false, true) => self.run_batch::<false, true>(entry, buffer, packets, codes),
-            (true, false) => self.run_batch::<true, false>(entry, buffer, packets, codes),
-            (true, true) => self.run_batch::<true, true>(entry, buffer, packets, codes),
-        }
-    }
-
     #[inline(always)]
-    fn run_batch<const CAGED: bool, const MANUAL: bool>(
-        &mut self,
-        entry: Entry,
-        buffer: &mut [u8],
-        packets: &[PacketSpan],
-        codes: &mut Vec<u32>,
-    ) -> Result<(), Trap> {
-        let before = codes.len();
-        codes.resize(before + packets.len(), 0);
-        let mut done = 0;
-        let trap = 'trapped: {
-            for (span, place) in packets.iter().zip(&mut codes[before..]) {
-                let packet = buffer.get_mut(span.start..).and_then(|rest| rest.get_mut(..span.length));
-                let Some(packet) = packet else { break 'trapped Trap::Packet };
-                if MANUAL {
-                    self.set_time(span.time_ns);
-                }
-                match self.run::<CAGED>(entry, packet, span.metadata) {
-                    Ok(code) => *place = code,
-                    Err(trap) => break 'trapped trap,
-                }
-                done += 1;
-            }
-            return Ok(());
-        };
-        codes.truncate(before + done);
-        Err(trap)
-    }
-
-    #[inline(always)]
-    fn vm(&mut self) -> &mut Vm {
+    pub(crate) fn vm(&mut self) -> &mut Vm {
         // SAFETY: our memory, and `self` is borrowed alone.
         unsafe { Vm::of(self.memory.base()) }
     }
@@ -208,7 +152,7 @@ impl Engine {
         unsafe { &*self.host.get() }
     }
 
-    fn begin(&mut self, program: ProgramId) -> Result<Entry, Trap> {
+    pub(crate) fn begin(&mut self, program: ProgramId) -> Result<Entry, Trap> {
         let entry = *self.code.entries.get(program.0 as usize).ok_or(Trap::Program)?;
         let host = self.host.get();
         let context =
@@ -220,14 +164,14 @@ impl Engine {
         Ok(unsafe { std::mem::transmute::<usize, Entry>(entry) })
     }
 
-    fn read_clock(&mut self) {
+    pub(crate) fn read_clock(&mut self) {
         if self.clock == ClockSource::PerBatch {
             self.vm().now = runtime::monotonic();
         }
     }
 
     #[inline(always)]
-    fn run<const CAGED: bool>(
+    pub(crate) fn run<const CAGED: bool>(
         &mut self,
         entry: Entry,
         packet: &mut [u8],
@@ -241,7 +185,7 @@ impl Engine {
         } else {
             self.lend(packet, metadata);
         }
-        let mut code = self.call(entry);
+        let mut code = self.call(entry) as u32;
         let left = self.vm().left_something();
         if left {
             code = self.finish(code);
@@ -257,7 +201,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn lend(&mut self, packet: &mut [u8], metadata: usize) {
+    pub(crate) fn lend(&mut self, packet: &mut [u8], metadata: usize) {
         let start = packet.as_mut_ptr().expose_provenance() as u64;
         let length = packet.len() as u64;
         let vm = self.vm();
@@ -285,11 +229,11 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn call(&mut self, entry: Entry) -> u32 {
+    pub(crate) fn call(&mut self, entry: Entry) -> u64 {
         let (base, context) = (self.memory.base(), self.vm().context);
         // SAFETY: code of this engine with its own memory. Verified, it accesses what the verifier allows: its maps and stack, and
         // the packet, which the caller lends; caged, it cannot leave the cage.
-        unsafe { entry(base, context) as u32 }
+        unsafe { entry(base, context) }
     }
 
     /// What a program left to do: tail calls under way, and maps to settle. A trap stays, for `take_trap`.
@@ -299,7 +243,7 @@ impl Engine {
         while self.vm().trap == 0 && self.vm().pending != 0 {
             let next = std::mem::take(&mut self.vm().pending) as usize;
             // SAFETY: set by the helper, from the engine's own entries.
-            code = self.call(unsafe { std::mem::transmute::<usize, Entry>(next) });
+            code = self.call(unsafe { std::mem::transmute::<usize, Entry>(next) }) as u32;
         }
         let vm = self.vm();
         vm.pending = 0;

@@ -6,6 +6,7 @@
 compile_error!("wirewise-engine runs on 64-bit little-endian Linux");
 
 mod backend;
+mod batch;
 mod engine;
 mod error;
 mod frontend;
@@ -18,7 +19,8 @@ mod options;
 mod runtime;
 mod vdso;
 
-pub use engine::{Engine, MapId, PacketSpan, ProgramId};
+pub use batch::PacketSpan;
+pub use engine::{Engine, MapId, ProgramId};
 pub use error::{Error, MapError, Trap};
 pub use frontend::insn;
 pub use linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};

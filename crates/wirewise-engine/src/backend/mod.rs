@@ -34,12 +34,14 @@ impl Settings {
 pub(crate) struct Code {
     /// By program: address of `extern "C" fn(base: *mut u8, context: u64) -> u64`.
     pub entries: Vec<usize>,
+    /// By program: address of its scout, of the same type; `None` if there is none. Returns an address to fetch, or 0.
+    pub scouts: Vec<Option<usize>>,
     _memory: Box<dyn Send + Sync>,
 }
 
 impl Code {
-    fn new(entries: Vec<usize>, memory: impl Send + Sync + 'static) -> Self {
-        Self { entries, _memory: Box::new(memory) }
+    fn new(entries: Vec<usize>, scouts: Vec<Option<usize>>, memory: impl Send + Sync + 'static) -> Self {
+        Self { entries, scouts, _memory: Box::new(memory) }
     }
 }
 

@@ -138,10 +138,12 @@ pub(crate) enum Op {
         size: Size,
         signed: bool,
     },
+    /// may_be_frame: nothing shows that a register does not point into a frame.
     Store {
         place: Place,
         size: Size,
         src: Operand,
+        may_be_frame: bool,
     },
     Atomic {
         op: AtomicOp,

@@ -11,6 +11,7 @@ pub mod insn;
 pub(crate) mod instr;
 pub(crate) mod ir;
 mod lower;
+pub(crate) mod scout;
 mod state;
 mod step;
 mod value;

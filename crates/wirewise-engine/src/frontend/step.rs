@@ -85,7 +85,10 @@ impl Analysis<'_> {
                 let access = self.access(at, state, base, off, size)?;
                 self.written(at, state, base, off, size, value)?;
                 self.frame.used(access.place, size);
-                Op::Store { place: access.place, size, src }
+                let target = state.reg(base);
+                let may_be_frame =
+                    (target.points_at_frames() || state.leaked) && !matches!(target, Value::InMap { .. });
+                Op::Store { place: access.place, size, src, may_be_frame }
             }
             Instr::Atomic { op, fetch, base, off, size, src } => {
                 self.plain(at, state.reg(src))?;

@@ -176,7 +176,7 @@ impl Emitter<'_> {
                 let sign = if signed { format!("(s64)(s{})", size.bits()) } else { String::new() };
                 self.line(format!("r{dst} = {sign}{value};"));
             }
-            Op::Store { place, size, src } => {
+            Op::Store { place, size, src, .. } => {
                 let place = self.place(place, size);
                 self.line(format!("{place} = (u{}){};", size.bits(), operand(src)));
             }

@@ -68,7 +68,8 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
         };
         entries.push(*entry.map_err(failed)? as usize);
     }
-    Ok(Code::new(entries, library))
+    let scouts = vec![None; entries.len()];
+    Ok(Code::new(entries, scouts, library))
 }
 
 /// Ends the command where it takes more processor time or memory.

@@ -259,7 +259,7 @@ impl Emitter<'_, '_> {
                 self.set(dst, address);
             }
             Op::Load { dst, place, size, signed } => self.load(dst, place, size, signed),
-            Op::Store { place, size, src } => self.store(place, size, src),
+            Op::Store { place, size, src, .. } => self.store(place, size, src),
             Op::Atomic { op, fetch, place, size, src } => self.atomic(op, fetch, place, size, src),
             Op::Context { dst, field } => self.context(dst, field),
             Op::Element { array, key, in_bounds } => self.element(array, key, in_bounds),

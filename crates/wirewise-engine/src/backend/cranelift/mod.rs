@@ -9,7 +9,7 @@ mod memory;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Signature, types};
-use cranelift_codegen::isa::{self, TargetIsa};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
@@ -18,6 +18,7 @@ use cranelift_module::{FuncId, Module, ModuleReloc, default_libcall_names};
 use super::{Code, Settings, failed};
 use crate::error::Error;
 use crate::frontend::ir::{End, Function, Program};
+use crate::frontend::scout;
 use crate::limits;
 
 /// Address space for code: much more than an operation ever takes; only what is used becomes memory.
@@ -49,7 +50,7 @@ impl Drop for Memory {
     }
 }
 
-fn target(opt_level: &str) -> Result<isa::OwnedTargetIsa, Error> {
+fn target(opt_level: &str) -> Result<OwnedTargetIsa, Error> {
     let mut flags = settings::builder();
     let chosen = [
         ("opt_level", opt_level),
@@ -86,33 +87,59 @@ pub(crate) fn compile(programs: &[Program], settings: Settings) -> Result<Code, 
     builder.memory_provider(Box::new(arena));
     let mut memory = Memory(None);
     let module = memory.0.insert(JITModule::new(builder));
-    let mut context = module.make_context();
-    let mut scratch = FunctionBuilderContext::new();
+    let context = module.make_context();
+    let mut compiler =
+        Compiler { module, context, scratch: FunctionBuilderContext::new(), optimised, settings };
     let mut entries = Vec::with_capacity(programs.len());
+    let mut scouts = Vec::with_capacity(programs.len());
     for program in programs {
-        let ids = declare(module, program)?;
+        let ids = declare(compiler.module, program)?;
         for (function, id) in program.functions.iter().zip(&ids) {
-            context.func.signature = signature(module, function.args);
-            let as_it_is = taken_as_it_is(function);
-            function::emit(
-                module,
-                &mut context.func,
-                &mut scratch,
-                program,
-                function,
-                &ids,
-                settings,
-                as_it_is,
-            );
-            let plain = as_it_is.then(|| target("none")).transpose()?;
-            let isa = plain.as_deref().unwrap_or(optimised.as_ref());
-            define(module, &mut context, *id, isa, &program.name)?;
+            compiler.compile(program, function, *id, &ids)?;
         }
         entries.extend(ids.first());
+        // Only of verified code is it known that a scout stays where it may.
+        let scout = program.functions.first().filter(|_| !settings.caged).and_then(scout::of);
+        scouts.push(scout.map(|scout| compiler.scout(program, &scout, &ids)).transpose()?);
     }
     module.finalize_definitions().map_err(failed)?;
-    let entries = entries.iter().map(|id| module.get_finalized_function(*id) as usize).collect();
-    Ok(Code::new(entries, memory))
+    let address = |id: &FuncId| module.get_finalized_function(*id) as usize;
+    let entries = entries.iter().map(address).collect();
+    let scouts = scouts.iter().map(|scout| scout.as_ref().map(address)).collect();
+    Ok(Code::new(entries, scouts, memory))
+}
+
+struct Compiler<'a> {
+    module: &'a mut JITModule,
+    context: Context,
+    scratch: FunctionBuilderContext,
+    optimised: OwnedTargetIsa,
+    settings: Settings,
+}
+
+impl Compiler<'_> {
+    /// ids : of the program's functions.
+    fn compile(
+        &mut self,
+        program: &Program,
+        function: &Function,
+        id: FuncId,
+        ids: &[FuncId],
+    ) -> Result<(), Error> {
+        let Self { module, context, scratch, optimised, settings } = self;
+        context.func.signature = signature(module, function.args);
+        let as_it_is = taken_as_it_is(function);
+        function::emit(module, &mut context.func, scratch, program, function, ids, *settings, as_it_is);
+        let isa = if as_it_is { target("none")? } else { optimised.clone() };
+        define(module, context, id, isa.as_ref(), &program.name)
+    }
+
+    fn scout(&mut self, program: &Program, scout: &Function, ids: &[FuncId]) -> Result<FuncId, Error> {
+        let signature = signature(self.module, scout.args);
+        let id = self.module.declare_anonymous_function(&signature).map_err(failed)?;
+        self.compile(program, scout, id, ids)?;
+        Ok(id)
+    }
 }
 
 fn declare(module: &mut JITModule, program: &Program) -> Result<Vec<FuncId>, Error> {
