@@ -160,3 +160,69 @@ fn pass(op: &Op, elements: &mut [bool]) -> bool {
 fn is_large(array: Array) -> bool {
     array.stride * u64::from(array.entries) >= LARGE_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::instr::Size;
+    use super::*;
+
+    const LARGE: Array = Array { offset: 0, stride: 256, entries: 4096 };
+    const STORE: Op = Op::Store {
+        place: Place::Reg { base: 2, off: 0 },
+        size: Size::D,
+        src: Operand::Imm(1),
+        may_be_frame: false,
+    };
+    const LOOK_UP: Op = Op::Element { array: LARGE, key: Place::Frame(0), in_bounds: false };
+
+    fn entry(blocks: Vec<Block>) -> Function {
+        let ops_before = vec![0; blocks.len() + 1];
+        Function { args: 1, frame: 8, slots: vec![Size::D], tail_calls: false, blocks, ops_before }
+    }
+
+    fn mov(dst: u8, src: u8) -> Op {
+        Op::Alu { wide: true, op: Alu::Mov, dst, src: Operand::Reg(src) }
+    }
+
+    fn load(base: u8) -> Op {
+        Op::Load { dst: 1, place: Place::Reg { base, off: 24 }, size: Size::D, signed: false }
+    }
+
+    #[test]
+    fn a_scout_ends_where_the_element_is_touched_and_stores_nothing() {
+        let keep =
+            Op::Store { place: Place::Slot(0), size: Size::D, src: Operand::Reg(3), may_be_frame: true };
+        let get = Op::Load { dst: 4, place: Place::Slot(0), size: Size::D, signed: false };
+        let first = Block { ops: vec![STORE, LOOK_UP, mov(3, 0), keep.clone()], end: End::Jump(1) };
+        let second = Block { ops: vec![load(2), get.clone(), load(4), STORE], end: End::Exit };
+        let scout = of(&entry(vec![first, second])).unwrap();
+        assert_eq!(scout.blocks[0].ops, [LOOK_UP, mov(3, 0), keep]);
+        let add = Op::Alu { wide: true, op: Alu::Add, dst: 0, src: Operand::Imm(24) };
+        assert_eq!(scout.blocks[1], Block { ops: vec![load(2), get, mov(0, 4), add], end: End::Exit });
+    }
+
+    #[test]
+    fn a_scout_goes_no_further_than_calls_and_stores_that_may_be_to_a_frame() {
+        let Op::Store { place, size, src, .. } = STORE else { unreachable!() };
+        let wild = Op::Store { place, size, src, may_be_frame: true };
+        for op in [Op::Call { function: 1 }, Op::TailCall, wild] {
+            assert_eq!(of(&entry(vec![Block { ops: vec![op, LOOK_UP, load(0)], end: End::Exit }])), None);
+        }
+    }
+
+    #[test]
+    fn what_atomic_operations_return_is_0_in_a_scout() {
+        let add =
+            |fetch| Op::Atomic { op: AtomicOp::Add, fetch, place: Place::Memory(8), size: Size::D, src: 5 };
+        let ops = vec![add(true), add(false), LOOK_UP, load(0)];
+        let scout = of(&entry(vec![Block { ops, end: End::Exit }])).unwrap();
+        assert_eq!(scout.blocks[0].ops[..2], [Op::Number { dst: 5, value: 0 }, LOOK_UP]);
+    }
+
+    #[test]
+    fn small_arrays_need_no_scout() {
+        let small =
+            Op::Element { array: Array { entries: 16, ..LARGE }, key: Place::Frame(0), in_bounds: true };
+        assert_eq!(of(&entry(vec![Block { ops: vec![small, load(0)], end: End::Exit }])), None);
+    }
+}

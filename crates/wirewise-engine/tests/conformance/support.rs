@@ -104,7 +104,7 @@ fn kernel_maps(object: &Object) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> 
     all
 }
 
-fn engine_maps(engine: &Engine, linked: &Linked) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
+pub fn engine_maps(engine: &Engine, linked: &Linked) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut all = BTreeMap::new();
     for spec in linked.maps() {
         let map = engine.map(spec.name()).unwrap();

@@ -2,12 +2,13 @@
 //! One object in several planes: this kernel, the engine, the engine caged, and its own C compiled for this processor.
 //!
 //! `time` runs the same packets through each in turn and prints nanoseconds a packet; `check` runs a capture through each and compares
-//! what they made of every packet. `python -m bench.engine` makes the native code and calls both.
+//! what they made of every packet; `workers` compares several engines on shared maps with one. `python -m bench.engine` makes the native code and calls both.
 
 mod check;
 mod native;
 mod packets;
 mod time;
+mod workers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,9 +22,10 @@ use wirewised::error::{Error, Result};
 enum Command {
     Time(time::Args),
     Check(check::Args),
+    Workers(workers::Args),
 }
 
-/// What both commands are told of the object.
+/// What all commands are told of the object.
 #[derive(Debug, clap::Args)]
 struct Program {
     /// Compiled eBPF object (.bpf.o)
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     let done: Result<()> = match Command::parse() {
         Command::Time(args) => time::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Workers(args) => workers::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

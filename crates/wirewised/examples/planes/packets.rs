@@ -18,6 +18,9 @@ pub struct LowMemory {
     length: usize,
 }
 
+// SAFETY: a mapping of this process, which goes with its only owner.
+unsafe impl Send for LowMemory {}
+
 impl LowMemory {
     pub fn new(length: usize) -> Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
@@ -59,14 +62,21 @@ impl Packets {
     /// At least `least` packets, each flow as often as the others. The source addresses are those of `ww_bench_rewrite`
     /// (bpf/wirewise/bench.h) in its order; a single flow keeps the frame's.
     pub fn of_flows(frame: &[u8], flows: u32, least: usize) -> Result<Self> {
+        let mut packets = Self::from_flow(frame, 0, flows, least)?;
+        if flows == 1 {
+            packets.memory.bytes()[..frame.len()].copy_from_slice(frame);
+        }
+        Ok(packets)
+    }
+
+    /// As `of_flows`, of flows with numbers from `first` on, which all have addresses of their own.
+    pub fn from_flow(frame: &[u8], first: u32, flows: u32, least: usize) -> Result<Self> {
         let stride = frame.len().next_multiple_of(ALIGNMENT);
         let count = flows as usize;
         let mut memory = LowMemory::new(stride * count)?;
         for (flow, place) in (0..flows).zip(memory.bytes().chunks_exact_mut(stride)) {
             place[..frame.len()].copy_from_slice(frame);
-            if flows > 1 {
-                place[SOURCE].copy_from_slice(&flow.wrapping_mul(0x9e37_79b1).to_ne_bytes());
-            }
+            place[SOURCE].copy_from_slice(&(first + flow).wrapping_mul(0x9e37_79b1).to_ne_bytes());
         }
         let span = |flow| PacketSpan { start: flow * stride, length: frame.len(), ..PacketSpan::default() };
         let spans = (0..least.next_multiple_of(count)).map(|index| span(index % count)).collect();
