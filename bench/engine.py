@@ -6,16 +6,16 @@
 Each program runs in every plane in turn, in one process and on one CPU, over the TCP segment of bench.kernel:
 the kernel runs it over and over and rewrites its address for each flow; in the other planes the same packets
 lie in memory, one a flow. All have the same flow tables (seed, size) and read the same kind of clock. Figures
-are medians of the rounds; the ratio is to `native`, the same C compiled by clang -O2 for this processor
-(bench/native), in the same rounds.
+are medians of the rounds; the ratios are to the kernel, and to `native`, the same C compiled by clang -O2 for
+this processor (bench/native), in the same rounds.
 
 Before that, every plane runs generated traffic at its own times, and must come to the same features and
 verdict for each packet. Programs with a model are compared with scikit-learn's `predict` of the same trees,
 called from Python with one packet or with 10,000; it computes no features.
 
 Then: trained models, their C alone beside the libraries they come from, a packet a call; from a capture file
-to a Parquet file of features by `wirewised features`, and by a pandas group-by that comes to the same; and
-the agent's peak memory on a capture of 10 MB and one of 2 GB.
+to a Parquet file of features by `wirewised features`, and by a pandas group-by that comes to the same; two
+engines on shared maps beside one; and the agent's peak memory on a capture of 10 MB and one of 2 GB.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import estimator, files, inference, machine, memory, native, tables
+from bench import estimator, files, inference, machine, memory, native, tables, workers
 from bench.files import at_least
 from bench.programs import (
     EMPTY,
@@ -47,7 +48,7 @@ from wirewise.datasets import write_capture
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.traffic import generate
 
-PARTS = ("planes", "inference", "tables", "memory")
+PARTS = ("planes", "inference", "tables", "workers", "memory")
 FLOWS = (1, 10_000)
 PLANES = ("kernel", "engine", "engine-caged", *native.OPTIMISED, "estimator", "estimator-batch")
 LIMITS = {"engine": 1.15, "engine-caged": 1.25}
@@ -77,6 +78,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print("timing a capture to Parquet, wirewised and pandas", file=sys.stderr)
         extracting = compiled(tables.PROGRAM, folder, clang_path)
         report["tables"] = tables.measure(extracting, options.table_packets, options.python_rounds)
+    if "workers" in parts:
+        print("timing two engines on shared maps", file=sys.stderr)
+        report["workers"] = workers.measure(
+            folder,
+            clang_path,
+            options.rounds,
+            partial(_call, options.planes),
+            options.program or workers.NAMES,
+        )
     if "memory" in parts:
         print("measuring memory over captures of several sizes", file=sys.stderr)
         extracting = compiled(tables.PROGRAM, folder, clang_path)
@@ -138,8 +148,9 @@ def over_flows(
         "--table-size", table_size, "--flows", flows, "--rounds", options.rounds, "--repeat", options.repeat,
     )  # fmt: skip
     base = next(row["rounds_ns"] for row in said["results"] if row["plane"] == _BASE)
+    kernel = next(row["rounds_ns"] for row in said["results"] if row["plane"] == "kernel")
     _agree(name, said["results"])
-    return [_result(name, flows, row, base) for row in said["results"]]
+    return [_result(name, flows, row, base, kernel) for row in said["results"]]
 
 
 def _agree(name: str, rows: list[dict[str, Any]]) -> None:
@@ -153,7 +164,9 @@ def _agree(name: str, rows: list[dict[str, Any]]) -> None:
             )
 
 
-def _result(name: str, flows: int, row: dict[str, Any], base: Sequence[float]) -> dict[str, Any]:
+def _result(
+    name: str, flows: int, row: dict[str, Any], base: Sequence[float], kernel: Sequence[float]
+) -> dict[str, Any]:
     rounds = row["rounds_ns"]
     ns = median(rounds)
     return {
@@ -163,6 +176,7 @@ def _result(name: str, flows: int, row: dict[str, Any], base: Sequence[float]) -
         "ns_per_packet": round(ns, 2),
         # What disturbs a round disturbs all planes of it.
         "ratio": round(median(own / other for own, other in zip(rounds, base, strict=True)), 3),
+        "ratio_to_kernel": round(median(own / other for own, other in zip(rounds, kernel, strict=True)), 3),
         "packets_per_second": round(1e9 / ns),
         "compile_ms": row["compile_ms"] and round(row["compile_ms"], 2),
         "rounds_ns": [round(value, 1) for value in rounds],
@@ -207,20 +221,29 @@ def show(report: dict[str, Any]) -> None:
         inference.show(report["inference"])
     if "tables" in report:
         tables.show(report["tables"])
+    if "workers" in report:
+        workers.show(report["workers"])
     if "memory" in report:
         memory.show(report["memory"])
 
 
 def show_planes(results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
-    """A row a program and number of flows, the planes side by side; `*`: above its limit."""
+    """A row a program and number of flows, the planes side by side; `*`: above its limit. The last column is
+    the engine's time in the kernel's.
+    """
     names = [plane for plane in PLANES if any(row["plane"] == plane for row in results)]
-    print("\n" + f"{'ns/packet, ratio to native':<28}", *(f"{plane:>18}" for plane in names))
+    print(
+        "\n" + f"{'ns/packet, ratio to native':<28}",
+        *(f"{plane:>18}" for plane in names),
+        f"{'engine/kernel':>14}",
+    )
     lines: dict[tuple[str, int | None], dict[str, dict[str, Any]]] = {}
     for row in results:
         lines.setdefault((row["program"], row["flows"]), {})[row["plane"]] = row
     for (name, flows), cells in lines.items():
         title = f"{name}, predict" if flows is None else f"{name}, {flows:,} flows"
-        print(f"{title:<28}", *(f"{_cell(cells.get(plane)):>18}" for plane in names))
+        beside = f"{cells['engine']['ratio_to_kernel']:>14.2f}" if "engine" in cells else ""
+        print(f"{title:<28}", *(f"{_cell(cells.get(plane)):>18}" for plane in names), beside)
     for said in checks:
         verdicts = ", ".join(f"{count:,} {what}" for what, count in said["verdicts"].items())
         print(f"{said['program']}: all planes agree on {said['packets']:,} packets ({verdicts})")

@@ -65,8 +65,8 @@ pub(super) fn emit(
     function: &Function,
     ids: &[FuncId],
     settings: Settings,
-    as_it_is: bool,
 ) {
+    let as_it_is = super::taken_as_it_is(function);
     let frontend_config = module.target_config();
     let mut b = FunctionBuilder::new(func, scratch);
     let entry = b.create_block();

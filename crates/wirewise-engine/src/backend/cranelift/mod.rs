@@ -128,9 +128,8 @@ impl Compiler<'_> {
     ) -> Result<(), Error> {
         let Self { module, context, scratch, optimised, settings } = self;
         context.func.signature = signature(module, function.args);
-        let as_it_is = taken_as_it_is(function);
-        function::emit(module, &mut context.func, scratch, program, function, ids, *settings, as_it_is);
-        let isa = if as_it_is { target("none")? } else { optimised.clone() };
+        function::emit(module, &mut context.func, scratch, program, function, ids, *settings);
+        let isa = if taken_as_it_is(function) { target("none")? } else { optimised.clone() };
         define(module, context, id, isa.as_ref(), &program.name)
     }
 
