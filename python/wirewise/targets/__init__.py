@@ -7,8 +7,9 @@ from typing import Any
 
 from wirewise.registry import Registry
 from wirewise.targets.ebpf import EBPF
+from wirewise.targets.p4 import P4
 from wirewise.targets.target import ProgramTarget, Sources, Target, option
 
 __all__ = ["TARGETS", "ProgramTarget", "Sources", "Target", "option"]
 
-TARGETS: Registry[Target[Any, Any]] = Registry("target", lambda target: target.name, (EBPF,))
+TARGETS: Registry[Target[Any, Any]] = Registry("target", lambda target: target.name, (EBPF, P4))
