@@ -28,8 +28,8 @@ class Entry:
 
 @dataclass
 class Entries:
-    """All that a program needs before it classifies. registers : (name, index, value). last, last_registers : what
-    switches the model on, once all else is written.
+    """All that a program needs before it classifies. registers : (name, index, value). last, last_registers :
+    what switches the model on, once all else is written.
     """
 
     tables: list[Entry] = field(default_factory=list)

@@ -52,7 +52,7 @@ class TreePlan:
 def plan_trees(
     model: TreeEnsemble, options: Options, limits: Limits, header_bits: int, bounded: Collection[int]
 ) -> TreePlan:
-    """The layout of trees. bounded : features that have bounds. Raises InputError, with the size that would fit."""
+    """The layout. bounded : features that have bounds. Raises InputError, with the size that would fit."""
 
     def attempt(trees: Sequence[Tree]) -> TreePlan:
         return _plan(replace(model, trees=tuple(trees)), options, limits, header_bits, bounded)
