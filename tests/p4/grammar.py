@@ -263,7 +263,8 @@ class Reader:
             elif word == "extern":
                 self.take()
                 self.type()
-                program.externs[self.name()] = self.params()
+                name = self.name()
+                program.externs[name] = self.params()
                 self.take(";")
             elif word in ("parser", "control"):
                 block = self.block(self.take())

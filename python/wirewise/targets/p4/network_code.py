@@ -146,7 +146,7 @@ class _Layer:
                 data += [self.layer.weights[neurons[slot]], self._stored(neurons[slot])]
             program.action(action, parameters, body)
             program.table(table, [("meta.model", "exact")], [action], 64)
-            program.entries.add(table, action, (0,), *data)
+            program.entries.add(table, action, (program.options.number,), *data)
             program.do(f"{table}.apply();")
 
     @property
@@ -163,11 +163,14 @@ class _Layer:
             f"register<bit<{BLOCK_BITS}>>({sizes[0]}) weights_{name};",
             f"register<bit<{plan.threshold_bits}>>({sizes[1]}) thresholds_{name};",
         ]
+        first = [program.options.number << bits for bits in self.banks]
         for neuron, weights in enumerate(self.layer.weights):
             for block in range(self._blocks):
                 value = weights >> BLOCK_BITS * block & (1 << BLOCK_BITS) - 1
-                program.entries.registers.append((f"weights_{name}", neuron * self._blocks + block, value))
-            program.entries.registers.append((f"thresholds_{name}", neuron, self._stored(neuron)))
+                program.entries.registers.append(
+                    (f"weights_{name}", first[0] + neuron * self._blocks + block, value)
+                )
+            program.entries.registers.append((f"thresholds_{name}", first[1] + neuron, self._stored(neuron)))
 
     def _xnor_by_registers(self, neurons: range) -> None:
         """Blocks of weights, as in Algorithm 1: a register's elements are narrow."""

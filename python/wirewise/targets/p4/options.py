@@ -59,6 +59,11 @@ class Options:
         None,
         "Bytes that a table compares or gives in one look-up, 0 for no limit. Default: 0; with netfpga 32.",
     )
+    number: int = option(
+        0,
+        "Number under which the model's entries stand beside those of others of the same program: 0 to 255 "
+        "(registers: 0 and 1). Default: 0.",
+    )
     flows: int = option(1024, "Elements of a feature's register, a power of two. Default: 1024.")
 
     def __post_init__(self) -> None:
@@ -71,6 +76,9 @@ class Options:
                 raise InputError(f"{_flag(name)} {value}", f"is no number from {least} on")
         if type(self.flows) is not int or not 2 <= self.flows <= MAX_FLOWS or self.flows & (self.flows - 1):
             raise InputError(f"--flows {self.flows}", f"is no power of two from 2 to {MAX_FLOWS}")
+        most = 1 if self.weights == "registers" else 255
+        if type(self.number) is not int or not 0 <= self.number <= most:
+            raise InputError(f"--number {self.number}", f"is no number from 0 to {most}")
         if self.scores == "yes" and (self.result != "field" or self.input == "registers"):
             raise InputError(
                 "--scores", "needs the result header", "use --result field and --input packet or bits"

@@ -37,6 +37,7 @@ class Program:
     """Headers, metadata, and one control's declarations and statements; all names are unique within it.
 
     features_header, result_header, metadata : (bits, name) of the fields. externs : top-level declarations.
+    entries : of the model. ports : of the tables that say where packets go.
     """
 
     options: Options
@@ -49,6 +50,7 @@ class Program:
     declarations: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
     entries: Entries = field(default_factory=Entries)
+    ports: Entries = field(default_factory=Entries)
 
     def meta(self, bits: int, name: str) -> str:
         """Declares a field of the metadata; how it is written in code."""

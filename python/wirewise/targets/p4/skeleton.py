@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from wirewise.models import Model
+from wirewise.targets.p4.entries import Entry
 from wirewise.targets.p4.program import CLASS_BITS, ETHERTYPE, MODEL_BITS, Program, lit
 
 V1MODEL_PORTS = ((0, 1), (1, 0), (2, 3), (3, 2))
@@ -21,7 +22,7 @@ def port_of_class(program: Program, model: Model) -> None:
     program.do("port_of_class.apply();")
     for index in range(model.n_classes):
         port = index if program.options.flavour == "v1model" else SUME_PORTS[index % len(SUME_PORTS)][0]
-        program.entries.add("port_of_class", "send", (index,), port)
+        program.ports.add("port_of_class", "send", (index,), port)
 
 
 def write_dscp(program: Program) -> None:
@@ -54,7 +55,7 @@ def forwarding(program: Program) -> None:
         source = "sume_metadata.src_port"
     program.table("forward", [(source, "exact")], ["send"], 64, default="drop")
     for came, leaves in V1MODEL_PORTS if v1model else SUME_PORTS:
-        program.entries.add("forward", "send", (came,), leaves)
+        program.ports.add("forward", "send", (came,), leaves)
 
 
 def switch_on(program: Program) -> str:
@@ -64,13 +65,13 @@ def switch_on(program: Program) -> str:
     program.meta(1, "ready")
     if options.weights_in == "registers":
         program.declarations.append("register<bit<8>>(1) model;")
-        program.entries.last_registers.append(("model", 0, 1))
+        program.entries.last_registers.append(("model", 0, 1 + options.number))
         return "meta.model != 8w0"
     program.action("use_model", [(MODEL_BITS, "number")], ["meta.model = number;", "meta.ready = 1w1;"])
     keys = [] if options.flavour == "v1model" else [("meta.model", "exact")]
     program.table("model", keys, ["use_model"], 64)
-    program.entries.add("model", "use_model", () if options.flavour == "v1model" else (0,), 0)
-    program.entries.last.append(program.entries.tables.pop())
+    at = () if options.flavour == "v1model" else (0,)
+    program.entries.last.append(Entry("model", "use_model", at, (options.number,)))
     return "meta.ready == 1w1"
 
 

@@ -21,8 +21,9 @@ from wirewise.targets.p4.tree_plan import plan_trees
 
 @dataclass(frozen=True)
 class Sources(target.Sources):
-    """wirewise.p4, entries.json and commands.txt. phv_bits, stages : as docs/targets/p4.md counts them.
-    entries : table entries and register values.
+    """wirewise.p4, and what the control plane writes, as commands and as JSON: the model, and the ports.
+
+    phv_bits, stages : as docs/targets/p4.md counts them. entries : of the model.
     """
 
     phv_bits: int
@@ -155,12 +156,9 @@ def _output(program: Program, model: Model, scores: list[str], zero: int) -> Non
 
 
 def _sources(program: Program, banner: list[str], condition: str, phv_bits: int, stages: int) -> Sources:
-    entries = program.entries
-    v1model = program.options.flavour == "v1model"
-    commands = entries.to_simple_switch("WwIngress") if v1model else entries.to_sume()
-    files = {
-        "wirewise.p4": skeleton.text(program, banner, condition),
-        "entries.json": entries.to_json(),
-        "commands.txt": commands,
-    }
-    return Sources(files, phv_bits, stages, len(commands.splitlines()))
+    files = {"wirewise.p4": skeleton.text(program, banner, condition)}
+    for name, entries in (("model", program.entries), ("ports", program.ports)):
+        v1model = program.options.flavour == "v1model"
+        files[f"{name}.txt"] = entries.to_simple_switch("WwIngress") if v1model else entries.to_sume()
+        files[f"{name}.json"] = entries.to_json()
+    return Sources(files, phv_bits, stages, len(files["model.txt"].splitlines()))

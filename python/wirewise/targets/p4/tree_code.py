@@ -42,7 +42,7 @@ def _intervals(program: Program, plan: TreePlan, feature: int, word: str) -> Non
     for number, step in enumerate((*steps, SIGN - 1)):
         last = step + SIGN
         if first <= last:
-            program.entries.add(table, action, (0, (first, last)), number)
+            program.entries.add(table, action, (program.options.number, (first, last)), number)
         first = last + 1
 
 
@@ -64,9 +64,11 @@ def _tree(program: Program, model: TreeEnsemble, plan: TreePlan, index: int, sco
     for leaf in leaves:
         box = [leaf.box.get(feature, (0, len(plan.thresholds[feature]))) for feature in keys]
         if model.votes == "majority":
-            program.entries.add(table, actions[leaf.value[0]], (0, *box))
+            program.entries.add(table, actions[leaf.value[0]], (program.options.number, *box))
         else:
-            program.entries.add(table, actions[0], (0, *box), *(part & _ALL for part in leaf.value))
+            program.entries.add(
+                table, actions[0], (program.options.number, *box), *(part & _ALL for part in leaf.value)
+            )
 
 
 def _room(entries: int) -> int:
