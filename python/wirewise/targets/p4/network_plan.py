@@ -79,17 +79,27 @@ def plan_network(
 
 
 def _way_out(widths: Sequence[int], attempt: Callable[[Sequence[int]], NetworkPlan]) -> str:
-    """The largest network of the same proportions that fits: narrower hidden layers, then fewer inputs."""
-    for inputs in (widths[0], *(widths[0] * part // _STEPS for part in range(_STEPS - 1, 0, -1))):
-        parts = range(_STEPS, 0, -1) if inputs == widths[0] else [_STEPS]
-        for part in parts:
-            hidden = [max(1, width * part // _STEPS) for width in widths[1:-1]]
-            sizes = [max(1, inputs), *hidden, widths[-1]]
-            try:
-                attempt(sizes)
-            except DoesNotFit:
-                continue
-            return f"train a network of at most {'-'.join(map(str, sizes))}"
+    """The network with most weights, of those that are narrower or have fewer layers, that fits; of those with
+    fewer inputs only where no other does.
+    """
+
+    def fits(sizes: Sequence[int]) -> bool:
+        try:
+            attempt(sizes)
+        except DoesNotFit:
+            return False
+        return True
+
+    for inputs in (widths[0] * part // _STEPS for part in range(_STEPS, 0, -1)):
+        found = []
+        for hidden in (widths[1:end] for end in range(1, len(widths))):
+            sizes = ([max(1, width * part // _STEPS) for width in hidden] for part in range(_STEPS, 0, -1))
+            candidates = ([max(1, inputs), *size, widths[-1]] for size in sizes)
+            if largest := next(filter(fits, candidates), None):
+                found.append(largest)
+        if found:
+            best = max(found, key=lambda sizes: sum(a * b for a, b in pairwise(sizes)))
+            return f"train a network of at most {'-'.join(map(str, best))}"
     return "no network of these classes fits"
 
 
