@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray lint lint-python lint-rust lint-c format docs bench bench-planes fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 lint lint-python lint-rust lint-c format docs bench bench-planes fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-ray: setup ## install Ray into an environment of its own, and run jobs on a
 		"$$(build/ray/bin/python -c 'import site; print(site.getsitepackages()[0])')/wirewise.pth"
 	PATH="$$PWD/$(BIN):$$PATH" PYTHONPATH="$$PWD/python:$$PWD" WIREWISE_REQUIRE=ray RAY_USAGE_STATS_ENABLED=0 \
 		build/ray/bin/python -m pytest -n 0 -k ray tests/e2e/test_datasets.py tests/unit/test_search.py
+
+test-p4: setup ## emitted P4 through p4c and bmv2's simple_switch (P4C=PATH BMV2=PATH, else those on the path)
+	WIREWISE_P4C="$(P4C)" WIREWISE_BMV2="$(BMV2)" WIREWISE_REQUIRE=p4 $(BIN)/python -m pytest -n 0 tests/p4/test_bmv2.py
 
 lint: setup ## all linters
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint-python lint-rust lint-c

@@ -23,6 +23,7 @@ NEEDS = {
     "packages": "the Python packages of `wirewise[dev]`",
     "browser": "Chromium, to look at pages; scripts/setup.sh installs it where the distribution has it",
     "ray": "Ray, which is large; `make test-ray` installs it in an environment of its own",
+    "p4": "p4c and bmv2's simple_switch, which no registry has; `make test-p4` takes their paths",
     "torch": "PyTorch, which is large and in no group of packages",
     "captures": "the collection in ../shared/data/captures",
 }

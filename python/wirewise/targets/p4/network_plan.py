@@ -79,7 +79,7 @@ def plan_network(
 
 
 def _way_out(widths: Sequence[int], attempt: Callable[[Sequence[int]], NetworkPlan]) -> str:
-    """The network with most weights, of those that are narrower or have fewer layers, that fits; of those with
+    """The network with most weights that fits, of those that are narrower or have fewer layers; of those with
     fewer inputs only where no other does.
     """
 
