@@ -16,6 +16,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,10 +94,8 @@ def run(
     """What leaves each port, in order. frames : what comes by each port. Raises ToolError."""
     wait = FIRST_WAIT_S + len(commands) // COMMANDS_PER_S
     for attempt in range(ATTEMPTS):
-        try:
+        with suppress(TooSlow):
             return _run(tools, program, commands, frames, folder, wait << attempt)
-        except TooSlow:
-            continue
     raise ToolError(f"{tools.cli} did not write {len(commands)} commands in {wait << ATTEMPTS - 1} s")
 
 
@@ -178,11 +177,8 @@ def _frames(path: Path) -> list[bytes]:
     """Of a capture that may still be written to: its whole packets."""
     found = []
     if path.exists() and path.stat().st_size >= 24:
-        with path.open("rb") as file:
-            try:
-                found += [bytes(frame) for _, frame in dpkt.pcap.Reader(file)]
-            except dpkt.NeedData:
-                pass
+        with path.open("rb") as file, suppress(dpkt.NeedData):
+            found += [bytes(frame) for _, frame in dpkt.pcap.Reader(file)]
     return found
 
 

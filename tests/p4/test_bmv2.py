@@ -37,7 +37,7 @@ CASES = {
     "constants": (network(), Options(weights="constants", scores="yes")),
     "bits": (network(), Options(input="bits", scores="yes")),
     "ports": (network(), Options(result="port")),
-    "flow-registers": (network(), Options(input="registers")),
+    "flow-registers": (network(), Options(input="registers", flows=1 << 16)),
     "forest": (forest(), Options(scores="yes")),
     "votes": (forest(votes="majority"), Options(result="port")),
     "one-output": (forest(n_classes=2, n_outputs=1), Options(scores="yes")),
@@ -52,7 +52,8 @@ def test_simple_switch_gives_what_the_reference_says(name: str, tmp_path: Path) 
     case = Case.of(model, options)
     rows = rows_for(np.random.default_rng(2), model, PACKETS)
     if options.input == "registers":
-        rows = np.clip(rows, 0, None)  # values of registers are written as signed numbers of 64 bits
+        # Registers are written as signed numbers of 64 bits; few flows, so that each has its own element.
+        rows = np.clip(rows[:40], 0, None)
     sent: list[bytes] = []
     expected: dict[int, list[bytes]] = {port: [] for port in range(bmv2.PORTS)}
     for row in rows.tolist():
