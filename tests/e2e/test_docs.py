@@ -44,6 +44,7 @@ NOT_RUN = {
     "make test-dist ": "minutes; it installs what docs/install.md says in empty roots",
     "make test-kernels ": "an hour; .ci/run runs a part of it",
     ".venv/bin/python -m tests.matrix": "virtual machines, minutes to hours; .ci/run runs a part of it",
+    "make test-p4 ": "no registry has p4c and simple_switch",
     "sudo apt-get install": "it would change the machine; scripts/setup.sh installs these packages",
     "python3 -m venv ~/wirewise": "packages from the network; `make test-dist` makes such an environment",
     "~/wirewise/bin/pip install": "packages from the network; `make test-dist` installs the wheel",
@@ -66,7 +67,10 @@ NOT_RUN = {
 }  # fmt: skip
 """What cannot be run in a test, by how the command begins, and why."""
 
-SLOW = {"docs/datasets.md", "docs/evaluation.md", "docs/networks.md", "docs/search.md", "docs/training.md"}
+SLOW = {
+    "docs/datasets.md", "docs/evaluation.md", "docs/networks.md", "docs/search.md", "docs/targets/p4.md",
+    "docs/training.md",
+}  # fmt: skip
 """Pages that train and search for long."""
 
 

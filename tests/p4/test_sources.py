@@ -15,8 +15,10 @@ from tests.p4.cases import OPTIONS, Case, feature_set, options_for, random_netwo
 from tests.p4.machine import Switch
 from wirewise.cli import app
 from wirewise.errors import InputError
-from wirewise.models import Model
-from wirewise.targets.p4 import Options
+from wirewise.models import Model, random_binary_mlp
+from wirewise.targets.p4 import Options, emit
+
+ROOT = Path(__file__).parents[2]
 
 FILES = ["model.json", "model.txt", "ports.json", "ports.txt", "wirewise.p4"]
 
@@ -87,6 +89,22 @@ def test_a_refusal_writes_nothing(written: list[object], tmp_path: Path) -> None
     done = CliRunner().invoke(app, [*map(str, written), "--stages", "3", "-o", str(tmp_path / "out")])
     assert isinstance(done.exception, InputError) and "the limit is 3" in str(done.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_documented_sizes_are_those_of_the_paper_s_network() -> None:
+    model = random_binary_mlp(
+        np.random.default_rng(1), n_features=16, layers=(32, 16), n_classes=2, input_bits=256
+    )
+    documented = (ROOT / "docs" / "targets" / "p4.md").read_text()
+    for name, options in {
+        "`v1model`, tables": Options(),
+        "`v1model`, registers": Options(weights="registers"),
+        "`v1model`, tables, `--parallel 8`": Options(parallel=8),
+        "`netfpga`, constants": Options(flavour="netfpga"),
+        "`netfpga`, constants, `--input bits`": Options(flavour="netfpga", input="bits"),
+    }.items():
+        made = emit(model, feature_set(16), options)
+        assert f"| {name} | {made.stages} | {made.phv_bits:,} | {made.entries:,} |" in documented
 
 
 def test_the_program_has_no_line_for_what_is_not_asked() -> None:
