@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.p4 import grammar as g
-from tests.p4.grammar import P4Error
+from tests.p4 import nodes as g
+from tests.p4.grammar import read
+from tests.p4.nodes import P4Error
 from tests.p4.values import Header, Scope, Store, Value, Word, fit, fixed, prepare
 
 Step = Callable[["Running"], None]
@@ -133,7 +134,7 @@ def _key(given: Any, width: int, kind: str) -> tuple[int, int]:
 
 class Switch:
     def __init__(self, text: str) -> None:
-        self.program = g.read(text)
+        self.program = read(text)
         if self.program.package not in BLOCKS:
             raise P4Error(f"there is no architecture {self.program.package!r}")
         self.sume = self.program.package == "SimpleSumeSwitch"

@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from tests.p4.grammar import P4Error
 from tests.p4.machine import Switch
+from tests.p4.nodes import P4Error
 
 V1MODEL = """
 #include <core.p4>

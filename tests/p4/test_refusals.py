@@ -100,11 +100,12 @@ def test_fewer_neurons_at_once_need_fewer_bits_and_more_stages() -> None:
         (forest(10, 3), Options(stages=8), "needs 14 stages, the limit is 8", "the first 4 would fit"),
         (forest(10, 3), Options(phv_bits=900), "bits of headers and metadata", r"the first \d would fit"),
         (
-            forest(1, 8, votes="majority"),
-            Options(table_bytes=4),
+            forest(1, 8, n_features=20, votes="majority"),
+            Options(table_bytes=9),
             "bytes in a table's look-up",
             r"one tree of depth \d would fit",
         ),
+        (forest(2, 3), Options(table_bytes=8), "needs 9 bytes", "not even one test of one feature fits"),
         (forest(2, 3), Options(phv_bits=100), "bits of headers", "not even one test of one feature fits"),
     ],
 )

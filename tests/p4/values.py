@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.p4 import grammar as g
-from tests.p4.grammar import P4Error
+from tests.p4 import nodes as g
+from tests.p4.nodes import P4Error
 
 Store = list[Any]
 Run = Callable[[Store], int]

@@ -257,7 +257,7 @@ def test_a_model_is_compiled_to_a_target_from_outside(bundle: Path, tmp_path: Pa
 def test_options_of_two_targets_share_a_name_only_with_one_type(bundle: Path, tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Wide:
-        indent: int = option(1, "Blanks, wide ones.")
+        indent: int | None = option(None, "Blanks, wide ones.")
 
     @dataclass(frozen=True)
     class Other:

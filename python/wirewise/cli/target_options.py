@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -70,6 +70,12 @@ def _names(target: Target[Any, Any]) -> list[str]:
     return [one.name for one in fields(target.options)]
 
 
+def _kind(hint: Any) -> Any:
+    """The type of an option's value: `int` of `int | None` too, which only says that there is a default."""
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    return kinds[0] if len(kinds) == 1 else hint
+
+
 def _options(builds: bool) -> list[Any]:
     """One option for each name that a target has; those that several have say what they mean to each."""
     from wirewise.errors import InputError
@@ -82,7 +88,7 @@ def _options(builds: bool) -> list[Any]:
         for one in fields(target.options):
             if one.metadata.get("build") and not builds:
                 continue
-            kind = hints[one.name] if one.metadata.get("yes") is None else bool
+            kind = _kind(hints[one.name]) if one.metadata.get("yes") is None else bool
             if kinds.setdefault(one.name, kind) != kind:
                 raise InputError(
                     f"target {target.name!r}",

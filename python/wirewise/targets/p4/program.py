@@ -111,8 +111,8 @@ class Program:
     @property
     def header_bits(self) -> int:
         """Of all headers, and of the metadata that lives as long as they do."""
-        ethernet, ipv4_and_ports = 112, 160 + 32
+        ethernet, ipv4_and_ports, scratch = 112, 160 + 32, 32
         bits = ethernet + sum(width for width, _ in (*self.features_header, *self.result_header))
         if self.options.input == "registers":
-            bits += ipv4_and_ports + self.options.flows.bit_length() - 1
+            bits += ipv4_and_ports + scratch + self.options.flows.bit_length() - 1
         return bits + MODEL_BITS + 1 + CLASS_BITS

@@ -132,6 +132,8 @@ def _plan(
     plan = TreePlan(thresholds, tuple(leaves), tuple(base), phv_bits, stages)
     limits.check("phv_bits", phv_bits)
     limits.check("stages", stages)
+    if thresholds:
+        limits.check("table_bytes", (MODEL_BITS + 64) // 8)
     for index in range(len(leaves)):
         _check_tables(plan, index, model, limits)
     return plan
