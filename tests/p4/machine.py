@@ -46,6 +46,9 @@ BLOCKS = {
 """Types of the parameters of a package's blocks, in order."""
 
 
+Key = tuple[int, int, int]
+
+
 class ShortPacket(Exception):
     """A header is longer than what is left of the packet."""
 
@@ -83,21 +86,20 @@ class ActionCode:
 
 @dataclass
 class TableCode:
-    """entries : (keys as (first, last), priority, action, data)."""
+    """entries : (keys, priority, action, data). A key is (mask, first, last) of what it matches."""
 
     keys: list[tuple[Value, str]]
     actions: dict[str, ActionCode]
     size: int
     default: tuple[ActionCode, tuple[int, ...]]
-    entries: list[tuple[list[tuple[int, int]], int, ActionCode, tuple[int, ...]]] = field(
-        default_factory=list
-    )
+    entries: list[tuple[list[Key], int, ActionCode, tuple[int, ...]]] = field(default_factory=list)
 
     def apply(self, running: Running) -> None:
         values = [key.run(running.store) for key, _ in self.keys]
         best = None
         for keys, priority, action, data in self.entries:
-            inside = all(low <= value <= high for value, (low, high) in zip(values, keys, strict=True))
+            pairs = zip(values, keys, strict=True)
+            inside = all(low <= value & mask <= high for value, (mask, low, high) in pairs)
             if inside and (best is None or priority < best[0]):
                 best = (priority, action, data)
         _, action, data = best or (0, *self.default)
@@ -109,8 +111,8 @@ class TableCode:
         ranges = [
             _key(given, value.width or 0, kind) for given, (value, kind) in zip(keys, self.keys, strict=True)
         ]
-        if (priority is not None) != any(kind == "range" for _, kind in self.keys):
-            raise P4Error("a priority is for tables with ranges, and they need one")
+        if (priority is not None) != any(kind != "exact" for _, kind in self.keys):
+            raise P4Error("a priority is for tables with ranges or masks, and they need one")
         if any(old == ranges for old, *_ in self.entries):
             raise P4Error("an entry for these keys is there already")
         if len(self.entries) == self.size:
@@ -123,13 +125,19 @@ def check_data(code: ActionCode, data: tuple[int, ...]) -> None:
         fixed(word.width, value)
 
 
-def _key(given: Any, width: int, kind: str) -> tuple[int, int]:
-    if (kind == "range") != isinstance(given, list):
+def _key(given: Any, width: int, kind: str) -> Key:
+    """Of an exact match a value, of a range its ends, of a ternary one `value&&&mask`."""
+    if (kind == "range") != isinstance(given, list) or (kind == "ternary") != ("&&&" in given):
         raise P4Error(f"{given} is no {kind} match")
-    low, high = (int(part, 0) for part in (given if kind == "range" else [given, given]))
-    if low > high or high >> width:
+    if kind == "ternary":
+        value, mask = (int(part, 0) for part in given.split("&&&"))
+        low = high = value & mask
+    else:
+        low, high = (int(part, 0) for part in (given if kind == "range" else [given, given]))
+        mask = (1 << width) - 1
+    if low > high or (high | mask) >> width:
         raise P4Error(f"{given} are no ascending numbers of {width} bits")
-    return low, high
+    return mask, low, high
 
 
 class Switch:
@@ -301,7 +309,7 @@ class Switch:
 
     def _table(self, table: g.Table, actions: dict[str, ActionCode], scope: Scope) -> TableCode:
         keys = [(prepare(key, scope), kind) for key, kind in table.keys]
-        known = ("exact", "lpm", "ternary") if self.sume else ("exact", "range")
+        known = ("exact", "ternary") if self.sume else ("exact", "range", "ternary")
         if any(kind not in known for _, kind in keys):
             raise P4Error(f"table {table.name} has a match that the architecture lacks")
         own = {name: actions[name] for name in table.actions}

@@ -103,6 +103,13 @@ def test_tables_match_by_value_range_and_priority_and_registers_hold_what_was_wr
     assert program.run(0, b"\3\5").meta["m"] == 0
 
 
+def test_a_ternary_key_compares_the_bits_of_its_mask() -> None:
+    program = switch("t.apply();", TABLES.replace("range", "ternary"))
+    program.write(entry(["3", "0x10&&&0xf0"], "1", 2))
+    program.write(entry(["3", "0x17&&&0xff"], "2", 1))
+    assert [program.run(0, bytes([3, b])).meta["m"] for b in (0x07, 0x15, 0x17, 0x25)] == [0, 1, 2, 0]
+
+
 def test_a_hash_is_crc32_of_the_bytes() -> None:
     program = switch("hash(meta.wide, HashAlgorithm.crc32, 16w0, { hdr.x.a, hdr.x.b }, 32w1000);")
     assert program.run(0, b"ab").meta["wide"] == zlib.crc32(b"ab") % 1000
