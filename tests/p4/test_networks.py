@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.p4.cases import OPTIONS, Case, bounded, feature_set, options_for, random_network, rows_for
-from wirewise.models import BinaryMlp, random_binary_mlp
+from wirewise.models import BinaryLayer, BinaryMlp, random_binary_mlp
 from wirewise.targets.p4 import Options, emit
 
 
@@ -45,6 +45,21 @@ def test_a_network_of_one_bit_equals_the_reference() -> None:
     for options in OPTIONS:
         model = random_binary_mlp(rng, n_features=1, layers=(1,), n_classes=2, input_bits=1)
         Case.of(model, options).check(rows_for(rng, model, 20))
+
+
+@pytest.mark.parametrize("bits", [255, 257, 511, 512, 513, 1000, 1024])
+def test_inputs_that_are_long_equal_the_reference(bits: int) -> None:
+    rng = np.random.default_rng(bits)
+    model = random_network(rng, n_features=9, input_bits=bits, layers=[4], extreme=False)
+    model = replace(model, layers=(_all_agree(model), *model.layers[1:]))
+    for options in OPTIONS[:3]:
+        Case.of(model, options).check(rows_for(rng, model, 10))
+
+
+def _all_agree(model: BinaryMlp) -> BinaryLayer:
+    """A first layer with a neuron that counts ones, and one that counts zeros."""
+    first = model.layers[0]
+    return BinaryLayer(((1 << model.input_bits) - 1, 0, *first.weights[2:]), first.threshold)
 
 
 def test_a_table_that_gives_less_needs_more_tables_and_gives_the_same() -> None:

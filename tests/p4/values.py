@@ -14,6 +14,7 @@ from typing import Any
 from tests.p4 import nodes as g
 from tests.p4.nodes import P4Error
 
+MAX_SHIFT = 256
 Store = list[Any]
 Run = Callable[[Store], int]
 
@@ -204,6 +205,8 @@ def _binary(op: str, left: Value, right: Value) -> Value:
 
 
 def _shift(op: str, left: Value, right: Value) -> Value:
+    if (right.constant or 0) > MAX_SHIFT:
+        raise P4Error(f"a shift by {right.constant}: p4c takes no more than {MAX_SHIFT} for bmv2")
     a, b = left.run, right.run
     ones = (1 << (left.width or 0)) - 1
     if op == "<<":

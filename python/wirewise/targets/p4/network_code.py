@@ -14,6 +14,8 @@ from wirewise.targets.p4.program import SIGN, Program, lit, mask
 
 BLOCK_BITS = 32
 """Of a weight register: simple_switch takes values of up to 64 bits, signed, at run time."""
+MAX_SHIFT = 256
+"""That p4c takes for bmv2."""
 SCORE_ZERO = 1 << BIAS_BITS - 1
 """What a score of 0 is as an unsigned word."""
 
@@ -93,7 +95,10 @@ class _Layer:
             for level, name in enumerate(self.masks):
                 program.stage(f"popcount, sums of {2 << level} bits")
                 program.do(
-                    *(_add_halves(self.counts[slot], name, 1 << level) for slot in range(len(neurons)))
+                    *(
+                        _add_halves(plan.fan_in, self.counts[slot], name, 1 << level)
+                        for slot in range(len(neurons))
+                    )
                 )
             program.stage("scores" if plan.last else "signs")
             program.do(*(self._output(slot, neuron) for slot, neuron in enumerate(neurons)))
@@ -199,5 +204,9 @@ def _every_other(width: int, run: int) -> int:
     return sum(ones << at for at in range(0, width, 2 * run)) & (1 << width) - 1
 
 
-def _add_halves(field: str, mask_name: str, run: int) -> str:
-    return f"{field} = ({field} & {mask_name}) + (({field} >> {run}) & {mask_name});"
+def _add_halves(width: int, field: str, mask_name: str, run: int) -> str:
+    """A level of the tree: each run of bits plus the run above it."""
+    above = f"(({field} >> {run}) & {mask_name})"
+    if run > MAX_SHIFT:  # then there are but two runs
+        above = f"((bit<{width}>) {field}[{width - 1}:{run}])"
+    return f"{field} = ({field} & {mask_name}) + {above};"
