@@ -36,7 +36,7 @@ const WORTHWHILE: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Lookout {
     /// Lines that scouts found not long ago, each in the place that its number says.
-    lines: [usize; LINES],
+    lines: Box<[usize; LINES]>,
     scouts: u32,
     /// Of these, how many found a line that is not remembered.
     fresh: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Lookout {
 
 impl Default for Lookout {
     fn default() -> Self {
-        Self { lines: [0; LINES], scouts: 0, fresh: 0, rest: 0 }
+        Self { lines: Box::new([0; LINES]), scouts: 0, fresh: 0, rest: 0 }
     }
 }
 

@@ -181,9 +181,7 @@ fn run_over(plane: &str) {
     lab.spread(FLOOD);
     carrier.signal(libc::SIGCONT);
     let new = |key: &str, before: u64| lanes(lab, key) - before;
-    wait(&format!("it accounts for every packet"), || {
-        new("received", received) + new("lost", lost) >= FLOOD as u64
-    });
+    wait("it accounts for every packet", || new("received", received) + new("lost", lost) >= FLOOD as u64);
     assert!(new("lost", lost) > 0, "{plane}");
     assert_eq!(lanes(lab, "frames_busy"), 0, "{plane}");
     // Packets of the host's own, such as a question for an address, may be among them.
