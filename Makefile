@@ -8,10 +8,11 @@ PYTEST_JOBS ?= auto
 # Folders and files may have any name, in any locale.
 export LC_ALL := C.UTF-8
 FUZZ_SECONDS ?= 60
+SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 lint lint-python lint-rust lint-c format docs bench bench-planes fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 lint lint-python lint-rust lint-c format docs bench bench-planes bench-dpdk soak fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +75,14 @@ bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.j
 
 bench-planes: setup ## packets/s on every plane over a veth pair, to build/bench/planes.json and .png (KEEP=1: also to bench/results)
 	$(SUDO) $(BIN)/python -m bench.planes --output build/bench/planes.json --plot build/bench/planes.png $(if $(KEEP),--keep)
+
+bench-dpdk: setup ## packets/s that one core classifies from DPDK's cheapest devices, to build/bench/dpdk.json (KEEP=1: also to bench/results)
+	@export PKG_CONFIG_PATH="$$(scripts/dpdk.sh)" && cargo build --release --locked --quiet -p wirewised --features dpdk
+	$(SUDO) env WIREWISED="$$PWD/target/release/wirewised" $(BIN)/python -m bench.dpdk --output build/bench/dpdk.json $(if $(KEEP),--keep)
+
+soak: setup ## planes in user space for SECONDS each: memory, files, packets and frames (WIREWISED=FILE: an agent with DPDK)
+	$(SUDO) env WIREWISE_SOAK_SECONDS=$(SECONDS) $(if $(WIREWISED),WIREWISED="$(WIREWISED)") \
+		$(BIN)/python -m pytest -n 0 -q tests/e2e/test_soak.py
 
 fuzz: setup ## readers, engine and parity (FUZZ_SECONDS each), and the tests with drawn inputs at their full number
 	scripts/fuzz.sh $(FUZZ_SECONDS)

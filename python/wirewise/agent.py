@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -27,10 +28,15 @@ _ERRORS: dict[int, type[WirewiseError]] = {
 
 
 def find() -> Path:
-    """`wirewised`: beside this Python, on PATH, or the last one built in a checkout.
+    """`wirewised`: what the variable WIREWISED names, beside this Python, on PATH, or the last one built in a
+    checkout.
 
     Raises MissingFeatureError.
     """
+    if named := os.environ.get("WIREWISED"):
+        if Path(named).is_file():
+            return Path(named)
+        raise MissingFeatureError(f"WIREWISED names {named}, which is no file; name the agent, or unset it")
     checkout = Path(__file__).parents[2]
     candidates = [Path(sys.executable).parent / "wirewised"]
     if on_path := shutil.which("wirewised"):

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ceiling of the DPDK plane: packets a second that one core classifies when they cost next to nothing to
+receive. What hara2026 (Table 4) has from a server with a network card.
+
+    python -m bench.dpdk --output build/bench/dpdk.json
+
+The agent runs on a virtual device of DPDK's that hands out the same packets again and again from memory
+(`net_pcap` with `infinite_rx`): 64 bytes of UDP, of 256 flows in turn, copied into a buffer each time. That
+is DPDK's cheapest device with packets that a model can judge: those of `net_null` are zeros, which no parser
+takes for IP. What it does with them is shown beside, as what receiving alone costs. The agent has one CPU,
+and its own counters are read twice, some seconds apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import files, machine
+from bench.planes import CLASSES, MODELS, udp_frame
+from wirewise import agent
+from wirewise.compiler import compile
+from wirewise.errors import MissingFeatureError
+from wirewise.feature_sets import PRESETS
+
+PLANE = "dpdk"
+FLOWS = 256
+EMPTY = "net_null0,size=64"
+SECONDS = 3.0
+_SETTLE = 0.5  # seconds until caches and counters are what they will be
+_SOURCE_PORT = 34  # offset in a frame
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit code."""
+    return files.report_on(_parser().parse_args(arguments), measure, show, keep_as="-dpdk")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Compiles what has changed, then measures each model on both devices."""
+    if PLANE not in (plane["name"] for plane in agent.call("planes")["planes"]):
+        raise MissingFeatureError(
+            f"{agent.find()} was built without DPDK; build it as docs/planes/dpdk.md says, and name it with "
+            "WIREWISED"
+        )
+    facts, _ = machine.begin()
+    folder = options.output.parent / "bundles"
+    folder.mkdir(parents=True, exist_ok=True)
+    capture = folder.resolve() / "udp.pcap"
+    write_capture(capture)
+    results = []
+    for name in options.model or MODELS:
+        bundle = folder / f"{name}.wirewise"
+        compile(MODELS[name](), PRESETS["hara2023"], name=name, classes=CLASSES, verify="never").bundle.write(
+            bundle
+        )
+        devices = (f"net_pcap0,rx_pcap={capture},infinite_rx=1", EMPTY)
+        results += [{"model": name, **rates(bundle, device, options.seconds)} for device in devices]
+    return {"machine": facts, "results": results}
+
+
+def write_capture(path: Path) -> None:
+    """A frame of each flow."""
+    frame = bytearray(udp_frame())
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for flow in range(FLOWS):
+            struct.pack_into(">H", frame, _SOURCE_PORT, 1024 + flow)
+            file.write(struct.pack("<IIII", 0, flow, len(frame), len(frame)) + frame)
+
+
+def rates(bundle: Path, device: str, seconds: float) -> dict[str, Any]:
+    """Packets a second, judged and classified; classified are those that the model ran for."""
+    name = device.split(",")[0]
+    with running(bundle, device):
+        time.sleep(_SETTLE)
+        begin, before = time.monotonic(), counted(name)
+        time.sleep(seconds)
+        took, after = time.monotonic() - begin, counted(name)
+    judged, classified = (round((new - old) / took) for old, new in zip(before, after, strict=True))
+    return {"device": name, "seconds": round(took, 3), "judged": judged, "classified": classified}
+
+
+def counted(device: str) -> tuple[int, int]:
+    """Packets with any status, and those that were classified."""
+    rows = agent.call("stats", "--interface", device)["status"]
+    classified = sum(int(row["packets"]) for row in rows if row["status"] == "classified")
+    return sum(int(row["packets"]) for row in rows), classified
+
+
+@contextmanager
+def running(bundle: Path, device: str) -> Iterator[None]:
+    """The agent on the last CPU."""
+    pinned = ["taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))]
+    run = ["run", "--bundle", str(bundle), "--plane", PLANE, "--interface", device, "--json"]
+    carrier = subprocess.Popen(
+        [*pinned, agent.find(), *run], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert carrier.stdout is not None and carrier.stderr is not None
+        if not carrier.stdout.readline():
+            raise MissingFeatureError(f"{device}: {carrier.stderr.read().strip()}")
+        yield
+    finally:
+        carrier.terminate()
+        carrier.communicate(timeout=30)
+
+
+def show(report: dict[str, Any]) -> None:
+    """A line for each model and device."""
+    machine.show(report["machine"])
+    print(f"\n{'model':<15} {'device':<10} {'judged/s':>12} {'classified/s':>13}  ns/packet")
+    for row in report["results"]:
+        each = 1e9 / row["judged"] if row["judged"] else 0.0
+        shown = f"{row['judged']:>12,} {row['classified']:>13,} {each:10.1f}"
+        print(f"{row['model']:<15} {row['device']:<10} {shown}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.dpdk",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--output", type=Path, default=Path("build/bench/dpdk.json"), metavar="FILE")
+    parser.add_argument("--keep", action="store_true", help="keep the result in bench/results")
+    parser.add_argument("--model", action="append", choices=MODELS, help="only this one")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="with each model and device")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
