@@ -94,7 +94,7 @@ fuzz: setup ## readers, engine and parity (FUZZ_SECONDS each), and the tests wit
 test-dpdk: setup ## fetch Debian's DPDK, and test the plane that uses it
 	@export PKG_CONFIG_PATH="$$(scripts/dpdk.sh)" && \
 		CARGO_TARGET_DIR=target/dpdk cargo test --locked --release --quiet --manifest-path crates/wirewise-dpdk/Cargo.toml && \
-		WIREWISE_REQUIRE=root,clang cargo test --locked --quiet --profile bench --features dpdk -p wirewised --test agent user_space
+		WIREWISE_REQUIRE=root,clang cargo test --locked --quiet --profile bench --features dpdk -p wirewised --test agent -- user_space faults limits devices
 
 dist: ## wheel, static wirewised and Debian package, to build/dist
 	@scripts/setup.sh demo
