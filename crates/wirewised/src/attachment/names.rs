@@ -85,7 +85,12 @@ mod tests {
 
     #[test]
     fn usual_names_stay_readable() {
-        for (interface, directory) in [("eth0", "eth0"), ("eth0.100", "eth0:2e100"), ("..x", ":2e:2ex")] {
+        for (interface, directory) in [
+            ("eth0", "eth0"),
+            ("eth0.100", "eth0:2e100"),
+            ("..x", ":2e:2ex"),
+            ("0000:01:00.0", "0000:3a01:3a00:2e0"),
+        ] {
             assert_eq!(encode(interface.as_bytes()), directory);
         }
         assert_eq!(decode("eth0:100"), Some(b"eth0\x100".to_vec()));
