@@ -5,8 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::tc::Filter;
-use super::{Note, PLANES, Place, Plane, Port, attached};
+use super::{Filter, Note, PLANES, Place, Plane, Port, attached};
 use crate::interface::netns;
 use crate::kernel;
 use crate::kernel::objects::{self, check, owned};

@@ -31,6 +31,7 @@ pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
 pub use carried::{Carried, Footprint, Lanes, Wanted};
 pub use port::Port;
+pub use tc::{Filter, FilterPlace};
 pub use xdp::{Driver, driver};
 
 /// Every plane, in the order in which they are shown.
