@@ -30,3 +30,4 @@ pub mod rows;
 pub mod running;
 pub mod trust;
 pub mod views;
+pub mod wire;

@@ -67,6 +67,11 @@ fn is_missing(path: &Path) -> bool {
 }
 
 impl Root {
+    /// Where attachments are unless somebody says otherwise.
+    pub fn usual() -> Self {
+        Self { path: PathBuf::from(DEFAULT_ROOT) }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

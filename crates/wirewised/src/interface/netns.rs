@@ -112,6 +112,16 @@ impl Other {
     }
 }
 
+/// Moves this thread into a new namespace, which lasts as long as a thread is in it or the result is kept.
+pub fn make() -> io::Result<Other> {
+    // SAFETY: changes nothing but this thread's network namespace.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let file = File::open("/proc/thread-self/ns/net")?;
+    Ok(Other { name: format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()), file })
+}
+
 /// The other namespaces that this process can see: those with a name, then those of processes. Each once.
 pub fn others() -> impl Iterator<Item = Other> {
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));

@@ -24,6 +24,10 @@ const CLSACT: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 /// NETNSA_NSID and NETNSA_FD of linux/net_namespace.h, which libc does not have.
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
+/// VETH_INFO_PEER of linux/veth.h, likewise.
+const VETH_INFO_PEER: u16 = 1;
+/// The first word of `struct rtnl_link_stats64`.
+const RECEIVED_PACKETS: usize = 0;
 /// Longer than any answer about one interface.
 const BUFFER: usize = 1 << 18;
 
@@ -87,6 +91,36 @@ pub fn has_filters(index: u32) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Makes a pair of interfaces, one here and one in another namespace.
+pub fn make_veth(here: &str, there: &str, namespace: &File) -> io::Result<()> {
+    let name = |name: &str| [name.as_bytes(), &[0]].concat();
+    let namespace = namespace.as_raw_fd().to_ne_bytes();
+    let of_peer = encode(&[(libc::IFLA_IFNAME, &name(there)), (libc::IFLA_NET_NS_FD, &namespace)]);
+    let data = encode(&[(VETH_INFO_PEER, &[&link_body(0)[..], &of_peer].concat())]);
+    let info = encode(&[(libc::IFLA_INFO_KIND, b"veth"), (libc::IFLA_INFO_DATA, &data)]);
+    let attributes: [(u16, &[u8]); 2] = [(libc::IFLA_IFNAME, &name(here)), (libc::IFLA_LINKINFO, &info)];
+    let flags = NLM_F_REQUEST | NLM_F_ACK | libc::NLM_F_CREATE as u16 | libc::NLM_F_EXCL as u16;
+    ask(libc::RTM_NEWLINK, flags, &link_body(0), &attributes).map(drop)
+}
+
+/// Brings an interface up, on which nobody asks for addresses.
+pub fn bring_up(index: u32) -> io::Result<()> {
+    let flags = (libc::IFF_UP | libc::IFF_NOARP).to_ne_bytes();
+    let mut body = link_body(index);
+    body[8..12].copy_from_slice(&flags);
+    body[12..16].copy_from_slice(&flags); // which of the flags are meant
+    ask(libc::RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, &body, &[]).map(drop)
+}
+
+/// Packets that an interface's driver has taken.
+pub fn received_packets(index: u32) -> io::Result<u64> {
+    let answers = ask(libc::RTM_GETLINK, NLM_F_REQUEST, &link_body(index), &[])?;
+    let all = answers.iter().flat_map(|answer| attributes(answer.get(LINK_BODY..).unwrap_or_default()));
+    let counts = all.filter(|(kind, _)| *kind == libc::IFLA_STATS64);
+    let packets = counts.filter_map(|(_, counts)| number::<u64>(counts.get(RECEIVED_PACKETS..)?)).next();
+    packets.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// The number that this namespace gives to another; `None` if it never needed one.
 pub fn namespace_id(other: &File) -> io::Result<Option<i32>> {
     let fd = other.as_raw_fd().to_ne_bytes();
@@ -139,16 +173,20 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
+fn encode(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (kind, value) in attributes {
+        bytes.extend((4 + value.len() as u16).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(*value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
 /// Sends a request; returns the bodies of the answers.
 fn ask(kind: u16, flags: u16, body: &[u8], attributes: &[(u16, &[u8])]) -> io::Result<Vec<Vec<u8>>> {
-    let mut message = vec![0; HEADER];
-    message.extend(body);
-    for (kind, value) in attributes {
-        message.extend((4 + value.len() as u16).to_ne_bytes());
-        message.extend(kind.to_ne_bytes());
-        message.extend(*value);
-        message.resize(message.len().next_multiple_of(4), 0);
-    }
+    let mut message = [&[0; HEADER], body, &encode(attributes)].concat();
     let length = message.len() as u32;
     message[..4].copy_from_slice(&length.to_ne_bytes());
     message[4..6].copy_from_slice(&kind.to_ne_bytes());

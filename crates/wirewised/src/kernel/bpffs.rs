@@ -22,6 +22,9 @@ pub const REMEDY: &str = "mount a BPF file system: `mount -t bpf bpf /sys/fs/bpf
 pub const REMOUNT: &str =
     "mount it writable: `mount -o remount,rw /sys/fs/bpf`, or name another with --pin-root";
 
+/// Of file systems that the kernel fills.
+pub const MOUNT_FLAGS: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+
 /// What a directory offers to pins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -147,10 +150,15 @@ pub fn mount(directory: &Path) -> Result<bool> {
     if bpf_path(Path::new(PLACE)).is_some() {
         return Ok(false);
     }
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     // SAFETY: all are C strings that outlive the call.
     let code = unsafe {
-        libc::mount(c"bpf".as_ptr(), PLACE_C.as_ptr(), c"bpf".as_ptr(), flags, c"mode=0700".as_ptr().cast())
+        libc::mount(
+            c"bpf".as_ptr(),
+            PLACE_C.as_ptr(),
+            c"bpf".as_ptr(),
+            MOUNT_FLAGS,
+            c"mode=0700".as_ptr().cast(),
+        )
     };
     if code == 0 {
         return Ok(true);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What this process may do and what this kernel is.
 
+pub(crate) mod assembler;
 pub mod bpffs;
 pub(crate) mod jiffies;
 pub(crate) mod libbpf_log;
@@ -111,12 +112,17 @@ pub fn allowed_cpus() -> Result<Vec<u32>> {
 
 /// Keeps this thread on a CPU. It is there when this returns.
 pub fn pin_to(cpu: u32) -> Result<()> {
+    pin_thread(0, cpu)
+}
+
+/// Keeps a thread on a CPU. id : 0: this one.
+pub fn pin_thread(id: u32, cpu: u32) -> Result<()> {
     // SAFETY: cpu_set_t is a plain bit mask, for which zero is a value.
     let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: CPU_SET changes a bit of the mask if `cpu` is below CPU_SETSIZE, and nothing otherwise.
     unsafe { libc::CPU_SET(cpu as usize, &mut one) };
     // SAFETY: `one` is a cpu_set_t of its size in bytes, which the call reads.
-    if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &one) } != 0 {
+    if unsafe { libc::sched_setaffinity(id as libc::pid_t, size_of::<libc::cpu_set_t>(), &one) } != 0 {
         return Err(affinity_error());
     }
     Ok(())

@@ -10,12 +10,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use libbpf_sys as bpf;
 
 use super::interface::Interface;
+use crate::kernel::assembler::{
+    ADD, CALL, EXIT, IF_ABOVE, IF_BELOW, IF_BEYOND, IF_EQUAL, IF_NOT, LOAD_MAP, LOAD_U8, LOAD_U16, LOAD_U32,
+    Line, MOVE, SECOND_HALF, SET, THE_MAP, assemble,
+};
 use crate::kernel::objects::{check, owned};
 use crate::plane::link;
 
 const XDP_PASS: i32 = bpf::XDP_PASS as i32;
 const REDIRECT_MAP: i32 = bpf::BPF_FUNC_redirect_map as i32;
-const MAP_BY_DESCRIPTOR: u8 = bpf::BPF_PSEUDO_MAP_FD as u8;
 
 /// The attached program. The link is not pinned, so the kernel detaches it when the last descriptor is
 /// closed, whatever ends the process.
@@ -96,28 +99,9 @@ impl Redirect {
     }
 }
 
-/// An instruction: what to do, to a register, with another register, where in memory or where to jump to, and
-/// with a number.
-type Line = (u8, u8, u8, i16, i32);
-
-/// Where lines jump to: `program` puts in how far that is.
+/// Where lines jump to.
 const PASS: i16 = i16::MAX;
 const REDIRECT: i16 = i16::MAX - 1;
-
-const LOAD_U8: u8 = 0x71;
-const LOAD_U16: u8 = 0x69;
-const LOAD_U32: u8 = 0x61;
-const LOAD_MAP: u8 = 0x18;
-const MOVE: u8 = 0xbf;
-const SET: u8 = 0xb7;
-const ADD: u8 = 0x07;
-const IF_EQUAL: u8 = 0x15;
-const IF_NOT: u8 = 0x55;
-const IF_BELOW: u8 = 0xa5;
-const IF_ABOVE: u8 = 0x25;
-const IF_BEYOND: u8 = 0x2d;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
 
 /// Ethertypes as they lie in the packet.
 const IPV4: i32 = 0x0800_u16.to_be() as i32;
@@ -154,35 +138,19 @@ const END: &[Line] = &[
 ];
 /// bpf_redirect_map(map, ctx->rx_queue_index, XDP_PASS): packets of a queue without a socket stay in the kernel.
 const TO_SOCKET: &[Line] = &[
-    (LOAD_U32, 2, 1, 16, 0),                // r2: the queue; before r1 gets lost
-    (LOAD_MAP, 1, MAP_BY_DESCRIPTOR, 0, 0), // r1: the sockets; `program` puts in the map
-    (0, 0, 0, 0, 0),                        // the second half of that
-    (SET, 3, 0, 0, XDP_PASS),               // r3: the outcome where there is no socket
+    (LOAD_U32, 2, 1, 16, 0),      // r2: the queue; before r1 gets lost
+    (LOAD_MAP, 1, THE_MAP, 0, 0), // r1: the sockets
+    SECOND_HALF,
+    (SET, 3, 0, 0, XDP_PASS), // r3: the outcome where there is no socket
     (CALL, 0, 0, 0, REDIRECT_MAP),
     (EXIT, 0, 0, 0, 0),
 ];
 
 fn program(map: RawFd, for_host: bool) -> Vec<bpf::bpf_insn> {
+    if !for_host {
+        return assemble(TO_SOCKET, &[], map);
+    }
     let pass = WHICH.len() + IPV6_WITHOUT_DISCOVERY.len();
-    let lines = match for_host {
-        true => [WHICH, IPV6_WITHOUT_DISCOVERY, END, TO_SOCKET].concat(),
-        false => TO_SOCKET.to_vec(),
-    };
-    let make = |(at, (code, to, with, place, number)): (usize, Line)| {
-        let distance = |target: usize| (target - at - 1) as i16;
-        let mut made = bpf::bpf_insn {
-            code,
-            off: match place {
-                PASS => distance(pass),
-                REDIRECT => distance(pass + END.len()),
-                place => place,
-            },
-            imm: if code == LOAD_MAP { map } else { number },
-            ..Default::default()
-        };
-        made.set_dst_reg(to);
-        made.set_src_reg(with);
-        made
-    };
-    lines.into_iter().enumerate().map(make).collect()
+    let lines = [WHICH, IPV6_WITHOUT_DISCOVERY, END, TO_SOCKET].concat();
+    assemble(&lines, &[(PASS, pass), (REDIRECT, pass + END.len())], map)
 }

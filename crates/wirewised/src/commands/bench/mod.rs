@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `wirewised bench`: nanoseconds a packet costs, by BPF_PROG_TEST_RUN.
+//! `wirewised bench`: nanoseconds a packet costs, by BPF_PROG_TEST_RUN; and packets a second on the planes.
+
+mod planes;
 
 use std::path::{Path, PathBuf};
 
@@ -29,9 +31,13 @@ const WARM_UP: u32 = 1000;
 /// In this kernel, without an interface. The programs take turns in many short rounds, so that what disturbs the machine disturbs
 /// them alike. The median of the rounds counts; for the ratio to the first program, that of each round's ratio.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Example: wirewised bench --object empty.bpf.o --object program.bpf.o --flows 10000 --json")]
 pub struct Args {
+    #[command(subcommand)]
+    of: Option<Of>,
+
     /// Compiled eBPF object (.bpf.o), of your own, as whatever it holds is run; repeat to compare several with the first
     #[arg(long = "object", value_name = "FILE", required = true)]
     objects: Vec<PathBuf>,
@@ -79,6 +85,11 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Of {
+    Planes(planes::Args),
 }
 
 #[derive(Debug, Serialize)]
@@ -138,6 +149,9 @@ impl Measured {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if let Some(Of::Planes(args)) = &args.of {
+        return planes::run(args);
+    }
     let frame = match &args.frame {
         Some(path) => first_frame(path)?,
         None => test_run::default_frame(),

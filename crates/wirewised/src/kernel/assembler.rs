@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Small eBPF programs that the agent writes itself: instructions by name, and jumps to places that have one.
+
+use std::os::fd::RawFd;
+
+use libbpf_sys as bpf;
+
+/// An instruction: what to do, to a register, with another register, where in memory or where to jump to, and
+/// with a number.
+pub type Line = (u8, u8, u8, i16, i32);
+
+/// Of `LOAD_MAP`, as the other register: the address of the map, or of the value of its only element.
+pub const THE_MAP: u8 = bpf::BPF_PSEUDO_MAP_FD as u8;
+pub const ITS_VALUE: u8 = bpf::BPF_PSEUDO_MAP_VALUE as u8;
+
+pub const LOAD_U8: u8 = 0x71;
+pub const LOAD_U16: u8 = 0x69;
+pub const LOAD_U32: u8 = 0x61;
+pub const LOAD_U64: u8 = 0x79;
+pub const STORE_U16: u8 = 0x6b;
+pub const STORE_U64: u8 = 0x7b;
+/// Takes two lines: behind it stands `SECOND_HALF`.
+pub const LOAD_MAP: u8 = 0x18;
+pub const SECOND_HALF: Line = (0, 0, 0, 0, 0);
+pub const MOVE: u8 = 0xbf;
+pub const SET: u8 = 0xb7;
+pub const ADD: u8 = 0x07;
+pub const ADD_REGISTER: u8 = 0x0f;
+pub const AND: u8 = 0x57;
+pub const SHIFT_LEFT: u8 = 0x67;
+pub const TO_BIG_ENDIAN: u8 = 0xdc;
+pub const IF_EQUAL: u8 = 0x15;
+pub const IF_NOT: u8 = 0x55;
+pub const IF_BELOW: u8 = 0xa5;
+pub const IF_ABOVE: u8 = 0x25;
+pub const IF_BEYOND: u8 = 0x2d;
+pub const CALL: u8 = 0x85;
+pub const EXIT: u8 = 0x95;
+
+/// places : what stands in a line for where to jump to (no number that a line needs for anything else), and the line it means.
+pub fn assemble(lines: &[Line], places: &[(i16, usize)], map: RawFd) -> Vec<bpf::bpf_insn> {
+    let make = |(at, (code, to, with, place, number)): (usize, &Line)| {
+        let target = places.iter().find(|(name, _)| name == place);
+        let mut made = bpf::bpf_insn {
+            code: *code,
+            off: target.map_or(*place, |(_, target)| (target - at - 1) as i16),
+            imm: if *code == LOAD_MAP { map } else { *number },
+            ..Default::default()
+        };
+        made.set_dst_reg(*to);
+        made.set_src_reg(*with);
+        made
+    };
+    lines.iter().enumerate().map(make).collect()
+}

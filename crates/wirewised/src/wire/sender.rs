@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets from the kernel itself: BPF_PROG_TEST_RUN with live frames runs an XDP program on frames that it then sends, without a socket
+//! buffer. The program gives each frame the port of its flow, counts it, and lets it go when it is due.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_sys as bpf;
+
+use crate::error::{Error, Result};
+use crate::kernel::assembler::{
+    ADD, ADD_REGISTER, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, ITS_VALUE, LOAD_MAP, LOAD_U32, LOAD_U64, Line,
+    MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_U16, STORE_U64, TO_BIG_ENDIAN, assemble,
+};
+use crate::kernel::objects::owned;
+use crate::kernel::{self};
+use crate::object;
+
+/// Flows that take turns, a power of two: each has a source port of its own.
+pub const FLOWS: i32 = 64;
+const FIRST_PORT: i32 = 4096;
+/// Ethernet, IPv4 and UDP (10.77.0.1 to 10.77.0.2:53): 64 bytes. The IPv4 header has no checksum, as nobody here looks at it.
+pub const FRAME: [u8; 64] = {
+    const HEADERS: [u8; 42] = [
+        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, // Ethernet: addresses of no interface, IPv4
+        0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0,
+        2, // IPv4: 50 bytes, TTL 64, UDP
+        0, 0, 0, 53, 0, 30, 0, 0, // UDP: ports, 30 bytes, no checksum
+    ];
+    let mut frame = [0; 64];
+    let mut at = 0;
+    while at < HEADERS.len() {
+        frame[at] = HEADERS[at];
+        at += 1;
+    }
+    frame
+};
+const SOURCE_PORT: i16 = 34;
+
+/// The most that the kernel takes; as many as a veth queues.
+const BATCH: u32 = 256;
+/// Frames a call, which takes some milliseconds: within them a sender is stopped.
+const FRAMES: i32 = 1 << 16;
+/// Fractional bits of a nanosecond in `State`.
+const FRACTION: u32 = 8;
+
+/// The value of the program's map.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct State {
+    sent: u64,
+    /// When the next frame goes, in 1/256 ns of the kernel's clock.
+    due: u64,
+    /// Between two frames, likewise; 0: as fast as it goes.
+    interval: u64,
+}
+const SENT: i16 = 0;
+const DUE: i16 = 8;
+const INTERVAL: i16 = 16;
+
+/// Where lines jump to.
+const SEND: i16 = i16::MAX;
+const WAIT: i16 = i16::MAX - 1;
+
+/// A frame that is not due is dropped here, which costs this CPU less than a packet, and the next is asked.
+const PACE: &[Line] = &[
+    (MOVE, 6, 1, 0, 0), // r6: the context
+    (LOAD_MAP, 7, ITS_VALUE, 0, 0),
+    SECOND_HALF,                   // r7: the state
+    (LOAD_U64, 8, 7, INTERVAL, 0), // r8: the interval
+    (IF_EQUAL, 8, 0, SEND, 0),
+    (CALL, 0, 0, 0, bpf::BPF_FUNC_ktime_get_ns as i32),
+    (SHIFT_LEFT, 0, 0, 0, FRACTION as i32), // r0: now
+    (LOAD_U64, 1, 7, DUE, 0),
+    (IF_BEYOND, 1, 0, WAIT, 0),
+    (ADD_REGISTER, 1, 8, 0, 0),
+    (STORE_U64, 7, 1, DUE, 0),
+];
+const LET_GO: &[Line] = &[
+    (LOAD_U32, 2, 6, 0, 0), // r2: where the packet starts
+    (LOAD_U32, 3, 6, 4, 0), // r3: where it ends
+    (MOVE, 4, 2, 0, 0),
+    (ADD, 4, 0, 0, SOURCE_PORT as i32 + 2),
+    (IF_BEYOND, 4, 3, WAIT, 0),
+    (LOAD_U64, 1, 7, SENT, 0),
+    (ADD, 1, 0, 0, 1),
+    (STORE_U64, 7, 1, SENT, 0),
+    (AND, 1, 0, 0, FLOWS - 1),
+    (ADD, 1, 0, 0, FIRST_PORT),
+    (TO_BIG_ENDIAN, 1, 0, 0, 16),
+    (STORE_U16, 2, 1, SOURCE_PORT, 0),
+    (SET, 0, 0, 0, bpf::XDP_TX as i32),
+    (EXIT, 0, 0, 0, 0),
+];
+const KEEP: &[Line] = &[(SET, 0, 0, 0, bpf::XDP_DROP as i32), (EXIT, 0, 0, 0, 0)];
+
+/// Sends out of an interface of the namespace of the thread that calls `send`.
+pub struct Sender {
+    program: OwnedFd,
+    map: MapHandle,
+    interface: u32,
+}
+
+impl Sender {
+    /// interface : the index of the sending end.
+    pub fn new(interface: u32) -> Result<Self> {
+        let options =
+            bpf::bpf_map_create_opts { sz: size_of::<bpf::bpf_map_create_opts>() as _, ..Default::default() };
+        let size = size_of::<State>() as u32;
+        let map = MapHandle::create(MapType::Array, Some("ww_sender"), 4, size, 1, &options)
+            .map_err(|error| Error::missing(format!("the sender's map cannot be made: {error}")))?;
+        let program = load(map.as_fd().as_raw_fd())
+            .map_err(|error| Error::missing(format!("the sender's program cannot be loaded: {error}")))?;
+        Ok(Self { program, map, interface })
+    }
+
+    /// Before it sends. rate : packets a second; `None`: as many as go.
+    pub fn pace(&self, rate: Option<u32>) -> Result<()> {
+        let interval = rate.map_or(0, |rate| (1_000_000_000 << FRACTION) / u64::from(rate));
+        let state = State { sent: 0, due: kernel::monotonic_ns() << FRACTION, interval };
+        self.map
+            .update(&0u32.to_ne_bytes(), bytemuck::bytes_of(&state), MapFlags::ANY)
+            .map_err(|error| Error::other(format!("the sender cannot be told its rate: {error}")))
+    }
+
+    /// Frames that were sent since `pace`, whether or not the other end had room.
+    pub fn sent(&self) -> Result<u64> {
+        object::read_element::<State>(&self.map, 0).map(|state| state.sent)
+    }
+
+    /// Sends until asked to stop.
+    pub fn send(&self, stop: &AtomicBool) -> Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            self.send_some()?;
+        }
+        Ok(())
+    }
+
+    fn send_some(&self) -> Result<()> {
+        let mut context = bpf::xdp_md { ingress_ifindex: self.interface, ..Default::default() };
+        context.data_end = FRAME.len() as u32;
+        let mut options = bpf::bpf_test_run_opts {
+            sz: size_of::<bpf::bpf_test_run_opts>() as _,
+            data_in: FRAME.as_ptr().cast(),
+            data_size_in: FRAME.len() as u32,
+            ctx_in: std::ptr::from_ref(&context).cast(),
+            ctx_size_in: size_of::<bpf::xdp_md>() as u32,
+            repeat: FRAMES,
+            flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
+            batch_size: BATCH,
+            ..Default::default()
+        };
+        // SAFETY: the options are of their own size and point to frame and context, which outlive the call and are only read.
+        let code = unsafe { bpf::bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
+        match -code {
+            0 | libc::EINTR => Ok(()),
+            error => Err(Error::missing(format!(
+                "the kernel cannot send live frames (BPF_PROG_TEST_RUN, Linux 5.18): {}",
+                io::Error::from_raw_os_error(error)
+            ))),
+        }
+    }
+}
+
+fn load(map: RawFd) -> io::Result<OwnedFd> {
+    let (send, wait) = (PACE.len(), PACE.len() + LET_GO.len());
+    let code = assemble(&[PACE, LET_GO, KEEP].concat(), &[(SEND, send), (WAIT, wait)], map);
+    // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
+    owned(unsafe {
+        bpf::bpf_prog_load(
+            bpf::BPF_PROG_TYPE_XDP,
+            c"ww_sender".as_ptr(),
+            c"Apache-2.0".as_ptr(),
+            code.as_ptr(),
+            code.len() as u64,
+            std::ptr::null_mut(),
+        )
+    })
+}
