@@ -50,7 +50,7 @@ impl Receiver {
         let parent = std::process::id();
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(["run", "--yes", "--interface", &wire.interface, "--plane", plane.name()])
+            .args(["run", "--yes", "--json", "--interface", &wire.interface, "--plane", plane.name()])
             .args(["--mode", mode.name(), "--bundle"])
             .arg(bundle)
             .arg("--policy")
@@ -61,6 +61,7 @@ impl Receiver {
         // SAFETY: between fork and exec it only makes system calls, which are async-signal-safe.
         unsafe { command.pre_exec(move || end_with(parent)) };
         let mut agent = Agent(command.spawn().map_err(|error| failed(&error))?);
+        // Its report comes when packets are judged.
         let mut said = String::new();
         if let Some(stdout) = &mut agent.0.stdout {
             BufReader::new(stdout).read_line(&mut said).map_err(|error| failed(&error))?;
@@ -117,7 +118,9 @@ impl Agent {
             let _ = stderr.read_to_string(&mut said);
         }
         let code = self.0.wait().ok().and_then(|status| status.code());
-        let why = said.lines().find_map(|line| line.strip_prefix("error: ")).unwrap_or(&said);
+        let told = said.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told = told.as_ref().and_then(|told| told["error"]["message"].as_str());
+        let why = told.unwrap_or_else(|| said.trim());
         let message = format!("{} on {plane}: {why}", bundle.display());
         let is = |kind: Kind| code == Some(i32::from(kind.exit_code()));
         match () {
