@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from wirewise.errors import RefusedError
 from wirewise.feature_sets import PRESETS, Feature, FeatureSet
 from wirewise.feature_sets.reference import Extractor
 from wirewise.files import write_atomically
+from wirewise.formats.bundle import Bundle
 from wirewise.models import BinaryMlp, BitsInput, Model, StepsInput, TreeEnsemble
 from wirewise.models.random import (
     random_binary_layers,
@@ -223,6 +225,52 @@ def compiled_from(sources: ebpf.Sources, name: str, folder: Path, clang_path: st
     verified = sum(program["verified_instructions"] for program in said["programs"])
     known = json.loads(facts_path.read_text())
     return Compiled(path, {**known, "verified_instructions": verified, "load_ms": said["load_ms"]})
+
+
+def bundled(name: str, folder: Path, clang_path: str) -> Path:
+    """The bundle of a forest or network by its name, or of flow extraction (FLOW), in `folder`; classes `one`
+    and `two`.
+    """
+    feature_set = PRESETS["hara2023"]
+    # In place of none, one that reads what the others read.
+    model: Model = forest(*FORESTS.get(name, (30, 1)))
+    if name in NETWORKS:
+        model = network(*NETWORKS[name])
+    sources, notes = ebpf.emit(model, feature_set), []
+    if name == FLOW:
+        sources = replace(sources, files={**sources.files, "ww_model.h": _EXTRACTION})
+        notes = ["the program has no model: it computes all features, and every packet is of the first class"]
+    options = ebpf.Options(clang=clang_path, verify="never")
+    made = ebpf.EBPF.build(sources, model, feature_set, options, lambda text: nullcontext())
+    bundle = Bundle.create(
+        name=name, classes=["one", "two"], model=model, feature_set=feature_set, flow=made.flow,
+        program=made.program, object_file=made.object_file, sources=sources.files, notes=notes,
+        tools=made.tools,
+    )  # fmt: skip
+    path = folder / f"{name}.wirewise"
+    folder.mkdir(parents=True, exist_ok=True)
+    bundle.write(path)
+    return path
+
+
+# In place of a model. Features are computed, as `ww_extract` stores them where others could read them.
+_EXTRACTION = """\
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#ifndef WW_MODEL_H
+#define WW_MODEL_H
+
+#define WW_NO_MODEL 0
+#define WW_TAIL_CALLS 0
+#define WW_BOUNDED 0
+
+static __always_inline __u32 ww_infer(struct ww_scratch *s)
+{
+\t(void)s;
+\treturn 0;
+}
+
+#endif
+"""
 
 
 def _digest(sources: ebpf.Sources, clang_path: str) -> str:

@@ -152,13 +152,13 @@ fn without_ipv6() -> Result<()> {
     Ok(())
 }
 
-/// Brings an end up, polled by NAPI, without which a veth takes no frames that have no socket buffer: that comes with GRO.
+/// Brings an end up, polled by NAPI, without which a veth takes no frames that have no socket buffer: that comes with GRO, if it is
+/// switched on when the end is up.
 fn plug_in(interface: &str) -> Result<u32> {
     let index = netdev::index(interface)?;
-    let device = Device::open(interface)?;
-    device
-        .ethtool(ETHTOOL_SGRO, &mut [0, 1])
-        .ok_or_else(|| Error::missing("a veth here has no GRO (Linux 5.13)"))?;
     rtnetlink::bring_up(index).map_err(|error| cannot("bring up an interface", &error))?;
+    let device = Device::open(interface)?;
+    let gro = device.ethtool(ETHTOOL_SGRO, &mut [0, 1]);
+    gro.ok_or_else(|| Error::missing("a veth here has no GRO (Linux 5.13)"))?;
     Ok(index)
 }

@@ -150,7 +150,7 @@ impl Sender {
             ctx_size_in: size_of::<bpf::xdp_md>() as u32,
             repeat: FRAMES,
             flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
-            batch_size: BATCH,
+            batch_size: std::env::var("BATCH").map_or(BATCH, |b| b.parse().unwrap_or(64)),
             ..Default::default()
         };
         // SAFETY: the options are of their own size and point to frame and context, which outlive the call and are only read.
