@@ -73,8 +73,8 @@ bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.j
 	$(SUDO) $(BIN)/python -m bench.kernel --output build/bench/kernel.json $(if $(KEEP),--keep)
 	$(SUDO) $(BIN)/python -m bench.engine --output build/bench/engine.json $(if $(KEEP),--keep)
 
-bench-planes: setup ## packets/s on every plane over a veth pair, to build/bench/planes.json and .png (KEEP=1: also to bench/results)
-	$(SUDO) $(BIN)/python -m bench.planes --output build/bench/planes.json --plot build/bench/planes.png $(if $(KEEP),--keep)
+bench-planes: setup ## packets/s on every plane over a veth pair, to build/bench/planes.json, with plots (KEEP=1: also to bench/results and docs/planes)
+	$(SUDO) $(BIN)/python -m bench.planes --output build/bench/planes.json $(if $(KEEP),--keep)
 
 bench-dpdk: setup ## packets/s that one core classifies from DPDK's cheapest devices, to build/bench/dpdk.json (KEEP=1: also to bench/results)
 	@export PKG_CONFIG_PATH="$$(scripts/dpdk.sh)" && cargo build --release --locked --quiet -p wirewised --features dpdk

@@ -37,14 +37,15 @@ pub fn script(shell: &str) -> Result<String> {
 
 /// Arguments know their values by what they are called: one name has one meaning in every command.
 fn with_all_values(command: fn() -> Command) -> Command {
-    command().mut_subcommands(|one| one.mut_args(|arg| with_values(arg, command)))
+    let with_own = move |one: Command| one.mut_args(|arg| with_values(arg, command));
+    command().mut_subcommands(|one| with_own(one).mut_subcommands(with_own))
 }
 
 fn with_values(arg: Arg, command: fn() -> Command) -> Arg {
     match arg.get_id().as_str() {
         "interface" => arg.add(ArgValueCandidates::new(|| candidates(netdev::names()))),
         "class" => arg.add(ArgValueCandidates::new(move || candidates(classes(command())))),
-        "bundle" | "running" => arg.add(ArgValueCompleter::new(bundles)),
+        "bundle" | "bundles" | "running" => arg.add(ArgValueCompleter::new(bundles)),
         _ => arg,
     }
 }

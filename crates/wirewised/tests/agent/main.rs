@@ -7,6 +7,7 @@ mod carrier;
 mod common;
 mod lab;
 
+mod bench_planes;
 mod clsact;
 mod completions;
 #[cfg(feature = "dpdk")]
