@@ -128,6 +128,33 @@ pub fn pin_thread(id: u32, cpu: u32) -> Result<()> {
     Ok(())
 }
 
+/// Has SIGUSR1 end a system call, and nothing else.
+pub fn allow_interrupts() -> Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: zero is a value of every field of this plain C struct: an empty mask, and no flag that would begin the call again.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: the action outlives the call, and its handler does nothing, which is async-signal-safe.
+    match unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(Error::other(format!("cannot handle signals: {}", io::Error::last_os_error()))),
+    }
+}
+
+/// The number of this thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: takes nothing and changes nothing.
+    unsafe { libc::gettid() }
+}
+
+/// Ends the system call that a thread of this process is in, after `allow_interrupts`. id : 0: none.
+pub fn interrupt(id: i32) {
+    if id > 0 {
+        // SAFETY: takes numbers. The signal goes to a thread of this process, or nowhere if it has ended, and its handler does nothing.
+        unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), id, libc::SIGUSR1) };
+    }
+}
+
 /// Has this thread run only where no other wants the CPU.
 pub fn be_idle() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };

@@ -40,10 +40,11 @@ pub const FRAME: [u8; 64] = {
 };
 const SOURCE_PORT: i16 = 34;
 
-/// The most that the kernel takes; as many as a veth queues.
-const BATCH: u32 = 256;
-/// Frames a call, which takes some milliseconds: within them a sender is stopped.
-const FRAMES: i32 = 1 << 16;
+/// Frames that are sent together at most. More would be other frames than those still in the cache.
+const BATCH: u32 = 64;
+/// Frames a call, far more than are asked for: a signal ends it. Beginning and ending a call takes the kernel tens of milliseconds, in
+/// which nothing is sent, as it waits until no CPU runs the program.
+const FRAMES: i32 = i32::MAX;
 /// Fractional bits of a nanosecond in `State`.
 const FRACTION: u32 = 8;
 
@@ -131,7 +132,7 @@ impl Sender {
         object::read_element::<State>(&self.map, 0).map(|state| state.sent)
     }
 
-    /// Sends until asked to stop.
+    /// Sends until asked to stop, and interrupted by a signal.
     pub fn send(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
             self.send_some()?;
@@ -150,7 +151,7 @@ impl Sender {
             ctx_size_in: size_of::<bpf::xdp_md>() as u32,
             repeat: FRAMES,
             flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
-            batch_size: std::env::var("BATCH").map_or(BATCH, |b| b.parse().unwrap_or(64)),
+            batch_size: BATCH,
             ..Default::default()
         };
         // SAFETY: the options are of their own size and point to frame and context, which outlive the call and are only read.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What becomes of packets at one rate, once queues and caches are as they stay.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::sender::Sender;
 use crate::error::{Error, Result};
 use crate::kernel;
 
+const SOON: Duration = Duration::from_millis(5);
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Queues are empty again after this.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -62,6 +63,7 @@ struct Moment {
 
 impl<'a> Measuring<'a> {
     pub fn on(wire: &'a Wire) -> Result<Self> {
+        kernel::allow_interrupts()?;
         Ok(Self { wire, sender: Sender::new(wire.sending_end)? })
     }
 
@@ -72,15 +74,22 @@ impl<'a> Measuring<'a> {
             Some(receiver) => receiver.watched.clone(),
             None => receiver::watched(self.wire, None)?,
         };
-        let stop = AtomicBool::new(false);
+        let (stop, thread_id) = (AtomicBool::new(false), AtomicI32::new(0));
         let measured = thread::scope(|scope| {
             let sending = scope.spawn(|| {
-                let work = || kernel::pin_to(self.wire.cpus.sender).and_then(|()| self.sender.send(&stop));
+                let work = || {
+                    thread_id.store(kernel::thread_id(), Ordering::Relaxed);
+                    kernel::pin_to(self.wire.cpus.sender).and_then(|()| self.sender.send(&stop))
+                };
                 self.wire.outside.within(work).unwrap_or_else(|| Err(Error::other("the sender stopped")))
             });
             let awake = scope.spawn(|| keep_awake(self.wire.cpus.receiver, &stop));
             let measured = self.window(receiver, &watched, time);
             stop.store(true, Ordering::Relaxed);
+            while !sending.is_finished() {
+                kernel::interrupt(thread_id.load(Ordering::Relaxed));
+                thread::sleep(SOON);
+            }
             awake.join().unwrap_or_else(|_| Err(Error::other("a thread stopped")))?;
             sending.join().unwrap_or_else(|_| Err(Error::other("the sender stopped")))?;
             measured
@@ -116,7 +125,6 @@ impl<'a> Measuring<'a> {
 /// nothing is done, for as long as nobody else has anything to do there.
 fn keep_awake(cpu: u32, stop: &AtomicBool) -> Result<()> {
     kernel::pin_to(cpu)?;
-    if std::env::var("AWAKE").is_ok() { return Ok(()); }
     kernel::be_idle()?;
     while !stop.load(Ordering::Relaxed) {
         std::hint::spin_loop();

@@ -63,7 +63,8 @@ fn remnants(process: u32) -> Vec<String> {
         let read = |name: &str| fs::read(path.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&[read("comm"), read("cmdline")].concat()).replace('\0', " ")
     });
-    told.filter(|told| told.contains(&format!("{interface}-")) || told.contains(&format!("{interface} "))).collect()
+    told.filter(|told| told.contains(&format!("{interface}-")) || told.contains(&format!("{interface} ")))
+        .collect()
 }
 
 fn assert_nothing_is_left(process: u32) {
@@ -84,7 +85,8 @@ fn number(value: &Value) -> f64 {
 fn what_is_measured_is_consistent_and_nothing_stays() {
     let Some(folder) = folder() else { return };
     let arguments = "--bundle b.wirewise --no-filter --plane xdp-native --plane af-packet --rate 20000,max --seconds 100ms --json";
-    let child = command(&folder, &[], arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child =
+        command(&folder, &[], arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let process = child.id();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -111,7 +113,10 @@ fn what_is_measured_is_consistent_and_nothing_stays() {
         let spent = ["user_ns", "system_ns", "softirq_ns"].map(|kind| number(&row["cpu"][kind]));
         let sum: f64 = spent.iter().sum();
         assert!(spent[2] > 0.0 && spent.iter().all(|ns| *ns >= 0.0), "{row}");
-        assert!(row["plane"] == "af-packet" || sum == spent[2], "the kernel's planes are all soft interrupt: {row}");
+        assert!(
+            row["plane"] == "af-packet" || sum == spent[2],
+            "the kernel's planes are all soft interrupt: {row}"
+        );
         assert!((number(&row["ns_per_packet"]) * received as f64 - sum).abs() < 1e-3 * sum, "{row}");
         // One CPU, and its clocks are not read at one moment.
         assert!(sum < 1.1 * seconds * 1e9, "{row}");
