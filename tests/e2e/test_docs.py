@@ -39,6 +39,7 @@ PAGES = {str(page.relative_to(ROOT)): page for page in pages(ROOT)}
 NOT_RUN = {
     "make demo ": "tests/e2e/test_demo.py runs the demo",
     "make test ": "it runs this test",
+    "make bench-planes ": "minutes; tests/kernel/test_bench.py measures two programs",
     "make setup": "it has run before this test",
     "make dist ": "minutes; `make test-dist` runs it",
     "make test-dist ": "minutes; it installs what docs/install.md says in empty roots",

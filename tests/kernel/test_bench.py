@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import bench.planes
 from bench import engine, estimator, kernel, machine, memory, native, tables
 from bench.programs import (
     FORESTS,
@@ -234,3 +235,26 @@ def test_memory_is_measured_by_size(tmp_path: Path) -> None:
     # Its program alone takes some; an interpreter that has loaded numpy takes far more.
     assert all(1 < row["peak_rss_mib"] < 90 and row["capture_bytes"] >= 1_000_000 for row in rows)
     assert not list((tmp_path / "captures").iterdir())
+
+
+@pytest.mark.root
+@needs.root
+@needs.two_cpus
+def test_planes_are_measured_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "planes.json"
+    few = ["--plane", "xdp-native", "--rate", "20000,max", "--seconds", "100ms"]
+    chosen = ["--program", "no filter", "--program", "flow-hara2023"]
+    code = bench.planes.main(["--output", str(output), *chosen, *few])
+    assert code == 0, capsys.readouterr().err
+    report = json.loads(output.read_text())
+    measured = [(row["program"], row["plane"], row["mode"]) for row in report["results"][::2]]
+    assert measured == [
+        ("no filter", "no filter", None),
+        ("flow-hara2023", "xdp-native", "enforce"),
+        ("flow-hara2023", "xdp-native, passing", "observe"),
+    ]
+    # Extraction alone judges: all its packets are of the first class.
+    assert all(row["received"] > 0 for row in report["results"])
+    for name in ("received", "most", "cpu"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "the sender alone" in capsys.readouterr().out
