@@ -40,7 +40,7 @@ def lower(model: BinaryMlp, bounds: Sequence[Bound], options: Options) -> Design
     if options.input == "bits":
         if bounds:
             raise InputError(
-                "--input bits",
+                "input bits",
                 "leaves out the features, whose bounds the class unknown needs",
                 "let records hold features, or compile the model without --unknown",
             )

@@ -33,10 +33,11 @@ class Sources(target.Sources):
         count, cycles = design.interval
         rate, delay = MHZ * count / cycles, 1000 * design.latency / MHZ
         results = "a result" if count == 1 else f"{count} results"
+        each = "each cycle" if cycles == 1 else f"each {cycles} cycles"
         return [
             ("model", design.shape),
             ("record", f"{design.record_bits} bits, {beats} beat{'s' if beats > 1 else ''} of {self.width}"),
-            ("predicted", f"{results} each {cycles} cycles, {design.latency} cycles after its record; "
+            ("predicted", f"{results} {each}, {design.latency} cycles after its record; "
              f"at {MHZ} MHz {rate:.3g} million/s and {delay:.0f} ns"),
         ]  # fmt: skip
 
@@ -87,7 +88,7 @@ def lower(model: Model, options: Options) -> Design:
     raise InputError(
         f"model: {inside.family}",
         "has no Verilog",
-        f"use {BinaryMlp.family} or {TreeEnsemble.family}, such as `wirewise train --model binary` makes",
+        f"use {BinaryMlp.family} or {TreeEnsemble.family}, such as `wirewise train --estimator bnn` makes",
     )
 
 

@@ -55,7 +55,8 @@ def levels(tree: Tree) -> list[Level]:
     """The levels, the last one of leaves alone."""
     found, nodes = [], [0]
     for _ in range(tree.depth):
-        first, below = [], []
+        first: list[int] = []
+        below: list[int] = []
         for node in nodes:
             first.append(len(below))
             below += [node] if tree.feature[node] == LEAF else [tree.left[node], tree.right[node]]
@@ -75,7 +76,7 @@ def lower(model: TreeEnsemble, bounds: Sequence[Bound], options: Options) -> Des
                 thresholds[feature].append(threshold)
     words = word_of(features)
     fields = [
-        Field(f"feature_{feature}", "clamp", clamp_bits(found), WORD * words[feature])
+        Field(f"feature_{feature}", "clamp", clamp_bits(found or [0]), WORD * words[feature])
         for feature, found in thresholds.items()
         if found or not model.used_features
     ]
@@ -115,9 +116,9 @@ def lower(model: TreeEnsemble, bounds: Sequence[Bound], options: Options) -> Des
 
 def _check(model: TreeEnsemble, options: Options) -> None:
     for name, value, usual in (
-        ("--parallel", options.parallel, 1),
-        ("--modules", options.modules, 1),
-        ("--input", options.input, "features"),
+        ("parallel", options.parallel, 1),
+        ("modules", options.modules, 1),
+        ("input", options.input, "features"),
     ):
         if value != usual:
             raise InputError(
