@@ -12,7 +12,7 @@ SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 lint lint-python lint-rust lint-c format docs bench bench-planes bench-dpdk soak fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-dpdk soak fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ test-ray: setup ## install Ray into an environment of its own, and run jobs on a
 
 test-p4: setup ## emitted P4 through p4c and bmv2's simple_switch (P4C=PATH BMV2=PATH, else those on the path)
 	WIREWISE_P4C="$(P4C)" WIREWISE_BMV2="$(BMV2)" WIREWISE_REQUIRE=p4 $(BIN)/python -m pytest -n 0 tests/p4/test_bmv2.py
+
+test-verilog: setup ## 1,000 random networks in simulators, sizes and clock by synthesis; writes tables of docs/targets/verilog.md
+	@command -v verilator >/dev/null && command -v yosys >/dev/null && command -v nextpnr-ice40 >/dev/null || \
+		{ $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+		--no-install-recommends verilator yosys nextpnr-ice40 >/dev/null; }
+	$(BIN)/python -m tests.verilog
 
 lint: setup ## all linters
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint-python lint-rust lint-c

@@ -101,7 +101,8 @@ def simulate(folder: Path, *, stall: int = 0, seed: int = 1) -> Outcome:
 def outcome(text: str) -> Outcome:
     said = _SAID.search(text)
     assert said, f"the bench has not ended: {text[-2000:]}"
-    return Outcome(*map(int, said.groups()), text)
+    results, wrong, latency, cycles = map(int, said.groups())
+    return Outcome(results, wrong, latency, cycles, text)
 
 
 def lint(folder: Path) -> None:
@@ -114,6 +115,12 @@ def run(command: Sequence[str], folder: Path, *, silent: bool = False) -> str:
     said = done.stdout + done.stderr
     assert done.returncode == 0 and not (silent and said), f"{' '.join(command)}\n{said[-4000:]}"
     return said
+
+
+def n3ic() -> BinaryMlp:
+    """A network of siracusano-n3ic: 256-32-16-2, over 16 features of 16 bits."""
+    rng = np.random.default_rng(1)
+    return random_binary_mlp(rng, n_features=16, input_bits=256, steps=False, ranges=(0, 65535))
 
 
 def random_network(rng: np.random.Generator) -> tuple[Model, Options]:

@@ -19,7 +19,6 @@ from wirewise.targets.verilog import Options, lower
 
 pytestmark = pytest.mark.skipif(not shutil.which("iverilog"), reason="tools: iverilog is not installed")
 
-N3IC = {"n_features": 16, "input_bits": 256, "layers": (32, 16), "steps": False, "ranges": (0, 65535)}
 BITS = Options(input="bits")
 
 
@@ -49,8 +48,7 @@ def test_the_largest_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("parallel", "interval"), [(1, 32), (8, 4)])
 def test_n3ic_is_as_fast_as_it_should_be(parallel: int, interval: int, tmp_path: Path) -> None:
     """At 200 MHz: less than 0.5 us, which is 100 cycles, and 1.8 million results/s, 111 cycles each."""
-    model = random_binary_mlp(np.random.default_rng(1), **N3IC)
-    made = bench.build(model, Options(input="bits", parallel=parallel), tmp_path)
+    made = bench.build(bench.n3ic(), Options(input="bits", parallel=parallel), tmp_path)
     said = check(tmp_path)
     assert said.latency == made.latency < 100 and made.interval == (1, interval)
     assert said.cycles == (said.results - 1) * interval <= (said.results - 1) * 111
