@@ -57,7 +57,7 @@ def ice40_clock(folder: Path) -> tuple[float, int, int]:
     bench.run(["yosys", "-q", "-p", f"read_verilog {read}; synth_ice40 -top pins -json pins.json"], folder)
     said = bench.run(
         ["nextpnr-ice40", "--hx8k", "--package", "ct256", "--json", "pins.json", "--pcf-allow-unconstrained",
-         "--seed", "1", "--freq", "100"],
+         "--seed", "1", "--freq", "100", "--timing-allow-fail"],
         folder,
     )  # fmt: skip
     clocks = re.findall(r"Max frequency for clock '[^']*': ([\d.]+) MHz", said)

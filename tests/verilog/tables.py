@@ -49,7 +49,7 @@ def measure(model: Model, options: Options, folder: Path) -> tuple[float, int, s
 
 def scaling(folder: Path) -> list[str]:
     lines = [
-        "| `--parallel` | cycles a result | latency, cycles | million/s | latency, ns | LUTs | flip-flops | BRAM36 |",
+        "| `--parallel` | cycles a result | latency, cycles | million/s | ns | LUTs | flip-flops | BRAM36 |",
         "| ---: " * 8 + "|",
     ]  # fmt: skip
     for parallel in PARALLEL:

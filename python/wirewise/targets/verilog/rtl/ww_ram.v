@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One word of each row, in two banks: one is read while the other is written. A read takes two steps, which is
-// what block RAM needs to be fast. BLOCK: block RAM, else the memory of look-up tables.
+// what block RAM needs to be fast. BLOCK: block RAM, else what the tool thinks fit.
 module ww_ram #(
     parameter WIDTH = 32,
     parameter ROWS = 32,
@@ -31,8 +31,8 @@ module ww_ram #(
                 if (write) rows[write_address] <= write_data;
                 if (step) found <= rows[address];
             end
-        end else begin : distributed
-            (* ram_style = "distributed" *) reg [WIDTH-1:0] rows [0:(2<<ROW_BITS)-1];
+        end else begin : any
+            reg [WIDTH-1:0] rows [0:(2<<ROW_BITS)-1];
             initial
                 for (row = 0; row < ROWS; row = row + 1) begin
                     rows[row] = INIT[row*WIDTH +: WIDTH];
