@@ -138,8 +138,8 @@ def random_network(rng: np.random.Generator) -> tuple[Model, Options]:
     if kind == "features" and rng.random() < 0.2:
         model = bounded(model, rng)
     options = Options(
-        parallel=1 << int(rng.integers(7)),
-        modules=int(rng.integers(1, 5)),
+        parallel=1 << min(map(int, rng.integers(7, size=2))),
+        modules=int(rng.choice([1, 1, 1, 2, 3])),
         input=kind,
         width=int(rng.choice(WIDTHS)),
     )
