@@ -8,7 +8,7 @@ The agent runs on a virtual device of DPDK's that hands out the same packets aga
 (`net_pcap` with `infinite_rx`): 64 bytes of UDP, of 256 flows in turn, copied into a buffer each time. That
 is DPDK's cheapest device with packets that a model can judge: those of `net_null` are zeros, which no parser
 takes for IP. What it does with them is shown beside, as what receiving alone costs. The agent has one CPU,
-and its own counters are read twice, some seconds apart.
+its own counters are read twice, some seconds apart, and a second is one of its CPU time.
 """
 
 from __future__ import annotations
@@ -81,15 +81,23 @@ def write_capture(path: Path) -> None:
 
 
 def rates(bundle: Path, device: str, seconds: float) -> dict[str, Any]:
-    """Packets a second, judged and classified; classified are those that the model ran for."""
+    """Packets in a second of the agent's CPU time, judged and classified; classified are those that the model
+    ran for. share : of the CPU that the agent had.
+    """
     name = device.split(",")[0]
-    with running(bundle, device):
+    with running(bundle, device) as process:
         time.sleep(_SETTLE)
-        begin, before = time.monotonic(), counted(name)
+        begin, spent, before = time.monotonic(), cpu_time(process), counted(name)
         time.sleep(seconds)
-        took, after = time.monotonic() - begin, counted(name)
-    judged, classified = (round((new - old) / took) for old, new in zip(before, after, strict=True))
-    return {"device": name, "seconds": round(took, 3), "judged": judged, "classified": classified}
+        took, spent, after = time.monotonic() - begin, cpu_time(process) - spent, counted(name)
+    judged, classified = (round((new - old) / spent) for old, new in zip(before, after, strict=True))
+    return {"device": name, "share": round(spent / took, 3), "judged": judged, "classified": classified}
+
+
+def cpu_time(process: int) -> float:
+    """Seconds, of all its threads (proc(5))."""
+    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def counted(device: str) -> tuple[int, int]:
@@ -100,8 +108,8 @@ def counted(device: str) -> tuple[int, int]:
 
 
 @contextmanager
-def running(bundle: Path, device: str) -> Iterator[None]:
-    """The agent on the last CPU."""
+def running(bundle: Path, device: str) -> Iterator[int]:
+    """The agent on the last CPU; yields its process."""
     pinned = ["taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))]
     run = ["run", "--bundle", str(bundle), "--plane", PLANE, "--interface", device, "--json"]
     carrier = subprocess.Popen(
@@ -111,7 +119,7 @@ def running(bundle: Path, device: str) -> Iterator[None]:
         assert carrier.stdout is not None and carrier.stderr is not None
         if not carrier.stdout.readline():
             raise MissingFeatureError(f"{device}: {carrier.stderr.read().strip()}")
-        yield
+        yield carrier.pid
     finally:
         carrier.terminate()
         carrier.communicate(timeout=30)
@@ -120,10 +128,10 @@ def running(bundle: Path, device: str) -> Iterator[None]:
 def show(report: dict[str, Any]) -> None:
     """A line for each program and device."""
     machine.show(report["machine"])
-    print(f"\n{'program':<15} {'device':<10} {'judged/s':>12} {'classified/s':>13}  ns/packet")
+    print(f"\n{'program':<15} {'device':<10} {'judged/s':>12} {'classified/s':>13}  ns/packet  of the CPU")
     for row in report["results"]:
         each = 1e9 / row["judged"] if row["judged"] else 0.0
-        shown = f"{row['judged']:>12,} {row['classified']:>13,} {each:10.1f}"
+        shown = f"{row['judged']:>12,} {row['classified']:>13,} {each:10.1f} {row['share']:11.0%}"
         print(f"{row['program']:<15} {row['device']:<10} {shown}")
 
 
