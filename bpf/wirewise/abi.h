@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 7
+#define WW_ABI_VERSION 8
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -44,6 +44,7 @@ enum ww_action {
 	WW_ACTION_DROP,
 	WW_ACTION_COUNT,      /* pass, and show in events */
 	WW_ACTION_RATE_LIMIT, /* pass up to a rate, drop beyond it */
+	WW_ACTION_STEER,      /* what struct ww_steer of the class says */
 	WW_ACTIONS
 };
 
@@ -55,7 +56,21 @@ enum ww_outcome {
 	WW_OUTCOME_WOULD_DROP,
 	WW_OUTCOME_WOULD_LIMIT,
 	WW_OUTCOME_ESTABLISHED, /* passed in either mode, where it would be dropped: of a connection of this host */
+	WW_OUTCOME_STEERED,
+	WW_OUTCOME_WOULD_STEER,
+	WW_OUTCOME_UNSTEERED, /* could not be done, as when an interface is gone: passed, unchanged */
 	WW_OUTCOMES
+};
+
+/* What a class asks for beside passing and dropping; bits, of ww_steer.kinds and of ww_config.steer. */
+enum ww_steer_kind {
+	WW_STEER_REDIRECT = 1, /* out of another interface */
+	WW_STEER_BOUNCE = 2,   /* back out of the one it came by, addresses of Ethernet swapped */
+	WW_STEER_DSCP = 4,     /* in the outermost IP header */
+	WW_STEER_MARK = 8,     /* of the socket buffer, as the next two */
+	WW_STEER_PRIORITY = 16,
+	WW_STEER_QUEUE = 32,
+	WW_STEER_TOLD = 256, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };
 
 enum ww_mode { WW_MODE_OBSERVE = 0, WW_MODE_ENFORCE = 1 };
@@ -129,7 +144,7 @@ struct ww_config {
 	__u32 ordered;	      /* 1: stores of this machine are seen in their order, as on x86 */
 	__u32 aggregate_mask; /* buckets of each aggregate's table, - 1; a power of two of buckets */
 	__u32 hook;	      /* enum ww_hook */
-	__u32 reserved;
+	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -180,6 +195,16 @@ struct ww_class_policy {
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
 };
 
+struct ww_steer {
+	__u32 kinds; /* enum ww_steer_kind bits; of the rest, what they name means something */
+	__u32 ifindex;
+	__u32 mark;
+	__u32 priority;
+	__u16 queue; /* that the packet leaves by, from 0 on */
+	__u8 dscp;
+	__u8 reserved;
+};
+
 /* Map .data.ww_policy, one element. */
 struct ww_policy {
 	__u32 allow;		/* enum ww_allow bits: which parts of the allow list hold something */
@@ -194,6 +219,7 @@ struct ww_policy {
 	__u64 event_interval_ns;		 /* events of one CPU: time one costs; 0: no events */
 	__u64 event_burst_ns;
 	struct ww_class_policy class_policy[WW_MAX_CLASSES];
+	struct ww_steer steer[WW_MAX_CLASSES];
 };
 
 /* Key of the LPM tries ww_allow4 (4 address bytes) and ww_allow6 (16); the value is a __u32, unused. */

@@ -31,6 +31,8 @@
 /* What becomes of the packet, whatever the hook calls it: ww_leave. */
 #define WW_VERDICT_PASS 2
 #define WW_VERDICT_DROP 1
+#define WW_VERDICT_BOUNCE 3
+#define WW_VERDICT_REDIRECT 4
 
 /* Headers that a driver left outside the linear part of a socket buffer are copied to it up to here. */
 #define WW_HEADERS 256
@@ -47,8 +49,15 @@
 		value_;                                                         \
 	})
 #define ww_field(ctx, type, field) ww_field_of("u32", ctx, type, field)
+/* Likewise of a store. */
+#define ww_set_field(ctx, type, field, value)                                            \
+	asm volatile("*(u32 *)(%0 + %1) = %2"                                            \
+		     :                                                                   \
+		     : "r"(ctx), "i"(__builtin_offsetof(type, field)), "r"((__u64)(value)) \
+		     : "memory")
 #define ww_field64(ctx, type, field) ww_field_of("u64", ctx, type, field)
 #else
+#define ww_set_field(ctx, type, field, value) (((type *)(ctx))->field = (value))
 #define ww_field(ctx, type, field) ((__u64)((const type *)(ctx))->field)
 #define ww_field64(ctx, type, field) ww_field(ctx, type, field)
 #endif
@@ -129,6 +138,11 @@ static __always_inline __u64 ww_captured_time(const WW_HOOK_CTX *ctx)
 /* The hook's code for a verdict. At TC, what passes goes on to the next program, if there is one. */
 static __always_inline int ww_leave(int verdict)
 {
+	if (ww_config.steer && ww_unlikely(verdict == WW_VERDICT_BOUNCE || verdict == WW_VERDICT_REDIRECT)) {
+		if (ww_at_tc())
+			return TC_ACT_REDIRECT;
+		return verdict == WW_VERDICT_BOUNCE ? XDP_TX : XDP_REDIRECT;
+	}
 	if (ww_at_tc())
 		return verdict == WW_VERDICT_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	return verdict == WW_VERDICT_DROP ? XDP_DROP : XDP_PASS;

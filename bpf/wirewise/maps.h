@@ -19,6 +19,9 @@
 /* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
 #define WW_ALLOW_PREFIXES 262144
 
+/* One for each class of the old and of the new policy. */
+#define WW_INTERFACES (2 * WW_MAX_CLASSES)
+
 #define WW_MAP(name, map_type, key_type, value_type, entries, flags) \
 	struct {                                                     \
 		__uint(type, map_type);                              \
@@ -64,6 +67,8 @@ WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREF
 WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
 WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
 WW_MAP(ww_events, BPF_MAP_TYPE_ARRAY, __u32, struct ww_event, WW_EVENTS, BPF_F_MMAPABLE);
+/* Where packets may be redirected to at XDP, each interface under its index. The loader makes it only for programs that do. */
+WW_MAP(ww_interfaces, BPF_MAP_TYPE_DEVMAP_HASH, __u32, __u32, WW_INTERFACES, 0);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 

@@ -14,6 +14,7 @@
 #include "packet.h"
 #include "shadow.h"
 #include "sockets.h"
+#include "steer.h"
 
 #define WW_LIMIT_TRIES 4
 
@@ -187,6 +188,7 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 					   __u32 length)
 {
 	__u32 action, class_id = ww_counted_class(slot), outcome = WW_OUTCOME_PASS;
+	int verdict, steered = WW_UNSTEERED;
 	struct ww_class_policy *rule = &ww_policy.class_policy[class_id];
 
 	action = rule->action;
@@ -199,6 +201,15 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
 	if (outcome && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 		outcome = WW_OUTCOME_ESTABLISHED;
+	/* Behind that: who is established is exempt from drops only. */
+	if (action == WW_ACTION_STEER) {
+		outcome = WW_OUTCOME_WOULD_STEER;
+		if (ww_enforcing(frame->now_ns)) {
+			if (ww_config.steer)
+				steered = ww_steer(frame->ctx, class_id);
+			outcome = steered == WW_UNSTEERED ? WW_OUTCOME_UNSTEERED : WW_OUTCOME_STEERED;
+		}
+	}
 	if (ww_policy.event_interval_ns) {
 		__u64 what = outcome | action << 8 | class_id << 16 | (__u64)length << 32;
 
@@ -208,7 +219,8 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 		else
 			ww_send_event6(&frame->percpu->stats, slot, (const void *)(slot + 1), what);
 	}
-	return ww_count_outcome(frame, class_id, action, outcome);
+	verdict = ww_count_outcome(frame, class_id, action, outcome);
+	return ww_config.steer && steered != WW_UNSTEERED ? steered : verdict;
 }
 
 #endif

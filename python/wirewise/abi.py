@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-VERSION = 7
+VERSION = 8
 
 MAX_FEATURES = 128
 MAX_CLASSES = 64
@@ -55,6 +55,7 @@ class Action(IntEnum):
     DROP = 1
     COUNT = 2
     RATE_LIMIT = 3
+    STEER = 4
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")
@@ -65,11 +66,13 @@ class Fate(Enum):
 
     PASS = "passes"
     DROP = "is dropped"
+    BOUNCE = "goes back to who sent it"
+    REDIRECT = "goes to another interface"
 
 
 class Outcome(IntEnum):
     """What became of a classified packet, and its fate: enum ww_outcome. The would-be outcomes are those of
-    observe mode.
+    observe mode. What is steered passes, unless its class says that it goes elsewhere (`Steering.fate`).
     """
 
     fate: Fate
@@ -87,6 +90,10 @@ class Outcome(IntEnum):
     WOULD_LIMIT = 4, Fate.PASS
     ESTABLISHED = 5, Fate.PASS
     """In either mode, where it would be dropped: of a connection of the host."""
+    STEERED = 6, Fate.PASS
+    WOULD_STEER = 7, Fate.PASS
+    UNSTEERED = 8, Fate.PASS
+    """It could not be done, as when an interface is gone; captured packets never are."""
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")

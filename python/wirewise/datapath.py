@@ -23,7 +23,8 @@ class Decision:
     packet : its headers, None where they cannot be read. observation : flow and features, None for what the
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
     kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
-    in a row. scores : of the model, when it ran. allowed_by : the entry of the allow list.
+    in a row. scores : of the model, when it ran. allowed_by : the entry of the allow list. frame : as it is
+    afterwards.
     """
 
     status: Status
@@ -36,6 +37,7 @@ class Decision:
     action: Action | None = None
     outcome: Outcome | None = None
     allowed_by: str | None = None
+    frame: bytes = b""
 
     @property
     def drops(self) -> bool:
@@ -77,10 +79,10 @@ class DataPath:
         status, packet = parse(frame, self.feature_set.decapsulate)
         if packet is None:
             drop_malformed = self.policy.drop_malformed and self._decider.enforces(time_ns)
-            return Decision(status, fate(status, None, drop_malformed=drop_malformed))
+            return Decision(status, fate(status, None, drop_malformed=drop_malformed), frame=frame)
         if allowed := self.policy.allows(packet):
             status, entry = allowed
-            return Decision(status, Fate.PASS, packet, allowed_by=entry)
+            return Decision(status, Fate.PASS, packet, allowed_by=entry, frame=frame)
         seen = self.extractor.process_packet(packet, time_ns)
         flow, features = seen.entry, seen.features
         assert flow is not None and features is not None  # of every packet that is accounted
@@ -91,9 +93,13 @@ class DataPath:
             flow.streak = flow.streak + 1 if class_id == flow.verdict else 1
             flow.verdict = class_id
         if flow.verdict is None:
-            return Decision(Status.UNDECIDED, Fate.PASS, packet, seen)
+            return Decision(Status.UNDECIDED, Fate.PASS, packet, seen, frame=frame)
         class_id = self.policy.counted(flow.verdict, flow.streak)
         action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
+        goes = outcome.fate
+        steering = self.policy.actions[class_id].steering
+        if outcome is Outcome.STEERED and steering is not None:
+            goes, frame = steering.fate, steering.apply(frame)
         return Decision(
-            Status.CLASSIFIED, outcome.fate, packet, seen, inferred, scores, class_id, action, outcome
+            Status.CLASSIFIED, goes, packet, seen, inferred, scores, class_id, action, outcome, frame=frame
         )

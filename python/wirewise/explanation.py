@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wirewise import agent, html
+from wirewise.abi import Fate
 from wirewise.datapath import DataPath, Decision
 from wirewise.datasets import read_ethernet
 from wirewise.errors import InputError, MissingFeatureError, choose
@@ -156,7 +157,7 @@ def describe(decision: Decision, bundle: Bundle, policy: Policy) -> dict[str, An
         "rule": decision.allowed_by or (None if class_id is None else policy.rule(class_id)),
         "action": None if decision.action is None else str(decision.action),
         "outcome": None if decision.outcome is None else str(decision.outcome),
-        "passed": not decision.drops,
+        "passed": decision.fate is Fate.PASS,
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: which class is dropped, limited or counted, when the model runs, and who is always let through.
+"""Policies: which class is dropped, limited, counted or steered, when the model runs, and who is always let through.
 
 The file is YAML; docs/policy.md describes it. The agent's reader (crates/wirewised/src/policy) is the one
 that counts; this one gives the same answers to the toolkit: `explain`, the demo and the parity tests.
@@ -21,6 +21,7 @@ from wirewise.abi import MAX_AFTER, TRIGGER_WORDS, Action, Outcome, Status
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
+from wirewise.steering import KEYS, Steering
 from wirewise.units import parse_duration
 
 VERSION = 1
@@ -47,7 +48,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class ClassPolicy:
-    """What the policy asks for one class; limit only with RATE_LIMIT.
+    """What the policy asks for one class; limit only with RATE_LIMIT, steering only with STEER.
 
     after : how many verdicts in a row a flow needs for this class, 1 to MAX_AFTER.
     """
@@ -57,6 +58,17 @@ class ClassPolicy:
     named: bool = False
     """False: the policy does not name the class, so it passes."""
     after: int = 1
+    steering: Steering | None = None
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether packets may be kept from their receiver: dropped, or sent elsewhere."""
+        if self.steering is not None:
+            return self.steering.takes_away
+        return self.action in (Action.DROP, Action.RATE_LIMIT)
+
+    def __str__(self) -> str:
+        return str(self.action if self.steering is None else self.steering)
 
 
 @dataclass(frozen=True)
@@ -213,7 +225,7 @@ class Policy:
         for port in self.source_ports:
             if port.matches(packet.protocol, packet.source_port if whole else None):
                 return Status.ALLOWED_PORT, f"source port {protocol}/{port.number}"
-        if self.drops and not self.drop_essential and is_essential(packet):
+        if self.takes_away and not self.drop_essential and is_essential(packet):
             return Status.ALLOWED_ESSENTIAL, "essential: pass"
         return None
 
@@ -222,16 +234,16 @@ class Policy:
         return class_id if streak >= self.actions[class_id].after else 0
 
     @property
-    def drops(self) -> bool:
-        """Whether there is a class of which packets may be dropped."""
-        return any(policy.action in (Action.DROP, Action.RATE_LIMIT) for policy in self.actions)
+    def takes_away(self) -> bool:
+        """Whether there is a class of which packets may be kept from their receiver."""
+        return any(policy.takes_away for policy in self.actions)
 
     def rule(self, class_id: int) -> str:
         """The rule for a class, for people: `attack: drop`, or that there is none."""
         policy, name = self.actions[class_id], self.classes[class_id]
         if not policy.named:
             return f"{name}: pass (not named in the policy)"
-        return f"{name}: {policy.action}" + (f" after {policy.after}" if policy.after > 1 else "")
+        return f"{name}: {policy}" + (f" after {policy.after}" if policy.after > 1 else "")
 
 
 class Decider:
@@ -254,9 +266,12 @@ class Decider:
     def decide(self, class_id: int, now_ns: int, *, connected: bool = False) -> tuple[Action, Outcome]:
         """Action and outcome of one packet of a class at a time; advances the class's rate limit.
 
-        connected : whether the packet is of a connection of the host; captured packets never are.
+        connected : whether the packet is of a connection of the host; captured packets never are. That saves
+        it from drops only.
         """
         policy = self.policy.actions[class_id]
+        if policy.steering is not None:
+            return policy.action, Outcome.STEERED if self.enforces(now_ns) else Outcome.WOULD_STEER
         if policy.action is Action.DROP:
             dropped = Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
         elif policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
@@ -312,15 +327,27 @@ def _rate(value: object) -> int:
 
 
 def _class_policy(value: object) -> ClassPolicy:
-    known = [str(action) for action in Action]
+    known = [str(action) for action in Action if action is not Action.STEER] + ["bounce"]
     if isinstance(value, str):
         value = {"action": value}
-    keys = {"action", "rate", "burst", "after"}
-    if not isinstance(value, Mapping) or set(value) - keys or "action" not in value:
+    keys = {"action", "rate", "burst", "after", *KEYS}
+    if not isinstance(value, Mapping) or set(value) - keys or not {"action", *KEYS} & set(value):
         raise ValueError(
-            f"write one of {', '.join(known)}, {{action: drop, after: 3}} or "
-            "{action: rate-limit, rate: 100/s, burst: 20}"
+            f"write one of {', '.join(known)}, {{action: drop, after: 3}}, "
+            "{action: rate-limit, rate: 100/s, burst: 20} or {dscp: AF41, redirect: {interface: eth2}}"
         )
+    bounces = value.get("action") == "bounce"
+    if (steering := Steering.parse(value, bounces=bounces)) is not None:
+        other = [key for key in ("rate", "burst") if key in value]
+        if "action" in value and not bounces:
+            other = [str(value["action"])]
+        if other:
+            raise ValueError(
+                f"'{steering}' does not go together with {other[0]!r}: a class is either dropped, limited or "
+                "counted, or steered; leave one out"
+            )
+        after = _after(value.get("after", "1"))
+        return ClassPolicy(Action.STEER, named=True, after=after, steering=steering)
     if value["action"] not in known:
         raise ValueError(f"unknown action {value['action']!r}; known: {', '.join(known)}")
     action = Action(known.index(str(value["action"])))

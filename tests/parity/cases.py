@@ -69,6 +69,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     if bounds.random() < 0.2 and model.n_classes < MAX_CLASSES:
         model = random_bounds(bounds, model, observed_values(feature_set, frames[:400]))
     policy = with_streaks(Random(f"after of {seed}"), random_policy(random, model.n_classes))
+    policy = with_steering(Random(f"steering of {seed}"), policy)
     shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
     case = Case(
         seed=seed,
@@ -364,3 +365,33 @@ def with_streaks(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         }
 
     return policy | {"classes": {name: rule(name, action) for name, action in policy["classes"].items()}}
+
+
+def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy, some of whose classes go elsewhere or are written on, sometimes."""
+    if random.random() < 0.5:
+        return policy
+
+    def rule(action: Any) -> Any:
+        if random.random() < 0.4:
+            return action
+        after = {"after": action["after"]} if isinstance(action, dict) and "after" in action else {}
+        steered: dict[str, Any] = {
+            "dscp": random.choice((0, 63, "AF41", "ef", "0x2a")),
+            "mark": random.choice((0, 7, "0xffffffff")),
+            "priority": random.choice((0, 4294967295)),
+            "queue": random.choice((0, 65533)),
+        }
+        steered = {key: value for key, value in steered.items() if random.random() < 0.4}
+        where = (
+            random.choice(("", "", "bounce", "redirect"))
+            if steered
+            else random.choice(("bounce", "redirect"))
+        )
+        if where == "bounce":
+            steered["action"] = "bounce"
+        elif where:
+            steered["redirect"] = {"interface": "nowhere"}
+        return steered | after
+
+    return policy | {"classes": {name: rule(action) for name, action in policy["classes"].items()}}

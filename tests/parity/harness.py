@@ -27,10 +27,10 @@ from tests import needs
 from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case
 from tests.parity.frames import TimedFrame
 from wirewise import agent
-from wirewise.abi import Status
+from wirewise.abi import Fate, Status
 from wirewise.compiler import compile
 from wirewise.datapath import DataPath
-from wirewise.datasets import write_capture
+from wirewise.datasets import read_ethernet, write_capture
 from wirewise.errors import WirewiseError
 from wirewise.feature_sets import Extractor
 from wirewise.feature_sets.accumulators import CELLS
@@ -44,7 +44,7 @@ PLANES = tuple(os.environ.get("WIREWISE_PARITY_PLANES", "kernel,kernel-tc,engine
 
 needs_kernel = needs.root
 
-XDP_DROP, XDP_PASS = 1, 2
+XDP_CODES = {Fate.DROP: 1, Fate.PASS: 2, Fate.BOUNCE: 3, Fate.REDIRECT: 4}
 SHRINK_SECONDS = 30.0
 MODEL_SHOWN = 4000  # characters
 _HEAD = ("status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return")
@@ -60,6 +60,8 @@ class Run:
     features: NDArray[np.int64]
     scores: NDArray[np.int64]
     flows: dict[FlowPlace, dict[str, Any]]
+    left: list[bytes] | None = None
+    """The frames that were not dropped, as they are afterwards; None: the policy changes none."""
     plane: str = "reference"
 
     @property
@@ -91,6 +93,7 @@ class Comparison:
         self._planes = PLANES if cpus == 1 else ("kernel",)
         self.bundle, self._policy = folder / "case.wirewise", folder / "policy.yaml"
         self._policy.write_text(yaml.safe_dump(case.policy))
+        self._steers = any(rule.steering for rule in Policy.load(self._policy, case.classes).actions)
         limits: AbstractContextManager[Any] = nullcontext()
         if case.small_limits:
             limits = patch.multiple(shapes, **SMALL_LIMITS)
@@ -112,10 +115,10 @@ class Comparison:
         capture = frames if isinstance(frames, Path) else self._folder / "packets.pcap"
         if not isinstance(frames, Path):
             write_capture(capture, frames)
-        flows = self._folder / "flows"
+        flows, packets = self._folder / "flows", self._folder / "left.pcap" if self._steers else None
         records = agent.trace(
             capture, self.bundle, n_features=len(self.case.feature_set.features), policy=self._policy,
-            mode=self.case.mode, seed=HASH_SEED, flows=flows, plane=plane,
+            mode=self.case.mode, seed=HASH_SEED, flows=flows, packets=packets, plane=plane,
             cpus=self._cpus if plane == "kernel" else 1,
         )  # fmt: skip
         heads = np.stack([records[name] for name in _HEAD], axis=1).astype(np.int64)
@@ -123,7 +126,8 @@ class Comparison:
         for flow in dumped:
             del flow["cpu"]
         by_place = {(f.pop("ip_version"), f.pop("bucket"), f.pop("way")): f for f in dumped}
-        return Run(heads, records["feature"], records["score"], by_place, plane)
+        left = [packet.frame for packet in read_ethernet(packets)] if packets else None
+        return Run(heads, records["feature"], records["score"], by_place, left, plane)
 
     def reference(self, frames: Sequence[TimedFrame]) -> Run:
         case = self.case
@@ -132,17 +136,19 @@ class Comparison:
             enforce=case.mode == "enforce", hash_seed=seed_from(HASH_SEED),
         )  # fmt: skip
         no_features, no_scores = [0] * len(case.feature_set.features), [0] * case.model.n_outputs
-        heads, features, scores = [], [], []
+        heads, features, scores, left = [], [], [], []
         for time_ns, frame in frames:
             said = path.process(frame, time_ns)
             seen = said.observation
             heads.append(
                 (
                     said.status, said.inferred, said.class_id or 0, said.action or 0, said.outcome or 0,
-                    seen is not None and seen.refused, seen.packets if seen else 0, XDP_DROP if said.drops
-                    else XDP_PASS,
+                    seen is not None and seen.refused, seen.packets if seen else 0,
+                    XDP_CODES[said.fate],
                 )
             )  # fmt: skip
+            if not said.drops:
+                left.append(said.frame)
             features.append(seen.features if seen and said.inferred else no_features)
             scores.append(said.scores or no_scores)
         flows = {
@@ -153,7 +159,9 @@ class Comparison:
             if entry.packets
         }
         as_array = lambda rows: np.array(rows, np.int64).reshape(len(frames), -1)  # noqa: E731
-        return Run(as_array(heads), as_array(features), as_array(scores), flows)
+        return Run(
+            as_array(heads), as_array(features), as_array(scores), flows, left if self._steers else None
+        )
 
     def difference(self, frames: Sequence[TimedFrame]) -> Difference | None:
         return self.compare(self.reference(frames), frames)
@@ -185,6 +193,14 @@ class Comparison:
                 row = min(rows)
                 column = int(np.flatnonzero(a[row] != b[row])[0])
                 return Difference(row, labels[column], int(a[row, column]), plane, int(b[row, column]))
+        if ours.left != theirs.left:
+            yours, mine = theirs.left or [], ours.left or []
+            row = next(
+                (n for n, (a, b) in enumerate(zip(mine, yours, strict=False)) if a != b),
+                min(len(mine), len(yours)),
+            )
+            found = [frames[row].hex() if row < len(frames) else "none" for frames in (mine, yours)]
+            return Difference(None, f"packet {row + 1} of those that are left", found[0], plane, found[1])
         for place in sorted(ours.flows.keys() | theirs.flows.keys()):
             for what, a, b in _entry_differences(ours.flows.get(place), theirs.flows.get(place)):
                 version, bucket, way = place

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 7;
+pub const ABI_VERSION: u32 = 8;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -34,28 +34,54 @@ pub const ALLOW_SOURCE_PORTS: u32 = 16;
 pub const ALLOW_ESSENTIAL: u32 = 32;
 pub const ALLOW_ESTABLISHED: u32 = 64;
 
+/// What a class may ask for beside passing and dropping: `enum ww_steer_kind`.
+pub const STEER_REDIRECT: u32 = 1;
+pub const STEER_BOUNCE: u32 = 2;
+pub const STEER_DSCP: u32 = 4;
+pub const STEER_MARK: u32 = 8;
+pub const STEER_PRIORITY: u32 = 16;
+pub const STEER_QUEUE: u32 = 32;
+/// Of constants only: packets are captured ones, which are changed but go nowhere.
+pub const STEER_TOLD: u32 = 256;
+/// Each kind with the key of a policy file.
+pub const STEERING: [(u32, &str); 6] = [
+    (STEER_REDIRECT, "redirect"),
+    (STEER_BOUNCE, "bounce"),
+    (STEER_DSCP, "dscp"),
+    (STEER_MARK, "mark"),
+    (STEER_PRIORITY, "priority"),
+    (STEER_QUEUE, "queue"),
+];
+
 /// What becomes of a packet, by the code that its program returns to the hook (XDP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Dropped = 1,
     Passed = 2,
+    /// Back to who sent it.
+    Bounced = 3,
+    /// To another interface.
+    Redirected = 4,
 }
 
 impl Fate {
     /// Any other code is no verdict: XDP_ABORTED, and what the data path has no use for.
     pub fn from_code(code: u32) -> Result<Self, String> {
-        [Self::Dropped, Self::Passed].into_iter().find(|fate| *fate as u32 == code).ok_or_else(|| {
-            format!("the program returned {code}, which neither passes a packet (2) nor drops it (1)")
+        let all = [Self::Dropped, Self::Passed, Self::Bounced, Self::Redirected];
+        all.into_iter().find(|fate| *fate as u32 == code).ok_or_else(|| {
+            format!("the program returned {code}, which is no verdict: 1 drops a packet, 2 passes it, 3 and 4 send it elsewhere")
         })
     }
 
-    /// The same, of a program of TC: TC_ACT_UNSPEC, which goes on to the next program, and TC_ACT_SHOT.
+    /// The same, of a program of TC: TC_ACT_UNSPEC, which goes on to the next program, TC_ACT_SHOT and TC_ACT_REDIRECT, which is also
+    /// of packets that bounce.
     pub fn from_tc(code: u32) -> Result<Self, String> {
         match code.cast_signed() {
             -1 => Ok(Self::Passed),
             2 => Ok(Self::Dropped),
+            7 => Ok(Self::Redirected),
             code => Err(format!(
-                "the program returned {code}, which neither passes a packet (-1) nor drops it (2)"
+                "the program returned {code}, which is no verdict: -1 passes a packet, 2 drops it, 7 sends it elsewhere"
             )),
         }
     }
@@ -128,6 +154,7 @@ codes! {
         Drop = "drop",
         Count = "count",
         RateLimit = "rate-limit",
+        Steer = "steer",
     }
 }
 
@@ -136,14 +163,14 @@ impl Action {
     pub fn may_drop(self) -> bool {
         match self {
             Self::Drop | Self::RateLimit => true,
-            Self::Pass | Self::Count => false,
+            Self::Pass | Self::Count | Self::Steer => false,
         }
     }
 }
 
 codes! {
     /// What became of a classified packet; `would-...`: it passed because the mode is observe; `established`: in either, as part of a
-    /// connection of the host.
+    /// connection of the host; `unsteered`: it passed because what the policy asks for could not be done.
     Outcome {
         Pass = "pass",
         Drop = "drop",
@@ -151,6 +178,9 @@ codes! {
         WouldDrop = "would-drop",
         WouldLimit = "would-limit",
         Established = "established",
+        Steered = "steered",
+        WouldSteer = "would-steer",
+        Unsteered = "unsteered",
     }
 }
 
@@ -230,7 +260,7 @@ pub struct Config {
     pub ordered: u32,
     pub aggregate_mask: u32,
     pub hook: u32,
-    pub reserved: u32,
+    pub steer: u32,
 }
 
 impl Config {
@@ -301,6 +331,19 @@ pub struct ClassPolicy {
     pub burst_ns: u64,
 }
 
+/// `struct ww_steer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Steer {
+    pub kinds: u32,
+    pub ifindex: u32,
+    pub mark: u32,
+    pub priority: u32,
+    pub queue: u16,
+    pub dscp: u8,
+    pub reserved: u8,
+}
+
 /// `struct ww_policy`, the one element of the map `ww_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -317,6 +360,29 @@ pub struct Policy {
     pub event_interval_ns: u64,
     pub event_burst_ns: u64,
     pub class_policy: [ClassPolicy; MAX_CLASSES],
+    pub steer: [Steer; MAX_CLASSES],
+}
+
+impl Policy {
+    /// What the policy asks of a program beside passing and dropping: `STEER_*` bits.
+    pub fn steering(&self) -> u32 {
+        self.steered().fold(0, |kinds, (_, steer)| kinds | steer.kinds)
+    }
+
+    /// The classes that are steered, each with its number.
+    pub fn steered(&self) -> impl Iterator<Item = (usize, &Steer)> {
+        let rules = self.class_policy.iter().zip(&self.steer).enumerate();
+        rules
+            .filter(|(_, (rule, _))| rule.action == Action::Steer.code())
+            .map(|(class, (_, steer))| (class, steer))
+    }
+
+    /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
+    pub fn takes_away(&self, class: usize) -> bool {
+        let action = Action::from_code(self.class_policy[class].action);
+        let elsewhere = self.steer[class].kinds & (STEER_REDIRECT | STEER_BOUNCE) != 0;
+        action.is_some_and(|action| action.may_drop() || action == Action::Steer && elsewhere)
+    }
 }
 
 /// `struct ww_prefix4`, key of `ww_allow4`.
@@ -446,10 +512,10 @@ mod tests {
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
-        assert_eq!(size_of::<Policy>(), 184 + 64 * 24);
+        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + 20));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
-        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 6 * 16 + 14 * 8);
+        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8);
         assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
         assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4 + 16 + 40 + 40 + 64 * 4);
@@ -467,9 +533,10 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_neither_passes_nor_drops_is_no_fate() {
+    fn a_code_that_is_no_verdict_is_no_fate() {
         assert_eq!((Fate::from_code(1), Fate::from_code(2)), (Ok(Fate::Dropped), Ok(Fate::Passed)));
-        for code in [0, 3, 4, u32::MAX] {
+        assert_eq!((Fate::from_code(3), Fate::from_code(4)), (Ok(Fate::Bounced), Ok(Fate::Redirected)));
+        for code in [0, 5, u32::MAX] {
             assert!(Fate::from_code(code).unwrap_err().contains(&format!("returned {code},")));
         }
     }

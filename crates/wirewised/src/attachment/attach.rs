@@ -14,6 +14,7 @@ use crate::attachment::outgoing;
 use crate::attachment::plan::{AttachPlan, AttachRequest, directory};
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
+use crate::attachment::swap::{self, SwapRequest};
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
@@ -44,7 +45,9 @@ pub struct Prepared {
 pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let manifest = &request.bundle.manifest;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
-    let settings = Settings { table_size: request.table_size, ..Settings::live(request.plane.runs())? };
+    let steer = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
+    let settings =
+        Settings { table_size: request.table_size, steer, ..Settings::live(request.plane.runs())? };
     opened.prepare(&settings)?;
     let config = *opened.config().ok_or_else(|| {
         Error::input(format!(
@@ -76,6 +79,7 @@ pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) ->
             }
             return Attachment::open(&ours.directory);
         }
+        AttachPlan::Reload(ours) => return reload(request, ours),
         AttachPlan::Attach { displaced } => return attach(request, displaced, prepared),
         AttachPlan::Replace(ours) | AttachPlan::Reattach(ours, _) => ours,
     };
@@ -97,6 +101,28 @@ pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) ->
         switched.keep();
     }
     Attachment::open(&ours.directory)
+}
+
+/// The same bundle once more, able to do what the new policy asks for; `rollback` brings back what ran, with its policy.
+fn reload(request: &AttachRequest, ours: Attachment) -> Result<Attachment> {
+    let places = Places::of(&ours.directory);
+    let switched = switch_offloads(request, &places)?;
+    let swap = SwapRequest {
+        ours,
+        bundle: request.bundle.clone(),
+        bundle_file: request.bundle_file.clone(),
+        policy: request.policy.clone(),
+        mode: request.mode,
+        reset_flows: false,
+        shadow: None,
+    };
+    let plan = swap::plan(&swap)?;
+    let loaded = swap::load(&swap, &plan)?;
+    let attachment = swap::execute(&swap, &plan, &loaded)?;
+    if let Some(switched) = switched {
+        switched.keep();
+    }
+    Ok(attachment)
 }
 
 fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepared) -> Result<Attachment> {

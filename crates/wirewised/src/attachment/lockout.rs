@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use crate::abi::{self, Action, Mode};
+use crate::abi::{self, Mode};
 use crate::attachment::session::Session;
 use crate::error::{Error, Result};
 use crate::policy::Policy;
@@ -39,12 +39,13 @@ pub fn threatens(mode: Mode, policy: &abi::Policy) -> bool {
     mode == Mode::Enforce && is_possible(policy)
 }
 
-/// Whether packets of anybody may be dropped. A session that is there is a connection of this host.
+/// Whether packets of anybody may be dropped or sent elsewhere. A session that is there is a connection of this host.
 fn is_possible(policy: &abi::Policy) -> bool {
-    let drops = |rule: &abi::ClassPolicy| Action::from_code(rule.action).is_some_and(Action::may_drop);
     let list = abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS | abi::ALLOW_SOURCE_PORTS;
-    let list = list | abi::ALLOW_ESTABLISHED;
-    policy.allow & list == 0 && policy.class_policy.iter().any(drops)
+    // A session is safe from drops by being one, not from being sent elsewhere.
+    let elsewhere = policy.steered().any(|(class, _)| policy.takes_away(class));
+    let list = if elsewhere { list } else { list | abi::ALLOW_ESTABLISHED };
+    policy.allow & list == 0 && (0..abi::MAX_CLASSES).any(|class| policy.takes_away(class))
 }
 
 pub const WAYS_OUT: &str = "put your address into the policy (`allow: {prefixes: [...]}`), or `allow: {established: true}`, or add \
@@ -71,6 +72,7 @@ pub fn confirm(json: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::Action;
     use bytemuck::Zeroable;
 
     #[test]
@@ -87,5 +89,10 @@ mod tests {
         assert!(!is_possible(&policy));
         policy.allow = abi::ALLOW_ESTABLISHED;
         assert!(!is_possible(&policy));
+        policy.class_policy[3].action = Action::Steer.code();
+        policy.steer[3].kinds = abi::STEER_DSCP;
+        assert!(!is_possible(&policy));
+        policy.steer[3].kinds |= abi::STEER_BOUNCE;
+        assert!(is_possible(&policy));
     }
 }

@@ -15,6 +15,7 @@ pub mod plan;
 pub(crate) mod session;
 pub(crate) mod staging;
 mod status;
+pub mod steering;
 pub mod succession;
 pub mod swap;
 pub(crate) mod unpinned;

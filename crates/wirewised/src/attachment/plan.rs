@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::interface::netns;
 use crate::plane::{self, Attached, Joining, Plane};
 use crate::policy::Policy;
+use crate::running::Running;
 use crate::running::meta::Meta;
 
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub enum AttachPlan {
     Attach { displaced: Option<Attached> },
     /// The same bundle is attached: only policy and mode may change.
     Adopt(Attachment),
+    /// The same bundle is attached, but its program was not loaded for what the new policy asks for.
+    Reload(Attachment),
     /// Ours is replaced in one step; no packet meets the interface without a program.
     Replace(Attachment),
     /// Ours has to go before the new one can come, because the plane changes.
@@ -101,6 +104,15 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
     let obtained = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
     let difference = difference(request, &ours, obtained);
     match (difference, obtained) {
+        (None, _) if needs_reload(request, &ours)? => {
+            if ours.shadow().is_some() {
+                return Err(Error::other(format!(
+                    "{interface}: for what this policy asks for the program has to be loaded again, which is not possible beside a \
+                     shadow; `wirewised swap --no-shadow` ends that"
+                )));
+            }
+            Ok(AttachPlan::Reload(ours))
+        }
         (None, _) => Ok(AttachPlan::Adopt(ours)),
         (Some(difference), _) if !replace => Err(Error::other(format!(
             "{interface}: wirewise is attached {difference}; `--replace` changes that"
@@ -125,6 +137,12 @@ pub fn directory(request: &AttachRequest) -> Result<PathBuf> {
         Whereabouts::Gone => there.meta.as_ref().is_none_or(Meta::is_from_here),
     };
     Ok(if free { plain } else { names::apart(&plain, port.index().unwrap_or(0), netns::cookie()) })
+}
+
+/// Whether the policy asks for what the program cannot do as it was loaded.
+fn needs_reload(request: &AttachRequest, ours: &Attachment) -> Result<bool> {
+    let wanted = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
+    Ok(wanted & !ours.config()?.map_or(0, |config| config.steer) != 0)
 }
 
 /// How what is attached differs from what is asked for, beyond policy and mode.

@@ -38,18 +38,22 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 11] = [
+pub(super) const HELPERS: [(i32, &str); 15] = [
     (1, "map_lookup_elem"),
     (5, "ktime_get_ns"),
     (8, "get_smp_processor_id"),
     (12, "tail_call"),
+    (23, "redirect"),
     (39, "skb_pull_data"),
+    (40, "csum_update"),
+    (51, "redirect_map"),
     (85, "sk_lookup_udp"),
     (86, "sk_release"),
     (99, "skc_lookup_tcp"),
     (118, "jiffies64"),
     (125, "ktime_get_boot_ns"),
     (160, "ktime_get_coarse_ns"),
+    (163, "check_mtu"),
 ];
 
 /// `enum bpf_map_type`, and BPF_F_* flags.
@@ -57,6 +61,7 @@ const ARRAY: u64 = 2;
 const PROG_ARRAY: u64 = 3;
 const PERCPU_ARRAY: u64 = 6;
 const LPM_TRIE: u64 = 11;
+const DEVMAP_HASH: u64 = 25;
 /// As in maps.h: more than the old and the new policy file together can name.
 const ALLOW_PREFIXES: u64 = 1 << 18;
 const NO_PREALLOC: u64 = 1;
@@ -105,6 +110,7 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
         ),
         rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
         rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
+        rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), 2 * abi::MAX_CLASSES as u64, 0),
         rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
     ];
     rules.extend(tables.map(|(name, entry)| rule(name, ARRAY, 4, bucket(entry), 1, MMAPABLE)));

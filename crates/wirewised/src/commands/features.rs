@@ -135,6 +135,7 @@ pub fn run(args: &Args) -> Result<()> {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: args.engine.table_size.or(source.table_size),
         cpus: 1,
+        steer: 0,
     };
     // What cannot be opened or labelled is said before hours of work.
     let mut refused = Vec::new();

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::abi::{Action, STEERING};
 use crate::error::Result;
 use crate::interface::offloads::Direction;
 use crate::plane::{Drops, Plane};
@@ -36,6 +37,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     table::print(&rows, 6);
     println!();
+    let mut rows = vec![["plane", "what a policy may ask for"].map(str::to_string)];
+    rows.extend(Plane::all().iter().map(|plane| [plane.name().to_string(), actions(plane).join(" ")]));
+    table::print(&rows, 2);
+    println!();
     for plane in Plane::all() {
         println!("{}: choose it where {}", plane.name(), plane.abilities().choose);
     }
@@ -43,6 +48,13 @@ pub fn run(args: &Args) -> Result<()> {
         "A plane in user space runs for as long as its `run` does; in the kernel a program stays when the agent ends."
     );
     Ok(())
+}
+
+/// What a policy may ask for: the names of actions, and of what classes are steered by.
+fn actions(plane: &Plane) -> Vec<&'static str> {
+    let plain = Action::ALL.iter().filter(|action| **action != Action::Steer).map(|action| action.name());
+    let steers = plane.abilities().steers;
+    plain.chain(STEERING.into_iter().filter(|(kind, _)| steers & kind != 0).map(|(_, name)| name)).collect()
 }
 
 fn of(plane: &Plane) -> Value {
@@ -60,6 +72,7 @@ fn of(plane: &Plane) -> Value {
             Drops::Always => "yes",
             Drops::Forwarding => "with --to",
         },
+        "actions": actions(plane),
         "others": if it.shared { "stay" } else { "none" },
         "sees_merged": it.sees_merged,
         "needs": it.needs,

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised replay`: a bundle on captured traffic, in user space.
 
-use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Map;
-use wirewise_capture::{Format as CaptureFormat, Merge, Reader, Writer};
+use wirewise_capture::{Merge, Reader};
 
 use super::EngineArgs;
 use super::trace::{ModeArg, without_sockets};
 use crate::abi::{self, Mode};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
-use crate::files::whole_file::WholeFile;
+use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
-use crate::offline::replay::{
-    CaptureOut, FlowRows, Names, Outputs, PacketRows, Replay, ReplaySummary, Shards, Totals,
-};
+use crate::offline::replay::{FlowRows, Names, Outputs, PacketRows, Replay, ReplaySummary, Shards, Totals};
 use crate::offline::runner;
 use crate::offline::runtime::RunSettings;
 use crate::policy::{ClassAction, Policy};
@@ -66,6 +63,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     dropped: Option<PathBuf>,
 
+    /// Write the packets that go to another interface or back to this capture
+    #[arg(long, value_name = "FILE")]
+    steered: Option<PathBuf>,
+
     /// Write verdicts to this table: .parquet or .jsonl
     #[arg(long, value_name = "FILE")]
     verdicts: Option<PathBuf>,
@@ -106,6 +107,7 @@ pub fn run(args: &Args) -> Result<()> {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: Some(args.engine.table_size.unwrap_or(bundle.manifest.flow.table_size)),
         cpus: 1,
+        steer: policy.steering_kinds(),
     };
     let prepared = Prepared::new(&input_name, &bundle.object, &settings.in_engine(), args.engine.caged)?;
     let (workers, shards) = workers(args, &bundle, &policy, prepared.config());
@@ -200,15 +202,19 @@ fn workers(args: &Args, bundle: &Bundle, policy: &Policy, config: &abi::Config) 
 }
 
 fn outputs(args: &Args, names: &Arc<Names>) -> Result<Outputs> {
-    let files = [&args.passed, &args.dropped, &args.verdicts].into_iter().flatten().collect::<Vec<_>>();
+    let files = [&args.passed, &args.dropped, &args.steered, &args.verdicts]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
     for (index, path) in files.iter().enumerate() {
         if files[..index].contains(path) {
             return Err(Error::input(format!("{}: is named for two outputs", path.display())));
         }
     }
     let mut outputs = Outputs {
-        passed: args.passed.as_deref().map(capture).transpose()?,
-        dropped: args.dropped.as_deref().map(capture).transpose()?,
+        passed: args.passed.as_deref().map(CaptureOut::create).transpose()?,
+        dropped: args.dropped.as_deref().map(CaptureOut::create).transpose()?,
+        steered: args.steered.as_deref().map(CaptureOut::create).transpose()?,
         ..Outputs::default()
     };
     if let Some(path) = &args.verdicts {
@@ -227,14 +233,13 @@ fn outputs(args: &Args, names: &Arc<Names>) -> Result<Outputs> {
     Ok(outputs)
 }
 
-fn capture(path: &Path) -> Result<CaptureOut> {
-    let file = WholeFile::create(path)?;
-    let out = BufWriter::with_capacity(1 << 18, file.file()?);
-    Ok(CaptureOut { file, writer: Writer::new(out, CaptureFormat::of(path)) })
-}
-
 fn written(args: &Args) -> Map<String, serde_json::Value> {
-    let files = [("passed", &args.passed), ("dropped", &args.dropped), ("verdicts", &args.verdicts)];
+    let files = [
+        ("passed", &args.passed),
+        ("dropped", &args.dropped),
+        ("steered", &args.steered),
+        ("verdicts", &args.verdicts),
+    ];
     let files = files.into_iter().filter_map(|(what, path)| Some((what, path.as_ref()?)));
     files.map(|(what, path)| (what.to_owned(), path.display().to_string().into())).collect()
 }

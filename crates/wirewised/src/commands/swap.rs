@@ -10,7 +10,9 @@ use crate::attachment::args::AttachmentArgs;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding;
 use crate::attachment::lockout::{self, LockOutArgs};
+use crate::attachment::outgoing;
 use crate::attachment::pins::Lock;
+use crate::attachment::steering;
 use crate::attachment::swap::{self, FlowsPlan, PolicyPlan, SwapPlan, SwapRequest, shadow};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
@@ -125,6 +127,13 @@ fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Resu
         None => shadow::of(&ours)?.1.classes,
     };
     let mut policy = Policy::load(file, &classes)?;
+    if policy.steering_kinds() != 0 {
+        let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
+        let planes: Vec<_> = plane.into_iter().chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
+        let findings = steering::admit(&mut policy, &ours.interface, &planes)?;
+        finding::require(&findings)?;
+        finding::warn(&findings);
+    }
     args.lock_out.admit(&mut policy, args.json)?;
     let mode = effective_mode(&ours.policy()?, kernel::boot_ns());
     if !args.lock_out.yes && lockout::threatens(mode, &policy.to_abi(0, mode)) {
@@ -150,7 +159,8 @@ fn swap(
     policy: Option<(PathBuf, Policy)>,
     shadow: Option<Attachment>,
 ) -> Result<()> {
-    let request = SwapRequest { ours, bundle, bundle_file, policy, reset_flows: args.reset_flows, shadow };
+    let request =
+        SwapRequest { ours, bundle, bundle_file, policy, mode: None, reset_flows: args.reset_flows, shadow };
     if request.runs_already() {
         return keep(args, &request.ours);
     }

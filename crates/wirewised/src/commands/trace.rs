@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::json;
-use wirewise_capture::Reader;
+use wirewise_capture::{LinkType, Packet, Reader};
 
-use crate::abi::Mode;
+use crate::abi::{Fate, Mode};
 use crate::bundle;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::files::whole_file;
+use crate::offline::capture_out::CaptureOut;
 use crate::offline::runner::{self, Options, Runner};
 use crate::offline::runtime::RuntimeName;
 use crate::offline::trace_output::{Format, Writer};
@@ -52,6 +53,10 @@ pub struct Args {
     /// With -o: print what was done as JSON. (Without, what is printed is JSON anyway, an object a packet.)
     #[arg(long)]
     json: bool,
+
+    /// Write the packets that are not dropped to this capture, as the program leaves them
+    #[arg(long, value_name = "FILE")]
+    write_packets: Option<PathBuf>,
 
     /// At the end, write the flow table to this file, one JSON object a flow
     #[arg(long, value_name = "FILE")]
@@ -157,12 +162,16 @@ pub fn run(args: &Args) -> Result<()> {
     let plane = RuntimeName::choose(args.run.plane);
     let mut runner = Runner::new(&args.run.name(), &bundle, plane, options)?;
     let start = Instant::now();
+    let mut left = args.write_packets.as_deref().map(CaptureOut::create).transpose()?;
+    let mut run =
+        |out: &mut dyn Write| run_all(args.format, &bundle, &mut runner, &mut capture, &mut left, out);
     let packets = match &args.output {
-        None => run_all(args.format, &bundle, &mut runner, &mut capture, io::stdout().lock()),
-        Some(path) => {
-            whole_file::write(path, |file| run_all(args.format, &bundle, &mut runner, &mut capture, file))
-        }
+        None => run(&mut io::stdout().lock()),
+        Some(path) => whole_file::write(path, |mut file| run(&mut file)),
     }?;
+    if let Some(left) = left {
+        left.finish()?;
+    }
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &args.dump_flows {
         whole_file::write(path, |file| dump_flows(&runner, file))?;
@@ -174,7 +183,7 @@ pub fn run(args: &Args) -> Result<()> {
             return output::print_json(&json!({
                 "bundle": bundle.manifest.name, "capture": args.capture, "plane": plane, "mode": Mode::from(args.run.mode),
                 "packets": packets, "seconds": seconds, "packets_per_second": rate, "load_ms": load_ms, "engine": runner.trust(),
-                "written": args.output, "flows_written": args.dump_flows,
+                "written": args.output, "packets_written": args.write_packets, "flows_written": args.dump_flows,
             }));
         }
         eprintln!(
@@ -191,6 +200,7 @@ fn run_all(
     bundle: &Bundle,
     runner: &mut Runner<'_>,
     capture: &mut Reader,
+    left: &mut Option<CaptureOut>,
     out: impl Write,
 ) -> Result<u64> {
     let shape = (runner.n_features(), runner.n_scores());
@@ -207,6 +217,10 @@ fn run_all(
         };
         let observation = runner.run(&packet)?;
         writer.write(&packet, &observation).map_err(output)?;
+        if let Some(left) = left.as_mut().filter(|_| observation.fate != Fate::Dropped) {
+            let frame = runner.frame(&packet);
+            left.write(&Packet { original: &frame, link: LinkType::ETHERNET, ..packet })?;
+        }
         packets = packet.number;
         if packets.is_multiple_of(PROGRESS_EVERY) {
             progress.show(|| format!("{packets} packets"));

@@ -35,6 +35,22 @@ pub const AGREEMENT: &str = "ww_agreement";
 /// Where a shadow hands its packets over.
 pub const FIRST: &str = "ww_first";
 
+/// Where packets may be redirected to at XDP, by index.
+pub const INTERFACES: &str = "ww_interfaces";
+
+/// Whether a program with these constants has a map; without, the map is not made.
+pub fn is_needed(map: &str, config: &abi::Config) -> bool {
+    match map {
+        AGREEMENT | FIRST => config.shadow != 0,
+        // Captured packets go nowhere, and at TC an interface's index is enough.
+        INTERFACES => {
+            config.steer & (abi::STEER_REDIRECT | abi::STEER_TOLD) == abi::STEER_REDIRECT
+                && config.hook == abi::Hook::Xdp.code()
+        }
+        _ => true,
+    }
+}
+
 /// The name of a map; of a variable's own section, which is a map too, the variable's.
 pub fn variable(map: &str) -> &str {
     map.strip_prefix(".data.").or_else(|| map.strip_prefix(".rodata.")).unwrap_or(map)

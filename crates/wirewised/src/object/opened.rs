@@ -12,7 +12,7 @@ use crate::kernel;
 use crate::kernel::jiffies;
 use crate::kernel::libbpf_log;
 use crate::object::loaded::Loaded;
-use crate::object::maps::{AGREEMENT, ALL_TABLES, CONFIG_MAP, FIRST, PER_CPU_MAP, max_entries, variable};
+use crate::object::maps::{ALL_TABLES, CONFIG_MAP, PER_CPU_MAP, is_needed, max_entries, variable};
 use crate::object::settings::{Runs, Settings};
 use crate::object::verifier::Refusal;
 
@@ -92,6 +92,7 @@ impl Opened {
         config.shadow = settings.shadow.code();
         config.ordered = STORES_IN_ORDER.into();
         config.hook = hook.code();
+        config.steer = settings.steer;
         Ok(config)
     }
 
@@ -140,8 +141,7 @@ impl Opened {
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),
             };
-            let shadow = [AGREEMENT, FIRST].contains(&name.as_str());
-            let made = set.and_then(|()| map.set_autocreate(!shadow || config.shadow != 0));
+            let made = set.and_then(|()| map.set_autocreate(is_needed(&name, &config)));
             made.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
         self.load_for(&config);
@@ -204,8 +204,10 @@ impl Opened {
     /// Lets the program use a map that is there instead of one of its own, with what it holds. No such map in the object:
     /// nothing happens. Comes after `prepare`.
     pub fn share(&mut self, name: &str, map: &impl MapCore) -> Result<()> {
-        let Some(mut own) =
-            self.object.maps_mut().find(|own| variable(&own.name().to_string_lossy()) == name)
+        let Some(mut own) = self
+            .object
+            .maps_mut()
+            .find(|own| own.autocreate() && variable(&own.name().to_string_lossy()) == name)
         else {
             return Ok(());
         };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Puts a policy into the maps the data path reads, while packets may be passing through it. Who is allowed by the
-//! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last.
+//! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last. So do interfaces that
+//! packets are redirected to.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::POLICY;
+use crate::object::maps::{INTERFACES, POLICY};
 use crate::policy::{Policy, Prefix};
 
 pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
@@ -39,10 +40,28 @@ pub fn write<M: MapCore>(
     tables.iter().try_for_each(PrefixTable::add)?;
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
+    let interfaces = find(INTERFACES);
+    let wanted: BTreeSet<u32> = targets(element).collect();
+    if let Some(map) = &interfaces {
+        wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
+    }
     write_element(element, find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
+    if let Some(map) = &interfaces {
+        let stale = |key: &Vec<u8>| !wanted.iter().any(|index| bytes_of(index) == key.as_slice());
+        for key in map.keys().filter(stale).collect::<Vec<_>>() {
+            // An interface that goes away takes its entry along.
+            let _ = map.delete(&key);
+        }
+    }
     settle()
+}
+
+/// The interfaces that packets are redirected to, by index.
+fn targets(element: &abi::Policy) -> impl Iterator<Item = u32> {
+    let redirected = element.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
+    redirected.map(|(_, steer)| steer.ifindex)
 }
 
 /// Writes mode, actions, trigger and events, and leaves the allow list as it is.
@@ -51,12 +70,12 @@ pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> O
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// Copies an allow list into maps that are still empty.
-pub fn copy_allow_list<M: MapCore, N: MapCore>(
+/// Copies an allow list, and the interfaces that packets are redirected to, into maps that are still empty.
+pub fn copy_lists<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    for name in ALLOW_LIST {
+    for name in ALLOW_LIST.into_iter().chain([INTERFACES]) {
         let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
         for key in from.keys() {
             if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {

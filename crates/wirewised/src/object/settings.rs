@@ -31,6 +31,8 @@ pub struct Settings {
     /// `abi::SLOT_VERDICT` or `abi::SLOT_VERDICT_2`.
     pub verdict: u8,
     pub shadow: abi::Shadow,
+    /// `abi::STEER_*` bits: what a policy may ask for.
+    pub steer: u32,
 }
 
 impl Settings {
@@ -57,6 +59,7 @@ impl Settings {
             bench_packets: 0,
             verdict: abi::SLOT_VERDICT,
             shadow: abi::Shadow::None,
+            steer: 0,
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bundle's program run on captured packets, with nothing attached.
 
+pub mod capture_out;
 pub mod engine_run;
 pub mod replay;
 pub mod runner;

@@ -85,7 +85,12 @@ impl<'a> Runner<'a> {
         let n_scores = n_outputs(&bundle.manifest, &bundle.model)
             .map_err(|rule| Error::input(format!("{input}: model.json: {rule}")))?;
         let table_size = Some(options.table_size.unwrap_or(bundle.manifest.flow.table_size));
-        let settings = RunSettings { hash_seed: options.hash_seed, table_size, cpus: options.cpus };
+        let settings = RunSettings {
+            hash_seed: options.hash_seed,
+            table_size,
+            cpus: options.cpus,
+            steer: options.policy.steering_kinds(),
+        };
         let runtime = Runtime::new(runtime, input, &bundle.object, &settings)?;
         Ok(Self { bundle, options, runtime, policy: None, n_scores })
     }
@@ -105,6 +110,12 @@ impl<'a> Runner<'a> {
 
     pub fn trust(&self) -> Trust {
         self.runtime.trust()
+    }
+
+    /// The frame of the last packet, as the program left it.
+    pub fn frame(&self, packet: &Packet<'_>) -> Vec<u8> {
+        let left = self.runtime.frame();
+        [left, &packet.frame[left.len()..]].concat()
     }
 
     pub fn run(&mut self, packet: &Packet<'_>) -> Result<Observation> {
@@ -127,7 +138,7 @@ impl<'a> Runner<'a> {
         Ok(element)
     }
 
-    fn observe(&self, scratch: abi::Scratch, fate: Fate) -> Result<Observation> {
+    fn observe(&self, scratch: abi::Scratch, mut fate: Fate) -> Result<Observation> {
         let unknown =
             |what: &str, code: u32| Error::other(format!("the program left an unknown {what}: {code}"));
         let status = Status::from_code(scratch.status).ok_or_else(|| unknown("status", scratch.status))?;
@@ -137,6 +148,9 @@ impl<'a> Runner<'a> {
                 Action::from_code(scratch.action).ok_or_else(|| unknown("action", scratch.action))?;
             let outcome =
                 Outcome::from_code(scratch.outcome).ok_or_else(|| unknown("outcome", scratch.outcome))?;
+            if fate == Fate::Redirected && self.bounces(scratch.class_id) {
+                fate = Fate::Bounced;
+            }
             Some(Verdict { class_id: scratch.class_id, action, outcome })
         } else {
             None
@@ -152,6 +166,12 @@ impl<'a> Runner<'a> {
             n_features: self.n_features(),
             n_scores: self.n_scores,
         })
+    }
+
+    /// Whether a class goes back to who sent it: at TC the program says the same of other interfaces.
+    fn bounces(&self, class_id: u32) -> bool {
+        let steering = self.policy.and_then(|policy| policy.steer.get(class_id as usize).copied());
+        steering.is_some_and(|steering| steering.kinds & abi::STEER_BOUNCE != 0)
     }
 
     fn too_short(&self, status: Status, policy: &abi::Policy, now_ns: u64) -> Observation {

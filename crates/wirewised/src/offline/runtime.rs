@@ -49,6 +49,8 @@ pub struct RunSettings {
     pub table_size: Option<u32>,
     /// In the kernel: each packet runs on one of so many CPUs, at random, one packet after the other.
     pub cpus: u32,
+    /// `abi::STEER_*` bits: what the policy may ask for.
+    pub steer: u32,
 }
 
 impl RunSettings {
@@ -67,6 +69,7 @@ impl RunSettings {
             table_size: self.table_size,
             clock: Some(clock),
             trace: true,
+            steer: if self.steer == 0 { 0 } else { self.steer | abi::STEER_TOLD },
             ..Settings::on_cpu(cpu, self.hash_seed)
         }
     }
@@ -104,6 +107,14 @@ impl Runtime {
                 let (code, scratch) = runtime.run(frame, time_ns)?;
                 Ok(Ran::Program(Fate::from_code(code).map_err(Error::other)?, Box::new(scratch)))
             }
+        }
+    }
+
+    /// The last frame that ran, as the program left it; of one that was too short, nothing.
+    pub fn frame(&self) -> &[u8] {
+        match self {
+            Self::Kernel(runtime) => &runtime.left,
+            Self::Engine(runtime) => &runtime.data,
         }
     }
 
@@ -158,6 +169,8 @@ pub struct KernelRuntime {
     cpu: u32,
     random: u64,
     data: Vec<u8>,
+    /// The frame, as the program left it.
+    left: Vec<u8>,
 }
 
 /// `struct __sk_buff` of linux/bpf.h, up to the only field that we give.
@@ -213,10 +226,20 @@ impl KernelRuntime {
         let loaded = opened.load()?;
         let own = loaded.map_array(object::PER_CPU)?;
         kernel::pin_to(last)?;
-        Ok(Self { hook, loaded, own, cpus, cpu: last, random: settings.hash_seed[0] | 1, data: Vec::new() })
+        Ok(Self {
+            hook,
+            loaded,
+            own,
+            cpus,
+            cpu: last,
+            random: settings.hash_seed[0] | 1,
+            data: Vec::new(),
+            left: Vec::new(),
+        })
     }
 
     fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<Ran> {
+        self.left.clear();
         if let Some(status) = too_short(frame, self.hook) {
             return Ok(Ran::TooShort(status));
         }
@@ -236,16 +259,24 @@ impl KernelRuntime {
             }
         };
         self.data.extend_from_slice(frame);
-        let input =
-            ProgramInput { context_in: Some(context), data_in: Some(&self.data), ..ProgramInput::default() };
+        self.left.resize(self.data.len(), 0);
+        let input = ProgramInput {
+            context_in: Some(context),
+            data_in: Some(&self.data),
+            data_out: Some(&mut self.left),
+            ..ProgramInput::default()
+        };
         let output = self.loaded.entry()?.test_run(input).map_err(|error| {
             Error::missing(format!("the kernel cannot test-run a frame of {} bytes: {error}", frame.len()))
         })?;
+        let code = output.return_value;
+        // In front of the frame, as it was given.
+        self.left.drain(..if self.hook == Hook::Xdp { METADATA } else { 0 });
         let own: Option<abi::Cpu> = self.own.read(self.cpu);
         let own = own.ok_or_else(|| object::other_layout(object::PER_CPU))?;
         let fate = match self.hook {
-            Hook::Xdp => Fate::from_code(output.return_value),
-            _ => Fate::from_tc(output.return_value),
+            Hook::Xdp => Fate::from_code(code),
+            _ => Fate::from_tc(code),
         };
         Ok(Ran::Program(fate.map_err(Error::other)?, Box::new(own.scratch)))
     }

@@ -64,6 +64,8 @@ pub struct Abilities {
     /// Of the packets it sees.
     pub direction: Direction,
     pub drops: Drops,
+    /// What else a policy may ask for: `abi::STEER_*` bits.
+    pub steers: u32,
     pub place: Place,
 }
 

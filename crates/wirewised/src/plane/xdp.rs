@@ -10,6 +10,8 @@ use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
 
+const AT_XDP: u32 = abi::STEER_REDIRECT | abi::STEER_BOUNCE | abi::STEER_DSCP;
+
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",
     about: "In the driver, before the kernel makes a socket buffer: fast, needs a driver that supports it",
@@ -20,6 +22,7 @@ pub const NATIVE: Plane = Plane(&Abilities {
     sees_merged: false,
     direction: Direction::Received,
     drops: Drops::Always,
+    steers: AT_XDP,
     place: Place::Kernel(&Xdp::Native),
 });
 
@@ -33,6 +36,7 @@ pub const GENERIC: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Always,
+    steers: AT_XDP,
     place: Place::Kernel(&Xdp::Generic),
 });
 

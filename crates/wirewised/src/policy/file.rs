@@ -8,6 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::policy::steering::{Dscp, Number, RedirectFile};
 use crate::policy::values::{Port, Prefix, Switch};
 use crate::text::units::{Nanoseconds, Rate};
 
@@ -52,14 +53,23 @@ pub enum NameOr<M> {
 pub type ActionFile = NameOr<ActionMap>;
 pub type TriggerFile = NameOr<TriggerMap>;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActionMap {
-    pub action: String,
+    pub action: Option<String>,
     #[serde(default, deserialize_with = "from_text")]
     pub rate: Option<Rate>,
     pub burst: Option<u32>,
     pub after: Option<u32>,
+    pub redirect: Option<RedirectFile>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub dscp: Option<Dscp>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub mark: Option<Number>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub priority: Option<Number>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub queue: Option<Number>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -75,7 +85,7 @@ impl ActionFile {
     /// A bare name is a mapping with nothing but an action.
     pub fn mapping(self) -> ActionMap {
         match self {
-            NameOr::Name(action) => ActionMap { action, rate: None, burst: None, after: None },
+            NameOr::Name(action) => ActionMap { action: Some(action), ..ActionMap::default() },
             NameOr::Map(map) => map,
         }
     }

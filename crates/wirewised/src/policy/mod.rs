@@ -5,6 +5,7 @@
 //! turns it into the value of the map `ww_policy`.
 
 pub mod file;
+pub mod steering;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::files::yaml;
 use crate::policy::file::{ActionFile, ActionMap, EventsFile, PolicyFile, TriggerFile};
+use crate::policy::steering::{Steering, Target};
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
 
@@ -24,6 +26,9 @@ pub use values::{Port, Prefix, Switch};
 
 /// A policy file is text that a person writes: more than this is something else.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// What `action` may be.
+const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
+const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
 const DEFAULT_BURST: u32 = 20;
 const MAX_BURST: u32 = 1_000_000;
 
@@ -34,16 +39,17 @@ pub struct Limit {
     pub burst: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassAction {
     Pass,
     Drop,
     Count,
     RateLimit(Limit),
+    Steer(Steering),
 }
 
 /// What the policy asks for one class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassPolicy {
     pub action: ClassAction,
     /// How many verdicts in a row a flow needs for this class, 1 to `abi::MAX_AFTER`; before, it counts as class 0.
@@ -157,11 +163,14 @@ impl Policy {
             }
         }
         (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
-        for (element, class) in policy.class_policy.iter_mut().zip(&self.actions) {
+        let elements = policy.class_policy.iter_mut().zip(&mut policy.steer);
+        for ((element, steer), class) in elements.zip(&self.actions) {
             element.action = class.action.code().code();
             element.after = class.after;
-            if let ClassAction::RateLimit(limit) = class.action {
-                (element.interval_ns, element.burst_ns) = limit.to_abi();
+            match &class.action {
+                ClassAction::RateLimit(limit) => (element.interval_ns, element.burst_ns) = limit.to_abi(),
+                ClassAction::Steer(steering) => *steer = steering.to_abi(),
+                ClassAction::Pass | ClassAction::Drop | ClassAction::Count => {}
             }
         }
         policy.streaks = self.actions.iter().any(|class| class.after > 1).into();
@@ -179,8 +188,8 @@ impl Policy {
         if !self.source_ports.is_empty() {
             bits |= abi::ALLOW_SOURCE_PORTS;
         }
-        // Where nothing is dropped the data path need not look for these two.
-        if self.drops_classes() && !self.drop_essential {
+        // Where packets come to their receivers the data path need not look for these two.
+        if self.takes_away() && !self.drop_essential {
             bits |= abi::ALLOW_ESSENTIAL;
         }
         if self.drops_classes() && self.established {
@@ -206,21 +215,47 @@ impl Policy {
         words
     }
 
+    /// Whether packets of a class may be dropped, or sent elsewhere.
+    fn takes_away(&self) -> bool {
+        self.drops_classes() || self.steering().any(|(_, steering)| steering.takes_away())
+    }
+
+    /// The classes that are steered, by name.
+    pub fn steering(&self) -> impl Iterator<Item = (&str, &Steering)> {
+        self.classes.iter().zip(&self.actions).filter_map(|(class, policy)| match &policy.action {
+            ClassAction::Steer(steering) => Some((class.as_str(), steering)),
+            _ => None,
+        })
+    }
+
+    /// What is asked for of all classes: `abi::STEER_*` bits.
+    pub fn steering_kinds(&self) -> u32 {
+        self.steering().fold(0, |kinds, (_, steering)| kinds | steering.kinds())
+    }
+
+    /// The interfaces that packets go to, to be looked up.
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.actions.iter_mut().filter_map(|class| match &mut class.action {
+            ClassAction::Steer(steering) => steering.redirect.as_mut(),
+            _ => None,
+        })
+    }
+
     /// Whether packets of a class may be dropped.
     fn drops_classes(&self) -> bool {
         self.actions.iter().any(|class| class.action.code().may_drop())
     }
 
-    /// The classes whose packets may be dropped after fewer verdicts in a row.
+    /// The classes whose packets may be dropped, or sent elsewhere, after fewer verdicts in a row.
     pub fn acts_before(&self, after: u32) -> Vec<&str> {
-        let hasty = |class: &ClassPolicy| class.action.code().may_drop() && class.after < after;
+        let hasty = |class: &ClassPolicy| class.action.takes_away() && class.after < after;
         let classes = self.classes.iter().zip(&self.actions).filter(|(_, class)| hasty(class));
         classes.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Whether nothing would ever be dropped, in any mode.
-    pub fn drops_nothing(&self) -> bool {
-        !self.drop_malformed && !self.drops_classes()
+    /// Whether every packet passes as it is, in any mode.
+    pub fn does_nothing(&self) -> bool {
+        !self.drop_malformed && !self.drops_classes() && self.steering_kinds() == 0
     }
 }
 
@@ -242,6 +277,15 @@ impl ClassAction {
             Self::Drop => abi::Action::Drop,
             Self::Count => abi::Action::Count,
             Self::RateLimit(_) => abi::Action::RateLimit,
+            Self::Steer(_) => abi::Action::Steer,
+        }
+    }
+
+    /// Whether packets may be kept from their receiver.
+    fn takes_away(&self) -> bool {
+        match self {
+            Self::Steer(steering) => steering.takes_away(),
+            other => other.code().may_drop(),
         }
     }
 }
@@ -250,6 +294,7 @@ impl std::fmt::Display for ClassAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::RateLimit(limit) => write!(f, "rate-limit {} burst {}", limit.rate, limit.burst),
+            Self::Steer(steering) => steering.fmt(f),
             other => f.pad(other.code().name()),
         }
     }
@@ -303,7 +348,22 @@ fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String> {
 }
 
 fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
-    let ActionMap { action: name, rate, burst, .. } = file;
+    let bounces = file.action.as_deref() == Some("bounce");
+    if let Some(steering) = Steering::parse(&file, bounces)? {
+        let misplaced = match file.action.as_deref() {
+            None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
+            Some(action) => Some(action),
+        };
+        return match misplaced {
+            Some(other) => Err(format!(
+                "'{steering}' does not go together with '{other}': a class is either dropped, limited or counted, or steered; leave one out"
+            )),
+            None => Ok(ClassAction::Steer(steering)),
+        };
+    }
+    let ActionMap { action, rate, burst, .. } = file;
+    let name = action
+        .ok_or_else(|| format!("needs an action: {}, or one of {STEERING_KEYS}", ACTIONS.join(", ")))?;
     if name != "rate-limit" && (rate.is_some() || burst.is_some()) {
         return Err(format!("rate and burst belong to the action rate-limit, not to '{name}'"));
     }
@@ -317,7 +377,7 @@ fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
             Err("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}".to_string())
         }
         (other, _) => {
-            let known = choose(other, &["pass", "drop", "count", "rate-limit"]);
+            let known = choose(other, &ACTIONS);
             Err(format!("unknown action '{other}'; {known}"))
         }
     }

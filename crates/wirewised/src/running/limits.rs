@@ -34,6 +34,28 @@ pub fn renew<M: MapCore>(
     renew_events(old, new, find)
 }
 
+/// Limits that are the same in another program's policy go on there.
+pub fn carry<M: MapCore, N: MapCore>(
+    old: &abi::Policy,
+    new: &abi::Policy,
+    from: impl Fn(&str) -> Option<M>,
+    to: impl Fn(&str) -> Option<N>,
+) -> Result<()> {
+    let (Some(from), Some(to)) = (from(LIMIT_MAP), to(LIMIT_MAP)) else { return Ok(()) };
+    let changed: Vec<u32> = changed_classes(old, new).collect();
+    let limits =
+        new.class_policy.iter().zip(0u32..).filter(|(rule, _)| rule.action == Action::RateLimit.code());
+    for (_, class) in limits.filter(|(_, class)| !changed.contains(class)) {
+        let key = class.to_ne_bytes();
+        let copied = from.lookup(&key, MapFlags::ANY).and_then(|value| match value {
+            Some(value) => to.update(&key, &value, MapFlags::ANY),
+            None => Ok(()),
+        });
+        copied.map_err(|error| Error::other(format!("cannot write {LIMIT_MAP}: {error}")))?;
+    }
+    Ok(())
+}
+
 /// As `renew`, of events alone.
 pub fn renew_events<M: MapCore>(
     old: &abi::Policy,

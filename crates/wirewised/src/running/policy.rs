@@ -13,7 +13,9 @@ pub fn effective_mode(policy: &abi::Policy, now_ns: u64) -> Mode {
 
 /// The same trigger and allow list as the first's, and every class passes: a shadow's verdict is none.
 pub fn of_shadow(first: &abi::Policy) -> abi::Policy {
-    abi::Policy { class_policy: [Zeroable::zeroed(); abi::MAX_CLASSES], drop_malformed: 0, ..*first }
+    let (class_policy, steer) =
+        ([Zeroable::zeroed(); abi::MAX_CLASSES], [Zeroable::zeroed(); abi::MAX_CLASSES]);
+    abi::Policy { class_policy, steer, drop_malformed: 0, ..*first }
 }
 
 #[cfg(test)]

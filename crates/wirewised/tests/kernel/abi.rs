@@ -45,7 +45,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 ordered,
                 aggregate_mask,
                 hook,
-                reserved,
+                steer,
             }),
         ),
         (
@@ -73,8 +73,10 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 event_interval_ns,
                 event_burst_ns,
                 class_policy,
+                steer,
             }),
         ),
+        ("ww_steer", layout!(abi::Steer { kinds, ifindex, mark, priority, queue, dscp, reserved })),
         ("ww_prefix4", layout!(abi::Prefix4 { length, address })),
         ("ww_prefix6", layout!(abi::Prefix6 { length, address })),
         ("ww_counter", layout!(abi::Counter { packets, bytes })),
@@ -200,4 +202,11 @@ fn codes_are_those_of_the_object() {
         let ours: Vec<(i64, String)> = (0..).zip(ours).collect();
         assert_eq!(theirs, ours, "enum {name}");
     }
+    let theirs: Enum<'_> = find(&btf, "ww_steer_kind");
+    let theirs: BTreeMap<_, _> = theirs
+        .iter()
+        .map(|value| (value.name.unwrap().to_string_lossy().into_owned(), value.value as u32))
+        .collect();
+    let ours = abi::STEERING.into_iter().chain([(abi::STEER_TOLD, "told")]);
+    assert_eq!(theirs, ours.map(|(bit, name)| (format!("WW_STEER_{}", name.to_uppercase()), bit)).collect());
 }

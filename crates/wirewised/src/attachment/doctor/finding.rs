@@ -76,3 +76,15 @@ pub fn require(findings: &[Finding]) -> Result<()> {
         .find(|finding| finding.level == Level::Error)
         .map_or(Ok(()), |finding| Err(finding.to_error()))
 }
+
+/// Says the warnings.
+pub fn warn(findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.level == Level::Warning) {
+        eprintln!(
+            "warning: {}: {}; {}",
+            finding.check,
+            finding.found,
+            finding.remedy.as_deref().unwrap_or_default()
+        );
+    }
+}

@@ -14,6 +14,7 @@ use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
+use crate::attachment::steering;
 use crate::bundle::manifest::{Flow, Sharing};
 use crate::error::Kind;
 use crate::interface::netdev::{self, Device};
@@ -169,6 +170,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
         Ok((driver, attached)) => {
             findings.extend(offered::check(interface, index, plane, driver, &device));
             findings.push(check_programs(interface, index, plane, driver, &attached, root));
+            findings.extend(check_steering(index, root));
         }
     }
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
@@ -226,6 +228,14 @@ fn check_ethernet(interface: &str, device: &Device) -> Option<Finding> {
             "judge them where they have one: on the interface they come in by",
         )
     })
+}
+
+/// Where what is attached sends packets.
+fn check_steering(index: u32, root: &Root) -> Vec<Finding> {
+    let ours = Attachment::all(root).unwrap_or_default().attachments;
+    let Some(ours) = ours.into_iter().find(|ours| ours.ifindex() == Some(index)) else { return Vec::new() };
+    let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
+    plane.map_or_else(Vec::new, |plane| steering::check_running(&ours, plane))
 }
 
 fn check_programs(

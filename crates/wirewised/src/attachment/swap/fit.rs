@@ -65,10 +65,13 @@ pub fn is_part(new: &Flow, old: &Flow) -> bool {
 
 /// The same policy for classes with other numbers; a class it does not know passes.
 pub fn renumber(policy: &abi::Policy, old: &[String], new: &[String]) -> abi::Policy {
-    let mut renumbered = abi::Policy { class_policy: [Zeroable::zeroed(); abi::MAX_CLASSES], ..*policy };
-    for (rule, class) in renumbered.class_policy.iter_mut().zip(new) {
-        if let Some(number) = old.iter().position(|old| old == class) {
-            *rule = policy.class_policy[number];
+    let (class_policy, steer) =
+        ([Zeroable::zeroed(); abi::MAX_CLASSES], [Zeroable::zeroed(); abi::MAX_CLASSES]);
+    let mut renumbered = abi::Policy { class_policy, steer, ..*policy };
+    for (class, name) in new.iter().enumerate() {
+        if let Some(number) = old.iter().position(|old| old == name) {
+            renumbered.class_policy[class] = policy.class_policy[number];
+            renumbered.steer[class] = policy.steer[number];
         }
     }
     renumbered
@@ -159,9 +162,11 @@ mod tests {
         policy.class_policy[1].action = Action::Drop.code();
         policy.class_policy[1].after = 3;
         policy.class_policy[2].action = Action::Count.code();
+        policy.steer[1].mark = 7;
         let new = renumber(&policy, &names("benign flood scan"), &names("scan benign worm flood"));
         assert_eq!((new.mode, new.streaks), (1, 1));
         assert_eq!([0, 1, 3].map(|class| new.class_policy[class].after), [0, 0, 3]);
+        assert_eq!([0, 1, 3].map(|class| new.steer[class].mark), [0, 0, 7]);
         assert_eq!([0, 1, 2, 3, 4].map(|class| new.class_policy[class].action), [2, 0, 0, 1, 0]);
     }
 }

@@ -14,7 +14,7 @@ pub mod shadow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use crate::abi::{self, Action};
+use crate::abi::{self, Action, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, PER_CPU, POLICY};
+use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, INTERFACES, PER_CPU, POLICY};
 use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::link;
 use crate::policy::Policy;
@@ -40,6 +40,8 @@ pub struct SwapRequest {
     pub bundle_file: PathBuf,
     /// `None`: the one in force stays.
     pub policy: Option<(PathBuf, Policy)>,
+    /// `None`: the one in force stays. Only with a policy.
+    pub mode: Option<Mode>,
     /// Begin with empty flow tables if those in use do not fit.
     pub reset_flows: bool,
     /// The shadow that becomes the first.
@@ -109,7 +111,7 @@ impl SwapPlan {
             maps.extend([PER_CPU, EVENTS]);
         }
         if self.policy == PolicyPlan::Kept {
-            maps.extend([POLICY, LIMIT_MAP]);
+            maps.extend([POLICY, LIMIT_MAP, INTERFACES]);
             maps.extend(ALLOW_LIST);
         }
         maps
@@ -212,6 +214,11 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &bundle.object)?;
     let runs = plan.old.plane.runs();
     let mut settings = Settings::live(runs)?;
+    // A policy that stays must be as it was for what ran before, which may come back.
+    let steer = match &request.policy {
+        Some((_, policy)) => policy.steering_kinds(),
+        None => plan.config.steer,
+    };
     let shadow = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
     if plan.flows == FlowsPlan::Kept {
         settings = with_tables_of(&plan.config, runs)?;
@@ -221,7 +228,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     } else if let Some(shadow) = shadow {
         settings = with_tables_of(&known_config(shadow)?, runs)?;
     }
-    opened.prepare(&settings)?;
+    opened.prepare(&Settings { steer, ..settings })?;
     if let Some(shadow) = shadow {
         share(&mut opened, shadow, ALL_TABLES)?;
     }
@@ -229,13 +236,14 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     staging::load(opened, bundle, ours.outgoing.is_some())
 }
 
-/// For a program that uses the flow tables of a program with these constants.
+/// For a program that uses the flow tables of a program with these constants, and its policy.
 fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
     Ok(Settings {
         shards: config.shards,
         table_size: Some((config.bucket_mask + 1) * abi::WAYS),
         hash_seed: config.hash_seed,
         verdict: config.verdict as u8,
+        steer: config.steer,
         ..Settings::live(runs)?
     })
 }
@@ -292,14 +300,23 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     let (ours, old) = (&request.ours, &plan.old);
     if let Some((file, policy)) = &request.policy {
         let now = kernel::boot_ns();
-        let element = policy.to_abi(now, effective_mode(&ours.policy()?, now));
+        let before = ours.policy()?;
+        let element = policy.to_abi(now, request.mode.unwrap_or_else(|| effective_mode(&before, now)));
         policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
+        if plan.same_classes {
+            limits::carry(
+                &before,
+                &element,
+                |name| ours.optional_map(name).ok().flatten(),
+                |name| loaded.map(name),
+            )?;
+        }
         return Ok(PolicyMeta::new(Some(file), policy));
     }
     let mut remembered = old.policy.clone();
     if plan.policy == PolicyPlan::Renumbered {
         let classes = &request.bundle.manifest.classes;
-        policy_maps::copy_allow_list(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
+        policy_maps::copy_lists(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
             loaded.map(name)
         })?;

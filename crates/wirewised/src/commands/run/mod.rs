@@ -20,6 +20,7 @@ use crate::attachment::lockout::{self, LockOutArgs};
 use crate::attachment::outgoing;
 use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::plan::{self, AttachPlan, AttachRequest};
+use crate::attachment::steering;
 use crate::attachment::succession;
 use crate::carrying;
 use crate::commands::trace::ModeArg;
@@ -145,8 +146,9 @@ enum Offloads {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let request = read_inputs(args)?;
-    let mut findings = check(&request)?;
+    let mut request = read_inputs(args)?;
+    let steering = admit_steering(&mut request)?;
+    let mut findings = check(&request, steering)?;
     let plan = plan::of(&request)?;
     let prepared = attach::prepare(&request)?;
     let options = args.user_space.options(request.plane.parts(&args.interface).1);
@@ -168,7 +170,7 @@ pub fn run(args: &Args) -> Result<()> {
     let stays = args.foreground || request.plane.carried().is_some();
     let stop = stays.then(Stop::on_signals).transpose()?;
     if !args.json {
-        tell_warnings(&findings);
+        finding::warn(&findings);
         tell_memory(&plan, &prepared);
         output::check()?;
     }
@@ -270,7 +272,10 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
 
 /// Whether this command lets a policy enforce under which nobody is sure to get through.
 fn risks_lock_out(request: &AttachRequest, plan: &AttachPlan) -> Result<bool> {
-    let adopted = if let AttachPlan::Adopt(ours) = plan { Some(ours.policy()?) } else { None };
+    let adopted = match plan {
+        AttachPlan::Adopt(ours) | AttachPlan::Reload(ours) => Some(ours.policy()?),
+        _ => None,
+    };
     let current = adopted.as_ref().map(|policy| effective_mode(policy, kernel::boot_ns()));
     let mode = request.mode.or(current).unwrap_or(Mode::Observe);
     let policy = match &request.policy {
@@ -280,12 +285,25 @@ fn risks_lock_out(request: &AttachRequest, plan: &AttachPlan) -> Result<bool> {
     Ok(policy.is_some_and(|policy| lockout::threatens(mode, &policy)))
 }
 
+/// Looks where the policy sends packets.
+fn admit_steering(request: &mut AttachRequest) -> Result<Vec<Finding>> {
+    let planes: Vec<_> = request.planes().collect();
+    match &mut request.policy {
+        Some((_, policy)) if policy.steering_kinds() != 0 => {
+            steering::admit(policy, &request.interface, &planes)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// The doctor's checks. Whether the interface is taken is for the plan, which knows about --replace.
-fn check(request: &AttachRequest) -> Result<Vec<Finding>> {
+fn check(request: &AttachRequest, steering: Vec<Finding>) -> Result<Vec<Finding>> {
     let mut findings = doctor::check_machine(&request.root);
     let flow = &request.bundle.manifest.flow;
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
-    findings.retain(|finding| finding.check != "programs");
+    // Of where packets go, what the new policy says counts.
+    findings.retain(|finding| !["programs", steering::CHECK].contains(&finding.check));
+    findings.extend(steering);
     if request.outgoing {
         findings.extend(doctor::check_outgoing(&request.interface, flow));
     }
@@ -301,12 +319,12 @@ fn check(request: &AttachRequest) -> Result<Vec<Finding>> {
     finding::require(&findings)?;
     if let Some((path, policy)) = &request.policy
         && request.mode == Some(Mode::Enforce)
-        && policy.drops_nothing()
+        && policy.does_nothing()
     {
         findings.push(Finding::warning(
             "policy",
-            format!("{} drops nothing, so enforce is like observe", path.display()),
-            "give a class the action drop or rate-limit",
+            format!("{} lets everything pass as it is, so enforce is like observe", path.display()),
+            "give a class an action, such as drop",
         ));
     }
     findings.extend(check_after(request));
@@ -348,7 +366,7 @@ fn done(plan: &AttachPlan) -> &'static str {
         AttachPlan::Attach { displaced: Some(_) } | AttachPlan::Replace(_) | AttachPlan::Reattach(..) => {
             "replaced"
         }
-        AttachPlan::Adopt(_) => "adopted",
+        AttachPlan::Adopt(_) | AttachPlan::Reload(_) => "adopted",
     }
 }
 
@@ -363,6 +381,11 @@ fn describe(plan: &AttachPlan, request: &AttachRequest) -> String {
             format!("take {other} off {interface}, then attach {name} as {plane}")
         }
         AttachPlan::Adopt(_) => format!("keep {name} attached to {interface} and set policy and mode"),
+        AttachPlan::Reload(_) => {
+            format!(
+                "load {name} on {interface} again for what the policy asks for, and set policy and mode; flows go on"
+            )
+        }
         AttachPlan::Replace(_) => {
             format!("replace the program on {interface} by {name} in one step; flows start anew")
         }
@@ -392,7 +415,7 @@ fn tell(
             "mounts": mounts.then_some(bpffs::PLACE), "findings": findings,
         }));
     }
-    tell_warnings(findings);
+    finding::warn(findings);
     println!("would {action}");
     println!("  mode         {mode}");
     if let Some((_, policy)) = &request.policy {
@@ -409,19 +432,8 @@ fn tell(
     Ok(())
 }
 
-fn tell_warnings(findings: &[Finding]) {
-    for finding in findings.iter().filter(|finding| finding.level == Level::Warning) {
-        eprintln!(
-            "warning: {}: {}; {}",
-            finding.check,
-            finding.found,
-            finding.remedy.as_deref().unwrap_or_default()
-        );
-    }
-}
-
 fn tell_memory(plan: &AttachPlan, prepared: &Prepared) {
-    if matches!(plan, AttachPlan::Adopt(_)) {
+    if matches!(plan, AttachPlan::Adopt(_) | AttachPlan::Reload(_)) {
         return;
     }
     let Prepared { sharing, table_size, shards, table_bytes, .. } = prepared;

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop: read and share out a block while the workers run the one before, then write what came of that.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use bytemuck::Zeroable;
-use wirewise_capture::{LinkType, Merge, Packet, Writer};
+use wirewise_capture::{LinkType, Merge, Packet};
 
 use super::shard::Shards;
 use super::worker::{FlowRecord, Item, Share, Worker};
 use super::{FlowRows, Names, PacketRows};
-use crate::abi;
+use crate::abi::{self, Fate};
 use crate::error::{Error, Result};
-use crate::files::whole_file::{WholeFile, cannot_write};
+use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
 use crate::packets::outer::Outer;
 use crate::rows::Table;
@@ -25,29 +23,13 @@ use crate::running::counters;
 const BLOCK_PACKETS: usize = 4096;
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// A capture that is being written.
-pub struct CaptureOut {
-    pub file: WholeFile,
-    pub writer: Writer<BufWriter<File>>,
-}
-
-impl CaptureOut {
-    fn write(&mut self, packet: &Packet<'_>) -> Result<()> {
-        self.writer.write(packet).map_err(|error| cannot_write(self.file.path(), &error))
-    }
-
-    fn finish(self) -> Result<u64> {
-        let (file, packets) = (self.file, self.writer.packets());
-        self.writer.finish().map_err(|error| cannot_write(file.path(), &error))?;
-        file.commit().map(|()| packets)
-    }
-}
-
 /// What a replay writes.
 #[derive(Default)]
 pub struct Outputs {
     pub passed: Option<CaptureOut>,
     pub dropped: Option<CaptureOut>,
+    /// To another interface, or back.
+    pub steered: Option<CaptureOut>,
     /// The table and the batch that fills.
     pub packets: Option<(Table<PacketRows>, PacketRows)>,
     pub flows: Option<(Table<FlowRows>, FlowRows)>,
@@ -77,6 +59,7 @@ pub struct Totals {
     pub last_ns: u64,
     pub passed: u64,
     pub dropped: u64,
+    pub steered: u64,
     pub skipped: u64,
     /// Index of each open capture among those that were named.
     pub sources: Vec<usize>,
@@ -153,7 +136,8 @@ impl Replay<'_> {
     fn fill(&mut self, block: &mut Block, captures: &mut Merge) -> Result<bool> {
         block.clear();
         block.shares.resize_with(self.workers, Share::default);
-        let keep_originals = self.outputs.passed.is_some() || self.outputs.dropped.is_some();
+        let Outputs { passed, dropped, steered, .. } = &self.outputs;
+        let keep_originals = [passed, dropped, steered].into_iter().any(Option::is_some);
         let mut bytes = 0;
         while block.order.len() < BLOCK_PACKETS && bytes < BLOCK_BYTES {
             match captures.advance() {
@@ -248,8 +232,12 @@ impl Replay<'_> {
                 rows.push(item, outcome);
                 table.write_full(rows, || PacketRows::new(Arc::clone(names)))?;
             }
-            *(if outcome.fate.passed() { &mut totals.passed } else { &mut totals.dropped }) += 1;
-            let capture = if outcome.fate.passed() { &mut outputs.passed } else { &mut outputs.dropped };
+            let (count, capture) = match outcome.fate {
+                Fate::Passed => (&mut totals.passed, &mut outputs.passed),
+                Fate::Dropped => (&mut totals.dropped, &mut outputs.dropped),
+                Fate::Bounced | Fate::Redirected => (&mut totals.steered, &mut outputs.steered),
+            };
+            *count += 1;
             if let Some(capture) = capture {
                 let original = match packet.original {
                     Some((start, end)) => block.originals.get(start..end),
@@ -279,7 +267,7 @@ impl Replay<'_> {
         }
         counters::count_classified(&mut sum);
         let outputs = std::mem::take(&mut self.outputs);
-        let captures = outputs.passed.into_iter().chain(outputs.dropped);
+        let captures = [outputs.passed, outputs.dropped, outputs.steered].into_iter().flatten();
         captures.map(CaptureOut::finish).try_for_each(|written| written.map(drop))?;
         let names = &self.names;
         if let Some((table, rows)) = outputs.packets {

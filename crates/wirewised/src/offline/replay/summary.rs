@@ -25,6 +25,8 @@ pub struct ReplaySummary {
     pub packets: u64,
     pub passed: u64,
     pub dropped: u64,
+    /// To another interface, or back.
+    pub steered: u64,
     /// Packets that could not be handed on.
     pub skipped: u64,
     /// Of the captures.
@@ -61,6 +63,7 @@ impl ReplaySummary {
             packets: totals.packets,
             passed: totals.passed,
             dropped: totals.dropped,
+            steered: totals.steered,
             skipped: totals.skipped,
             first_ns: totals.first_ns,
             last_ns: totals.last_ns,
@@ -91,6 +94,9 @@ impl ReplaySummary {
         counters.extend(self.flows.counters());
         counters.extend(self.aggregates.iter().flat_map(FlowCounters::counters_of_aggregates));
         counters.extend([("packets passed", self.passed), ("packets dropped", self.dropped)]);
+        if self.steered > 0 {
+            counters.push(("packets sent elsewhere", self.steered));
+        }
         if self.skipped > 0 {
             counters.push(("packets skipped", self.skipped));
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use self::interface::Interface;
 use self::ring::{Fanout, Ring};
 use self::sender::Sender;
+use crate::abi;
 use crate::error::Result;
 use crate::interface::offloads::Direction;
 use crate::kernel;
@@ -30,6 +31,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Forwarding,
+    steers: abi::STEER_DSCP,
     place: Place::User(&AfPacket),
 });
 

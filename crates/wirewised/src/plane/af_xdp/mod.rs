@@ -13,6 +13,7 @@ mod socket;
 mod stack;
 mod way;
 
+use crate::abi;
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, Wanted};
@@ -30,6 +31,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: false,
     direction: Direction::Received,
     drops: Drops::Always,
+    steers: abi::STEER_DSCP,
     place: Place::User(&AfXdp),
 });
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use wirewise_dpdk::judge::{Judge as TheirJudge, Lane as _, Span as TheirSpan};
 use wirewise_dpdk::{DpdkLane, footprint, open};
 
+use crate::abi;
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::{
@@ -24,6 +25,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Forwarding,
+    steers: abi::STEER_DSCP,
     place: Place::User(&Dpdk),
 });
 

@@ -14,6 +14,9 @@ use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Order, Place, Plane, link};
 pub use filter::{Filter, Place as FilterPlace};
 
+const OF_BUFFERS: u32 =
+    abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_MARK | abi::STEER_PRIORITY | abi::STEER_QUEUE;
+
 pub const INGRESS: Plane = Plane(&Abilities {
     name: "tc-ingress",
     about: "Incoming packets at TC, beside the programs of others",
@@ -24,6 +27,7 @@ pub const INGRESS: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Always,
+    steers: abi::STEER_BOUNCE | OF_BUFFERS,
     place: Place::Kernel(&Tc::Ingress),
 });
 
@@ -37,6 +41,7 @@ pub const EGRESS: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Sent,
     drops: Drops::Always,
+    steers: OF_BUFFERS,
     place: Place::Kernel(&Tc::Egress),
 });
 

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a policy does with a class beside passing and dropping it: where its packets go, and what is written on them.
+ *
+ * All of it is behind ww_config.steer, kind by kind: a program that was loaded for a policy without such classes has none of it.
+ */
+#ifndef WW_STEER_H
+#define WW_STEER_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "hook.h"
+#include "maps.h"
+#include "parse.h"
+
+/* Nothing was done, because not all could be. */
+#define WW_UNSTEERED 0
+/* Bytes that a frame with a VLAN tag may be longer than others. */
+#define WW_TAG_BYTES 4
+
+/* 16-bit words of IP headers. */
+#define WW_IPV4_CHECKSUM 5
+#define WW_IPV4_DSCP 0x00fc
+#define WW_IPV6_DSCP 0x0fc0
+
+/* Whether the class asks for it: a constant where the load rules it out. */
+static __always_inline int ww_steers(const struct ww_steer *what, __u32 kind)
+{
+	return ww_config.steer & kind && what->kinds & kind;
+}
+
+/* Has the packet leave by an interface when the program ends. Returns 0 if there is none of this index any more, or the packet is
+ * too long for it. */
+static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex)
+{
+	__u32 mtu = 0;
+
+	if (ww_config.steer & WW_STEER_TOLD)
+		return 1;
+	if (bpf_check_mtu(ctx, ifindex, &mtu, -WW_TAG_BYTES, 0))
+		return 0;
+	if (ww_at_tc())
+		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;
+	return bpf_redirect_map(&ww_interfaces, ifindex, XDP_PASS) == XDP_REDIRECT;
+}
+
+/* A word of a sum in ones' complement, after another took its place: RFC 1624, equation 3, in any byte order. */
+static __always_inline __u16 ww_checksum_after(__u16 checksum, __u16 before, __u16 after)
+{
+	__u32 sum = (__u16)~checksum + (__u16)~before + after;
+
+	sum = (sum >> 16) + (sum & 0xffff);
+	return ~((sum >> 16) + sum);
+}
+
+/* Writes the DSCP of the outermost IP header and leaves ECN as it is. Returns 0 if there is no such header. */
+static __always_inline int ww_write_dscp(WW_HOOK_CTX *ctx, __u32 dscp)
+{
+	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
+	__u16 *word, before, after;
+	__u32 vlan_id;
+	__be16 type;
+
+	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+		return 0;
+	word = cursor.at;
+	if ((void *)(word + WW_IPV4_CHECKSUM + 1) > cursor.end)
+		return 0;
+	before = *word;
+	if (type == bpf_htons(ETH_P_IP)) {
+		after = (before & ~bpf_htons(WW_IPV4_DSCP)) | bpf_htons(dscp << 2);
+		word[WW_IPV4_CHECKSUM] = ww_checksum_after(word[WW_IPV4_CHECKSUM], before, after);
+	} else if (type == bpf_htons(ETH_P_IPV6)) {
+		after = (before & ~bpf_htons(WW_IPV6_DSCP)) | bpf_htons(dscp << 6);
+		/* The sum that a card made of the whole packet; that of IPv4 is the same as before, as its header has one. */
+		if (ww_at_tc())
+			bpf_csum_update(ctx, (__u16)~before + after);
+	} else {
+		return 0;
+	}
+	*word = after;
+	return 1;
+}
+
+/* Has the packet leave by the interface it came by, to who sent it. */
+static __always_inline int ww_bounce(WW_HOOK_CTX *ctx)
+{
+	struct ethhdr *link = ww_data(ctx);
+	__u8 destination[ETH_ALEN];
+
+	if ((void *)(link + 1) > ww_data_end(ctx))
+		return 0;
+	__builtin_memcpy(destination, link->h_dest, ETH_ALEN);
+	__builtin_memcpy(link->h_dest, link->h_source, ETH_ALEN);
+	__builtin_memcpy(link->h_source, destination, ETH_ALEN);
+	if (ww_at_tc() && !(ww_config.steer & WW_STEER_TOLD))
+		bpf_redirect(ww_field(ctx, struct __sk_buff, ifindex), 0);
+	return 1;
+}
+
+/* Does what the policy asks for a class, and returns the verdict, or WW_UNSTEERED. What may fail comes first. */
+__noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
+{
+	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
+	int verdict = WW_VERDICT_PASS;
+
+	if (!ww_config.steer || what->kinds & ~ww_config.steer)
+		return WW_UNSTEERED;
+	if (ww_steers(what, WW_STEER_REDIRECT)) {
+		if (!ww_redirect(ctx, what->ifindex))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	}
+	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
+		return WW_UNSTEERED;
+	if (ww_steers(what, WW_STEER_BOUNCE)) {
+		if (!ww_bounce(ctx))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_BOUNCE;
+	}
+	if (ww_at_tc()) {
+		if (ww_steers(what, WW_STEER_MARK))
+			ww_set_field(ctx, struct __sk_buff, mark, what->mark);
+		if (ww_steers(what, WW_STEER_PRIORITY))
+			ww_set_field(ctx, struct __sk_buff, priority, what->priority);
+		/* As the kernel notes the queue that a packet came by, which it leaves by too: from 1 on, as 0 is none. */
+		if (ww_steers(what, WW_STEER_QUEUE))
+			ww_set_field(ctx, struct __sk_buff, queue_mapping, what->queue + 1);
+	}
+	return verdict;
+}
+
+#endif

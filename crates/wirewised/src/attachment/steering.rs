@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a policy's packets can go where it sends them: what the planes can do, and what the interfaces they go to can take.
+
+use crate::abi;
+use crate::attachment::Attachment;
+use crate::attachment::doctor::finding::Finding;
+use crate::attachment::outgoing;
+use crate::error::{Error, Result};
+use crate::interface::netdev::{self, Device};
+use crate::kernel;
+use crate::plane::{self, Driver, Plane};
+use crate::policy::Policy;
+use crate::running::Running;
+
+/// `NETDEV_XDP_ACT_NDO_XMIT` (linux/netdev.h): the driver sends what programs at XDP redirect to it.
+const XDP_SENDS: u64 = 4;
+/// The first kernel that says which XDP features a driver has.
+const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
+pub const CHECK: &str = "redirect";
+
+/// Refuses what the planes cannot do, and looks up the interfaces that packets go to, in this network namespace. Returns what is to be said of
+/// these.
+///
+/// interface : whose packets are judged.
+pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<Vec<Finding>> {
+    for (class, steering) in policy.steering() {
+        for plane in planes {
+            let missing = steering.kinds() & !plane.abilities().steers;
+            if let Some((kind, name)) = abi::STEERING.into_iter().find(|(kind, _)| missing & kind != 0) {
+                return Err(cannot(class, name, kind, *plane));
+            }
+        }
+    }
+    let own = netdev::index(interface)?;
+    let mut findings = Vec::new();
+    for target in policy.targets_mut() {
+        target.ifindex = netdev::index(&target.interface)
+            .map_err(|error| Error::input(format!("policy: redirect: {error}")))?;
+        if target.ifindex == own {
+            return Err(Error::input(format!(
+                "policy: redirect: {interface} is the interface whose packets are judged: they would go round in a loop; the action \
+                 `bounce` sends them back to who sent them"
+            )));
+        }
+        findings.extend(check_target(&target.interface, target.ifindex, planes));
+    }
+    Ok(findings)
+}
+
+fn cannot(class: &str, name: &str, kind: u32, plane: Plane) -> Error {
+    let can: Vec<_> = Plane::all()
+        .iter()
+        .filter(|other| other.abilities().steers & kind != 0)
+        .map(|other| other.name())
+        .collect();
+    Error::input(format!(
+        "policy: {class}: {plane} cannot do {name}; planes that can: {} (`wirewised planes`)",
+        can.join(", ")
+    ))
+}
+
+/// What an interface is to packets that are redirected to it.
+fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
+    let Ok(device) = Device::open(name) else {
+        return vec![Finding::warning(CHECK, format!("{name} cannot be asked"), "see `ip link`")];
+    };
+    let mut findings = Vec::new();
+    if device.is_up() == Some(false) {
+        findings.push(Finding::warning(
+            CHECK,
+            format!("{name} is down: packets that go there are lost"),
+            format!("`ip link set {name} up`"),
+        ));
+    }
+    if planes.iter().any(|plane| plane.abilities().native) {
+        let driver = plane::driver(index).unwrap_or_default();
+        findings.extend(check_sends(name, &device, driver, &kernel::release()));
+    }
+    findings
+}
+
+/// Natively, a driver gets packets that it has to send without a socket buffer.
+fn check_sends(name: &str, device: &Device, driver: Driver, release: &str) -> Option<Finding> {
+    if driver.features & XDP_SENDS != 0 {
+        return None;
+    }
+    if kernel::version_of(release).is_none_or(|version| version < TELLS_DRIVER_FEATURES) {
+        return Some(Finding::warning(
+            CHECK,
+            format!("kernels before 6.3 do not say whether {name} sends what XDP redirects to it"),
+            "see whether it arrives; `--plane tc-ingress` redirects to every interface",
+        ));
+    }
+    let way = if device.driver().as_deref() == Some("veth") {
+        "of a veth pair the other end must have an XDP program or GRO (`ethtool -K PEER gro on`, there)"
+    } else {
+        "its driver cannot, or only with a program of XDP on it"
+    };
+    Some(Finding::error(
+        CHECK,
+        format!("{name} would drop all that XDP redirects to it: {way}"),
+        "`--plane xdp-generic` and `--plane tc-ingress` redirect to every interface",
+    ))
+}
+
+/// What has become of the interfaces that an attachment redirects to.
+pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
+    let Ok(policy) = ours.policy() else { return Vec::new() };
+    let planes: Vec<_> = std::iter::once(plane).chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
+    let redirected = policy.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
+    redirected
+        .flat_map(|(class, steer)| match netdev::name(steer.ifindex) {
+            Some(name) => match check_target(&name, steer.ifindex, &planes) {
+                found if found.is_empty() => {
+                    vec![Finding::ok(CHECK, format!("{} goes to {name}", ours.class_name(class as u8)))]
+                }
+                found => found,
+            },
+            None => vec![Finding::warning(
+                CHECK,
+                format!(
+                    "the interface that {} goes to is gone: its packets pass",
+                    ours.class_name(class as u8)
+                ),
+                "give the policy again (`wirewised run --policy`) when it is back, or another one",
+            )],
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::doctor::finding::Level;
+
+    #[test]
+    fn a_driver_that_does_not_send_is_told_from_a_kernel_that_does_not_say() {
+        let device = Device::open("lo").unwrap();
+        let level = |features, release| {
+            let driver = Driver { features, ..Driver::default() };
+            check_sends("lo", &device, driver, release).map(|finding| finding.level)
+        };
+        assert_eq!(level(XDP_SENDS, "6.18"), None);
+        assert_eq!(level(1, "6.18"), Some(Level::Error));
+        assert_eq!(level(0, "6.1.0"), Some(Level::Warning));
+    }
+}

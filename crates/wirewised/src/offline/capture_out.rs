@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A capture that is being written, and appears when it is whole.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use wirewise_capture::{Format, Packet, Writer};
+
+use crate::error::Result;
+use crate::files::whole_file::{WholeFile, cannot_write};
+
+pub struct CaptureOut {
+    file: WholeFile,
+    writer: Writer<BufWriter<File>>,
+}
+
+impl CaptureOut {
+    /// Its name says the format.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = WholeFile::create(path)?;
+        let out = BufWriter::with_capacity(1 << 18, file.file()?);
+        Ok(Self { file, writer: Writer::new(out, Format::of(path)) })
+    }
+
+    pub fn write(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.writer.write(packet).map_err(|error| cannot_write(self.file.path(), &error))
+    }
+
+    /// Number of packets.
+    pub fn finish(self) -> Result<u64> {
+        let (file, packets) = (self.file, self.writer.packets());
+        self.writer.finish().map_err(|error| cannot_write(file.path(), &error))?;
+        file.commit().map(|()| packets)
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a class may ask for beside passing and dropping: where its packets go, and what is written on them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use crate::abi;
+use crate::policy::file::ActionMap;
+use crate::text::nearest::choose;
+
+/// The kernel keeps 65535 for "none", and counts from 1.
+const MAX_QUEUE: u32 = 65_533;
+const MAX_DSCP: u32 = 63;
+
+/// Names of DSCPs: RFC 2474, 2597, 3246, 5865, 8622.
+const NAMES: [(&str, u8); 24] = [
+    ("DF", 0),
+    ("CS0", 0),
+    ("LE", 1),
+    ("CS1", 8),
+    ("AF11", 10),
+    ("AF12", 12),
+    ("AF13", 14),
+    ("CS2", 16),
+    ("AF21", 18),
+    ("AF22", 20),
+    ("AF23", 22),
+    ("CS3", 24),
+    ("AF31", 26),
+    ("AF32", 28),
+    ("AF33", 30),
+    ("CS4", 32),
+    ("AF41", 34),
+    ("AF42", 36),
+    ("AF43", 38),
+    ("CS5", 40),
+    ("VA", 44),
+    ("EF", 46),
+    ("CS6", 48),
+    ("CS7", 56),
+];
+
+/// An interface to which packets go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub interface: String,
+    /// In the network namespace where the policy is to hold; 0: nobody has looked.
+    pub ifindex: u32,
+}
+
+/// At least one part of it is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Steering {
+    pub redirect: Option<Target>,
+    /// Back out of the interface they came by.
+    pub bounce: bool,
+    pub dscp: Option<Dscp>,
+    pub mark: Option<u32>,
+    pub priority: Option<u32>,
+    pub queue: Option<u16>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedirectFile {
+    interface: Option<String>,
+}
+
+impl Steering {
+    /// What a class's mapping asks for; `None`: nothing of this kind. bounces : its action.
+    pub fn parse(file: &ActionMap, bounces: bool) -> Result<Option<Self>, String> {
+        let redirect = match &file.redirect {
+            None => None,
+            Some(RedirectFile { interface: Some(name) })
+                if !name.is_empty() && !name.contains(['/', '\0']) =>
+            {
+                Some(Target { interface: name.clone(), ifindex: 0 })
+            }
+            Some(_) => return Err("redirect needs an interface: {redirect: {interface: eth2}}".to_string()),
+        };
+        if bounces && redirect.is_some() {
+            return Err(
+                "a packet cannot go to another interface and back to its sender: give redirect or the action bounce"
+                    .to_string(),
+            );
+        }
+        let queue = file.queue.map(|Number(queue)| match u16::try_from(queue) {
+            Ok(queue) if u32::from(queue) <= MAX_QUEUE => Ok(queue),
+            _ => Err(format!("queue {queue} is out of range; 0 to {MAX_QUEUE}")),
+        });
+        let steering = Self {
+            redirect,
+            bounce: bounces,
+            dscp: file.dscp,
+            mark: file.mark.map(|Number(mark)| mark),
+            priority: file.priority.map(|Number(priority)| priority),
+            queue: queue.transpose()?,
+        };
+        Ok((steering != Self::default()).then_some(steering))
+    }
+
+    /// `abi::STEER_*` bits.
+    pub fn kinds(&self) -> u32 {
+        let there = [
+            (abi::STEER_REDIRECT, self.redirect.is_some()),
+            (abi::STEER_BOUNCE, self.bounce),
+            (abi::STEER_DSCP, self.dscp.is_some()),
+            (abi::STEER_MARK, self.mark.is_some()),
+            (abi::STEER_PRIORITY, self.priority.is_some()),
+            (abi::STEER_QUEUE, self.queue.is_some()),
+        ];
+        there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
+    }
+
+    /// Whether its packets do not come to their receiver.
+    pub fn takes_away(&self) -> bool {
+        self.redirect.is_some() || self.bounce
+    }
+
+    pub fn to_abi(&self) -> abi::Steer {
+        abi::Steer {
+            kinds: self.kinds(),
+            ifindex: self.redirect.as_ref().map_or(0, |target| target.ifindex),
+            mark: self.mark.unwrap_or(0),
+            priority: self.priority.unwrap_or(0),
+            queue: self.queue.unwrap_or(0),
+            dscp: self.dscp.map_or(0, |dscp| dscp.0),
+            reserved: 0,
+        }
+    }
+}
+
+impl fmt::Display for Steering {
+    /// `dscp AF41, redirect to eth2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.dscp.map(|dscp| format!("dscp {dscp}")),
+            self.mark.map(|mark| format!("mark {mark}")),
+            self.priority.map(|priority| format!("priority {priority}")),
+            self.queue.map(|queue| format!("queue {queue}")),
+            self.redirect.as_ref().map(|target| format!("redirect to {}", target.interface)),
+            self.bounce.then(|| "bounce".to_string()),
+        ];
+        f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A differentiated services code point, 0 to 63.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+impl FromStr for Dscp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, value)) = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
+            return Ok(Self(*value));
+        }
+        match text.parse::<Number>() {
+            Ok(Number(value)) if value <= MAX_DSCP => Ok(Self(value as u8)),
+            Ok(_) => {
+                Err(format!("dscp {text} is out of range; 0 to {MAX_DSCP}, or a name such as AF41 or EF"))
+            }
+            Err(_) => {
+                let names = NAMES.map(|(name, _)| name);
+                Err(format!("'{text}' is no DSCP: 0 to {MAX_DSCP}, or a name; {}", choose(text, &names)))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Dscp {
+    /// Its name, if it has one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NAMES.iter().rfind(|(_, value)| *value == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+/// A whole number below 2^32, decimal or hexadecimal (`0x10`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number(pub u32);
+
+impl FromStr for Number {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, base) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+        let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u32::from_str_radix(digits, base).ok().filter(|_| plain);
+        value
+            .map(Self)
+            .ok_or_else(|| format!("'{text}' is no whole number from 0 to {}, such as 7 or 0x10", u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dscp_has_a_name_or_a_number() {
+        for (text, value, shown) in
+            [("AF41", 34, "AF41"), ("ef", 46, "EF"), ("0x2e", 46, "EF"), ("63", 63, "63"), ("DF", 0, "CS0")]
+        {
+            let dscp: Dscp = text.parse().unwrap();
+            assert_eq!((dscp.0, dscp.to_string().as_str()), (value, shown), "{text}");
+        }
+        assert!("AF44".parse::<Dscp>().unwrap_err().contains("did you mean 'AF41'"));
+        assert!("64".parse::<Dscp>().unwrap_err().contains("0 to 63"));
+    }
+
+    #[test]
+    fn numbers_are_decimal_or_hexadecimal() {
+        assert_eq!("4294967295".parse(), Ok(Number(u32::MAX)));
+        assert_eq!("0xff".parse(), Ok(Number(255)));
+        for text in ["", "0x", "+1", "-1", "4294967296", "1e3", "0x+1"] {
+            assert!(text.parse::<Number>().is_err(), "{text}");
+        }
+    }
+}
