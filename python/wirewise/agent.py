@@ -106,10 +106,11 @@ def trace(
     Fields: status, inferred, class_id, action, outcome, refused, packets, xdp_return (uint32, codes of
     abi.h), feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the
     flow table's hash, None is random. flows : gets the flow table as it is after the last packet, a JSON
-    object a line. packets : gets a capture of the packets that are not dropped, as the program leaves them. plane : `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where
-    this process may load programs. cpus : in the kernel, each packet runs on one of so many CPUs, at random,
-    one after the other. object_file : runs in the place of the bundle's program, whatever it holds. Raises
-    MissingFeatureError without the privilege.
+    object a line. packets : gets a capture of what is not dropped, as the program leaves it. plane :
+    `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where this process may load
+    programs. cpus : in the kernel, each packet runs on one of so many CPUs, at random, one after the other.
+    object_file : runs in the place of the bundle's program, whatever it holds. Raises MissingFeatureError
+    without the privilege.
     """
     options = {
         "--policy": policy, "--mode": mode, "--seed": seed, "--table-size": table_size, "--dump-flows": flows,

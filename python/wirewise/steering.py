@@ -19,8 +19,8 @@ MAX_QUEUE = 65_533
 MAX_DSCP = 63
 
 DSCP = {
-    "DF": 0, "CS0": 0, "LE": 1, "CS1": 8, "AF11": 10, "AF12": 12, "AF13": 14, "CS2": 16, "AF21": 18, "AF22": 20,
-    "AF23": 22, "CS3": 24, "AF31": 26, "AF32": 28, "AF33": 30, "CS4": 32, "AF41": 34, "AF42": 36, "AF43": 38,
+    "DF": 0, "CS0": 0, "LE": 1, "CS1": 8, "AF11": 10, "AF12": 12, "AF13": 14, "CS2": 16, "AF21": 18,
+    "AF22": 20, "AF23": 22, "CS3": 24, "AF31": 26, "AF32": 28, "AF33": 30, "CS4": 32, "AF41": 34, "AF42": 36, "AF43": 38,
     "CS5": 40, "VA": 44, "EF": 46, "CS6": 48, "CS7": 56,
 }  # fmt: skip
 """Names of differentiated services code points: RFC 2474, 2597, 3246, 5865, 8622."""
@@ -52,7 +52,8 @@ class Steering:
         redirect = _interface(value["redirect"]) if "redirect" in value else None
         if bounces and redirect is not None:
             raise ValueError(
-                "a packet cannot go to another interface and back to its sender: give redirect or the action bounce"
+                "a packet cannot go to another interface and back to its sender: give redirect or the action "
+                "bounce"
             )
         queue = _number(value["queue"]) if "queue" in value else None
         if queue is not None and queue > MAX_QUEUE:

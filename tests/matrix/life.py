@@ -34,6 +34,11 @@ _MIN_FRAME = 14  # a packet socket sends no less than an Ethernet header
 _GAP_NS = 1_000_000
 PHASES = ("observed", "killed", "enforced", "swapped", "shadowed", "detached")
 TC = "tc"  # a phase of its own, with empty flow tables: at TC, by a filter where the kernel has no tcx links
+# By plane, what becomes of every class but the first; with the same packets as at TC.
+STEERING = {
+    "xdp-generic": {"redirect": {"interface": "lo"}, "dscp": "CS1"},
+    "tc-ingress": {"action": "bounce", "dscp": "EF", "mark": "7", "priority": "3", "queue": "0"},
+}
 NO_CLASS = "(none)"  # as `stats` calls it
 WHOLE, POLICY = "whole.pcap", "policy.yaml"
 INTERFACE = ("--interface", "ww0")
@@ -85,8 +90,12 @@ def make_traffic(folder: Path, classes: list[str]) -> Traffic:
     )
     actions = "".join(f"  {name}: {'pass' if name == classes[0] else 'drop'}\n" for name in classes)
     policy = f"version: 1\nclasses:\n{actions}trigger: every\nessential: drop\n".encode()
+    steering = {
+        f"{plane}.yaml": json.dumps({"version": "1", "classes": dict.fromkeys(classes[1:], rule)}).encode()
+        for plane, rule in STEERING.items()
+    }
     files = {name: folder / name for name in (*names, f"{TC}.pcap")}
-    return Traffic({**files, POLICY: policy}, parts)
+    return Traffic({**files, POLICY: policy, **steering}, parts)
 
 
 def _ends_at_its_tag(frame: bytes) -> bool:
@@ -157,6 +166,12 @@ def steps(clang: str, bundles: Mapping[str, Subject], file_of: Mapping[Path, str
     yield _step(clang, "swap at TC", "agent", "swap", "--bundle", path[SECOND], *INTERFACE, "--json")
     yield _step(clang, "detach from TC", "agent", "detach", *INTERFACE, "--json")
     yield _step(clang, "untouched by TC", "untouched")
+    for plane in STEERING:
+        options = ("--plane", plane, "--offloads", "off", "--policy", f"/files/{plane}.yaml")
+        enforced = ("--mode", "enforce", "--yes", "--json")
+        yield _step(clang, f"steer at {plane}", *run, *options, *enforced)
+        yield from _send(clang, plane, f"{TC}.pcap")
+        yield _step(clang, f"detach from {plane}", "agent", "detach", *INTERFACE, "--json")
 
 
 def outcome(
@@ -239,15 +254,27 @@ def check(
     equal("at TC: the other direction", status["outgoing"]["plane"], "tc-egress")
     for name in ("swap at TC", "detach from TC", "untouched by TC"):
         output(name)
-    return sent_in_all + len(expected.tc)
+    counted = Counter({name.replace(" drop", " steered"): count for name, count in counted.items()})
+    for plane in STEERING:
+        output(f"steer at {plane}")
+        sent = json.loads(output(f"send {plane}"))
+        equal(
+            f"steered at {plane}: packets sent and arrived",
+            (sent["sent"], sent["arrived"]),
+            (len(expected.tc), len(expected.tc) - dropped),
+        )
+        stats = json.loads(output(f"stats {plane}"))
+        equal(f"steered at {plane}: packets by class and outcome", _of_stats(stats), dict(counted))
+        output(f"detach from {plane}")
+    return sent_in_all + (1 + len(STEERING)) * len(expected.tc)
 
 
 def _step(clang: str, name: str, *command: str) -> Step:
     return Step(f"{clang}: {name}", command)
 
 
-def _send(clang: str, phase: str) -> Iterator[Step]:
-    yield _step(clang, f"send {phase}", "frames", "ww1", "ww0", f"/files/{phase}.pcap")
+def _send(clang: str, phase: str, capture: str | None = None) -> Iterator[Step]:
+    yield _step(clang, f"send {phase}", "frames", "ww1", "ww0", f"/files/{capture or phase + '.pcap'}")
     yield _step(clang, f"stats {phase}", "agent", "stats", *INTERFACE, "--json")
 
 

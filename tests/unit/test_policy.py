@@ -67,6 +67,24 @@ def test_a_class_may_need_some_verdicts_in_a_row() -> None:
     assert Policy.parse(at_once, CLASSES).actions[1] == ClassPolicy(Action.DROP, named=True)
 
 
+def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
+    policy = Policy.parse(
+        "version: 1\nclasses: {attack: {dscp: af41, redirect: {interface: eth2}, after: 2}, "
+        "scan: {action: bounce, dscp: 0x3f}, other: {mark: 0xffffffff, priority: 3, queue: 65533}}",
+        CLASSES,
+    )
+    assert [policy.rule(class_id) for class_id in (1, 2, 3)] == [
+        "attack: dscp AF41, redirect to eth2 after 2",
+        "scan: dscp 63, bounce",
+        "other: mark 4294967295, priority 3, queue 65533",
+    ]
+    assert [rule.action for rule in policy.actions] == [Action.PASS] + [Action.STEER] * 3
+    assert [rule.takes_away for rule in policy.actions] == [False, True, True, False]
+    # Who is established is saved from drops alone.
+    for enforce, outcome in [(True, Outcome.STEERED), (False, Outcome.WOULD_STEER)]:
+        assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.STEER, outcome)
+
+
 @pytest.mark.parametrize(
     ("text", "trigger"),
     [
@@ -106,6 +124,27 @@ def test_triggers(text: str, trigger: Trigger) -> None:
             "version: 1\nclasses: {benign: {action: pass, after: 2}}",
             ["classes: benign: after: this is the class that flows count as", "to the other classes"],
         ),
+        (
+            "version: 1\nclasses: {attack: {action: drop, redirect: {interface: eth2}}}",
+            ["'redirect to eth2' does not go together with 'drop'", "leave one out"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {dscp: 1, rate: 5/s}}",
+            ["'dscp LE' does not go together with 'rate'"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: bounce, redirect: {interface: eth2}}}",
+            ["another interface and back to its sender"],
+        ),
+        ("version: 1\nclasses: {attack: {redirect: eth2}}", ["{redirect: {interface: eth2}}"]),
+        ("version: 1\nclasses: {attack: {redirect: {}}}", ["redirect needs an interface"]),
+        ("version: 1\nclasses: {attack: {redirect: {interface: a/b}}}", ["redirect needs an interface"]),
+        ("version: 1\nclasses: {attack: {dscp: 64}}", ["dscp 64 is out of range; 0 to 63"]),
+        ("version: 1\nclasses: {attack: {dscp: AF44}}", ["'AF44' is no DSCP", "AF41"]),
+        ("version: 1\nclasses: {attack: {mark: 4294967296}}", ["'4294967296' is no whole number from 0"]),
+        ("version: 1\nclasses: {attack: {priority: -1}}", ["'-1' is no whole number"]),
+        ("version: 1\nclasses: {attack: {queue: 65534}}", ["queue 65534 is out of range; 0 to 65533"]),
+        ("version: 1\nclasses: {attack: {after: 3}}", ["write one of pass", "{dscp: AF41"]),
         ("version: 1\ntrigger: sometimes", ["every, {packets"]),
         ("version: 1\ntrigger: {packets: []}", ["every, {packets"]),
         ("version: 1\ntrigger: {packets: [1024]}", ["'1024' is out of range", "1023"]),

@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use clap::Parser;
+use wirewised::abi::STEERING;
 use wirewised::cli::Cli;
+use wirewised::plane::Plane;
 use wirewised::policy::{ClassAction, Policy, Trigger};
 
 fn document(name: &str) -> String {
@@ -70,4 +72,27 @@ fn the_policy_of_the_manual_is_accepted() {
     assert_eq!(policy.actions[1].action, ClassAction::Drop);
     assert_eq!(policy.trigger, Trigger::Every);
     assert_eq!((policy.prefixes.len(), policy.ports.len()), (2, 3));
+}
+
+/// The table of the manual is that of the agent.
+#[test]
+fn the_manual_says_what_each_plane_can_do() {
+    let text = document("docs/policy.md");
+    let head = format!("| plane | {} |", STEERING.map(|(_, name)| format!("`{name}`")).join(" | "));
+    assert!(text.contains(&head), "{head}");
+    for plane in Plane::all() {
+        let cells = STEERING.map(|(kind, _)| if plane.abilities().steers & kind != 0 { "yes " } else { "" });
+        let row = format!("| `{}` | {}|", plane.name(), cells.join("| "));
+        assert!(text.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn the_steering_policy_of_the_manual_is_accepted() {
+    let text = document("docs/policy.md");
+    let example = text.split("```yaml\n").nth(2).unwrap().split("```").next().unwrap();
+    let classes = ["benign", "syn-flood", "port-scan", "slow-http"].map(String::from);
+    let policy = Policy::parse(example, &classes).unwrap();
+    let said = policy.actions.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(said, ["pass", "dscp CS1, redirect to eth2 after 3", "bounce", "dscp AF41"]);
 }

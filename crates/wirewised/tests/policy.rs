@@ -98,7 +98,7 @@ fn source_ports_have_words_of_their_own() {
 fn what_is_not_named_has_its_default() {
     let policy = parse("version: 1\n");
     assert_eq!(policy, Policy::all_pass(&classes()));
-    assert!(policy.drops_nothing());
+    assert!(policy.does_nothing());
     let value = policy.to_abi(5, abi::Mode::Observe);
     assert_eq!((value.mode, value.enforce_until_ns, value.allow), (0, 0, 0));
     assert_eq!((value.event_interval_ns, value.event_burst_ns), (10_000_000, 190_000_000));
@@ -107,7 +107,7 @@ fn what_is_not_named_has_its_default() {
     let value = policy.to_abi(0, abi::Mode::Observe);
     assert_eq!(value.event_interval_ns, 0);
     assert_eq!(value.class_policy[2].burst_ns, 19 * 2_000_000_000);
-    assert!(!policy.drops_nothing());
+    assert!(!policy.does_nothing());
     assert_eq!(policy.actions[2].to_string(), "rate-limit 30/m burst 20");
 }
 
@@ -125,6 +125,36 @@ fn a_class_may_need_some_verdicts_in_a_row() {
         parse("version: 1\nclasses: {benign: {action: pass, after: 1}, attack: {action: drop, after: 1}}");
     assert_eq!(at_once, parse("version: 1\nclasses: {attack: drop}"));
     assert_eq!(at_once.to_abi(0, abi::Mode::Enforce).streaks, 0);
+}
+
+#[test]
+fn a_class_may_go_elsewhere_and_be_written_on() {
+    let policy = parse(
+        "version: 1\nclasses: {attack: {dscp: af41, redirect: {interface: eth2}, after: 2}, scan: {action: bounce, dscp: 0x3f}, \
+         other: {mark: 0xffffffff, priority: 3, queue: 65533}, benign: {dscp: 0}}",
+    );
+    let said: Vec<_> = policy.actions.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "dscp CS0",
+            "dscp AF41, redirect to eth2 after 2",
+            "dscp 63, bounce",
+            "mark 4294967295, priority 3, queue 65533"
+        ]
+    );
+    let value = policy.to_abi(0, abi::Mode::Enforce);
+    assert_eq!(value.class_policy.map(|class| class.action)[..4], [abi::Action::Steer.code(); 4]);
+    assert_eq!(value.steer.map(|steer| steer.kinds)[..5], [4, 5, 6, 56, 0]);
+    assert_eq!((value.steer[1].dscp, value.steer[2].dscp, value.steer[3].queue), (34, 63, 65533));
+    assert_eq!((value.steering(), policy.steering_kinds()), (63, 63));
+    assert!(!policy.does_nothing());
+    // Who is sent elsewhere may lock themselves out as who is dropped.
+    assert_eq!(value.allow, abi::ALLOW_ESSENTIAL);
+    assert_eq!([0, 1, 2, 3].map(|class| value.takes_away(class)), [false, true, true, false]);
+    let written = parse("version: 1\nclasses: {attack: {dscp: EF}}\nallow: {established: true}");
+    assert_eq!(written.to_abi(0, abi::Mode::Enforce).allow, 0);
+    assert_eq!(parse("version: 1\nclasses: {scan: bounce}").actions[2].to_string(), "bounce");
 }
 
 #[test]
@@ -184,6 +214,29 @@ fn each_broken_rule_is_named_with_what_exists() {
             "classes: {benign: {action: pass, after: 2}}",
             "classes: benign: after: this is the class that flows count as until another has enough verdicts in a row; give",
         ),
+        (
+            "classes: {attack: {action: drop, redirect: {interface: eth2}}}",
+            "classes: attack: 'redirect to eth2' does not go together with 'drop'",
+        ),
+        ("classes: {attack: {dscp: 1, rate: 5/s}}", "'dscp LE' does not go together with 'rate'"),
+        (
+            "classes: {attack: {action: bounce, redirect: {interface: eth2}}}",
+            "cannot go to another interface and back to its sender: give redirect or the action bounce",
+        ),
+        ("classes: {attack: {redirect: eth2}}", "line 2"),
+        ("classes: {attack: {redirect: {}}}", "redirect needs an interface: {redirect: {interface: eth2}}"),
+        ("classes: {attack: {redirect: {interface: a/b}}}", "redirect needs an interface"),
+        ("classes: {attack: {redirect: {port: 1}}}", "unknown key 'port'"),
+        ("classes: {attack: {dscp: 64}}", "dscp 64 is out of range; 0 to 63, or a name such as AF41 or EF"),
+        ("classes: {attack: {dscp: AF44}}", "'AF44' is no DSCP: 0 to 63, or a name; did you mean 'AF4"),
+        ("classes: {attack: {mark: 4294967296}}", "'4294967296' is no whole number from 0 to 4294967295"),
+        ("classes: {attack: {priority: -1}}", "'-1' is no whole number"),
+        ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
+        (
+            "classes: {attack: {}}",
+            "needs an action: pass, drop, count, rate-limit, bounce, or one of redirect, dscp",
+        ),
+        ("classes: {attack: {after: 3}}", "needs an action"),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),
     ];
     for (line, expected) in cases {

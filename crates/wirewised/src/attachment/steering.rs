@@ -33,6 +33,10 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<V
     }
     let own = netdev::index(interface)?;
     let mut findings = Vec::new();
+    let bounces = policy.steering_kinds() & abi::STEER_BOUNCE != 0;
+    if bounces && planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
+        findings.extend(check_bounces(interface, own));
+    }
     for target in policy.targets_mut() {
         target.ifindex = netdev::index(&target.interface)
             .map_err(|error| Error::input(format!("policy: redirect: {error}")))?;
@@ -57,6 +61,15 @@ fn cannot(class: &str, name: &str, kind: u32, plane: Plane) -> Error {
         "policy: {class}: {plane} cannot do {name}; planes that can: {} (`wirewised planes`)",
         can.join(", ")
     ))
+}
+
+/// Natively, the driver of a veth pair gives back only to an end that takes frames without a socket buffer. Other drivers with XDP do.
+fn check_bounces(interface: &str, index: u32) -> Option<Finding> {
+    let device = Device::open(interface).ok()?;
+    if device.driver().as_deref() != Some("veth") {
+        return None;
+    }
+    check_sends(interface, &device, plane::driver(index).unwrap_or_default(), &kernel::release())
 }
 
 /// What an interface is to packets that are redirected to it.
@@ -87,19 +100,19 @@ fn check_sends(name: &str, device: &Device, driver: Driver, release: &str) -> Op
     if kernel::version_of(release).is_none_or(|version| version < TELLS_DRIVER_FEATURES) {
         return Some(Finding::warning(
             CHECK,
-            format!("kernels before 6.3 do not say whether {name} sends what XDP redirects to it"),
-            "see whether it arrives; `--plane tc-ingress` redirects to every interface",
+            format!("kernels before 6.3 do not say whether {name} sends what XDP gives it"),
+            "see whether it arrives; `--plane tc-ingress` sends by every interface",
         ));
     }
     let way = if device.driver().as_deref() == Some("veth") {
-        "of a veth pair the other end must have an XDP program or GRO (`ethtool -K PEER gro on`, there)"
+        "of a veth pair the other end must have an XDP program, whichever"
     } else {
         "its driver cannot, or only with a program of XDP on it"
     };
     Some(Finding::error(
         CHECK,
-        format!("{name} would drop all that XDP redirects to it: {way}"),
-        "`--plane xdp-generic` and `--plane tc-ingress` redirect to every interface",
+        format!("{name} would drop all that XDP sends by it: {way}"),
+        "`--plane xdp-generic` and `--plane tc-ingress` send by every interface",
     ))
 }
 

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::carrier::{Carrier, packets, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, bundle, variant};
+use crate::steering::class_of;
+use crate::wire::Wire;
 
 #[test]
 fn copies_are_judged_and_every_command_tells_of_them() {
@@ -366,6 +368,33 @@ fn af_xdp_between_two_interfaces_loses_no_frame() {
         sum("frames_busy") == 0 && sum("received") + sum("lost") >= lab.received() - before
     });
     assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 7), 7);
+}
+
+#[test]
+fn a_class_is_written_on_its_way() {
+    let Some(lab) = Lab::new() else { return };
+    let far = Far::behind(&lab);
+    whole_packets(&lab);
+    for plane in ["af-packet", "af-xdp"] {
+        lab.policy("classes: {attack: drop}");
+        let options = format!("--to {SECOND} --policy p.yaml --mode enforce");
+        let _carrier = Carrier::of(&lab, plane, &options);
+        assert_eq!((far.receive(&lab, RECEIVER, BENIGN, 3), far.receive(&lab, RECEIVER, ATTACK, 3)), (3, 0));
+        // The program learns it while it carries.
+        lab.policy("classes: {attack: {dscp: EF}}");
+        lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+        let wire = far.0.enter(|| Wire::open("far0"));
+        assert_eq!(far.receive(&lab, RECEIVER, ATTACK, 3), 3, "the stack takes the checksums");
+        assert_eq!(
+            wire.received().iter().map(|frame| class_of(frame)).collect::<Vec<_>>(),
+            [46 << 2; 3],
+            "{plane}"
+        );
+        assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 1), 1);
+        assert_eq!(wire.received().iter().map(|frame| class_of(frame)).collect::<Vec<_>>(), [0]);
+        assert_eq!(lab.stats()["classes"][1]["outcomes"]["steered"]["packets"], 3);
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
 }
 
 #[test]
