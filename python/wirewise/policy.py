@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: which class is dropped, limited, counted or steered, when the model runs, who is always let through.
+"""Policies: which class is dropped, limited, counted or steered, when the model runs, who always passes.
 
 The file is YAML; docs/policy.md describes it. The agent's reader (crates/wirewised/src/policy) is the one
 that counts; this one gives the same answers to the toolkit: `explain`, the demo and the parity tests.

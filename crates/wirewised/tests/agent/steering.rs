@@ -91,7 +91,7 @@ fn a_class_goes_to_another_interface() {
         assert_eq!(arrived.len(), 5, "{plane}");
         for (before, after) in attacks().iter().zip(&arrived) {
             assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane}");
-            let (at, last) = (before.len() - ATTACK - 20, before.len());
+            let (at, last) = (before.len() - ATTACK - 16, before.len());
             assert_eq!((&before[..14], &before[at..last]), (&after[..14], &after[at..last]), "{plane}");
         }
         assert_eq!(outcome(&lab, 1, "steered"), 5, "{plane}");
