@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::policy::steering::{Dscp, Number, RedirectFile};
+use crate::policy::steering::{Dscp, Number};
 use crate::policy::values::{Port, Prefix, Switch};
 use crate::text::units::{Nanoseconds, Rate};
 
@@ -70,6 +70,12 @@ pub struct ActionMap {
     pub priority: Option<Number>,
     #[serde(default, deserialize_with = "from_text")]
     pub queue: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedirectFile {
+    pub interface: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

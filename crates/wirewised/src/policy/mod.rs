@@ -4,6 +4,7 @@
 //! docs/policy.md describes the file. Reading it needs the classes of a bundle and no privilege; `Policy::to_abi`
 //! turns it into the value of the map `ww_policy`.
 
+mod class;
 pub mod file;
 pub mod steering;
 mod values;
@@ -17,44 +18,17 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::files::yaml;
-use crate::policy::file::{ActionFile, ActionMap, EventsFile, PolicyFile, TriggerFile};
+use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
+use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
 use crate::policy::steering::{Steering, Target};
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
 
+pub use class::{ClassAction, ClassPolicy, Limit};
 pub use values::{Port, Prefix, Switch};
 
 /// A policy file is text that a person writes: more than this is something else.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// What `action` may be.
-const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
-const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
-const DEFAULT_BURST: u32 = 20;
-const MAX_BURST: u32 = 1_000_000;
-
-/// How many may pass in a row (`burst`) and how many in the long run (`rate`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
-    pub rate: Rate,
-    pub burst: u32,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClassAction {
-    Pass,
-    Drop,
-    Count,
-    RateLimit(Limit),
-    Steer(Steering),
-}
-
-/// What the policy asks for one class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClassPolicy {
-    pub action: ClassAction,
-    /// How many verdicts in a row a flow needs for this class, 1 to `abi::MAX_AFTER`; before, it counts as class 0.
-    pub after: u32,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
@@ -259,55 +233,6 @@ impl Policy {
     }
 }
 
-impl ClassPolicy {
-    /// Of a class that the policy does not name.
-    const PASS: Self = Self { action: ClassAction::Pass, after: 1 };
-}
-
-impl std::fmt::Display for ClassPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.after > 1 { write!(f, "{} after {}", self.action, self.after) } else { self.action.fmt(f) }
-    }
-}
-
-impl ClassAction {
-    pub fn code(&self) -> abi::Action {
-        match self {
-            Self::Pass => abi::Action::Pass,
-            Self::Drop => abi::Action::Drop,
-            Self::Count => abi::Action::Count,
-            Self::RateLimit(_) => abi::Action::RateLimit,
-            Self::Steer(_) => abi::Action::Steer,
-        }
-    }
-
-    /// Whether packets may be kept from their receiver.
-    fn takes_away(&self) -> bool {
-        match self {
-            Self::Steer(steering) => steering.takes_away(),
-            other => other.code().may_drop(),
-        }
-    }
-}
-
-impl std::fmt::Display for ClassAction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::RateLimit(limit) => write!(f, "rate-limit {} burst {}", limit.rate, limit.burst),
-            Self::Steer(steering) => steering.fmt(f),
-            other => f.pad(other.code().name()),
-        }
-    }
-}
-
-impl Limit {
-    /// GCRA: the time one packet costs, and how far ahead of the clock that may get (`burst` packets at once).
-    fn to_abi(self) -> (u64, u64) {
-        let interval = self.rate.interval_ns();
-        (interval, interval * u64::from(self.burst - 1))
-    }
-}
-
 fn drops(key: &str, choice: Option<String>) -> std::result::Result<bool, String> {
     match choice.as_deref() {
         None | Some("pass") => Ok(false),
@@ -339,58 +264,7 @@ fn class_actions(
     Ok(actions)
 }
 
-fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String> {
-    let (after, most) = (file.after.unwrap_or(1), abi::MAX_AFTER);
-    if !(1..=most).contains(&after) {
-        return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
-    }
-    Ok(ClassPolicy { action: class_action(file)?, after })
-}
-
-fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
-    let bounces = file.action.as_deref() == Some("bounce");
-    if let Some(steering) = Steering::parse(&file, bounces)? {
-        let misplaced = match file.action.as_deref() {
-            None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
-            Some(action) => Some(action),
-        };
-        return match misplaced {
-            Some(other) => Err(format!(
-                "'{steering}' does not go together with '{other}': a class is either dropped, limited or counted, or steered; leave one out"
-            )),
-            None => Ok(ClassAction::Steer(steering)),
-        };
-    }
-    let ActionMap { action, rate, burst, .. } = file;
-    let name = action
-        .ok_or_else(|| format!("needs an action: {}, or one of {STEERING_KEYS}", ACTIONS.join(", ")))?;
-    if name != "rate-limit" && (rate.is_some() || burst.is_some()) {
-        return Err(format!("rate and burst belong to the action rate-limit, not to '{name}'"));
-    }
-    match (name.as_str(), rate) {
-        ("pass", _) => Ok(ClassAction::Pass),
-        ("drop", _) => Ok(ClassAction::Drop),
-        ("count", _) => Ok(ClassAction::Count),
-        ("rate-limit", Some(rate)) if rate.count > 0 => Ok(ClassAction::RateLimit(limit(rate, burst)?)),
-        ("rate-limit", Some(_)) => Err("rate 0 lets nothing through; use the action drop".to_string()),
-        ("rate-limit", None) => {
-            Err("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}".to_string())
-        }
-        (other, _) => {
-            let known = choose(other, &ACTIONS);
-            Err(format!("unknown action '{other}'; {known}"))
-        }
-    }
-}
-
-fn limit(rate: Rate, burst: Option<u32>) -> std::result::Result<Limit, String> {
-    let burst = burst.unwrap_or(DEFAULT_BURST);
-    if !(1..=MAX_BURST).contains(&burst) {
-        return Err(format!("burst {burst} is out of range; 1 to {MAX_BURST}"));
-    }
-    Ok(Limit { rate, burst })
-}
-
+/// What a class's mapping asks for; `None`: nothing of this kind. bounces : its action.
 fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
     const FORMS: &str = "every, {packets: [1, 2, 4]}, {interval: 100ms} or {first-n: 8}";
     let Some(file) = file else { return Ok(Trigger::Every) };

@@ -4,14 +4,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
-
 use crate::abi;
-use crate::policy::file::ActionMap;
 use crate::text::nearest::choose;
 
 /// The kernel keeps 65535 for "none", and counts from 1.
-const MAX_QUEUE: u32 = 65_533;
+pub const MAX_QUEUE: u32 = 65_533;
 const MAX_DSCP: u32 = 63;
 
 /// Names of DSCPs: RFC 2474, 2597, 3246, 5865, 8622.
@@ -62,45 +59,7 @@ pub struct Steering {
     pub queue: Option<u16>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RedirectFile {
-    interface: Option<String>,
-}
-
 impl Steering {
-    /// What a class's mapping asks for; `None`: nothing of this kind. bounces : its action.
-    pub fn parse(file: &ActionMap, bounces: bool) -> Result<Option<Self>, String> {
-        let redirect = match &file.redirect {
-            None => None,
-            Some(RedirectFile { interface: Some(name) })
-                if !name.is_empty() && !name.contains(['/', '\0']) =>
-            {
-                Some(Target { interface: name.clone(), ifindex: 0 })
-            }
-            Some(_) => return Err("redirect needs an interface: {redirect: {interface: eth2}}".to_string()),
-        };
-        if bounces && redirect.is_some() {
-            return Err(
-                "a packet cannot go to another interface and back to its sender: give redirect or the action bounce"
-                    .to_string(),
-            );
-        }
-        let queue = file.queue.map(|Number(queue)| match u16::try_from(queue) {
-            Ok(queue) if u32::from(queue) <= MAX_QUEUE => Ok(queue),
-            _ => Err(format!("queue {queue} is out of range; 0 to {MAX_QUEUE}")),
-        });
-        let steering = Self {
-            redirect,
-            bounce: bounces,
-            dscp: file.dscp,
-            mark: file.mark.map(|Number(mark)| mark),
-            priority: file.priority.map(|Number(priority)| priority),
-            queue: queue.transpose()?,
-        };
-        Ok((steering != Self::default()).then_some(steering))
-    }
-
     /// `abi::STEER_*` bits.
     pub fn kinds(&self) -> u32 {
         let there = [

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a policy asks for one class.
+
+use crate::abi;
+use crate::policy::file::{ActionMap, RedirectFile};
+use crate::policy::steering::{MAX_QUEUE, Number, Steering, Target};
+use crate::text::nearest::choose;
+use crate::text::units::Rate;
+
+/// What `action` may be.
+const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
+const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
+pub const DEFAULT_BURST: u32 = 20;
+const MAX_BURST: u32 = 1_000_000;
+
+/// How many may pass in a row (`burst`) and how many in the long run (`rate`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    pub rate: Rate,
+    pub burst: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClassAction {
+    Pass,
+    Drop,
+    Count,
+    RateLimit(Limit),
+    Steer(Steering),
+}
+
+/// What the policy asks for one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassPolicy {
+    pub action: ClassAction,
+    /// How many verdicts in a row a flow needs for this class, 1 to `abi::MAX_AFTER`; before, it counts as class 0.
+    pub after: u32,
+}
+
+impl ClassPolicy {
+    /// Of a class that the policy does not name.
+    pub const PASS: Self = Self { action: ClassAction::Pass, after: 1 };
+}
+
+impl std::fmt::Display for ClassPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.after > 1 { write!(f, "{} after {}", self.action, self.after) } else { self.action.fmt(f) }
+    }
+}
+
+impl ClassAction {
+    pub fn code(&self) -> abi::Action {
+        match self {
+            Self::Pass => abi::Action::Pass,
+            Self::Drop => abi::Action::Drop,
+            Self::Count => abi::Action::Count,
+            Self::RateLimit(_) => abi::Action::RateLimit,
+            Self::Steer(_) => abi::Action::Steer,
+        }
+    }
+
+    /// Whether packets may be kept from their receiver.
+    pub fn takes_away(&self) -> bool {
+        match self {
+            Self::Steer(steering) => steering.takes_away(),
+            other => other.code().may_drop(),
+        }
+    }
+}
+
+impl std::fmt::Display for ClassAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RateLimit(limit) => write!(f, "rate-limit {} burst {}", limit.rate, limit.burst),
+            Self::Steer(steering) => steering.fmt(f),
+            other => f.pad(other.code().name()),
+        }
+    }
+}
+
+impl Limit {
+    /// GCRA: the time one packet costs, and how far ahead of the clock that may get (`burst` packets at once).
+    pub fn to_abi(self) -> (u64, u64) {
+        let interval = self.rate.interval_ns();
+        (interval, interval * u64::from(self.burst - 1))
+    }
+}
+
+pub fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String> {
+    let (after, most) = (file.after.unwrap_or(1), abi::MAX_AFTER);
+    if !(1..=most).contains(&after) {
+        return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
+    }
+    Ok(ClassPolicy { action: class_action(file)?, after })
+}
+
+fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
+    let redirect = match &file.redirect {
+        None => None,
+        Some(RedirectFile { interface: Some(name) }) if !name.is_empty() && !name.contains(['/', '\0']) => {
+            Some(Target { interface: name.clone(), ifindex: 0 })
+        }
+        Some(_) => return Err("redirect needs an interface: {redirect: {interface: eth2}}".to_string()),
+    };
+    if bounces && redirect.is_some() {
+        return Err(
+            "a packet cannot go to another interface and back to its sender: give redirect or the action bounce"
+                .to_string(),
+        );
+    }
+    let queue = file.queue.map(|Number(queue)| match u16::try_from(queue) {
+        Ok(queue) if u32::from(queue) <= MAX_QUEUE => Ok(queue),
+        _ => Err(format!("queue {queue} is out of range; 0 to {MAX_QUEUE}")),
+    });
+    let steering = Steering {
+        redirect,
+        bounce: bounces,
+        dscp: file.dscp,
+        mark: file.mark.map(|Number(mark)| mark),
+        priority: file.priority.map(|Number(priority)| priority),
+        queue: queue.transpose()?,
+    };
+    Ok((steering != Steering::default()).then_some(steering))
+}
+
+fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
+    let bounces = file.action.as_deref() == Some("bounce");
+    if let Some(asked) = steering(&file, bounces)? {
+        let misplaced = match file.action.as_deref() {
+            None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
+            Some(action) => Some(action),
+        };
+        return match misplaced {
+            Some(other) => Err(format!(
+                "'{asked}' does not go together with '{other}': a class is either dropped, limited or counted, or steered; leave one out"
+            )),
+            None => Ok(ClassAction::Steer(asked)),
+        };
+    }
+    let ActionMap { action, rate, burst, .. } = file;
+    let name = action
+        .ok_or_else(|| format!("needs an action: {}, or one of {STEERING_KEYS}", ACTIONS.join(", ")))?;
+    if name != "rate-limit" && (rate.is_some() || burst.is_some()) {
+        return Err(format!("rate and burst belong to the action rate-limit, not to '{name}'"));
+    }
+    match (name.as_str(), rate) {
+        ("pass", _) => Ok(ClassAction::Pass),
+        ("drop", _) => Ok(ClassAction::Drop),
+        ("count", _) => Ok(ClassAction::Count),
+        ("rate-limit", Some(rate)) if rate.count > 0 => Ok(ClassAction::RateLimit(limit(rate, burst)?)),
+        ("rate-limit", Some(_)) => Err("rate 0 lets nothing through; use the action drop".to_string()),
+        ("rate-limit", None) => {
+            Err("rate-limit needs a rate: {action: rate-limit, rate: 100/s, burst: 20}".to_string())
+        }
+        (other, _) => {
+            let known = choose(other, &ACTIONS);
+            Err(format!("unknown action '{other}'; {known}"))
+        }
+    }
+}
+
+pub fn limit(rate: Rate, burst: Option<u32>) -> std::result::Result<Limit, String> {
+    let burst = burst.unwrap_or(DEFAULT_BURST);
+    if !(1..=MAX_BURST).contains(&burst) {
+        return Err(format!("burst {burst} is out of range; 1 to {MAX_BURST}"));
+    }
+    Ok(Limit { rate, burst })
+}
