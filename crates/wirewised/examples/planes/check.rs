@@ -93,6 +93,7 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
         hash_seed: object::seed_from(program.seed),
         table_size: Some(program.table_size),
         cpus: 1,
+        steer: 0,
     };
     let policy = Policy::all_pass(&[]);
     let element = abi::Policy::zeroed();
