@@ -8,7 +8,7 @@ use std::{io, mem};
 use serde_json::{Value, json};
 use wirewised::abi::Hook;
 use wirewised::interface::netdev;
-use wirewised::plane::{Joining, Plane};
+use wirewised::plane::{Joining, Plane, Port};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, SENDER, data_path};
 use crate::swap::{flows, lenient};
@@ -45,7 +45,7 @@ impl Beyond {
 fn passing(interface: &str) -> OwnedFd {
     let program = foreign_program(Hook::Xdp);
     let index = netdev::index(interface).unwrap();
-    Plane::XDP_NATIVE.attach(program.as_fd(), index, Joining::default()).unwrap()
+    Plane::XDP_NATIVE.attach(program.as_fd(), Port::Interface(index), Joining::default()).unwrap()
 }
 
 fn sender(lab: &Lab) -> Wire {

@@ -374,7 +374,7 @@ fn af_xdp_between_two_interfaces_loses_no_frame() {
 fn a_class_is_written_on_its_way() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
-    whole_packets(&lab);
+    lab.whole_packets();
     for plane in ["af-packet", "af-xdp"] {
         lab.policy("classes: {attack: drop}");
         let options = format!("--to {SECOND} --policy p.yaml --mode enforce");

@@ -233,7 +233,9 @@ fn check_ethernet(interface: &str, device: &Device) -> Option<Finding> {
 /// Where what is attached sends packets.
 fn check_steering(index: u32, root: &Root) -> Vec<Finding> {
     let ours = Attachment::all(root).unwrap_or_default().attachments;
-    let Some(ours) = ours.into_iter().find(|ours| ours.ifindex() == Some(index)) else { return Vec::new() };
+    let Some(ours) = ours.into_iter().find(|ours| ours.port() == Some(Port::Interface(index))) else {
+        return Vec::new();
+    };
     let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
     plane.map_or_else(Vec::new, |plane| steering::check_running(&ours, plane))
 }
