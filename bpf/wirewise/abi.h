@@ -70,7 +70,8 @@ enum ww_steer_kind {
 	WW_STEER_MARK = 8,     /* of the socket buffer, as the next two */
 	WW_STEER_PRIORITY = 16,
 	WW_STEER_QUEUE = 32,
-	WW_STEER_TOLD = 256, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
+	WW_STEER_TOLD =
+		256, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };
 
 enum ww_mode { WW_MODE_OBSERVE = 0, WW_MODE_ENFORCE = 1 };

@@ -50,9 +50,9 @@
 	})
 #define ww_field(ctx, type, field) ww_field_of("u32", ctx, type, field)
 /* Likewise of a store. */
-#define ww_set_field(ctx, type, field, value)                                            \
-	asm volatile("*(u32 *)(%0 + %1) = %2"                                            \
-		     :                                                                   \
+#define ww_set_field(ctx, type, field, value)                                              \
+	asm volatile("*(u32 *)(%0 + %1) = %2"                                              \
+		     :                                                                     \
 		     : "r"(ctx), "i"(__builtin_offsetof(type, field)), "r"((__u64)(value)) \
 		     : "memory")
 #define ww_field64(ctx, type, field) ww_field_of("u64", ctx, type, field)
