@@ -215,6 +215,12 @@ impl Lab {
         self.sender_sh("ethtool -K ww1 tx off");
     }
 
+    /// Puts the agent where those may run it who may not look into the checkout. Another process copies: a file that this one has open
+    /// for writing is busy for as long as any child that was started meanwhile has not executed yet.
+    pub fn copy_agent(&self) {
+        sh(&format!("cp {} {}", env!("CARGO_BIN_EXE_wirewised"), self.path("wirewised").display()));
+    }
+
     /// Has the agent run by other words before it.
     pub fn run_by(&mut self, words: &[&str]) {
         let agent = self.path("wirewised");

@@ -103,7 +103,7 @@ fn enforcement_for_a_time_ends_in_the_data_path_itself() {
 #[test]
 fn enforcement_for_a_time_is_as_long_in_a_time_namespace() {
     let Some(mut lab) = Lab::new() else { return };
-    std::fs::copy(env!("CARGO_BIN_EXE_wirewised"), lab.path("wirewised")).unwrap();
+    lab.copy_agent();
     lab.policy("classes: {attack: drop}\nevents: {rate: 1000/s}\nenforce_for: 1500ms");
     for ahead in ["86400", "1000000"] {
         let words = ["unshare", "--time", "--monotonic", ahead, "--boottime", ahead, "--fork"];

@@ -82,7 +82,7 @@ fn what_is_no_network_namespace_is_refused() {
     let mounts = lab.error("status --netns /proc/self/ns/mnt", 2);
     assert!(mounts.contains("/proc/self/ns/mnt is no network namespace"), "{mounts}");
     let [sender, _] = lab.namespaces().map(str::to_owned);
-    std::fs::copy(env!("CARGO_BIN_EXE_wirewised"), lab.path("wirewised")).unwrap();
+    lab.copy_agent();
     lab.runner = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).to_vec();
     let error = lab.error(&format!("status --netns {sender}"), 3);
     assert!(error.contains("needs CAP_SYS_ADMIN"), "{error}");

@@ -112,7 +112,7 @@ fn with_capabilities(lab: &mut Lab, capabilities: &str) {
 #[test]
 fn three_capabilities_are_enough_and_a_missing_one_is_named() {
     let Some(mut lab) = Lab::new() else { return };
-    std::fs::copy(env!("CARGO_BIN_EXE_wirewised"), lab.path("wirewised")).unwrap();
+    lab.copy_agent();
     lab.policy("classes: {attack: drop}");
     std::fs::create_dir(lab.pins()).unwrap();
     with_capabilities(&mut lab, "bpf,net_admin,perfmon");
