@@ -16,7 +16,7 @@ from wirewise.models.random import random_tree_ensemble
 from wirewise.targets.verilog import Options
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets" / "verilog.md"
-PARALLEL = (1, 2, 4, 8, 16, 32)
+PARALLEL = (1, 2, 4, 8, 16)
 MHZ = 200
 
 
@@ -72,7 +72,6 @@ def others(folder: Path) -> list[str]:
     subjects: list[tuple[str, Model, Options]] = [
         ("256-32-16-2, a record of 16 features", bench.n3ic(), Options()),
         ("256-32-16-2, `--modules 4`", bench.n3ic(), Options(input="bits", modules=4)),
-        ("256-32-16-2, `--modules 16`", bench.n3ic(), Options(input="bits", modules=16)),
         ("10 trees of depth 6, 12 features, thresholds of 16 bits", forest, Options(width=1024)),
     ]
     for index, (name, model, options) in enumerate(subjects):
