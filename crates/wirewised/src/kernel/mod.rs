@@ -155,16 +155,6 @@ pub fn interrupt(id: i32) {
     }
 }
 
-/// Has this thread run only where no other wants the CPU.
-pub fn be_idle() -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters outlive the call, which reads them.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } {
-        0 => Ok(()),
-        _ => Err(Error::other(format!("cannot give way to others: {}", io::Error::last_os_error()))),
-    }
-}
-
 /// Keeps this thread on the first CPU it may use, and returns it. Where each CPU has flow tables of its own, a run that moved would
 /// meet its own flows as new ones.
 pub fn pin_to_one_cpu() -> Result<u32> {

@@ -39,7 +39,7 @@ struct Thread {
     path: PathBuf,
     is_softirq: bool,
     run_ns: u64,
-    /// In user and in system mode, in ticks.
+    /// In user and in system mode since it began, in ticks.
     ticks: (u64, u64),
 }
 
@@ -63,9 +63,8 @@ impl Reading {
                 sum.softirq_ns += run;
                 continue;
             }
-            // The kernel knows the sum; how much of it was in user mode it only samples.
-            let (user, system) = earlier.map_or((0, 0), |it| it.ticks);
-            let (user, system) = (thread.ticks.0.saturating_sub(user), thread.ticks.1.saturating_sub(system));
+            // The kernel knows the sum; how much of it was in user mode it only samples, so all that it has seen so far counts.
+            let (user, system) = thread.ticks;
             let share = if user + system == 0 { 0.0 } else { user as f64 / (user + system) as f64 };
             sum.user_ns += run * share;
             sum.system_ns += run * (1.0 - share);
@@ -114,7 +113,7 @@ mod tests {
     fn time_is_split_as_its_ticks_are() {
         let thread = |run_ns, ticks, is_softirq| Thread { path: "/proc/1".into(), is_softirq, run_ns, ticks };
         let own = Reading(vec![thread(1_000, (1, 1), false)]);
-        let later = Reading(vec![thread(9_000, (4, 2), false)]);
+        let later = Reading(vec![thread(9_000, (3, 1), false)]);
         let time = later.since(&own);
         assert_eq!((time.user_ns, time.system_ns, time.softirq_ns), (6_000.0, 2_000.0, 0.0));
         assert_eq!(time.sum_ns(), 8_000.0);

@@ -83,14 +83,12 @@ impl<'a> Measuring<'a> {
                 };
                 self.wire.outside.within(work).unwrap_or_else(|| Err(Error::other("the sender stopped")))
             });
-            let awake = scope.spawn(|| keep_awake(self.wire.cpus.receiver, &stop));
             let measured = self.window(receiver, &watched, time);
             stop.store(true, Ordering::Relaxed);
             while !sending.is_finished() {
                 kernel::interrupt(thread_id.load(Ordering::Relaxed));
                 thread::sleep(SOON);
             }
-            awake.join().unwrap_or_else(|_| Err(Error::other("a thread stopped")))?;
             sending.join().unwrap_or_else(|_| Err(Error::other("the sender stopped")))?;
             measured
         });
@@ -119,15 +117,4 @@ impl<'a> Measuring<'a> {
         let received = receiver.map_or(Ok(taken), Receiver::judged)?;
         Ok(Moment { at: Instant::now(), sent: self.sender.sent()?, taken, received })
     }
-}
-
-/// Where a CPU sleeps until a packet comes, as a guest's does, waking it can take longer than a queue lasts. So it does not sleep: here
-/// nothing is done, for as long as nobody else has anything to do there.
-fn keep_awake(cpu: u32, stop: &AtomicBool) -> Result<()> {
-    kernel::pin_to(cpu)?;
-    kernel::be_idle()?;
-    while !stop.load(Ordering::Relaxed) {
-        std::hint::spin_loop();
-    }
-    Ok(())
 }
