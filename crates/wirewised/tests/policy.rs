@@ -172,7 +172,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {worm: drop}", "unknown class 'worm'; the bundle has: benign, attack, scan, other"),
         (
             "classes: {attack: block}",
-            "classes: attack: unknown action 'block'; there are: pass, drop, count, rate-limit",
+            "classes: attack: unknown action 'block'; did you mean 'bounce'? there are: pass, drop, count, rate-limit, bounce",
         ),
         ("classes: {attack: rate-limit}", "rate-limit needs a rate"),
         ("classes: {attack: {action: rate-limit}}", "rate-limit needs a rate"),

@@ -375,9 +375,9 @@ fn a_class_is_written_on_its_way() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
     lab.whole_packets();
-    for plane in ["af-packet", "af-xdp"] {
+    for (plane, offloads) in [("af-packet", "--offloads off"), ("af-xdp", "")] {
         lab.policy("classes: {attack: drop}");
-        let options = format!("--to {SECOND} --policy p.yaml --mode enforce");
+        let options = format!("--to {SECOND} --policy p.yaml --mode enforce {offloads}");
         let _carrier = Carrier::of(&lab, plane, &options);
         assert_eq!((far.receive(&lab, RECEIVER, BENIGN, 3), far.receive(&lab, RECEIVER, ATTACK, 3)), (3, 0));
         // The program learns it while it carries.

@@ -143,3 +143,8 @@ fn udp(port: u16, payload: usize) -> Vec<u8> {
 pub fn tagged(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat()
 }
+
+/// The frame without one.
+pub fn untagged(frame: &[u8]) -> Vec<u8> {
+    if frame[12..14] == [0x81, 0] { [&frame[..12], &frame[16..]].concat() } else { frame.to_vec() }
+}
