@@ -30,7 +30,13 @@
 /* Whether the class asks for it: a constant where the load rules it out. */
 static __always_inline int ww_steers(const struct ww_steer *what, __u32 kind)
 {
-	return ww_config.steer & kind && what->kinds & kind;
+	__u32 kinds;
+
+	if (!(ww_config.steer & kind))
+		return 0;
+	kinds = what->kinds;
+	ww_hide(kinds); /* otherwise the compiler joins both tests, and the first is no constant any more */
+	return kinds & kind;
 }
 
 /* Has the packet leave by an interface when the program ends. Returns 0 if there is none of this index any more, or the packet is
