@@ -387,9 +387,9 @@ impl Lab {
 
     /// from : 0: any.
     fn flow_between(&self, from: u16, port: u16) -> Flow {
-        let receiver = self.receiver.enter(|| bind(port));
+        let receiver = self.receiver.enter(|| bind(RECEIVER, port));
         receiver.set_read_timeout(Some(QUIET)).unwrap();
-        let sender = self.sender.enter(|| UdpSocket::bind((SENDER, from)).unwrap());
+        let sender = self.sender.enter(|| bind(SENDER, from));
         sender.connect((RECEIVER, port)).unwrap();
         Flow { sender, receiver }
     }
@@ -438,14 +438,14 @@ impl Flow {
 }
 
 /// A test that starts a process at this moment may still have the socket of the call before, until it executes.
-fn bind(port: u16) -> UdpSocket {
+pub fn bind(address: &str, port: u16) -> UdpSocket {
     for _ in 0..100 {
-        match UdpSocket::bind((RECEIVER, port)) {
+        match UdpSocket::bind((address, port)) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(QUIET / 10),
             other => return other.unwrap(),
         }
     }
-    panic!("port {port} stays in use");
+    panic!("port {port} of {address} stays in use");
 }
 
 /// An agent in the foreground.

@@ -10,7 +10,7 @@ use wirewised::abi::Hook;
 use wirewised::interface::netdev;
 use wirewised::plane::{Joining, Plane, Port};
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, SENDER, data_path};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, SENDER, bind, data_path};
 use crate::swap::{flows, lenient};
 use crate::tc::foreign_program;
 use crate::wire::{FAR, NEAR, Wire, ipv4, ipv6, sum, tagged, untagged};
@@ -195,7 +195,7 @@ fn marks_and_priorities_come_to_the_stack() {
     let Some(lab) = Lab::new() else { return };
     lab.policy("classes: {attack: {mark: 0xabcd, priority: 5, dscp: CS6}}");
     lab.attach("--plane tc-ingress --policy p.yaml --mode enforce --offloads off");
-    let socket = lab.enter(|| UdpSocket::bind((RECEIVER, 1000)).unwrap());
+    let socket = lab.enter(|| bind(RECEIVER, 1000));
     socket.set_read_timeout(Some(std::time::Duration::from_secs(2))).unwrap();
     let [mark, priority, tos] = arrives(&lab, &socket);
     assert_eq!((mark, tos), (0xabcd, 48 << 2));

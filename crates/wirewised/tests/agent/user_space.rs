@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::carrier::{Carrier, packets, wait};
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, bundle, variant};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, bind, bundle, variant};
 use crate::steering::class_of;
 use crate::wire::Wire;
 
@@ -149,7 +149,7 @@ impl Far {
 
     /// Sends UDP packets from the sender, and returns how many arrive, with the same content.
     fn receive(&self, lab: &Lab, to: &str, payload: usize, count: u8) -> usize {
-        let receiver = self.0.enter(|| UdpSocket::bind((to, 4000)).unwrap());
+        let receiver = self.0.enter(|| bind(to, 4000));
         receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let sender = lab.enter_sender(|| UdpSocket::bind("0.0.0.0:0").unwrap());
         for number in 0..count {
