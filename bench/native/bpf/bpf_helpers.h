@@ -37,6 +37,11 @@
 
 #define bpf_tail_call(context, map, index) abort()
 #define bpf_skb_pull_data(context, length) abort()
+/* No packet is steered: the load has nothing of it. */
+#define bpf_check_mtu(context, index, mtu, more, flags) (abort(), (void)(mtu), 0)
+#define bpf_redirect(index, flags) (abort(), 0)
+#define bpf_redirect_map(map, index, flags) (abort(), 0)
+#define bpf_csum_update(context, sum) abort()
 
 /* No socket is this program's. */
 static __always_inline struct bpf_sock *native_socket(void)
