@@ -130,8 +130,9 @@ fn what_is_measured_is_consistent_and_nothing_stays() {
 /// Kills it while packets are carried in user space.
 fn end_by(signal: i32) {
     let Some(folder) = folder() else { return };
-    let mut command =
-        command(&folder, &[], "--bundle b.wirewise --plane af-packet --rate 1000 --seconds 30s --json");
+    let rates = ["1000"; 20].join(",");
+    let arguments = format!("--bundle b.wirewise --plane af-packet --rate {rates} --seconds 1s --json");
+    let mut command = command(&folder, &[], &arguments);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let process = child.id();
     let begin = Instant::now();
