@@ -26,6 +26,9 @@ NO_FILTER = "no filter"
 PASSING = ("xdp-native",)
 """Planes that also let every packet pass, as those of hara2023 do; else they drop all."""
 RATES = "250000,500000,1000000,2000000,max"
+# Before all others, in a session of its own: where the kernel shares a CPU between sessions, niceness holds
+# within one, and this file is about the session.
+_FIRST = ("setsid", "sh", "-c", 'echo -20 >/proc/self/autogroup; exec nice -n -20 "$@"', "sh")
 _DOCS = Path(__file__).parents[1] / "docs" / "planes"
 
 
@@ -57,14 +60,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print(f"measuring {name}", file=sys.stderr)
         said = {}
         if name == NO_FILTER:
-            said = agent.call("bench", "planes", "--no-filter", *rate, timeout=None)
+            said = agent.call("bench", "planes", "--no-filter", *rate, timeout=None, within=_FIRST)
             results += [{**row, "program": name, "plane": name} for row in said.pop("results")]
         else:
             what = ["bench", "planes", "--bundle", bundles[name], *rate]
-            said = agent.call(*what, *planes, timeout=None)
+            said = agent.call(*what, *planes, timeout=None, within=_FIRST)
             results += said.pop("results")
             for plane in passing:
-                rows = agent.call(*what, "--plane", plane, "--observe", timeout=None)["results"]
+                rows = agent.call(*what, "--plane", plane, "--observe", timeout=None, within=_FIRST)[
+                    "results"
+                ]
                 results += [{**row, "plane": f"{plane}, passing"} for row in rows]
         # The sender's most is that of the best of its runs.
         said["sender_most"] = max(said["sender_most"], report.get("sender_most", 0))

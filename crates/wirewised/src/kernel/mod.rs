@@ -128,6 +128,16 @@ pub fn pin_thread(id: u32, cpu: u32) -> Result<()> {
     Ok(())
 }
 
+/// Gives another thread the niceness of this one.
+pub fn share_niceness(id: u32) -> Result<()> {
+    // SAFETY: both calls take numbers only. Of this process the first cannot fail.
+    let code = unsafe { libc::setpriority(libc::PRIO_PROCESS, id, libc::getpriority(libc::PRIO_PROCESS, 0)) };
+    match code {
+        0 => Ok(()),
+        _ => Err(Error::other(format!("cannot set the niceness of {id}: {}", io::Error::last_os_error()))),
+    }
+}
+
 /// Has SIGUSR1 end a system call, and nothing else.
 pub fn allow_interrupts() -> Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
