@@ -64,7 +64,7 @@ def test_rows_with_other_ports_are_those_of_packets_with_other_ports(
     differ = made.select(columns).with_row_index().join(real.select(columns).with_row_index(), on="index")
     differ = differ.filter(pl.col("source_port") != pl.col("source_port_right"))
     assert made.select(columns).equals(real.select(columns)), differ
-    # Which ports change places goes by the capture's path too, and some seeds leave the usual ones where they are.
+    # Which ports change places goes by the capture's path too; some seeds leave the usual ones in place.
     all_made = [vary(table, chosen_for_rows(["ports"]), 1, seed=seed) for seed in range(9, 25)]
     changed = [int((made["source_port"] != table.frame["source_port"]).sum()) for made in all_made]
     assert max(changed) > len(made) / 4
