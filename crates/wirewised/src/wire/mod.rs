@@ -82,9 +82,8 @@ impl Wire {
         Ok(Self { interface, cpus, index, outside, sending_end: there })
     }
 
-    /// Has a thread of the kernel's poll the receiving end, and moves it to the receiver's CPU, where it is as nice as the agent. To be called again for a
-    /// program that
-    /// was attached, as that may start polling anew. Returns the threads.
+    /// Has a thread of the kernel's poll the receiving end, and moves it to the receiver's CPU, where it is as nice as the agent. To be
+    /// called again for a program that was attached, as that may start polling anew. Returns the threads.
     pub fn poll_in_threads(&self) -> Result<Vec<u32>> {
         let path = PathBuf::from(format!("/sys/class/net/{}/threaded", self.interface));
         fs::write(&path, "1").map_err(|error| {
