@@ -142,7 +142,7 @@ impl Row {
             received_per_second: steady.a_second(steady.received),
             busy: steady.busy(),
             ns_per_packet: steady.ns_per_packet(),
-            keeps_up: steady.received as f64 >= NEARLY_ALL * steady.sent as f64,
+            keeps_up: steady.sent > 0 && steady.received as f64 >= NEARLY_ALL * steady.sent as f64,
             steady,
         }
     }
