@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 8
+#define WW_ABI_VERSION 9
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -70,8 +70,15 @@ enum ww_steer_kind {
 	WW_STEER_MARK = 8,     /* of the socket buffer, as the next two */
 	WW_STEER_PRIORITY = 16,
 	WW_STEER_QUEUE = 32,
+	WW_STEER_CPU = 64,     /* to another CPU's stack */
+	WW_STEER_SOCKET = 128, /* to a socket of AF_XDP */
+	WW_STEER_MIRROR = 256, /* a copy of some out of another interface */
+	WW_STEER_FORWARD =
+		512, /* as the kernel's routes and neighbours say, or a table of Ethernet addresses */
+	WW_STEER_BACKEND = 1024,   /* to one of a pool of servers */
+	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
 	WW_STEER_TOLD =
-		256, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
+		32768, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };
 
 enum ww_mode { WW_MODE_OBSERVE = 0, WW_MODE_ENFORCE = 1 };
@@ -203,7 +210,13 @@ struct ww_steer {
 	__u32 priority;
 	__u16 queue; /* that the packet leaves by, from 0 on */
 	__u8 dscp;
-	__u8 reserved;
+	__u8 cpus;    /* of the class in ww_spread, the first so many elements */
+	__u32 socket; /* the receive queue whose packets go to a socket */
+	__u32 mirror_ifindex;
+	__u32 mirror_every; /* one packet in so many, at random */
+	__u32 mirror_snap;  /* bytes of it, where the plane can cut; 0: all */
+	__u16 forward;	    /* how: of forward.h */
+	__u16 pool;	    /* of servers, from 0 on */
 };
 
 /* Map .data.ww_policy, one element. */

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-VERSION = 8
+VERSION = 9
 
 MAX_FEATURES = 128
 MAX_CLASSES = 64

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 8;
+pub const ABI_VERSION: u32 = 9;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -41,16 +41,28 @@ pub const STEER_DSCP: u32 = 4;
 pub const STEER_MARK: u32 = 8;
 pub const STEER_PRIORITY: u32 = 16;
 pub const STEER_QUEUE: u32 = 32;
+pub const STEER_CPU: u32 = 64;
+pub const STEER_SOCKET: u32 = 128;
+pub const STEER_MIRROR: u32 = 256;
+pub const STEER_FORWARD: u32 = 512;
+pub const STEER_BACKEND: u32 = 1024;
+pub const STEER_CHALLENGE: u32 = 2048;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
-pub const STEER_TOLD: u32 = 256;
+pub const STEER_TOLD: u32 = 32768;
 /// Each kind with the key of a policy file.
-pub const STEERING: [(u32, &str); 6] = [
+pub const STEERING: [(u32, &str); 12] = [
     (STEER_REDIRECT, "redirect"),
     (STEER_BOUNCE, "bounce"),
     (STEER_DSCP, "dscp"),
     (STEER_MARK, "mark"),
     (STEER_PRIORITY, "priority"),
     (STEER_QUEUE, "queue"),
+    (STEER_CPU, "cpu"),
+    (STEER_SOCKET, "socket"),
+    (STEER_MIRROR, "mirror"),
+    (STEER_FORWARD, "forward"),
+    (STEER_BACKEND, "backend"),
+    (STEER_CHALLENGE, "challenge"),
 ];
 
 /// What becomes of a packet, by the code that its program returns to the hook (XDP).
@@ -341,7 +353,13 @@ pub struct Steer {
     pub priority: u32,
     pub queue: u16,
     pub dscp: u8,
-    pub reserved: u8,
+    pub cpus: u8,
+    pub socket: u32,
+    pub mirror_ifindex: u32,
+    pub mirror_every: u32,
+    pub mirror_snap: u32,
+    pub forward: u16,
+    pub pool: u16,
 }
 
 /// `struct ww_policy`, the one element of the map `ww_policy`.

@@ -64,10 +64,8 @@ pub struct Found {
 /// The link, if one is pinned beside any of these.
 pub fn find<'a>(places: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Option<Found>> {
     for place in places {
-        let link = match objects::open_pin(&directory(place).join(pinned::LINK)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other?,
-        };
+        let pin = directory(place).join(pinned::LINK);
+        let Some(link) = objects::open_pin_if_there(&pin)? else { continue };
         if let Some(info) = link::info(link.as_fd())? {
             return Ok(Some(Found { link, info, beside: place.clone() }));
         }
@@ -79,12 +77,10 @@ impl Found {
     /// Runs what is pinned beside `runs`, and has the link pinned beside `home`. Nothing is there: this direction ends.
     pub fn follow(&self, runs: &Path, home: &Path) -> io::Result<()> {
         let pin = directory(&self.beside).join(pinned::LINK);
-        let program = match objects::open_pin(&directory(runs).join(pinned::PROGRAM)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.end()?;
-                return fs::remove_file(pin);
-            }
-            other => other?,
+        let program = directory(runs).join(pinned::PROGRAM);
+        let Some(program) = objects::open_pin_if_there(&program)? else {
+            self.end()?;
+            return fs::remove_file(pin);
         };
         let wanted = objects::program_info(program.as_fd())?.id;
         if self.info.port.is_some() && self.info.program_id != wanted {

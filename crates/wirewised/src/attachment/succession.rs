@@ -71,7 +71,7 @@ impl Places {
     pub fn find(&self) -> io::Result<Found> {
         let mut links = Vec::new();
         for place in self.all() {
-            let Some(link) = present(objects::open_pin(&place.join(pinned::LINK)))? else { continue };
+            let Some(link) = objects::open_pin_if_there(&place.join(pinned::LINK))? else { continue };
             let Some(info) = link::info(link.as_fd())? else { continue };
             links.push((link, info, place.clone()));
         }
@@ -184,15 +184,8 @@ pub fn tidy_all(root: &Root) -> Result<()> {
 
 /// The number of a pinned program.
 fn program_id(pin: &Path) -> io::Result<Option<u32>> {
-    let Some(program) = present(objects::open_pin(pin))? else { return Ok(None) };
+    let Some(program) = objects::open_pin_if_there(pin)? else { return Ok(None) };
     Ok(Some(objects::program_info(program.as_fd())?.id))
-}
-
-fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 fn remove_if_there(directory: &Path) -> io::Result<()> {

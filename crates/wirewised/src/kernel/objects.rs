@@ -31,6 +31,14 @@ pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     })
 }
 
+/// The number of a map that is one of notes, by name and size of its value; `None`: it is something else.
+pub fn note_id(map: BorrowedFd<'_>, name: &CStr, value_size: usize) -> io::Result<Option<u32>> {
+    let Some(info) = map_info(map)? else { return Ok(None) };
+    // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
+    let found = unsafe { CStr::from_ptr(info.name.as_ptr()) };
+    Ok((found == name && info.value_size as usize == value_size).then_some(info.id))
+}
+
 /// `None`: it is no map.
 pub fn map_info(map: BorrowedFd<'_>) -> io::Result<Option<libbpf_sys::bpf_map_info>> {
     let what = std::fs::read_link(format!("/proc/self/fd/{}", map.as_raw_fd()))?;
@@ -61,6 +69,14 @@ pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
     // SAFETY: `path` is a C string that outlives the call.
     owned(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
+}
+
+/// As `open_pin`; `None`: nothing is pinned there.
+pub fn open_pin_if_there(path: &Path) -> io::Result<Option<OwnedFd>> {
+    match open_pin(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use bytemuck::Zeroable;
+
 use crate::abi;
 use crate::text::nearest::choose;
 
@@ -86,7 +88,7 @@ impl Steering {
             priority: self.priority.unwrap_or(0),
             queue: self.queue.unwrap_or(0),
             dscp: self.dscp.map_or(0, |dscp| dscp.0),
-            reserved: 0,
+            ..abi::Steer::zeroed()
         }
     }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::lane::LaneCounts;
 use crate::interface::netns;
 use crate::kernel;
-use crate::kernel::objects::{map_info, owned, program_info};
+use crate::kernel::objects::{note_id, owned, program_info};
 use crate::plane::link::LinkInfo;
 use crate::plane::{Plane, Port};
 
@@ -114,13 +114,8 @@ impl Note {
 
     /// `None`: it is something else.
     pub fn open(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
-        let Some(info) = map_info(link)? else { return Ok(None) };
-        // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
-        let name = unsafe { std::ffi::CStr::from_ptr(info.name.as_ptr()) };
-        if name != MAP_NAME || info.value_size as usize != size_of::<Words>() {
-            return Ok(None);
-        }
-        Self::map(&link, info.id).map(Some)
+        let id = note_id(link, MAP_NAME, size_of::<Words>())?;
+        id.map(|id| Self::map(&link, id)).transpose()
     }
 
     fn map(map: &impl AsRawFd, id: u32) -> io::Result<Self> {

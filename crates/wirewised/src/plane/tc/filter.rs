@@ -75,18 +75,13 @@ impl Filter {
 
     /// `None`: it is something else.
     pub fn open(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
-        let Some(info) = objects::map_info(link)? else { return Ok(None) };
-        // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
-        let name = unsafe { std::ffi::CStr::from_ptr(info.name.as_ptr()) };
-        if name != MAP_NAME || info.value_size as usize != size_of::<Words>() {
-            return Ok(None);
-        }
+        let Some(id) = objects::note_id(link, MAP_NAME, size_of::<Words>())? else { return Ok(None) };
         let map = link.try_clone_to_owned()?;
         let mut words = Words::zeroed();
         let (key, value) = (0u32, (&raw mut words).cast());
         // SAFETY: the map's key is a number, and its value as long as `words`; both outlive the call.
         check(unsafe { libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const key).cast(), value) })?;
-        Ok(Some(Self { map, id: info.id, words }))
+        Ok(Some(Self { map, id, words }))
     }
 
     pub fn info(&self) -> LinkInfo {
