@@ -219,6 +219,13 @@ struct ww_steer {
 	__u16 pool;	    /* of servers, from 0 on */
 };
 
+/* Map ww_memory: what a class's steering remembers of a flow. The key is that of the packet's outermost headers as they are
+ * (ww_read_ends), with the IP version in reserved[0]. */
+struct ww_memory {
+	__u32 backend; /* 1 and more: that it goes to */
+	__u32 proven;  /* 1: its sender returned a cookie */
+};
+
 /* Map .data.ww_policy, one element. */
 struct ww_policy {
 	__u32 allow;		/* enum ww_allow bits: which parts of the allow list hold something */

@@ -22,6 +22,9 @@
 /* One for each class of the old and of the new policy. */
 #define WW_INTERFACES (2 * WW_MAX_CLASSES)
 
+/* Flows that are remembered for steering. */
+#define WW_MEMORY 65536
+
 #define WW_MAP(name, map_type, key_type, value_type, entries, flags) \
 	struct {                                                     \
 		__uint(type, map_type);                              \
@@ -69,6 +72,9 @@ WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
 WW_MAP(ww_events, BPF_MAP_TYPE_ARRAY, __u32, struct ww_event, WW_EVENTS, BPF_F_MMAPABLE);
 /* Where packets may be redirected to at XDP, each interface under its index. The loader makes it only for programs that do. */
 WW_MAP(ww_interfaces, BPF_MAP_TYPE_DEVMAP_HASH, __u32, __u32, WW_INTERFACES, 0);
+/* Flows that were given a backend or answered a challenge. Not in the flow table: its entries have no room to spare, and would cost all packets
+ * more; and who floods it would have these forgotten. The loader makes it only for programs that ask for it. */
+WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_key6, struct ww_memory, WW_MEMORY, 0);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 

@@ -362,6 +362,14 @@ pub struct Steer {
     pub pool: u16,
 }
 
+/// `struct ww_memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Memory {
+    pub backend: u32,
+    pub proven: u32,
+}
+
 /// `struct ww_policy`, the one element of the map `ww_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

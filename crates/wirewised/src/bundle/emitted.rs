@@ -60,6 +60,7 @@ pub(super) const HELPERS: [(i32, &str); 15] = [
 const ARRAY: u64 = 2;
 const PROG_ARRAY: u64 = 3;
 const PERCPU_ARRAY: u64 = 6;
+const LRU_HASH: u64 = 9;
 const LPM_TRIE: u64 = 11;
 const DEVMAP_HASH: u64 = 25;
 /// As in maps.h: more than the old and the new policy file together can name.
@@ -111,6 +112,14 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
         rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
         rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
         rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), 2 * abi::MAX_CLASSES as u64, 0),
+        rule(
+            "ww_memory",
+            LRU_HASH,
+            size_of::<abi::Key6>() as u64,
+            exactly(size_of::<abi::Memory>()),
+            1 << 16,
+            0,
+        ),
         rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
     ];
     rules.extend(tables.map(|(name, entry)| rule(name, ARRAY, 4, bucket(entry), 1, MMAPABLE)));

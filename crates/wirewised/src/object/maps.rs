@@ -38,6 +38,9 @@ pub const FIRST: &str = "ww_first";
 /// Where packets may be redirected to at XDP, by index.
 pub const INTERFACES: &str = "ww_interfaces";
 
+/// What steering remembers of flows: `abi::Memory`.
+pub const MEMORY: &str = "ww_memory";
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     match map {
@@ -46,6 +49,10 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
         INTERFACES => {
             config.steer & (abi::STEER_REDIRECT | abi::STEER_TOLD) == abi::STEER_REDIRECT
                 && config.hook == abi::Hook::Xdp.code()
+        }
+        MEMORY => {
+            let asked = config.steer & (abi::STEER_BACKEND | abi::STEER_CHALLENGE) != 0;
+            asked && config.steer & abi::STEER_TOLD == 0
         }
         _ => true,
     }

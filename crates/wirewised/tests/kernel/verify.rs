@@ -50,9 +50,9 @@ fn a_refusal_shows_the_deciding_lines_and_keeps_the_log() {
 
 #[test]
 fn what_is_no_object_of_ours_is_bad_input() {
-    let Some(object) = object(&["ABI=9"]) else { return };
+    let Some(object) = object(&["ABI=99"]) else { return };
     let place = Place::new(&object);
-    assert!(place.error("verify --object x.bpf.o", 2).contains("version 9"));
+    assert!(place.error("verify --object x.bpf.o", 2).contains("version 99"));
     place.write("text.o", b"no ELF file at all");
     assert!(place.error("verify --object text.o", 2).contains("text.o: not an eBPF object"));
     place.write("cut.o", &object[..object.len() / 2]);
