@@ -203,6 +203,9 @@ struct ww_class_policy {
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
 };
 
+/* CPUs that a class's packets go to, at most. */
+#define WW_MAX_SPREAD 16
+
 struct ww_steer {
 	__u32 kinds; /* enum ww_steer_kind bits; of the rest, what they name means something */
 	__u32 ifindex;
@@ -210,14 +213,18 @@ struct ww_steer {
 	__u32 priority;
 	__u16 queue; /* that the packet leaves by, from 0 on */
 	__u8 dscp;
-	__u8 cpus;    /* of the class in ww_spread, the first so many elements */
+	__u8 cpus;    /* how many there are of cpu[] */
 	__u32 socket; /* the receive queue whose packets go to a socket */
 	__u32 mirror_ifindex;
 	__u32 mirror_every; /* one packet in so many, at random */
 	__u32 mirror_snap;  /* bytes of it, where the plane can cut; 0: all */
 	__u16 forward;	    /* how: of forward.h */
 	__u16 pool;	    /* of servers, from 0 on */
+	__u16 cpu[WW_MAX_SPREAD];
 };
+
+/* Map ww_sockets: receive queues of an interface whose packets can go to a socket. */
+#define WW_SOCKETS 256
 
 /* Map ww_memory: what a class's steering remembers of a flow. The key is that of the packet's outermost headers as they are
  * (ww_read_ends), with the IP version in reserved[0]. */

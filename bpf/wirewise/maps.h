@@ -72,6 +72,10 @@ WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
 WW_MAP(ww_events, BPF_MAP_TYPE_ARRAY, __u32, struct ww_event, WW_EVENTS, BPF_F_MMAPABLE);
 /* Where packets may be redirected to at XDP, each interface under its index. The loader makes it only for programs that do. */
 WW_MAP(ww_interfaces, BPF_MAP_TYPE_DEVMAP_HASH, __u32, __u32, WW_INTERFACES, 0);
+/* Where else packets may go at XDP. The loader makes each only for programs that send packets there. */
+WW_MAP(ww_cpus, BPF_MAP_TYPE_CPUMAP, __u32, __u32, 1, 0); /* a CPU's number: packets that its queue holds */
+WW_MAP(ww_sockets, BPF_MAP_TYPE_XSKMAP, __u32, __u32, WW_SOCKETS,
+       0); /* a receive queue: whoever opened a socket */
 /* Flows that were given a backend or answered a challenge. Not in the flow table: its entries have no room to spare, and would cost all packets
  * more; and who floods it would have these forgotten. The loader makes it only for programs that ask for it. */
 WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_key6, struct ww_memory, WW_MEMORY, 0);

@@ -13,6 +13,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "ends.h"
+#include "flow.h"
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
@@ -52,6 +54,35 @@ static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex)
 	if (ww_at_tc())
 		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;
 	return bpf_redirect_map(&ww_interfaces, ifindex, XDP_PASS) == XDP_REDIRECT;
+}
+
+/* Has the packet go up the stack of another CPU, the same one for all packets of its ends. Returns 0 if that one has no queue. */
+__noinline int ww_send_to_cpu(WW_HOOK_ARG *ctx, __u32 class_id)
+{
+	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
+	struct ww_ends ends;
+	__u32 place;
+
+	if (!what->cpus || !ww_read_ends(ctx, &ends))
+		return 0;
+	place = ww_hash((const void *)&ends.key, sizeof(ends.key) / 8) % what->cpus;
+	return bpf_redirect_map(&ww_cpus, what->cpu[place & (WW_MAX_SPREAD - 1)], XDP_PASS) == XDP_REDIRECT;
+}
+
+/* Has the packet go to the socket of its receive queue. Returns 0 if it came by another, or nobody has opened one. */
+static __always_inline int ww_send_to_socket(WW_HOOK_CTX *ctx, __u32 queue)
+{
+	if (ww_field(ctx, struct xdp_md, rx_queue_index) != queue)
+		return 0;
+	return bpf_redirect_map(&ww_sockets, queue, XDP_PASS) == XDP_REDIRECT;
+}
+
+/* Sends a copy out of another interface, of one packet in so many. Where that one is gone, or too busy, there is no copy. */
+static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, const struct ww_steer *what)
+{
+	if (what->mirror_every > 1 && bpf_get_prandom_u32() % what->mirror_every)
+		return;
+	bpf_clone_redirect(ctx, what->mirror_ifindex, 0);
 }
 
 /* A word of a sum in ones' complement, after another took its place: RFC 1624, equation 3, in any byte order. */
@@ -116,8 +147,23 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 
 	if (!ww_config.steer || what->kinds & ~ww_config.steer)
 		return WW_UNSTEERED;
+	/* The copy is of the packet as it came. Before all others: sending it may run programs that redirect, and the kernel remembers one
+	 * redirect a CPU. */
+	if (ww_at_tc() && ww_steers(what, WW_STEER_MIRROR) && !(ww_config.steer & WW_STEER_TOLD))
+		ww_mirror(ctx, what);
 	if (ww_steers(what, WW_STEER_REDIRECT)) {
 		if (!ww_redirect(ctx, what->ifindex))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	}
+	/* What is captured stays on this CPU, and there is no socket. */
+	if (ww_steers(what, WW_STEER_CPU) && !(ww_config.steer & WW_STEER_TOLD)) {
+		if (!ww_send_to_cpu(ctx, class_id))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	}
+	if (ww_steers(what, WW_STEER_SOCKET)) {
+		if (!(ww_config.steer & WW_STEER_TOLD) && !ww_send_to_socket(ctx, what->socket))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
 	}

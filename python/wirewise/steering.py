@@ -13,10 +13,16 @@ from dataclasses import dataclass
 from wirewise.abi import Fate
 from wirewise.errors import choose
 
-KEYS = ("redirect", "dscp", "mark", "priority", "queue")
+KEYS = ("redirect", "mirror", "dscp", "mark", "priority", "queue")
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
 MAX_DSCP = 63
+MAX_SPREAD = 16
+"""CPUs that a class's packets go to."""
+SOCKETS = 256
+"""Receive queues whose packets can go to a socket of AF_XDP, from 0 on."""
+MIN_SNAP = 14
+"""Bytes of an Ethernet header."""
 
 DSCP = {
     "DF": 0, "CS0": 0, "LE": 1, "CS1": 8, "AF11": 10, "AF12": 12, "AF13": 14, "CS2": 16, "AF21": 18,
@@ -31,11 +37,42 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 
 
 @dataclass(frozen=True)
+class Mirror:
+    """A copy of some packets out of another interface, as they came; of captured packets there is none."""
+
+    interface: str
+    every: int = 1
+    """One packet in so many, at random."""
+    snap: int | None = None
+    """Bytes of each, `MIN_SNAP` and more; None: all of it."""
+
+    @classmethod
+    def parse(cls, value: object) -> Mirror:
+        """Raises ValueError."""
+        keys = {"interface", "rate", "snap"}
+        if not isinstance(value, Mapping) or set(value) - keys:
+            raise ValueError("mirror needs an interface: {mirror: {interface: eth2}}; known: interface, rate, snap")
+        snap = _number(value["snap"]) if "snap" in value else None
+        if snap is not None and snap < MIN_SNAP:
+            raise ValueError(f"mirror: snap {snap} is less than {MIN_SNAP}, an Ethernet header")
+        return cls(_interface("mirror", value.get("interface")), _sampling(value.get("rate", "1")), snap)
+
+    def __str__(self) -> str:
+        rate = "1" if self.every == 1 else f"1/{self.every}"
+        return f"mirror {rate} to {self.interface}" + (f", {self.snap} bytes of each" if self.snap else "")
+
+
+@dataclass(frozen=True)
 class Steering:
     """What is asked for a class's packets; at least one attribute is set. dscp: 0 to 63."""
 
     redirect: str | None = None
     """The interface that they leave by."""
+    cpus: tuple[int, ...] = ()
+    """Up the stack of one of these CPUs, the same for all packets of a flow. Captured packets stay on theirs."""
+    socket: int | None = None
+    """To the socket of AF_XDP that belongs to this receive queue; captured packets are of all queues."""
+    mirror: Mirror | None = None
     bounce: bool = False
     """Back out of the interface they came by, to the Ethernet address they came from."""
     dscp: int | None = None
@@ -49,22 +86,22 @@ class Steering:
 
         bounces : whether its action is `bounce`. Raises ValueError.
         """
-        redirect = _interface(value["redirect"]) if "redirect" in value else None
-        if bounces and redirect is not None:
+        elsewhere = _elsewhere(value["redirect"]) if "redirect" in value else None
+        if bounces and elsewhere is not None:
             raise ValueError(
-                "a packet cannot go to another interface and back to its sender: give redirect or the action "
-                "bounce"
+                "a packet cannot go elsewhere and back to its sender: give redirect or the action bounce"
             )
         queue = _number(value["queue"]) if "queue" in value else None
         if queue is not None and queue > MAX_QUEUE:
             raise ValueError(f"queue {queue} is out of range; 0 to {MAX_QUEUE}")
         steering = cls(
-            redirect,
-            bounces,
-            _dscp(value["dscp"]) if "dscp" in value else None,
-            _number(value["mark"]) if "mark" in value else None,
-            _number(value["priority"]) if "priority" in value else None,
-            queue,
+            *(elsewhere or (None, (), None)),
+            mirror=Mirror.parse(value["mirror"]) if "mirror" in value else None,
+            bounce=bounces,
+            dscp=_dscp(value["dscp"]) if "dscp" in value else None,
+            mark=_number(value["mark"]) if "mark" in value else None,
+            priority=_number(value["priority"]) if "priority" in value else None,
+            queue=queue,
         )
         return steering if steering != cls() else None
 
@@ -73,7 +110,7 @@ class Steering:
         """Where its packets go."""
         if self.bounce:
             return Fate.BOUNCE
-        return Fate.PASS if self.redirect is None else Fate.REDIRECT
+        return Fate.PASS if self.redirect is None and self.socket is None else Fate.REDIRECT
 
     @property
     def takes_away(self) -> bool:
@@ -92,7 +129,10 @@ class Steering:
             self.mark is not None and f"mark {self.mark}",
             self.priority is not None and f"priority {self.priority}",
             self.queue is not None and f"queue {self.queue}",
+            self.mirror is not None and str(self.mirror),
             self.redirect is not None and f"redirect to {self.redirect}",
+            self.cpus and f"redirect to CPU {', '.join(map(str, self.cpus))}",
+            self.socket is not None and f"redirect to the socket of queue {self.socket}",
             self.bounce and "bounce",
         ]
         return ", ".join(part for part in parts if part)
@@ -125,11 +165,41 @@ def with_dscp(frame: bytes, dscp: int) -> bytes:
     return bytes(changed)
 
 
-def _interface(value: object) -> str:
-    name = value.get("interface") if isinstance(value, Mapping) and set(value) == {"interface"} else None
+def _elsewhere(value: object) -> tuple[str | None, tuple[int, ...], int | None]:
+    """Where packets go instead: an interface, CPUs, or the socket of a queue."""
+    keys = {"interface", "cpu", "socket"}
+    if not isinstance(value, Mapping) or set(value) - keys:
+        raise ValueError("redirect needs an interface: {redirect: {interface: eth2}}; known: interface, cpu, socket")
+    if len(value) > 1:
+        raise ValueError("redirect goes to one of interface, cpu and socket")
+    if "cpu" in value:
+        wanted = value["cpu"] if isinstance(value["cpu"], list) else [value["cpu"]]
+        if not 1 <= len(wanted) <= MAX_SPREAD:
+            raise ValueError(
+                f"redirect: cpu: {len(wanted)} CPUs; 1 to {MAX_SPREAD}: {{redirect: {{cpu: [1, 2]}}}}"
+            )
+        return None, tuple(map(_number, wanted)), None
+    if "socket" in value:
+        queue = _number(value["socket"])
+        if queue >= SOCKETS:
+            raise ValueError(f"redirect: socket: queue {queue} is out of range; 0 to {SOCKETS - 1}")
+        return None, (), queue
+    return _interface("redirect", value.get("interface")), (), None
+
+
+def _interface(key: str, name: object) -> str:
     if not isinstance(name, str) or not name or "/" in name or "\0" in name:
-        raise ValueError("redirect needs an interface: {redirect: {interface: eth2}}")
+        raise ValueError(f"{key} needs an interface: {{{key}: {{interface: eth2}}}}")
     return name
+
+
+def _sampling(value: object) -> int:
+    """One packet in so many: `1/100`."""
+    match = re.fullmatch(r"1(?:/(\d{1,10}))?", str(value), re.ASCII)
+    every = int(match[1] or 1) if match else 0
+    if not 1 <= every < 1 << 32:
+        raise ValueError(f"{str(value)!r} is no part of all packets, such as 1 or 1/100")
+    return every
 
 
 def _number(value: object) -> int:

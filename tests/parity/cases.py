@@ -391,7 +391,10 @@ def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         if where == "bounce":
             steered["action"] = "bounce"
         elif where:
-            steered["redirect"] = {"interface": "nowhere"}
+            targets: list[dict[str, Any]] = [{"interface": "nowhere"}, {"cpu": [3, 700]}, {"socket": 1}]
+            steered["redirect"] = random.choice(targets)
+        if random.random() < 0.2:
+            steered["mirror"] = {"interface": "nowhere", "rate": "1/3"}
         return steered | after
 
     return policy | {"classes": {name: rule(action) for name, action in policy["classes"].items()}}

@@ -41,6 +41,8 @@
 #define bpf_check_mtu(context, index, mtu, more, flags) (abort(), (void)(mtu), 0)
 #define bpf_redirect(index, flags) (abort(), 0)
 #define bpf_redirect_map(map, index, flags) (abort(), 0)
+#define bpf_clone_redirect(context, index, flags) (abort(), 0)
+#define bpf_get_prandom_u32() (abort(), 0U)
 #define bpf_csum_update(context, sum) abort()
 
 /* No socket is this program's. */

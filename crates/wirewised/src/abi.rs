@@ -47,6 +47,8 @@ pub const STEER_MIRROR: u32 = 256;
 pub const STEER_FORWARD: u32 = 512;
 pub const STEER_BACKEND: u32 = 1024;
 pub const STEER_CHALLENGE: u32 = 2048;
+/// Those by which a packet does not come to its receiver.
+pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
 pub const STEER_TOLD: u32 = 32768;
 /// Each kind with the key of a policy file.
@@ -360,7 +362,13 @@ pub struct Steer {
     pub mirror_snap: u32,
     pub forward: u16,
     pub pool: u16,
+    pub cpu: [u16; MAX_SPREAD],
 }
+
+/// CPUs that a class's packets go to at most.
+pub const MAX_SPREAD: usize = 16;
+/// Elements of `ww_sockets`, one a receive queue.
+pub const SOCKETS: u32 = 256;
 
 /// `struct ww_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
@@ -406,7 +414,7 @@ impl Policy {
     /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
     pub fn takes_away(&self, class: usize) -> bool {
         let action = Action::from_code(self.class_policy[class].action);
-        let elsewhere = self.steer[class].kinds & (STEER_REDIRECT | STEER_BOUNCE) != 0;
+        let elsewhere = self.steer[class].kinds & STEER_ELSEWHERE != 0;
         action.is_some_and(|action| action.may_drop() || action == Action::Steer && elsewhere)
     }
 }

@@ -51,6 +51,7 @@ enum Command {
     Features(commands::features::Args),
     Bench(commands::bench::Args),
     Flood(commands::flood::Args),
+    Receive(commands::receive::Args),
     Completions(commands::completions::Args),
     #[command(hide = true)]
     Man(commands::man::Args),
@@ -78,6 +79,7 @@ impl Command {
             Command::Features(args) => commands::features::run(args),
             Command::Bench(args) => commands::bench::run(args),
             Command::Flood(args) => commands::flood::run(args),
+            Command::Receive(args) => commands::receive::run(args),
             Command::Completions(args) => commands::completions::run(args),
             Command::Man(args) => commands::man::run(args, Cli::command()),
         }

@@ -37,18 +37,46 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<V
     if bounces && planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
         findings.extend(check_bounces(interface, own));
     }
-    for target in policy.targets_mut() {
+    check_cpus(policy)?;
+    check_snap(policy, planes)?;
+    for (key, target) in policy.targets_mut() {
         target.ifindex = netdev::index(&target.interface)
-            .map_err(|error| Error::input(format!("policy: redirect: {error}")))?;
+            .map_err(|error| Error::input(format!("policy: {key}: {error}")))?;
         if target.ifindex == own {
             return Err(Error::input(format!(
-                "policy: redirect: {interface} is the interface whose packets are judged: they would go round in a loop; the action \
+                "policy: {key}: {interface} is the interface whose packets are judged: they would go round in a loop; the action \
                  `bounce` sends them back to who sent them"
             )));
         }
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
     Ok(findings)
+}
+
+fn check_cpus(policy: &Policy) -> Result<()> {
+    let online = kernel::online_cpus()?;
+    for (class, steering) in policy.steering() {
+        if let Some(cpu) = steering.cpus.iter().find(|cpu| !online.contains(cpu)) {
+            let all: Vec<_> = online.iter().map(u32::to_string).collect();
+            return Err(Error::input(format!(
+                "policy: {class}: redirect: there is no CPU {cpu}; online are {}",
+                all.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The kernel copies a packet as a whole.
+fn check_snap(policy: &Policy, planes: &[Plane]) -> Result<()> {
+    let Some(plane) = planes.iter().find(|plane| !plane.is_in_user_space()) else { return Ok(()) };
+    let cut =
+        policy.steering().find(|(_, it)| it.mirror.as_ref().is_some_and(|mirror| mirror.snap.is_some()));
+    cut.map_or(Ok(()), |(class, _)| {
+        Err(Error::input(format!(
+            "policy: {class}: mirror: {plane} copies whole packets, as the kernel does; leave snap out, or let who records cut them"
+        )))
+    })
 }
 
 fn cannot(class: &str, name: &str, kind: u32, plane: Plane) -> Error {

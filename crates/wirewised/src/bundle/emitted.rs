@@ -38,11 +38,13 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 15] = [
+pub(super) const HELPERS: [(i32, &str); 17] = [
     (1, "map_lookup_elem"),
     (5, "ktime_get_ns"),
+    (7, "get_prandom_u32"),
     (8, "get_smp_processor_id"),
     (12, "tail_call"),
+    (13, "clone_redirect"),
     (23, "redirect"),
     (39, "skb_pull_data"),
     (40, "csum_update"),
@@ -62,6 +64,8 @@ const PROG_ARRAY: u64 = 3;
 const PERCPU_ARRAY: u64 = 6;
 const LRU_HASH: u64 = 9;
 const LPM_TRIE: u64 = 11;
+const CPUMAP: u64 = 16;
+const XSKMAP: u64 = 17;
 const DEVMAP_HASH: u64 = 25;
 /// As in maps.h: more than the old and the new policy file together can name.
 const ALLOW_PREFIXES: u64 = 1 << 18;
@@ -111,6 +115,8 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
         ),
         rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
         rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
+        rule("ww_cpus", CPUMAP, 4, exactly(4), 1, 0),
+        rule("ww_sockets", XSKMAP, 4, exactly(4), u64::from(abi::SOCKETS), 0),
         rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), 2 * abi::MAX_CLASSES as u64, 0),
         rule(
             "ww_memory",

@@ -37,8 +37,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     table::print(&rows, 6);
     println!();
-    let mut rows = vec![["plane", "what a policy may ask for"].map(str::to_string)];
-    rows.extend(Plane::all().iter().map(|plane| [plane.name().to_string(), actions(plane).join(" ")]));
+    let mut rows = vec![["a policy may ask for", "on"].map(str::to_string)];
+    rows.push([plain_actions().collect::<Vec<_>>().join(" "), EVERY.to_string()]);
+    rows.extend(STEERING.into_iter().map(|(kind, name)| [name.to_string(), planes_that(kind)]));
     table::print(&rows, 2);
     println!();
     for plane in Plane::all() {
@@ -50,11 +51,26 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+const EVERY: &str = "every plane";
+
+/// kind : an `abi::STEER_*` bit.
+fn planes_that(kind: u32) -> String {
+    let can: Vec<_> = Plane::all().iter().filter(|plane| plane.abilities().steers & kind != 0).collect();
+    if can.len() == Plane::all().len() {
+        return EVERY.to_string();
+    }
+    can.iter().map(|plane| plane.name()).collect::<Vec<_>>().join(" ")
+}
+
 /// What a policy may ask for: the names of actions, and of what classes are steered by.
 fn actions(plane: &Plane) -> Vec<&'static str> {
-    let plain = Action::ALL.iter().filter(|action| **action != Action::Steer).map(|action| action.name());
     let steers = plane.abilities().steers;
-    plain.chain(STEERING.into_iter().filter(|(kind, _)| steers & kind != 0).map(|(_, name)| name)).collect()
+    let kinds = STEERING.into_iter().filter(|(kind, _)| steers & kind != 0);
+    plain_actions().chain(kinds.map(|(_, name)| name)).collect()
+}
+
+fn plain_actions() -> impl Iterator<Item = &'static str> {
+    Action::ALL.iter().filter(|action| **action != Action::Steer).map(|action| action.name())
 }
 
 fn of(plane: &Plane) -> Value {

@@ -95,6 +95,19 @@ pub fn possible_cpus() -> Result<u32> {
     Ok(cpus as u32)
 }
 
+/// The CPUs that run now.
+pub fn online_cpus() -> Result<Vec<u32>> {
+    const LIST: &str = "/sys/devices/system/cpu/online";
+    let unreadable = |what: &dyn std::fmt::Display| Error::missing(format!("{LIST}: {what}"));
+    let text = std::fs::read_to_string(LIST).map_err(|error| unreadable(&error))?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    };
+    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
+    Ok(ranges.ok_or_else(|| unreadable(&text.trim()))?.into_iter().flatten().collect())
+}
+
 /// The CPUs this thread may use, in order; at least one.
 pub fn allowed_cpus() -> Result<Vec<u32>> {
     // SAFETY: cpu_set_t is a plain bit mask, for which zero is a value.

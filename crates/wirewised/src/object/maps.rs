@@ -38,22 +38,24 @@ pub const FIRST: &str = "ww_first";
 /// Where packets may be redirected to at XDP, by index.
 pub const INTERFACES: &str = "ww_interfaces";
 
+/// CPUs that packets may go to.
+pub const CPUS: &str = "ww_cpus";
+/// Sockets that packets may go to, by receive queue.
+pub const SOCKETS: &str = "ww_sockets";
 /// What steering remembers of flows: `abi::Memory`.
 pub const MEMORY: &str = "ww_memory";
 
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
+    // Captured packets go nowhere.
+    let asks = |kinds| config.steer & kinds != 0 && config.steer & abi::STEER_TOLD == 0;
     match map {
         AGREEMENT | FIRST => config.shadow != 0,
-        // Captured packets go nowhere, and at TC an interface's index is enough.
-        INTERFACES => {
-            config.steer & (abi::STEER_REDIRECT | abi::STEER_TOLD) == abi::STEER_REDIRECT
-                && config.hook == abi::Hook::Xdp.code()
-        }
-        MEMORY => {
-            let asked = config.steer & (abi::STEER_BACKEND | abi::STEER_CHALLENGE) != 0;
-            asked && config.steer & abi::STEER_TOLD == 0
-        }
+        // At TC an interface's index is enough.
+        INTERFACES => asks(abi::STEER_REDIRECT) && config.hook == abi::Hook::Xdp.code(),
+        CPUS => asks(abi::STEER_CPU),
+        SOCKETS => asks(abi::STEER_SOCKET),
+        MEMORY => asks(abi::STEER_BACKEND | abi::STEER_CHALLENGE),
         _ => true,
     }
 }
@@ -77,6 +79,9 @@ pub fn other_layout(map: &str) -> Error {
 pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     if map == AGREEMENT && config.shadow != 0 {
         return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
+    }
+    if map == CPUS && is_needed(CPUS, config) {
+        return Ok(Some(config.shards));
     }
     if map == EVENTS {
         return Ok(Some(config.shards * abi::EVENTS));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Puts a policy into the maps the data path reads, while packets may be passing through it. Who is allowed by the
-//! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last. So do interfaces that
-//! packets are redirected to.
+//! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last. So do interfaces and CPUs that
+//! packets go to.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,8 +11,11 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::{INTERFACES, POLICY};
+use crate::object::maps::{CPUS, INTERFACES, POLICY};
 use crate::policy::{Policy, Prefix};
+
+/// Packets that the queue of another CPU holds.
+const CPU_QUEUE: u32 = 2048;
 
 pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
 
@@ -45,6 +48,12 @@ pub fn write<M: MapCore>(
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }
+    // A queue stays when nothing goes there any more: it may hold packets.
+    if let Some(map) = find(CPUS) {
+        let missing = |cpu: &u32| map.lookup(bytes_of(cpu), MapFlags::ANY).ok().flatten().is_none();
+        let cpus: BTreeSet<u32> = cpus(element).filter(missing).collect();
+        cpus.iter().try_for_each(|cpu| update(&map, bytes_of(cpu), bytes_of(&CPU_QUEUE)))?;
+    }
     write_element(element, find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
@@ -64,18 +73,24 @@ fn targets(element: &abi::Policy) -> impl Iterator<Item = u32> {
     redirected.map(|(_, steer)| steer.ifindex)
 }
 
+/// The CPUs that packets go to.
+fn cpus(element: &abi::Policy) -> impl Iterator<Item = u32> {
+    let spread = element.steered().filter(|(_, steer)| steer.kinds & abi::STEER_CPU != 0);
+    spread.flat_map(|(_, steer)| steer.cpu.into_iter().take(usize::from(steer.cpus)).map(u32::from))
+}
+
 /// Writes mode, actions, trigger and events, and leaves the allow list as it is.
 pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> Option<M>) -> Result<()> {
     let map = find(POLICY).ok_or_else(|| no_map(POLICY))?;
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// Copies an allow list, and the interfaces that packets are redirected to, into maps that are still empty.
+/// Copies an allow list, and the interfaces and CPUs that packets go to, into maps that are still empty.
 pub fn copy_lists<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    for name in ALLOW_LIST.into_iter().chain([INTERFACES]) {
+    for name in ALLOW_LIST.into_iter().chain([INTERFACES, CPUS]) {
         let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
         for key in from.keys() {
             if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {

@@ -26,7 +26,7 @@ use crate::interface::netdev;
 use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
-pub use af_xdp::Copying;
+pub use af_xdp::{Copying, Receiver};
 pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
 pub use carried::{Carried, Footprint, Lanes, Wanted};

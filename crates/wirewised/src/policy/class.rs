@@ -2,15 +2,17 @@
 //! What a policy asks for one class.
 
 use crate::abi;
-use crate::policy::file::{ActionMap, RedirectFile};
-use crate::policy::steering::{MAX_QUEUE, Number, Steering, Target};
+use crate::policy::file::{ActionMap, MirrorFile, OneOrMore, RedirectFile};
+use crate::policy::steering::{MAX_QUEUE, Mirror, Number, Sampling, Steering, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
 const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
-const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
+const STEERING_KEYS: &str = "redirect, mirror, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
+/// An Ethernet header.
+const MIN_SNAP: u32 = 14;
 const MAX_BURST: u32 = 1_000_000;
 
 /// How many may pass in a row (`burst`) and how many in the long run (`rate`).
@@ -94,26 +96,76 @@ pub fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String>
     Ok(ClassPolicy { action: class_action(file)?, after })
 }
 
-fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
-    let redirect = match &file.redirect {
-        None => None,
-        Some(RedirectFile { interface: Some(name) }) if !name.is_empty() && !name.contains(['/', '\0']) => {
-            Some(Target { interface: name.clone(), ifindex: 0 })
+/// The interface that `key` names.
+fn target(key: &str, name: Option<&String>) -> std::result::Result<Target, String> {
+    match name {
+        Some(name) if !name.is_empty() && !name.contains(['/', '\0']) => {
+            Ok(Target { interface: name.clone(), ifindex: 0 })
         }
-        Some(_) => return Err("redirect needs an interface: {redirect: {interface: eth2}}".to_string()),
+        _ => Err(format!("{key} needs an interface: {{{key}: {{interface: eth2}}}}")),
+    }
+}
+
+fn mirror(file: &MirrorFile) -> std::result::Result<Mirror, String> {
+    let snap = file.snap.map(|Number(snap)| snap);
+    if snap.is_some_and(|snap| snap < MIN_SNAP) {
+        return Err(format!(
+            "mirror: snap {} is less than {MIN_SNAP}, an Ethernet header",
+            snap.unwrap_or_default()
+        ));
+    }
+    let target = target("mirror", file.interface.as_ref())?;
+    Ok(Mirror { target, rate: file.rate.unwrap_or(Sampling { every: 1 }), snap })
+}
+
+fn cpus(wanted: &OneOrMore) -> std::result::Result<Vec<u32>, String> {
+    let cpus = match wanted {
+        OneOrMore::One(cpu) => vec![*cpu],
+        OneOrMore::More(cpus) => cpus.clone(),
     };
+    let most = abi::MAX_SPREAD;
+    if cpus.is_empty() || cpus.len() > most {
+        return Err(format!(
+            "redirect: cpu: {} CPUs; 1 to {most}: {{redirect: {{cpu: [1, 2]}}}}",
+            cpus.len()
+        ));
+    }
+    Ok(cpus)
+}
+
+/// Where packets go instead: an interface, CPUs, or the socket of a queue.
+type Elsewhere = (Option<Target>, Vec<u32>, Option<u32>);
+
+fn elsewhere(file: &RedirectFile) -> std::result::Result<Elsewhere, String> {
+    match (&file.interface, &file.cpu, file.socket) {
+        (None, Some(wanted), None) => Ok((None, cpus(wanted)?, None)),
+        (None, None, Some(Number(queue))) if queue < abi::SOCKETS => Ok((None, Vec::new(), Some(queue))),
+        (None, None, Some(Number(queue))) => {
+            Err(format!("redirect: socket: queue {queue} is out of range; 0 to {}", abi::SOCKETS - 1))
+        }
+        (name, None, None) => Ok((Some(target("redirect", name.as_ref())?), Vec::new(), None)),
+        _ => Err("redirect goes to one of interface, cpu and socket".to_string()),
+    }
+}
+
+fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
+    let redirect = file.redirect.as_ref().map(elsewhere).transpose()?;
     if bounces && redirect.is_some() {
         return Err(
-            "a packet cannot go to another interface and back to its sender: give redirect or the action bounce"
+            "a packet cannot go elsewhere and back to its sender: give redirect or the action bounce"
                 .to_string(),
         );
     }
+    let (redirect, cpus, socket) = redirect.unwrap_or_default();
     let queue = file.queue.map(|Number(queue)| match u16::try_from(queue) {
         Ok(queue) if u32::from(queue) <= MAX_QUEUE => Ok(queue),
         _ => Err(format!("queue {queue} is out of range; 0 to {MAX_QUEUE}")),
     });
     let steering = Steering {
         redirect,
+        cpus,
+        socket,
+        mirror: file.mirror.as_ref().map(mirror).transpose()?,
         bounce: bounces,
         dscp: file.dscp,
         mark: file.mark.map(|Number(mark)| mark),

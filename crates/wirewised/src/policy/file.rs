@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::policy::steering::{Dscp, Number};
+use crate::policy::steering::{Dscp, Number, Sampling};
 use crate::policy::values::{Port, Prefix, Switch};
 use crate::text::units::{Nanoseconds, Rate};
 
@@ -62,6 +62,7 @@ pub struct ActionMap {
     pub burst: Option<u32>,
     pub after: Option<u32>,
     pub redirect: Option<RedirectFile>,
+    pub mirror: Option<MirrorFile>,
     #[serde(default, deserialize_with = "from_text")]
     pub dscp: Option<Dscp>,
     #[serde(default, deserialize_with = "from_text")]
@@ -76,6 +77,26 @@ pub struct ActionMap {
 #[serde(deny_unknown_fields)]
 pub struct RedirectFile {
     pub interface: Option<String>,
+    pub cpu: Option<OneOrMore>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub socket: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMore {
+    One(u32),
+    More(Vec<u32>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MirrorFile {
+    pub interface: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub rate: Option<Sampling>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub snap: Option<Number>,
 }
 
 #[derive(Debug, Deserialize)]

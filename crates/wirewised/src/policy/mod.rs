@@ -207,11 +207,20 @@ impl Policy {
         self.steering().fold(0, |kinds, (_, steering)| kinds | steering.kinds())
     }
 
-    /// The interfaces that packets go to, to be looked up.
-    pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
-        self.actions.iter_mut().filter_map(|class| match &mut class.action {
-            ClassAction::Steer(steering) => steering.redirect.as_mut(),
-            _ => None,
+    /// The interfaces that packets go to, or copies of them, to be looked up; each with the key that names it.
+    pub fn targets_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Target)> {
+        self.actions.iter_mut().flat_map(|class| match &mut class.action {
+            ClassAction::Steer(steering) => {
+                let mirror = steering.mirror.as_mut().map(|mirror| ("mirror", &mut mirror.target));
+                steering
+                    .redirect
+                    .as_mut()
+                    .map(|target| ("redirect", target))
+                    .into_iter()
+                    .chain(mirror)
+                    .collect()
+            }
+            _ => Vec::new(),
         })
     }
 

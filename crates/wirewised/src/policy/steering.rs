@@ -49,10 +49,24 @@ pub struct Target {
     pub ifindex: u32,
 }
 
+/// A copy of some packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror {
+    pub target: Target,
+    pub rate: Sampling,
+    /// Bytes of each; `None`: all of it.
+    pub snap: Option<u32>,
+}
+
 /// At least one part of it is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steering {
     pub redirect: Option<Target>,
+    /// Up the stack of one of these CPUs; empty: of the one that it came by.
+    pub cpus: Vec<u32>,
+    /// To the socket of this receive queue.
+    pub socket: Option<u32>,
+    pub mirror: Option<Mirror>,
     /// Back out of the interface they came by.
     pub bounce: bool,
     pub dscp: Option<Dscp>,
@@ -71,13 +85,16 @@ impl Steering {
             (abi::STEER_MARK, self.mark.is_some()),
             (abi::STEER_PRIORITY, self.priority.is_some()),
             (abi::STEER_QUEUE, self.queue.is_some()),
+            (abi::STEER_CPU, !self.cpus.is_empty()),
+            (abi::STEER_SOCKET, self.socket.is_some()),
+            (abi::STEER_MIRROR, self.mirror.is_some()),
         ];
         there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
     }
 
     /// Whether its packets do not come to their receiver.
     pub fn takes_away(&self) -> bool {
-        self.redirect.is_some() || self.bounce
+        self.redirect.is_some() || self.socket.is_some() || self.bounce
     }
 
     pub fn to_abi(&self) -> abi::Steer {
@@ -88,6 +105,12 @@ impl Steering {
             priority: self.priority.unwrap_or(0),
             queue: self.queue.unwrap_or(0),
             dscp: self.dscp.map_or(0, |dscp| dscp.0),
+            cpus: self.cpus.len() as u8,
+            cpu: std::array::from_fn(|place| self.cpus.get(place).map_or(0, |cpu| *cpu as u16)),
+            socket: self.socket.unwrap_or(0),
+            mirror_ifindex: self.mirror.as_ref().map_or(0, |mirror| mirror.target.ifindex),
+            mirror_every: self.mirror.as_ref().map_or(0, |mirror| mirror.rate.every),
+            mirror_snap: self.mirror.as_ref().and_then(|mirror| mirror.snap).unwrap_or(0),
             ..abi::Steer::zeroed()
         }
     }
@@ -101,10 +124,48 @@ impl fmt::Display for Steering {
             self.mark.map(|mark| format!("mark {mark}")),
             self.priority.map(|priority| format!("priority {priority}")),
             self.queue.map(|queue| format!("queue {queue}")),
+            self.mirror.as_ref().map(Mirror::to_string),
             self.redirect.as_ref().map(|target| format!("redirect to {}", target.interface)),
+            (!self.cpus.is_empty()).then(|| format!("redirect to CPU {}", listed(&self.cpus))),
+            self.socket.map(|queue| format!("redirect to the socket of queue {queue}")),
             self.bounce.then(|| "bounce".to_string()),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl fmt::Display for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mirror {} to {}", self.rate, self.target.interface)?;
+        self.snap.map_or(Ok(()), |snap| write!(f, ", {snap} bytes of each"))
+    }
+}
+
+fn listed(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// One packet in so many, at random: `1/100`; 1 and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sampling {
+    pub every: u32,
+}
+
+impl FromStr for Sampling {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let every = if text == "1" { Some("1") } else { text.strip_prefix("1/") };
+        let every = every.and_then(|every| every.parse::<Number>().ok()).filter(|every| every.0 > 0);
+        every
+            .map(|every| Self { every: every.0 })
+            .ok_or_else(|| format!("'{text}' is no part of all packets, such as 1 or 1/100"))
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.every == 1 { f.write_str("1") } else { write!(f, "1/{}", self.every) }
     }
 }
 

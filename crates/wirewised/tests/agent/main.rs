@@ -13,6 +13,7 @@ mod completions;
 #[cfg(feature = "dpdk")]
 mod devices;
 mod drift;
+mod elsewhere;
 mod faults;
 mod health;
 mod kills;

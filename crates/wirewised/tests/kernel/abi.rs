@@ -91,7 +91,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 mirror_every,
                 mirror_snap,
                 forward,
-                pool
+                pool,
+                cpu
             }),
         ),
         ("ww_prefix4", layout!(abi::Prefix4 { length, address })),

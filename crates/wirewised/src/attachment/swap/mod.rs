@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, INTERFACES, PER_CPU, POLICY};
+use crate::object::{ALL_TABLES, CPUS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY, SOCKETS};
 use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::link;
 use crate::policy::Policy;
@@ -103,7 +103,8 @@ impl SwapPlan {
 
     /// The maps that old and new program have in common.
     fn shared(&self) -> Vec<&'static str> {
-        let mut maps = Vec::new();
+        // What others put there, and what flows were given, is theirs whatever is swapped.
+        let mut maps = vec![SOCKETS, MEMORY];
         if self.flows == FlowsPlan::Kept {
             maps.extend(ALL_TABLES);
         }
@@ -111,7 +112,7 @@ impl SwapPlan {
             maps.extend([PER_CPU, EVENTS]);
         }
         if self.policy == PolicyPlan::Kept {
-            maps.extend([POLICY, LIMIT_MAP, INTERFACES]);
+            maps.extend([POLICY, LIMIT_MAP, INTERFACES, CPUS]);
             maps.extend(ALLOW_LIST);
         }
         maps

@@ -96,7 +96,7 @@ pub fn area(interface: &str, to: Option<&str>, options: &Options) -> Result<(u32
 }
 
 /// The smallest frame that holds any packet whole: packets of several frames are not received.
-fn frame_size(interfaces: &[Interface]) -> Result<u32, String> {
+pub(super) fn frame_size(interfaces: &[Interface]) -> Result<u32, String> {
     const MOST: u32 = 4096 - LINK_HEADER - HEADROOM;
     if let Some(Interface { name, mtu, .. }) = interfaces.iter().find(|interface| interface.mtu > MOST) {
         return Err(format!(

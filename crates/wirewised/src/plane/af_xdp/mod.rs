@@ -7,6 +7,7 @@ mod interface;
 mod lanes;
 mod options;
 mod ports;
+mod receiver;
 mod redirect;
 mod rings;
 mod socket;
@@ -20,6 +21,7 @@ use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Pla
 use options::{BusyPoll, Options};
 
 pub use options::Copying;
+pub use receiver::Receiver;
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "af-xdp",

@@ -159,7 +159,7 @@ pub(super) fn open(
     Ok((area, ports.collect()))
 }
 
-fn way_out(error: &Error, zero_copy: bool) -> &'static str {
+pub(super) fn way_out(error: &Error, zero_copy: bool) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "; it takes CAP_NET_RAW and CAP_NET_ADMIN (or root)",
         Some(libc::ENOBUFS | libc::ENOMEM) => {

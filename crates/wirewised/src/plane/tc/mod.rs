@@ -14,8 +14,12 @@ use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Order, Place, Plane, link};
 pub use filter::{Filter, Place as FilterPlace};
 
-const OF_BUFFERS: u32 =
-    abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_MARK | abi::STEER_PRIORITY | abi::STEER_QUEUE;
+const OF_BUFFERS: u32 = abi::STEER_REDIRECT
+    | abi::STEER_DSCP
+    | abi::STEER_MARK
+    | abi::STEER_PRIORITY
+    | abi::STEER_QUEUE
+    | abi::STEER_MIRROR;
 
 pub const INGRESS: Plane = Plane(&Abilities {
     name: "tc-ingress",

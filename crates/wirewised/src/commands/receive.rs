@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised receive`.
+
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use libbpf_rs::{MapCore, MapFlags};
+use serde_json::json;
+use wirewise_capture::{LinkType, Packet};
+
+use crate::attachment::args::AttachmentArgs;
+use crate::error::{Error, Result};
+use crate::object::SOCKETS;
+use crate::offline::capture_out::CaptureOut;
+use crate::plane::Receiver;
+use crate::running::Running;
+use crate::running::stop::{RESPONSE, Stop};
+use crate::text::output::{line, print_json};
+use crate::text::progress::Progress;
+use crate::text::units::{Nanoseconds, format_count};
+
+const EXAMPLES: &str = "\
+Examples:
+  wirewised receive --queue 0 --write attacks.pcapng     until Ctrl-C
+  wirewised receive --queue 0 --count 1000 --for 10s --write attacks.pcapng
+The policy sends a class here by `redirect: {socket: 0}`; until somebody receives, its packets pass. A program of yours can
+receive them instead: it opens an AF_XDP socket of the queue and puts it into the pinned map `ww_sockets`.";
+
+/// Receive the packets that a policy redirects to a socket, and write them to a capture.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    which: AttachmentArgs,
+
+    /// The receive queue they come by
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    queue: u32,
+
+    /// The capture; its name says the format (.pcap or .pcapng). It appears when it is whole
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    write: PathBuf,
+
+    /// End after so many packets
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// End after so long, such as 10s
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Nanoseconds>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let stop = Stop::on_signals()?;
+    let running = args.which.find()?;
+    running.require_here()?;
+    let interface = running.interface();
+    let Some(sockets) = running.optional_map(SOCKETS)? else {
+        return Err(Error::input(format!(
+            "{interface}: the policy redirects no class to a socket: `{{redirect: {{socket: {}}}}}`",
+            args.queue
+        )));
+    };
+    let mut receiver = Receiver::open(interface, args.queue)?;
+    let mut capture = CaptureOut::create(&args.write)?;
+    let socket = receiver.as_raw_fd();
+    // Where another socket is, it would get nothing any more: that one stays.
+    let entered = sockets.update(&args.queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::NO_EXIST);
+    entered.map_err(|error| match error.kind() {
+        libbpf_rs::ErrorKind::AlreadyExists => {
+            Error::input(format!("{interface}: another socket receives the packets of queue {}", args.queue))
+        }
+        _ => Error::other(format!("{SOCKETS}: {error}")),
+    })?;
+    let end = args.time.map(|time| Instant::now() + Duration::from_nanos(time.0));
+    let wanted = args.count.unwrap_or(u64::MAX);
+    let (mut packets, mut bytes) = (0, 0);
+    let mut progress = Progress::new(!args.json);
+    // The kernel takes the socket out of the map when it is closed, whatever ends this process.
+    while packets < wanted && !stop.asked() && end.is_none_or(|end| Instant::now() < end) {
+        receiver.burst(RESPONSE, |frame| {
+            if packets < wanted {
+                packets += 1;
+                bytes += frame.len() as u64;
+                capture.write(&received(packets, frame))?;
+            }
+            Ok(())
+        })?;
+        progress.show(|| format!("{} packets", format_count(packets as f64)));
+    }
+    progress.clear();
+    let lost = receiver.lost();
+    capture.finish()?;
+    if args.json {
+        return print_json(&json!({"packets": packets, "bytes": bytes, "lost": lost, "file": args.write}));
+    }
+    line(format_args!("{packets} packets, {bytes} bytes, to {}; {lost} lost", args.write.display()));
+    Ok(())
+}
+
+fn received(number: u64, frame: &[u8]) -> Packet<'_> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Packet {
+        number,
+        time_ns: now.as_nanos() as u64,
+        wire_length: frame.len() as u32,
+        link: LinkType::ETHERNET,
+        original: frame,
+        frame,
+    }
+}

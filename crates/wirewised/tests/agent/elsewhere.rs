@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Classes whose packets go to other CPUs or to a socket, or of which there are copies.
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use test_needs::{Need, skip};
+use wirewise_capture::{Packet, Reader};
+use wirewised::kernel;
+
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind};
+use crate::steering::{Beyond, attacks, class_of, outcome, sender};
+use crate::wire::untagged;
+
+const AT_XDP: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
+
+/// A pair of interfaces leaves checksums out, and tells in the socket buffer, which a packet loses on its way to another CPU.
+fn sums_are_whole(lab: &Lab) {
+    lab.sender_sh("ethtool -K ww1 tx-checksumming off");
+}
+
+/// The CPU whose stack brought the socket its last packet.
+fn cpu_of(socket: &UdpSocket) -> i32 {
+    let (mut cpu, mut length) = (-1i32, 4);
+    // SAFETY: the option is an int; it and its length outlive the call.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_INCOMING_CPU,
+            (&raw mut cpu).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(code, 0);
+    cpu
+}
+
+#[test]
+fn a_class_goes_up_the_stack_of_another_cpu() {
+    let Some(lab) = Lab::new() else { return };
+    if kernel::online_cpus().unwrap().len() < 2 {
+        skip(Need::Cpus, "packets go to another one");
+        return;
+    }
+    sums_are_whole(&lab);
+    for plane in AT_XDP {
+        for cpu in [0, 1] {
+            lab.policy(&format!("classes: {{attack: {{redirect: {{cpu: {cpu}}}, dscp: EF}}}}"));
+            lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+            let socket = lab.enter(|| bind(RECEIVER, 1000));
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            // The packets of a pair of interfaces stay on the CPU of who sends them.
+            for from in [0, 1] {
+                let near = lab.enter_sender(|| UdpSocket::bind((SENDER, 0)).unwrap());
+                // Of others it is not noted.
+                socket.connect(near.local_addr().unwrap()).unwrap();
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        kernel::pin_to(from).unwrap();
+                        near.send_to(&[0; ATTACK], (RECEIVER, 1000)).unwrap();
+                    });
+                });
+                let mut data = [0; 2048];
+                assert_eq!(socket.recv(&mut data).unwrap(), ATTACK, "{plane}");
+                assert_eq!(cpu_of(&socket), cpu, "{plane}, from {from}");
+            }
+            assert_eq!(outcome(&lab, 1, "steered"), 2, "{plane}");
+            lab.ok(&format!("detach --interface {INTERFACE}"));
+        }
+    }
+}
+
+#[test]
+fn a_running_policy_finds_other_cpus_and_flows_keep_theirs() {
+    let Some(lab) = Lab::new() else { return };
+    if kernel::online_cpus().unwrap().len() < 2 {
+        skip(Need::Cpus, "packets go to another one");
+        return;
+    }
+    sums_are_whole(&lab);
+    lab.policy("classes: {attack: {redirect: {cpu: [0]}}}");
+    lab.attach("--plane xdp-native --policy p.yaml --mode enforce");
+    // In place: the program does this kind of thing already.
+    lab.policy("classes: {attack: {redirect: {cpu: [0, 1]}}}");
+    lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+    let socket = lab.enter(|| bind(RECEIVER, 1000));
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut seen = [0; 2];
+    for _ in 0..32 {
+        let near = lab.enter_sender(|| UdpSocket::bind((SENDER, 0)).unwrap());
+        socket.connect(near.local_addr().unwrap()).unwrap();
+        let mut cpus = Vec::new();
+        for _ in 0..3 {
+            near.send_to(&[0; ATTACK], (RECEIVER, 1000)).unwrap();
+            socket.recv(&mut [0; 2048]).unwrap();
+            cpus.push(cpu_of(&socket));
+        }
+        assert!(cpus.iter().all(|cpu| *cpu == cpus[0]), "{cpus:?}");
+        seen[cpus[0] as usize] += 1;
+    }
+    assert!(seen.iter().all(|flows| *flows > 2), "{seen:?}");
+}
+
+#[test]
+fn a_class_goes_to_a_socket_and_passes_where_there_is_none() {
+    let Some(lab) = Lab::new() else { return };
+    let near = sender(&lab);
+    lab.policy("classes: {attack: {redirect: {socket: 0}, dscp: AF41}}");
+    for plane in AT_XDP {
+        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "unsteered")), (2, 2), "{plane}");
+        let receive = format!("receive --interface {INTERFACE} --count 5 --write got.pcap --json");
+        let running = lab.command(&receive).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It is there when a packet is no longer passed.
+        let end = Instant::now() + Duration::from_secs(10);
+        while lab.send(1000, ATTACK, 1) == 1 {
+            assert!(Instant::now() < end, "{plane}");
+        }
+        assert!(
+            lab.error(receive.trim_end_matches("--json"), 1).contains("another AF_XDP socket"),
+            "{plane}"
+        );
+        near.send(&attacks());
+        let ended = running.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        let mut capture = Reader::open(&lab.path("got.pcap")).unwrap();
+        let mut frames = Vec::new();
+        while let Some(Packet { frame, .. }) = capture.next_packet().unwrap() {
+            frames.push(frame.to_vec());
+        }
+        // The first is the one that showed it to be there.
+        assert_eq!(frames.len(), 5, "{plane}");
+        for (before, after) in attacks().iter().zip(&frames[1..]) {
+            assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane}");
+            let (before, after) = (untagged(before), untagged(after));
+            assert_eq!((&before[..14], before.len()), (&after[..14], after.len()), "{plane}");
+        }
+        // The socket is closed, so they pass again; others did all the time.
+        assert_eq!((lab.send(1000, ATTACK, 2), lab.send(1000, BENIGN, 2)), (2, 2), "{plane}");
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+    lab.policy("classes: {attack: drop}");
+    lab.attach("--policy p.yaml");
+    let error = lab.error(&format!("receive --interface {INTERFACE} --write got.pcap"), 2);
+    assert!(error.contains("the policy redirects no class to a socket"), "{error}");
+}
+
+#[test]
+fn a_sample_is_copied_and_the_packets_go_on() {
+    let Some(lab) = Lab::new() else { return };
+    let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    for (rate, arrive) in [("1", 100..=100), ("1/4", 5..=60)] {
+        lab.policy(&format!("classes: {{attack: {{mirror: {{interface: out0, rate: {rate}}}, dscp: EF}}}}"));
+        lab.attach("--plane tc-ingress --offloads off --policy p.yaml --mode enforce");
+        beyond.wire.clear();
+        assert_eq!(lab.send(1000, ATTACK, 100), 100);
+        let copies = beyond.wire.received().len();
+        assert!(arrive.contains(&copies), "{rate}: {copies}");
+        assert_eq!((lab.send(1000, BENIGN, 3), beyond.wire.received().len()), (3, 0));
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+    // The copy is of the packet as it came, also of one that goes elsewhere itself.
+    lab.policy("classes: {attack: {mirror: {interface: out0}, action: bounce, dscp: EF}}");
+    lab.attach("--plane tc-ingress --offloads off --policy p.yaml --mode enforce");
+    beyond.wire.clear();
+    near.clear();
+    near.send(&attacks());
+    let (copies, back) = (beyond.wire.received(), near.received());
+    assert_eq!((copies.len(), back.len()), (5, 5));
+    for (before, (copy, back)) in attacks().iter().zip(copies.iter().zip(&back)) {
+        assert_eq!(untagged(before), untagged(copy));
+        assert_eq!(class_of(back), 46 << 2 | class_of(before) & 3);
+    }
+    // No copy: the packets go on all the same.
+    lab.sh("ip link delete out0");
+    near.send(&attacks());
+    assert_eq!((near.received().len(), outcome(&lab, 1, "steered")), (5, 10));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_changes_nothing() {
+    let Some(lab) = Lab::new() else { return };
+    let _beyond = Beyond::new(&lab);
+    let refused = |class: &str, arguments: &str, said: &str| {
+        lab.policy(&format!("classes: {{attack: {class}}}"));
+        let run =
+            format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes {arguments}");
+        let error = lab.error(&run, 2);
+        assert!(error.contains(said), "{class} {arguments}: {error}");
+        lab.assert_untouched();
+    };
+    refused("{redirect: {cpu: 9999}}", "", "policy: attack: redirect: there is no CPU 9999; online are 0, ");
+    refused(
+        "{redirect: {cpu: 0}}",
+        "--plane tc-ingress",
+        "tc-ingress cannot do cpu; planes that can: xdp-native",
+    );
+    refused("{redirect: {socket: 0}}", "--plane af-xdp", "af-xdp cannot do socket");
+    refused("{mirror: {interface: out0}}", "", "xdp-native cannot do mirror");
+    refused("{mirror: {interface: ww0}}", "--plane tc-ingress", "policy: mirror: ww0 is the interface");
+    refused("{mirror: {interface: gone}}", "--plane tc-ingress", "policy: mirror: no interface 'gone'");
+    refused("{mirror: {interface: out0, snap: 64}}", "--plane tc-ingress", "copies whole packets");
+}
