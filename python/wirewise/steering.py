@@ -51,7 +51,9 @@ class Mirror:
         """Raises ValueError."""
         keys = {"interface", "rate", "snap"}
         if not isinstance(value, Mapping) or set(value) - keys:
-            raise ValueError("mirror needs an interface: {mirror: {interface: eth2}}; known: interface, rate, snap")
+            raise ValueError(
+                "mirror needs an interface: {mirror: {interface: eth2}}; known: interface, rate, snap"
+            )
         snap = _number(value["snap"]) if "snap" in value else None
         if snap is not None and snap < MIN_SNAP:
             raise ValueError(f"mirror: snap {snap} is less than {MIN_SNAP}, an Ethernet header")
@@ -69,7 +71,7 @@ class Steering:
     redirect: str | None = None
     """The interface that they leave by."""
     cpus: tuple[int, ...] = ()
-    """Up the stack of one of these CPUs, the same for all packets of a flow. Captured packets stay on theirs."""
+    """Up the stack of one of these CPUs, the same for all packets of a flow; captured ones stay on theirs."""
     socket: int | None = None
     """To the socket of AF_XDP that belongs to this receive queue; captured packets are of all queues."""
     mirror: Mirror | None = None
@@ -169,7 +171,9 @@ def _elsewhere(value: object) -> tuple[str | None, tuple[int, ...], int | None]:
     """Where packets go instead: an interface, CPUs, or the socket of a queue."""
     keys = {"interface", "cpu", "socket"}
     if not isinstance(value, Mapping) or set(value) - keys:
-        raise ValueError("redirect needs an interface: {redirect: {interface: eth2}}; known: interface, cpu, socket")
+        raise ValueError(
+            "redirect needs an interface: {redirect: {interface: eth2}}; known: interface, cpu, socket"
+        )
     if len(value) > 1:
         raise ValueError("redirect goes to one of interface, cpu and socket")
     if "cpu" in value:
