@@ -12,7 +12,7 @@ SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-dpdk soak fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-xdp bench-dpdk soak fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.j
 
 bench-planes: setup ## packets/s on every plane over a veth pair, to build/bench/planes.json, with plots (KEEP=1: also to bench/results and docs/planes)
 	$(SUDO) $(BIN)/python -m bench.planes --output build/bench/planes.json $(if $(KEEP),--keep)
+
+bench-xdp: setup ## packets dropped and forwarded, and a service under a flood, to build/bench/xdp.json, with plots (KEEP=1: also to bench/results and docs/planes)
+	$(SUDO) $(BIN)/python -m bench.xdp --output build/bench/xdp.json $(if $(KEEP),--keep)
 
 bench-dpdk: setup ## packets/s that one core classifies from DPDK's cheapest devices, to build/bench/dpdk.json (KEEP=1: also to bench/results)
 	@export PKG_CONFIG_PATH="$$(scripts/dpdk.sh)" && cargo build --release --locked --quiet -p wirewised --features dpdk

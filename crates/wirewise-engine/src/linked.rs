@@ -54,7 +54,7 @@ impl MapKind {
             9 | 10 => MapKind::LruHash,
             11 => MapKind::LpmTrie,
             // A program reads of it whether a key is there; nothing is sent from here.
-            25 => MapKind::Hash,
+            16 | 17 | 25 => MapKind::Hash,
             27 => MapKind::RingBuf,
             _ => return None,
         })

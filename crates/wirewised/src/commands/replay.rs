@@ -15,7 +15,9 @@ use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
-use crate::offline::replay::{FlowRows, Names, Outputs, PacketRows, Replay, ReplaySummary, Shards, Totals};
+use crate::offline::replay::{
+    Elsewhere, FlowRows, Names, Outputs, PacketRows, Replay, ReplaySummary, Shards, Totals,
+};
 use crate::offline::runner;
 use crate::offline::runtime::RunSettings;
 use crate::policy::{ClassAction, Policy};
@@ -67,6 +69,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     steered: Option<PathBuf>,
 
+    /// Write the packets that go elsewhere to this folder, a capture for each place: to-eth2.pcapng, bounced.pcapng
+    #[arg(long, value_name = "DIR")]
+    out_dir: Option<PathBuf>,
+
     /// Write verdicts to this table: .parquet or .jsonl
     #[arg(long, value_name = "FILE")]
     verdicts: Option<PathBuf>,
@@ -113,7 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (workers, shards) = workers(args, &bundle, &policy, prepared.config());
     let paths: Vec<String> = args.captures.iter().map(|path| path.display().to_string()).collect();
     let names = Names::new(paths.clone(), classes.clone());
-    let outputs = outputs(args, &names)?;
+    let outputs = outputs(args, &names, &policy)?;
     let mut replay = Replay {
         prepared: &prepared,
         names,
@@ -201,7 +207,7 @@ fn workers(args: &Args, bundle: &Bundle, policy: &Policy, config: &abi::Config) 
     (1, None)
 }
 
-fn outputs(args: &Args, names: &Arc<Names>) -> Result<Outputs> {
+fn outputs(args: &Args, names: &Arc<Names>, policy: &Policy) -> Result<Outputs> {
     let files = [&args.passed, &args.dropped, &args.steered, &args.verdicts]
         .into_iter()
         .flatten()
@@ -217,6 +223,9 @@ fn outputs(args: &Args, names: &Arc<Names>) -> Result<Outputs> {
         steered: args.steered.as_deref().map(CaptureOut::create).transpose()?,
         ..Outputs::default()
     };
+    if let Some(folder) = &args.out_dir {
+        outputs.elsewhere = Some(Elsewhere::create(folder, policy)?);
+    }
     if let Some(path) = &args.verdicts {
         let format = Format::of(path)?;
         match args.per {
@@ -238,6 +247,7 @@ fn written(args: &Args) -> Map<String, serde_json::Value> {
         ("passed", &args.passed),
         ("dropped", &args.dropped),
         ("steered", &args.steered),
+        ("elsewhere", &args.out_dir),
         ("verdicts", &args.verdicts),
     ];
     let files = files.into_iter().filter_map(|(what, path)| Some((what, path.as_ref()?)));

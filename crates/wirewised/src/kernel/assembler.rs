@@ -27,6 +27,7 @@ pub const SET: u8 = 0xb7;
 pub const ADD: u8 = 0x07;
 pub const ADD_REGISTER: u8 = 0x0f;
 pub const AND: u8 = 0x57;
+pub const XOR: u8 = 0xa7;
 pub const SHIFT_LEFT: u8 = 0x67;
 pub const TO_BIG_ENDIAN: u8 = 0xdc;
 pub const IF_EQUAL: u8 = 0x15;

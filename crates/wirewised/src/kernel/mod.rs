@@ -151,6 +151,19 @@ pub fn share_niceness(id: u32) -> Result<()> {
     }
 }
 
+/// Has this thread run before all that share its CPU by turns.
+pub fn come_first() -> Result<()> {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameter outlives the call, which is about this thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &first) } {
+        0 => Ok(()),
+        _ => Err(Error::missing(format!(
+            "a thread cannot run in real time (CAP_SYS_NICE): {}",
+            io::Error::last_os_error()
+        ))),
+    }
+}
+
 /// Has SIGUSR1 end a system call, and nothing else.
 pub fn allow_interrupts() -> Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}

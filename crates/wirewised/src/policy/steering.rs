@@ -97,6 +97,13 @@ impl Steering {
         self.redirect.is_some() || self.socket.is_some() || self.bounce
     }
 
+    /// Where its packets go instead, as part of a file's name.
+    pub fn destination(&self) -> Option<String> {
+        let interface = self.redirect.as_ref().map(|target| format!("to-{}", target.interface));
+        let socket = self.socket.map(|queue| format!("to-socket-{queue}"));
+        interface.or(socket).or_else(|| self.bounce.then(|| "bounced".to_string()))
+    }
+
     pub fn to_abi(&self) -> abi::Steer {
         abi::Steer {
             kinds: self.kinds(),

@@ -2,14 +2,19 @@
 //! A cable of our own to measure on: a veth pair between two new network namespaces, a sender at one end, and what its packets cost at
 //! the other. Neither namespaces nor mounts have a name, so the kernel takes all of it back with this process, however that ends.
 
+mod addresses;
 pub mod cpu_time;
+pub mod exit;
 pub mod receiver;
 pub mod sender;
 pub mod steady;
+pub mod transactions;
 
 use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
@@ -17,7 +22,14 @@ use crate::interface::netdev::{self, Device};
 use crate::interface::{netns, rtnetlink};
 use crate::kernel::{self, bpffs};
 
+const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_SGRO: u32 = 0x2c;
+/// As in the frames that are sent.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub const SENDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const ETHERNET: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const SENDER_ETHERNET: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const SENDING_END: &str = "sender";
 const NO_IPV6: [&str; 2] = ["all", "default"];
 
 /// The two CPUs that are measured with.
@@ -66,7 +78,7 @@ impl Wire {
                 "bench planes makes namespaces of its own, which takes CAP_SYS_ADMIN: run it as root",
             ));
         }
-        let (interface, peer) = (Self::name(), "sender");
+        let (interface, peer) = (Self::name(), SENDING_END);
         private_mounts().map_err(|error| cannot("have mounts of its own", &error))?;
         let outside = netns::make().map_err(|error| cannot("make a network namespace", &error))?;
         without_ipv6()?;
@@ -76,7 +88,7 @@ impl Wire {
         mount(c"bpf", c"/sys/fs/bpf").map_err(|error| cannot("mount a BPF file system", &error))?;
         rtnetlink::make_veth(&interface, peer, outside.file())
             .map_err(|error| cannot("make a veth pair (kernel module veth)", &error))?;
-        let there = outside.within(|| plug_in(peer)).ok_or_else(|| Error::other("a namespace is gone"))??;
+        let there = exit::inside(&outside, || plug_in(peer))??;
         let index = plug_in(&interface)?;
         kernel::pin_to(cpus.receiver)?;
         Ok(Self { interface, cpus, index, outside, sending_end: there })
@@ -103,6 +115,42 @@ impl Wire {
             kernel::share_niceness(*thread)?;
         }
         Ok(threads)
+    }
+
+    /// Has the stacks of both ends know each other, as 10.77.0.1 and `ADDRESS`, and the frames of the sender.
+    pub fn give_addresses(&self) -> Result<()> {
+        let failed = |error: io::Error| cannot("give an interface an address", &error);
+        let there = || {
+            addresses::set_ethernet(SENDING_END, SENDER_ETHERNET)?;
+            addresses::set_ipv4(SENDING_END, SENDER_ADDRESS)?;
+            addresses::set_neighbour(SENDING_END, ADDRESS, ETHERNET)?;
+            // A cable would carry them; a pair of interfaces leaves them to who receives, and a packet on its way to another CPU loses that.
+            let sums =
+                Device::open(SENDING_END).ok().and_then(|end| end.ethtool(ETHTOOL_STXCSUM, &mut [0, 0]));
+            sums.ok_or_else(|| io::Error::other("checksums cannot be had of it"))
+        };
+        exit::inside(&self.outside, there)?.map_err(failed)?;
+        addresses::set_ethernet(&self.interface, ETHERNET)
+            .and_then(|()| addresses::set_ipv4(&self.interface, ADDRESS))
+            .and_then(|()| addresses::set_neighbour(&self.interface, SENDER_ADDRESS, SENDER_ETHERNET))
+            .map_err(failed)
+    }
+
+    /// Gives the receiving end another address, so that frames for `ADDRESS` are no more for this namespace.
+    pub fn move_away(&self) -> Result<()> {
+        addresses::set_ipv4(&self.interface, Ipv4Addr::new(10, 78, 0, 1))
+            .map_err(|error| cannot("give an interface an address", &error))
+    }
+
+    /// Has the sending end take frames that an XDP program sends there, for as long as the result is kept.
+    pub fn take_back(&self) -> Result<OwnedFd> {
+        exit::inside(&self.outside, || exit::take(self.sending_end))?
+    }
+
+    /// Packets that came back to the sending end.
+    pub fn returned(&self) -> Result<u64> {
+        let count = exit::inside(&self.outside, || rtnetlink::received_packets(self.sending_end))?;
+        count.map_err(|error| Error::other(format!("the sender's counters cannot be read: {error}")))
     }
 
     /// Packets that the receiving driver has taken.

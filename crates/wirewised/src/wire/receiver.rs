@@ -43,8 +43,15 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Under a policy that drops every class; returns when packets are judged.
-    pub fn start(wire: &Wire, plane: Plane, bundle: &Path, classes: &[String], mode: Mode) -> Result<Self> {
+    /// classes : what the policy asks for each. options : more of `run`. Returns when packets are judged.
+    pub fn start(
+        wire: &Wire,
+        plane: Plane,
+        bundle: &Path,
+        classes: &Map<String, Value>,
+        mode: Mode,
+        options: &[&str],
+    ) -> Result<Self> {
         let failed = |error: &io::Error| Error::other(format!("the agent cannot be started: {error}"));
         let policy = policy(classes).map_err(|error| failed(&error))?;
         let parent = std::process::id();
@@ -55,6 +62,7 @@ impl Receiver {
             .arg(bundle)
             .arg("--policy")
             .arg(format!("/proc/{parent}/fd/{}", policy.as_raw_fd()))
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -151,9 +159,13 @@ fn end_with(parent: u32) -> io::Result<()> {
     }
 }
 
+/// The same for each class.
+pub fn all(classes: &[String], action: &Value) -> Map<String, Value> {
+    classes.iter().map(|class| (class.clone(), action.clone())).collect()
+}
+
 /// A file without a name.
-fn policy(classes: &[String]) -> io::Result<File> {
-    let drops: Map<String, Value> = classes.iter().map(|class| (class.clone(), json!("drop"))).collect();
+fn policy(classes: &Map<String, Value>) -> io::Result<File> {
     // SAFETY: the name is a C string; a new descriptor is returned, or -1.
     let descriptor = unsafe { libc::memfd_create(c"policy".as_ptr(), libc::MFD_CLOEXEC) };
     if descriptor < 0 {
@@ -161,6 +173,6 @@ fn policy(classes: &[String]) -> io::Result<File> {
     }
     // SAFETY: the descriptor is new, and nobody else owns it.
     let mut file = unsafe { File::from_raw_fd(descriptor) };
-    file.write_all(json!({ "version": 1, "classes": drops }).to_string().as_bytes())?;
+    file.write_all(json!({ "version": 1, "classes": classes }).to_string().as_bytes())?;
     Ok(file)
 }

@@ -13,7 +13,7 @@ use libbpf_sys as bpf;
 use crate::error::{Error, Result};
 use crate::kernel::assembler::{
     ADD, ADD_REGISTER, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, ITS_VALUE, LOAD_MAP, LOAD_U32, LOAD_U64, Line,
-    MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_U16, STORE_U64, TO_BIG_ENDIAN, assemble,
+    MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_U16, STORE_U64, TO_BIG_ENDIAN, XOR, assemble,
 };
 use crate::kernel::objects::owned;
 use crate::kernel::{self};
@@ -22,23 +22,100 @@ use crate::object;
 /// Flows that take turns, a power of two: each has a source port of its own.
 pub const FLOWS: i32 = 64;
 const FIRST_PORT: i32 = 4096;
-/// Ethernet, IPv4 and UDP (10.77.0.1 to 10.77.0.2:53): 64 bytes. The IPv4 header has no checksum, as nobody here looks at it.
-pub const FRAME: [u8; 64] = {
-    const HEADERS: [u8; 42] = [
-        2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, // Ethernet: addresses of no interface, IPv4
-        0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0,
-        2, // IPv4: 50 bytes, TTL 64, UDP
-        0, 0, 0, 53, 0, 30, 0, 0, // UDP: ports, 30 bytes, no checksum
-    ];
+/// Ethernet, IPv4 and UDP (10.77.0.1 to 10.77.0.2:53): 64 bytes.
+pub const FRAME: [u8; 64] = frame(&[
+    2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, // Ethernet: addresses of no interface, IPv4
+    0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2, // IPv4: 50 bytes, TTL 64, UDP
+    0, 0, 0, 53, 0, 30, 0, 0, // UDP: ports, 30 bytes, no checksum
+]);
+/// Likewise of TCP, from 10.88.0.0/16 to port 80: the beginning of a connection.
+const SYN: [u8; 64] = frame(&[
+    2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, // Ethernet, IPv4
+    0x45, 0, 0, 40, 0xff, 0xff, 0, 0, 64, 6, 0, 0, 10, 88, 0, 0, 10, 77, 0, 2, // IPv4: 40 bytes, TCP
+    0x30, 0x39, 0, 80, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0, // TCP: SYN
+]);
+const IDENTIFICATION: i16 = 18;
+const SOURCE: i16 = 28;
+const SOURCE_PORT: i16 = 34;
+const SEQUENCE: i16 = 40;
+const IP: usize = 14;
+const TCP: usize = 34;
+const HEADERS_OF_TCP: usize = 54;
+
+/// With the checksums of IPv4 and, if it is one of TCP, of that.
+const fn frame(headers: &[u8]) -> [u8; 64] {
     let mut frame = [0; 64];
     let mut at = 0;
-    while at < HEADERS.len() {
-        frame[at] = HEADERS[at];
+    while at < headers.len() {
+        frame[at] = headers[at];
         at += 1;
     }
+    let sum = folded(sum(&frame, IP, TCP));
+    (frame[IP + 10], frame[IP + 11]) = ((sum >> 8) as u8, sum as u8);
+    if headers.len() == HEADERS_OF_TCP {
+        // The pseudo-header: addresses, protocol and length.
+        let pseudo = sum_of_addresses(&frame) + 6 + (HEADERS_OF_TCP - TCP) as u32;
+        let sum = folded(pseudo + self::sum(&frame, TCP, HEADERS_OF_TCP));
+        (frame[TCP + 16], frame[TCP + 17]) = ((sum >> 8) as u8, sum as u8);
+    }
     frame
-};
-const SOURCE_PORT: i16 = 34;
+}
+
+const fn sum_of_addresses(frame: &[u8; 64]) -> u32 {
+    sum(frame, IP + 12, TCP)
+}
+
+/// Of its 16-bit words.
+const fn sum(frame: &[u8; 64], from: usize, to: usize) -> u32 {
+    let (mut sum, mut at) = (0, from);
+    while at < to {
+        sum += (frame[at] as u32) << 8 | frame[at + 1] as u32;
+        at += 2;
+    }
+    sum
+}
+
+const fn folded(sum: u32) -> u16 {
+    let sum = (sum >> 16) + (sum & 0xffff);
+    !((sum >> 16) + sum) as u16
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// UDP of `FLOWS` flows.
+    Udp,
+    /// Beginnings of TCP connections, from 65,536 addresses that nobody has.
+    Syn,
+}
+
+impl Traffic {
+    fn frame(self) -> &'static [u8; 64] {
+        match self {
+            Self::Udp => &FRAME,
+            Self::Syn => &SYN,
+        }
+    }
+
+    /// How one frame differs from the next: r1 is its number, r2 its start.
+    fn differences(self) -> &'static [Line] {
+        match self {
+            Self::Udp => &[
+                (AND, 1, 0, 0, FLOWS - 1),
+                (ADD, 1, 0, 0, FIRST_PORT),
+                (TO_BIG_ENDIAN, 1, 0, 0, 16),
+                (STORE_U16, 2, 1, SOURCE_PORT, 0),
+            ],
+            // Two other words are always as much less as this one is more, so both checksums stay right.
+            Self::Syn => &[
+                (STORE_U16, 2, 1, SOURCE, 0),
+                (XOR, 1, 0, 0, 0xffff),
+                (STORE_U16, 2, 1, IDENTIFICATION, 0),
+                (STORE_U16, 2, 1, SEQUENCE, 0),
+            ],
+        }
+    }
+}
 
 /// Frames that are sent together at most. More would be other frames than those still in the cache.
 const BATCH: u32 = 64;
@@ -84,22 +161,18 @@ const LET_GO: &[Line] = &[
     (LOAD_U32, 2, 6, 0, 0), // r2: where the packet starts
     (LOAD_U32, 3, 6, 4, 0), // r3: where it ends
     (MOVE, 4, 2, 0, 0),
-    (ADD, 4, 0, 0, SOURCE_PORT as i32 + 2),
+    (ADD, 4, 0, 0, HEADERS_OF_TCP as i32),
     (IF_BEYOND, 4, 3, WAIT, 0),
     (LOAD_U64, 1, 7, SENT, 0),
     (ADD, 1, 0, 0, 1),
     (STORE_U64, 7, 1, SENT, 0),
-    (AND, 1, 0, 0, FLOWS - 1),
-    (ADD, 1, 0, 0, FIRST_PORT),
-    (TO_BIG_ENDIAN, 1, 0, 0, 16),
-    (STORE_U16, 2, 1, SOURCE_PORT, 0),
-    (SET, 0, 0, 0, bpf::XDP_TX as i32),
-    (EXIT, 0, 0, 0, 0),
 ];
+const GO: &[Line] = &[(SET, 0, 0, 0, bpf::XDP_TX as i32), (EXIT, 0, 0, 0, 0)];
 const KEEP: &[Line] = &[(SET, 0, 0, 0, bpf::XDP_DROP as i32), (EXIT, 0, 0, 0, 0)];
 
 /// Sends out of an interface of the namespace of the thread that calls `send`.
 pub struct Sender {
+    traffic: Traffic,
     program: OwnedFd,
     map: MapHandle,
     interface: u32,
@@ -107,15 +180,15 @@ pub struct Sender {
 
 impl Sender {
     /// interface : the index of the sending end.
-    pub fn new(interface: u32) -> Result<Self> {
+    pub fn new(interface: u32, traffic: Traffic) -> Result<Self> {
         let options =
             bpf::bpf_map_create_opts { sz: size_of::<bpf::bpf_map_create_opts>() as _, ..Default::default() };
         let size = size_of::<State>() as u32;
         let map = MapHandle::create(MapType::Array, Some("ww_sender"), 4, size, 1, &options)
             .map_err(|error| Error::missing(format!("the sender's map cannot be made: {error}")))?;
-        let program = load(map.as_fd().as_raw_fd())
+        let program = load(map.as_fd().as_raw_fd(), traffic)
             .map_err(|error| Error::missing(format!("the sender's program cannot be loaded: {error}")))?;
-        Ok(Self { program, map, interface })
+        Ok(Self { traffic, program, map, interface })
     }
 
     /// Before it sends. rate : packets a second; `None`: as many as go.
@@ -145,7 +218,7 @@ impl Sender {
         context.data_end = FRAME.len() as u32;
         let mut options = bpf::bpf_test_run_opts {
             sz: size_of::<bpf::bpf_test_run_opts>() as _,
-            data_in: FRAME.as_ptr().cast(),
+            data_in: self.traffic.frame().as_ptr().cast(),
             data_size_in: FRAME.len() as u32,
             ctx_in: std::ptr::from_ref(&context).cast(),
             ctx_size_in: size_of::<bpf::xdp_md>() as u32,
@@ -166,9 +239,10 @@ impl Sender {
     }
 }
 
-fn load(map: RawFd) -> io::Result<OwnedFd> {
-    let (send, wait) = (PACE.len(), PACE.len() + LET_GO.len());
-    let code = assemble(&[PACE, LET_GO, KEEP].concat(), &[(SEND, send), (WAIT, wait)], map);
+fn load(map: RawFd, traffic: Traffic) -> io::Result<OwnedFd> {
+    let lines = [PACE, LET_GO, traffic.differences(), GO].concat();
+    let (send, wait) = (PACE.len(), lines.len());
+    let code = assemble(&[&lines, KEEP].concat(), &[(SEND, send), (WAIT, wait)], map);
     // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
     owned(unsafe {
         bpf::bpf_prog_load(

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Wire;
 use super::cpu_time::{CpuTime, Watched};
 use super::receiver::{self, Receiver};
-use super::sender::Sender;
+use super::sender::{Sender, Traffic};
 use crate::error::{Error, Result};
 use crate::kernel;
 
@@ -62,18 +62,23 @@ struct Moment {
 }
 
 impl<'a> Measuring<'a> {
-    pub fn on(wire: &'a Wire) -> Result<Self> {
+    pub fn on(wire: &'a Wire, traffic: Traffic) -> Result<Self> {
         kernel::allow_interrupts()?;
-        Ok(Self { wire, sender: Sender::new(wire.sending_end)? })
+        Ok(Self { wire, sender: Sender::new(wire.sending_end, traffic)? })
     }
 
     /// receiver : `None`: no program is attached. rate : packets a second; `None`: as many as go.
     pub fn at(&self, receiver: Option<&Receiver>, rate: Option<u32>, time: Duration) -> Result<Steady> {
-        self.sender.pace(rate)?;
         let watched = match receiver {
             Some(receiver) => receiver.watched.clone(),
             None => receiver::watched(self.wire, None)?,
         };
+        self.during(rate, || self.window(receiver, &watched, time))
+    }
+
+    /// Sends while `measure` runs, and says what that says.
+    pub fn during<T>(&self, rate: Option<u32>, measure: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.sender.pace(rate)?;
         let (stop, thread_id) = (AtomicBool::new(false), AtomicI32::new(0));
         let measured = thread::scope(|scope| {
             let sending = scope.spawn(|| {
@@ -83,7 +88,7 @@ impl<'a> Measuring<'a> {
                 };
                 self.wire.outside.within(work).unwrap_or_else(|| Err(Error::other("the sender stopped")))
             });
-            let measured = self.window(receiver, &watched, time);
+            let measured = measure();
             stop.store(true, Ordering::Relaxed);
             while !sending.is_finished() {
                 kernel::interrupt(thread_id.load(Ordering::Relaxed));
@@ -94,6 +99,11 @@ impl<'a> Measuring<'a> {
         });
         thread::sleep(PAUSE);
         measured
+    }
+
+    /// Packets that were sent since sending began.
+    pub fn sent(&self) -> Result<u64> {
+        self.sender.sent()
     }
 
     /// This thread is on the receiver's CPU. So while it reads, no thread that is measured runs, and what the kernel says of their time

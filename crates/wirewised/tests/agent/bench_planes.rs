@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(20);
 const ON_THE_WAY: u64 = 2 * 256;
 
 /// A folder with a bundle. `None`, the test being skipped, where there is no root, clang or second CPU.
-fn folder() -> Option<tempfile::TempDir> {
+pub fn folder() -> Option<tempfile::TempDir> {
     // SAFETY: the call has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         skip(Need::Root, "network namespaces need root");
@@ -48,7 +48,7 @@ fn run(folder: &tempfile::TempDir, arguments: &str) -> Output {
 }
 
 /// The one line of a run that must fail with this exit code.
-fn error(output: Output, exit_code: i32) -> String {
+pub fn error(output: Output, exit_code: i32) -> String {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(exit_code), "{stderr}");
     assert!(stderr.starts_with("error: "), "{stderr}");
@@ -67,7 +67,7 @@ fn remnants(process: u32) -> Vec<String> {
         .collect()
 }
 
-fn assert_nothing_is_left(process: u32) {
+pub fn assert_nothing_is_left(process: u32) {
     let begin = Instant::now();
     while !remnants(process).is_empty() {
         assert!(begin.elapsed() < SOON, "left behind: {:?}", remnants(process));
@@ -77,7 +77,7 @@ fn assert_nothing_is_left(process: u32) {
     assert!(!fs::exists(format!("/sys/fs/bpf/wirewise/wb{process}")).unwrap());
 }
 
-fn number(value: &Value) -> f64 {
+pub fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 

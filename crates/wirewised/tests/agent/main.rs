@@ -8,6 +8,7 @@ mod common;
 mod lab;
 
 mod bench_planes;
+mod bench_xdp;
 mod clsact;
 mod completions;
 #[cfg(feature = "dpdk")]

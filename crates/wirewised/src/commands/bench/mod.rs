@@ -2,6 +2,7 @@
 //! `wirewised bench`: nanoseconds a packet costs, by BPF_PROG_TEST_RUN; and packets a second on the planes.
 
 mod planes;
+mod xdp;
 
 use std::path::{Path, PathBuf};
 
@@ -90,6 +91,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Of {
     Planes(planes::Args),
+    Xdp(xdp::Args),
 }
 
 #[derive(Debug, Serialize)]
@@ -149,8 +151,10 @@ impl Measured {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    if let Some(Of::Planes(args)) = &args.of {
-        return planes::run(args);
+    match &args.of {
+        Some(Of::Planes(args)) => return planes::run(args),
+        Some(Of::Xdp(args)) => return xdp::run(args),
+        None => {}
     }
     let frame = match &args.frame {
         Some(path) => first_frame(path)?,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::abi::Mode;
 use crate::bundle::Bundle;
@@ -16,9 +17,10 @@ use crate::plane::Plane;
 use crate::text::output;
 use crate::text::table;
 use crate::text::units::Nanoseconds;
-use crate::wire::receiver::{Receiver, strictest_mode};
+use crate::wire::receiver::{Receiver, all, strictest_mode};
+use crate::wire::sender::{self, Traffic};
 use crate::wire::steady::{Measuring, Steady};
-use crate::wire::{Cpus, Wire, sender};
+use crate::wire::{Cpus, Wire};
 
 /// From here on a CPU is taken for busy, and a plane for one that received everything.
 const NEARLY_ALL: f64 = 0.97;
@@ -70,7 +72,7 @@ pub struct Args {
 
 /// Packets a second; `None`: as many as go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rate(Option<u32>);
+pub(super) struct Rate(pub Option<u32>);
 
 impl FromStr for Rate {
     type Err = String;
@@ -159,7 +161,7 @@ pub fn run(args: &Args) -> Result<()> {
         return tell(args, &bundles, &planes, cpus);
     }
     let wire = Wire::lay(cpus)?;
-    let measuring = Measuring::on(&wire)?;
+    let measuring = Measuring::on(&wire, Traffic::Udp)?;
     let time = Duration::from_nanos(args.time.0);
     eprintln!("the sender alone");
     let alone = measuring.at(None, None, time)?;
@@ -183,8 +185,9 @@ pub fn run(args: &Args) -> Result<()> {
         let manifest = &bundle.manifest;
         for plane in &planes {
             eprintln!("{} on {plane}", manifest.name);
+            let drops = all(&manifest.classes, &json!("drop"));
             let mode = if args.observe { Mode::Observe } else { strictest_mode(*plane) };
-            let receiver = Receiver::start(&wire, *plane, path, &manifest.classes, mode)?;
+            let receiver = Receiver::start(&wire, *plane, path, &drops, mode, &[])?;
             for rate in &args.rates {
                 let steady = measuring.at(Some(&receiver), rate.0, time)?;
                 let at = (Some(manifest.name.as_str()), Some((*plane, mode)));

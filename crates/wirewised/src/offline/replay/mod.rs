@@ -11,7 +11,7 @@ mod worker;
 
 pub use flow_rows::FlowRows;
 pub use packet_rows::PacketRows;
-pub use run::{Outputs, Replay, Totals};
+pub use run::{Elsewhere, Outputs, Replay, Totals};
 pub use shard::Shards;
 pub use summary::ReplaySummary;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop: read and share out a block while the workers run the one before, then write what came of that.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -13,9 +14,11 @@ use super::worker::{FlowRecord, Item, Share, Worker};
 use super::{FlowRows, Names, PacketRows};
 use crate::abi::{self, Fate};
 use crate::error::{Error, Result};
+use crate::files::whole_file::cannot_write;
 use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
 use crate::packets::outer::Outer;
+use crate::policy::Policy;
 use crate::rows::Table;
 use crate::running::counters;
 
@@ -30,9 +33,43 @@ pub struct Outputs {
     pub dropped: Option<CaptureOut>,
     /// To another interface, or back.
     pub steered: Option<CaptureOut>,
+    pub elsewhere: Option<Elsewhere>,
     /// The table and the batch that fills.
     pub packets: Option<(Table<PacketRows>, PacketRows)>,
     pub flows: Option<(Table<FlowRows>, FlowRows)>,
+}
+
+/// A capture for each place that packets go to.
+pub struct Elsewhere {
+    /// By class id.
+    of_class: Vec<Option<usize>>,
+    captures: Vec<CaptureOut>,
+}
+
+impl Elsewhere {
+    /// The captures are made in a folder, each named after its place.
+    pub fn create(folder: &Path, policy: &Policy) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+        let (mut names, mut of_class) = (Vec::new(), vec![None; policy.classes.len()]);
+        for (class, steering) in policy.steering() {
+            let Some(name) = steering.destination() else { continue };
+            let known = names.iter().position(|known| *known == name);
+            let place = known.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            });
+            if let Some(id) = policy.classes.iter().position(|known| known == class) {
+                of_class[id] = Some(place);
+            }
+        }
+        let create = |name: &String| CaptureOut::create(&folder.join(format!("{name}.pcapng")));
+        Ok(Self { of_class, captures: names.iter().map(create).collect::<Result<_>>()? })
+    }
+
+    fn capture(&mut self, class: u32) -> Option<&mut CaptureOut> {
+        let place = self.of_class.get(class as usize).copied().flatten()?;
+        self.captures.get_mut(place)
+    }
 }
 
 /// What is kept of a packet, beside the share its frame is in, to write it to a capture.
@@ -136,8 +173,9 @@ impl Replay<'_> {
     fn fill(&mut self, block: &mut Block, captures: &mut Merge) -> Result<bool> {
         block.clear();
         block.shares.resize_with(self.workers, Share::default);
-        let Outputs { passed, dropped, steered, .. } = &self.outputs;
-        let keep_originals = [passed, dropped, steered].into_iter().any(Option::is_some);
+        let Outputs { passed, dropped, steered, elsewhere, .. } = &self.outputs;
+        let keep_originals =
+            elsewhere.is_some() || [passed, dropped, steered].into_iter().any(Option::is_some);
         let mut bytes = 0;
         while block.order.len() < BLOCK_PACKETS && bytes < BLOCK_BYTES {
             match captures.advance() {
@@ -232,13 +270,16 @@ impl Replay<'_> {
                 rows.push(item, outcome);
                 table.write_full(rows, || PacketRows::new(Arc::clone(names)))?;
             }
+            let went = matches!(outcome.fate, Fate::Bounced | Fate::Redirected);
+            let class = outcome.verdict.filter(|_| went).map(|(class, ..)| class);
+            let place = class.and_then(|class| outputs.elsewhere.as_mut()?.capture(class));
             let (count, capture) = match outcome.fate {
                 Fate::Passed => (&mut totals.passed, &mut outputs.passed),
                 Fate::Dropped => (&mut totals.dropped, &mut outputs.dropped),
                 Fate::Bounced | Fate::Redirected => (&mut totals.steered, &mut outputs.steered),
             };
             *count += 1;
-            if let Some(capture) = capture {
+            for capture in [capture.as_mut(), place].into_iter().flatten() {
                 let original = match packet.original {
                     Some((start, end)) => block.originals.get(start..end),
                     None => share.bytes.get(item.start..item.end),
@@ -268,7 +309,8 @@ impl Replay<'_> {
         counters::count_classified(&mut sum);
         let outputs = std::mem::take(&mut self.outputs);
         let captures = [outputs.passed, outputs.dropped, outputs.steered].into_iter().flatten();
-        captures.map(CaptureOut::finish).try_for_each(|written| written.map(drop))?;
+        let elsewhere = outputs.elsewhere.map_or_else(Vec::new, |elsewhere| elsewhere.captures);
+        captures.chain(elsewhere).map(CaptureOut::finish).try_for_each(|written| written.map(drop))?;
         let names = &self.names;
         if let Some((table, rows)) = outputs.packets {
             table.finish(rows, || PacketRows::new(Arc::clone(names)))?;

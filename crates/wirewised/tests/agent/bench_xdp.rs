@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised bench xdp`: that it measures something, and leaves nothing.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::bench_planes::{assert_nothing_is_left, error, folder, number};
+
+fn command(folder: &tempfile::TempDir, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wirewised"));
+    command.args(["bench", "xdp"]).args(arguments.split_whitespace()).current_dir(folder.path());
+    command
+}
+
+#[test]
+fn packets_are_dropped_forwarded_and_a_service_answers_and_nothing_stays() {
+    let Some(folder) = folder() else { return };
+    let arguments = "--bundle b.wirewise --rate 20000 --seconds 100ms --json";
+    let child = command(&folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_nothing_is_left(process);
+
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = |part: &str| report[part].as_array().unwrap().clone();
+    let ways = |part: &str| rows(part).iter().map(|row| row["way"].as_str().unwrap().to_string()).collect();
+    let (drop, forward): (Vec<_>, Vec<_>) = (ways("drop"), ways("forward"));
+    assert!(drop.starts_with(&["xdp-native", "xdp-generic", "tc-ingress"].map(String::from)), "{drop:?}");
+    // Without `nft` there are no rows of its rules, and that is said.
+    let rules = drop.iter().filter(|way| way.starts_with("stack")).count();
+    assert_eq!(rules == 0, report["left_out"].as_array().unwrap().len() == 1, "{report}");
+    assert_eq!((forward.len(), forward.last().unwrap().as_str()), (forward.len(), "stack: routing"));
+    for row in rows("drop").iter().chain(&rows("forward")) {
+        assert!(number(&row["per_second"]) > 0.0, "{row}");
+        assert!(number(&row["offered_per_second"]) > 0.0, "{row}");
+    }
+    let flood = rows("flood");
+    let begun: Vec<_> = flood.iter().filter(|row| row["rate"] == 0).collect();
+    assert_eq!(begun.len() * 2, flood.len());
+    for row in begun {
+        assert!(row["transactions"].as_u64().unwrap() > 0, "{row}");
+        assert!(number(&row["median_ns"]) > 0.0 && number(&row["share"]) > 0.0, "{row}");
+    }
+    assert!(
+        flood.iter().filter(|row| row["rate"] == 20_000).all(|row| number(&row["offered_per_second"]) > 0.0)
+    );
+}
+
+#[test]
+fn bad_questions_change_nothing() {
+    let Some(folder) = folder() else { return };
+    let refused = |arguments: &str, said: &str| {
+        let said_so = error(command(&folder, arguments).output().unwrap(), 2);
+        assert!(said_so.contains(said), "{said_so}");
+    };
+    refused("--bundle gone.wirewise", "does not exist");
+    refused("--bundle b.wirewise --seconds 61s", "at most 60s");
+    refused("--bundle b.wirewise --rate 0", "1 to 100000000, or max");
+    let told = command(&folder, "--bundle b.wirewise --dry-run").output().unwrap();
+    assert!(String::from_utf8(told.stdout).unwrap().ends_with("nothing was changed\n"));
+}
