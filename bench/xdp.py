@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hoiland-jorgensen measures of XDP (Figures 3 to 5), of wirewise: packets dropped and forwarded, and what is
-left of a service under a flood.
+"""What hoiland-jorgensen measures of XDP (Figures 3 to 5), of wirewise: packets dropped and forwarded, and what
+is left of a service under a flood.
 
     python -m bench.xdp --output build/bench/xdp.json
 
-Trains a tree on traffic made here, has `wirewised bench xdp` measure it, and draws the result. docs/planes/xdp.md
-says how it is measured, and what that means.
+Trains a tree on traffic made here, has `wirewised bench xdp` measure it, and draws the result.
+docs/planes/xdp.md says how it is measured, and what that means.
 """
 
 from __future__ import annotations
