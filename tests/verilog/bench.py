@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from wirewise.models import BinaryMlp, Bounded, Model, TreeEnsemble
 from wirewise.models.random import random_binary_mlp, random_tree_ensemble
+from wirewise.targets.rows import trying_rows
 from wirewise.targets.verilog import Options, bench_code, lower
 from wirewise.targets.verilog.options import WIDTHS, Design
 from wirewise.targets.verilog.text import library
@@ -52,7 +53,7 @@ def build(
     loaded after a third of the rows.
     """
     made = design(model, options, folder)
-    given = bench_code.rows(model, rows) if isinstance(rows, int) else rows
+    given = trying_rows(model, rows) if isinstance(rows, int) else rows
     load = None
     if then is not None:
         words = lower(then, options).load

@@ -7,17 +7,17 @@ folding. P4-NetFPGA does all of a layer in one (section 4.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from wirewise.targets.p4.limits import DoesNotFit, Limits
 from wirewise.targets.p4.options import Options
 from wirewise.targets.p4.program import CLASS_BITS, count_bits
+from wirewise.targets.sizes import way_out
 
 BIAS_BITS = 32
 SCORE_BITS = 33  # count + bias, from 0: the bias is stored with its sign bit turned over
-_STEPS = 64  # of the sizes that are tried for one that would fit
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,6 @@ def plan_network(
     def attempt(sizes: Sequence[int]) -> NetworkPlan:
         return _plan(sizes, options, limits, header_bits, features)
 
-    try:
-        return attempt(widths)
-    except DoesNotFit as error:
-        raise error.refused(_way_out(widths, attempt)) from None
-
-
-def _way_out(widths: Sequence[int], attempt: Callable[[Sequence[int]], NetworkPlan]) -> str:
-    """The network with most weights that fits, of those that are narrower or have fewer layers; of those with
-    fewer inputs only where no other does.
-    """
-
     def fits(sizes: Sequence[int]) -> bool:
         try:
             attempt(sizes)
@@ -90,17 +79,10 @@ def _way_out(widths: Sequence[int], attempt: Callable[[Sequence[int]], NetworkPl
             return False
         return True
 
-    for inputs in (widths[0] * part // _STEPS for part in range(_STEPS, 0, -1)):
-        found = []
-        for hidden in (widths[1:end] for end in range(1, len(widths))):
-            sizes = ([max(1, width * part // _STEPS) for width in hidden] for part in range(_STEPS, 0, -1))
-            candidates = ([max(1, inputs), *size, widths[-1]] for size in sizes)
-            if largest := next(filter(fits, candidates), None):
-                found.append(largest)
-        if found:
-            best = max(found, key=lambda sizes: sum(a * b for a, b in pairwise(sizes)))
-            return f"train a network of at most {'-'.join(map(str, best))}"
-    return "no network of these classes fits"
+    try:
+        return attempt(widths)
+    except DoesNotFit as error:
+        raise error.refused(way_out(widths, fits)) from None
 
 
 def _plan(

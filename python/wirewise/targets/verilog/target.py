@@ -10,6 +10,7 @@ import wirewise.targets.target as target
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
 from wirewise.models import BinaryMlp, Bounded, Model, TreeEnsemble
+from wirewise.targets.rows import trying_rows
 from wirewise.targets.target import Target
 from wirewise.targets.verilog import bench_code, network_code, tree_code
 from wirewise.targets.verilog.input_code import WORD
@@ -63,7 +64,7 @@ class VerilogTarget(Target[Options, Sources]):
         if design.load is not None:
             files["load.memh"] = bench_code.memory(design.load, WORD)
         if options.vectors:
-            rows = bench_code.rows(model, options.vectors)
+            rows = trying_rows(model, options.vectors)
             files |= bench_code.test_bench(
                 bench_code.records(model, design.features, rows),
                 bench_code.results(model, rows),
