@@ -13,4 +13,4 @@ for candidate in clang-format-19 clang-format-18 clang-format-17 clang-format-16
 done
 [ -n "$formatter" ] || { echo "error: clang-format is not installed; run scripts/setup.sh dev" >&2; exit 3; }
 
-find bpf bench/published crates/wirewise-dpdk/src \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 -r "$formatter" "$@"
+find bpf bench/published crates/wirewise-dpdk/src python/wirewise/targets/micro_c \( -name '*.c' -o -name '*.h' \) -print0 | xargs -0 -r "$formatter" "$@"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is printed for a model: its sizes, its tables, its input bits, its layers (the paper's Algorithm 1)."""
+"""What is printed for a model: its sizes, its tables, its input bits, its layers (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ def config(model: BinaryMlp, features: Sequence[int], unknown: int, plan: Plan, 
         numbers["WW_FLOW_BITS"] = options.flow_bits
     else:
         numbers |= {"WW_ETHERTYPE": f"0x{ETHERTYPE:x}", "WW_HEADER_BYTES": plan.header_bytes}
+    if options.input != "bits":
+        kinds = {"WW_FIELDS" if isinstance(source, BitsInput) else "WW_STEPS" for source in model.inputs}
+        numbers |= dict.fromkeys(sorted(kinds), "")
     if options.result == "memory":
         numbers["WW_RESULT_MEMORY"] = ""
     if options.scores == "yes":
@@ -75,7 +78,6 @@ def tables(model: BinaryMlp, plan: Plan, options: Options) -> str:
     if steps:
         parts += [
             "/* Steps of thermometers, a high and a low word each. */",
-            "#define WW_STEPS",
             *_array("ww_steps", [high_low(step) for step in steps], together=_PER_LINE // 2),
             "",
         ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import ClassVar
@@ -90,6 +91,7 @@ def emit(model: Model, feature_set: FeatureSet, options: Options | None = None) 
         "ww_config.h",
         "ww_tables.h",
         "ww_numbers.h",
+        *([] if options.input == "bits" else ["ww_encode.h"]),
         *(["ww_chain.h"] if plan.chained else []),
         "ww_layers.h",
         f"ww_input_{options.input}.h",
@@ -113,6 +115,7 @@ def emit(model: Model, feature_set: FeatureSet, options: Options | None = None) 
         "ww_layers.h": head + "\n".join(layers),
         "ww_model.h": head + "".join(f'#include "{part}"\n' for part in parts),
     }
+    texts = {name: re.sub("^(?:    )+", _tabs, text, flags=re.MULTILINE) for name, text in texts.items()}
     folder = files(__package__)
     for name in ("ww_main.c", *parts):
         if name not in texts:
@@ -122,6 +125,11 @@ def emit(model: Model, feature_set: FeatureSet, options: Options | None = None) 
         for name in HOST:
             texts[f"host/{name}"] = (folder / "host" / name).read_text(encoding="utf-8")
     return Sources(dict(sorted(texts.items())), plan, executors)
+
+
+def _tabs(spaces: re.Match[str]) -> str:
+    """The indentation of the parts that are written by hand."""
+    return "\t" * (len(spaces[0]) // 4)
 
 
 def _result(options: Options) -> str:

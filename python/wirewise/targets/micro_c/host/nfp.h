@@ -34,7 +34,7 @@
 /* -- what the compiler has */
 
 typedef struct {
-    unsigned int number;
+	unsigned int number;
 } SIGNAL;
 
 #define __assign_relative_register(signal, which) ((signal)->number = (which))
@@ -57,8 +57,8 @@ unsigned int pop_count(uint32_t data);
 /* -- nfp/cls.h, nfp/mem_bulk.h, nfp/mem_atomic.h: sizes must be constants, in words (or bytes) up to a limit */
 
 /* 0, and no constant for other sizes, which the compiler refuses. */
-#define NFP_SIZE(size, unit, most)                                                                           \
-    ((size) + 0 * sizeof(char[(size) % (unit) == 0 && (size) > 0 && (size) <= (most) ? 1 : -1]))
+#define NFP_SIZE(size, unit, most) \
+	((size) + 0 * sizeof(char[(size) % (unit) == 0 && (size) > 0 && (size) <= (most) ? 1 : -1]))
 
 #define cls_read(to, from, size) nfp_cls_read(to, from, NFP_SIZE(size, 4, 64))
 #define mem_read32(to, from, size) nfp_mem_read(to, from, NFP_SIZE(size, 4, 128))
@@ -81,30 +81,25 @@ void mem_incr32(__mem40 void *at);
 /* -- pkt/pkt.h: packets come from the vectors, and are compared when they are sent */
 
 struct nbi_meta_catamaran {
-    struct {
-        unsigned int isl, pnum, len;
-    } pkt_info;
-    unsigned int port, seq, seqr;
+	struct {
+		unsigned int isl, pnum, len;
+	} pkt_info;
+	unsigned int port, seq, seqr;
 };
 
 struct pkt_ms_info {
-    unsigned int offset;
+	unsigned int offset;
 };
 
-enum PKT_CTM_SIZE {
-    PKT_CTM_SIZE_256,
-    PKT_CTM_SIZE_512,
-    PKT_CTM_SIZE_1024,
-    PKT_CTM_SIZE_2048
-};
+enum PKT_CTM_SIZE { PKT_CTM_SIZE_256, PKT_CTM_SIZE_512, PKT_CTM_SIZE_1024, PKT_CTM_SIZE_2048 };
 
 void pkt_nbi_recv(struct nbi_meta_catamaran *meta, size_t size);
 __mem40 void *pkt_ctm_ptr40(unsigned int island, unsigned int number, unsigned int offset);
 void pkt_mac_egress_cmd_write(__mem40 void *buffer, unsigned char offset, int l3, int l4);
 struct pkt_ms_info pkt_msd_write(__mem40 void *buffer, unsigned char offset);
 void pkt_nbi_send(unsigned int island, unsigned int number, const struct pkt_ms_info *script,
-                  unsigned int length, unsigned int nbi, unsigned int queue, unsigned int sequencer,
-                  unsigned int sequence, enum PKT_CTM_SIZE size);
+		  unsigned int length, unsigned int nbi, unsigned int queue, unsigned int sequencer,
+		  unsigned int sequence, enum PKT_CTM_SIZE size);
 
 #ifndef NFP_HOST
 #define main nfp_main

@@ -36,49 +36,49 @@
 
 static void ww_forward(void)
 {
-    __xread struct nbi_meta_catamaran meta;
-    __mem40 char *buffer;
-    __mem40 uint8_t *frame;
-    __gpr struct pkt_ms_info script;
-    __gpr uint32_t length, port, outside, class_id;
+	__xread struct nbi_meta_catamaran meta;
+	__mem40 char *buffer;
+	__mem40 uint8_t *frame;
+	__gpr struct pkt_ms_info script;
+	__gpr uint32_t length, port, outside, class_id;
 
-    for (;;) {
-        pkt_nbi_recv(&meta, sizeof(meta));
-        buffer = pkt_ctm_ptr40(meta.pkt_info.isl, meta.pkt_info.pnum, 0);
-        frame = (__mem40 uint8_t *)buffer + PKT_NBI_OFFSET + MAC_PREPEND_BYTES;
-        length = meta.pkt_info.len - MAC_PREPEND_BYTES;
-        port = WW_OTHER_PORT(MAC_TO_PORT(meta.port));
+	for (;;) {
+		pkt_nbi_recv(&meta, sizeof(meta));
+		buffer = pkt_ctm_ptr40(meta.pkt_info.isl, meta.pkt_info.pnum, 0);
+		frame = (__mem40 uint8_t *)buffer + PKT_NBI_OFFSET + MAC_PREPEND_BYTES;
+		length = meta.pkt_info.len - MAC_PREPEND_BYTES;
+		port = WW_OTHER_PORT(MAC_TO_PORT(meta.port));
 
-        if (ww_select(frame, length)) {
-            outside = ww_read_input(frame);
-            class_id = ww_infer();
-            if (outside)
-                class_id = WW_UNKNOWN;
-            port = ww_give(frame, class_id, port);
-        }
+		if (ww_select(frame, length)) {
+			outside = ww_read_input(frame);
+			class_id = ww_infer();
+			if (outside)
+				class_id = WW_UNKNOWN;
+			port = ww_give(frame, class_id, port);
+		}
 
-        pkt_mac_egress_cmd_write(buffer, PKT_NBI_OFFSET + MAC_PREPEND_BYTES, 0, 0);
-        script = pkt_msd_write(buffer, PKT_NBI_OFFSET + MAC_PREPEND_BYTES - 4);
-        pkt_nbi_send(meta.pkt_info.isl, meta.pkt_info.pnum, &script, length + 4, NBI, PORT_TO_TMQ(port),
-                     meta.seqr, meta.seq, WW_CTM_SIZE);
-    }
+		pkt_mac_egress_cmd_write(buffer, PKT_NBI_OFFSET + MAC_PREPEND_BYTES, 0, 0);
+		script = pkt_msd_write(buffer, PKT_NBI_OFFSET + MAC_PREPEND_BYTES - 4);
+		pkt_nbi_send(meta.pkt_info.isl, meta.pkt_info.pnum, &script, length + 4, NBI,
+			     PORT_TO_TMQ(port), meta.seqr, meta.seq, WW_CTM_SIZE);
+	}
 }
 
 int main(void)
 {
 #ifdef WW_EXECUTORS
-    __gpr uint32_t place;
+	__gpr uint32_t place;
 
-    __assign_relative_register(&ww_start, WW_START);
-    __assign_relative_register(&ww_end, WW_END);
-    __implicit_write(&ww_start);
-    __implicit_write(&ww_end);
-    place = ww_own_place();
-    if (place < WW_EXECUTORS)
-        ww_execute(place);
-    if (ctx() >= WW_DISPATCHERS)
-        ctx_wait(kill);
+	__assign_relative_register(&ww_start, WW_START);
+	__assign_relative_register(&ww_end, WW_END);
+	__implicit_write(&ww_start);
+	__implicit_write(&ww_end);
+	place = ww_own_place();
+	if (place < WW_EXECUTORS)
+		ww_execute(place);
+	if (ctx() >= WW_DISPATCHERS)
+		ctx_wait(kill);
 #endif
-    ww_forward();
-    return 0;
+	ww_forward();
+	return 0;
 }
