@@ -49,14 +49,14 @@ def config(model: BinaryMlp, features: Sequence[int], unknown: int, plan: Plan, 
             "WW_SHARED_WORDS": plan.shared_words,
         }
     lines = [f"#define {name} {value}".rstrip() for name, value in numbers.items()]
-    read, memory, pointer = (
-        ("mem_read32", "__emem", "__mem40") if plan.chained else ("cls_read", "__cls", "__cls")
-    )
+    memory, read = "__cls", "cls_read(to, from, size)"
+    if plan.chained:
+        memory, read = "__emem", "mem_read32(to, (__mem40 void *)(from), size)"
     lines += [
         "",
         "/* Where the network's tables are. */",
         f"#define WW_TABLE __export __shared {memory}",
-        f"#define WW_READ(to, from, size) {read}(to, ({pointer} void *)(from), size)",
+        f"#define WW_READ(to, from, size) {read}",
     ]
     return "".join(f"{line}\n" for line in lines)
 

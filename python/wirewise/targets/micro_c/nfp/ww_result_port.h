@@ -8,6 +8,6 @@ static uint32_t ww_give(__mem40 uint8_t *frame, uint32_t class_id, uint32_t port
 
 	(void)frame;
 	(void)port;
-	cls_read(chosen, (__cls void *)&ww_port_of_class[class_id], sizeof(chosen));
+	cls_read(chosen, &ww_port_of_class[class_id], sizeof(chosen));
 	return chosen[0];
 }
