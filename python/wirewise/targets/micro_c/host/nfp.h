@@ -22,6 +22,7 @@
 #define __mem40
 #endif
 #define __lmem __thread
+#define __align64 __attribute__((aligned(64)))
 #define __visible __thread
 #define __export
 #define __shared

@@ -24,8 +24,8 @@
 #define WW_END 2
 
 /* What the threads exchange: the bits of each layer, in blocks of 8 words, and the scores. */
-__export __shared __imem uint32_t ww_bits[WW_SHARED_WORDS];
-__export __shared __imem uint32_t ww_sums[2 * WW_OUTPUTS];
+__export __shared __imem __align64 uint32_t ww_bits[WW_SHARED_WORDS];
+__export __shared __imem __align64 uint32_t ww_sums[2 * WW_OUTPUTS];
 /* Dispatchers' turns with the chain, and the address of the one whose turn it is. */
 __export __shared __imem uint32_t ww_next_turn;
 __export __shared __imem uint32_t ww_turn;
