@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from wirewise.models import (
 )
 from wirewise.targets.micro_c import Options, emit
 
-ROOT = Path(__file__).parents[2]
+PAGE = Path(__file__).parents[2] / "docs" / "targets" / "micro-c.md"
 
 
-def network(*widths: int, n_features: int = 4) -> BinaryMlp:
+def network(*widths: int, n_features: int = 4, steps: bool = True) -> BinaryMlp:
     """Of input bits, hidden layers, classes."""
     bits, *hidden, classes = widths
     return random_binary_mlp(
@@ -38,7 +39,7 @@ def network(*widths: int, n_features: int = 4) -> BinaryMlp:
         layers=hidden,
         n_classes=classes,
         input_bits=bits,
-        steps=True,
+        steps=steps,
     )
 
 
@@ -72,9 +73,13 @@ def test_size_chooses_the_mode(widths: tuple[int, ...], chained: bool) -> None:
 @pytest.mark.parametrize(
     ("widths", "options", "expected"),
     [
-        ((256, 256, 2), Options(mode="data"), "bytes of weights, the limit is 8,192"),
-        ((256, 64, 32, 2), Options(mode="data", cls_bytes=3000), "bytes of weights, the limit is 3,000"),
-        ((1024, 256, 2), Options(emem_bytes=10_000), "bytes of weights, the limit is 10,000"),
+        ((256, 256, 2), Options(mode="data"), "bytes of weights and steps, the limit is 8,192"),
+        (
+            (256, 64, 32, 2),
+            Options(mode="data", cls_bytes=3000),
+            "bytes of weights and steps, the limit is 3,000",
+        ),
+        ((1024, 256, 2), Options(emem_bytes=10_000), "bytes of weights and steps, the limit is 10,000"),
     ],
 )
 def test_a_network_beyond_a_memory_is_refused_with_the_size_that_fits(
@@ -188,6 +193,30 @@ def test_compile_writes_a_program_that_checks_itself(written: list[str], tmp_pat
     chip.build(folder)
     said = chip.run(folder)
     assert said.right and said.results == 64 + 5
+
+
+def test_the_documented_command_checks_what_was_written(tmp_path: Path) -> None:
+    chip.write(chip.sources(chip.paper(), Options()).files, tmp_path / "nfp")
+    command = re.search(r"^    (cd nfp && cc .*)$", PAGE.read_text(), re.MULTILINE)
+    said = re.search(r"It prints `(.*?)`", PAGE.read_text())
+    assert command and said
+    line = command[1].replace(" cc ", f" {chip.compiler()} ")
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == said[1], done.stderr
+
+
+@pytest.mark.parametrize(
+    "widths", [(256, 32, 16, 2), (256, 128, 2), (256, 256, 2), (1024, 256, 256, 256, 64)]
+)
+def test_the_documented_sizes_are_true(widths: tuple[int, ...]) -> None:
+    plain, stepped = (
+        emit(network(*widths, n_features=16, steps=steps), feature_set(16), Options()).plan
+        for steps in (False, True)
+    )
+    mode = "model" if plain.chained else "data"
+    name = "-".join(map(str, widths))
+    line = f"| {name} | {mode} | {plain.table_bytes:,} | {stepped.table_bytes:,} | {plain.lmem} |"
+    assert line in PAGE.read_text()
 
 
 def test_a_refusal_writes_nothing(written: list[str], tmp_path: Path) -> None:

@@ -87,7 +87,9 @@ def plan_network(model: BinaryMlp, features: Sequence[int], options: Options) ->
         fitting = way_out(widths, lambda sizes: table_bytes(sizes, steps) <= there)
         larger = f"give a larger {flag(memory)}" + ("" if chained else ", or use --mode model")
         raise InputError(
-            "model", f"needs {needed:,} bytes of weights, the limit is {there:,}", f"{fitting}, or {larger}"
+            "model",
+            f"needs {needed:,} bytes of weights and steps, the limit is {there:,}",
+            f"{fitting}, or {larger}",
         )
     layers, at = [], 0
     for index, (inputs, neurons) in enumerate(pairwise(widths)):
