@@ -113,7 +113,7 @@ WRONG = [
     ("data", "ww_layers.h", "count >= value", "count > value"),
     ("data", "ww_layers.h", "~(row[1]", "(row[1]"),
     ("data", "ww_encode.h", "if (high >> 31)", "if (0)"),
-    ("data", "ww_encode.h", "if (!ww_above(", "if (ww_above("),
+    ("data", "ww_encode.h", "begin += half + 1", "begin += half"),
     ("data", "ww_numbers.h", "a_low > b_low", "a_low < b_low"),
     ("data", "ww_result_header.h", "class_id << 24", "class_id << 16"),
     ("model", "ww_chain.h", "mem_bitset(", "mem_write_atomic("),

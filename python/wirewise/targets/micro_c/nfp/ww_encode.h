@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From numbers to the bits of the input. */
 
-#ifdef WW_FIELDS
 /* Sets `bits` bits of the input, 1 to 32, from bit `at` on. They were 0. */
 static void ww_put(uint32_t value, uint32_t at, uint32_t bits)
 {
@@ -14,6 +13,7 @@ static void ww_put(uint32_t value, uint32_t at, uint32_t bits)
 		ww_x0[word + 1] |= value >> (32 - shift);
 }
 
+#ifdef WW_FIELDS
 /* Input bits from `at` on: `bits` bits of a number from bit `shift` on; of one that is too large, all ones. */
 static void ww_take_bits(uint32_t high, uint32_t low, uint32_t at, uint32_t shift, uint32_t bits)
 {
@@ -48,14 +48,22 @@ static void ww_take_bits(uint32_t high, uint32_t low, uint32_t at, uint32_t shif
 static void ww_take_steps(uint32_t high, uint32_t low, uint32_t at, uint32_t first, uint32_t count)
 {
 	__xread uint32_t step[2];
-	__gpr uint32_t end;
+	__gpr uint32_t begin, half;
 
-	end = at + count;
-	for (; at < end; at++, first++) {
-		WW_READ(step, &ww_steps[2 * first], sizeof(step));
-		if (!ww_above(high, low, step[0], step[1]))
-			return;
-		ww_x0[at >> 5] |= 1u << (at & 31);
+	begin = first; /* all steps before it are below the number, all from begin + count on are not */
+	while (count) {
+		half = count >> 1;
+		WW_READ(step, &ww_steps[2 * (begin + half)], sizeof(step));
+		if (ww_above(high, low, step[0], step[1])) {
+			begin += half + 1;
+			count -= half + 1;
+		} else {
+			count = half;
+		}
 	}
+	for (count = begin - first; count >= 32; count -= 32, at += 32)
+		ww_put(0xffffffff, at, 32);
+	if (count)
+		ww_put((1u << count) - 1, at, count);
 }
 #endif
