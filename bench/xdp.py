@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hoiland-jorgensen measures of XDP (Figures 3 to 5), of wirewise: packets dropped and forwarded, and what
-is left of a service under a flood.
+"""What hoiland-jorgensen measures of XDP (Figures 3 to 5), of wirewise: packets dropped and forwarded, and
+what is left of a service under a flood.
 
     python -m bench.xdp --output build/bench/xdp.json
 
