@@ -33,6 +33,7 @@ from examples.tomography.topology import (
     WATCHED,
     probe_route,
 )
+from wirewise.errors import InputError
 
 Ints = NDArray[np.int64]
 
@@ -41,7 +42,9 @@ SLOTS_A_ROUND = 833  # 10 ms between two probes of a host
 CAPACITY = 100  # packets of a queue, the default of ns-3's drop-tail queue
 CONNECTIONS = 4  # answers that a host sends at once, in turn; others wait
 FIRST_WINDOW, LEAST_WINDOW, MOST_WINDOW = 10, 2, 64
-WARM_UP = 20  # rounds before the first that counts
+WARM_UP = 100  # rounds before the first that counts: the network begins empty
+MOST_RUNS = (1 << 16) // len(QUEUES) - 1  # queues of all runs are sorted by numbers of 16 bits
+MOST_ROUNDS = 1_000_000
 LOST = -1
 
 PROBERS = {SLOTS_A_ROUND * host // HOSTS: host for host in range(1, HOSTS)}
@@ -60,9 +63,9 @@ class Load:
     least and at most so many. sizes : packets of an answer, one of these, all equally likely.
     """
 
-    requests: int = 250
+    requests: int = 40
     hosts: tuple[int, int] = (4, 16)
-    sizes: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024)
+    sizes: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 @dataclass
@@ -110,8 +113,15 @@ def simulate(
 ) -> Rounds:
     """`runs` networks with loads of their own, for `rounds` rounds of probes each (and WARM_UP before).
 
-    capacity : of each queue, in packets. progress : is told the share that is done.
+    capacity : of each queue, in packets. progress : is told the share that is done. Raises InputError for
+    no rounds, or fewer or more runs than there may be.
     """
+    if not 1 <= rounds <= MOST_ROUNDS:
+        raise InputError(f"{rounds} rounds", f"must be 1 to {MOST_ROUNDS:,}")
+    if not 1 <= runs <= MOST_RUNS:
+        raise InputError(f"{runs} runs", f"must be 1 to {MOST_RUNS:,}")
+    if seed < 0:
+        raise InputError(f"seed {seed}", "must be 0 or more")
     state = _Network(rounds + WARM_UP, runs, np.random.default_rng(seed), load or Load(), capacity)
     for slot in range(state.slots):
         state.step(slot)
@@ -267,7 +277,9 @@ class _Network:
     def _arrived(self, packets: Ints, runs: Ints, slot: int) -> None:
         self.counts.delivered += len(packets)
         packets, runs = self._without_probes(packets, runs, slot)
-        one = (packets >> _TO_BITS & _FROM) * self.runs + runs  # a host receives one packet a slot: no doubles
+        one = (
+            packets >> _TO_BITS & _FROM
+        ) * self.runs + runs  # a host receives one packet a slot: no doubles
         self.under_way[one] -= 1
         window, held = self.window[one], self.hold[one]
         more = np.where(window < self.threshold[one], _FINE, _FINE * _FINE // window)
@@ -328,7 +340,11 @@ def _requests(rng: np.random.Generator, load: Load, slots: int, runs: int) -> li
     least, most = load.hosts
     requests = []
     for slot in np.sort(rng.integers(slots, size=count)).tolist():
-        run, host, size = int(rng.integers(runs)), int(rng.integers(HOSTS)), int(rng.integers(len(load.sizes)))
+        run, host, size = (
+            int(rng.integers(runs)),
+            int(rng.integers(HOSTS)),
+            int(rng.integers(len(load.sizes))),
+        )
         others = rng.permutation(HOSTS - 1)[: rng.integers(least, most + 1)]
         answers = [(int(other + (other >= host)), int(rng.integers(ROUTES))) for other in others]
         requests.append(_Request(slot, run, host, load.sizes[size], answers))

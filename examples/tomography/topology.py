@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fat tree of siracusano-n3ic, Figure 33, as numbers: its queues, and which comes after which.
 
-Two pods, each with two top-of-rack switches (ToR) of eight hosts and two aggregation switches; two cores, each
-joined to all four aggregation switches. A queue is one output port of a switch. A packet to another pod
+Two pods, each with two top-of-rack switches (ToR) of eight hosts and two aggregation switches; two cores,
+each joined to all four aggregation switches. A queue is one output port of a switch. A packet to another pod
 chooses three times between two ways, upwards at its ToR (bit 0 of its `route`) and aggregation switch (bit
 1), downwards at the core (bit 2): eight paths; one to the other rack of its pod chooses once.
 """
@@ -38,7 +38,7 @@ def _ports() -> list[Port]:
 
 
 def path(source: int, destination: int, route: int) -> list[Port]:
-    """The ports that a packet leaves switches by, in order. source, destination : hosts. route : three bits."""
+    """The ports that a packet leaves switches by, in order. source, destination : hosts. route : 3 bits."""
     start, end = source // HOSTS_A_RACK, destination // HOSTS_A_RACK
     stops = [f"tor{start}"]
     if start != end:
