@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.tomography.networks import KINDS, SIZES, Judged, judge, weights
+from examples.tomography.networks import KINDS, SIZES, Judged, judge, weight_bytes
 from examples.tomography.simulator import MOST_RUNS, simulate
 from examples.tomography.table import DELAYS, NAMES, Dataset
 from wirewise.console import console, listing, percent
@@ -40,6 +40,7 @@ LAYERS = {  # queues by what is behind them, in the direction of the first host
     "aggregation to core": "agg._core",
     "far ToRs to aggregation": "tor[23]_",
 }
+PICTURES = (".png", ".svg", ".pdf")
 Found = dict[tuple[tuple[int, ...], str], list[Judged]]
 
 
@@ -105,6 +106,10 @@ def _train(asked: argparse.Namespace) -> None:
     sizes = [_size(text) for text in asked.size] if asked.size else list(SIZES)
     if asked.figure is not None:
         check_place(asked.figure)
+        if asked.figure.suffix.lower() not in PICTURES:
+            raise InputError(
+                str(asked.figure), "is no kind of picture", choose(asked.figure.suffix, PICTURES)
+            )
     if asked.models is not None:
         check_folder(asked.models)
     data = Dataset.read(asked.data)
@@ -141,7 +146,7 @@ def _name(hidden: Sequence[int]) -> str:
 def _table_5(found: Found, threshold: float) -> None:
     def row(hidden: tuple[int, ...], kind: str, networks: list[Judged]) -> tuple[str, ...]:
         accuracy = 100 * np.array([one.accuracy for one in networks])
-        size = weights(hidden) * 4 if kind == "float" else weights(hidden) / 8
+        size = weight_bytes(kind, hidden)
         paper = PAPER.get(hidden, {}).get(kind)
         # As the quartiles of a box plot: the accuracies of queues that are there.
         low, lower, middle, upper, high = np.quantile(accuracy, (0, 0.25, 0.5, 0.75, 1), method="nearest")
@@ -194,8 +199,6 @@ def _write(found: Mapping[tuple[tuple[int, ...], str], list[Judged]], folder: Pa
 def _draw(found: Found, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError(str(path), "is no kind of picture", choose(path.suffix, (".png", ".svg", ".pdf")))
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots()
     sizes = list(dict.fromkeys(hidden for hidden, _ in found))
@@ -211,7 +214,7 @@ def _draw(found: Found, path: Path) -> None:
     axes.axhline(always, color="grey", linestyle=":", label="always the commoner class (median)")
     axes.set_xticks(range(len(sizes)), [_name(hidden) for hidden in sizes])
     axes.set_ylabel("accuracy of a queue's network (%)")
-    axes.legend(fontsize="small", loc="lower right")
+    figure.legend(fontsize="small", loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=120)
     console.print(f"drawn {path}")
 

@@ -24,9 +24,12 @@ EPOCHS = 40  # of the float network, at most: it ends when a tenth of its rows s
 Rows = NDArray[np.int64]
 
 
-def weights(hidden: Sequence[int]) -> int:
-    """Of a network of one queue; a bit each if it is binary."""
-    return sum(a * b for a, b in pairwise((INPUT_BITS, *hidden, 2)))
+def weight_bytes(kind: str, hidden: Sequence[int]) -> float:
+    """Of a network of one queue: four bytes a weight and one output in floating point, a bit and two if it is
+    binary.
+    """
+    outputs, each = (1, 4.0) if kind == "float" else (2, 1 / 8)
+    return each * sum(a * b for a, b in pairwise((INPUT_BITS, *hidden, outputs)))
 
 
 @dataclass(frozen=True)

@@ -109,12 +109,13 @@ def simulate(
     seed: int = 0,
     load: Load | None = None,
     capacity: int = CAPACITY,
+    warm_up: int = WARM_UP,
     progress: Progress = lambda share: None,
 ) -> Rounds:
-    """`runs` networks with loads of their own, for `rounds` rounds of probes each (and WARM_UP before).
+    """`runs` networks with loads of their own, for `rounds` rounds of probes each.
 
-    capacity : of each queue, in packets. progress : is told the share that is done. Raises InputError for
-    no rounds, or fewer or more runs than there may be.
+    capacity : of each queue, in packets. warm_up : rounds before, which do not count. progress : is told the
+    share that is done. Raises InputError for no rounds, or fewer or more runs than there may be.
     """
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InputError(f"{rounds} rounds", f"must be 1 to {MOST_ROUNDS:,}")
@@ -122,7 +123,7 @@ def simulate(
         raise InputError(f"{runs} runs", f"must be 1 to {MOST_RUNS:,}")
     if seed < 0:
         raise InputError(f"seed {seed}", "must be 0 or more")
-    state = _Network(rounds + WARM_UP, runs, np.random.default_rng(seed), load or Load(), capacity)
+    state = _Network(rounds + warm_up, runs, np.random.default_rng(seed), load or Load(), capacity)
     for slot in range(state.slots):
         state.step(slot)
         if slot % SLOTS_A_ROUND == 0:
@@ -131,7 +132,7 @@ def simulate(
         if not state.probes_under_way:
             break
         state.step(slot)  # the last probes arrive
-    seen = slice(WARM_UP, None)
+    seen = slice(warm_up, None)
     run, delay, queue = (
         np.repeat(np.arange(runs), rounds),
         state.delay[seen].transpose(2, 0, 1).reshape(rounds * runs, len(PROBES)),
