@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from examples import traffic_analysis
+from examples.tomography import __main__ as tomography
+from examples.tomography.topology import PROBES
 from tests.e2e import needs
+from wirewise import import_model
 
 pytestmark = needs.marks()  # wirewised and clang, among others
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CAPTURES = Path(__file__).parents[3] / "shared" / "data" / "captures"
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -43,3 +48,55 @@ def test_ddos_drop(
     assert floats and integers and floats[1] == integers[1], "trees lose nothing as integers"
     lost = {label: float(share) for label, share in re.findall(r"^(benign|attack) .* ([0-9.]+)$", said, re.M)}
     assert lost["attack"] > 90 and lost["benign"] < 5
+
+
+COLUMNS = r"^{} +[0-9.]+ +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9.]+)$"
+
+
+def accuracies(said: str) -> list[float]:
+    """By flow, of the float network and of the two binary ones."""
+    kinds = ("float", "binary, bits", "binary, steps")
+    found = [re.search(COLUMNS.format(kind), said, re.MULTILINE) for kind in kinds]
+    return [float(each[1]) for each in found if each]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_anomalies_are_found_as_well_by_binary_networks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert traffic_analysis.main(["anomaly"]) == 0
+    said = capsys.readouterr().out
+    full, *binary = accuracies(said)
+    assert full > 95 and len(binary) == 2 and min(binary) > full - 3, "the paper loses 5 points"
+    assert said.count("instructions with its features") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="captures: ../shared/data/captures is not there")
+@pytest.mark.parametrize("use", ["shunting", "anomaly"])
+def test_binary_networks_on_real_captures(use: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert traffic_analysis.main([use, "--captures", str(CAPTURES)]) == 0
+    full, *binary = accuracies(capsys.readouterr().out)
+    assert full > 95 and len(binary) == 2 and min(binary) > full - 3, "the paper loses 5 and 7.6 points"
+
+
+def test_shunting_without_captures_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert traffic_analysis.main(["shunting"]) == 2
+    assert capsys.readouterr().err.startswith("error: shunting: needs captures of peer-to-peer traffic")
+
+
+@pytest.mark.slow
+def test_tomography(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, figure, models = tmp_path / "t.parquet", tmp_path / "f.png", tmp_path / "networks"
+    assert tomography.main(["simulate", "-o", str(data), "--runs", "10", "--rounds", "60"]) == 0
+    more = ["--size", "8-4", "--threshold", "1", "--figure", str(figure), "--models", str(models)]
+    assert tomography.main(["train", str(data), *more]) == 0
+    said = capsys.readouterr().out
+    assert "600 rounds of 10 runs" in said and "tested on 180 of other runs" in said
+    medians = re.findall(r"^8-4-2 +(float|binary|binary, steps) +[0-9.]+ k?B +([0-9.]+) ", said, re.MULTILINE)
+    assert len(medians) == 3 and min(float(median) for _, median in medians) > 55
+    assert figure.stat().st_size > 5_000
+    written = sorted(models.iterdir())
+    assert len(written) == 2 * 17
+    network = import_model(str(written[0]))
+    assert network.model.n_features == len(PROBES) and network.classes == ["clear", "congested"]
