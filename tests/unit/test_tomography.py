@@ -19,6 +19,7 @@ from examples.tomography.simulator import (
     SLOTS_A_ROUND,
     Load,
     Rounds,
+    _Network,
     simulate,
 )
 from examples.tomography.table import LARGEST, UNIT_SLOTS, Dataset
@@ -197,3 +198,24 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and said in error
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_queue_is_first_in_first_out_and_full_is_full() -> None:
+    network = _Network(1, 1, np.random.default_rng(0), NOTHING, capacity=5)
+    queue = QUEUES.index(("tor2", "agg2"))  # two switches before the last, so that nothing arrives here
+    probes = [1 << 15 | number << 16 for number in range(10)]
+
+    def put(numbers: range) -> None:
+        network._into_queues(np.full(len(numbers), queue), np.array([probes[number] for number in numbers]))
+
+    def take(count: int) -> list[int]:
+        taken = [network._from_queues(0) for _ in range(count)]
+        assert all(QUEUES[int(to[0])] == ("agg2", "core0") for to, _ in taken)
+        return [probes.index(int(packet)) for _, packets in taken for packet in packets]
+
+    put(range(7))
+    assert network.length[queue] == 5 and network.counts.lost == 2
+    assert take(3) == [0, 1, 2]
+    put(range(7, 10))
+    assert network.length[queue] == 5 and network.counts.lost == 2
+    assert take(5) == [3, 4, 7, 8, 9] and not network.length.any()
