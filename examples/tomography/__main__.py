@@ -24,6 +24,7 @@ from examples.tomography.simulator import MOST_RUNS, simulate
 from examples.tomography.table import DELAYS, NAMES, Dataset
 from wirewise.console import console, listing, percent
 from wirewise.errors import InputError, WirewiseError, choose
+from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.files import check_folder, check_place, write_atomically
 from wirewise.importers.binary import to_plain
 
@@ -134,9 +135,11 @@ def _train(asked: argparse.Namespace) -> None:
 
 def _size(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split("-"))
+        hidden = tuple(int(part) for part in text.split("-"))
     except ValueError:
         raise InputError(f"--size {text}", "is no list of widths", "write it as 32-16") from None
+    BinaryClassifier(hidden)  # refuses sizes that cannot be
+    return hidden
 
 
 def _name(hidden: Sequence[int]) -> str:

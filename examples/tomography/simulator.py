@@ -44,7 +44,7 @@ CONNECTIONS = 4  # answers that a host sends at once, in turn; others wait
 FIRST_WINDOW, LEAST_WINDOW, MOST_WINDOW = 10, 2, 64
 WARM_UP = 100  # rounds before the first that counts: the network begins empty
 MOST_RUNS = (1 << 16) // len(QUEUES) - 1  # queues of all runs are sorted by numbers of 16 bits
-MOST_ROUNDS = 1_000_000
+MOST_ROUNDS = 1_000_000  # of all runs together: a gigabyte of memory
 LOST = -1
 
 PROBERS = {SLOTS_A_ROUND * host // HOSTS: host for host in range(1, HOSTS)}
@@ -117,10 +117,10 @@ def simulate(
     capacity : of each queue, in packets. warm_up : rounds before, which do not count. progress : is told the
     share that is done. Raises InputError for no rounds, or fewer or more runs than there may be.
     """
-    if not 1 <= rounds <= MOST_ROUNDS:
-        raise InputError(f"{rounds} rounds", f"must be 1 to {MOST_ROUNDS:,}")
     if not 1 <= runs <= MOST_RUNS:
         raise InputError(f"{runs} runs", f"must be 1 to {MOST_RUNS:,}")
+    if not 1 <= rounds <= MOST_ROUNDS // runs:
+        raise InputError(f"{rounds} rounds", f"must be 1 to {MOST_ROUNDS // runs:,} of {runs} runs")
     if seed < 0:
         raise InputError(f"seed {seed}", "must be 0 or more")
     state = _Network(rounds + warm_up, runs, np.random.default_rng(seed), load or Load(), capacity)

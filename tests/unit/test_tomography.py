@@ -184,6 +184,11 @@ def test_a_queue_that_is_never_congested_is_named(rounds: Rounds) -> None:
         (("train", "{}/none.parquet"), "is not a file"),
         (("train", "{}/bad.parquet"), "cannot be read as Parquet"),
         (("train", "{}/other.parquet"), "has other columns"),
+        (
+            ("simulate", "-o", "{}/t.parquet", "--rounds", "900000"),
+            "900000 rounds: must be 1 to 16,666 of 60",
+        ),
+        (("train", "{}/bad.parquet", "--size", "0-8"), "must be 1 to 7 layers of 1 to 256 neurons"),
         (("train", "{}/bad.parquet", "--size", "a-b"), "--size a-b: is no list of widths"),
         (("train", "{}/bad.parquet", "--figure", "{}/f.txt"), "is no kind of picture"),
     ],
