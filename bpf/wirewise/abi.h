@@ -77,6 +77,8 @@ enum ww_steer_kind {
 		512, /* as the kernel's routes and neighbours say, or a table of Ethernet addresses */
 	WW_STEER_BACKEND = 1024,   /* to one of a pool of servers */
 	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
+	WW_STEER_CARRIED =
+		16384, /* likewise: a plane in user space sends what goes elsewhere; the code has the class above its 8 bits */
 	WW_STEER_TOLD =
 		32768, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };

@@ -33,6 +33,8 @@
 #define WW_VERDICT_DROP 1
 #define WW_VERDICT_BOUNCE 3
 #define WW_VERDICT_REDIRECT 4
+/* Above them: the class, where a plane in user space has to know it. */
+#define WW_VERDICT_BITS 8
 
 /* Headers that a driver left outside the linear part of a socket buffer are copied to it up to here. */
 #define WW_HEADERS 256
@@ -138,6 +140,9 @@ static __always_inline __u64 ww_captured_time(const WW_HOOK_CTX *ctx)
 /* The hook's code for a verdict. At TC, what passes goes on to the next program, if there is one. */
 static __always_inline int ww_leave(int verdict)
 {
+	if (ww_config.steer & WW_STEER_CARRIED &&
+	    ww_unlikely((verdict & ((1 << WW_VERDICT_BITS) - 1)) == WW_VERDICT_REDIRECT))
+		return XDP_REDIRECT | (verdict & ~((1 << WW_VERDICT_BITS) - 1));
 	if (ww_config.steer && ww_unlikely(verdict == WW_VERDICT_BOUNCE || verdict == WW_VERDICT_REDIRECT)) {
 		if (ww_at_tc())
 			return TC_ACT_REDIRECT;

@@ -183,6 +183,8 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 		if (ww_steers(what, WW_STEER_QUEUE))
 			ww_set_field(ctx, struct __sk_buff, queue_mapping, what->queue + 1);
 	}
+	if (ww_config.steer & WW_STEER_CARRIED && verdict == WW_VERDICT_REDIRECT)
+		verdict |= class_id << WW_VERDICT_BITS;
 	return verdict;
 }
 

@@ -49,6 +49,9 @@ pub const STEER_BACKEND: u32 = 1024;
 pub const STEER_CHALLENGE: u32 = 2048;
 /// Those by which a packet does not come to its receiver.
 pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET;
+/// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
+pub const STEER_CARRIED: u32 = 16384;
+pub const CODE_BITS: u32 = 8;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
 pub const STEER_TOLD: u32 = 32768;
 /// Each kind with the key of a policy file.

@@ -45,7 +45,8 @@ pub struct Prepared {
 pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let manifest = &request.bundle.manifest;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
-    let steer = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
+    let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
+    let steer = request.plane.loads_for(kinds);
     let settings =
         Settings { table_size: request.table_size, steer, ..Settings::live(request.plane.runs())? };
     opened.prepare(&settings)?;

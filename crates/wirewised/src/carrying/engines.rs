@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
 
+use super::outlet::Outlet;
 use crate::abi;
 use crate::attachment::staging;
 use crate::attachment::succession::Places;
@@ -16,12 +17,13 @@ use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
 use crate::object::policy_maps::ALLOW_LIST;
 use crate::object::{
-    self, AGREEMENT, CONFIG_MAP, Opened, TAIL_CALLS, is_shared_by_loads, read_element, variable,
+    self, AGREEMENT, CONFIG_MAP, Opened, POLICY, TAIL_CALLS, is_shared_by_loads, read_element, variable,
 };
 use crate::plane::{Judge, Span};
 
 /// The code of XDP with which a packet goes on its way.
 const PASS: u32 = libbpf_sys::XDP_PASS;
+const REDIRECT: u32 = libbpf_sys::XDP_REDIRECT;
 
 /// A pinned program, with the byte code that the kernel verified: one, or a shadow and the first it runs beside.
 pub struct Pinned {
@@ -53,11 +55,29 @@ impl Pinned {
     /// What a worker judges packets by. number : of the worker, whose counters are those of this CPU.
     pub fn judge(&self, number: u32) -> Result<Chain> {
         let links = self.programs.iter().map(|program| program.engine(number));
-        let mut chain = Chain { links: links.collect::<Result<_>>()?, spans: Vec::new(), codes: Vec::new() };
+        let mut chain = Chain {
+            links: links.collect::<Result<_>>()?,
+            spans: Vec::new(),
+            codes: Vec::new(),
+            outlet: self.outlet()?,
+        };
         if let Some(program) = self.programs.last() {
             chain.allow(&allow_list_in(&program.directory)?)?;
         }
         Ok(chain)
+    }
+}
+
+impl Pinned {
+    /// `None`: the policy redirects nothing. The last program's is the one that counts.
+    fn outlet(&self) -> Result<Option<Outlet>> {
+        let Some(program) = self.programs.last() else { return Ok(None) };
+        if program.config.steer & abi::STEER_REDIRECT == 0 {
+            return Ok(None);
+        }
+        let path = program.directory.join(POLICY);
+        let policy = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
+        Outlet::open(policy).map(Some)
     }
 }
 
@@ -175,6 +195,7 @@ pub struct Chain {
     links: Vec<Link>,
     spans: Vec<PacketSpan>,
     codes: Vec<u32>,
+    outlet: Option<Outlet>,
 }
 
 struct Link {
@@ -204,9 +225,29 @@ impl Chain {
     }
 }
 
+/// Sends what goes by another interface.
+fn redirect(outlet: &Outlet, area: &[u8], packets: &[Span], codes: &[u32]) -> Result<()> {
+    let mut policy = None;
+    for (packet, code) in packets.iter().zip(codes) {
+        if code & ((1 << abi::CODE_BITS) - 1) != REDIRECT {
+            continue;
+        }
+        let policy = match &policy {
+            Some(policy) => policy,
+            None => policy.insert(outlet.policy()?),
+        };
+        let class = (code >> abi::CODE_BITS) as usize;
+        let frame = area.get(packet.start..).and_then(|rest| rest.get(..packet.length));
+        if let (Some(steer), Some(frame)) = (policy.steer.get(class), frame) {
+            outlet.send(steer.ifindex, frame);
+        }
+    }
+    Ok(())
+}
+
 impl Judge for Chain {
     fn judge(&mut self, area: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<()> {
-        let Self { links, spans, codes } = self;
+        let Self { links, spans, codes, outlet } = self;
         spans.clear();
         codes.clear();
         let span = |it: &Span| PacketSpan { start: it.start, length: it.length, ..PacketSpan::default() };
@@ -225,6 +266,9 @@ impl Judge for Chain {
                 }
                 codes.push(code);
             }
+        }
+        if let Some(outlet) = outlet {
+            redirect(outlet, area, packets, codes)?;
         }
         passes.extend(codes.iter().map(|code| *code == PASS));
         Ok(())

@@ -3,6 +3,7 @@
 //! Whoever wants another program, another allow list or an end says so in the note that is the program's link.
 
 mod engines;
+mod outlet;
 mod worker;
 
 use std::os::fd::AsFd;

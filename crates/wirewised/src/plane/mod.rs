@@ -137,6 +137,15 @@ impl Plane {
         self.0
     }
 
+    /// What a program must be loaded for, whose policy asks for these `abi::STEER_*` bits.
+    pub fn loads_for(self, kinds: u32) -> u32 {
+        match kinds {
+            0 => 0,
+            kinds if self.is_in_user_space() => kinds | abi::STEER_CARRIED | abi::STEER_TOLD,
+            kinds => kinds,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         self.0.name
     }

@@ -10,8 +10,10 @@ use test_needs::{Need, skip};
 use wirewise_capture::{Packet, Reader};
 use wirewised::kernel;
 
+use crate::carrier::Carrier;
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind};
 use crate::steering::{Beyond, attacks, class_of, outcome, sender};
+use crate::user_space::{Far, SECOND};
 use crate::wire::untagged;
 
 const AT_XDP: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
@@ -203,4 +205,36 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     refused("{mirror: {interface: ww0}}", "--plane tc-ingress", "policy: mirror: ww0 is the interface");
     refused("{mirror: {interface: gone}}", "--plane tc-ingress", "policy: mirror: no interface 'gone'");
     refused("{mirror: {interface: out0, snap: 64}}", "--plane tc-ingress", "copies whole packets");
+}
+
+#[test]
+fn user_space_sends_a_class_by_another_interface() {
+    for (plane, options) in [
+        // One worker keeps the order.
+        ("af-packet", format!("--to {SECOND} --offloads off --workers 1")),
+        ("af-xdp", format!("--to {SECOND}")),
+        ("af-xdp", String::new()),
+    ] {
+        let Some(lab) = Lab::new() else { return };
+        let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+        let far = (!options.is_empty()).then(|| Far::behind(&lab));
+        lab.whole_packets();
+        lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: AF41}}");
+        let _carrier = Carrier::of(&lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        beyond.wire.clear();
+        near.send(&attacks());
+        let arrived = beyond.wire.received();
+        assert_eq!(arrived.len(), 5, "{plane} {options}");
+        for (before, after) in attacks().iter().zip(&arrived) {
+            assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane} {options}");
+            assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
+        }
+        assert_eq!(outcome(&lab, 1, "steered"), 5, "{plane} {options}");
+        let arrive = |payload| match &far {
+            Some(far) => far.receive(&lab, RECEIVER, payload, 3),
+            None => lab.send(1000, payload, 3),
+        };
+        assert_eq!((arrive(BENIGN), arrive(ATTACK)), (3, 0), "{plane} {options}");
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
 }

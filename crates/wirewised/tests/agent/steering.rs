@@ -374,7 +374,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     refused("bounce", "--plane tc-egress", 2, "tc-egress cannot do bounce");
     refused("bounce", "--outgoing", 2, "tc-egress cannot do bounce");
     refused("bounce", "--plane af-packet", 2, "af-packet cannot do bounce");
-    refused("{redirect: {interface: out0}}", "--plane af-xdp", 2, "af-xdp cannot do redirect");
+    refused("bounce", "--plane af-xdp", 2, "af-xdp cannot do bounce");
     refused("{redirect: {interface: out0}, action: drop}", "", 2, "does not go together with 'drop'");
     drop(beyond.programs);
     refused("{redirect: {interface: out0}}", "", 3, "out0 would drop all that XDP sends by it");
@@ -405,7 +405,7 @@ fn planes_say_what_each_can_do() {
     assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp", "cpu", "socket"]);
     assert_eq!(actions("tc-ingress"), ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror"]);
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue", "mirror"]);
-    assert_eq!(actions("af-packet"), ["dscp"]);
+    assert_eq!(actions("af-packet"), ["redirect", "dscp"]);
     let text = String::from_utf8(lab.agent("planes").stdout).unwrap();
     let table = text.split("\n\n").nth(1).unwrap();
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");

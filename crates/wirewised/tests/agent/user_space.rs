@@ -129,12 +129,12 @@ fn the_allow_list_holds_from_the_moment_the_command_ends() {
 
 /// A third namespace, behind the one that the agent is in: what the sender sends to the receiver's address gets there only if somebody
 /// carries it from the one interface to the other.
-struct Far(Namespace);
+pub struct Far(Namespace);
 
-const SECOND: &str = "ww2";
+pub const SECOND: &str = "ww2";
 
 impl Far {
-    fn behind(lab: &Lab) -> Self {
+    pub fn behind(lab: &Lab) -> Self {
         let [_, near] = lab.namespaces();
         let far = Namespace::new(format!("{near}-far"));
         lab.sh(&format!("ip addr flush dev {INTERFACE}"));
@@ -148,7 +148,7 @@ impl Far {
     }
 
     /// Sends UDP packets from the sender, and returns how many arrive, with the same content.
-    fn receive(&self, lab: &Lab, to: &str, payload: usize, count: u8) -> usize {
+    pub fn receive(&self, lab: &Lab, to: &str, payload: usize, count: u8) -> usize {
         let receiver = self.0.enter(|| bind(to, 4000));
         receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let sender = lab.enter_sender(|| UdpSocket::bind("0.0.0.0:0").unwrap());

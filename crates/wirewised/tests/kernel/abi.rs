@@ -225,6 +225,6 @@ fn codes_are_those_of_the_object() {
         .iter()
         .map(|value| (value.name.unwrap().to_string_lossy().into_owned(), value.value as u32))
         .collect();
-    let ours = abi::STEERING.into_iter().chain([(abi::STEER_TOLD, "told")]);
+    let ours = abi::STEERING.into_iter().chain([(abi::STEER_TOLD, "told"), (abi::STEER_CARRIED, "carried")]);
     assert_eq!(theirs, ours.map(|(bit, name)| (format!("WW_STEER_{}", name.to_uppercase()), bit)).collect());
 }

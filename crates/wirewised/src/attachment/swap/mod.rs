@@ -217,7 +217,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     let mut settings = Settings::live(runs)?;
     // A policy that stays must be as it was for what ran before, which may come back.
     let steer = match &request.policy {
-        Some((_, policy)) => policy.steering_kinds(),
+        Some((_, policy)) => plan.old.plane.loads_for(policy.steering_kinds()),
         None => plan.config.steer,
     };
     let shadow = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);

@@ -33,7 +33,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: false,
     direction: Direction::Received,
     drops: Drops::Always,
-    steers: abi::STEER_DSCP,
+    steers: abi::STEER_DSCP | abi::STEER_REDIRECT,
     place: Place::User(&AfXdp),
 });
 
