@@ -217,6 +217,9 @@ struct ww_steer {
 	__u32 mirror_snap;  /* bytes of it, where the plane can cut; 0: all */
 	__u16 forward;	    /* how: of forward.h */
 	__u16 pool;	    /* of servers, from 0 on */
+	__u8 address
+		[6]; /* of Ethernet: that of the judged interface, to whose frames forwarding is limited */
+	__u16 reserved;
 };
 
 /* Map ww_memory: what a class's steering remembers of a flow. The key is that of the packet's outermost headers as they are

@@ -19,8 +19,8 @@
 /* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
 #define WW_ALLOW_PREFIXES 262144
 
-/* One for each class of the old and of the new policy. */
-#define WW_INTERFACES (2 * WW_MAX_CLASSES)
+/* Those of each class of the old and of the new policy; for forwarding, all that there are. */
+#define WW_INTERFACES 1024
 
 /* Flows that are remembered for steering. */
 #define WW_MEMORY 65536

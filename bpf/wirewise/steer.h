@@ -13,6 +13,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "checksum.h"
+#include "forward.h"
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
@@ -23,7 +25,6 @@
 #define WW_TAG_BYTES 4
 
 /* 16-bit words of IP headers. */
-#define WW_IPV4_CHECKSUM 5
 #define WW_IPV4_DSCP 0x00fc
 #define WW_IPV6_DSCP 0x0fc0
 
@@ -52,15 +53,6 @@ static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex)
 	if (ww_at_tc())
 		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;
 	return bpf_redirect_map(&ww_interfaces, ifindex, XDP_PASS) == XDP_REDIRECT;
-}
-
-/* A word of a sum in ones' complement, after another took its place: RFC 1624, equation 3, in any byte order. */
-static __always_inline __u16 ww_checksum_after(__u16 checksum, __u16 before, __u16 after)
-{
-	__u32 sum = (__u16)~checksum + (__u16)~before + after;
-
-	sum = (sum >> 16) + (sum & 0xffff);
-	return ~((sum >> 16) + sum);
 }
 
 /* Writes the DSCP of the outermost IP header and leaves ECN as it is. Returns 0 if there is no such header. */
@@ -118,6 +110,11 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_REDIRECT)) {
 		if (!ww_redirect(ctx, what->ifindex))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	}
+	if (ww_steers(what, WW_STEER_FORWARD)) {
+		if (!ww_forward(ctx, class_id))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
 	}

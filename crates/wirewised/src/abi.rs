@@ -21,6 +21,8 @@ pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
 /// Verdicts in a row that a policy may ask for.
 pub const MAX_AFTER: u32 = 15;
 pub const ALLOW_PORT_WORDS: u32 = 1024;
+/// Interfaces that packets may leave by at XDP: of maps.h.
+pub const INTERFACES: u32 = 1024;
 
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
@@ -360,6 +362,8 @@ pub struct Steer {
     pub mirror_snap: u32,
     pub forward: u16,
     pub pool: u16,
+    pub address: [u8; 6],
+    pub reserved: u16,
 }
 
 /// `struct ww_memory`.
@@ -406,7 +410,7 @@ impl Policy {
     /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
     pub fn takes_away(&self, class: usize) -> bool {
         let action = Action::from_code(self.class_policy[class].action);
-        let elsewhere = self.steer[class].kinds & (STEER_REDIRECT | STEER_BOUNCE) != 0;
+        let elsewhere = self.steer[class].kinds & (STEER_REDIRECT | STEER_BOUNCE | STEER_FORWARD) != 0;
         action.is_some_and(|action| action.may_drop() || action == Action::Steer && elsewhere)
     }
 }

@@ -155,6 +155,10 @@ fn a_class_may_go_elsewhere_and_be_written_on() {
     let written = parse("version: 1\nclasses: {attack: {dscp: EF}}\nallow: {established: true}");
     assert_eq!(written.to_abi(0, abi::Mode::Enforce).allow, 0);
     assert_eq!(parse("version: 1\nclasses: {scan: bounce}").actions[2].to_string(), "bounce");
+    let forwarded = parse("version: 1\nclasses: {scan: forward, other: {action: forward, dscp: EF}}");
+    assert_eq!([2, 3].map(|class| forwarded.actions[class].to_string()), ["forward", "dscp EF, forward"]);
+    let value = forwarded.to_abi(0, abi::Mode::Enforce);
+    assert_eq!(([2, 3].map(|class| value.steer[class].kinds), value.takes_away(2)), ([512, 516], true));
 }
 
 #[test]
@@ -223,6 +227,11 @@ fn each_broken_rule_is_named_with_what_exists() {
             "classes: {attack: {action: bounce, redirect: {interface: eth2}}}",
             "cannot go to another interface and back to its sender: give redirect or the action bounce",
         ),
+        (
+            "classes: {attack: {action: forward, redirect: {interface: eth2}}}",
+            "either where the routes say or to one interface: give the action forward or redirect",
+        ),
+        ("classes: {attack: {action: forward, burst: 5}}", "'forward' does not go together with 'burst'"),
         ("classes: {attack: {redirect: eth2}}", "line 2"),
         ("classes: {attack: {redirect: {}}}", "redirect needs an interface: {redirect: {interface: eth2}}"),
         ("classes: {attack: {redirect: {interface: a/b}}}", "redirect needs an interface"),
@@ -234,7 +243,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
         (
             "classes: {attack: {}}",
-            "needs an action: pass, drop, count, rate-limit, bounce, or one of redirect, dscp",
+            "needs an action: pass, drop, count, rate-limit, bounce, forward, or one of redirect, dscp",
         ),
         ("classes: {attack: {after: 3}}", "needs an action"),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),

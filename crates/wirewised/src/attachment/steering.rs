@@ -4,6 +4,7 @@
 use crate::abi;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
+use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
@@ -48,6 +49,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<V
         }
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
+    findings.extend(forwarding::admit(policy, interface, own, planes)?);
     Ok(findings)
 }
 
@@ -92,17 +94,31 @@ fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
     findings
 }
 
+/// Whether a driver sends what XDP gives it; `None`: the kernel does not say.
+pub fn sends(driver: Driver, release: &str) -> Option<bool> {
+    let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
+    let sends = driver.features & XDP_SENDS != 0;
+    (tells || sends).then_some(sends)
+}
+
+/// What an interface is natively to packets that leave by it.
+pub fn check_way(name: &str) -> Option<Finding> {
+    let driver = plane::driver(netdev::index(name).ok()?).unwrap_or_default();
+    check_sends(name, &Device::open(name).ok()?, driver, &kernel::release())
+}
+
 /// Natively, a driver gets packets that it has to send without a socket buffer.
 fn check_sends(name: &str, device: &Device, driver: Driver, release: &str) -> Option<Finding> {
-    if driver.features & XDP_SENDS != 0 {
-        return None;
-    }
-    if kernel::version_of(release).is_none_or(|version| version < TELLS_DRIVER_FEATURES) {
-        return Some(Finding::warning(
-            CHECK,
-            format!("kernels before 6.3 do not say whether {name} sends what XDP gives it"),
-            "see whether it arrives; `--plane tc-ingress` sends by every interface",
-        ));
+    match sends(driver, release) {
+        Some(true) => return None,
+        Some(false) => {}
+        None => {
+            return Some(Finding::warning(
+                CHECK,
+                format!("kernels before 6.3 do not say whether {name} sends what XDP gives it"),
+                "see whether it arrives; `--plane tc-ingress` sends by every interface",
+            ));
+        }
     }
     let way = if device.driver().as_deref() == Some("veth") {
         "of a veth pair the other end must have an XDP program, whichever"

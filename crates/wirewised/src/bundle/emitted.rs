@@ -38,7 +38,7 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 15] = [
+pub(super) const HELPERS: [(i32, &str); 16] = [
     (1, "map_lookup_elem"),
     (5, "ktime_get_ns"),
     (8, "get_smp_processor_id"),
@@ -47,6 +47,7 @@ pub(super) const HELPERS: [(i32, &str); 15] = [
     (39, "skb_pull_data"),
     (40, "csum_update"),
     (51, "redirect_map"),
+    (69, "fib_lookup"),
     (85, "sk_lookup_udp"),
     (86, "sk_release"),
     (99, "skc_lookup_tcp"),
@@ -111,7 +112,7 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
         ),
         rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
         rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
-        rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), 2 * abi::MAX_CLASSES as u64, 0),
+        rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), u64::from(abi::INTERFACES), 0),
         rule(
             "ww_memory",
             LRU_HASH,

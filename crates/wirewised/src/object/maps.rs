@@ -47,8 +47,8 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
         AGREEMENT | FIRST => config.shadow != 0,
         // Captured packets go nowhere, and at TC an interface's index is enough.
         INTERFACES => {
-            config.steer & (abi::STEER_REDIRECT | abi::STEER_TOLD) == abi::STEER_REDIRECT
-                && config.hook == abi::Hook::Xdp.code()
+            let leaves = config.steer & (abi::STEER_REDIRECT | abi::STEER_FORWARD) != 0;
+            leaves && config.steer & abi::STEER_TOLD == 0 && config.hook == abi::Hook::Xdp.code()
         }
         MEMORY => {
             let asked = config.steer & (abi::STEER_BACKEND | abi::STEER_CHALLENGE) != 0;

@@ -41,7 +41,7 @@ pub fn write<M: MapCore>(
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     let interfaces = find(INTERFACES);
-    let wanted: BTreeSet<u32> = targets(element).collect();
+    let wanted: BTreeSet<u32> = targets(element).chain(policy.ways()).collect();
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }

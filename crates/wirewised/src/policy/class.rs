@@ -3,12 +3,13 @@
 
 use crate::abi;
 use crate::policy::file::{ActionMap, RedirectFile};
+use crate::policy::forward::Forward;
 use crate::policy::steering::{MAX_QUEUE, Number, Steering, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
-const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
+const ACTIONS: [&str; 6] = ["pass", "drop", "count", "rate-limit", "bounce", "forward"];
 const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 const MAX_BURST: u32 = 1_000_000;
@@ -94,7 +95,7 @@ pub fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String>
     Ok(ClassPolicy { action: class_action(file)?, after })
 }
 
-fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
+fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
     let redirect = match &file.redirect {
         None => None,
         Some(RedirectFile { interface: Some(name) }) if !name.is_empty() && !name.contains(['/', '\0']) => {
@@ -102,6 +103,14 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
         }
         Some(_) => return Err("redirect needs an interface: {redirect: {interface: eth2}}".to_string()),
     };
+    let action = file.action.as_deref();
+    let (bounces, forwards) = (action == Some("bounce"), action == Some("forward"));
+    if forwards && redirect.is_some() {
+        return Err(
+            "a packet goes either where the routes say or to one interface: give the action forward or redirect"
+                .to_string(),
+        );
+    }
     if bounces && redirect.is_some() {
         return Err(
             "a packet cannot go to another interface and back to its sender: give redirect or the action bounce"
@@ -115,6 +124,7 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
     let steering = Steering {
         redirect,
         bounce: bounces,
+        forward: forwards.then(Forward::default),
         dscp: file.dscp,
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),
@@ -124,10 +134,9 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
 }
 
 fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
-    let bounces = file.action.as_deref() == Some("bounce");
-    if let Some(asked) = steering(&file, bounces)? {
+    if let Some(asked) = steering(&file)? {
         let misplaced = match file.action.as_deref() {
-            None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
+            None | Some("bounce" | "forward") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
             Some(action) => Some(action),
         };
         return match misplaced {

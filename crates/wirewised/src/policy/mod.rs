@@ -6,6 +6,7 @@
 
 mod class;
 pub mod file;
+pub mod forward;
 pub mod steering;
 mod values;
 
@@ -20,6 +21,7 @@ use crate::files;
 use crate::files::yaml;
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
+use crate::policy::forward::Forward;
 use crate::policy::steering::{Steering, Target};
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
@@ -209,8 +211,23 @@ impl Policy {
 
     /// The interfaces that packets go to, to be looked up.
     pub fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.steering_mut().filter_map(|steering| steering.redirect.as_mut())
+    }
+
+    /// Of the classes that are forwarded, what is to be looked up.
+    pub fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
+        self.steering_mut().filter_map(|steering| steering.forward.as_mut())
+    }
+
+    /// The interfaces that forwarded packets may leave by at XDP.
+    pub fn ways(&self) -> impl Iterator<Item = u32> {
+        let forwards = self.steering().filter_map(|(_, steering)| steering.forward.as_ref());
+        forwards.flat_map(|forward| forward.ways.iter().copied())
+    }
+
+    fn steering_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
         self.actions.iter_mut().filter_map(|class| match &mut class.action {
-            ClassAction::Steer(steering) => steering.redirect.as_mut(),
+            ClassAction::Steer(steering) => Some(steering),
             _ => None,
         })
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use bytemuck::Zeroable;
 
 use crate::abi;
+use crate::policy::forward::Forward;
 use crate::text::nearest::choose;
 
 /// The kernel keeps 65535 for "none", and counts from 1.
@@ -55,6 +56,7 @@ pub struct Steering {
     pub redirect: Option<Target>,
     /// Back out of the interface they came by.
     pub bounce: bool,
+    pub forward: Option<Forward>,
     pub dscp: Option<Dscp>,
     pub mark: Option<u32>,
     pub priority: Option<u32>,
@@ -67,6 +69,7 @@ impl Steering {
         let there = [
             (abi::STEER_REDIRECT, self.redirect.is_some()),
             (abi::STEER_BOUNCE, self.bounce),
+            (abi::STEER_FORWARD, self.forward.is_some()),
             (abi::STEER_DSCP, self.dscp.is_some()),
             (abi::STEER_MARK, self.mark.is_some()),
             (abi::STEER_PRIORITY, self.priority.is_some()),
@@ -77,7 +80,7 @@ impl Steering {
 
     /// Whether its packets do not come to their receiver.
     pub fn takes_away(&self) -> bool {
-        self.redirect.is_some() || self.bounce
+        self.redirect.is_some() || self.bounce || self.forward.is_some()
     }
 
     pub fn to_abi(&self) -> abi::Steer {
@@ -88,6 +91,7 @@ impl Steering {
             priority: self.priority.unwrap_or(0),
             queue: self.queue.unwrap_or(0),
             dscp: self.dscp.map_or(0, |dscp| dscp.0),
+            address: self.forward.as_ref().map_or([0; 6], |forward| forward.address),
             ..abi::Steer::zeroed()
         }
     }
@@ -103,6 +107,7 @@ impl fmt::Display for Steering {
             self.queue.map(|queue| format!("queue {queue}")),
             self.redirect.as_ref().map(|target| format!("redirect to {}", target.interface)),
             self.bounce.then(|| "bounce".to_string()),
+            self.forward.as_ref().map(|_| "forward".to_string()),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

@@ -14,6 +14,7 @@ mod completions;
 mod devices;
 mod drift;
 mod faults;
+mod forwarding;
 mod health;
 mod kills;
 mod life;

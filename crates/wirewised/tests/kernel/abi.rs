@@ -91,7 +91,9 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 mirror_every,
                 mirror_snap,
                 forward,
-                pool
+                pool,
+                address,
+                reserved
             }),
         ),
         ("ww_prefix4", layout!(abi::Prefix4 { length, address })),
