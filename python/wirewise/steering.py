@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy may ask for beside passing and dropping: where packets go, and what is written on them.
 
-The reference of bpf/wirewise/steer.h, and the part of a policy file that says it (docs/policy.md).
+The reference of bpf/wirewise/steer.h for captured packets, and the part of a policy file that says it
+(docs/policy.md).
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wirewise.abi import Fate
+from wirewise.abi import Fate, Outcome
 from wirewise.errors import choose
 
 KEYS = ("redirect", "dscp", "mark", "priority", "queue")
+ACTIONS = ("bounce", "forward")
+"""Those that are no key of their own."""
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
 MAX_DSCP = 63
@@ -38,18 +41,23 @@ class Steering:
     """The interface that they leave by."""
     bounce: bool = False
     """Back out of the interface they came by, to the Ethernet address they came from."""
+    forward: bool = False
+    """Where the kernel's routes say, which captured packets have none of: they stay as they are, and pass."""
     dscp: int | None = None
     mark: int | None = None
     priority: int | None = None
     queue: int | None = None
 
     @classmethod
-    def parse(cls, value: Mapping[str, object], *, bounces: bool) -> Steering | None:
-        """Of a class's mapping, whose other keys are ignored; None: it asks for nothing of this kind.
-
-        bounces : whether its action is `bounce`. Raises ValueError.
-        """
+    def parse(cls, value: Mapping[str, object]) -> Steering | None:
+        """Of a class's mapping; None: it asks for nothing of this kind. Raises ValueError."""
+        bounces, forwards = (value.get("action") == action for action in ACTIONS)
         redirect = _interface(value["redirect"]) if "redirect" in value else None
+        if forwards and redirect is not None:
+            raise ValueError(
+                "a packet goes either where the routes say or to one interface: give the action forward or "
+                "redirect"
+            )
         if bounces and redirect is not None:
             raise ValueError(
                 "a packet cannot go to another interface and back to its sender: give redirect or the action "
@@ -61,6 +69,7 @@ class Steering:
         steering = cls(
             redirect,
             bounces,
+            forwards,
             _dscp(value["dscp"]) if "dscp" in value else None,
             _number(value["mark"]) if "mark" in value else None,
             _number(value["priority"]) if "priority" in value else None,
@@ -70,7 +79,7 @@ class Steering:
 
     @property
     def fate(self) -> Fate:
-        """Where its packets go."""
+        """Where its packets go, if what is asked for is done."""
         if self.bounce:
             return Fate.BOUNCE
         return Fate.PASS if self.redirect is None else Fate.REDIRECT
@@ -78,7 +87,12 @@ class Steering:
     @property
     def takes_away(self) -> bool:
         """Whether its packets do not come to their receiver."""
-        return self.fate is not Fate.PASS
+        return self.fate is not Fate.PASS or self.forward
+
+    @property
+    def outcome(self) -> Outcome:
+        """What becomes of captured packets, enforced."""
+        return Outcome.UNSTEERED if self.forward else Outcome.STEERED
 
     def apply(self, frame: bytes) -> bytes:
         """The Ethernet frame as it leaves. frame: one that was classified."""
@@ -94,6 +108,7 @@ class Steering:
             self.queue is not None and f"queue {self.queue}",
             self.redirect is not None and f"redirect to {self.redirect}",
             self.bounce and "bounce",
+            self.forward and "forward",
         ]
         return ", ".join(part for part in parts if part)
 

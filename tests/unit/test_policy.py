@@ -80,6 +80,11 @@ def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
     ]
     assert [rule.action for rule in policy.actions] == [Action.PASS] + [Action.STEER] * 3
     assert [rule.takes_away for rule in policy.actions] == [False, True, True, False]
+    forwarded = Policy.parse(
+        "version: 1\nclasses: {scan: forward, other: {action: forward, dscp: EF}}", CLASSES
+    )
+    assert [str(rule) for rule in forwarded.actions[2:]] == ["forward", "dscp EF, forward"]
+    assert forwarded.takes_away
     # Who is established is saved from drops alone.
     for enforce, outcome in [(True, Outcome.STEERED), (False, Outcome.WOULD_STEER)]:
         assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.STEER, outcome)
@@ -135,6 +140,14 @@ def test_triggers(text: str, trigger: Trigger) -> None:
         (
             "version: 1\nclasses: {attack: {action: bounce, redirect: {interface: eth2}}}",
             ["another interface and back to its sender"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: forward, redirect: {interface: eth2}}}",
+            ["either where the routes say or to one interface: give the action forward or redirect"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: forward, burst: 5}}",
+            ["'forward' does not go together with 'burst'"],
         ),
         ("version: 1\nclasses: {attack: {redirect: eth2}}", ["{redirect: {interface: eth2}}"]),
         ("version: 1\nclasses: {attack: {redirect: {}}}", ["redirect needs an interface"]),
