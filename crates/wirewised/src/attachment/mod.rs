@@ -3,6 +3,7 @@
 
 pub mod args;
 pub mod attach;
+mod circles;
 pub mod detach;
 mod displaced;
 pub mod doctor;

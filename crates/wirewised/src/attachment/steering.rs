@@ -3,9 +3,11 @@
 
 use crate::abi;
 use crate::attachment::Attachment;
+use crate::attachment::circles;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
 use crate::attachment::outgoing;
+use crate::attachment::pins::Root;
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
@@ -23,7 +25,7 @@ pub const CHECK: &str = "redirect";
 /// these.
 ///
 /// interface : whose packets are judged.
-pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<Vec<Finding>> {
+pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root) -> Result<Vec<Finding>> {
     for (class, steering) in policy.steering() {
         for plane in planes {
             let missing = steering.kinds() & !plane.abilities().steers;
@@ -49,6 +51,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<V
         }
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
+    circles::refuse(policy, interface, own, planes, root)?;
     findings.extend(forwarding::admit(policy, interface, own, planes)?);
     Ok(findings)
 }

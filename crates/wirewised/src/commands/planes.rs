@@ -38,7 +38,10 @@ pub fn run(args: &Args) -> Result<()> {
     table::print(&rows, 6);
     println!();
     let mut rows = vec![["plane", "what a policy may ask for"].map(str::to_string)];
-    rows.extend(Plane::all().iter().map(|plane| [plane.name().to_string(), actions(plane).join(" ")]));
+    for plane in Plane::all() {
+        let names = std::iter::once(plane.name()).chain(std::iter::repeat(""));
+        rows.extend(names.zip(lines(&actions(plane))).map(|(name, line)| [name.to_string(), line]));
+    }
     table::print(&rows, 2);
     println!();
     for plane in Plane::all() {
@@ -48,6 +51,20 @@ pub fn run(args: &Args) -> Result<()> {
         "A plane in user space runs for as long as its `run` does; in the kernel a program stays when the agent ends."
     );
     Ok(())
+}
+
+/// Words in lines that fit beside the planes' names.
+fn lines(words: &[&str]) -> Vec<String> {
+    const WIDTH: usize = 64;
+    let mut lines = vec![String::new()];
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.len() + 1 + word.len() <= WIDTH => *line += &format!(" {word}"),
+            _ => lines.push((*word).to_string()),
+        }
+    }
+    lines
 }
 
 /// What a policy may ask for: the names of actions, and of what classes are steered by.

@@ -389,6 +389,36 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_loop_of_redirects_is_refused() {
+    let Some(lab) = Lab::new() else { return };
+    let _beyond = Beyond::new(&lab);
+    lab.sh("ip link add a0 type veth peer name a1");
+    lab.sh("ip link add b0 type veth peer name b1");
+    let run = |interface: &str, plane: &str, target: &str| {
+        lab.policy(&format!("classes: {{attack: {{redirect: {{interface: {target}}}}}}}"));
+        format!("run --bundle b.wirewise --interface {interface} --plane {plane} --policy p.yaml --yes")
+    };
+    let detach = |interface: &str| lab.ok(&format!("detach --interface {interface}"));
+    // What is sent is judged at both.
+    lab.ok(&run(INTERFACE, "tc-egress", OUT));
+    let error = lab.error(&run(OUT, "tc-egress", INTERFACE), 2);
+    assert!(error.contains("packets of out0 would go round in a loop (out0 -> ww0 -> out0)"), "{error}");
+    // Incoming packets of the one, outgoing of the other: a circle that nothing enters twice.
+    lab.ok(&run(OUT, "tc-ingress", INTERFACE));
+    let error = lab.error(&run(OUT, "tc-ingress --outgoing --replace", INTERFACE), 2);
+    assert!(error.contains("(out0 -> ww0 -> out0)"), "{error}");
+    detach(INTERFACE);
+    detach(OUT);
+    // By veth pairs, whatever the planes.
+    lab.ok(&run("a1", "xdp-generic", "b0"));
+    let error = lab.error(&run("b1", "tc-ingress", "a0"), 2);
+    assert!(error.contains("(b1 -> a0 -> a1 -> b0 -> b1)"), "{error}");
+    assert!(lab.error(&run("b1", "tc-ingress", "b0"), 2).contains("(b1 -> b0 -> b1)"));
+    detach("a1");
+    assert_eq!(lab.pinned(), [""; 0]);
+}
+
+#[test]
 fn planes_say_what_each_can_do() {
     if data_path().is_none() {
         return;

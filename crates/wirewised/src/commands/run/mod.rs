@@ -291,7 +291,7 @@ fn admit_steering(request: &mut AttachRequest) -> Result<Vec<Finding>> {
     let planes: Vec<_> = request.planes().collect();
     match &mut request.policy {
         Some((_, policy)) if policy.steering_kinds() != 0 => {
-            steering::admit(policy, &request.interface, &planes)
+            steering::admit(policy, &request.interface, &planes, &request.root)
         }
         _ => Ok(Vec::new()),
     }
