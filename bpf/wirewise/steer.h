@@ -13,6 +13,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bridge.h"
 #include "checksum.h"
 #include "forward.h"
 #include "hook.h"
@@ -113,7 +114,13 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
 	}
-	if (ww_steers(what, WW_STEER_FORWARD)) {
+	if (ww_steers(what, WW_STEER_BRIDGE)) {
+		__u32 port = ww_port_of(ctx, class_id);
+
+		if (!port || !ww_redirect(ctx, port))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	} else if (ww_steers(what, WW_STEER_FORWARD)) {
 		if (!ww_forward(ctx, class_id))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from wirewise.abi import Fate, Outcome
 from wirewise.errors import choose
 
-KEYS = ("redirect", "dscp", "mark", "priority", "queue")
+KEYS = ("redirect", "forward", "dscp", "mark", "priority", "queue")
 ACTIONS = ("bounce", "forward")
 """Those that are no key of their own."""
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
 MAX_DSCP = 63
+MAX_PORTS = 64
+MAX_STATIONS = 512
 
 DSCP = {
     "DF": 0, "CS0": 0, "LE": 1, "CS1": 8, "AF11": 10, "AF12": 12, "AF13": 14, "CS2": 16, "AF21": 18,
@@ -42,17 +44,26 @@ class Steering:
     bounce: bool = False
     """Back out of the interface they came by, to the Ethernet address they came from."""
     forward: bool = False
-    """Where the kernel's routes say, which captured packets have none of: they stay as they are, and pass."""
+    """Where the kernel's routes say, or between ports. Captured packets have none of these: they stay as they
+    are, and pass."""
     dscp: int | None = None
     mark: int | None = None
     priority: int | None = None
     queue: int | None = None
+    ports: tuple[str, ...] = ()
+    """Between which they are forwarded; empty: by routes."""
 
     @classmethod
     def parse(cls, value: Mapping[str, object]) -> Steering | None:
         """Of a class's mapping; None: it asks for nothing of this kind. Raises ValueError."""
         bounces, forwards = (value.get("action") == action for action in ACTIONS)
         redirect = _interface(value["redirect"]) if "redirect" in value else None
+        ports = _ports(value["forward"]) if "forward" in value else ()
+        if ports and (forwards or bounces or redirect is not None):
+            raise ValueError(
+                "a packet goes either between ports, or elsewhere: give forward without redirect, bounce or "
+                "`action: forward`"
+            )
         if forwards and redirect is not None:
             raise ValueError(
                 "a packet goes either where the routes say or to one interface: give the action forward or "
@@ -69,11 +80,12 @@ class Steering:
         steering = cls(
             redirect,
             bounces,
-            forwards,
+            forwards or bool(ports),
             _dscp(value["dscp"]) if "dscp" in value else None,
             _number(value["mark"]) if "mark" in value else None,
             _number(value["priority"]) if "priority" in value else None,
             queue,
+            ports,
         )
         return steering if steering != cls() else None
 
@@ -108,7 +120,7 @@ class Steering:
             self.queue is not None and f"queue {self.queue}",
             self.redirect is not None and f"redirect to {self.redirect}",
             self.bounce and "bounce",
-            self.forward and "forward",
+            self.forward and "forward" + (f" between {', '.join(self.ports)}" if self.ports else ""),
         ]
         return ", ".join(part for part in parts if part)
 
@@ -140,9 +152,46 @@ def with_dscp(frame: bytes, dscp: int) -> bytes:
     return bytes(changed)
 
 
+def _ports(value: object) -> tuple[str, ...]:
+    known = isinstance(value, Mapping) and not set(value) - {"ports", "static"}
+    given: Mapping[str, object] = value if known and isinstance(value, Mapping) else {}
+    names, fixed = given.get("ports"), given.get("static", {})
+    if (
+        not isinstance(names, list)
+        or not all(isinstance(name, str) and _is_name(name) for name in names)
+        or not 2 <= len(names) <= MAX_PORTS
+        or not isinstance(fixed, Mapping)
+    ):
+        raise ValueError(
+            "forward needs two ports or more: {forward: {ports: [eth1, eth2]}}; `action: forward` goes by "
+            "the kernel's routes"
+        )
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise ValueError(f"forward: port '{name}' stands twice")
+    for station, port in fixed.items():
+        digits = str(station).replace(":", "")
+        shaped = re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", str(station), re.ASCII)
+        if not shaped or not int(digits, 16) or int(digits[:2], 16) & 1:
+            raise ValueError(
+                f"forward: static: '{station}' is no Ethernet address of a station, such as 02:00:00:00:00:07"
+            )
+        if port not in names:
+            raise ValueError(f"forward: static: '{port}' is none of the ports {', '.join(names)}")
+    if len(fixed) > MAX_STATIONS:
+        raise ValueError(
+            f"forward: static: more than {MAX_STATIONS} stations; leave out those that can be learned"
+        )
+    return tuple(names)
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and "/" not in name and "\0" not in name
+
+
 def _interface(value: object) -> str:
     name = value.get("interface") if isinstance(value, Mapping) and set(value) == {"interface"} else None
-    if not isinstance(name, str) or not name or "/" in name or "\0" in name:
+    if not isinstance(name, str) or not _is_name(name):
         raise ValueError("redirect needs an interface: {redirect: {interface: eth2}}")
     return name
 

@@ -99,7 +99,9 @@ def test_packets_go_where_the_policy_says_and_are_written_on(
 
 
 @needs_kernel
-@pytest.mark.parametrize("rule", ["forward", {"action": "forward", "dscp": "AF41"}])
+@pytest.mark.parametrize(
+    "rule", ["forward", {"action": "forward", "dscp": "AF41"}, {"forward": {"ports": ["a", "b"]}}]
+)
 def test_captured_packets_have_no_routes(tmp_path: Path, rule: Any) -> None:
     ours = run(rule, tmp_path)
     assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]

@@ -85,6 +85,11 @@ def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
     )
     assert [str(rule) for rule in forwarded.actions[2:]] == ["forward", "dscp EF, forward"]
     assert forwarded.takes_away
+    between = Policy.parse(
+        "version: 1\nclasses: {scan: {forward: {ports: [a, b], static: {'02:00:00:00:00:ff': b}}, mark: 1}}",
+        CLASSES,
+    )
+    assert str(between.actions[2]) == "mark 1, forward between a, b"
     # Who is established is saved from drops alone.
     for enforce, outcome in [(True, Outcome.STEERED), (False, Outcome.WOULD_STEER)]:
         assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.STEER, outcome)
@@ -144,6 +149,31 @@ def test_triggers(text: str, trigger: Trigger) -> None:
         (
             "version: 1\nclasses: {attack: {action: forward, redirect: {interface: eth2}}}",
             ["either where the routes say or to one interface: give the action forward or redirect"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b]}, redirect: {interface: eth2}}}",
+            [
+                "either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`"
+            ],
+        ),
+        ("version: 1\nclasses: {attack: {forward: {ports: [a]}}}", ["forward needs two ports or more"]),
+        ("version: 1\nclasses: {attack: {forward: {}}}", ["forward needs two ports or more"]),
+        ("version: 1\nclasses: {attack: {forward: {ports: [a, b, a]}}}", ["forward: port 'a' stands twice"]),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b], static: {'02:00:00:00:00:07': c}}}}",
+            ["forward: static: 'c' is none of the ports a, b"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b], static: {'01:00:00:00:00:07': a}}}}",
+            ["forward: static: '01:00:00:00:00:07' is no Ethernet address of a station"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b], static: {'2:0:0:0:0:7': a}}}}",
+            ["no Ethernet address"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: drop, forward: {ports: [a, b]}}}",
+            ["'forward between a, b' does not go together with 'drop'"],
         ),
         (
             "version: 1\nclasses: {attack: {action: forward, burst: 5}}",

@@ -49,6 +49,8 @@ pub const STEER_MIRROR: u32 = 256;
 pub const STEER_FORWARD: u32 = 512;
 pub const STEER_BACKEND: u32 = 1024;
 pub const STEER_CHALLENGE: u32 = 2048;
+/// With `STEER_FORWARD`: between ports.
+pub const STEER_BRIDGE: u32 = 4096;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
 pub const STEER_TOLD: u32 = 32768;
 /// Each kind with the key of a policy file.
@@ -372,6 +374,24 @@ pub struct Steer {
 pub struct Memory {
     pub backend: u32,
     pub proven: u32,
+}
+
+/// `struct ww_station_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct StationKey {
+    pub bridge: u32,
+    pub address: [u8; 6],
+    pub reserved: u16,
+}
+
+/// `struct ww_station`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Station {
+    pub seen_ns: u64,
+    pub ifindex: u32,
+    pub reserved: u32,
 }
 
 /// `struct ww_policy`, the one element of the map `ww_policy`.

@@ -2,6 +2,7 @@
 //! What a policy's forwarding needs of an interface, and by which others its packets may leave.
 
 use std::fs;
+use std::path::Path;
 
 use crate::abi;
 use crate::attachment::Attachment;
@@ -11,9 +12,10 @@ use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::interface::rtnetlink::{self, Link};
 use crate::kernel;
-use crate::object::INTERFACES;
+use crate::object::{INTERFACES, Opened, STATIONS};
 use crate::plane::{self, Plane};
 use crate::policy::Policy;
+use crate::policy::forward::{Bridge, EthernetAddress};
 use crate::running::Running;
 use libbpf_rs::MapCore;
 
@@ -25,11 +27,23 @@ const MAY_SEND: [&str; 3] = ["", "veth", "tun"];
 
 /// Looks up what the classes need that are forwarded. own : index of the interface whose packets are judged.
 pub fn admit(policy: &mut Policy, interface: &str, own: u32, planes: &[Plane]) -> Result<Vec<Finding>> {
-    if policy.steering_kinds() & abi::STEER_FORWARD == 0 {
-        return Ok(Vec::new());
-    }
+    let mut findings = Vec::new();
     let address = address(interface)?;
-    let mut findings: Vec<_> = check_sysctls(own).into_iter().collect();
+    let mut routes = false;
+    for forward in policy.forwards_mut() {
+        forward.address = address;
+        match &mut forward.bridge {
+            Some(bridge) => {
+                findings.extend(admit_ports(bridge, interface, own, planes)?);
+                forward.ways = bridge.ports.iter().map(|port| port.ifindex).collect();
+            }
+            None => routes = true,
+        }
+    }
+    if !routes {
+        return Ok(findings);
+    }
+    findings.extend(check_sysctls(own));
     let ways = if at_xdp(planes) { ways(is_native(planes))? } else { Vec::new() };
     if at_xdp(planes) && ways.is_empty() {
         findings.push(Finding::warning(
@@ -48,11 +62,51 @@ pub fn admit(policy: &mut Policy, interface: &str, own: u32, planes: &[Plane]) -
             "`--plane tc-ingress` knows no limit",
         ));
     }
-    for forward in policy.forwards_mut() {
-        forward.address = address;
+    for forward in policy.forwards_mut().filter(|forward| forward.bridge.is_none()) {
         forward.ways = ways.iter().take(MOST_WAYS).map(|link| link.index).collect();
     }
     Ok(findings)
+}
+
+/// Looks up the ports, and what of this host is at them.
+fn admit_ports(bridge: &mut Bridge, interface: &str, own: u32, planes: &[Plane]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let links = rtnetlink::links().unwrap_or_default();
+    for port in &mut bridge.ports {
+        port.ifindex = netdev::index(&port.interface)
+            .map_err(|error| Error::input(format!("policy: forward: {error}")))?;
+        if port.ifindex != own {
+            findings.extend(steering::check_target(&port.interface, port.ifindex, planes));
+        }
+        // A bridge of the kernel has an address of its own.
+        let link = links.iter().find(|link| link.index == port.ifindex);
+        let master = link.and_then(|link| link.master).and_then(netdev::name);
+        for name in std::iter::once(port.interface.clone()).chain(master) {
+            bridge.own.push(address(&name)?);
+        }
+    }
+    if bridge.ports.iter().any(|port| port.ifindex == own) {
+        return Ok(findings);
+    }
+    Err(Error::input(format!(
+        "policy: forward: {interface}, whose packets are judged, is none of the ports; name it too, with those to which its packets go"
+    )))
+}
+
+/// Lets a program know the stations that others of this network namespace have learned. root : where pins are.
+pub fn join(opened: &mut Opened, root: &Path) -> Result<()> {
+    if opened.config().is_none_or(|config| config.steer & abi::STEER_BRIDGE == 0) {
+        return Ok(());
+    }
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let Ok(other) = Attachment::open(&entry.path()) else { continue };
+        if other.port().is_some()
+            && let Some(stations) = other.optional_map(STATIONS)?
+        {
+            return opened.share(STATIONS, &stations);
+        }
+    }
+    Ok(())
 }
 
 fn at_xdp(planes: &[Plane]) -> bool {
@@ -63,9 +117,11 @@ fn is_native(planes: &[Plane]) -> bool {
     planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space())
 }
 
-fn address(interface: &str) -> Result<[u8; 6]> {
+fn address(interface: &str) -> Result<EthernetAddress> {
     let address = Device::open(interface)?.address();
-    address.ok_or_else(|| Error::other(format!("{interface}: cannot ask for its Ethernet address")))
+    address
+        .map(EthernetAddress)
+        .ok_or_else(|| Error::other(format!("{interface}: cannot ask for its Ethernet address")))
 }
 
 /// The interfaces that packets may leave by at XDP.
@@ -103,14 +159,34 @@ fn check_sysctls(own: u32) -> Option<Finding> {
     })
 }
 
+/// Whether the ports between which an attachment forwards are there.
+fn check_ports(ours: &Attachment, policy: &abi::Policy, plane: Plane) -> Vec<Finding> {
+    let Some((class, _)) = policy.steered().find(|(_, steer)| steer.kinds & abi::STEER_BRIDGE != 0) else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    if let (true, Ok(Some(map))) = (is_native(&[plane]), ours.optional_map(INTERFACES)) {
+        let ports = map.keys().filter_map(|key| key.try_into().ok().map(u32::from_ne_bytes));
+        findings.extend(ports.filter_map(netdev::name).filter_map(|name| steering::check_way(&name)));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(CHECK, format!("{} is forwarded", ours.class_name(class as u8))));
+    }
+    findings
+}
+
 /// Whether what an attachment forwards still goes.
 pub fn check_running(ours: &Attachment, own: u32, plane: Plane) -> Vec<Finding> {
     let Ok(policy) = ours.policy() else { return Vec::new() };
-    let forwards = policy.steered().filter(|(_, steer)| steer.kinds & abi::STEER_FORWARD != 0);
-    let Some((class, steer)) = forwards.last() else { return Vec::new() };
+    let forwards = |(_, steer): &(usize, &abi::Steer)| {
+        steer.kinds & (abi::STEER_FORWARD | abi::STEER_BRIDGE) == abi::STEER_FORWARD
+    };
+    let Some((class, steer)) = policy.steered().filter(forwards).last() else {
+        return check_ports(ours, &policy, plane);
+    };
     let again = "give the policy again (`wirewised run --policy`)";
     let mut findings: Vec<_> = check_sysctls(own).into_iter().collect();
-    if address(&ours.interface).is_ok_and(|address| address != steer.address) {
+    if address(&ours.interface).is_ok_and(|address| address.0 != steer.address) {
         findings.push(Finding::warning(
             CHECK,
             format!(

@@ -78,7 +78,7 @@ fn check_bounces(interface: &str, index: u32) -> Option<Finding> {
 }
 
 /// What an interface is to packets that are redirected to it.
-fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
+pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
     let Ok(device) = Device::open(name) else {
         return vec![Finding::warning(CHECK, format!("{name} cannot be asked"), "see `ip link`")];
     };

@@ -41,6 +41,10 @@ pub const INTERFACES: &str = "ww_interfaces";
 /// What steering remembers of flows: `abi::Memory`.
 pub const MEMORY: &str = "ww_memory";
 
+/// Who was seen behind which port: `abi::Station`; and who is there whatever was seen.
+pub const STATIONS: &str = "ww_stations";
+pub const FIXED: &str = "ww_fixed";
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     match map {
@@ -50,6 +54,7 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
             let leaves = config.steer & (abi::STEER_REDIRECT | abi::STEER_FORWARD) != 0;
             leaves && config.steer & abi::STEER_TOLD == 0 && config.hook == abi::Hook::Xdp.code()
         }
+        STATIONS | FIXED => config.steer & (abi::STEER_BRIDGE | abi::STEER_TOLD) == abi::STEER_BRIDGE,
         MEMORY => {
             let asked = config.steer & (abi::STEER_BACKEND | abi::STEER_CHALLENGE) != 0;
             asked && config.steer & abi::STEER_TOLD == 0

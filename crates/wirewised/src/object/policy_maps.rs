@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::{INTERFACES, POLICY};
+use crate::object::maps::{FIXED, INTERFACES, POLICY};
 use crate::policy::{Policy, Prefix};
 
 pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
@@ -45,6 +45,11 @@ pub fn write<M: MapCore>(
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }
+    let fixed = find(FIXED);
+    let stations = policy.stations();
+    if let Some(map) = &fixed {
+        stations.iter().try_for_each(|(key, port)| update(map, key, bytes_of(port)))?;
+    }
     write_element(element, find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
@@ -53,6 +58,11 @@ pub fn write<M: MapCore>(
         for key in map.keys().filter(stale).collect::<Vec<_>>() {
             // An interface that goes away takes its entry along.
             let _ = map.delete(&key);
+        }
+    }
+    if let Some(map) = &fixed {
+        for key in map.keys().filter(|key| !stations.contains_key(key)).collect::<Vec<_>>() {
+            map.delete(&key).map_err(|error| failed(map, &error))?;
         }
     }
     settle()
@@ -70,12 +80,12 @@ pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> O
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// Copies an allow list, and the interfaces that packets are redirected to, into maps that are still empty.
+/// Copies an allow list, the interfaces that packets are redirected to, and the stations behind ports, into maps that are still empty.
 pub fn copy_lists<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    for name in ALLOW_LIST.into_iter().chain([INTERFACES]) {
+    for name in ALLOW_LIST.into_iter().chain([INTERFACES, FIXED]) {
         let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
         for key in from.keys() {
             if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {

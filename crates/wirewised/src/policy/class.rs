@@ -3,14 +3,14 @@
 
 use crate::abi;
 use crate::policy::file::{ActionMap, RedirectFile};
-use crate::policy::forward::Forward;
+use crate::policy::forward::{Bridge, Forward};
 use crate::policy::steering::{MAX_QUEUE, Number, Steering, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
 const ACTIONS: [&str; 6] = ["pass", "drop", "count", "rate-limit", "bounce", "forward"];
-const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
+const STEERING_KEYS: &str = "redirect, forward, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 const MAX_BURST: u32 = 1_000_000;
 
@@ -105,6 +105,13 @@ fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
     };
     let action = file.action.as_deref();
     let (bounces, forwards) = (action == Some("bounce"), action == Some("forward"));
+    let bridge = file.forward.as_ref().map(Bridge::parse).transpose()?;
+    if bridge.is_some() && (forwards || bounces || redirect.is_some()) {
+        return Err(
+            "a packet goes either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`"
+                .to_string(),
+        );
+    }
     if forwards && redirect.is_some() {
         return Err(
             "a packet goes either where the routes say or to one interface: give the action forward or redirect"
@@ -124,7 +131,7 @@ fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
     let steering = Steering {
         redirect,
         bounce: bounces,
-        forward: forwards.then(Forward::default),
+        forward: (forwards || bridge.is_some()).then(|| Forward { bridge, ..Forward::default() }),
         dscp: file.dscp,
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),

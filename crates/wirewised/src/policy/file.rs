@@ -62,6 +62,7 @@ pub struct ActionMap {
     pub burst: Option<u32>,
     pub after: Option<u32>,
     pub redirect: Option<RedirectFile>,
+    pub forward: Option<ForwardFile>,
     #[serde(default, deserialize_with = "from_text")]
     pub dscp: Option<Dscp>,
     #[serde(default, deserialize_with = "from_text")]
@@ -70,6 +71,14 @@ pub struct ActionMap {
     pub priority: Option<Number>,
     #[serde(default, deserialize_with = "from_text")]
     pub queue: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardFile {
+    pub ports: Option<Vec<String>>,
+    #[serde(rename = "static")]
+    pub fixed: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Deserialize)]

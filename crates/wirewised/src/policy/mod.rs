@@ -225,6 +225,18 @@ impl Policy {
         forwards.flat_map(|forward| forward.ways.iter().copied())
     }
 
+    /// Stations whose port is certain, as in the map `ww_fixed`.
+    pub fn stations(&self) -> BTreeMap<Vec<u8>, u32> {
+        let bridges = self.steering().filter_map(|(_, steering)| steering.forward.as_ref()?.bridge.as_ref());
+        let stations = bridges.flat_map(|bridge| bridge.stations().map(|station| (bridge.id(), station)));
+        stations
+            .map(|(bridge, (address, port))| {
+                let key = abi::StationKey { bridge, address: address.0, reserved: 0 };
+                (bytemuck::bytes_of(&key).to_vec(), port)
+            })
+            .collect()
+    }
+
     fn steering_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
         self.actions.iter_mut().filter_map(|class| match &mut class.action {
             ClassAction::Steer(steering) => Some(steering),

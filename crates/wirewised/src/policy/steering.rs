@@ -7,7 +7,7 @@ use std::str::FromStr;
 use bytemuck::Zeroable;
 
 use crate::abi;
-use crate::policy::forward::Forward;
+use crate::policy::forward::{Bridge, Forward};
 use crate::text::nearest::choose;
 
 /// The kernel keeps 65535 for "none", and counts from 1.
@@ -70,6 +70,7 @@ impl Steering {
             (abi::STEER_REDIRECT, self.redirect.is_some()),
             (abi::STEER_BOUNCE, self.bounce),
             (abi::STEER_FORWARD, self.forward.is_some()),
+            (abi::STEER_BRIDGE, self.bridge().is_some()),
             (abi::STEER_DSCP, self.dscp.is_some()),
             (abi::STEER_MARK, self.mark.is_some()),
             (abi::STEER_PRIORITY, self.priority.is_some()),
@@ -83,15 +84,20 @@ impl Steering {
         self.redirect.is_some() || self.bounce || self.forward.is_some()
     }
 
+    fn bridge(&self) -> Option<&Bridge> {
+        self.forward.as_ref()?.bridge.as_ref()
+    }
+
     pub fn to_abi(&self) -> abi::Steer {
+        let bridge = self.bridge().map(Bridge::id);
         abi::Steer {
             kinds: self.kinds(),
-            ifindex: self.redirect.as_ref().map_or(0, |target| target.ifindex),
+            ifindex: self.redirect.as_ref().map(|target| target.ifindex).or(bridge).unwrap_or(0),
             mark: self.mark.unwrap_or(0),
             priority: self.priority.unwrap_or(0),
             queue: self.queue.unwrap_or(0),
             dscp: self.dscp.map_or(0, |dscp| dscp.0),
-            address: self.forward.as_ref().map_or([0; 6], |forward| forward.address),
+            address: self.forward.as_ref().map_or([0; 6], |forward| forward.address.0),
             ..abi::Steer::zeroed()
         }
     }
@@ -107,7 +113,7 @@ impl fmt::Display for Steering {
             self.queue.map(|queue| format!("queue {queue}")),
             self.redirect.as_ref().map(|target| format!("redirect to {}", target.interface)),
             self.bounce.then(|| "bounce".to_string()),
-            self.forward.as_ref().map(|_| "forward".to_string()),
+            self.forward.as_ref().map(Forward::to_string),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

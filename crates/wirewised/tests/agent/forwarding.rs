@@ -302,3 +302,101 @@ fn a_plane_that_cannot_forward_says_so() {
         lab.assert_untouched();
     }
 }
+
+/// What goes between two interfaces, judged at both: stations of one side are known at the other.
+#[test]
+fn frames_go_between_ports_by_what_was_seen() {
+    let Some(lab) = Lab::new() else { return };
+    let beyond = Beyond::new(&lab);
+    let (near, far) = (lab.enter_sender(|| Wire::open("ww1")), &beyond.wire);
+    let (client, server) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
+    let between = |from: [u8; 6], to: [u8; 6], payload: usize| {
+        let mut frame = ipv4(1000, payload, 0);
+        frame[..6].copy_from_slice(&to);
+        frame[6..12].copy_from_slice(&from);
+        frame
+    };
+    let rule = format!("{{forward: {{ports: [{INTERFACE}, {OUT}]}}, dscp: AF41}}");
+    for plane in PLANES {
+        lab.policy(&format!("classes: {{benign: {rule}, attack: drop}}"));
+        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        lab.ok(&format!(
+            "run --bundle b.wirewise --interface {OUT} --plane {plane} --policy p.yaml --mode enforce --yes"
+        ));
+        let steered = |interface: &str| {
+            let stats = lab.json(&format!("stats --interface {interface}"));
+            let count = |name: &str| stats["classes"][0]["outcomes"][name]["packets"].as_u64().unwrap();
+            (count("steered"), count("unsteered"))
+        };
+        near.clear();
+        far.clear();
+        // Nobody has seen the server; when it has spoken, its frames find the client, and the client's the server.
+        near.send(&[between(client, server, BENIGN)]);
+        assert_eq!((far.received().len(), steered(INTERFACE)), (0, (0, 1)), "{plane}");
+        far.send(&[between(server, client, BENIGN)]);
+        let arrived = near.received();
+        assert_eq!((arrived.len(), steered(OUT)), (1, (1, 0)), "{plane}");
+        assert_eq!(
+            (class_of(&arrived[0]) >> 2, &arrived[0][..12]),
+            (34, &between(server, client, BENIGN)[..12])
+        );
+        near.send(&[
+            between(client, server, BENIGN),
+            between(client, server, ATTACK),
+            between(client, server, BENIGN),
+        ]);
+        assert_eq!((far.received().len(), steered(INTERFACE)), (2, (2, 1)), "{plane}");
+        // What is for this host, for all or for who sent it, and what pretends to be this host, is not forwarded and teaches nothing.
+        let (own, all) = ([2, 0, 0, 0, 0, 2], [0xff; 6]);
+        near.send(&[
+            between(client, own, BENIGN),
+            between(client, all, BENIGN),
+            between(server, client, BENIGN),
+        ]);
+        far.send(&[between(own, client, BENIGN)]);
+        near.send(&[between(client, own, BENIGN)]);
+        assert_eq!((far.received().len(), steered(INTERFACE)), (0, (2, 5)), "{plane}");
+        // A station that moved is found where it speaks.
+        far.send(&[between(server, client, BENIGN)]);
+        near.clear();
+        near.send(&[between(client, server, BENIGN)]);
+        assert_eq!(far.received().len(), 1, "{plane}");
+        lab.ok(&format!("detach --interface {OUT}"));
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
+fn a_station_may_be_fixed_to_a_port() {
+    let Some(lab) = Lab::new() else { return };
+    let beyond = Beyond::new(&lab);
+    let near = lab.enter_sender(|| Wire::open("ww1"));
+    let mut frame = ipv4(1000, ATTACK, 0);
+    frame[5] = 7;
+    let fixed =
+        |more: &str| format!("classes: {{attack: {{forward: {{ports: [{INTERFACE}, {OUT}]{more}}}}}}}");
+    for plane in PLANES {
+        lab.policy(&fixed(&format!(", static: {{'02:00:00:00:00:07': {OUT}}}")));
+        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        beyond.wire.clear();
+        near.send(&[frame.clone(), crate::wire::ipv6(1000, ATTACK)]);
+        near.send(&[crate::wire::tagged(&frame)]);
+        assert_eq!((beyond.wire.received().len(), outcome(&lab, 1, "unsteered")), (1, 2), "{plane}");
+        // A policy without it forgets it; the mode changes all the same.
+        lab.policy(&fixed(""));
+        lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+        near.send(&[frame.clone()]);
+        assert_eq!((beyond.wire.received().len(), outcome(&lab, 1, "unsteered")), (0, 3), "{plane}");
+        let found =
+            lab.ok(&format!("doctor --interface {INTERFACE} --plane {}", plane.split(' ').next().unwrap()));
+        assert!(found.contains("attack is forwarded"), "{found}");
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+    lab.policy(&format!("classes: {{attack: {{forward: {{ports: [{OUT}, lo]}}}}}}"));
+    let run =
+        format!("run --bundle b.wirewise --interface {INTERFACE} --plane tc-ingress --policy p.yaml --yes");
+    assert!(lab.error(&run, 2).contains("ww0, whose packets are judged, is none of the ports"));
+    lab.policy(&format!("classes: {{attack: {{forward: {{ports: [{INTERFACE}, nowhere]}}}}}}"));
+    assert!(lab.error(&run, 2).contains("policy: forward: no interface 'nowhere'"));
+    lab.assert_untouched();
+}

@@ -96,6 +96,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 reserved
             }),
         ),
+        ("ww_station_key", layout!(abi::StationKey { bridge, address, reserved })),
+        ("ww_station", layout!(abi::Station { seen_ns, ifindex, reserved })),
         ("ww_prefix4", layout!(abi::Prefix4 { length, address })),
         ("ww_prefix6", layout!(abi::Prefix6 { length, address })),
         ("ww_counter", layout!(abi::Counter { packets, bytes })),
@@ -226,6 +228,6 @@ fn codes_are_those_of_the_object() {
         .iter()
         .map(|value| (value.name.unwrap().to_string_lossy().into_owned(), value.value as u32))
         .collect();
-    let ours = abi::STEERING.into_iter().chain([(abi::STEER_TOLD, "told")]);
+    let ours = abi::STEERING.into_iter().chain([(abi::STEER_BRIDGE, "bridge"), (abi::STEER_TOLD, "told")]);
     assert_eq!(theirs, ours.map(|(bit, name)| (format!("WW_STEER_{}", name.to_uppercase()), bit)).collect());
 }
