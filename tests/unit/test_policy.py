@@ -152,9 +152,7 @@ def test_triggers(text: str, trigger: Trigger) -> None:
         ),
         (
             "version: 1\nclasses: {attack: {forward: {ports: [a, b]}, redirect: {interface: eth2}}}",
-            [
-                "either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`"
-            ],
+            ["either between ports, or elsewhere: give forward without redirect, bounce or `action"],
         ),
         ("version: 1\nclasses: {attack: {forward: {ports: [a]}}}", ["forward needs two ports or more"]),
         ("version: 1\nclasses: {attack: {forward: {}}}", ["forward needs two ports or more"]),
