@@ -562,7 +562,9 @@ mod tests {
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
-        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + 20));
+        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + size_of::<Steer>()));
+        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (48, 40));
+        assert_eq!((size_of::<StationKey>(), size_of::<Station>()), (12, 16));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
         assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8);

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, bundle, variant};
 use crate::steering::{Beyond, OUT, PLANES, class_of, outcome};
 use crate::wire::{NEAR, Wire, ipv4};
 
@@ -399,4 +399,31 @@ fn a_station_may_be_fixed_to_a_port() {
     lab.policy(&format!("classes: {{attack: {{forward: {{ports: [{INTERFACE}, nowhere]}}}}}}"));
     assert!(lab.error(&run, 2).contains("policy: forward: no interface 'nowhere'"));
     lab.assert_untouched();
+}
+
+#[test]
+fn a_split_model_forwards_and_an_attachment_learns_it() {
+    let Some(router) = Router::new() else { return };
+    let lab = &router.lab;
+    router.meet();
+    lab.write("b.wirewise", &bundle("first", &variant("CHAIN=16")));
+    for plane in PLANES {
+        lab.policy("classes: {attack: drop}");
+        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        assert_eq!(router.send(SERVERS[0], ATTACK, 2), 0, "{plane}");
+        // Loaded again for what the policy asks for now; by the routes, then between ports.
+        router.policy(ALL);
+        let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes");
+        assert_eq!(lab.json(&run)["action"], "adopted");
+        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "steered")), (2, 2), "{plane}");
+        router.policy(&format!("{{attack: {{forward: {{ports: [{INTERFACE}, {OUT}]}}}}}}"));
+        assert_eq!(lab.json(&run)["status"]["classes"][1]["action"], "forward between ww0, out0");
+        let before = router.by_the_stack();
+        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "unsteered")), (2, 2), "{plane}");
+        assert_eq!(router.by_the_stack(), before + 2, "{plane}");
+        // And back to what ran before, with its policy.
+        lab.json("rollback");
+        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "steered")), (2, 4), "{plane}");
+        lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
 }
