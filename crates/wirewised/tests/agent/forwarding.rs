@@ -220,7 +220,7 @@ fn an_attack_is_dropped_and_the_rest_forwarded() {
     let lab = &router.lab;
     router.meet();
     router.policy("{benign: forward, attack: drop}");
-    for plane in PLANES {
+    for plane in PLANES.into_iter().chain(["tc-ingress --clsact --offloads off"]) {
         lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
         for server in SERVERS {
             assert_eq!((router.send(server, BENIGN, 4), router.send(server, ATTACK, 3)), (4, 0), "{plane}");
@@ -392,6 +392,12 @@ fn a_station_may_be_fixed_to_a_port() {
         assert!(found.contains("attack is forwarded"), "{found}");
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
+    // Natively a port has to send what XDP gives it.
+    lab.sh("ip link add idle0 type veth peer name idle1");
+    lab.policy(&format!("classes: {{attack: {{forward: {{ports: [{INTERFACE}, idle0]}}}}}}"));
+    let native = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes");
+    assert!(lab.error(&native, 3).contains("idle0 would drop all that XDP sends by it"));
+    lab.assert_untouched();
     lab.policy(&format!("classes: {{attack: {{forward: {{ports: [{OUT}, lo]}}}}}}"));
     let run =
         format!("run --bundle b.wirewise --interface {INTERFACE} --plane tc-ingress --policy p.yaml --yes");
