@@ -77,6 +77,7 @@ enum ww_steer_kind {
 		512, /* as the kernel's routes and neighbours say, or a table of Ethernet addresses */
 	WW_STEER_BACKEND = 1024,   /* to one of a pool of servers */
 	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
+	WW_STEER_BRIDGE = 4096,	   /* with WW_STEER_FORWARD: between ports, by Ethernet addresses */
 	WW_STEER_CARRIED =
 		16384, /* likewise: a plane in user space sends what goes elsewhere; the code has the class above its 8 bits */
 	WW_STEER_TOLD =
@@ -209,8 +210,8 @@ struct ww_class_policy {
 #define WW_MAX_SPREAD 16
 
 struct ww_steer {
-	__u32 kinds; /* enum ww_steer_kind bits; of the rest, what they name means something */
-	__u32 ifindex;
+	__u32 kinds;   /* enum ww_steer_kind bits; of the rest, what they name means something */
+	__u32 ifindex; /* of a bridge: that of one of its ports, which names it */
 	__u32 mark;
 	__u32 priority;
 	__u16 queue; /* that the packet leaves by, from 0 on */
@@ -220,8 +221,9 @@ struct ww_steer {
 	__u32 mirror_ifindex;
 	__u32 mirror_every; /* one packet in so many, at random */
 	__u32 mirror_snap;  /* bytes of it, where the plane can cut; 0: all */
-	__u16 forward;	    /* how: of forward.h */
 	__u16 pool;	    /* of servers, from 0 on */
+	__u8 address
+		[6]; /* of Ethernet: that of the judged interface, to whose frames forwarding is limited */
 	__u16 cpu[WW_MAX_SPREAD];
 };
 
@@ -233,6 +235,19 @@ struct ww_steer {
 struct ww_memory {
 	__u32 backend; /* 1 and more: that it goes to */
 	__u32 proven;  /* 1: its sender returned a cookie */
+};
+
+/* Key of the maps ww_stations, of what was seen, and ww_fixed, whose value is the index of the port, 0: this host. */
+struct ww_station_key {
+	__u32 bridge; /* ww_steer.ifindex */
+	__u8 address[6];
+	__u16 reserved;
+};
+
+struct ww_station {
+	__u64 seen_ns; /* CLOCK_BOOTTIME */
+	__u32 ifindex; /* of the port */
+	__u32 reserved;
 };
 
 /* Map .data.ww_policy, one element. */

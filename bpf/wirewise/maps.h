@@ -19,8 +19,12 @@
 /* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
 #define WW_ALLOW_PREFIXES 262144
 
-/* One for each class of the old and of the new policy. */
-#define WW_INTERFACES (2 * WW_MAX_CLASSES)
+/* Those of each class of the old and of the new policy; for forwarding, all that there are. */
+#define WW_INTERFACES 1024
+
+/* Stations behind the ports of a bridge: learned, and from the old and the new policy. */
+#define WW_STATIONS 16384
+#define WW_FIXED 4096
 
 /* Flows that are remembered for steering. */
 #define WW_MEMORY 65536
@@ -79,6 +83,10 @@ WW_MAP(ww_sockets, BPF_MAP_TYPE_XSKMAP, __u32, __u32, WW_SOCKETS,
 /* Flows that were given a backend or answered a challenge. Not in the flow table: its entries have no room to spare, and would cost all packets
  * more; and who floods it would have these forgotten. The loader makes it only for programs that ask for it. */
 WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_key6, struct ww_memory, WW_MEMORY, 0);
+/* Who was seen behind which port. All attachments of a network namespace share it: each learns what is behind its own. */
+WW_MAP(ww_stations, BPF_MAP_TYPE_LRU_HASH, struct ww_station_key, struct ww_station, WW_STATIONS, 0);
+/* Who is behind a port whatever was seen. */
+WW_MAP(ww_fixed, BPF_MAP_TYPE_HASH, struct ww_station_key, __u32, WW_FIXED, BPF_F_NO_PREALLOC);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 

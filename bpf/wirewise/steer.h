@@ -13,8 +13,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bridge.h"
+#include "checksum.h"
 #include "ends.h"
 #include "flow.h"
+#include "forward.h"
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
@@ -25,7 +28,6 @@
 #define WW_TAG_BYTES 4
 
 /* 16-bit words of IP headers. */
-#define WW_IPV4_CHECKSUM 5
 #define WW_IPV4_DSCP 0x00fc
 #define WW_IPV6_DSCP 0x0fc0
 
@@ -83,15 +85,6 @@ static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, const struct ww_steer *w
 	if (what->mirror_every > 1 && bpf_get_prandom_u32() % what->mirror_every)
 		return;
 	bpf_clone_redirect(ctx, what->mirror_ifindex, 0);
-}
-
-/* A word of a sum in ones' complement, after another took its place: RFC 1624, equation 3, in any byte order. */
-static __always_inline __u16 ww_checksum_after(__u16 checksum, __u16 before, __u16 after)
-{
-	__u32 sum = (__u16)~checksum + (__u16)~before + after;
-
-	sum = (sum >> 16) + (sum & 0xffff);
-	return ~((sum >> 16) + sum);
 }
 
 /* Writes the DSCP of the outermost IP header and leaves ECN as it is. Returns 0 if there is no such header. */
@@ -164,6 +157,17 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	}
 	if (ww_steers(what, WW_STEER_SOCKET)) {
 		if (!(ww_config.steer & WW_STEER_TOLD) && !ww_send_to_socket(ctx, what->socket))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	}
+	if (ww_steers(what, WW_STEER_BRIDGE)) {
+		__u32 port = ww_port_of(ctx, class_id);
+
+		if (!port || !ww_redirect(ctx, port))
+			return WW_UNSTEERED;
+		verdict = WW_VERDICT_REDIRECT;
+	} else if (ww_steers(what, WW_STEER_FORWARD)) {
+		if (!ww_forward(ctx, class_id))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
 	}

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy may ask for beside passing and dropping: where packets go, and what is written on them.
 
-The reference of bpf/wirewise/steer.h, and the part of a policy file that says it (docs/policy.md).
+The reference of bpf/wirewise/steer.h for captured packets, and the part of a policy file that says it
+(docs/policy.md).
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wirewise.abi import Fate
+from wirewise.abi import Fate, Outcome
 from wirewise.errors import choose
 
-KEYS = ("redirect", "mirror", "dscp", "mark", "priority", "queue")
+KEYS = ("redirect", "mirror", "forward", "dscp", "mark", "priority", "queue")
+ACTIONS = ("bounce", "forward")
+"""Those that are no key of their own."""
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
 MAX_DSCP = 63
@@ -23,6 +26,8 @@ SOCKETS = 256
 """Receive queues whose packets can go to a socket of AF_XDP, from 0 on."""
 MIN_SNAP = 14
 """Bytes of an Ethernet header."""
+MAX_PORTS = 64
+MAX_STATIONS = 512
 
 DSCP = {
     "DF": 0, "CS0": 0, "LE": 1, "CS1": 8, "AF11": 10, "AF12": 12, "AF13": 14, "CS2": 16, "AF21": 18,
@@ -77,18 +82,32 @@ class Steering:
     mirror: Mirror | None = None
     bounce: bool = False
     """Back out of the interface they came by, to the Ethernet address they came from."""
+    forward: bool = False
+    """Where the kernel's routes say, or between ports. Captured packets have none of these: they stay as they
+    are, and pass."""
     dscp: int | None = None
     mark: int | None = None
     priority: int | None = None
     queue: int | None = None
+    ports: tuple[str, ...] = ()
+    """Between which they are forwarded; empty: by routes."""
 
     @classmethod
-    def parse(cls, value: Mapping[str, object], *, bounces: bool) -> Steering | None:
-        """Of a class's mapping, whose other keys are ignored; None: it asks for nothing of this kind.
-
-        bounces : whether its action is `bounce`. Raises ValueError.
-        """
+    def parse(cls, value: Mapping[str, object]) -> Steering | None:
+        """Of a class's mapping; None: it asks for nothing of this kind. Raises ValueError."""
+        bounces, forwards = (value.get("action") == action for action in ACTIONS)
         elsewhere = _elsewhere(value["redirect"]) if "redirect" in value else None
+        ports = _ports(value["forward"]) if "forward" in value else ()
+        if ports and (forwards or bounces or elsewhere is not None):
+            raise ValueError(
+                "a packet goes either between ports, or elsewhere: give forward without redirect, bounce or "
+                "`action: forward`"
+            )
+        if forwards and elsewhere is not None:
+            raise ValueError(
+                "a packet goes either where the routes say or to one interface: give the action forward or "
+                "redirect"
+            )
         if bounces and elsewhere is not None:
             raise ValueError(
                 "a packet cannot go elsewhere and back to its sender: give redirect or the action bounce"
@@ -100,6 +119,8 @@ class Steering:
             *(elsewhere or (None, (), None)),
             mirror=Mirror.parse(value["mirror"]) if "mirror" in value else None,
             bounce=bounces,
+            forward=forwards or bool(ports),
+            ports=ports,
             dscp=_dscp(value["dscp"]) if "dscp" in value else None,
             mark=_number(value["mark"]) if "mark" in value else None,
             priority=_number(value["priority"]) if "priority" in value else None,
@@ -109,7 +130,7 @@ class Steering:
 
     @property
     def fate(self) -> Fate:
-        """Where its packets go."""
+        """Where its packets go, if what is asked for is done."""
         if self.bounce:
             return Fate.BOUNCE
         return Fate.PASS if self.redirect is None and self.socket is None else Fate.REDIRECT
@@ -117,7 +138,12 @@ class Steering:
     @property
     def takes_away(self) -> bool:
         """Whether its packets do not come to their receiver."""
-        return self.fate is not Fate.PASS
+        return self.fate is not Fate.PASS or self.forward
+
+    @property
+    def outcome(self) -> Outcome:
+        """What becomes of captured packets, enforced."""
+        return Outcome.UNSTEERED if self.forward else Outcome.STEERED
 
     def apply(self, frame: bytes) -> bytes:
         """The Ethernet frame as it leaves. frame: one that was classified."""
@@ -136,6 +162,7 @@ class Steering:
             self.cpus and f"redirect to CPU {', '.join(map(str, self.cpus))}",
             self.socket is not None and f"redirect to the socket of queue {self.socket}",
             self.bounce and "bounce",
+            self.forward and "forward" + (f" between {', '.join(self.ports)}" if self.ports else ""),
         ]
         return ", ".join(part for part in parts if part)
 
@@ -167,6 +194,43 @@ def with_dscp(frame: bytes, dscp: int) -> bytes:
     return bytes(changed)
 
 
+def _ports(value: object) -> tuple[str, ...]:
+    known = isinstance(value, Mapping) and not set(value) - {"ports", "static"}
+    given: Mapping[str, object] = value if known and isinstance(value, Mapping) else {}
+    names, fixed = given.get("ports"), given.get("static", {})
+    if (
+        not isinstance(names, list)
+        or not all(isinstance(name, str) and _is_name(name) for name in names)
+        or not 2 <= len(names) <= MAX_PORTS
+        or not isinstance(fixed, Mapping)
+    ):
+        raise ValueError(
+            "forward needs two ports or more: {forward: {ports: [eth1, eth2]}}; `action: forward` goes by "
+            "the kernel's routes"
+        )
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise ValueError(f"forward: port '{name}' stands twice")
+    for station, port in fixed.items():
+        digits = str(station).replace(":", "")
+        shaped = re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", str(station), re.ASCII)
+        if not shaped or not int(digits, 16) or int(digits[:2], 16) & 1:
+            raise ValueError(
+                f"forward: static: '{station}' is no Ethernet address of a station, such as 02:00:00:00:00:07"
+            )
+        if port not in names:
+            raise ValueError(f"forward: static: '{port}' is none of the ports {', '.join(names)}")
+    if len(fixed) > MAX_STATIONS:
+        raise ValueError(
+            f"forward: static: more than {MAX_STATIONS} stations; leave out those that can be learned"
+        )
+    return tuple(names)
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and "/" not in name and "\0" not in name
+
+
 def _elsewhere(value: object) -> tuple[str | None, tuple[int, ...], int | None]:
     """Where packets go instead: an interface, CPUs, or the socket of a queue."""
     keys = {"interface", "cpu", "socket"}
@@ -192,7 +256,7 @@ def _elsewhere(value: object) -> tuple[str | None, tuple[int, ...], int | None]:
 
 
 def _interface(key: str, name: object) -> str:
-    if not isinstance(name, str) or not name or "/" in name or "\0" in name:
+    if not isinstance(name, str) or not _is_name(name):
         raise ValueError(f"{key} needs an interface: {{{key}: {{interface: eth2}}}}")
     return name
 

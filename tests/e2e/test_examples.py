@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from examples import traffic_analysis
 from examples.tomography import __main__ as tomography
 from examples.tomography.topology import PROBES
 from tests.e2e import needs
+from tests.e2e.documents import Command, File, steps
+from tests.e2e.scratch import machine
 from wirewise import import_model
 
 pytestmark = needs.marks()  # wirewised and clang, among others
@@ -100,3 +103,42 @@ def test_tomography(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(written) == 2 * 17
     network = import_model(str(written[0]))
     assert network.model.n_features == len(PROBES) and network.classes == ["clear", "congested"]
+
+
+def test_forwarder() -> None:
+    """The commands of its page, as they stand there."""
+    page = EXAMPLES / "forwarder" / "README.md"
+    said: list[str] = []
+    with machine() as place:
+        shutil.copytree(page.parent, place.folder, dirs_exist_ok=True)
+        for step in steps(str(page), page.read_text()):
+            if isinstance(step, File):
+                assert step.content == (page.parent / step.name).read_text()
+            if isinstance(step, Command):
+                done = place.run(step.text)
+                assert done.returncode == 0, f"{step.text}: {done.stderr}"
+                said.append(done.stdout)
+        left = place.run("ip netns list; ls /sys/fs/bpf").stdout
+    everything = "\n".join(said)
+    sent = re.search(
+        r"^sent ([0-9,]+) packets: ([0-9,]+) benign, ([0-9,]+) attack$", everything, re.MULTILINE
+    )
+    assert sent
+    packets, benign, attack = (int(number.replace(",", "")) for number in sent.groups())
+    assert packets == benign + attack
+    # action, packets, bytes, two rates, then the outcomes
+    router, server = (
+        {row[0]: [int(cell.replace(",", "")) for cell in row[1].split() if cell != "-"] for row in rows}
+        for rows in (
+            re.findall(r"^(benign|attack) +(?:forward|drop|pass) +(.*)$", stats, re.MULTILINE)
+            for stats in said
+            if "would steer" in stats
+        )
+    )
+    forwarded, by_the_stack, dropped = router["benign"][7], router["benign"][9], router["attack"][2]
+    assert forwarded + by_the_stack + dropped == router["benign"][0] + router["attack"][0]
+    assert dropped > 0.9 * attack and forwarded > 0.95 * benign and by_the_stack < 20
+    arrived = server["benign"][0] + server["attack"][0]
+    assert forwarded <= arrived <= forwarded + by_the_stack
+    assert "benign is forwarded" in everything
+    assert "router" not in left and "wirewise" not in left

@@ -384,12 +384,12 @@ def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         }
         steered = {key: value for key, value in steered.items() if random.random() < 0.4}
         where = (
-            random.choice(("", "", "bounce", "redirect"))
+            random.choice(("", "", "bounce", "redirect", "forward"))
             if steered
-            else random.choice(("bounce", "redirect"))
+            else random.choice(("bounce", "redirect", "forward"))
         )
-        if where == "bounce":
-            steered["action"] = "bounce"
+        if where in ("bounce", "forward"):
+            steered["action"] = where
         elif where:
             targets: list[dict[str, Any]] = [{"interface": "nowhere"}, {"cpu": [3, 700]}, {"socket": 1}]
             steered["redirect"] = random.choice(targets)

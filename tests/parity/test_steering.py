@@ -99,6 +99,17 @@ def test_packets_go_where_the_policy_says_and_are_written_on(
 
 
 @needs_kernel
+@pytest.mark.parametrize(
+    "rule", ["forward", {"action": "forward", "dscp": "AF41"}, {"forward": {"ports": ["a", "b"]}}]
+)
+def test_captured_packets_have_no_routes(tmp_path: Path, rule: Any) -> None:
+    ours = run(rule, tmp_path)
+    assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
+    assert set(ours.heads[:, 7].tolist()) == {XDP_CODES[Fate.PASS]}
+    assert ours.left == packets()
+
+
+@needs_kernel
 def test_who_observes_changes_nothing(tmp_path: Path) -> None:
     ours = run({"action": "bounce", "dscp": 63}, tmp_path, mode="observe")
     assert ours.heads[:, 4].tolist() == [Outcome.WOULD_STEER] * 7 + [Outcome.PASS]

@@ -80,6 +80,16 @@ def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
     ]
     assert [rule.action for rule in policy.actions] == [Action.PASS] + [Action.STEER] * 3
     assert [rule.takes_away for rule in policy.actions] == [False, True, True, False]
+    forwarded = Policy.parse(
+        "version: 1\nclasses: {scan: forward, other: {action: forward, dscp: EF}}", CLASSES
+    )
+    assert [str(rule) for rule in forwarded.actions[2:]] == ["forward", "dscp EF, forward"]
+    assert forwarded.takes_away
+    between = Policy.parse(
+        "version: 1\nclasses: {scan: {forward: {ports: [a, b], static: {'02:00:00:00:00:ff': b}}, mark: 1}}",
+        CLASSES,
+    )
+    assert str(between.actions[2]) == "mark 1, forward between a, b"
     # Who is established is saved from drops alone.
     for enforce, outcome in [(True, Outcome.STEERED), (False, Outcome.WOULD_STEER)]:
         assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.STEER, outcome)
@@ -135,6 +145,37 @@ def test_triggers(text: str, trigger: Trigger) -> None:
         (
             "version: 1\nclasses: {attack: {action: bounce, redirect: {interface: eth2}}}",
             ["elsewhere and back to its sender"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: forward, redirect: {interface: eth2}}}",
+            ["either where the routes say or to one interface: give the action forward or redirect"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b]}, redirect: {interface: eth2}}}",
+            ["either between ports, or elsewhere: give forward without redirect, bounce or `action"],
+        ),
+        ("version: 1\nclasses: {attack: {forward: {ports: [a]}}}", ["forward needs two ports or more"]),
+        ("version: 1\nclasses: {attack: {forward: {}}}", ["forward needs two ports or more"]),
+        ("version: 1\nclasses: {attack: {forward: {ports: [a, b, a]}}}", ["forward: port 'a' stands twice"]),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b], static: {'02:00:00:00:00:07': c}}}}",
+            ["forward: static: 'c' is none of the ports a, b"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b], static: {'01:00:00:00:00:07': a}}}}",
+            ["forward: static: '01:00:00:00:00:07' is no Ethernet address of a station"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {forward: {ports: [a, b], static: {'2:0:0:0:0:7': a}}}}",
+            ["no Ethernet address"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: drop, forward: {ports: [a, b]}}}",
+            ["'forward between a, b' does not go together with 'drop'"],
+        ),
+        (
+            "version: 1\nclasses: {attack: {action: forward, burst: 5}}",
+            ["'forward' does not go together with 'burst'"],
         ),
         ("version: 1\nclasses: {attack: {redirect: eth2}}", ["{redirect: {interface: eth2}}"]),
         ("version: 1\nclasses: {attack: {redirect: {}}}", ["redirect needs an interface"]),

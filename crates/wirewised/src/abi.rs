@@ -21,6 +21,8 @@ pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
 /// Verdicts in a row that a policy may ask for.
 pub const MAX_AFTER: u32 = 15;
 pub const ALLOW_PORT_WORDS: u32 = 1024;
+/// Interfaces that packets may leave by at XDP: of maps.h.
+pub const INTERFACES: u32 = 1024;
 
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
@@ -47,8 +49,10 @@ pub const STEER_MIRROR: u32 = 256;
 pub const STEER_FORWARD: u32 = 512;
 pub const STEER_BACKEND: u32 = 1024;
 pub const STEER_CHALLENGE: u32 = 2048;
+/// With `STEER_FORWARD`: between ports.
+pub const STEER_BRIDGE: u32 = 4096;
 /// Those by which a packet does not come to its receiver.
-pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET;
+pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD;
 /// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
 pub const STEER_CARRIED: u32 = 16384;
 pub const CODE_BITS: u32 = 8;
@@ -363,8 +367,8 @@ pub struct Steer {
     pub mirror_ifindex: u32,
     pub mirror_every: u32,
     pub mirror_snap: u32,
-    pub forward: u16,
     pub pool: u16,
+    pub address: [u8; 6],
     pub cpu: [u16; MAX_SPREAD],
 }
 
@@ -379,6 +383,24 @@ pub const SOCKETS: u32 = 256;
 pub struct Memory {
     pub backend: u32,
     pub proven: u32,
+}
+
+/// `struct ww_station_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct StationKey {
+    pub bridge: u32,
+    pub address: [u8; 6],
+    pub reserved: u16,
+}
+
+/// `struct ww_station`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Station {
+    pub seen_ns: u64,
+    pub ifindex: u32,
+    pub reserved: u32,
 }
 
 /// `struct ww_policy`, the one element of the map `ww_policy`.
@@ -549,7 +571,9 @@ mod tests {
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
-        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + 20));
+        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + size_of::<Steer>()));
+        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (48, 40));
+        assert_eq!((size_of::<StationKey>(), size_of::<Station>()), (12, 16));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
         assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8);

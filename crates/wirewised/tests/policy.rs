@@ -155,6 +155,19 @@ fn a_class_may_go_elsewhere_and_be_written_on() {
     let written = parse("version: 1\nclasses: {attack: {dscp: EF}}\nallow: {established: true}");
     assert_eq!(written.to_abi(0, abi::Mode::Enforce).allow, 0);
     assert_eq!(parse("version: 1\nclasses: {scan: bounce}").actions[2].to_string(), "bounce");
+    let forwarded = parse("version: 1\nclasses: {scan: forward, other: {action: forward, dscp: EF}}");
+    assert_eq!([2, 3].map(|class| forwarded.actions[class].to_string()), ["forward", "dscp EF, forward"]);
+    let value = forwarded.to_abi(0, abi::Mode::Enforce);
+    assert_eq!(([2, 3].map(|class| value.steer[class].kinds), value.takes_away(2)), ([512, 516], true));
+    let between = parse(
+        "version: 1\nclasses: {scan: {forward: {ports: [a, b], static: {'02:00:00:00:00:ff': b}}, mark: 1}}",
+    );
+    assert_eq!(between.actions[2].to_string(), "mark 1, forward between a, b");
+    assert_eq!(between.to_abi(0, abi::Mode::Enforce).steer[2].kinds, 512 | 4096 | 8);
+    assert_eq!(
+        between.stations().into_iter().collect::<Vec<_>>(),
+        [([&[0; 4][..], &[2, 0, 0, 0, 0, 255], &[0; 2]].concat(), 0)]
+    );
 }
 
 #[test]
@@ -223,6 +236,31 @@ fn each_broken_rule_is_named_with_what_exists() {
             "classes: {attack: {action: bounce, redirect: {interface: eth2}}}",
             "cannot go to another interface and back to its sender: give redirect or the action bounce",
         ),
+        (
+            "classes: {attack: {action: forward, redirect: {interface: eth2}}}",
+            "either where the routes say or to one interface: give the action forward or redirect",
+        ),
+        (
+            "classes: {attack: {forward: {ports: [a, b]}, redirect: {interface: eth2}}}",
+            "either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`",
+        ),
+        ("classes: {attack: {forward: {ports: [a]}}}", "forward needs two ports or more"),
+        ("classes: {attack: {forward: {}}}", "forward needs two ports or more"),
+        ("classes: {attack: {forward: {ports: [a, b, a]}}}", "forward: port 'a' stands twice"),
+        (
+            "classes: {attack: {forward: {ports: [a, b], static: {'02:00:00:00:00:07': c}}}}",
+            "forward: static: 'c' is none of the ports a, b",
+        ),
+        (
+            "classes: {attack: {forward: {ports: [a, b], static: {'01:00:00:00:00:07': a}}}}",
+            "forward: static: '01:00:00:00:00:07' is no Ethernet address of a station",
+        ),
+        ("classes: {attack: {forward: {ports: [a, b], static: {'2:0:0:0:0:7': a}}}}", "no Ethernet address"),
+        (
+            "classes: {attack: {action: drop, forward: {ports: [a, b]}}}",
+            "'forward between a, b' does not go together with 'drop'",
+        ),
+        ("classes: {attack: {action: forward, burst: 5}}", "'forward' does not go together with 'burst'"),
         ("classes: {attack: {redirect: eth2}}", "line 2"),
         ("classes: {attack: {redirect: {}}}", "redirect needs an interface: {redirect: {interface: eth2}}"),
         ("classes: {attack: {redirect: {interface: a/b}}}", "redirect needs an interface"),
@@ -234,7 +272,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
         (
             "classes: {attack: {}}",
-            "needs an action: pass, drop, count, rate-limit, bounce, or one of redirect, dscp",
+            "needs an action: pass, drop, count, rate-limit, bounce, forward, or one of redirect, forward, dscp",
         ),
         ("classes: {attack: {after: 3}}", "needs an action"),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),

@@ -10,6 +10,7 @@ use std::path::Path;
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::displaced::Displaced;
+use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::attachment::plan::{AttachPlan, AttachRequest, directory};
 use crate::attachment::staging;
@@ -50,6 +51,7 @@ pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let settings =
         Settings { table_size: request.table_size, steer, ..Settings::live(request.plane.runs())? };
     opened.prepare(&settings)?;
+    forwarding::join(&mut opened, request.root.path())?;
     let config = *opened.config().ok_or_else(|| {
         Error::input(format!(
             "{}: the object has no ww_config, so it is no data path",

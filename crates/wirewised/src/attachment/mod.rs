@@ -3,9 +3,11 @@
 
 pub mod args;
 pub mod attach;
+mod circles;
 pub mod detach;
 mod displaced;
 pub mod doctor;
+pub mod forwarding;
 pub mod lockout;
 pub(crate) mod names;
 pub mod outgoing;

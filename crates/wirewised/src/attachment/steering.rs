@@ -3,8 +3,11 @@
 
 use crate::abi;
 use crate::attachment::Attachment;
+use crate::attachment::circles;
 use crate::attachment::doctor::finding::Finding;
+use crate::attachment::forwarding;
 use crate::attachment::outgoing;
+use crate::attachment::pins::Root;
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
@@ -22,7 +25,7 @@ pub const CHECK: &str = "redirect";
 /// these.
 ///
 /// interface : whose packets are judged.
-pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<Vec<Finding>> {
+pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root) -> Result<Vec<Finding>> {
     for (class, steering) in policy.steering() {
         for plane in planes {
             let missing = steering.kinds() & !plane.abilities().steers;
@@ -50,6 +53,8 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane]) -> Result<V
         }
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
+    circles::refuse(policy, interface, own, planes, root)?;
+    findings.extend(forwarding::admit(policy, interface, own, planes)?);
     Ok(findings)
 }
 
@@ -101,7 +106,7 @@ fn check_bounces(interface: &str, index: u32) -> Option<Finding> {
 }
 
 /// What an interface is to packets that are redirected to it.
-fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
+pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
     let Ok(device) = Device::open(name) else {
         return vec![Finding::warning(CHECK, format!("{name} cannot be asked"), "see `ip link`")];
     };
@@ -120,17 +125,31 @@ fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
     findings
 }
 
+/// Whether a driver sends what XDP gives it; `None`: the kernel does not say.
+pub fn sends(driver: Driver, release: &str) -> Option<bool> {
+    let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
+    let sends = driver.features & XDP_SENDS != 0;
+    (tells || sends).then_some(sends)
+}
+
+/// What an interface is natively to packets that leave by it.
+pub fn check_way(name: &str) -> Option<Finding> {
+    let driver = plane::driver(netdev::index(name).ok()?).unwrap_or_default();
+    check_sends(name, &Device::open(name).ok()?, driver, &kernel::release())
+}
+
 /// Natively, a driver gets packets that it has to send without a socket buffer.
 fn check_sends(name: &str, device: &Device, driver: Driver, release: &str) -> Option<Finding> {
-    if driver.features & XDP_SENDS != 0 {
-        return None;
-    }
-    if kernel::version_of(release).is_none_or(|version| version < TELLS_DRIVER_FEATURES) {
-        return Some(Finding::warning(
-            CHECK,
-            format!("kernels before 6.3 do not say whether {name} sends what XDP gives it"),
-            "see whether it arrives; `--plane tc-ingress` sends by every interface",
-        ));
+    match sends(driver, release) {
+        Some(true) => return None,
+        Some(false) => {}
+        None => {
+            return Some(Finding::warning(
+                CHECK,
+                format!("kernels before 6.3 do not say whether {name} sends what XDP gives it"),
+                "see whether it arrives; `--plane tc-ingress` sends by every interface",
+            ));
+        }
     }
     let way = if device.driver().as_deref() == Some("veth") {
         "of a veth pair the other end must have an XDP program, whichever"

@@ -38,8 +38,9 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 17] = [
+pub(super) const HELPERS: [(i32, &str); 19] = [
     (1, "map_lookup_elem"),
+    (2, "map_update_elem"),
     (5, "ktime_get_ns"),
     (7, "get_prandom_u32"),
     (8, "get_smp_processor_id"),
@@ -49,6 +50,7 @@ pub(super) const HELPERS: [(i32, &str); 17] = [
     (39, "skb_pull_data"),
     (40, "csum_update"),
     (51, "redirect_map"),
+    (69, "fib_lookup"),
     (85, "sk_lookup_udp"),
     (86, "sk_release"),
     (99, "skc_lookup_tcp"),
@@ -59,6 +61,7 @@ pub(super) const HELPERS: [(i32, &str); 17] = [
 ];
 
 /// `enum bpf_map_type`, and BPF_F_* flags.
+const HASH: u64 = 1;
 const ARRAY: u64 = 2;
 const PROG_ARRAY: u64 = 3;
 const PERCPU_ARRAY: u64 = 6;
@@ -117,7 +120,16 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
         rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
         rule("ww_cpus", CPUMAP, 4, exactly(4), 1, 0),
         rule("ww_sockets", XSKMAP, 4, exactly(4), u64::from(abi::SOCKETS), 0),
-        rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), 2 * abi::MAX_CLASSES as u64, 0),
+        rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), u64::from(abi::INTERFACES), 0),
+        rule(
+            "ww_stations",
+            LRU_HASH,
+            size_of::<abi::StationKey>() as u64,
+            exactly(size_of::<abi::Station>()),
+            1 << 14,
+            0,
+        ),
+        rule("ww_fixed", HASH, size_of::<abi::StationKey>() as u64, exactly(4), 1 << 12, NO_PREALLOC),
         rule(
             "ww_memory",
             LRU_HASH,

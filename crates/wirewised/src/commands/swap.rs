@@ -130,7 +130,7 @@ fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Resu
     if policy.steering_kinds() != 0 {
         let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
         let planes: Vec<_> = plane.into_iter().chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
-        let findings = steering::admit(&mut policy, &ours.interface, &planes)?;
+        let findings = steering::admit(&mut policy, &ours.interface, &planes, &args.which.root()?)?;
         finding::require(&findings)?;
         finding::warn(&findings);
     }

@@ -140,6 +140,15 @@ impl Device {
         Some([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&kind))
     }
 
+    /// Its address of Ethernet.
+    pub fn address(&self) -> Option<[u8; 6]> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFHWADDR as _, &mut request)?;
+        // SAFETY: SIOCGIFHWADDR fills `ifru_hwaddr`.
+        let address = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+        Some(std::array::from_fn(|byte| address[byte] as u8))
+    }
+
     pub fn driver(&self) -> Option<String> {
         let mut words = [0u32; DRVINFO_WORDS];
         self.ethtool(ETHTOOL_GDRVINFO, &mut words)?;

@@ -45,6 +45,10 @@ pub const SOCKETS: &str = "ww_sockets";
 /// What steering remembers of flows: `abi::Memory`.
 pub const MEMORY: &str = "ww_memory";
 
+/// Who was seen behind which port: `abi::Station`; and who is there whatever was seen.
+pub const STATIONS: &str = "ww_stations";
+pub const FIXED: &str = "ww_fixed";
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     // Captured packets go nowhere.
@@ -52,10 +56,11 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     match map {
         AGREEMENT | FIRST => config.shadow != 0,
         // At TC an interface's index is enough.
-        INTERFACES => asks(abi::STEER_REDIRECT) && config.hook == abi::Hook::Xdp.code(),
+        INTERFACES => asks(abi::STEER_REDIRECT | abi::STEER_FORWARD) && config.hook == abi::Hook::Xdp.code(),
         CPUS => asks(abi::STEER_CPU),
         SOCKETS => asks(abi::STEER_SOCKET),
         MEMORY => asks(abi::STEER_BACKEND | abi::STEER_CHALLENGE),
+        STATIONS | FIXED => asks(abi::STEER_BRIDGE),
         _ => true,
     }
 }

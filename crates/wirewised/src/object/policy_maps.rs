@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::{CPUS, INTERFACES, POLICY};
+use crate::object::maps::{CPUS, FIXED, INTERFACES, POLICY};
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
@@ -44,7 +44,7 @@ pub fn write<M: MapCore>(
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     let interfaces = find(INTERFACES);
-    let wanted: BTreeSet<u32> = targets(element).collect();
+    let wanted: BTreeSet<u32> = targets(element).chain(policy.ways()).collect();
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }
@@ -54,6 +54,11 @@ pub fn write<M: MapCore>(
         let cpus: BTreeSet<u32> = cpus(element).filter(missing).collect();
         cpus.iter().try_for_each(|cpu| update(&map, bytes_of(cpu), bytes_of(&CPU_QUEUE)))?;
     }
+    let fixed = find(FIXED);
+    let stations = policy.stations();
+    if let Some(map) = &fixed {
+        stations.iter().try_for_each(|(key, port)| update(map, key, bytes_of(port)))?;
+    }
     write_element(element, find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
@@ -62,6 +67,11 @@ pub fn write<M: MapCore>(
         for key in map.keys().filter(stale).collect::<Vec<_>>() {
             // An interface that goes away takes its entry along.
             let _ = map.delete(&key);
+        }
+    }
+    if let Some(map) = &fixed {
+        for key in map.keys().filter(|key| !stations.contains_key(key)).collect::<Vec<_>>() {
+            map.delete(&key).map_err(|error| failed(map, &error))?;
         }
     }
     settle()
@@ -85,12 +95,12 @@ pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> O
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// Copies an allow list, and the interfaces and CPUs that packets go to, into maps that are still empty.
+/// Copies an allow list, the interfaces and CPUs that packets go to, and the stations behind ports, into maps that are still empty.
 pub fn copy_lists<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    for name in ALLOW_LIST.into_iter().chain([INTERFACES, CPUS]) {
+    for name in ALLOW_LIST.into_iter().chain([INTERFACES, CPUS, FIXED]) {
         let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
         for key in from.keys() {
             if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {

@@ -10,8 +10,13 @@ use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
 
-const AT_XDP: u32 =
-    abi::STEER_REDIRECT | abi::STEER_BOUNCE | abi::STEER_DSCP | abi::STEER_CPU | abi::STEER_SOCKET;
+const AT_XDP: u32 = abi::STEER_REDIRECT
+    | abi::STEER_BOUNCE
+    | abi::STEER_DSCP
+    | abi::STEER_CPU
+    | abi::STEER_SOCKET
+    | abi::STEER_FORWARD
+    | abi::STEER_BRIDGE;
 
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",

@@ -3,13 +3,14 @@
 
 use crate::abi;
 use crate::policy::file::{ActionMap, MirrorFile, OneOrMore, RedirectFile};
+use crate::policy::forward::{Bridge, Forward};
 use crate::policy::steering::{MAX_QUEUE, Mirror, Number, Sampling, Steering, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
-const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
-const STEERING_KEYS: &str = "redirect, mirror, dscp, mark, priority, queue";
+const ACTIONS: [&str; 6] = ["pass", "drop", "count", "rate-limit", "bounce", "forward"];
+const STEERING_KEYS: &str = "redirect, mirror, forward, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 /// An Ethernet header.
 const MIN_SNAP: u32 = 14;
@@ -148,8 +149,23 @@ fn elsewhere(file: &RedirectFile) -> std::result::Result<Elsewhere, String> {
     }
 }
 
-fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
+fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
     let redirect = file.redirect.as_ref().map(elsewhere).transpose()?;
+    let action = file.action.as_deref();
+    let (bounces, forwards) = (action == Some("bounce"), action == Some("forward"));
+    let bridge = file.forward.as_ref().map(Bridge::parse).transpose()?;
+    if bridge.is_some() && (forwards || bounces || redirect.is_some()) {
+        return Err(
+            "a packet goes either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`"
+                .to_string(),
+        );
+    }
+    if forwards && redirect.is_some() {
+        return Err(
+            "a packet goes either where the routes say or to one interface: give the action forward or redirect"
+                .to_string(),
+        );
+    }
     if bounces && redirect.is_some() {
         return Err(
             "a packet cannot go elsewhere and back to its sender: give redirect or the action bounce"
@@ -167,6 +183,7 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
         socket,
         mirror: file.mirror.as_ref().map(mirror).transpose()?,
         bounce: bounces,
+        forward: (forwards || bridge.is_some()).then(|| Forward { bridge, ..Forward::default() }),
         dscp: file.dscp,
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),
@@ -176,10 +193,9 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
 }
 
 fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
-    let bounces = file.action.as_deref() == Some("bounce");
-    if let Some(asked) = steering(&file, bounces)? {
+    if let Some(asked) = steering(&file)? {
         let misplaced = match file.action.as_deref() {
-            None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
+            None | Some("bounce" | "forward") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
             Some(action) => Some(action),
         };
         return match misplaced {

@@ -63,6 +63,7 @@ pub struct ActionMap {
     pub after: Option<u32>,
     pub redirect: Option<RedirectFile>,
     pub mirror: Option<MirrorFile>,
+    pub forward: Option<ForwardFile>,
     #[serde(default, deserialize_with = "from_text")]
     pub dscp: Option<Dscp>,
     #[serde(default, deserialize_with = "from_text")]
@@ -71,6 +72,14 @@ pub struct ActionMap {
     pub priority: Option<Number>,
     #[serde(default, deserialize_with = "from_text")]
     pub queue: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardFile {
+    pub ports: Option<Vec<String>>,
+    #[serde(rename = "static")]
+    pub fixed: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Deserialize)]

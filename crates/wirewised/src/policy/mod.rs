@@ -6,6 +6,7 @@
 
 mod class;
 pub mod file;
+pub mod forward;
 pub mod steering;
 mod values;
 
@@ -20,6 +21,7 @@ use crate::files;
 use crate::files::yaml;
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
+use crate::policy::forward::Forward;
 use crate::policy::steering::{Steering, Target};
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
@@ -209,18 +211,39 @@ impl Policy {
 
     /// The interfaces that packets go to, or copies of them, to be looked up; each with the key that names it.
     pub fn targets_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Target)> {
-        self.actions.iter_mut().flat_map(|class| match &mut class.action {
-            ClassAction::Steer(steering) => {
-                let mirror = steering.mirror.as_mut().map(|mirror| ("mirror", &mut mirror.target));
-                steering
-                    .redirect
-                    .as_mut()
-                    .map(|target| ("redirect", target))
-                    .into_iter()
-                    .chain(mirror)
-                    .collect()
-            }
-            _ => Vec::new(),
+        self.steering_mut().flat_map(|steering| {
+            let mirror = steering.mirror.as_mut().map(|mirror| ("mirror", &mut mirror.target));
+            steering.redirect.as_mut().map(|target| ("redirect", target)).into_iter().chain(mirror)
+        })
+    }
+
+    /// Of the classes that are forwarded, what is to be looked up.
+    pub fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
+        self.steering_mut().filter_map(|steering| steering.forward.as_mut())
+    }
+
+    /// The interfaces that forwarded packets may leave by at XDP.
+    pub fn ways(&self) -> impl Iterator<Item = u32> {
+        let forwards = self.steering().filter_map(|(_, steering)| steering.forward.as_ref());
+        forwards.flat_map(|forward| forward.ways.iter().copied())
+    }
+
+    /// Stations whose port is certain, as in the map `ww_fixed`.
+    pub fn stations(&self) -> BTreeMap<Vec<u8>, u32> {
+        let bridges = self.steering().filter_map(|(_, steering)| steering.forward.as_ref()?.bridge.as_ref());
+        let stations = bridges.flat_map(|bridge| bridge.stations().map(|station| (bridge.id(), station)));
+        stations
+            .map(|(bridge, (address, port))| {
+                let key = abi::StationKey { bridge, address: address.0, reserved: 0 };
+                (bytemuck::bytes_of(&key).to_vec(), port)
+            })
+            .collect()
+    }
+
+    fn steering_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
+        self.actions.iter_mut().filter_map(|class| match &mut class.action {
+            ClassAction::Steer(steering) => Some(steering),
+            _ => None,
         })
     }
 

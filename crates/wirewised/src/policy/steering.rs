@@ -7,6 +7,7 @@ use std::str::FromStr;
 use bytemuck::Zeroable;
 
 use crate::abi;
+use crate::policy::forward::{Bridge, Forward};
 use crate::text::nearest::choose;
 
 /// The kernel keeps 65535 for "none", and counts from 1.
@@ -69,6 +70,7 @@ pub struct Steering {
     pub mirror: Option<Mirror>,
     /// Back out of the interface they came by.
     pub bounce: bool,
+    pub forward: Option<Forward>,
     pub dscp: Option<Dscp>,
     pub mark: Option<u32>,
     pub priority: Option<u32>,
@@ -81,6 +83,8 @@ impl Steering {
         let there = [
             (abi::STEER_REDIRECT, self.redirect.is_some()),
             (abi::STEER_BOUNCE, self.bounce),
+            (abi::STEER_FORWARD, self.forward.is_some()),
+            (abi::STEER_BRIDGE, self.bridge().is_some()),
             (abi::STEER_DSCP, self.dscp.is_some()),
             (abi::STEER_MARK, self.mark.is_some()),
             (abi::STEER_PRIORITY, self.priority.is_some()),
@@ -94,7 +98,7 @@ impl Steering {
 
     /// Whether its packets do not come to their receiver.
     pub fn takes_away(&self) -> bool {
-        self.redirect.is_some() || self.socket.is_some() || self.bounce
+        self.redirect.is_some() || self.socket.is_some() || self.bounce || self.forward.is_some()
     }
 
     /// Where its packets go instead, as part of a file's name.
@@ -104,10 +108,15 @@ impl Steering {
         interface.or(socket).or_else(|| self.bounce.then(|| "bounced".to_string()))
     }
 
+    fn bridge(&self) -> Option<&Bridge> {
+        self.forward.as_ref()?.bridge.as_ref()
+    }
+
     pub fn to_abi(&self) -> abi::Steer {
+        let bridge = self.bridge().map(Bridge::id);
         abi::Steer {
             kinds: self.kinds(),
-            ifindex: self.redirect.as_ref().map_or(0, |target| target.ifindex),
+            ifindex: self.redirect.as_ref().map(|target| target.ifindex).or(bridge).unwrap_or(0),
             mark: self.mark.unwrap_or(0),
             priority: self.priority.unwrap_or(0),
             queue: self.queue.unwrap_or(0),
@@ -118,6 +127,7 @@ impl Steering {
             mirror_ifindex: self.mirror.as_ref().map_or(0, |mirror| mirror.target.ifindex),
             mirror_every: self.mirror.as_ref().map_or(0, |mirror| mirror.rate.every),
             mirror_snap: self.mirror.as_ref().and_then(|mirror| mirror.snap).unwrap_or(0),
+            address: self.forward.as_ref().map_or([0; 6], |forward| forward.address.0),
             ..abi::Steer::zeroed()
         }
     }
@@ -136,6 +146,7 @@ impl fmt::Display for Steering {
             (!self.cpus.is_empty()).then(|| format!("redirect to CPU {}", listed(&self.cpus))),
             self.socket.map(|queue| format!("redirect to the socket of queue {queue}")),
             self.bounce.then(|| "bounce".to_string()),
+            self.forward.as_ref().map(Forward::to_string),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

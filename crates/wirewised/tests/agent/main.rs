@@ -16,6 +16,7 @@ mod devices;
 mod drift;
 mod elsewhere;
 mod faults;
+mod forwarding;
 mod health;
 mod kills;
 mod life;

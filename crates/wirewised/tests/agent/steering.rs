@@ -15,13 +15,13 @@ use crate::swap::{flows, lenient};
 use crate::tc::foreign_program;
 use crate::wire::{FAR, NEAR, Wire, ipv4, ipv6, sum, tagged, untagged};
 
-const PLANES: [&str; 3] = ["xdp-native", "xdp-generic --offloads off", "tc-ingress --offloads off"];
-const OUT: &str = "out0";
+pub const PLANES: [&str; 3] = ["xdp-native", "xdp-generic --offloads off", "tc-ingress --offloads off"];
+pub const OUT: &str = "out0";
 
 /// A second interface beside the one under test, whose other end is in a namespace of its own. That end, and the sender's, have an XDP
 /// program, which passes everything: a veth pair takes frames from XDP only so.
 pub struct Beyond {
-    namespace: Namespace,
+    pub namespace: Namespace,
     pub wire: Wire,
     programs: Vec<OwnedFd>,
 }
@@ -389,6 +389,36 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_loop_of_redirects_is_refused() {
+    let Some(lab) = Lab::new() else { return };
+    let _beyond = Beyond::new(&lab);
+    lab.sh("ip link add a0 type veth peer name a1");
+    lab.sh("ip link add b0 type veth peer name b1");
+    let run = |interface: &str, plane: &str, target: &str| {
+        lab.policy(&format!("classes: {{attack: {{redirect: {{interface: {target}}}}}}}"));
+        format!("run --bundle b.wirewise --interface {interface} --plane {plane} --policy p.yaml --yes")
+    };
+    let detach = |interface: &str| lab.ok(&format!("detach --interface {interface}"));
+    // What is sent is judged at both.
+    lab.ok(&run(INTERFACE, "tc-egress", OUT));
+    let error = lab.error(&run(OUT, "tc-egress", INTERFACE), 2);
+    assert!(error.contains("packets of out0 would go round in a loop (out0 -> ww0 -> out0)"), "{error}");
+    // Incoming packets of the one, outgoing of the other: a circle that nothing enters twice.
+    lab.ok(&run(OUT, "tc-ingress", INTERFACE));
+    let error = lab.error(&run(OUT, "tc-ingress --outgoing --replace", INTERFACE), 2);
+    assert!(error.contains("(out0 -> ww0 -> out0)"), "{error}");
+    detach(INTERFACE);
+    detach(OUT);
+    // By veth pairs, whatever the planes.
+    lab.ok(&run("a1", "xdp-generic", "b0"));
+    let error = lab.error(&run("b1", "tc-ingress", "a0"), 2);
+    assert!(error.contains("(b1 -> a0 -> a1 -> b0 -> b1)"), "{error}");
+    assert!(lab.error(&run("b1", "tc-ingress", "b0"), 2).contains("(b1 -> b0 -> b1)"));
+    detach("a1");
+    assert_eq!(lab.pinned(), [""; 0]);
+}
+
+#[test]
 fn planes_say_what_each_can_do() {
     if data_path().is_none() {
         return;
@@ -402,8 +432,11 @@ fn planes_say_what_each_can_do() {
             .map(|action| action.as_str().unwrap().to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp", "cpu", "socket"]);
-    assert_eq!(actions("tc-ingress"), ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror"]);
+    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp", "cpu", "socket", "forward"]);
+    assert_eq!(
+        actions("tc-ingress"),
+        ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror", "forward"]
+    );
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue", "mirror"]);
     assert_eq!(actions("af-packet"), ["redirect", "dscp"]);
     let text = String::from_utf8(lab.agent("planes").stdout).unwrap();

@@ -90,11 +90,13 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 mirror_ifindex,
                 mirror_every,
                 mirror_snap,
-                forward,
                 pool,
+                address,
                 cpu
             }),
         ),
+        ("ww_station_key", layout!(abi::StationKey { bridge, address, reserved })),
+        ("ww_station", layout!(abi::Station { seen_ns, ifindex, reserved })),
         ("ww_prefix4", layout!(abi::Prefix4 { length, address })),
         ("ww_prefix6", layout!(abi::Prefix6 { length, address })),
         ("ww_counter", layout!(abi::Counter { packets, bytes })),
@@ -225,6 +227,10 @@ fn codes_are_those_of_the_object() {
         .iter()
         .map(|value| (value.name.unwrap().to_string_lossy().into_owned(), value.value as u32))
         .collect();
-    let ours = abi::STEERING.into_iter().chain([(abi::STEER_TOLD, "told"), (abi::STEER_CARRIED, "carried")]);
+    let ours = abi::STEERING.into_iter().chain([
+        (abi::STEER_BRIDGE, "bridge"),
+        (abi::STEER_TOLD, "told"),
+        (abi::STEER_CARRIED, "carried"),
+    ]);
     assert_eq!(theirs, ours.map(|(bit, name)| (format!("WW_STEER_{}", name.to_uppercase()), bit)).collect());
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
+use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
 use crate::attachment::steering;
@@ -237,7 +238,10 @@ fn check_steering(index: u32, root: &Root) -> Vec<Finding> {
         return Vec::new();
     };
     let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
-    plane.map_or_else(Vec::new, |plane| steering::check_running(&ours, plane))
+    let Some(plane) = plane else { return Vec::new() };
+    let mut findings = steering::check_running(&ours, plane);
+    findings.extend(forwarding::check_running(&ours, index, plane));
+    findings
 }
 
 fn check_programs(

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use crate::abi::{self, Action, Mode};
 use crate::attachment::Attachment;
+use crate::attachment::forwarding;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::verdicts;
@@ -233,6 +234,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     if let Some(shadow) = shadow {
         share(&mut opened, shadow, ALL_TABLES)?;
     }
+    forwarding::join(&mut opened, ours.directory.parent().unwrap_or(&ours.directory))?;
     share(&mut opened, ours, plan.shared())?;
     staging::load(opened, bundle, ours.outgoing.is_some())
 }

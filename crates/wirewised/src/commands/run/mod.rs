@@ -16,6 +16,7 @@ use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
 use crate::attachment::doctor::memory;
+use crate::attachment::forwarding;
 use crate::attachment::lockout::{self, LockOutArgs};
 use crate::attachment::outgoing;
 use crate::attachment::pins::{Root, RootArgs};
@@ -290,7 +291,7 @@ fn admit_steering(request: &mut AttachRequest) -> Result<Vec<Finding>> {
     let planes: Vec<_> = request.planes().collect();
     match &mut request.policy {
         Some((_, policy)) if policy.steering_kinds() != 0 => {
-            steering::admit(policy, &request.interface, &planes)
+            steering::admit(policy, &request.interface, &planes, &request.root)
         }
         _ => Ok(Vec::new()),
     }
@@ -302,7 +303,7 @@ fn check(request: &AttachRequest, steering: Vec<Finding>) -> Result<Vec<Finding>
     let flow = &request.bundle.manifest.flow;
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
     // Of where packets go, what the new policy says counts.
-    findings.retain(|finding| !["programs", steering::CHECK].contains(&finding.check));
+    findings.retain(|finding| !["programs", steering::CHECK, forwarding::CHECK].contains(&finding.check));
     findings.extend(steering);
     if request.outgoing {
         findings.extend(doctor::check_outgoing(&request.interface, flow));
