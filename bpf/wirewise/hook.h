@@ -33,6 +33,9 @@
 #define WW_VERDICT_DROP 1
 #define WW_VERDICT_BOUNCE 3
 #define WW_VERDICT_REDIRECT 4
+/* Of steering, beside these: nothing was done, because not all could be; and it passes as one that has answered. */
+#define WW_UNSTEERED 0
+#define WW_PROVEN 5
 
 /* Headers that a driver left outside the linear part of a socket buffer are copied to it up to here. */
 #define WW_HEADERS 256

@@ -13,12 +13,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "challenge.h"
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
 
-/* Nothing was done, because not all could be. */
-#define WW_UNSTEERED 0
 /* Bytes that a frame with a VLAN tag may be longer than others. */
 #define WW_TAG_BYTES 4
 
@@ -116,6 +115,10 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 
 	if (!ww_config.steer || what->kinds & ~ww_config.steer)
 		return WW_UNSTEERED;
+	if (ww_steers(what, WW_STEER_CHALLENGE)) {
+		verdict = ww_challenge(ctx);
+		return verdict == WW_VERDICT_BOUNCE && !ww_bounce(ctx) ? WW_VERDICT_DROP : verdict;
+	}
 	if (ww_steers(what, WW_STEER_REDIRECT)) {
 		if (!ww_redirect(ctx, what->ifindex))
 			return WW_UNSTEERED;
@@ -138,6 +141,17 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 			ww_set_field(ctx, struct __sk_buff, queue_mapping, what->queue + 1);
 	}
 	return verdict;
+}
+
+/* The outcome of what ww_steer did. */
+static __always_inline __u32 ww_outcome_of(int steered)
+{
+	if (steered == WW_UNSTEERED)
+		return WW_OUTCOME_UNSTEERED;
+	if (ww_config.steer & WW_STEER_CHALLENGE && steered == WW_VERDICT_DROP)
+		return WW_OUTCOME_DROP;
+	return ww_config.steer & WW_STEER_CHALLENGE && steered == WW_PROVEN ? WW_OUTCOME_PASS
+									    : WW_OUTCOME_STEERED;
 }
 
 #endif

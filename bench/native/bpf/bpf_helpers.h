@@ -42,6 +42,16 @@
 #define bpf_redirect(index, flags) (abort(), 0)
 #define bpf_redirect_map(map, index, flags) (abort(), 0)
 #define bpf_csum_update(context, sum) abort()
+#define bpf_csum_diff(from, from_size, to, to_size, seed) (abort(), 0)
+#define bpf_xdp_load_bytes(context, offset, to, size) (abort(), (void)(to), 0)
+#define bpf_xdp_store_bytes(context, offset, from, size) (abort(), 0)
+#define bpf_xdp_adjust_tail(context, more) (abort(), 0)
+#define bpf_tcp_gen_syncookie(socket, ip, ip_size, tcp, size) (abort(), (void)(socket), 0)
+#define bpf_tcp_raw_gen_syncookie_ipv4(ip, tcp, size) (abort(), 0)
+#define bpf_tcp_raw_gen_syncookie_ipv6(ip, tcp, size) (abort(), 0)
+#define bpf_tcp_raw_check_syncookie_ipv4(ip, tcp) (abort(), 0)
+#define bpf_tcp_raw_check_syncookie_ipv6(ip, tcp) (abort(), 0)
+#define bpf_map_update_elem(map, key, value, flags) (abort(), (void)(value), 0)
 
 /* No socket is this program's. */
 static __always_inline struct bpf_sock *native_socket(void)

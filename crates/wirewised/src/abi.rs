@@ -406,7 +406,7 @@ impl Policy {
     /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
     pub fn takes_away(&self, class: usize) -> bool {
         let action = Action::from_code(self.class_policy[class].action);
-        let elsewhere = self.steer[class].kinds & (STEER_REDIRECT | STEER_BOUNCE) != 0;
+        let elsewhere = self.steer[class].kinds & (STEER_REDIRECT | STEER_BOUNCE | STEER_CHALLENGE) != 0;
         action.is_some_and(|action| action.may_drop() || action == Action::Steer && elsewhere)
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod args;
 pub mod attach;
+pub mod challenge;
 pub mod detach;
 mod displaced;
 pub mod doctor;

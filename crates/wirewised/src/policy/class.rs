@@ -8,7 +8,7 @@ use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
-const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
+const ACTIONS: [&str; 6] = ["pass", "drop", "count", "rate-limit", "bounce", "challenge"];
 const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 const MAX_BURST: u32 = 1_000_000;
@@ -94,7 +94,8 @@ pub fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String>
     Ok(ClassPolicy { action: class_action(file)?, after })
 }
 
-fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
+fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
+    let [bounces, challenge] = ["bounce", "challenge"].map(|name| file.action.as_deref() == Some(name));
     let redirect = match &file.redirect {
         None => None,
         Some(RedirectFile { interface: Some(name) }) if !name.is_empty() && !name.contains(['/', '\0']) => {
@@ -115,19 +116,25 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
     let steering = Steering {
         redirect,
         bounce: bounces,
+        challenge,
         dscp: file.dscp,
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),
         queue: queue.transpose()?,
     };
+    if challenge && steering.kinds() != abi::STEER_CHALLENGE {
+        return Err(
+            "challenge stands alone: who answers it passes as it came; give the class nothing else, or another action"
+                .to_string(),
+        );
+    }
     Ok((steering != Steering::default()).then_some(steering))
 }
 
 fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
-    let bounces = file.action.as_deref() == Some("bounce");
-    if let Some(asked) = steering(&file, bounces)? {
+    if let Some(asked) = steering(&file)? {
         let misplaced = match file.action.as_deref() {
-            None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
+            None | Some("bounce" | "challenge") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
             Some(action) => Some(action),
         };
         return match misplaced {

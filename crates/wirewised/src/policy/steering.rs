@@ -55,6 +55,8 @@ pub struct Steering {
     pub redirect: Option<Target>,
     /// Back out of the interface they came by.
     pub bounce: bool,
+    /// Who opens a connection has to return a cookie.
+    pub challenge: bool,
     pub dscp: Option<Dscp>,
     pub mark: Option<u32>,
     pub priority: Option<u32>,
@@ -71,13 +73,14 @@ impl Steering {
             (abi::STEER_MARK, self.mark.is_some()),
             (abi::STEER_PRIORITY, self.priority.is_some()),
             (abi::STEER_QUEUE, self.queue.is_some()),
+            (abi::STEER_CHALLENGE, self.challenge),
         ];
         there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
     }
 
-    /// Whether its packets do not come to their receiver.
+    /// Whether some of its packets do not come to their receiver.
     pub fn takes_away(&self) -> bool {
-        self.redirect.is_some() || self.bounce
+        self.redirect.is_some() || self.bounce || self.challenge
     }
 
     pub fn to_abi(&self) -> abi::Steer {
@@ -103,6 +106,7 @@ impl fmt::Display for Steering {
             self.queue.map(|queue| format!("queue {queue}")),
             self.redirect.as_ref().map(|target| format!("redirect to {}", target.interface)),
             self.bounce.then(|| "bounce".to_string()),
+            self.challenge.then(|| "challenge".to_string()),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
