@@ -80,6 +80,7 @@ static __always_inline __u32 ww_read_headers(WW_HOOK_CTX *ctx, struct ww_room *r
 	    bpf_xdp_load_bytes(ctx, at, &headers->tcp, sizeof(headers->tcp)))
 		return 0;
 	size = (headers->bytes[WW_TCP_FLAGS - 1] >> 4) * 4;
+	ww_hide(size); /* otherwise the compiler compares the bits it is made of, and the verifier knows no bounds of it */
 	if (size < sizeof(headers->tcp) || bpf_xdp_load_bytes(ctx, at, headers->bytes, size))
 		return 0;
 	return size;

@@ -21,7 +21,7 @@ from wirewise.abi import MAX_AFTER, TRIGGER_WORDS, Action, Outcome, Status
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
-from wirewise.steering import KEYS, Steering
+from wirewise.steering import ACTIONS, KEYS, Steering
 from wirewise.units import parse_duration
 
 VERSION = 1
@@ -271,7 +271,8 @@ class Decider:
         """
         policy = self.policy.actions[class_id]
         if policy.steering is not None:
-            return policy.action, Outcome.STEERED if self.enforces(now_ns) else Outcome.WOULD_STEER
+            steered = Outcome.UNSTEERED if policy.steering.challenge else Outcome.STEERED
+            return policy.action, steered if self.enforces(now_ns) else Outcome.WOULD_STEER
         if policy.action is Action.DROP:
             dropped = Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
         elif policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
@@ -327,7 +328,7 @@ def _rate(value: object) -> int:
 
 
 def _class_policy(value: object) -> ClassPolicy:
-    known = [str(action) for action in Action if action is not Action.STEER] + ["bounce"]
+    known = [str(action) for action in Action if action is not Action.STEER] + list(ACTIONS)
     if isinstance(value, str):
         value = {"action": value}
     keys = {"action", "rate", "burst", "after", *KEYS}
@@ -336,10 +337,9 @@ def _class_policy(value: object) -> ClassPolicy:
             f"write one of {', '.join(known)}, {{action: drop, after: 3}}, "
             "{action: rate-limit, rate: 100/s, burst: 20} or {dscp: AF41, redirect: {interface: eth2}}"
         )
-    bounces = value.get("action") == "bounce"
-    if (steering := Steering.parse(value, bounces=bounces)) is not None:
+    if (steering := Steering.parse(value)) is not None:
         other = [key for key in ("rate", "burst") if key in value]
-        if "action" in value and not bounces:
+        if value.get("action", ACTIONS[0]) not in ACTIONS:
             other = [str(value["action"])]
         if other:
             raise ValueError(

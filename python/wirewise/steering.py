@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from wirewise.abi import Fate
 from wirewise.errors import choose
 
+ACTIONS = ("bounce", "challenge")
 KEYS = ("redirect", "dscp", "mark", "priority", "queue")
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
@@ -32,23 +33,27 @@ _IPV4, _IPV6 = 0x0800, 0x86DD
 
 @dataclass(frozen=True)
 class Steering:
-    """What is asked for a class's packets; at least one attribute is set. dscp: 0 to 63."""
+    """What is asked for a class's packets; at least one attribute is set. dscp: 0 to 63. A challenge stands
+    alone.
+    """
 
     redirect: str | None = None
     """The interface that they leave by."""
     bounce: bool = False
     """Back out of the interface they came by, to the Ethernet address they came from."""
+    challenge: bool = False
+    """Who opens a TCP connection has to return a cookie. Captured packets are not answered: they pass."""
     dscp: int | None = None
     mark: int | None = None
     priority: int | None = None
     queue: int | None = None
 
     @classmethod
-    def parse(cls, value: Mapping[str, object], *, bounces: bool) -> Steering | None:
-        """Of a class's mapping, whose other keys are ignored; None: it asks for nothing of this kind.
-
-        bounces : whether its action is `bounce`. Raises ValueError.
+    def parse(cls, value: Mapping[str, object]) -> Steering | None:
+        """Of a class's mapping, whose other keys are ignored, and so are actions that do not steer; None: it
+        asks for nothing of this kind. Raises ValueError.
         """
+        bounces, challenge = (value.get("action") == action for action in ACTIONS)
         redirect = _interface(value["redirect"]) if "redirect" in value else None
         if bounces and redirect is not None:
             raise ValueError(
@@ -61,11 +66,17 @@ class Steering:
         steering = cls(
             redirect,
             bounces,
+            challenge,
             _dscp(value["dscp"]) if "dscp" in value else None,
             _number(value["mark"]) if "mark" in value else None,
             _number(value["priority"]) if "priority" in value else None,
             queue,
         )
+        if challenge and steering != cls(challenge=True):
+            raise ValueError(
+                "challenge stands alone: who answers it passes as it came; give the class nothing else, or "
+                "another action"
+            )
         return steering if steering != cls() else None
 
     @property
@@ -77,8 +88,8 @@ class Steering:
 
     @property
     def takes_away(self) -> bool:
-        """Whether its packets do not come to their receiver."""
-        return self.fate is not Fate.PASS
+        """Whether some of its packets do not come to their receiver."""
+        return self.challenge or self.fate is not Fate.PASS
 
     def apply(self, frame: bytes) -> bytes:
         """The Ethernet frame as it leaves. frame: one that was classified."""
@@ -94,6 +105,7 @@ class Steering:
             self.queue is not None and f"queue {self.queue}",
             self.redirect is not None and f"redirect to {self.redirect}",
             self.bounce and "bounce",
+            self.challenge and "challenge",
         ]
         return ", ".join(part for part in parts if part)
 

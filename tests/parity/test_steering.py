@@ -99,6 +99,14 @@ def test_packets_go_where_the_policy_says_and_are_written_on(
 
 
 @needs_kernel
+@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
+def test_a_challenge_asks_no_captured_packet(tmp_path: Path, shape: str) -> None:
+    ours = run("challenge", tmp_path, shape=shape)
+    assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
+    assert ours.left == packets()
+
+
+@needs_kernel
 def test_who_observes_changes_nothing(tmp_path: Path) -> None:
     ours = run({"action": "bounce", "dscp": 63}, tmp_path, mode="observe")
     assert ours.heads[:, 4].tolist() == [Outcome.WOULD_STEER] * 7 + [Outcome.PASS]

@@ -42,17 +42,17 @@ impl Beyond {
 }
 
 /// An XDP program that passes everything, for as long as the link is open.
-fn passing(interface: &str) -> OwnedFd {
+pub fn passing(interface: &str) -> OwnedFd {
     let program = foreign_program(Hook::Xdp);
     let index = netdev::index(interface).unwrap();
     Plane::XDP_NATIVE.attach(program.as_fd(), Port::Interface(index), Joining::default()).unwrap()
 }
 
-fn sender(lab: &Lab) -> Wire {
+pub fn sender(lab: &Lab) -> Wire {
     lab.enter_sender(|| Wire::open("ww1"))
 }
 
-fn outcome(lab: &Lab, class: usize, name: &str) -> u64 {
+pub fn outcome(lab: &Lab, class: usize, name: &str) -> u64 {
     lab.stats()["classes"][class]["outcomes"][name]["packets"].as_u64().unwrap()
 }
 
@@ -402,7 +402,7 @@ fn planes_say_what_each_can_do() {
             .map(|action| action.as_str().unwrap().to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp"]);
+    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp", "challenge"]);
     assert_eq!(actions("tc-ingress"), ["redirect", "bounce", "dscp", "mark", "priority", "queue"]);
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue"]);
     assert_eq!(actions("af-packet"), ["dscp"]);

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, INTERFACES, PER_CPU, POLICY};
+use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY};
 use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::link;
 use crate::policy::Policy;
@@ -103,7 +103,8 @@ impl SwapPlan {
 
     /// The maps that old and new program have in common.
     fn shared(&self) -> Vec<&'static str> {
-        let mut maps = Vec::new();
+        // Who answered a challenge did so whatever the model.
+        let mut maps = vec![MEMORY];
         if self.flows == FlowsPlan::Kept {
             maps.extend(ALL_TABLES);
         }

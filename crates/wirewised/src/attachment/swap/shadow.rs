@@ -24,7 +24,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::policy_maps::{self, ALLOW_LIST};
 use crate::object::{AGREEMENT, FIRST, Loaded, Opened, Settings, TAIL_CALLS};
-use crate::object::{ALL_TABLES, EVENTS, INTERFACES, PER_CPU, POLICY};
+use crate::object::{ALL_TABLES, EVENTS, INTERFACES, MEMORY, PER_CPU, POLICY};
 use crate::running::Running;
 use crate::running::limits::LIMIT_MAP;
 use crate::running::meta::Meta;
@@ -74,7 +74,7 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
         clock,
         ..with_tables_of(&config, runs)?
     })?;
-    share(&mut first, ours, [POLICY, LIMIT_MAP, INTERFACES, EVENTS, PER_CPU])?;
+    share(&mut first, ours, [POLICY, LIMIT_MAP, INTERFACES, MEMORY, EVENTS, PER_CPU])?;
     share(&mut first, ours, ALL_TABLES.into_iter().chain(ALLOW_LIST))?;
     first.share(AGREEMENT, &second.require_map(AGREEMENT)?)?;
     let first = staging::load(first, &running, outgoing_too)?;
