@@ -376,7 +376,7 @@ def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         if random.random() < 0.4:
             return action
         after = {"after": action["after"]} if isinstance(action, dict) and "after" in action else {}
-        if random.random() < 0.15:
+        if random.random() < 0.25:
             return {"action": "challenge"} | after
         steered: dict[str, Any] = {
             "dscp": random.choice((0, 63, "AF41", "ef", "0x2a")),
