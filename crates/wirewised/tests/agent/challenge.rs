@@ -121,8 +121,12 @@ fn exchange(stream: &mut TcpStream, bytes: usize) {
 
 /// A frame with TCP from a host that nobody has, `host` of them, to the receiver. acknowledged : the number, where the flag is set.
 fn tcp(version: u8, host: u16, port: u16, flags: u8, acknowledged: u32) -> Vec<u8> {
-    // With options: MSS 1460, SACK, timestamps, window scale.
+    // MSS 1460, SACK, timestamps, window scale.
     let options = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
+    with_options(version, host, port, flags, acknowledged, &options)
+}
+
+fn with_options(version: u8, host: u16, port: u16, flags: u8, acknowledged: u32, options: &[u8]) -> Vec<u8> {
     let [high, low] = host.to_be_bytes();
     let (source, destination) = match version {
         4 => (vec![10, 9, 0, 77], vec![10, 9, 0, 2]),
@@ -133,7 +137,8 @@ fn tcp(version: u8, host: u16, port: u16, flags: u8, acknowledged: u32) -> Vec<u
     };
     let mut segment = [&[high | 0x80, low][..], &port.to_be_bytes(), &[0x12, high, low, 0xff]].concat();
     segment.extend(acknowledged.to_be_bytes());
-    segment.extend([0xa0, flags, 0xfa, 0xf0, 0, 0, 0, 0]);
+    let words = 5 + options.len() as u8 / 4;
+    segment.extend([words << 4, flags, 0xfa, 0xf0, 0, 0, 0, 0]);
     segment.extend(options);
     let check = sum(&[pseudo(&source, &destination, segment.len()), segment.clone()].concat());
     segment[16..18].copy_from_slice(&check.to_be_bytes());
@@ -243,8 +248,14 @@ fn a_flood_is_answered_and_leaves_nothing() {
             let [answer] = &answers_to(&near, &[tagged(&flood[0])])[..] else { panic!("{plane}") };
             // The kernel hands a packet socket the tag beside the frame.
             assert_answers(answer, &flood[0]);
+            // Shorter than its answer, and as long as a SYN can be.
+            for options in [vec![], vec![1; 40]] {
+                let syn = with_options(version, 7, PORT, SYN, 0, &options);
+                let [answer] = &answers_to(&near, std::slice::from_ref(&syn))[..] else { panic!("{plane}") };
+                assert_answers(answer, &syn);
+            }
         }
-        assert_eq!(outcome(&it.lab, 1, "steered"), 2 * u64::from(FLOOD) + 2);
+        assert_eq!(outcome(&it.lab, 1, "steered"), 2 * u64::from(FLOOD) + 6);
         assert_eq!((it.remembered(), it.half_open()), (0, 0), "{plane}");
         assert_eq!(it.counter("TcpPassiveOpens"), opened);
         // Who guesses a cookie.
@@ -381,6 +392,11 @@ fn a_running_program_learns_to_challenge() {
     it.lab.json("swap --bundle c.wirewise");
     assert_eq!(it.remembered(), 1);
     exchange(&mut stream, 1000);
+    // And beside a shadow, which asks nobody.
+    it.lab.json("swap --shadow --bundle b.wirewise");
+    exchange(&mut stream, 1000);
+    exchange(&mut it.connect(RECEIVER6).unwrap(), 1000);
+    assert_eq!((outcome(&it.lab, 1, "steered"), it.remembered()), (2, 2));
 }
 
 #[test]
