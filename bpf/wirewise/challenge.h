@@ -33,7 +33,7 @@
 #define WW_ANSWER_BYTES 24 /* of TCP: its header and the MSS */
 #define WW_ANSWER_TTL 64
 #define WW_LEAST_FRAME 60
-/* A listener answers with what it can take at once; until its window is known, the other end may send as much as it usually does. */
+/* The window of the answer: what clients send at first. The listener's own comes with its first packet. */
 #define WW_FIRST_SEGMENTS 10
 
 /* Headers as helpers want them: in memory of a known size. */
@@ -168,7 +168,7 @@ __noinline int ww_answer(WW_HOOK_ARG *ctx)
 	struct ww_room *room = ww_find_room();
 	struct ww_headers *headers;
 	const struct ww_key6 *key;
-	__u32 network, size = sizeof(struct ipv6hdr), mtu = 0, segment;
+	__u32 network, size, segment, mtu = 0;
 	__s64 cookie, sum;
 
 	if (!room)
