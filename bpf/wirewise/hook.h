@@ -35,6 +35,9 @@
 #define WW_VERDICT_REDIRECT 4
 /* Above them: the class, where a plane in user space has to know it. */
 #define WW_VERDICT_BITS 8
+/* Of steering, beside these: nothing was done, because not all could be; and it passes as one that has answered. */
+#define WW_UNSTEERED 0
+#define WW_PROVEN 5
 
 /* Headers that a driver left outside the linear part of a socket buffer are copied to it up to here. */
 #define WW_HEADERS 256

@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "abi.h"
+#include "arith.h"
 #include "config.h"
 
 /* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
@@ -104,6 +105,22 @@ struct ww_policy ww_policy SEC(".data.ww_policy") = {.allow = WW_ALLOW_NO_POLICY
 /* Likewise, though it has an element for each CPU: finding one is a multiplication. (The flow tables may be too large for this: before Linux
  * 6.0 a variable has 4 MB at most.) */
 struct ww_cpu ww_cpu[1] SEC(".data.ww_cpu");
+
+/* What belongs to a CPU, or 0. */
+static __always_inline struct ww_cpu *ww_this_cpu(__u32 cpu)
+{
+	struct ww_cpu *all = ww_cpu;
+	__u64 index = cpu;
+
+	/* Otherwise the compiler may compare the 32-bit number and take the index from its copy on the stack, where Linux 6.1 tracks no bounds
+	 * of 32-bit values. */
+	ww_hide(index);
+	if (ww_unlikely(index >= ww_config.shards))
+		return 0;
+	ww_hide(all); /* the array is declared with one element */
+	ww_hide(index); /* otherwise it may multiply before it compares, and the verifier would not know the bound of the product */
+	return all + index;
+}
 
 /* Programs of a model that is split over tail calls; the loader fills it with ww_model_1, ww_model_2, ... */
 #define WW_PROGS(count)                                \

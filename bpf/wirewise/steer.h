@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "bridge.h"
+#include "challenge.h"
 #include "checksum.h"
 #include "ends.h"
 #include "flow.h"
@@ -22,8 +23,6 @@
 #include "maps.h"
 #include "parse.h"
 
-/* Nothing was done, because not all could be. */
-#define WW_UNSTEERED 0
 /* Bytes that a frame with a VLAN tag may be longer than others. */
 #define WW_TAG_BYTES 4
 
@@ -140,6 +139,10 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 
 	if (!ww_config.steer || what->kinds & ~ww_config.steer)
 		return WW_UNSTEERED;
+	if (ww_steers(what, WW_STEER_CHALLENGE)) {
+		verdict = ww_challenge(ctx);
+		return verdict == WW_VERDICT_BOUNCE && !ww_bounce(ctx) ? WW_VERDICT_DROP : verdict;
+	}
 	/* The copy is of the packet as it came. Before all others: sending it may run programs that redirect, and the kernel remembers one
 	 * redirect a CPU. */
 	if (ww_at_tc() && ww_steers(what, WW_STEER_MIRROR) && !(ww_config.steer & WW_STEER_TOLD))
@@ -190,6 +193,17 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	if (ww_config.steer & WW_STEER_CARRIED && verdict == WW_VERDICT_REDIRECT)
 		verdict |= class_id << WW_VERDICT_BITS;
 	return verdict;
+}
+
+/* The outcome of what ww_steer did. */
+static __always_inline __u32 ww_outcome_of(int steered)
+{
+	if (steered == WW_UNSTEERED)
+		return WW_OUTCOME_UNSTEERED;
+	if (ww_config.steer & WW_STEER_CHALLENGE && steered == WW_VERDICT_DROP)
+		return WW_OUTCOME_DROP;
+	return ww_config.steer & WW_STEER_CHALLENGE && steered == WW_PROVEN ? WW_OUTCOME_PASS
+									    : WW_OUTCOME_STEERED;
 }
 
 #endif

@@ -29,18 +29,8 @@ struct ww_frame {
 /* Finds what belongs to this CPU. Returns 0 if nothing does. */
 static __always_inline int ww_begin_frame(struct ww_frame *frame, __u32 cpu)
 {
-	struct ww_cpu *all = ww_cpu;
-	__u64 index = cpu;
-
-	/* Otherwise the compiler may compare the 32-bit number and take the index from its copy on the stack, where Linux 6.1 tracks no bounds
-	 * of 32-bit values. */
-	ww_hide(index);
-	if (ww_unlikely(index >= ww_config.shards))
-		return 0;
-	ww_hide(all); /* the array is declared with one element */
-	ww_hide(index); /* otherwise it may multiply before it compares, and the verifier would not know the bound of the product */
-	frame->percpu = all + index;
-	return 1;
+	frame->percpu = ww_this_cpu(cpu);
+	return frame->percpu != 0;
 }
 
 static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
@@ -207,7 +197,7 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 		if (ww_enforcing(frame->now_ns)) {
 			if (ww_config.steer)
 				steered = ww_steer(frame->ctx, class_id);
-			outcome = steered == WW_UNSTEERED ? WW_OUTCOME_UNSTEERED : WW_OUTCOME_STEERED;
+			outcome = ww_outcome_of(steered);
 		}
 	}
 	if (ww_policy.event_interval_ns) {

@@ -327,7 +327,7 @@ def _rate(value: object) -> int:
 
 
 def _class_policy(value: object) -> ClassPolicy:
-    known = [str(action) for action in Action if action is not Action.STEER] + [*ACTIONS]
+    known = [str(action) for action in Action if action is not Action.STEER] + list(ACTIONS)
     if isinstance(value, str):
         value = {"action": value}
     keys = {"action", "rate", "burst", "after", *KEYS}

@@ -15,7 +15,7 @@ from wirewise.abi import Fate, Outcome
 from wirewise.errors import choose
 
 KEYS = ("redirect", "mirror", "forward", "dscp", "mark", "priority", "queue")
-ACTIONS = ("bounce", "forward")
+ACTIONS = ("bounce", "forward", "challenge")
 """Those that are no key of their own."""
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
@@ -71,7 +71,9 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Steering:
-    """What is asked for a class's packets; at least one attribute is set. dscp: 0 to 63."""
+    """What is asked for a class's packets; at least one attribute is set. dscp: 0 to 63. A challenge stands
+    alone.
+    """
 
     redirect: str | None = None
     """The interface that they leave by."""
@@ -85,6 +87,8 @@ class Steering:
     forward: bool = False
     """Where the kernel's routes say, or between ports. Captured packets have none of these: they stay as they
     are, and pass."""
+    challenge: bool = False
+    """Who opens a TCP connection has to return a cookie. Captured packets are not answered: they pass."""
     dscp: int | None = None
     mark: int | None = None
     priority: int | None = None
@@ -95,7 +99,7 @@ class Steering:
     @classmethod
     def parse(cls, value: Mapping[str, object]) -> Steering | None:
         """Of a class's mapping; None: it asks for nothing of this kind. Raises ValueError."""
-        bounces, forwards = (value.get("action") == action for action in ACTIONS)
+        bounces, forwards, challenge = (value.get("action") == action for action in ACTIONS)
         elsewhere = _elsewhere(value["redirect"]) if "redirect" in value else None
         ports = _ports(value["forward"]) if "forward" in value else ()
         if ports and (forwards or bounces or elsewhere is not None):
@@ -120,12 +124,18 @@ class Steering:
             mirror=Mirror.parse(value["mirror"]) if "mirror" in value else None,
             bounce=bounces,
             forward=forwards or bool(ports),
+            challenge=challenge,
             ports=ports,
             dscp=_dscp(value["dscp"]) if "dscp" in value else None,
             mark=_number(value["mark"]) if "mark" in value else None,
             priority=_number(value["priority"]) if "priority" in value else None,
             queue=queue,
         )
+        if challenge and steering != cls(challenge=True):
+            raise ValueError(
+                "challenge stands alone: who answers it passes as it came; give the class nothing else, or "
+                "another action"
+            )
         return steering if steering != cls() else None
 
     @property
@@ -137,13 +147,13 @@ class Steering:
 
     @property
     def takes_away(self) -> bool:
-        """Whether its packets do not come to their receiver."""
-        return self.fate is not Fate.PASS or self.forward
+        """Whether some of its packets do not come to their receiver."""
+        return self.fate is not Fate.PASS or self.forward or self.challenge
 
     @property
     def outcome(self) -> Outcome:
         """What becomes of captured packets, enforced."""
-        return Outcome.UNSTEERED if self.forward else Outcome.STEERED
+        return Outcome.UNSTEERED if self.forward or self.challenge else Outcome.STEERED
 
     def apply(self, frame: bytes) -> bytes:
         """The Ethernet frame as it leaves. frame: one that was classified."""
@@ -163,6 +173,7 @@ class Steering:
             self.socket is not None and f"redirect to the socket of queue {self.socket}",
             self.bounce and "bounce",
             self.forward and "forward" + (f" between {', '.join(self.ports)}" if self.ports else ""),
+            self.challenge and "challenge",
         ]
         return ", ".join(part for part in parts if part)
 

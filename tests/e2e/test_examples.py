@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from examples.tomography.topology import PROBES
 from tests.e2e import needs
 from tests.e2e.documents import Command, File, steps
 from tests.e2e.scratch import machine
-from wirewise import import_model
+from wirewise import agent, import_model
 
 pytestmark = needs.marks()  # wirewised and clang, among others
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -142,3 +144,55 @@ def test_forwarder() -> None:
     assert forwarded <= arrived <= forwarded + by_the_stack
     assert "benign is forwarded" in everything
     assert "router" not in left and "wirewise" not in left
+
+
+@pytest.mark.xdist_group("docs")  # as pages do, it pins where everybody's attachments are
+def test_protected_server(tmp_path: Path) -> None:
+    """The page's commands as written. The flood goes on for as long as the visits of each step."""
+    place, programs = tmp_path / "server", tmp_path / "bin"
+    shutil.copytree(EXAMPLES / "protected-server", place)
+    programs.mkdir()
+    (programs / "wirewised").symlink_to(agent.find())
+    (programs / "python").symlink_to(sys.executable)
+    env = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def follow(command: str) -> str:
+        words = command.split()
+        if words[0] == "python":
+            words[0] = sys.executable
+        done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def visits(command: str) -> tuple[int, int, int]:
+        """Answered a second, failed, SYNs of the flood."""
+        said = follow(f"{command} --json")
+        numbers = re.findall(r": (\d+)", said)
+        return int(numbers[0]), int(numbers[1]), int(numbers[2])
+
+    def given_by_the_stack() -> int:
+        said = follow("./network.sh server nstat -asz TcpExtSyncookiesSent")
+        return int(re.findall(r"TcpExtSyncookiesSent +(\d+)", said)[0])
+
+    page = steps("README.md", (place / "README.md").read_text())
+    commands = [step.text for step in page if isinstance(step, Command)]
+    assert len(commands) == 11
+    try:
+        seen = []
+        for command in commands[:-1]:
+            if "traffic.py" in command:
+                before = given_by_the_stack()
+                seen.append((*visits(command), given_by_the_stack() - before))
+            else:
+                said = follow(command)
+        quiet, nothing, drop, challenge = seen
+        assert quiet[0] > 0 and quiet[1:3] == (0, 0)
+        assert nothing[0] > 0 and nothing[1] == 0 and nothing[3] > nothing[2] > 1000
+        assert drop[0] == 0 and drop[1] > 0 and drop[3] == 0
+        assert challenge[0] > 0 and challenge[1] == 0 and challenge[3] == 0
+        row = re.search(r"^syn-flood +challenge +([\d,]+)", said, re.MULTILINE)
+        assert row and int(row[1].replace(",", "")) > challenge[2]
+    finally:
+        follow(commands[-1])
+    left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert "ww-shop" not in left

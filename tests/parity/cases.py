@@ -376,6 +376,8 @@ def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         if random.random() < 0.4:
             return action
         after = {"after": action["after"]} if isinstance(action, dict) and "after" in action else {}
+        if random.random() < 0.25:
+            return {"action": "challenge"} | after
         steered: dict[str, Any] = {
             "dscp": random.choice((0, 63, "AF41", "ef", "0x2a")),
             "mark": random.choice((0, 7, "0xffffffff")),

@@ -106,6 +106,12 @@ def test_captured_packets_have_no_routes(tmp_path: Path, rule: Any) -> None:
     ours = run(rule, tmp_path)
     assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
     assert set(ours.heads[:, 7].tolist()) == {XDP_CODES[Fate.PASS]}
+
+
+@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
+def test_a_challenge_asks_no_captured_packet(tmp_path: Path, shape: str) -> None:
+    ours = run("challenge", tmp_path, shape=shape)
+    assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
     assert ours.left == packets()
 
 

@@ -95,6 +95,16 @@ def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
         assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.STEER, outcome)
 
 
+def test_a_class_may_be_challenged() -> None:
+    policy = Policy.parse(
+        "version: 1\nclasses: {attack: challenge, scan: {action: challenge, after: 3}}", CLASSES
+    )
+    assert [policy.rule(class_id) for class_id in (1, 2)] == ["attack: challenge", "scan: challenge after 3"]
+    assert policy.actions[1].takes_away
+    for enforce, outcome in [(True, Outcome.UNSTEERED), (False, Outcome.WOULD_STEER)]:
+        assert Decider(policy, enforce=enforce).decide(1, 0) == (Action.STEER, outcome)
+
+
 @pytest.mark.parametrize(
     ("text", "trigger"),
     [

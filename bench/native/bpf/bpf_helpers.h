@@ -46,6 +46,16 @@
 #define bpf_clone_redirect(context, index, flags) (abort(), 0)
 #define bpf_get_prandom_u32() (abort(), 0U)
 #define bpf_csum_update(context, sum) abort()
+#define bpf_csum_diff(from, from_size, to, to_size, seed) (abort(), (void)(to), (void)(seed), 0)
+#define bpf_xdp_load_bytes(context, offset, to, size) (abort(), (void)(offset), (void)(to), (void)(size), 0)
+#define bpf_xdp_store_bytes(context, offset, from, size) (abort(), (void)(offset), (void)(from), (void)(size), 0)
+#define bpf_xdp_adjust_tail(context, more) (abort(), (void)(more), 0)
+#define bpf_tcp_gen_syncookie(socket, ip, ip_size, tcp, size) (abort(), (void)(ip), (void)(tcp), (void)(size), 0)
+#define bpf_tcp_raw_gen_syncookie_ipv4(ip, tcp, size) (abort(), (void)(ip), (void)(tcp), (void)(size), 0)
+#define bpf_tcp_raw_gen_syncookie_ipv6(ip, tcp, size) (abort(), (void)(ip), (void)(tcp), (void)(size), 0)
+#define bpf_tcp_raw_check_syncookie_ipv4(ip, tcp) (abort(), (void)(ip), (void)(tcp), 0)
+#define bpf_tcp_raw_check_syncookie_ipv6(ip, tcp) (abort(), (void)(ip), (void)(tcp), 0)
+#define bpf_map_update_elem(map, key, value, flags) (abort(), (void)(key), (void)(value), 0)
 
 /* No socket is this program's. */
 static __always_inline struct bpf_sock *native_socket(void)

@@ -52,7 +52,8 @@ pub const STEER_CHALLENGE: u32 = 2048;
 /// With `STEER_FORWARD`: between ports.
 pub const STEER_BRIDGE: u32 = 4096;
 /// Those by which a packet does not come to its receiver.
-pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD;
+pub const STEER_ELSEWHERE: u32 =
+    STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD | STEER_CHALLENGE;
 /// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
 pub const STEER_CARRIED: u32 = 16384;
 pub const CODE_BITS: u32 = 8;

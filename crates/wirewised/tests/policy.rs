@@ -171,6 +171,16 @@ fn a_class_may_go_elsewhere_and_be_written_on() {
 }
 
 #[test]
+fn a_class_may_be_challenged() {
+    let policy = parse("version: 1\nclasses: {attack: challenge, scan: {action: challenge, after: 3}}");
+    let said: Vec<_> = policy.actions.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["pass", "challenge", "challenge after 3", "pass"]);
+    let value = policy.to_abi(0, abi::Mode::Enforce);
+    assert_eq!((value.steering(), value.allow), (abi::STEER_CHALLENGE, abi::ALLOW_ESSENTIAL));
+    assert!(value.takes_away(1) && value.takes_away(2));
+}
+
+#[test]
 fn every_form_of_trigger_is_read() {
     assert_eq!(parse("version: 1\ntrigger: every").trigger, Trigger::Every);
     assert_eq!(parse("version: 1\ntrigger: {first-n: 8}").to_abi(0, abi::Mode::Observe).trigger_first_n, 8);
@@ -185,7 +195,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {worm: drop}", "unknown class 'worm'; the bundle has: benign, attack, scan, other"),
         (
             "classes: {attack: block}",
-            "classes: attack: unknown action 'block'; did you mean 'bounce'? there are: pass, drop, count, rate-limit, bounce",
+            "classes: attack: unknown action 'block'; did you mean 'bounce'? there are: pass, drop, count, rate-limit, bounce, challenge",
         ),
         ("classes: {attack: rate-limit}", "rate-limit needs a rate"),
         ("classes: {attack: {action: rate-limit}}", "rate-limit needs a rate"),
@@ -232,6 +242,7 @@ fn each_broken_rule_is_named_with_what_exists() {
             "classes: attack: 'redirect to eth2' does not go together with 'drop'",
         ),
         ("classes: {attack: {dscp: 1, rate: 5/s}}", "'dscp LE' does not go together with 'rate'"),
+        ("classes: {attack: {action: challenge, dscp: EF}}", "classes: attack: challenge stands alone"),
         (
             "classes: {attack: {action: bounce, redirect: {interface: eth2}}}",
             "cannot go to another interface and back to its sender: give redirect or the action bounce",
@@ -272,7 +283,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
         (
             "classes: {attack: {}}",
-            "needs an action: pass, drop, count, rate-limit, bounce, forward, or one of redirect, forward, dscp",
+            "needs an action: pass, drop, count, rate-limit, bounce, forward, challenge, or one of redirect, mirror, forward, dscp",
         ),
         ("classes: {attack: {after: 3}}", "needs an action"),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),

@@ -3,6 +3,7 @@
 
 pub mod args;
 pub mod attach;
+pub mod challenge;
 mod circles;
 pub mod detach;
 mod displaced;

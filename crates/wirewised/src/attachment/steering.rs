@@ -3,6 +3,7 @@
 
 use crate::abi;
 use crate::attachment::Attachment;
+use crate::attachment::challenge;
 use crate::attachment::circles;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
@@ -36,9 +37,12 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
     }
     let own = netdev::index(interface)?;
     let mut findings = Vec::new();
-    let bounces = policy.steering_kinds() & abi::STEER_BOUNCE != 0;
+    let bounces = policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE) != 0;
     if bounces && planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
         findings.extend(check_bounces(interface, own));
+    }
+    if policy.steering_kinds() & abi::STEER_CHALLENGE != 0 {
+        findings.push(challenge::check());
     }
     check_cpus(policy)?;
     check_snap(policy, planes)?;
@@ -168,24 +172,21 @@ pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
     let Ok(policy) = ours.policy() else { return Vec::new() };
     let planes: Vec<_> = std::iter::once(plane).chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
     let redirected = policy.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
-    redirected
-        .flat_map(|(class, steer)| match netdev::name(steer.ifindex) {
-            Some(name) => match check_target(&name, steer.ifindex, &planes) {
-                found if found.is_empty() => {
-                    vec![Finding::ok(CHECK, format!("{} goes to {name}", ours.class_name(class as u8)))]
-                }
-                found => found,
-            },
-            None => vec![Finding::warning(
-                CHECK,
-                format!(
-                    "the interface that {} goes to is gone: its packets pass",
-                    ours.class_name(class as u8)
-                ),
-                "give the policy again (`wirewised run --policy`) when it is back, or another one",
-            )],
-        })
-        .collect()
+    let challenged = (policy.steering() & abi::STEER_CHALLENGE != 0).then(challenge::check);
+    let redirected = redirected.flat_map(|(class, steer)| match netdev::name(steer.ifindex) {
+        Some(name) => match check_target(&name, steer.ifindex, &planes) {
+            found if found.is_empty() => {
+                vec![Finding::ok(CHECK, format!("{} goes to {name}", ours.class_name(class as u8)))]
+            }
+            found => found,
+        },
+        None => vec![Finding::warning(
+            CHECK,
+            format!("the interface that {} goes to is gone: its packets pass", ours.class_name(class as u8)),
+            "give the policy again (`wirewised run --policy`) when it is back, or another one",
+        )],
+    });
+    challenged.into_iter().chain(redirected).collect()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 19] = [
+pub(super) const HELPERS: [(i32, &str); 28] = [
     (1, "map_lookup_elem"),
     (2, "map_update_elem"),
     (5, "ktime_get_ns"),
@@ -47,17 +47,26 @@ pub(super) const HELPERS: [(i32, &str); 19] = [
     (12, "tail_call"),
     (13, "clone_redirect"),
     (23, "redirect"),
+    (28, "csum_diff"),
     (39, "skb_pull_data"),
     (40, "csum_update"),
     (51, "redirect_map"),
+    (65, "xdp_adjust_tail"),
     (69, "fib_lookup"),
     (85, "sk_lookup_udp"),
     (86, "sk_release"),
     (99, "skc_lookup_tcp"),
+    (110, "tcp_gen_syncookie"),
     (118, "jiffies64"),
     (125, "ktime_get_boot_ns"),
     (160, "ktime_get_coarse_ns"),
     (163, "check_mtu"),
+    (189, "xdp_load_bytes"),
+    (190, "xdp_store_bytes"),
+    (204, "tcp_raw_gen_syncookie_ipv4"),
+    (205, "tcp_raw_gen_syncookie_ipv6"),
+    (206, "tcp_raw_check_syncookie_ipv4"),
+    (207, "tcp_raw_check_syncookie_ipv6"),
 ];
 
 /// `enum bpf_map_type`, and BPF_F_* flags.

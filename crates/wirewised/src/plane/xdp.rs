@@ -13,6 +13,7 @@ use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
 const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_BOUNCE
     | abi::STEER_DSCP
+    | abi::STEER_CHALLENGE
     | abi::STEER_CPU
     | abi::STEER_SOCKET
     | abi::STEER_FORWARD

@@ -9,7 +9,7 @@ use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
-const ACTIONS: [&str; 6] = ["pass", "drop", "count", "rate-limit", "bounce", "forward"];
+const ACTIONS: [&str; 7] = ["pass", "drop", "count", "rate-limit", "bounce", "forward", "challenge"];
 const STEERING_KEYS: &str = "redirect, mirror, forward, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 /// An Ethernet header.
@@ -152,7 +152,7 @@ fn elsewhere(file: &RedirectFile) -> std::result::Result<Elsewhere, String> {
 fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
     let redirect = file.redirect.as_ref().map(elsewhere).transpose()?;
     let action = file.action.as_deref();
-    let (bounces, forwards) = (action == Some("bounce"), action == Some("forward"));
+    let [bounces, forwards, challenge] = ["bounce", "forward", "challenge"].map(|name| action == Some(name));
     let bridge = file.forward.as_ref().map(Bridge::parse).transpose()?;
     if bridge.is_some() && (forwards || bounces || redirect.is_some()) {
         return Err(
@@ -184,18 +184,27 @@ fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
         mirror: file.mirror.as_ref().map(mirror).transpose()?,
         bounce: bounces,
         forward: (forwards || bridge.is_some()).then(|| Forward { bridge, ..Forward::default() }),
+        challenge,
         dscp: file.dscp,
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),
         queue: queue.transpose()?,
     };
+    if challenge && steering.kinds() != abi::STEER_CHALLENGE {
+        return Err(
+            "challenge stands alone: who answers it passes as it came; give the class nothing else, or another action"
+                .to_string(),
+        );
+    }
     Ok((steering != Steering::default()).then_some(steering))
 }
 
 fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
     if let Some(asked) = steering(&file)? {
         let misplaced = match file.action.as_deref() {
-            None | Some("bounce" | "forward") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
+            None | Some("bounce" | "forward" | "challenge") => {
+                file.rate.map(|_| "rate").or(file.burst.map(|_| "burst"))
+            }
             Some(action) => Some(action),
         };
         return match misplaced {

@@ -71,6 +71,8 @@ pub struct Steering {
     /// Back out of the interface they came by.
     pub bounce: bool,
     pub forward: Option<Forward>,
+    /// Who opens a connection has to return a cookie.
+    pub challenge: bool,
     pub dscp: Option<Dscp>,
     pub mark: Option<u32>,
     pub priority: Option<u32>,
@@ -92,13 +94,18 @@ impl Steering {
             (abi::STEER_CPU, !self.cpus.is_empty()),
             (abi::STEER_SOCKET, self.socket.is_some()),
             (abi::STEER_MIRROR, self.mirror.is_some()),
+            (abi::STEER_CHALLENGE, self.challenge),
         ];
         there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
     }
 
-    /// Whether its packets do not come to their receiver.
+    /// Whether some of its packets do not come to their receiver.
     pub fn takes_away(&self) -> bool {
-        self.redirect.is_some() || self.socket.is_some() || self.bounce || self.forward.is_some()
+        self.redirect.is_some()
+            || self.socket.is_some()
+            || self.bounce
+            || self.forward.is_some()
+            || self.challenge
     }
 
     /// Where its packets go instead, as part of a file's name.
@@ -147,6 +154,7 @@ impl fmt::Display for Steering {
             self.socket.map(|queue| format!("redirect to the socket of queue {queue}")),
             self.bounce.then(|| "bounce".to_string()),
             self.forward.as_ref().map(Forward::to_string),
+            self.challenge.then(|| "challenge".to_string()),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

@@ -42,7 +42,7 @@ impl Beyond {
 }
 
 /// An XDP program that passes everything, for as long as the link is open.
-fn passing(interface: &str) -> OwnedFd {
+pub fn passing(interface: &str) -> OwnedFd {
     let program = foreign_program(Hook::Xdp);
     let index = netdev::index(interface).unwrap();
     Plane::XDP_NATIVE.attach(program.as_fd(), Port::Interface(index), Joining::default()).unwrap()
@@ -432,7 +432,10 @@ fn planes_say_what_each_can_do() {
             .map(|action| action.as_str().unwrap().to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp", "cpu", "socket", "forward"]);
+    assert_eq!(
+        actions("xdp-native"),
+        ["redirect", "bounce", "dscp", "cpu", "socket", "forward", "challenge"]
+    );
     assert_eq!(
         actions("tc-ingress"),
         ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror", "forward"]

@@ -60,6 +60,11 @@ impl Wire {
 
     /// The frames with UDP that came in, until none comes for a while.
     pub fn received(&self) -> Vec<Vec<u8>> {
+        self.received_of(libc::IPPROTO_UDP)
+    }
+
+    /// Likewise those of a protocol: not ARP and not ICMP, with which hosts answer.
+    pub fn received_of(&self, protocol: i32) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         loop {
             let mut frame = vec![0; 4096];
@@ -79,7 +84,7 @@ impl Wire {
             };
             let Ok(length) = usize::try_from(length) else { return frames };
             frame.truncate(length);
-            if from.sll_pkttype != OUTGOING && is_udp(&frame) {
+            if from.sll_pkttype != OUTGOING && is_of(&frame, protocol) {
                 frames.push(frame);
             }
         }
@@ -91,13 +96,17 @@ impl Wire {
     }
 }
 
-/// Not ARP and not ICMP, with which hosts answer.
-fn is_udp(frame: &[u8]) -> bool {
+fn is_of(frame: &[u8], protocol: i32) -> bool {
     let packet = if frame[12..14] == [0x81, 0] { &frame[18..] } else { &frame[14..] };
-    matches!((packet[0] >> 4, packet[6], packet[9]), (4, _, 17) | (6, 17, _))
+    let has = match packet[0] >> 4 {
+        4 => packet[9],
+        6 => packet[6],
+        _ => return false,
+    };
+    i32::from(has) == protocol
 }
 
-fn ethernet(kind: u16, packet: &[u8]) -> Vec<u8> {
+pub fn ethernet(kind: u16, packet: &[u8]) -> Vec<u8> {
     [&NEAR[..], &FAR, &kind.to_be_bytes(), packet].concat()
 }
 

@@ -134,7 +134,8 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
 def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_xdp, ww_process_ipv6 and the largest of the others, each rounded
     up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
-    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions.
+    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or what
+    answers a SYN.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
@@ -149,7 +150,8 @@ def _stack(warnings: str) -> int:
         )
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
-    return entry + max(*frames.values(), *nested, sockets)
+    challenge = sum(frames.get(f"ww_{part}", _FRAME_UNIT) for part in ("steer", "challenge", "answer"))
+    return entry + max(*frames.values(), *nested, sockets, challenge)
 
 
 def _first_error(text: str) -> str:

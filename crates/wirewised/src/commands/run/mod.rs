@@ -12,6 +12,7 @@ use crate::abi::Mode;
 use crate::attachment::Attachment;
 use crate::attachment::args::find_running;
 use crate::attachment::attach::{self, Prepared};
+use crate::attachment::challenge;
 use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
@@ -304,6 +305,9 @@ fn check(request: &AttachRequest, steering: Vec<Finding>) -> Result<Vec<Finding>
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
     // Of where packets go, what the new policy says counts.
     findings.retain(|finding| !["programs", steering::CHECK, forwarding::CHECK].contains(&finding.check));
+    if request.policy.is_some() {
+        findings.retain(|finding| finding.check != challenge::CHECK);
+    }
     findings.extend(steering);
     if request.outgoing {
         findings.extend(doctor::check_outgoing(&request.interface, flow));
