@@ -16,8 +16,8 @@
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
 #define WW_MAX_WIDTH 128    /* words of a layer of a network */
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
-#define WW_HASH_WORDS 10    /* 32-bit words of the largest flow key (IPv6) */
-#define WW_HASH_SEEDS 11    /* one for each word, and one to finish with */
+#define WW_HASH_WORDS 12    /* 32-bit words of the largest flow key (IPv6, with its tunnel) */
+#define WW_HASH_SEEDS 13    /* one for each word, and one to finish with */
 #define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
 
@@ -153,6 +153,8 @@ struct ww_config {
 	__u32 aggregate_mask; /* buckets of each aggregate's table, - 1; a power of two of buckets */
 	__u32 hook;	      /* enum ww_hook */
 	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
+	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
+	__u32 record;	/* 1: packets that the policy's trigger picks leave their features in ww_records */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -172,6 +174,17 @@ struct ww_key6 {
 	__be16 destination_port;
 	__u8 protocol;
 	__u8 reserved[3];
+};
+
+/* Where the feature set's key has the tunnel (WW_KEY_TEID), for flows, not for aggregates. */
+struct ww_tunnel_key4 {
+	struct ww_key4 key;
+	__u64 teid; /* of GTP-U; 0: no such tunnel */
+};
+
+struct ww_tunnel_key6 {
+	struct ww_key6 key;
+	__u64 teid;
 };
 
 #define WW_SLOT_SWAPPED 1 /* the flow's first packet was swapped into canonical order */
@@ -289,7 +302,7 @@ struct ww_stats {
 /* Map ww_events, WW_EVENTS elements a CPU: event n of a CPU (from 1 on) lies in place (n - 1) % WW_EVENTS of its part. */
 struct ww_event {
 	__u64 time_ns;
-	struct ww_key6 key; /* IPv4: address in the first 4 bytes */
+	struct ww_tunnel_key6 key; /* IPv4: address in the first 4 bytes */
 	__u8 ip_version;
 	__u8 class_id;
 	__u8 action;	/* enum ww_action */
@@ -312,7 +325,7 @@ struct ww_scratch {
 	__u32 refused;	  /* 1: no flow entry was free; judged as the first packet of its flow */
 	__u32 packets;	  /* of the flow, with this one */
 	__u32 ip_version; /* 4 or 6 */
-	struct ww_key6 key;
+	struct ww_tunnel_key6 key;
 	/* Carried over a tail call from the feature stage to the model and on to the verdict. */
 	__u32 length;
 	__u32 frame_length;
@@ -320,7 +333,7 @@ struct ww_scratch {
 	__u32 way; /* WW_WAYS: the flow has no entry */
 	/* Shared tables: what the entry held when this packet was accounted, for what comes after its claim. */
 	struct ww_slot seen;
-	struct ww_key6 seen_key; /* as in the entry */
+	struct ww_tunnel_key6 seen_key; /* as in the entry */
 	/* Of the packet, for an aggregate: its key, as in the entry, and what the packet's fields say. */
 	struct ww_key6 aggregate_key;
 	__u32 sample[WW_MAX_SAMPLES];

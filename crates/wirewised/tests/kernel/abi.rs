@@ -46,6 +46,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 aggregate_mask,
                 hook,
                 steer,
+                key_teid,
+                record,
             }),
         ),
         (
@@ -56,6 +58,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
             "ww_key6",
             layout!(abi::Key6 { source, destination, source_port, destination_port, protocol, reserved }),
         ),
+        ("ww_tunnel_key4", layout!(abi::TunnelKey4 { key, teid })),
+        ("ww_tunnel_key6", layout!(abi::TunnelKey6 { key, teid })),
         ("ww_slot", layout!(abi::Slot { last_seen_ns, packets, class_id, flags, generation })),
         ("ww_class_policy", layout!(abi::ClassPolicy { action, after, interval_ns, burst_ns })),
         (
