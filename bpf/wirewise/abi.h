@@ -154,7 +154,7 @@ struct ww_config {
 	__u32 hook;	      /* enum ww_hook */
 	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
 	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
-	__u32 record;	/* 1: packets that the policy's trigger picks leave their features in ww_records */
+	__u32 record;	/* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -310,6 +310,31 @@ struct ww_event {
 	__u32 packets;	/* of the flow so far */
 	__u32 length;	/* IP length of this packet */
 	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
+};
+
+/* What a row has of the packet's headers, and memory for it, a power of two. */
+#define WW_RECORD_HEADERS 192
+#define WW_RECORD_ROOM 256
+
+/* Of a packet, in map ww_records; its features follow. */
+struct ww_record {
+	__u64 time_ns;
+	__u64 packet; /* of those that this CPU saw, from 1 on */
+	__u32 status; /* enum ww_status */
+	__u32 inferred; /* 1: its features were computed */
+	__u32 length;	/* of the frame */
+	__u32 headers_length;
+	__u8 headers[WW_RECORD_ROOM]; /* the frame's first bytes */
+};
+
+/* Map ww_record_rings, one element a CPU. Row n (from 0 on) lies in place n % ww_config.record of the CPU's part of ww_records. */
+struct ww_record_ring {
+	__u64 packets;
+	__u64 written;
+	__u64 lost; /* rows that found no room */
+	__u64 reserved[5];
+	__u64 read; /* by the agent, so many rows; in a cache line of its own */
+	__u64 rest[7];
 };
 
 /* Features and, when ww_config.trace is set, what happened to the last packet of one CPU. */

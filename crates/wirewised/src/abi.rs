@@ -275,7 +275,7 @@ pub struct Config {
     pub steer: u32,
     /// 1: the flow key has the tunnel, as in `TunnelKey4`.
     pub key_teid: u32,
-    /// 1: packets that the policy's trigger picks leave their features in `ww_records`.
+    /// Rows of a CPU in `ww_records`, a power of two; 0: nothing is recorded.
     pub record: u32,
 }
 
@@ -494,6 +494,34 @@ pub struct Event {
     pub length: u32,
     /// Number of the event on its CPU, from 1 on, modulo 2^32; 0 while it is being written.
     pub sequence: u32,
+}
+
+pub const RECORD_HEADERS: usize = 192;
+pub const RECORD_ROOM: usize = 256;
+
+/// `struct ww_record`: of a packet, in the map `ww_records`; its features follow.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Record {
+    pub time_ns: u64,
+    pub packet: u64,
+    pub status: u32,
+    pub inferred: u32,
+    pub length: u32,
+    pub headers_length: u32,
+    pub headers: [u8; RECORD_ROOM],
+}
+
+/// `struct ww_record_ring`, an element of the map `ww_record_rings`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct RecordRing {
+    pub packets: u64,
+    pub written: u64,
+    pub lost: u64,
+    pub reserved: [u64; 5],
+    pub read: u64,
+    pub rest: [u64; 7],
 }
 
 /// `struct ww_scratch`: features and, if the program traces, what happened to the last packet of one CPU.

@@ -458,7 +458,6 @@ const MAX_TABLE_SIZE: u32 = 1 << 24;
 /// Bytes of an entry: far more than all features together need.
 const MAX_AGGREGATE: u32 = 1 << 16;
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,7 @@ pub mod flows;
 pub mod keygen;
 pub mod man;
 pub mod planes;
+pub mod record;
 pub mod replay;
 pub mod rollback;
 pub mod run;

@@ -7,9 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::abi;
-use crate::bundle::manifest::{
-    Flow as Layout, FlowFeature, INTERVALS, PACKETS, Sharing, StateField,
-};
+use crate::bundle::manifest::{Flow as Layout, FlowFeature, INTERVALS, PACKETS, Sharing, StateField};
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
 
@@ -68,7 +66,8 @@ impl FlowKey {
             let (key, rest) = bytes.split_at_checked(size_of::<abi::Key6>())?;
             (Self::from(&bytemuck::pod_read_unaligned::<abi::Key6>(key)), rest)
         };
-        let teid = if has_teid { Some(bytemuck::pod_read_unaligned(rest.get(..size_of::<u32>())?)) } else { None };
+        let teid =
+            if has_teid { Some(bytemuck::pod_read_unaligned(rest.get(..size_of::<u32>())?)) } else { None };
         Some(Self { teid, ..key })
     }
 

@@ -41,10 +41,15 @@ pub const INTERFACES: &str = "ww_interfaces";
 /// What steering remembers of flows: `abi::Memory`.
 pub const MEMORY: &str = "ww_memory";
 
+/// Rows to train on, and where each CPU stands in its part of them.
+pub const RECORDS: &str = "ww_records";
+pub const RECORD_RINGS: &str = "ww_record_rings";
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     match map {
         AGREEMENT | FIRST => config.shadow != 0,
+        RECORDS | RECORD_RINGS => config.record != 0,
         // Captured packets go nowhere, and at TC an interface's index is enough.
         INTERFACES => {
             config.steer & (abi::STEER_REDIRECT | abi::STEER_TOLD) == abi::STEER_REDIRECT
@@ -77,6 +82,12 @@ pub fn other_layout(map: &str) -> Error {
 pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     if map == AGREEMENT && config.shadow != 0 {
         return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
+    }
+    if map == RECORDS && config.record != 0 {
+        return Ok(config.shards.checked_mul(config.record));
+    }
+    if map == RECORD_RINGS {
+        return Ok(Some(config.shards));
     }
     if map == EVENTS {
         return Ok(Some(config.shards * abi::EVENTS));

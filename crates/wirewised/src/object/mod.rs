@@ -14,7 +14,7 @@ pub use crate::bundle::emitted::{ENTRY, tail_call_index};
 pub use loaded::{Loaded, ProgramInfo};
 pub use maps::{
     AGREEMENT, ALL_TABLES, CONFIG_MAP, EVENTS, FIRST, FLOW_TABLES, INTERFACES, PER_CPU, PER_CPU_MAP, POLICY,
-    TAIL_CALLS, is_shared_by_loads, max_entries, other_layout, read_element, variable,
+    RECORD_RINGS, RECORDS, TAIL_CALLS, is_shared_by_loads, max_entries, other_layout, read_element, variable,
 };
 pub use opened::{MAX_TABLE_SIZE, Opened, no_data_path};
 pub use settings::{Runs, Settings, random_seed, seed_from};

@@ -70,7 +70,15 @@ impl From<&FlowKey> for Tuple {
     fn from(key: &FlowKey) -> Self {
         let [(src_ip, src_port), (dest_ip, dest_port)] = key.ends();
         let community_id = community_id(key);
-        Self { src_ip, src_port, dest_ip, dest_port, proto: key.protocol_name(), teid: key.teid, community_id }
+        Self {
+            src_ip,
+            src_port,
+            dest_ip,
+            dest_port,
+            proto: key.protocol_name(),
+            teid: key.teid,
+            community_id,
+        }
     }
 }
 

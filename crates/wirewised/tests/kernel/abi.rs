@@ -163,6 +163,11 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 activation,
             }),
         ),
+        (
+            "ww_record",
+            layout!(abi::Record { time_ns, packet, status, inferred, length, headers_length, headers }),
+        ),
+        ("ww_record_ring", layout!(abi::RecordRing { packets, written, lost, reserved, read, rest })),
         ("ww_agreement", layout!(abi::Agreement { packets, now_ns, class_id, reserved })),
         ("ww_cpu", layout!(abi::Cpu { stats, scratch })),
     ])

@@ -230,6 +230,7 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         **{f"WW_FLOW_KEY{version}": f"struct {_key_struct(s.tunnel_in_key, version)}" for version in (4, 6)},
         "WW_PDU_SESSION": int("gtp-u" in s.decapsulate and s.needs_pdu_session(used)),
         **{f"WW_DECAPSULATE_{t.upper().replace('-', '_')}": int(t in s.decapsulate) for t in TUNNELS},
+        "WW_FEATURES": len(s.features),
         "WW_SHARED": int(s.shared),
         "WW_TABLE_SIZE": f"{s.table_size}U",
         "WW_IDLE_TIMEOUT_NS": f"{s.idle_timeout_ns}ULL",
