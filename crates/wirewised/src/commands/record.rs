@@ -228,6 +228,7 @@ pub fn run(args: &Args) -> Result<()> {
         .plane
         .attach(loaded.entry()?.as_fd(), port, joining)
         .map_err(|error| args.plane.attach_error(&args.interface, &error))?;
+    eprintln!("recording {} ({}); Ctrl-C ends it", args.interface, args.plane);
     let ended_by = follow(args, ifindex, &mut recorder, &stop, start)?;
     drop(link);
     kernel::wait_for_packets();
