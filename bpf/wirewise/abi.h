@@ -154,7 +154,7 @@ struct ww_config {
 	__u32 hook;	      /* enum ww_hook */
 	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
 	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
-	__u32 record;	/* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
+	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -319,8 +319,8 @@ struct ww_event {
 /* Of a packet, in map ww_records; its features follow. */
 struct ww_record {
 	__u64 time_ns;
-	__u64 packet; /* of those that this CPU saw, from 1 on */
-	__u32 status; /* enum ww_status */
+	__u64 packet;	/* of those that this CPU saw, from 1 on */
+	__u32 status;	/* enum ww_status */
 	__u32 inferred; /* 1: its features were computed */
 	__u32 length;	/* of the frame */
 	__u32 headers_length;

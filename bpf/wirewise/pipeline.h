@@ -112,7 +112,8 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
 	ww_accumulate(flow.state, p, &context);
 	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
-	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) || ww_unlikely(ww_outlived(slot));
+	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) ||
+		ww_unlikely(ww_outlived(slot));
 #if WW_AGGREGATES
 	ww_aggregate(p, frame->percpu, version, &context, infer);
 #endif
@@ -120,7 +121,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 	if (infer)
 		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
 	ww_let_go(&frame->percpu->scratch, &flow, &context, version);
-	if (ww_unlikely(ww_config.trace))
+	if (infer && ww_unlikely(ww_config.trace))
 		ww_trace_features(&frame->percpu->scratch);
 	return ww_unclassified(frame, WW_UNDECIDED);
 #else

@@ -57,8 +57,8 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, v
 			if ((void *)(last + 1) > cursor->end)
 				return WW_MALFORMED_TUNNEL;
 			if (WW_PDU_SESSION && extension == WW_GTP_PDU_SESSION)
-				*found = (*found & WW_GTP_OFFSET) | WW_GTP_SESSION |
-					 (__u32)header[1] << 16 | (__u32)header[2] << 24;
+				*found = (*found & WW_GTP_OFFSET) | WW_GTP_SESSION | (__u32)header[1] << 16 |
+					 (__u32)header[2] << 24;
 			extension = *last;
 			cursor->at = last + 1;
 		}
@@ -177,7 +177,8 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 }
 
 /* What the GTP-U header in front of the packet says of it. */
-static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __u32 found, struct ww_packet *p)
+static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __u32 found,
+					struct ww_packet *p)
 {
 	struct ww_gtp *gtp = data + (found & WW_GTP_OFFSET);
 

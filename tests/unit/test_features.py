@@ -508,14 +508,13 @@ def test_hara2026() -> None:
 
 
 def test_galvao2026() -> None:
-    """Datagrams in a tunnel, 10 ms and 30.5 ms apart, then one in the next window, one at the end of the window
-    behind that, and one right behind it.
+    """Datagrams in a tunnel, 10 ms and 30.5 ms apart, then in the next window, at the end of that behind it,
+    right after that, and beyond a window without any.
     """
     extractor = Extractor(PRESETS["galvao2026"])
     tunnel = tunnel_of(b"\x30\xff\0\0\0\0\0\x07" + udp_frame()[14:])
     rows = [
-        extractor.process(tunnel, 10**15 + at * MS // 10).features
-        for at in (0, 100, 405, 5000, 14990, 15000)
+        extractor.process(tunnel, 10**15 + at * MS // 10).features for at in (0, 100, 405, 5000, 14990, 15000)
     ]
     q16 = 65536
     assert rows[:3] == [[0, 0, 0, 0], [10_000 * q16, 0, 0, 0], [20_250 * q16, 10_250**2, 0, 0]]

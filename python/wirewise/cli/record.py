@@ -60,9 +60,9 @@ def record(
 ) -> None:
     """Record the features of live traffic, as a table to train on.
 
-    The feature set's program runs on the interface without a model and lets every packet pass. The rows are those
-    that `wirewise features` makes of a capture of the same packets. What finds no room is counted and said. Ends
-    with Ctrl-C or a limit; nothing stays attached, however it ends. Needs root and clang.
+    The feature set's program runs on the interface without a model and lets every packet pass. The rows are
+    those that `wirewise features` makes of a capture of the same packets. What finds no room is counted and
+    said. Ends with Ctrl-C or a limit; nothing stays attached, however it ends. Needs root and clang.
     """
     from wirewise.datasets.extraction import record_live
     from wirewise.errors import InputError

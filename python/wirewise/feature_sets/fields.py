@@ -26,7 +26,7 @@ _MASK64 = (1 << 64) - 1
 
 
 def mix(x: int, seed: Sequence[int]) -> int:
-    """32 bits in, 32 bits out, by the load's secret seed (HASH_SEEDS u64): what a sketch takes for random."""
+    """32 bits in, 32 bits out, by the load's secret seed (13 u64): what a sketch takes for random."""
     z = (x + seed[0]) * seed[HASH_WORDS] & _MASK64
     return ((z ^ z >> 32) * seed[HASH_WORDS] & _MASK64) >> 32
 
@@ -51,7 +51,7 @@ class Context:
     both: bool
     """Both directions are one flow."""
     seed: Sequence[int]
-    """HASH_SEEDS u64, of the load."""
+    """13 u64, of the load."""
 
     def mix(self, x: int) -> int:
         """`mix` under this load's seed."""
@@ -73,8 +73,9 @@ class Field:
     unit : what it counts. maximum : the largest value (the smallest is 0). c : C expression over
     `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
     of it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is
-    kept. needs_pdu_session : GTP-U's extension headers are read for it. constant : by the flow key, the value that every packet has under it; None: it varies. identity :
-    it tells hosts or flows apart and says nothing else, so a feature may only count its distinct values.
+    kept. needs_pdu_session : GTP-U's extension headers are read for it. constant : by the flow key, the value
+    that every packet has under it; None: it varies. identity : it tells hosts or flows apart and says nothing
+    else, so a feature may only count its distinct values.
     """
 
     name: str

@@ -35,8 +35,8 @@ class Key(NamedTuple):
     """Of the GTP-U tunnel, 0 without one; None: the key has no such part."""
 
     def pack(self) -> bytes:
-        """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes); with a tunnel ww_tunnel_key4 or 6, 8 bytes
-        more.
+        """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes); with a tunnel, ww_tunnel_key4 or
+        ww_tunnel_key6 (8 bytes more).
         """
         ports = struct.pack(">HHB3x", self.source_port, self.destination_port, self.protocol)
         tunnel = b"" if self.teid is None else struct.pack("<Q", self.teid)
@@ -73,7 +73,7 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
 
 
 def hash_key(key: Key, seed: Sequence[int]) -> int:
-    """32-bit hash under a secret seed of HASH_SEEDS u64: multilinear over pairs of the key's 32-bit words, which is
+    """32-bit hash under a secret seed of 13 u64: multilinear over pairs of the key's 32-bit words, which is
     universal; then a finish that leaves nothing of an arithmetic sequence, which that would keep one.
     """
     data = key.pack()
@@ -85,7 +85,7 @@ def hash_key(key: Key, seed: Sequence[int]) -> int:
 
 
 def seed_from(number: int) -> list[int]:
-    """HASH_SEEDS 64-bit seeds, the last of them odd, from one number by splitmix64, so that a run can be given
+    """Thirteen 64-bit seeds, the last of them odd, from one number by splitmix64, so that a run can be given
     back.
     """
     seeds = []
@@ -132,7 +132,7 @@ class Lookup(Enum):
 class FlowTable:
     """The flow table for one IP version: all CPUs' if they share it, else one CPU's shard.
 
-    table_size : entries, a power of two of at least 4. seed : HASH_SEEDS u64. Buckets are made when first touched.
+    table_size : entries, a power of two of at least 4. seed : 13 u64. Buckets are made when first touched.
     """
 
     def __init__(self, feature_set: FeatureSet, seed: Sequence[int], table_size: int | None = None) -> None:

@@ -168,8 +168,8 @@ SIRACUSANO2022 = _preset(
 
 GALVAO2026 = _preset(
     "galvao2026",
-    """J. S. da S. Galvão et al., "Leveraging eBPF/XDP for Real-Time Machine Learning Traffic Classification in
-    5G User Plane Networks" (2026), section 3: mean and variance of the inter-arrival time in the current
+    """J. S. da S. Galvão et al., "Leveraging eBPF/XDP for Real-Time Machine Learning Traffic Classification
+    in 5G User Plane Networks" (2026), section 3: mean and variance of the inter-arrival time in the current
     and in the preceding 500 ms of a flow, over the directional five-tuple inside GTP-U. The text names no
     unit: microseconds here; the variance is of the population. A flow's first packet opens its first
     window, and the first inter-arrival time is its second packet's. The published code differs: it divides
