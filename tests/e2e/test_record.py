@@ -87,7 +87,7 @@ def frames_of(seed: str) -> list[bytes]:
     made = [packet.frame for packet in generate(3, packets=2000, mix=mix_of("galvao2026"))]
     fuzzed = [frame for _, frame in Fuzzer(Random(seed)).packets(3000)]
     # The kernel drops what breaks off inside a VLAN tag, before TC.
-    frames = made + [f for f in fuzzed if 20 <= len(f) <= 1514 or (len(f) >= 14 and f[12:14] not in TAGS)]
+    frames = made + [f for f in fuzzed if 14 <= len(f) <= 1514 and (len(f) >= 20 or f[12:14] not in TAGS)]
     Random(seed).shuffle(frames)
     return frames
 
