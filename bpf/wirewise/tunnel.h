@@ -16,8 +16,8 @@ struct ww_gtp {
 
 #define WW_GTP_PDU_SESSION 0x85
 
-/* Where a GTP-U header is, and its PDU session container (3GPP TS 38.415), as ww_find_network returns them: the header's offset in the frame,
- * and in the bits above WW_GTP_SESSION and the container's first two octets. 0: none. */
+/* What ww_find_network returns of a GTP-U header: its TEID; or, where features read the PDU session container (3GPP TS 38.415), the header's
+ * offset in the frame, from which the TEID is read again, and above it WW_GTP_SESSION and the container's first two octets. 0: none. */
 #define WW_GTP_OFFSET 0x7fffU
 #define WW_GTP_SESSION (1U << 15)
 #define WW_GTP_TYPE(found) ((found) >> 20 & 15)
@@ -34,7 +34,7 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, v
 		return WW_MALFORMED_TUNNEL;
 	if (gtp->flags >> 4 != 3 || gtp->message != 255)
 		return 0;
-	*found = (cursor->at - start) & WW_GTP_OFFSET;
+	*found = WW_PDU_SESSION ? (cursor->at - start) & WW_GTP_OFFSET : bpf_ntohl(gtp->teid);
 	cursor->at = gtp + 1;
 	if (gtp->flags & 7) {
 		__u8 *option = cursor->at, extension;
@@ -176,6 +176,7 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 	return (__u64)gtp << 32 | inner | vlan_id << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
 }
 
+#if WW_PDU_SESSION
 /* What the GTP-U header in front of the packet says of it. */
 static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __u32 found,
 					struct ww_packet *p)
@@ -185,7 +186,6 @@ static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __
 	if (!found || ww_unlikely((void *)(gtp + 1) > cursor->end))
 		return;
 	p->teid = bpf_ntohl(gtp->teid);
-#if WW_PDU_SESSION
 	if (found & WW_GTP_SESSION) {
 		p->pdu_type = WW_GTP_TYPE(found);
 		/* Of other types we know no QoS flow. */
@@ -194,8 +194,8 @@ static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __
 			p->qfi = WW_GTP_QFI(found);
 		}
 	}
-#endif
 }
+#endif
 
 /* As without tunnels, but the type and the cursor may be those inside. */
 static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
@@ -209,8 +209,10 @@ static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cur
 	cursor->at = ww_data(ctx) + (found & WW_FOUND_OFFSET);
 	*type = bpf_htons(found & WW_FOUND_IPV6 ? ETH_P_IPV6 : ETH_P_IP);
 	p->vlan_id = WW_FOUND_NEXT(found);
-#if WW_DECAPSULATE_GTP_U
+#if WW_PDU_SESSION
 	ww_read_gtp(cursor, ww_data(ctx), WW_FOUND_GTP(found), p);
+#else
+	p->teid = WW_FOUND_GTP(found);
 #endif
 	p->tunnelled = (found & WW_FOUND_INNER) != 0;
 	return 0;

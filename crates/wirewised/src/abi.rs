@@ -587,7 +587,7 @@ mod tests {
         assert_eq!((size_of::<TunnelKey4>(), size_of::<TunnelKey6>()), (24, 48));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
-        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + 20));
+        assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + 40));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
         assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8);
