@@ -16,8 +16,8 @@
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
 #define WW_MAX_WIDTH 128    /* words of a layer of a network */
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
-#define WW_HASH_WORDS 10    /* 32-bit words of the largest flow key (IPv6) */
-#define WW_HASH_SEEDS 11    /* one for each word, and one to finish with */
+#define WW_HASH_WORDS 12    /* 32-bit words of the largest flow key (IPv6, with its tunnel) */
+#define WW_HASH_SEEDS 13    /* one for each word, and one to finish with */
 #define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
 
@@ -156,6 +156,8 @@ struct ww_config {
 	__u32 aggregate_mask; /* buckets of each aggregate's table, - 1; a power of two of buckets */
 	__u32 hook;	      /* enum ww_hook */
 	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
+	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
+	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
@@ -175,6 +177,17 @@ struct ww_key6 {
 	__be16 destination_port;
 	__u8 protocol;
 	__u8 reserved[3];
+};
+
+/* Where the feature set's key has the tunnel (WW_KEY_TEID), for flows, not for aggregates. */
+struct ww_tunnel_key4 {
+	struct ww_key4 key;
+	__u64 teid; /* of GTP-U; 0: no such tunnel */
+};
+
+struct ww_tunnel_key6 {
+	struct ww_key6 key;
+	__u64 teid;
 };
 
 #define WW_SLOT_SWAPPED 1 /* the flow's first packet was swapped into canonical order */
@@ -313,7 +326,7 @@ struct ww_stats {
 /* Map ww_events, WW_EVENTS elements a CPU: event n of a CPU (from 1 on) lies in place (n - 1) % WW_EVENTS of its part. */
 struct ww_event {
 	__u64 time_ns;
-	struct ww_key6 key; /* IPv4: address in the first 4 bytes */
+	struct ww_tunnel_key6 key; /* IPv4: address in the first 4 bytes */
 	__u8 ip_version;
 	__u8 class_id;
 	__u8 action;	/* enum ww_action */
@@ -321,6 +334,31 @@ struct ww_event {
 	__u32 packets;	/* of the flow so far */
 	__u32 length;	/* IP length of this packet */
 	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
+};
+
+/* What a row has of the packet's headers, and memory for it, a power of two. */
+#define WW_RECORD_HEADERS 192
+#define WW_RECORD_ROOM 256
+
+/* Of a packet, in map ww_records; its features follow. */
+struct ww_record {
+	__u64 time_ns;
+	__u64 packet;	/* of those that this CPU saw, from 1 on */
+	__u32 status;	/* enum ww_status */
+	__u32 inferred; /* 1: its features were computed */
+	__u32 length;	/* of the frame */
+	__u32 headers_length;
+	__u8 headers[WW_RECORD_ROOM]; /* the frame's first bytes */
+};
+
+/* Map ww_record_rings, one element a CPU. Row n (from 0 on) lies in place n % ww_config.record of the CPU's part of ww_records. */
+struct ww_record_ring {
+	__u64 packets;
+	__u64 written;
+	__u64 lost; /* rows that found no room */
+	__u64 reserved[5];
+	__u64 read; /* by the agent, so many rows; in a cache line of its own */
+	__u64 rest[7];
 };
 
 /* Features and, when ww_config.trace is set, what happened to the last packet of one CPU. */
@@ -336,7 +374,7 @@ struct ww_scratch {
 	__u32 refused;	  /* 1: no flow entry was free; judged as the first packet of its flow */
 	__u32 packets;	  /* of the flow, with this one */
 	__u32 ip_version; /* 4 or 6 */
-	struct ww_key6 key;
+	struct ww_tunnel_key6 key;
 	/* Carried over a tail call from the feature stage to the model and on to the verdict. */
 	__u32 length;
 	__u32 frame_length;
@@ -344,7 +382,7 @@ struct ww_scratch {
 	__u32 way; /* WW_WAYS: the flow has no entry */
 	/* Shared tables: what the entry held when this packet was accounted, for what comes after its claim. */
 	struct ww_slot seen;
-	struct ww_key6 seen_key; /* as in the entry */
+	struct ww_tunnel_key6 seen_key; /* as in the entry */
 	/* Of the packet, for an aggregate: its key, as in the entry, and what the packet's fields say. */
 	struct ww_key6 aggregate_key;
 	__u32 sample[WW_MAX_SAMPLES];

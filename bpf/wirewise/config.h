@@ -30,6 +30,7 @@ WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.grace_ns = WW_GRACE_NS,
 	.verdict = WW_SLOT_VERDICT,
 	.shared = WW_SHARED,
+	.key_teid = WW_KEY_TEID,
 	.aggregate_mask = WW_AGGREGATES_SIZE / WW_WAYS - 1,
 	WW_CONFIG_OF_RUN};
 

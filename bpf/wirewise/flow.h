@@ -81,23 +81,26 @@ static __always_inline void ww_make_key6(__u64 *word, const struct ww_packet *p,
 }
 
 /* A key in the form of events and traces: an IPv4 address lies in the first 4 bytes. version: 4 or 6, a constant. */
-static __always_inline void ww_copy_key(struct ww_key6 *to, const void *from, const __u32 version)
+static __always_inline void ww_copy_key(struct ww_tunnel_key6 *to, const void *from, const __u32 version)
 {
 	__builtin_memset(to, 0, sizeof(*to));
 	if (version == 4) {
 		const struct ww_key4 *key = from;
 
-		*(__be32 *)to->source = key->source;
-		*(__be32 *)to->destination = key->destination;
-		to->source_port = key->source_port;
-		to->destination_port = key->destination_port;
-		to->protocol = key->protocol;
+		*(__be32 *)to->key.source = key->source;
+		*(__be32 *)to->key.destination = key->destination;
+		to->key.source_port = key->source_port;
+		to->key.destination_port = key->destination_port;
+		to->key.protocol = key->protocol;
+#if WW_KEY_TEID
+		to->teid = ((const WW_FLOW_KEY4 *)from)->teid;
+#endif
 	} else {
 		const __u64 *word = from;
 		__u64 *copy = (void *)to;
 
 #pragma unroll
-		for (int i = 0; i < (int)sizeof(*to) / 8; i++)
+		for (int i = 0; i < (int)sizeof(WW_FLOW_KEY6) / 8; i++)
 			copy[i] = word[i];
 	}
 }

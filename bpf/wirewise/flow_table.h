@@ -5,7 +5,11 @@
  */
 #define WW_V(name) WW_PASTE(name, WW_TABLE, WW_VERSION)
 
+#if WW_TABLE_FLOWS
+#define WW_KEY WW_PASTE(WW_FLOW_KEY, , WW_VERSION)
+#else
 #define WW_KEY struct WW_PASTE(ww_key, , WW_VERSION)
+#endif
 #define WW_KEY_WORDS ((int)sizeof(WW_KEY) / 8)
 #define WW_ENTRY struct WW_V(ww_entry)
 #define WW_BUCKET struct WW_V(ww_bucket)
@@ -174,6 +178,9 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 #if WW_TABLE_FLOWS
 	flow->swapped = WW_PASTE(ww_swap, , WW_VERSION)(p);
 	WW_PASTE(ww_make_key, , WW_VERSION)(word, p, flow->swapped, WW_TABLE_KEY);
+#if WW_KEY_TEID
+	word[WW_KEY_WORDS - 1] = p->teid;
+#endif
 #else
 	WW_V(ww_copy_words)(word, shelf);
 #endif

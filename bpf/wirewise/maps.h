@@ -42,7 +42,7 @@
 /* What ww_blank holds for a packet whose flow, or one of whose aggregates, got no entry. */
 struct ww_blank_entry {
 	struct ww_slot slot;
-	struct ww_key6 key;
+	WW_FLOW_KEY6 key;
 	struct ww_state state;
 #if WW_BY_SOURCE
 	struct ww_entry_source6 source;

@@ -34,6 +34,9 @@ struct ww_packet {
 	__u32 icmp_code;
 	__u32 vlan_id;
 	__u32 teid;
+	__u32 qfi;	     /* of the PDU session container; 0: there is none, as in the next two */
+	__u32 pdu_type;	     /* 0 downlink, 1 uplink */
+	__u32 pdu_direction; /* 1 downlink, 2 uplink */
 };
 
 /* In a flow, or in an aggregate of flows. */

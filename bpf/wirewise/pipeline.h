@@ -24,6 +24,10 @@
 
 #include "trace.h"
 
+#if WW_NO_MODEL
+#include "record.h"
+#endif
+
 /* Besides the verdicts: where the entry point continues. */
 #define WW_NEXT_IPV6 -1
 #define WW_NEXT_MODEL -2
@@ -108,7 +112,8 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
 	ww_accumulate(flow.state, p, &context);
 	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
-	infer = WW_NO_MODEL || ww_triggered(&context) || ww_unlikely(ww_outlived(slot));
+	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) ||
+		ww_unlikely(ww_outlived(slot));
 #if WW_AGGREGATES
 	ww_aggregate(p, frame->percpu, version, &context, infer);
 #endif
@@ -116,7 +121,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 	if (infer)
 		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
 	ww_let_go(&frame->percpu->scratch, &flow, &context, version);
-	if (ww_unlikely(ww_config.trace))
+	if (infer && ww_unlikely(ww_config.trace))
 		ww_trace_features(&frame->percpu->scratch);
 	return ww_unclassified(frame, WW_UNDECIDED);
 #else
@@ -165,6 +170,7 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 		return WW_VERDICT_PASS;
 	if (ww_unlikely(ww_config.trace)) {
 		frame.percpu->scratch.inferred = 0;
+		frame.percpu->scratch.now_ns = frame.now_ns;
 		if (ww_config.shadow)
 			frame.now_ns = ww_shadow_time(frame.now_ns);
 	}
@@ -216,6 +222,10 @@ static __always_inline int ww_run(WW_HOOK_CTX *ctx)
 	verdict = ww_process_ipv4(ctx);
 	if (verdict == WW_NEXT_IPV6)
 		verdict = ww_process_ipv6(ctx);
+#if WW_NO_MODEL
+	if (ww_config.record)
+		ww_record(kept);
+#endif
 #if WW_TAIL_CALLS
 	if (verdict == WW_NEXT_MODEL) {
 		bpf_tail_call(ctx, &ww_progs, 1);

@@ -14,8 +14,18 @@ struct ww_gtp {
 	__be32 teid;
 };
 
-/* Each opens one header at the cursor. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, 0: no tunnel for us. */
-static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, __u32 *teid)
+#define WW_GTP_PDU_SESSION 0x85
+
+/* What ww_find_network returns of a GTP-U header: its TEID; or, where features read the PDU session container (3GPP TS 38.415), the header's
+ * offset in the frame, from which the TEID is read again, and above it WW_GTP_SESSION and the container's first two octets. 0: none. */
+#define WW_GTP_OFFSET 0x7fffU
+#define WW_GTP_SESSION (1U << 15)
+#define WW_GTP_TYPE(found) ((found) >> 20 & 15)
+#define WW_GTP_QFI(found) ((found) >> 24 & 63)
+
+/* Each opens one header at the cursor. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, 0: no tunnel for us. start: of the
+ * frame. */
+static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, void *start, __u32 *found)
 {
 	struct ww_gtp *gtp = cursor->at;
 	__u8 *inner;
@@ -24,7 +34,7 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, _
 		return WW_MALFORMED_TUNNEL;
 	if (gtp->flags >> 4 != 3 || gtp->message != 255)
 		return 0;
-	*teid = bpf_ntohl(gtp->teid);
+	*found = WW_PDU_SESSION ? (cursor->at - start) & WW_GTP_OFFSET : bpf_ntohl(gtp->teid);
 	cursor->at = gtp + 1;
 	if (gtp->flags & 7) {
 		__u8 *option = cursor->at, extension;
@@ -46,6 +56,9 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, _
 			last = header + (size - 1);
 			if ((void *)(last + 1) > cursor->end)
 				return WW_MALFORMED_TUNNEL;
+			if (WW_PDU_SESSION && extension == WW_GTP_PDU_SESSION)
+				*found = (*found & WW_GTP_OFFSET) | WW_GTP_SESSION | (__u32)header[1] << 16 |
+					 (__u32)header[2] << 24;
 			extension = *last;
 			cursor->at = last + 1;
 		}
@@ -98,13 +111,13 @@ static __always_inline int ww_open_gre(struct ww_cursor *cursor, __be16 *type)
 
 /* Opens the tunnel at the cursor that outer's headers announce, as above. */
 static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct ww_packet *outer,
-					  __be16 *type, __u32 *teid)
+					  __be16 *type, void *start, __u32 *gtp)
 {
 	__be16 port = outer->destination_port_be;
 
 	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_GTP_U && port == bpf_htons(WW_PORT_GTP_U)) {
 		cursor->at += sizeof(struct udphdr);
-		return ww_open_gtp(cursor, type, teid);
+		return ww_open_gtp(cursor, type, start, gtp);
 	}
 	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_VXLAN && port == bpf_htons(WW_PORT_VXLAN)) {
 		cursor->at += sizeof(struct udphdr);
@@ -125,7 +138,7 @@ static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct
 #define WW_FOUND_NEXT(found) ((found) >> 15 & 0xfff) /* VLAN, or status */
 #define WW_FOUND_IPV6 (1ULL << 27)
 #define WW_FOUND_INNER (1ULL << 28) /* it is inside a tunnel */
-#define WW_FOUND_TEID(found) ((found) >> 32)
+#define WW_FOUND_GTP(found) ((__u32)((found) >> 32))
 
 /* Finds the IP header to judge a frame by: the one inside a tunnel, or the only one. A global function, verified once: all the
  * ways to the header are forgotten at its end, and the packet is parsed behind it as if there were no tunnels. */
@@ -133,7 +146,7 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 {
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	struct ww_cursor cursor = {data, end}, network;
-	__u32 vlan_id = 0, inner_vlan, teid = 0;
+	__u32 vlan_id = 0, inner_vlan, gtp = 0;
 	__u64 inner = WW_FOUND_INNER;
 	struct ww_packet outer = {};
 	__be16 type, inner_type = 0;
@@ -147,7 +160,7 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 	network = cursor;
 	/* What is malformed outside is parsed again, and refused, where there are no tunnels. */
 	if (!ww_parse_ip(ctx, &cursor, type, &outer) && !outer.fragment) {
-		status = ww_open_tunnel(&cursor, &outer, &inner_type, &teid);
+		status = ww_open_tunnel(&cursor, &outer, &inner_type, data, &gtp);
 		if (!status && inner_type == bpf_htons(WW_ETH_TRANSPARENT))
 			status = ww_parse_ethernet(&cursor, &inner_type, &inner_vlan);
 		if (status)
@@ -156,12 +169,33 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 	if (inner_type != bpf_htons(ETH_P_IP) && inner_type != bpf_htons(ETH_P_IPV6)) {
 		cursor = network;
 		inner_type = type;
-		inner = teid = 0;
+		inner = gtp = 0;
 	}
 	if (inner_type == bpf_htons(ETH_P_IPV6))
 		inner |= WW_FOUND_IPV6;
-	return (__u64)teid << 32 | inner | vlan_id << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
+	return (__u64)gtp << 32 | inner | vlan_id << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
 }
+
+#if WW_PDU_SESSION
+/* What the GTP-U header in front of the packet says of it. */
+static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __u32 found,
+					struct ww_packet *p)
+{
+	struct ww_gtp *gtp = data + (found & WW_GTP_OFFSET);
+
+	if (!found || ww_unlikely((void *)(gtp + 1) > cursor->end))
+		return;
+	p->teid = bpf_ntohl(gtp->teid);
+	if (found & WW_GTP_SESSION) {
+		p->pdu_type = WW_GTP_TYPE(found);
+		/* Of other types we know no QoS flow. */
+		if (p->pdu_type <= 1) {
+			p->pdu_direction = 1 + p->pdu_type;
+			p->qfi = WW_GTP_QFI(found);
+		}
+	}
+}
+#endif
 
 /* As without tunnels, but the type and the cursor may be those inside. */
 static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
@@ -175,7 +209,11 @@ static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cur
 	cursor->at = ww_data(ctx) + (found & WW_FOUND_OFFSET);
 	*type = bpf_htons(found & WW_FOUND_IPV6 ? ETH_P_IPV6 : ETH_P_IP);
 	p->vlan_id = WW_FOUND_NEXT(found);
-	p->teid = WW_FOUND_TEID(found);
+#if WW_PDU_SESSION
+	ww_read_gtp(cursor, ww_data(ctx), WW_FOUND_GTP(found), p);
+#else
+	p->teid = WW_FOUND_GTP(found);
+#endif
 	p->tunnelled = (found & WW_FOUND_INNER) != 0;
 	return 0;
 }

@@ -104,13 +104,13 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 }
 
 /* One for each size of key; global functions, so that they use none of ww_xdp's stack. */
-__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_slot *slot, const struct ww_key4 *key,
+__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_slot *slot, const WW_FLOW_KEY4 *key,
 			      __u64 what)
 {
 	return stats && slot && key ? ww_send_event(stats, slot, key, what, 4) : 0;
 }
 
-__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_slot *slot, const struct ww_key6 *key,
+__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_slot *slot, const WW_FLOW_KEY6 *key,
 			      __u64 what)
 {
 	return stats && slot && key ? ww_send_event(stats, slot, key, what, 6) : 0;

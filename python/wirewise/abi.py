@@ -16,14 +16,17 @@ MAX_CLASSES = 64
 MAX_WIDTH = 128
 WAYS = 4
 MAX_SAMPLES = 64
-HASH_WORDS = 10
-HASH_SEEDS = 11
+HASH_WORDS = 12
+HASH_SEEDS = 13
 TRIGGER_WORDS = 16
 MAX_AFTER = 15
 
 SLOT_SIZE = 16
 KEY_SIZE = {4: 16, 6: 40}
-"""Bytes of struct ww_slot, and of struct ww_key4 and ww_key6, by IP version."""
+TUNNEL_SIZE = 8
+"""Bytes of struct ww_slot; of struct ww_key4 and ww_key6, by IP version; and of what ww_tunnel_key4 and
+ww_tunnel_key6 have beside those.
+"""
 
 
 class Status(IntEnum):

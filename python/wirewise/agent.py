@@ -10,9 +10,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,25 @@ def run(*arguments: str | Path, timeout: float | None = 300) -> None:
     command, done = _start(arguments, timeout)
     if done.returncode:
         raise _error(command, done)
+
+
+def become(*arguments: str | Path, files: Mapping[str, bytes]) -> NoReturn:
+    """Goes on as a command of the agent, so that signals are the agent's and nothing is left between the two.
+
+    files : option and content of files that it reads; they are in memory only. Raises MissingFeatureError.
+    """
+    program, given = find(), list(map(str, arguments))
+    for name, content in files.items():
+        descriptor = os.memfd_create(name.strip("-"))
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        os.set_inheritable(descriptor, True)
+        given += [name, f"/proc/self/fd/{descriptor}"]
+    sys.stdout.flush()
+    try:
+        os.execv(program, [str(program), *given])
+    except OSError as error:
+        raise MissingFeatureError(f"{program}: cannot be run: {error.strerror}") from error
 
 
 def trace(

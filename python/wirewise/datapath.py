@@ -47,7 +47,7 @@ class Decision:
 class DataPath:
     """One CPU's data path in Python, fed frame by frame in the order in which they come.
 
-    hash_seed : 11 u64, as in ww_config; table_size : entries, instead of the feature set's. The policy's
+    hash_seed : 13 u64, as in ww_config; table_size : entries, instead of the feature set's. The policy's
     `enforce_for` counts from the first frame. connected : whether a packet is of a connection of this host
     (bpf/wirewise/sockets.h); captured packets never are.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
-from wirewise.feature_sets.feature_set import AGGREGATES, SHARINGS
+from wirewise.feature_sets.feature_set import AGGREGATES, SHARINGS, TEID
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.models import MAX_CLASSES, Bound, Bounded, Family, Model
 from wirewise.models.random import (
@@ -116,16 +116,22 @@ def random_feature_set(random: Random) -> FeatureSet:
         windows |= {window_ns} - {0}
         if spec not in specs:
             specs.append(spec)
+    key = random.choice(KEYS)
     return FeatureSet.from_dict(
         {
             "name": "random",
-            "key": random.choice(KEYS),
+            "key": key,
             "features": specs or ["length"],
             "table_size": random.choice((4, 4, 8, 16, 64, 4096)),
             "idle_timeout": random.choice(("1us", "1ms", "40ms", "1s", "60s", "3h", "100h")),
             "grace": random.choice(("1ns", "1ms", "100ms", "10s", "200h")),
             "proven_packets": random.choice((1, 2, 4, 4, 50)),
-            "decapsulate": random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))),
+            "decapsulate": sorted(
+                {
+                    *random.sample(TUNNELS, random.choice((0, 0, 1, 2, 3, 4))),
+                    *(["gtp-u"] if key.endswith(TEID) else []),
+                }
+            ),
         }
     )
 

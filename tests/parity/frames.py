@@ -276,14 +276,20 @@ class Fuzzer:
                 for kind in (*kinds[1:], 0):
                     words = random.choice((1, 1, 2, 4, 0 if wild else 1))
                     options += (
-                        (bytes([words]) + bytes(max(0, words * 4 - 2)) + bytes([kind]))
+                        (bytes([words]) + self._session(max(0, words * 4 - 2)) + bytes([kind]))
                         if words
                         else b"\0\0\0\0"
                     )
-        teid = random.choice((1, 0xFFFFFFFF, random.getrandbits(32)))
+        teid = random.choice((1, 2, 0xFFFFFFFF, random.getrandbits(32)))
         header = struct.pack(">BBHI", flags, message, len(inner) & 0xFFFF, teid) + options
         port = 2152 if random.random() < 0.95 else 2153
         return self._ip(carrier, source, destination, UDP, udp(2152, port) + header + inner, wild)
+
+    def _session(self, size: int) -> bytes:
+        """Content of a GTP-U extension header: a PDU session container's, more often than not."""
+        random = self.random
+        first = random.choice((0x00, 0x10, 0x10, 0x20, random.getrandbits(8)))
+        return (bytes([first, random.getrandbits(8)]) + _bytes(random, size))[:size]
 
     def _vxlan(
         self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool

@@ -307,6 +307,7 @@ def _flow(entry: Entry, extractor: Extractor) -> dict[str, Any]:
         "source_port": key.source_port,
         "destination_port": key.destination_port,
         "protocol": key.protocol,
+        **({} if key.teid is None else {"teid": key.teid}),
         "packets": entry.packets,
         "last_seen_ns": entry.last_seen_ns,
         "class_id": entry.verdict,

@@ -16,14 +16,16 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.parity import frames as made
 from tests.parity.cases import END_OF_PCAP_NS, Case, reading_all_features, with_thresholds
 from tests.parity.cases import observed_values as observed
 from tests.parity.frames import TimedFrame
-from tests.parity.harness import PLANES, Comparison, fail, needs_kernel
+from tests.parity.harness import PLANES, XDP_CODES, Comparison, Run, assert_agree, fail, needs_kernel
+from wirewise.abi import Fate, Status
 from wirewise.datasets import read_capture
 from wirewise.errors import InputError
 from wirewise.feature_sets import FIELDS, PRESETS, FeatureSet
-from wirewise.feature_sets.packet import TUNNELS
+from wirewise.feature_sets.packet import TUNNELS, parse
 from wirewise.models.random import random_tree_ensemble
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "data" / "captures"
@@ -47,6 +49,19 @@ EVERY_FIELD = FeatureSet.from_dict(
             "count", "mean(length)", "variance(iat)", "mean_abs_deviation(ttl)",
             "first(tcp_flags, window=1s)", "sum(payload_length, window=1s, previous)",
             "count(window=1s, previous)", "deviation_from_mean(iat_or_zero)",
+        ],
+    }
+)  # fmt: skip
+
+IN_TUNNELS = FeatureSet.from_dict(
+    {
+        "name": "in-tunnels",
+        "key": "five-tuple+teid",
+        "decapsulate": ["gtp-u"],
+        "features": [
+            "teid", "qfi", "pdu_type", "pdu_direction", "length", "count", "max(qfi, window=500ms)",
+            "sum(pdu_direction, by=destination, window=1s)",
+            *(f.spec for f in PRESETS["galvao2026"].features),
         ],
     }
 )  # fmt: skip
@@ -132,3 +147,33 @@ def test_folder(folder: str, feature_set: FeatureSet, tmp_path: Path) -> None:
     comparison = Comparison(_case(feature_set, _sample()), tmp_path)
     if comparison.difference(frames):
         fail(comparison, frames)
+
+
+def _gtp_frames() -> list[TimedFrame]:
+    return [frame for name in FILES if name.startswith("gtp/") for frame in _packets(CAPTURES / name)[0]]
+
+
+def test_tunnels_of_other_makers(tmp_path: Path) -> None:
+    """With the tunnel in the key: all of them, each cut off at every byte, and each in another tunnel."""
+    whole = _gtp_frames()
+    assert sum(_teid(frame) > 0 for _, frame in whole) > 20
+    distinct = {(len(frame), frame[:64]): frame for _, frame in whole if _teid(frame)}
+    frames = list(whole)
+    now_ns = whole[-1][0]
+    for frame in list(distinct.values())[:40]:
+        frames += [(now_ns, frame[:end]) for end in range(14, min(len(frame), 130))]
+        gtp = bytes.fromhex("34ff00000000002a0000008501100900") + frame[14:]
+        outer = made.ipv4(bytes(4), bytes(4), made.UDP, made.udp(2152, 2152) + gtp)
+        frames.append((now_ns, made.ethernet(outer, made.IPV4)))
+
+    def seen(run: Run) -> None:
+        assert Status.MALFORMED_TUNNEL in run.statuses
+        broken = run.heads[:, 0] == Status.MALFORMED_TUNNEL
+        assert (run.heads[broken, -1] == XDP_CODES[Fate.PASS]).all()
+
+    assert_agree(_case(IN_TUNNELS, whole), frames, tmp_path, seen=seen)
+
+
+def _teid(frame: bytes) -> int:
+    packet = parse(frame, ("gtp-u",))[1]
+    return packet.teid if packet else 0

@@ -47,6 +47,9 @@ def test_limits_are_those_of_the_header() -> None:
     ours = {name: value for name, value in vars(abi).items() if type(value) is int}
     assert ours.pop("VERSION") == DEFINES["ABI_VERSION"]
     assert ours.pop("SLOT_SIZE") == size_in_header("slot")
+    # size_in_header counts plain integers, so of these what they have beside the key.
+    tunnel_size = ours.pop("TUNNEL_SIZE")
+    assert {size_in_header(f"tunnel_key{version}") for version in (4, 6)} == {tunnel_size}
     assert ours and ours == {name: DEFINES[name] for name in ours}
     assert {version: size_in_header(f"key{version}") for version in (4, 6)} == abi.KEY_SIZE
     assert 64 * DEFINES["TRIGGER_WORDS"] - 1 == MAX_TRIGGER_PACKET

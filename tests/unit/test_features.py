@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.parity import frames
 from tests.parity.cases import random_feature
-from wirewise.abi import Status
+from wirewise.abi import HASH_SEEDS, HASH_WORDS, Status
 from wirewise.errors import InputError
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, PRESETS, Extractor, Feature, FeatureSet, keeping
 from wirewise.feature_sets.accumulators import CELLS, DISTINCT_MAX, SQUARE_MAX, SUM_MAX
@@ -41,6 +42,11 @@ def udp_frame(
 def tcp_frame(flags: int, window: int, length: int) -> bytes:
     transport = frames.tcp(40000, 80, flags, window)
     return frames.ethernet(frames.ipv4(A, B, frames.TCP, transport, length=length), frames.IPV4)
+
+
+def tunnel_of(gtp: bytes) -> bytes:
+    """A frame with this in a datagram for GTP-U."""
+    return frames.ethernet(frames.ipv4(A, B, frames.UDP, frames.udp(2152, 2152) + gtp), frames.IPV4)
 
 
 # -- parsing
@@ -501,6 +507,23 @@ def test_hara2026() -> None:
     assert abs(variance / q16 - 463374.2) < 1
 
 
+def test_galvao2026() -> None:
+    """Datagrams in a tunnel, 10 ms and 30.5 ms apart, then in the next window, at the end of that behind it,
+    right after that, and beyond a window without any.
+    """
+    extractor = Extractor(PRESETS["galvao2026"])
+    tunnel = tunnel_of(b"\x30\xff\0\0\0\0\0\x07" + udp_frame()[14:])
+    rows = [
+        extractor.process(tunnel, 10**15 + at * MS // 10).features for at in (0, 100, 405, 5000, 14990, 15000)
+    ]
+    q16 = 65536
+    assert rows[:3] == [[0, 0, 0, 0], [10_000 * q16, 0, 0, 0], [20_250 * q16, 10_250**2, 0, 0]]
+    assert rows[3] == [459_500 * q16, 0, 20_250 * q16, 10_250**2]
+    assert rows[4] == [999_000 * q16, 0, 459_500 * q16, 0]
+    assert rows[5] == [1_000 * q16, 0, 999_000 * q16, 0]
+    assert extractor.process(tunnel, 10**15 + 2600 * MS).features == [1_100_000 * q16, 0, 0, 0]
+
+
 # -- flow keys and table
 
 
@@ -525,12 +548,56 @@ def test_keys() -> None:
         assert swapped == (kind == "five-tuple-bidirectional")
 
 
+def test_the_same_inner_addresses_in_two_tunnels_are_two_flows_if_the_key_says_so() -> None:
+    packet = packet_of(udp_frame(hosts=(B, A)))
+    packet.teid = 0xDEADBEEF
+    for kind in (key for key in KEYS if key.endswith("+teid")):
+        inner, key = make_key(packet, kind.removesuffix("+teid"))[0], make_key(packet, kind)[0]
+        assert inner.teid is None and key == inner._replace(teid=0xDEADBEEF)
+        assert key.pack() == inner.pack() + (0xDEADBEEF).to_bytes(8, "little")
+        assert str(key) == f"{inner} teid 0xdeadbeef"
+        packet.teid += 1
+        assert hash_key(make_key(packet, kind)[0], seed_from(1)) != hash_key(key, seed_from(1))
+        packet.teid -= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"key": "five-tuple+teid"}, "add decapsulate: [gtp-u]"),
+        ({"key": "five-tuple-bidirectional+teid", "decapsulate": ["gtp-u"]}, "take five-tuple+teid"),
+    ],
+)
+def test_a_tunnel_in_the_key_that_cannot_be(change: dict[str, object], expected: str) -> None:
+    with pytest.raises(InputError, match=re.escape(expected)):
+        FeatureSet.from_dict({"name": "x", "features": ["length"]} | change)
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        (b"\1\x00\x89\0", (9, 0, 1)),  # downlink; PPP and RQI stand above the QFI
+        (b"\1\x1f\x3f\0", (63, 1, 2)),  # uplink
+        (b"\1\x20\x09\0", (0, 2, 0)),  # another type
+        (b"\2\x10\x05\0\0\0\0\0", (5, 1, 2)),  # with time stamps
+    ],
+)
+def test_the_pdu_session_container(container: bytes, expected: tuple[int, int, int]) -> None:
+    inner = udp_frame()[14:]
+    frame = tunnel_of(b"\x34\xff\0\0\0\0\0\x07\0\0\0\x85" + container + inner)
+    packet = packet_of(frame, "gtp-u")
+    assert (packet.teid, packet.tunnelled) == (7, True)
+    assert (packet.qfi, packet.pdu_type, packet.pdu_direction) == expected
+    bare = packet_of(tunnel_of(b"\x30\xff\0\0\0\0\0\x07" + inner), "gtp-u")
+    assert (bare.teid, bare.qfi, bare.pdu_type, bare.pdu_direction) == (7, 0, 0, 0)
+
+
 def test_the_hash_is_multilinear_and_finished() -> None:
     key, _ = make_key(packet_of(udp_frame()), "five-tuple")
-    s = list(range(3, 14))
+    s = list(range(3, 3 + HASH_SEEDS))
     words = [int.from_bytes(key.pack()[i : i + 4], "little") for i in range(0, 16, 4)]
     total = (s[0] + words[0]) * (s[1] + words[1]) + (s[2] + words[2]) * (s[3] + words[3])
-    mixed = (total ^ total >> 32) * s[10] % 2**64
+    mixed = (total ^ total >> 32) * s[HASH_WORDS] % 2**64
     assert hash_key(key, s) == (mixed ^ mixed >> 32) % 2**32
 
 
@@ -538,8 +605,8 @@ def test_cpus_share_the_table_unless_a_flow_keeps_to_one() -> None:
     def of(**change: object) -> FeatureSet:
         return FeatureSet.from_dict({"name": "x", "features": ["length"]} | change)
 
-    assert {key: of(key=key).sharing for key in KEYS} == {
-        key: "per-cpu" if key == "five-tuple" else "shared" for key in KEYS
+    assert {key: of(key=key, decapsulate=["gtp-u"]).sharing for key in KEYS} == {
+        key: "per-cpu" if key in ("five-tuple", "five-tuple+teid") else "shared" for key in KEYS
     }
     assert of(flow_table={"sharing": "shared"}).shared
     assert not of(key="source", flow_table={"sharing": "per-cpu"}).shared

@@ -13,7 +13,7 @@ pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
 pub const WAYS: u32 = 4;
 pub const MAX_SAMPLES: usize = 64;
-pub const HASH_WORDS: usize = 10;
+pub const HASH_WORDS: usize = 12;
 pub const HASH_SEEDS: usize = HASH_WORDS + 1;
 pub const TRIGGER_WORDS: usize = 16;
 /// Trigger `packets` can name packets 1 to this of a flow.
@@ -283,6 +283,10 @@ pub struct Config {
     pub aggregate_mask: u32,
     pub hook: u32,
     pub steer: u32,
+    /// 1: the flow key has the tunnel, as in `TunnelKey4`.
+    pub key_teid: u32,
+    /// Rows of a CPU in `ww_records`, a power of two; 0: nothing is recorded.
+    pub record: u32,
 }
 
 impl Config {
@@ -319,6 +323,22 @@ pub struct Key6 {
     pub destination_port: [u8; 2],
     pub protocol: u8,
     pub reserved: [u8; 3],
+}
+
+/// `struct ww_tunnel_key4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct TunnelKey4 {
+    pub key: Key4,
+    pub teid: u64,
+}
+
+/// `struct ww_tunnel_key6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct TunnelKey6 {
+    pub key: Key6,
+    pub teid: u64,
 }
 
 impl From<Key4> for Key6 {
@@ -499,7 +519,7 @@ pub const EVENTS: u32 = 2048;
 #[repr(C)]
 pub struct Event {
     pub time_ns: u64,
-    pub key: Key6,
+    pub key: TunnelKey6,
     pub ip_version: u8,
     pub class_id: u8,
     pub action: u8,
@@ -508,6 +528,34 @@ pub struct Event {
     pub length: u32,
     /// Number of the event on its CPU, from 1 on, modulo 2^32; 0 while it is being written.
     pub sequence: u32,
+}
+
+pub const RECORD_HEADERS: usize = 192;
+pub const RECORD_ROOM: usize = 256;
+
+/// `struct ww_record`: of a packet, in the map `ww_records`; its features follow.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Record {
+    pub time_ns: u64,
+    pub packet: u64,
+    pub status: u32,
+    pub inferred: u32,
+    pub length: u32,
+    pub headers_length: u32,
+    pub headers: [u8; RECORD_ROOM],
+}
+
+/// `struct ww_record_ring`, an element of the map `ww_record_rings`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct RecordRing {
+    pub packets: u64,
+    pub written: u64,
+    pub lost: u64,
+    pub reserved: [u64; 5],
+    pub read: u64,
+    pub rest: [u64; 7],
 }
 
 /// `struct ww_scratch`: features and, if the program traces, what happened to the last packet of one CPU.
@@ -524,13 +572,13 @@ pub struct Scratch {
     pub refused: u32,
     pub packets: u32,
     pub ip_version: u32,
-    pub key: Key6,
+    pub key: TunnelKey6,
     pub length: u32,
     pub frame_length: u32,
     pub bucket: u32,
     pub way: u32,
     pub seen: Slot,
-    pub seen_key: Key6,
+    pub seen_key: TunnelKey6,
     pub aggregate_key: Key6,
     pub sample: [u32; MAX_SAMPLES],
     pub now_ns: u64,
@@ -567,20 +615,21 @@ mod tests {
     /// The offsets as `abi.h` implies them, for machines without clang, where tests/abi.rs cannot run.
     #[test]
     fn sizes_and_offsets_are_those_of_abi_h() {
-        assert_eq!(size_of::<Config>(), 184);
+        assert_eq!(size_of::<Config>(), 208);
         assert_eq!(offset_of!(Config, hash_seed), 48);
         assert_eq!((size_of::<Key4>(), size_of::<Key6>(), size_of::<Slot>()), (16, 40, 16));
+        assert_eq!((size_of::<TunnelKey4>(), size_of::<TunnelKey6>()), (24, 48));
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
         assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + size_of::<Steer>()));
-        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (48, 40));
+        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (76, 38));
         assert_eq!((size_of::<StationKey>(), size_of::<Station>()), (12, 16));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
         assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8);
-        assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (64, 52));
+        assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (72, 60));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
-        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 40 + 4 * 4 + 16 + 40 + 40 + 64 * 4);
+        assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 48 + 4 * 4 + 16 + 48 + 40 + 64 * 4);
         assert_eq!(size_of::<Scratch>(), offset_of!(Scratch, now_ns) + 2 * 8 + 2 * 128 * 8);
     }
 

@@ -26,6 +26,7 @@ pub mod offline;
 pub mod packets;
 pub mod plane;
 pub mod policy;
+pub mod recording;
 pub mod rows;
 pub mod running;
 pub mod trust;

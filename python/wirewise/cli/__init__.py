@@ -21,6 +21,7 @@ _EPILOG = (
 )
 _VERBS = (
     "features",
+    "record",
     "datasets",
     "train",
     "importance",

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from wirewise import agent
 from wirewise.datasets.manifest import CaptureFolder
@@ -103,6 +103,28 @@ def extract_table(
             *(["--keep-going"] if keep_going else []), "--seed", SEED,
             timeout=None, progress=progress,
         )  # fmt: skip
+
+
+def record_live(
+    interface: str,
+    feature_set: FeatureSet,
+    output: str | Path,
+    options: Sequence[str],
+    *,
+    clang: str | None = None,
+) -> NoReturn:
+    """Compile the feature set's program and go on as `wirewised record`, which ends this process.
+
+    options : of that command. Raises MissingFeatureError without clang or the agent.
+    """
+    built = ebpf.build(ebpf.emit(None, feature_set), clang=clang)
+    agent.become(
+        "record", "--interface", interface, "-o", output, *options, "--seed", SEED,
+        files={
+            "--object": built.object,
+            "--feature-set": json.dumps(feature_set.to_dict()).encode(),
+        },
+    )  # fmt: skip
 
 
 def table_of(

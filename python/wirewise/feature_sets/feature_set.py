@@ -31,7 +31,10 @@ from wirewise.files import read_text
 from wirewise.registry import Registry
 from wirewise.units import format_duration, parse_duration
 
-KEYS = ("five-tuple", BIDIRECTIONAL, "source", "destination", "source-destination")
+TEID = "+teid"
+"""Of a key: and the GTP-U tunnel, since the same inner addresses may be in use in two of them."""
+_DIRECTIONAL = ("five-tuple", "source", "destination", "source-destination")
+KEYS = (*_DIRECTIONAL, BIDIRECTIONAL, *(key + TEID for key in _DIRECTIONAL))
 AGGREGATES = ("source", "destination", "service")
 """What packets of several flows can be accumulated by, besides their flow's key."""
 SHARINGS = ("shared", "per-cpu")
@@ -223,7 +226,7 @@ def default_sharing(key: str) -> str:
     A network card spreads packets over CPUs by their addresses and ports, as they stand: all packets of a
     directional five-tuple come to one CPU. Of every other key some go elsewhere.
     """
-    return "per-cpu" if key == "five-tuple" else "shared"
+    return "per-cpu" if key.removesuffix(TEID) == "five-tuple" else "shared"
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,17 @@ class FeatureSet:
                 "leave one out or name it: {name: ..., is: ...}"
             )
         if self.key not in KEYS:
+            if self.key == BIDIRECTIONAL + TEID:
+                raise InputError(
+                    f"{where}: no flow of key {self.key!r} would have both directions, as each has a TEID of "
+                    f"its own; leave out {TEID}, or take five-tuple{TEID}"
+                )
             raise InputError(f"{where}: no flow key {self.key!r}; {choose(self.key, KEYS)}")
+        if self.tunnel_in_key and "gtp-u" not in self.decapsulate:
+            raise InputError(
+                f"{where}: key {self.key!r} reads the TEID of GTP-U, which is not looked into; "
+                "add decapsulate: [gtp-u]"
+            )
         for what, size in (("table_size", self.table_size), ("aggregates_size", self.aggregates_size)):
             if not 4 <= size <= MAX_TABLE_SIZE or size & (size - 1):
                 raise InputError(f"{where}: {what} {size} must be a power of two from 4 to {MAX_TABLE_SIZE}")
@@ -296,6 +309,11 @@ class FeatureSet:
         return self.sharing == "shared"
 
     @property
+    def tunnel_in_key(self) -> bool:
+        """The flow key has the TEID of GTP-U."""
+        return self.key.endswith(TEID)
+
+    @property
     def feature_names(self) -> list[str]:
         return [feature.name for feature in self.features]
 
@@ -304,6 +322,10 @@ class FeatureSet:
         needed.
         """
         return any(f.scope.window_ns or (f.field and f.field.needs_time) for f in self.followed(used))
+
+    def needs_pdu_session(self, used: Collection[int] | None = None) -> bool:
+        """Some feature, as above, reads GTP-U's PDU session container."""
+        return any(f.field and f.field.needs_pdu_session for f in self.followed(used))
 
     def followed(self, used: Collection[int] | None = None) -> tuple[Feature, ...]:
         """The features whose state a flow has: those kept, then all others, or those used, by index."""

@@ -26,7 +26,7 @@ _MASK64 = (1 << 64) - 1
 
 
 def mix(x: int, seed: Sequence[int]) -> int:
-    """32 bits in, 32 bits out, by the load's secret seed (11 u64): what a sketch takes for random."""
+    """32 bits in, 32 bits out, by the load's secret seed (13 u64): what a sketch takes for random."""
     z = (x + seed[0]) * seed[HASH_WORDS] & _MASK64
     return ((z ^ z >> 32) * seed[HASH_WORDS] & _MASK64) >> 32
 
@@ -51,7 +51,7 @@ class Context:
     both: bool
     """Both directions are one flow."""
     seed: Sequence[int]
-    """11 u64, of the load."""
+    """13 u64, of the load."""
 
     def mix(self, x: int) -> int:
         """`mix` under this load's seed."""
@@ -73,8 +73,9 @@ class Field:
     unit : what it counts. maximum : the largest value (the smallest is 0). c : C expression over
     `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
     of it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is
-    kept. constant : by the flow key, the value that every packet has under it; None: it varies. identity :
-    it tells hosts or flows apart and says nothing else, so a feature may only count its distinct values.
+    kept. needs_pdu_session : GTP-U's extension headers are read for it. constant : by the flow key, the value
+    that every packet has under it; None: it varies. identity : it tells hosts or flows apart and says nothing
+    else, so a feature may only count its distinct values.
     """
 
     name: str
@@ -86,12 +87,16 @@ class Field:
     from_second: bool = False
     needs_time: bool = False
     needs_age: bool = False
+    needs_pdu_session: bool = False
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
 
 
-def _packet_field(name: str, unit: str, maximum: int, doc: str) -> Field:
-    return Field(name, unit, maximum, doc, f"p->{name}", lambda c: int(getattr(c.packet, name)))
+def _packet_field(name: str, unit: str, maximum: int, doc: str, *, pdu_session: bool = False) -> Field:
+    return Field(
+        name, unit, maximum, doc, f"p->{name}", lambda c: int(getattr(c.packet, name)),
+        needs_pdu_session=pdu_session,
+    )  # fmt: skip
 
 
 def _flag(bit: int, name: str) -> Field:
@@ -148,6 +153,13 @@ FIELDS: Registry[Field] = Registry(
         _packet_field("icmp_code", "code", 255, "ICMP or ICMPv6"),
         _packet_field("vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it"),
         _packet_field("teid", "TEID", (1 << 32) - 1, "GTP-U tunnel, where gtp-u is looked into"),
+        _packet_field("qfi", "QoS flow", 63, "of GTP-U's PDU session container (TS 38.415); 0 without",
+                      pdu_session=True),
+        _packet_field("pdu_type", "type", 15, "the container's: 0 downlink, 1 uplink; 0 without too",
+                      pdu_session=True),
+        _packet_field("pdu_direction", "direction", 2,
+                      "by the container: 1 downlink, 2 uplink; 0 without, or with another type",
+                      pdu_session=True),
         Field(
             "direction",
             "flag",

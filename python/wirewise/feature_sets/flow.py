@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from wirewise.abi import HASH_SEEDS, HASH_WORDS, WAYS
-from wirewise.feature_sets.feature_set import FeatureSet
+from wirewise.feature_sets.feature_set import TEID, FeatureSet
 from wirewise.feature_sets.fields import BIDIRECTIONAL
 from wirewise.feature_sets.packet import Packet
 from wirewise.text import address_text
@@ -31,15 +31,21 @@ class Key(NamedTuple):
     source_port: int
     destination_port: int
     protocol: int
+    teid: int | None = None
+    """Of the GTP-U tunnel, 0 without one; None: the key has no such part."""
 
     def pack(self) -> bytes:
-        """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes)."""
+        """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes); with a tunnel, ww_tunnel_key4 or
+        ww_tunnel_key6 (8 bytes more).
+        """
         ports = struct.pack(">HHB3x", self.source_port, self.destination_port, self.protocol)
-        return self.source + self.destination + ports
+        tunnel = b"" if self.teid is None else struct.pack("<Q", self.teid)
+        return self.source + self.destination + ports + tunnel
 
     def __str__(self) -> str:
         source, destination = address_text(self.source), address_text(self.destination)
-        return f"{source}:{self.source_port} > {destination}:{self.destination_port} proto {self.protocol}"
+        text = f"{source}:{self.source_port} > {destination}:{self.destination_port} proto {self.protocol}"
+        return f"{text} teid {self.teid:#x}" if self.teid else text
 
 
 def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
@@ -48,6 +54,9 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
     kind : one of feature_set.KEYS or AGGREGATES. Only `five-tuple-bidirectional` swaps: the smaller (address,
     port), in network order, first.
     """
+    if kind.endswith(TEID):
+        key, swapped = make_key(packet, kind.removesuffix(TEID))
+        return key._replace(teid=packet.teid), swapped
     nowhere = bytes(len(packet.source))
     p = packet
     if kind == "source":
@@ -64,7 +73,7 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
 
 
 def hash_key(key: Key, seed: Sequence[int]) -> int:
-    """32-bit hash under a secret seed of 11 u64: multilinear over pairs of the key's 32-bit words, which is
+    """32-bit hash under a secret seed of 13 u64: multilinear over pairs of the key's 32-bit words, which is
     universal; then a finish that leaves nothing of an arithmetic sequence, which that would keep one.
     """
     data = key.pack()
@@ -76,7 +85,7 @@ def hash_key(key: Key, seed: Sequence[int]) -> int:
 
 
 def seed_from(number: int) -> list[int]:
-    """Eleven 64-bit seeds, the last of them odd, from one number by splitmix64, so that a run can be given
+    """Thirteen 64-bit seeds, the last of them odd, from one number by splitmix64, so that a run can be given
     back.
     """
     seeds = []
@@ -123,7 +132,7 @@ class Lookup(Enum):
 class FlowTable:
     """The flow table for one IP version: all CPUs' if they share it, else one CPU's shard.
 
-    table_size : entries, a power of two of at least 4. seed : 11 u64. Buckets are made when first touched.
+    table_size : entries, a power of two of at least 4. seed : 13 u64. Buckets are made when first touched.
     """
 
     def __init__(self, feature_set: FeatureSet, seed: Sequence[int], table_size: int | None = None) -> None:

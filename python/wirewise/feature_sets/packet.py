@@ -8,6 +8,7 @@ Written to be obvious: offsets are counted, nothing is shared with the C.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wirewise.abi import Status
 
@@ -33,6 +34,8 @@ _HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6 =
 _EXTENSIONS = {_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6}
 _IP_IN_IP = {4: _IPV4, 41: _IPV6}
 _GRE, _GTP_PORT, _VXLAN_PORT = 47, 2152, 4789
+_PDU_SESSION = 0x85
+"""The PDU session container among the extension headers of GTP-U."""
 
 # Bytes of transport header that must be there; what comes after is not read.
 _TRANSPORT_HEADER = {_TCP: 20, _UDP: 8, _UDP_LITE: 8, _ICMP: 8, _ICMP6: 8, _SCTP: 12, _DCCP: 12}
@@ -71,6 +74,11 @@ class Packet:
     """VLAN of the outermost tag."""
     teid: int = 0
     """GTP-U tunnel endpoint, where gtp-u is looked into."""
+    qfi: int = 0
+    """QoS flow, of the PDU session container in front of it (3GPP TS 38.415)."""
+    pdu_type: int = 0
+    pdu_direction: int = 0
+    """0 without a container, or with one of another type; 1 downlink, 2 uplink."""
     tunnelled: bool = False
     """These are the headers inside a tunnel."""
 
@@ -78,6 +86,15 @@ class Packet:
     def payload_length(self) -> int:
         """Bytes behind the transport header, by the IP length; never negative."""
         return max(0, self.length - self.network_header_length - self.transport_header_length)
+
+
+class _Gtp(NamedTuple):
+    """What a GTP-U header says of the packet behind it; of other tunnels, nothing."""
+
+    teid: int = 0
+    qfi: int = 0
+    pdu_type: int = 0
+    pdu_direction: int = 0
 
 
 class _Refused(Exception):
@@ -110,7 +127,7 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
         if inner is None:
             return Status.CLASSIFIED, packet
         try:
-            network_type, offset, teid = inner
+            network_type, offset, gtp = inner
             if network_type == _TRANSPARENT_ETHERNET:
                 network_type, offset, _ = _parse_ethernet(frame, offset)
                 if network_type not in (_IPV4, _IPV6):
@@ -118,7 +135,9 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
             inner_packet, _ = _parse_ip(frame, offset, network_type)
         except _Refused:
             return Status.MALFORMED_TUNNEL, None
-        inner_packet.vlan_id, inner_packet.teid, inner_packet.tunnelled = vlan_id, teid, True
+        inner_packet.vlan_id, inner_packet.tunnelled = vlan_id, True
+        inner_packet.teid, inner_packet.qfi = gtp.teid, gtp.qfi
+        inner_packet.pdu_type, inner_packet.pdu_direction = gtp.pdu_type, gtp.pdu_direction
         return Status.CLASSIFIED, inner_packet
     except _Refused as refused:
         return refused.status, None
@@ -225,29 +244,29 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
 
 def _tunnel(
     frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]
-) -> tuple[int, int, int] | None:
-    """EtherType, offset and TEID of what a tunnel header at `offset` carries; None where there is no
-    tunnel.
+) -> tuple[int, int, _Gtp] | None:
+    """EtherType and offset of what a tunnel header at `offset` carries, and what a GTP-U header says
+    besides; None where there is no tunnel.
     """
     if packet.protocol == _UDP and packet.destination_port == _GTP_PORT and "gtp-u" in decapsulate:
         return _gtp(frame, offset + 8)
     if packet.protocol == _UDP and packet.destination_port == _VXLAN_PORT and "vxlan" in decapsulate:
         _need(frame, offset + 8, 8, Status.MALFORMED_TUNNEL)
-        return (_TRANSPARENT_ETHERNET, offset + 16, 0) if frame[offset + 8] & 0x08 else None
+        return (_TRANSPARENT_ETHERNET, offset + 16, _Gtp()) if frame[offset + 8] & 0x08 else None
     if packet.protocol == _GRE and "gre" in decapsulate:
         return _gre(frame, offset)
     if packet.protocol in _IP_IN_IP and "ip-in-ip" in decapsulate:
-        return _IP_IN_IP[packet.protocol], offset, 0
+        return _IP_IN_IP[packet.protocol], offset, _Gtp()
     return None
 
 
-def _gtp(frame: bytes, offset: int) -> tuple[int, int, int] | None:
+def _gtp(frame: bytes, offset: int) -> tuple[int, int, _Gtp] | None:
     bad = Status.MALFORMED_TUNNEL
     _need(frame, offset, 8, bad)
     flags = frame[offset]
     if flags >> 4 != 0b0011 or frame[offset + 1] != 255:
         return None
-    teid = _number(frame, offset + 4, 4)
+    gtp = _Gtp(teid=_number(frame, offset + 4, 4))
     offset += 8
     if flags & 7:
         _need(frame, offset, 4, bad)
@@ -261,18 +280,30 @@ def _gtp(frame: bytes, offset: int) -> tuple[int, int, int] | None:
             if size == 0:
                 raise _Refused(bad)
             _need(frame, offset, size, bad)
+            if extension == _PDU_SESSION:
+                gtp = _pdu_session(gtp.teid, frame[offset + 1], frame[offset + 2])
             extension, offset = frame[offset + size - 1], offset + size
         if extension:
             raise _Refused(bad)
     _need(frame, offset, 1, bad)
     inner = {4: _IPV4, 6: _IPV6}.get(frame[offset] >> 4)
-    return None if inner is None else (inner, offset, teid)
+    return None if inner is None else (inner, offset, gtp)
 
 
-def _gre(frame: bytes, offset: int) -> tuple[int, int, int] | None:
+def _pdu_session(teid: int, first: int, second: int) -> _Gtp:
+    """What the container's first two octets say. Other types than 0, downlink, and 1, uplink, have no QoS
+    flow that we know of.
+    """
+    pdu_type = first >> 4
+    if pdu_type > 1:
+        return _Gtp(teid, 0, pdu_type, 0)
+    return _Gtp(teid, second & 63, pdu_type, 1 + pdu_type)
+
+
+def _gre(frame: bytes, offset: int) -> tuple[int, int, _Gtp] | None:
     _need(frame, offset, 4, Status.MALFORMED_TUNNEL)
     flags, inner = _number(frame, offset, 2), _number(frame, offset + 2, 2)
     if flags & 0x4007 or inner not in (_IPV4, _IPV6, _TRANSPARENT_ETHERNET):
         return None
     optional = 4 * (flags >> 15) + 4 * (flags >> 13 & 1) + 4 * (flags >> 12 & 1)
-    return inner, offset + 4 + optional, 0
+    return inner, offset + 4 + optional, _Gtp()

@@ -9,9 +9,11 @@ from __future__ import annotations
 from wirewise.feature_sets.feature_set import PRESETS, Feature, FeatureSet
 
 
-def _preset(name: str, doc: str, key: str = "five-tuple", **features: str) -> FeatureSet:
+def _preset(
+    name: str, doc: str, key: str = "five-tuple", decapsulate: tuple[str, ...] = (), **features: str
+) -> FeatureSet:
     parsed = tuple(Feature.parse({"name": n, "is": s}) for n, s in features.items())
-    return PRESETS.add(FeatureSet(name, parsed, key=key, doc=doc))
+    return PRESETS.add(FeatureSet(name, parsed, key=key, decapsulate=decapsulate, doc=doc))
 
 
 HARA2023 = _preset(
@@ -162,4 +164,22 @@ SIRACUSANO2022 = _preset(
     count="count",
     mean_length="mean(length)",
     mean_iat="mean(iat)",
+)
+
+GALVAO2026 = _preset(
+    "galvao2026",
+    """J. S. da S. Galvão et al., "Leveraging eBPF/XDP for Real-Time Machine Learning Traffic Classification
+    in 5G User Plane Networks" (2026), section 3: mean and variance of the inter-arrival time in the current
+    and in the preceding 500 ms of a flow, over the directional five-tuple inside GTP-U. The text names no
+    unit: microseconds here; the variance is of the population. A flow's first packet opens its first
+    window, and the first inter-arrival time is its second packet's. The published code differs: it divides
+    nanoseconds by 10^6, so it has whole milliseconds under the name iat_us; the variance is the mean of the
+    squares of those, rounded down, without the square of the rounded mean; a window begins with the packet
+    that finds the last one over, and the preceding one stays, however long ago it was; a flow's first
+    packet is not judged; the inner header is guessed at five distances instead of read.""",
+    decapsulate=("gtp-u",),
+    mean_iat="mean(iat, window=500ms)",
+    variance_iat="variance(iat, window=500ms)",
+    previous_mean_iat="mean(iat, window=500ms, previous)",
+    previous_variance_iat="variance(iat, window=500ms, previous)",
 )

@@ -66,7 +66,7 @@ class Observation:
 class Extractor:
     """Follows flows and computes a feature set, one frame at a time, in time order.
 
-    hash_seed : 11 u64 as in ww_config (only replacement in the tables and sketches depend on it).
+    hash_seed : 13 u64 as in ww_config (only replacement in the tables and sketches depend on it).
     table_size : of the flow table, instead of the feature set's.
     used : indices of the features that are read; the others are not computed and stay 0, as in a program
     made for one model.

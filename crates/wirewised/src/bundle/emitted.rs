@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use crate::abi;
-use crate::bundle::manifest::{Flow, STATE_OFFSET_6};
+use crate::bundle::manifest::Flow;
 
 pub const ENTRY: &str = "ww_xdp";
 pub(super) const MODEL: &str = "ww_model_";
@@ -102,7 +102,7 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
     let bucket = |entry: u32| exactly(entry as usize * abi::WAYS as usize);
     // The blank entries lie behind each other, aligned as entries are.
     let aggregates = flow.aggregates.iter().map(|aggregate| u64::from(aggregate.entry6_size));
-    let blank = STATE_OFFSET_6 as u64..=u64::from(flow.entry6_size) + aggregates.sum::<u64>();
+    let blank = flow.state_offset(6) as u64..=u64::from(flow.entry6_size) + aggregates.sum::<u64>();
     let (prefix4, prefix6) = (size_of::<abi::Prefix4>() as u64, size_of::<abi::Prefix6>() as u64);
     let rule = |name, kind, key, value, entries, flags| MapRule { name, kind, key, value, entries, flags };
     let tables = flow.aggregates.iter().flat_map(|aggregate| {

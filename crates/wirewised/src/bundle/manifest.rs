@@ -77,6 +77,28 @@ pub struct Flow {
     pub aggregates: Vec<Aggregate>,
 }
 
+/// What the name of a flow key ends with if the tunnel is part of it.
+pub const TEID: &str = "+teid";
+
+impl Flow {
+    /// The flow key has the TEID of GTP-U.
+    pub fn has_teid(&self) -> bool {
+        self.key.ends_with(TEID)
+    }
+
+    /// Where the state starts in an entry: behind the slot and the key.
+    pub fn state_offset(&self, ip_version: u8) -> usize {
+        let teid = if self.has_teid() { size_of::<abi::TunnelKey6>() - size_of::<abi::Key6>() } else { 0 };
+        state_offset(ip_version) + teid
+    }
+}
+
+/// As of an entry whose key has no tunnel, such as those of aggregates.
+fn state_offset(ip_version: u8) -> usize {
+    let key = if ip_version == 4 { size_of::<abi::Key4>() } else { size_of::<abi::Key6>() };
+    size_of::<abi::Slot>() + key
+}
+
 /// Tables of what is kept of all packets with the same source, destination or service. Sizes as in `Flow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -372,8 +394,8 @@ impl Manifest {
                 ));
             }
             let claim = size_of::<u32>();
-            if (*entry4_size as usize) < STATE_OFFSET_4 + claim
-                || (*entry6_size as usize) < STATE_OFFSET_6 + claim
+            if (*entry4_size as usize) < state_offset(4) + claim
+                || (*entry6_size as usize) < state_offset(6) + claim
                 || (*entry4_size).max(*entry6_size) > MAX_AGGREGATE
             {
                 return Err(format!("the aggregate by {name} has entries of an impossible size"));
@@ -381,8 +403,8 @@ impl Manifest {
         }
         let inside = |offset: u32, size: usize| {
             let end = u64::from(offset) + size as u64;
-            end + STATE_OFFSET_4 as u64 <= flow.entry4_size.into()
-                && end + STATE_OFFSET_6 as u64 <= flow.entry6_size.into()
+            end + flow.state_offset(4) as u64 <= flow.entry4_size.into()
+                && end + flow.state_offset(6) as u64 <= flow.entry6_size.into()
         };
         match (flow.sharing, flow.claim) {
             (Sharing::PerCpu, None) => {}
@@ -435,10 +457,6 @@ fn harmful(value: &Value) -> Option<&str> {
 const MAX_TABLE_SIZE: u32 = 1 << 24;
 /// Bytes of an entry: far more than all features together need.
 const MAX_AGGREGATE: u32 = 1 << 16;
-
-/// Where the state starts in an entry: behind the slot and the key.
-pub const STATE_OFFSET_4: usize = size_of::<abi::Slot>() + size_of::<abi::Key4>();
-pub const STATE_OFFSET_6: usize = size_of::<abi::Slot>() + size_of::<abi::Key6>();
 
 #[cfg(test)]
 mod tests {

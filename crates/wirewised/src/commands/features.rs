@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use wirewise_capture::Reader;
 
 use super::EngineArgs;
-use crate::abi::{self, Mode, Status};
+use crate::abi::{self, Mode};
 use crate::error::{Error, Result};
 use crate::features::{Counts, Extraction, FeatureRows, Selection, Shape, Source};
 use crate::labels::{Joined, Labels};
@@ -105,21 +105,7 @@ impl Args {
     }
 
     fn labels(&self) -> Result<Labels> {
-        let Some(path) = &self.labels else { return Ok(Labels::None) };
-        let is = |suffix: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(suffix));
-        if is("csv") {
-            return Labels::from_flows(path, self.otherwise.as_deref());
-        }
-        if is("flows") {
-            return Labels::from_sorted(path, self.otherwise.as_deref());
-        }
-        if self.otherwise.is_some() {
-            let name = path.display();
-            return Err(Error::input(format!(
-                "--otherwise: is for a list of flows (.csv, .flows), and {name} is none; a label file has the key `otherwise`"
-            )));
-        }
-        if path.is_dir() || is("json") { Labels::from_manifest(path) } else { Labels::from_file(path) }
+        self.labels.as_deref().map_or(Ok(Labels::None), |path| Labels::open(path, self.otherwise.as_deref()))
     }
 }
 
@@ -211,16 +197,6 @@ fn print_joined(joined: &[(String, Joined)]) {
     }
 }
 
-fn by_label(shape: &Shape, counts: &Counts) -> Vec<(String, u64)> {
-    let used = shape.labels.iter().zip(&counts.labels).filter(|(_, count)| **count > 0);
-    used.map(|(label, count)| (label.clone(), *count)).collect()
-}
-
-fn by_status(counts: &Counts) -> Vec<(&'static str, u64)> {
-    let statuses = Status::ALL.iter().zip(&counts.statuses).filter(|(_, count)| **count > 0);
-    statuses.map(|(status, count)| (status.name(), *count)).collect()
-}
-
 #[allow(clippy::too_many_arguments, reason = "the parts of one report")]
 fn summary(
     args: &Args,
@@ -234,9 +210,9 @@ fn summary(
     joined: &[(String, Joined)],
 ) -> Value {
     let labels: Map<String, Value> =
-        by_label(shape, counts).into_iter().map(|(label, count)| (label, count.into())).collect();
+        counts.by_label(shape).into_iter().map(|(label, count)| (label, count.into())).collect();
     let statuses: Map<String, Value> =
-        by_status(counts).into_iter().map(|(status, count)| (status.to_owned(), count.into())).collect();
+        counts.by_status().into_iter().map(|(status, count)| (status.to_owned(), count.into())).collect();
     json!({
         "output": args.output.display().to_string(),
         "packets": counts.packets,
@@ -268,11 +244,14 @@ fn print(
 ) {
     let name = |label: String| if label.is_empty() { "(unlabelled)".to_owned() } else { label };
     let mut rows = vec![["label".to_owned(), "rows".to_owned()]];
-    rows.extend(by_label(shape, counts).into_iter().map(|(label, count)| [name(label), count.to_string()]));
+    rows.extend(counts.by_label(shape).into_iter().map(|(label, count)| [name(label), count.to_string()]));
     table::print(&rows, 1);
     println!();
-    let mut rows: Vec<[String; 2]> =
-        by_status(counts).into_iter().map(|(status, count)| [status.to_owned(), count.to_string()]).collect();
+    let mut rows: Vec<[String; 2]> = counts
+        .by_status()
+        .into_iter()
+        .map(|(status, count)| [status.to_owned(), count.to_string()])
+        .collect();
     let skipped = [("packets skipped", counts.skipped)];
     rows.extend(
         FlowCounters::from(stats)

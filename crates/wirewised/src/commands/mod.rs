@@ -14,6 +14,7 @@ pub mod keygen;
 pub mod man;
 pub mod planes;
 pub mod receive;
+pub mod record;
 pub mod replay;
 pub mod rollback;
 pub mod run;

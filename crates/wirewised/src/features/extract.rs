@@ -61,6 +61,36 @@ pub struct Extraction<'a> {
     pub counts: Counts,
 }
 
+impl Counts {
+    /// features : `None` where the packet was not classified.
+    #[inline]
+    pub fn add(&mut self, rows: &mut FeatureRows, row: &Row, features: Option<&[i64]>) {
+        rows.push(row, features);
+        self.rows += 1;
+        if let Some(count) = self.labels.get_mut(row.label as usize) {
+            *count += 1;
+        }
+    }
+
+    #[inline]
+    pub fn count_status(&mut self, status: u32) {
+        if let Some(count) = self.statuses.get_mut(status as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Rows of each label that has any.
+    pub fn by_label(&self, shape: &Shape) -> Vec<(String, u64)> {
+        let used = shape.labels.iter().zip(&self.labels).filter(|(_, count)| **count > 0);
+        used.map(|(label, count)| (label.clone(), *count)).collect()
+    }
+
+    pub fn by_status(&self) -> Vec<(&'static str, u64)> {
+        let statuses = Status::ALL.iter().zip(&self.statuses).filter(|(_, count)| **count > 0);
+        statuses.map(|(status, count)| (status.name(), *count)).collect()
+    }
+}
+
 impl<'a> Extraction<'a> {
     pub fn new(
         worker: Worker,
@@ -118,7 +148,7 @@ impl<'a> Extraction<'a> {
                 last_ns,
                 |(row, _)| row.packet,
                 |_, (row, features)| {
-                    push(rows, counts, &row, Some(&features));
+                    counts.add(rows, &row, Some(&features));
                 },
             );
         }
@@ -153,14 +183,12 @@ impl<'a> Extraction<'a> {
             row.status = scratch.status;
         }
         self.counts.packets += 1;
-        if let Some(count) = self.counts.statuses.get_mut(row.status as usize) {
-            *count += 1;
-        }
+        self.counts.count_status(row.status);
         let features = classified.then_some(&scratch.feature[..]);
         match (self.selection, memory) {
-            (Selection::EveryPacket, _) => push(&mut self.rows, &mut self.counts, &row, features),
+            (Selection::EveryPacket, _) => self.counts.add(&mut self.rows, &row, features),
             (Selection::At(numbers), _) if classified && numbers.contains(&scratch.packets) => {
-                push(&mut self.rows, &mut self.counts, &row, features);
+                self.counts.add(&mut self.rows, &row, features);
             }
             (Selection::Interval(interval), Memory::Previous(tracker)) if classified => {
                 let first = scratch.packets == 1;
@@ -171,7 +199,7 @@ impl<'a> Extraction<'a> {
                     previous = known.replace(row.time_ns);
                 }
                 if first || previous.is_none_or(|previous| row.time_ns / interval != previous / interval) {
-                    push(&mut self.rows, &mut self.counts, &row, features);
+                    self.counts.add(&mut self.rows, &row, features);
                 }
                 if tracker.wants_sweep() {
                     tracker.sweep(row.time_ns, &self.worker.live_keys(), |_, _| {});
@@ -183,7 +211,7 @@ impl<'a> Extraction<'a> {
                 let key = (scratch.ip_version as u8, bytemuck::cast(scratch.key));
                 let width = self.shape.features.len();
                 let mut ended = |_: End, (row, features): (Row, Vec<i64>)| {
-                    push(rows, counts, &row, Some(&features));
+                    counts.add(rows, &row, Some(&features));
                 };
                 let begin = || (row, vec![0; width]);
                 let latest = tracker.see(key, scratch.packets, row.time_ns, begin, &mut ended);
@@ -214,12 +242,3 @@ impl<'a> Extraction<'a> {
 
 const CLASSIFIED: u32 = Status::Classified as u32;
 const UNDECIDED: u32 = Status::Undecided as u32;
-
-#[inline]
-fn push(rows: &mut FeatureRows, counts: &mut Counts, row: &Row, features: Option<&[i64]>) {
-    rows.push(row, features);
-    counts.rows += 1;
-    if let Some(count) = counts.labels.get_mut(row.label as usize) {
-        *count += 1;
-    }
-}

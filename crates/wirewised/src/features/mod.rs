@@ -6,5 +6,5 @@ mod rows;
 mod source;
 
 pub use extract::{Counts, Extraction, Selection};
-pub use rows::{FeatureRows, Shape};
+pub use rows::{FeatureRows, Row, Shape};
 pub use source::Source;

@@ -14,7 +14,7 @@ use std::path::Path;
 
 pub use sorted::Joined;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::packets::outer::Outer;
 
 /// A packet as rules see it.
@@ -35,6 +35,8 @@ pub const UNLABELLED: LabelId = 0;
 /// Where labels come from.
 pub enum Labels {
     None,
+    /// Every packet is this.
+    All(String),
     File(file::LabelFile),
     Flows(flows::FlowList),
     Sorted(sorted::SortedFlows),
@@ -42,6 +44,24 @@ pub enum Labels {
 }
 
 impl Labels {
+    /// By the file's name: a list of flows, a manifest, or a label file. otherwise : of a list of flows.
+    pub fn open(path: &Path, otherwise: Option<&str>) -> Result<Self> {
+        let is = |suffix: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(suffix));
+        if is("csv") {
+            return Self::from_flows(path, otherwise);
+        }
+        if is("flows") {
+            return Self::from_sorted(path, otherwise);
+        }
+        if otherwise.is_some() {
+            let name = path.display();
+            return Err(Error::input(format!(
+                "--otherwise: is for a list of flows (.csv, .flows), and {name} is none; a label file has the key `otherwise`"
+            )));
+        }
+        if path.is_dir() || is("json") { Self::from_manifest(path) } else { Self::from_file(path) }
+    }
+
     /// A YAML label file.
     pub fn from_file(path: &Path) -> Result<Self> {
         file::LabelFile::read(path).map(Self::File)
@@ -66,6 +86,7 @@ impl Labels {
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::None => vec![String::new()],
+            Self::All(label) => vec![String::new(), label.clone()],
             Self::File(file) => file.names(),
             Self::Flows(list) => list.names(),
             Self::Sorted(list) => list.names(),
@@ -76,7 +97,8 @@ impl Labels {
     /// The labeller of one capture.
     pub fn of_capture(&self, capture: &Path) -> Result<Labeller<'_>> {
         Ok(match self {
-            Self::None => Labeller::None,
+            Self::None => Labeller::All(UNLABELLED),
+            Self::All(_) => Labeller::All(UNLABELLED + 1),
             Self::File(file) => Labeller::File(file.of_capture(capture)),
             Self::Flows(list) => Labeller::Flows(list.of_capture(capture)),
             Self::Sorted(list) => Labeller::Sorted(Box::new(list.of_capture())),
@@ -87,7 +109,8 @@ impl Labels {
 
 /// Labels the packets of one capture, in their order: its first packet is where relative times start.
 pub enum Labeller<'a> {
-    None,
+    /// Every packet is this.
+    All(LabelId),
     File(file::FileLabeller<'a>),
     Flows(flows::FlowLabeller<'a>),
     Sorted(Box<sorted::SortedLabeller<'a>>),
@@ -98,7 +121,7 @@ impl Labeller<'_> {
     #[inline]
     pub fn label(&mut self, seen: &Seen<'_>) -> Result<LabelId> {
         Ok(match self {
-            Self::None => UNLABELLED,
+            Self::All(label) => *label,
             Self::File(labeller) => labeller.label(seen),
             Self::Flows(labeller) => labeller.label(seen),
             Self::Sorted(labeller) => labeller.label(seen)?,

@@ -7,9 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::abi;
-use crate::bundle::manifest::{
-    Flow as Layout, FlowFeature, INTERVALS, PACKETS, STATE_OFFSET_4, STATE_OFFSET_6, Sharing, StateField,
-};
+use crate::bundle::manifest::{Flow as Layout, FlowFeature, INTERVALS, PACKETS, Sharing, StateField};
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
 
@@ -24,6 +22,9 @@ pub struct FlowKey {
     pub source_port: u16,
     pub destination_port: u16,
     pub protocol: u8,
+    /// Of the GTP-U tunnel, 0 without one. `None`: the key has no such part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub teid: Option<u32>,
 }
 
 impl From<&abi::Key4> for FlowKey {
@@ -34,6 +35,7 @@ impl From<&abi::Key4> for FlowKey {
             source_port: u16::from_be_bytes(key.source_port),
             destination_port: u16::from_be_bytes(key.destination_port),
             protocol: key.protocol,
+            teid: None,
         }
     }
 }
@@ -46,6 +48,7 @@ impl From<&abi::Key6> for FlowKey {
             source_port: u16::from_be_bytes(key.source_port),
             destination_port: u16::from_be_bytes(key.destination_port),
             protocol: key.protocol,
+            teid: None,
         }
     }
 }
@@ -54,6 +57,20 @@ impl From<&abi::Key6> for FlowKey {
 pub type End = (Option<IpAddr>, Option<u16>);
 
 impl FlowKey {
+    /// As it lies in an entry. `None`: there is too little of it.
+    fn read(bytes: &[u8], ip_version: u8, has_teid: bool) -> Option<Self> {
+        let (key, rest) = if ip_version == 4 {
+            let (key, rest) = bytes.split_at_checked(size_of::<abi::Key4>())?;
+            (Self::from(&bytemuck::pod_read_unaligned::<abi::Key4>(key)), rest)
+        } else {
+            let (key, rest) = bytes.split_at_checked(size_of::<abi::Key6>())?;
+            (Self::from(&bytemuck::pod_read_unaligned::<abi::Key6>(key)), rest)
+        };
+        let teid =
+            if has_teid { Some(bytemuck::pod_read_unaligned(rest.get(..size_of::<u32>())?)) } else { None };
+        Some(Self { teid, ..key })
+    }
+
     /// Source and destination.
     pub fn ends(&self) -> [End; 2] {
         let end = |address: IpAddr, port: u16| {
@@ -216,7 +233,7 @@ impl<'a> FlowTable<'a> {
     }
 
     fn read(&self, bucket: u32, way: u32, entry: &mut [u8]) -> Option<Flow> {
-        let state = if self.ip_version == 4 { STATE_OFFSET_4 } else { STATE_OFFSET_6 };
+        let state = self.layout.state_offset(self.ip_version);
         let offset = way as usize * self.entry_size;
         let claim = self.layout.claim.map(|claim| offset + state + claim as usize);
         if self.map.read_part(bucket, offset, claim, entry) { self.flow(entry, bucket, way) } else { None }
@@ -228,13 +245,8 @@ impl<'a> FlowTable<'a> {
         if slot.packets == 0 {
             return None;
         }
-        let (key, state) = if self.ip_version == 4 {
-            let key: abi::Key4 = bytemuck::pod_read_unaligned(key.get(..size_of::<abi::Key4>())?);
-            (FlowKey::from(&key), entry.get(STATE_OFFSET_4..)?)
-        } else {
-            let key: abi::Key6 = bytemuck::pod_read_unaligned(key.get(..size_of::<abi::Key6>())?);
-            (FlowKey::from(&key), entry.get(STATE_OFFSET_6..)?)
-        };
+        let key = FlowKey::read(key, self.ip_version, self.layout.has_teid())?;
+        let state = entry.get(self.layout.state_offset(self.ip_version)..)?;
         let read = |field: &StateField| field.kind.read(state.get(field.offset as usize..)?);
         let packets = i128::from(slot.packets);
         let variable = |name: &str| match name {

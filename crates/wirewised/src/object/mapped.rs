@@ -37,6 +37,12 @@ impl MappedArray {
         Self::of(map, map.value_size() as usize, 0, map.max_entries(), libc::PROT_READ)
     }
 
+    /// As `new`, and `store` works.
+    pub fn to_write(map: &impl MapCore) -> Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        Self::of(map, map.value_size() as usize, 0, map.max_entries(), protection)
+    }
+
     /// `entries` elements from `first` on, which must begin at a page. What is mapped counts as this process' memory.
     pub fn window(map: &impl MapCore, first: u32, entries: u32) -> Result<Self> {
         Self::of(map, map.value_size() as usize, first, entries, libc::PROT_READ)
@@ -121,6 +127,18 @@ impl MappedArray {
         Some(place.load(Ordering::Acquire))
     }
 
+    /// The 64-bit word at `offset` of element `index`; what is read later was written later.
+    pub fn load_wide(&self, index: u32, offset: usize) -> Option<u64> {
+        if index >= self.entries || !offset.is_multiple_of(8) || offset + 8 > self.value_size {
+            return None;
+        }
+        // SAFETY: as in `load`.
+        let place = unsafe {
+            AtomicU64::from_ptr(self.start.add(index as usize * self.stride + offset).cast_mut().cast())
+        };
+        Some(place.load(Ordering::Acquire))
+    }
+
     /// Writes the word at `offset` of element `index`, if the map was mapped for it and there is such a word.
     pub fn store(&self, index: u32, offset: usize, word: u64) {
         let inside = offset.is_multiple_of(8) && offset + 8 <= self.value_size && index < self.entries;
@@ -132,7 +150,7 @@ impl MappedArray {
         let place = unsafe {
             AtomicU64::from_ptr(self.start.add(index as usize * self.stride + offset).cast_mut().cast())
         };
-        place.store(word, Ordering::Relaxed);
+        place.store(word, Ordering::Release);
     }
 
     /// Copies `bytes.len()` bytes of element `index` from `offset` on; false if it has not so many.

@@ -48,6 +48,9 @@ pub const MEMORY: &str = "ww_memory";
 /// Who was seen behind which port: `abi::Station`; and who is there whatever was seen.
 pub const STATIONS: &str = "ww_stations";
 pub const FIXED: &str = "ww_fixed";
+/// Rows to train on, and where each CPU stands in its part of them.
+pub const RECORDS: &str = "ww_records";
+pub const RECORD_RINGS: &str = "ww_record_rings";
 
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
@@ -55,6 +58,7 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     let asks = |kinds| config.steer & kinds != 0 && config.steer & abi::STEER_TOLD == 0;
     match map {
         AGREEMENT | FIRST => config.shadow != 0,
+        RECORDS | RECORD_RINGS => config.record != 0,
         // At TC an interface's index is enough.
         INTERFACES => asks(abi::STEER_REDIRECT | abi::STEER_FORWARD) && config.hook == abi::Hook::Xdp.code(),
         CPUS => asks(abi::STEER_CPU),
@@ -86,6 +90,12 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
         return Ok(Some(config.shards * abi::AGREEMENT_ROWS as u32));
     }
     if map == CPUS && is_needed(CPUS, config) {
+        return Ok(Some(config.shards));
+    }
+    if map == RECORDS && config.record != 0 {
+        return Ok(config.shards.checked_mul(config.record));
+    }
+    if map == RECORD_RINGS {
         return Ok(Some(config.shards));
     }
     if map == EVENTS {

@@ -83,7 +83,9 @@ impl Opened {
         let jiffies = if ticks { jiffies::of_this_kernel() } else { None };
         (config.jiffy_ns, config.jiffy_zero_ns) = jiffies.map_or((0, 0), |j| (j.tick_ns, j.zero_ns));
         config.shards = settings.shards;
-        config.trace = settings.trace.into();
+        // A row is what a trace leaves.
+        config.trace = (settings.trace || settings.record > 0).into();
+        config.record = settings.record;
         config.bench_flows = settings.bench_flows;
         config.bench_spoof = settings.bench_spoof.into();
         config.bench_packets = settings.bench_packets;

@@ -33,6 +33,8 @@ pub struct Settings {
     pub shadow: abi::Shadow,
     /// `abi::STEER_*` bits: what a policy may ask for.
     pub steer: u32,
+    /// Rows of a CPU that wait to be read, a power of two; 0: nothing is recorded.
+    pub record: u32,
 }
 
 impl Settings {
@@ -60,6 +62,7 @@ impl Settings {
             verdict: abi::SLOT_VERDICT,
             shadow: abi::Shadow::None,
             steer: 0,
+            record: 0,
         }
     }
 }

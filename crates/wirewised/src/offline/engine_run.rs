@@ -105,7 +105,8 @@ impl Prepared {
             })?;
         }
         let own = engine.map_id(object::PER_CPU_MAP).ok_or_else(|| object::other_layout(object::PER_CPU))?;
-        Ok(Worker { engine, entry, own, input: self.input.clone() })
+        let has_teid = self.config.key_teid != 0;
+        Ok(Worker { engine, entry, own, has_teid, input: self.input.clone() })
     }
 }
 
@@ -115,6 +116,8 @@ pub struct Worker {
     entry: ProgramId,
     /// Of `own`.
     own: MapId,
+    /// The flow key has the tunnel.
+    has_teid: bool,
     input: String,
 }
 
@@ -196,21 +199,26 @@ impl Worker {
         for (ip_version, name) in TABLES {
             let Some((bytes, bucket)) = self.array(name) else { continue };
             for entry in bytes.chunks_exact(bucket / abi::WAYS as usize) {
-                keys.extend(live_key(ip_version, entry));
+                keys.extend(live_key(ip_version, self.has_teid, entry));
             }
         }
         keys
     }
 }
 
-fn live_key(ip_version: u8, entry: &[u8]) -> Option<Key> {
+/// In the form of traces.
+fn live_key(ip_version: u8, has_teid: bool, entry: &[u8]) -> Option<Key> {
     let (slot, key) = entry.split_at_checked(size_of::<abi::Slot>())?;
     let slot: abi::Slot = bytemuck::pod_read_unaligned(slot);
-    let key: abi::Key6 = if ip_version == 4 {
-        bytemuck::pod_read_unaligned::<abi::Key4>(key.get(..size_of::<abi::Key4>())?).into()
+    let (key, rest): (abi::Key6, _) = if ip_version == 4 {
+        let (key, rest) = key.split_at_checked(size_of::<abi::Key4>())?;
+        (bytemuck::pod_read_unaligned::<abi::Key4>(key).into(), rest)
     } else {
-        bytemuck::pod_read_unaligned(key.get(..size_of::<abi::Key6>())?)
+        let (key, rest) = key.split_at_checked(size_of::<abi::Key6>())?;
+        (bytemuck::pod_read_unaligned(key), rest)
     };
+    let teid = if has_teid { bytemuck::pod_read_unaligned(rest.get(..size_of::<u64>())?) } else { 0 };
+    let key = abi::TunnelKey6 { key, teid };
     (slot.packets != 0).then(|| (ip_version, bytemuck::cast(key)))
 }
 

@@ -10,7 +10,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::abi;
 
 /// IP version and key, as in the flow table.
-pub type Key = (u8, [u8; size_of::<abi::Key6>()]);
+pub type Key = (u8, [u8; size_of::<abi::TunnelKey6>()]);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn key(number: u8) -> Key {
-        (4, [number; size_of::<abi::Key6>()])
+        (4, [number; size_of::<abi::TunnelKey6>()])
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         let mut tracker = Tracker::new(1_000_000, 256);
         let mut most = 0;
         for number in 0..100_000u32 {
-            let mut bytes = [0; size_of::<abi::Key6>()];
+            let mut bytes = [0; size_of::<abi::TunnelKey6>()];
             bytes[..4].copy_from_slice(&number.to_ne_bytes());
             tracker.see((4, bytes), 1, number.into(), || (), |_, ()| {});
             most = most.max(tracker.flows.len());

@@ -132,6 +132,11 @@ impl<B: Batch> Table<B> {
         self.file.commit()
     }
 
+    /// Bytes in the file so far.
+    pub fn written(&self) -> u64 {
+        self.file.file().ok().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len())
+    }
+
     fn failure(&mut self) -> Error {
         match self.join() {
             Err(error) => error,

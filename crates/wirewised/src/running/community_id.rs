@@ -47,6 +47,9 @@ pub fn flow_id(key: &FlowKey) -> u64 {
         hash.update(port.to_be_bytes());
     }
     hash.update([key.protocol]);
+    if let Some(teid) = key.teid {
+        hash.update(teid.to_be_bytes());
+    }
     let digest = hash.finalize();
     let first = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
     first & ((1 << FLOW_ID_BITS) - 1)
@@ -66,7 +69,7 @@ mod tests {
     fn key(source: (&str, u16), destination: (&str, u16), protocol: u8) -> FlowKey {
         let [(source, source_port), (destination, destination_port)] =
             [source, destination].map(|(address, port)| (address.parse().unwrap(), port));
-        FlowKey { source, destination, source_port, destination_port, protocol }
+        FlowKey { source, destination, source_port, destination_port, protocol, teid: None }
     }
 
     /// Published with the specification and its reference implementation.

@@ -47,6 +47,9 @@ pub struct Tuple {
     pub dest_port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proto: Option<String>,
+    /// Of the GTP-U tunnel around it, where the flow key has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub teid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub community_id: Option<String>,
 }
@@ -67,7 +70,15 @@ impl From<&FlowKey> for Tuple {
     fn from(key: &FlowKey) -> Self {
         let [(src_ip, src_port), (dest_ip, dest_port)] = key.ends();
         let community_id = community_id(key);
-        Self { src_ip, src_port, dest_ip, dest_port, proto: key.protocol_name(), community_id }
+        Self {
+            src_ip,
+            src_port,
+            dest_ip,
+            dest_port,
+            proto: key.protocol_name(),
+            teid: key.teid,
+            community_id,
+        }
     }
 }
 
@@ -153,18 +164,22 @@ fn timestamp(time: SystemTime) -> String {
 }
 
 fn key(event: &abi::Event) -> FlowKey {
+    // 0 too where the key has no tunnel.
+    let teid = Some(event.key.teid as u32).filter(|teid| *teid != 0);
+    let key = &event.key.key;
     if event.ip_version != 4 {
-        return FlowKey::from(&event.key);
+        return FlowKey { teid, ..FlowKey::from(key) };
     }
     let first = |address: [u8; 16]| [address[0], address[1], address[2], address[3]];
-    FlowKey::from(&Key4 {
-        source: first(event.key.source),
-        destination: first(event.key.destination),
-        source_port: event.key.source_port,
-        destination_port: event.key.destination_port,
-        protocol: event.key.protocol,
-        reserved: event.key.reserved,
-    })
+    let short = FlowKey::from(&Key4 {
+        source: first(key.source),
+        destination: first(key.destination),
+        source_port: key.source_port,
+        destination_port: key.destination_port,
+        protocol: key.protocol,
+        reserved: key.reserved,
+    });
+    FlowKey { teid, ..short }
 }
 
 /// When CLOCK_MONOTONIC, which events carry, was zero.
@@ -184,6 +199,7 @@ mod tests {
             source_port: 80,
             destination_port: 34855,
             protocol: 6,
+            teid: None,
         };
         let wirewise = Judgement {
             class: "attack".to_string(),
@@ -217,6 +233,7 @@ mod tests {
             source_port: 0,
             destination_port: 0,
             protocol: 0,
+            teid: None,
         };
         assert_eq!(serde_json::to_string(&Tuple::from(&key)).unwrap(), r#"{"src_ip":"10.0.0.1"}"#);
         let name = |protocol| FlowKey { protocol, ..key }.protocol_name();

@@ -110,7 +110,8 @@ fn describe(flow: &Flow) -> String {
     let key = &flow.key;
     let [from, to] = key.ends().map(end);
     let (from, to) = if flow.swapped { (to, from) } else { (from, to) };
-    format!("{from} > {to} {}", key.protocol_name().unwrap_or_default())
+    let tunnel = key.teid.map(|teid| format!(" teid {teid:#x}")).unwrap_or_default();
+    format!("{from} > {to} {}{tunnel}", key.protocol_name().unwrap_or_default())
 }
 
 fn describe_features(features: &[FlowValue<'_>]) -> String {

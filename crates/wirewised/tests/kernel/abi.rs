@@ -46,6 +46,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 aggregate_mask,
                 hook,
                 steer,
+                key_teid,
+                record,
             }),
         ),
         (
@@ -56,6 +58,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
             "ww_key6",
             layout!(abi::Key6 { source, destination, source_port, destination_port, protocol, reserved }),
         ),
+        ("ww_tunnel_key4", layout!(abi::TunnelKey4 { key, teid })),
+        ("ww_tunnel_key6", layout!(abi::TunnelKey6 { key, teid })),
         ("ww_slot", layout!(abi::Slot { last_seen_ns, packets, class_id, flags, generation })),
         ("ww_class_policy", layout!(abi::ClassPolicy { action, after, interval_ns, burst_ns })),
         (
@@ -162,6 +166,11 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 activation,
             }),
         ),
+        (
+            "ww_record",
+            layout!(abi::Record { time_ns, packet, status, inferred, length, headers_length, headers }),
+        ),
+        ("ww_record_ring", layout!(abi::RecordRing { packets, written, lost, reserved, read, rest })),
         ("ww_agreement", layout!(abi::Agreement { packets, now_ns, class_id, reserved })),
         ("ww_cpu", layout!(abi::Cpu { stats, scratch })),
     ])

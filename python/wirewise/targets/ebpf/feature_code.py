@@ -10,9 +10,9 @@ import ctypes
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from wirewise.abi import KEY_SIZE, SLOT_SIZE
+from wirewise.abi import KEY_SIZE, SLOT_SIZE, TUNNEL_SIZE
 from wirewise.feature_sets.accumulators import CELLS, LINEAR_COUNTING, SKETCH_FULL, OfState
-from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, constant_feature
+from wirewise.feature_sets.feature_set import AGGREGATES, TEID, Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import BIDIRECTIONAL, Field
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.state import StateLayout, Track, Window, layouts
@@ -103,7 +103,8 @@ def entry_size(
     """
     shared = bool(by) or feature_set.shared
     state = ctypes.sizeof(_structure(_declarations(StateLayout.of(feature_set, used, by), shared)))
-    size = SLOT_SIZE + KEY_SIZE[ip_version] + state
+    tunnel = TUNNEL_SIZE if feature_set.tunnel_in_key and not by else 0
+    size = SLOT_SIZE + KEY_SIZE[ip_version] + tunnel + state
     return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
 
 
@@ -216,15 +217,20 @@ def _table(table: Table, feature_set: FeatureSet, used: Collection[int]) -> list
 
 
 def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
+    key = s.key.removesuffix(TEID)
     parts = {
-        "SOURCE": s.key != "destination",
-        "DESTINATION": s.key != "source",
+        "SOURCE": key != "destination",
+        "DESTINATION": key != "source",
         "TRANSPORT": s.key.startswith("five-tuple"),
     }
     values = {
         "WW_KEY_PARTS": f"({' | '.join(f'WW_PART_{part}' for part, has in parts.items() if has)})",
         "WW_KEY_BIDIRECTIONAL": int(s.key == BIDIRECTIONAL),
+        "WW_KEY_TEID": int(s.tunnel_in_key),
+        **{f"WW_FLOW_KEY{version}": f"struct {_key_struct(s.tunnel_in_key, version)}" for version in (4, 6)},
+        "WW_PDU_SESSION": int("gtp-u" in s.decapsulate and s.needs_pdu_session(used)),
         **{f"WW_DECAPSULATE_{t.upper().replace('-', '_')}": int(t in s.decapsulate) for t in TUNNELS},
+        "WW_FEATURES": len(s.features),
         "WW_SHARED": int(s.shared),
         "WW_TABLE_SIZE": f"{s.table_size}U",
         "WW_IDLE_TIMEOUT_NS": f"{s.idle_timeout_ns}ULL",
@@ -237,6 +243,10 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         **_sketches(s, used),
     }
     return [f"#define {name} {value}" for name, value in values.items()]
+
+
+def _key_struct(tunnel: bool, version: int) -> str:
+    return f"ww_tunnel_key{version}" if tunnel else f"ww_key{version}"
 
 
 def _sketches(s: FeatureSet, used: Collection[int]) -> dict[str, str | int]:
@@ -272,7 +282,7 @@ def _structs(table: Table) -> list[str]:
         lines += [
             f"struct ww_entry{suffix}{version} {{",
             "\tstruct ww_slot slot;",
-            f"\tstruct ww_key{version} key;",
+            f"\t{f'struct ww_key{version}' if table.by else f'WW_FLOW_KEY{version}'} key;",
             f"\tstruct ww_state{suffix} state;",
             f"}} __attribute__((aligned({ENTRY_ALIGNMENT})));",
             "",

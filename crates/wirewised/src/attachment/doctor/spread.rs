@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::attachment::doctor::finding::Finding;
-use crate::bundle::manifest::{Flow, Sharing};
+use crate::bundle::manifest::{Flow, Sharing, TEID};
 use crate::interface::netdev::{self, Device, HashFields};
 
 const CHECK: &str = "flow tables";
@@ -82,7 +82,7 @@ impl Spread {
             return Some("a flow whose packets are sent from two CPUs is two flows");
         }
         let fields = self.fields.unwrap_or(HashFields::UNKNOWN);
-        match key {
+        match key.trim_end_matches(TEID) {
             "five-tuple" => None,
             "five-tuple-bidirectional" => {
                 let whole = self.symmetric == Some(true) && !self.steering;

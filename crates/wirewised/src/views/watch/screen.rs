@@ -270,6 +270,7 @@ mod tests {
             source_port: port,
             destination_port: 54321,
             protocol: 6,
+            teid: None,
         };
         Event {
             timestamp: "2026-03-01T09:35:16.251547+0000".to_string(),
