@@ -195,7 +195,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {worm: drop}", "unknown class 'worm'; the bundle has: benign, attack, scan, other"),
         (
             "classes: {attack: block}",
-            "classes: attack: unknown action 'block'; did you mean 'bounce'? there are: pass, drop, count, rate-limit, bounce, challenge",
+            "classes: attack: unknown action 'block'; did you mean 'bounce'? there are: pass, drop, count, rate-limit, bounce, forward, challenge",
         ),
         ("classes: {attack: rate-limit}", "rate-limit needs a rate"),
         ("classes: {attack: {action: rate-limit}}", "rate-limit needs a rate"),

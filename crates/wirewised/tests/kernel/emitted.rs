@@ -20,7 +20,7 @@ fn what_wirewise_does_not_emit_is_refused_by_name() {
         ("PROGRAM", "holds the program \"other\" in section \"xdp\""),
         ("KCONFIG", "needs \"CONFIG_HZ\" from outside"),
         ("KFUNC", "needs \"bpf_rcu_read_lock\" from outside"),
-        ("HELPER", "calls helper 7 (enum bpf_func_id)"),
+        ("HELPER", "calls helper 42 (enum bpf_func_id)"),
         ("DATA", "holds the section \".data.other\""),
         ("STRUCT_OPS", "holds the section \".struct_ops\""),
         ("ADDRESS", "takes the address of"),
