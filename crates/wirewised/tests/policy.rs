@@ -245,7 +245,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {action: challenge, dscp: EF}}", "classes: attack: challenge stands alone"),
         (
             "classes: {attack: {action: bounce, redirect: {interface: eth2}}}",
-            "cannot go to another interface and back to its sender: give redirect or the action bounce",
+            "cannot go elsewhere and back to its sender: give redirect or the action bounce",
         ),
         (
             "classes: {attack: {action: forward, redirect: {interface: eth2}}}",

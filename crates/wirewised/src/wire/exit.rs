@@ -35,7 +35,7 @@ impl Exit {
         inside(&namespace, without_ipv6)??;
         rtnetlink::make_veth(NEAR, FAR, namespace.file())
             .map_err(|error| cannot("make a veth pair", &error))?;
-        let far = || plug_in(FAR).and_then(|index| Ok((index, take(index)?)));
+        let far = || plug_in(FAR).and_then(|index| Ok((index, take(index, false)?)));
         let (index, takes) = inside(&namespace, far)??;
         plug_in(NEAR)?;
         Ok(Self { namespace, index, _takes: takes })
@@ -63,10 +63,11 @@ pub(super) fn inside<T: Send>(namespace: &netns::Other, work: impl FnOnce() -> T
     namespace.within(work).ok_or_else(|| Error::other("a namespace is gone"))
 }
 
-/// Attaches a program that drops what arrives, and is told from the stack by that: a veth end takes frames of XDP only where it has a
-/// program. Counted they are all the same.
-pub(super) fn take(index: u32) -> Result<OwnedFd> {
-    let code = assemble(&[(SET, 0, 0, 0, bpf::XDP_DROP as i32), (EXIT, 0, 0, 0, 0)], &[], -1);
+/// Attaches a program that drops what arrives, or passes it to the stack: a veth end takes frames of XDP only where it has a program.
+/// Counted they are all the same.
+pub(super) fn take(index: u32, passes: bool) -> Result<OwnedFd> {
+    let verdict = if passes { bpf::XDP_PASS } else { bpf::XDP_DROP };
+    let code = assemble(&[(SET, 0, 0, 0, verdict as i32), (EXIT, 0, 0, 0, 0)], &[], -1);
     // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
     let program = owned(unsafe {
         bpf::bpf_prog_load(

@@ -142,9 +142,9 @@ impl Wire {
             .map_err(|error| cannot("give an interface an address", &error))
     }
 
-    /// Has the sending end take frames that an XDP program sends there, for as long as the result is kept.
-    pub fn take_back(&self) -> Result<OwnedFd> {
-        exit::inside(&self.outside, || exit::take(self.sending_end))?
+    /// Has the sending end take frames that an XDP program sends there, for as long as the result is kept. passes : to its stack.
+    pub fn take_back(&self, passes: bool) -> Result<OwnedFd> {
+        exit::inside(&self.outside, || exit::take(self.sending_end, passes))?
     }
 
     /// Packets that came back to the sending end.

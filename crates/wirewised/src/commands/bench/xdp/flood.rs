@@ -110,7 +110,7 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
                 let mode = Mode::Enforce;
                 Receiver::start(bench.wire, Plane::XDP_NATIVE, bench.bundle, policy, mode, &[])
             };
-            let _takes = (guard == Guard::Challenge).then(|| bench.wire.take_back()).transpose()?;
+            let _takes = (guard == Guard::Challenge).then(|| bench.wire.take_back(true)).transpose()?;
             let receiver = policy.as_ref().map(start).transpose()?;
             if receiver.is_none() {
                 receiver::watched(bench.wire, None)?;

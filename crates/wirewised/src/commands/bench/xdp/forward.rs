@@ -29,7 +29,7 @@ struct Way {
 pub fn measure(bench: &Bench<'_>) -> Result<Vec<Throughput>> {
     let measuring = Measuring::on(bench.wire, Traffic::Udp)?;
     let exit = Exit::lay()?;
-    let _takes = bench.wire.take_back()?;
+    let _takes = bench.wire.take_back(false)?;
     let across = json!({"redirect": {"interface": NEAR}});
     let way = |name, plane, action: Value, options, returns| Way { name, plane, action, options, returns };
     let ways = [
