@@ -13,14 +13,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "balance.h"
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
-
-/* Nothing was done, because not all could be. */
-#define WW_UNSTEERED 0
-/* Bytes that a frame with a VLAN tag may be longer than others. */
-#define WW_TAG_BYTES 4
+#include "way_out.h"
 
 /* 16-bit words of IP headers. */
 #define WW_IPV4_CHECKSUM 5
@@ -37,21 +34,6 @@ static __always_inline int ww_steers(const struct ww_steer *what, __u32 kind)
 	kinds = what->kinds;
 	ww_hide(kinds); /* otherwise the compiler joins both tests, and the first is no constant any more */
 	return kinds & kind;
-}
-
-/* Has the packet leave by an interface when the program ends. Returns 0 if there is none of this index any more, or the packet is
- * too long for it. */
-static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex)
-{
-	__u32 mtu = 0;
-
-	if (ww_config.steer & WW_STEER_TOLD)
-		return 1;
-	if (bpf_check_mtu(ctx, ifindex, &mtu, -WW_TAG_BYTES, 0))
-		return 0;
-	if (ww_at_tc())
-		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;
-	return bpf_redirect_map(&ww_interfaces, ifindex, XDP_PASS) == XDP_REDIRECT;
 }
 
 /* A word of a sum in ones' complement, after another took its place: RFC 1624, equation 3, in any byte order. */
@@ -117,9 +99,14 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	if (!ww_config.steer || what->kinds & ~ww_config.steer)
 		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_REDIRECT)) {
-		if (!ww_redirect(ctx, what->ifindex))
+		if (!ww_redirect(ctx, what->ifindex, 0))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
+	}
+	if (ww_steers(what, WW_STEER_BACKEND)) {
+		verdict = ww_balance(ctx, what->pool);
+		if (verdict == WW_UNSTEERED)
+			return WW_UNSTEERED;
 	}
 	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
 		return WW_UNSTEERED;

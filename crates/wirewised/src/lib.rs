@@ -8,6 +8,7 @@ pub mod text;
 
 pub mod abi;
 pub mod attachment;
+pub mod balancing;
 pub mod bundle;
 pub mod carrying;
 pub mod cli;

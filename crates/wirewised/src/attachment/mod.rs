@@ -12,6 +12,7 @@ pub mod outgoing;
 pub mod overview;
 pub mod pins;
 pub mod plan;
+pub mod pools;
 pub(crate) mod session;
 pub(crate) mod staging;
 mod status;

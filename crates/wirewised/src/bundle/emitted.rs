@@ -38,14 +38,17 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 15] = [
+pub(super) const HELPERS: [(i32, &str); 18] = [
     (1, "map_lookup_elem"),
+    (2, "map_update_elem"),
     (5, "ktime_get_ns"),
     (8, "get_smp_processor_id"),
     (12, "tail_call"),
     (23, "redirect"),
     (39, "skb_pull_data"),
     (40, "csum_update"),
+    (44, "xdp_adjust_head"),
+    (50, "skb_adjust_room"),
     (51, "redirect_map"),
     (85, "sk_lookup_udp"),
     (86, "sk_release"),
@@ -118,6 +121,17 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
             size_of::<abi::Key6>() as u64,
             exactly(size_of::<abi::Memory>()),
             1 << 16,
+            0,
+        ),
+        rule("ww_pools", ARRAY, 4, exactly(size_of::<abi::Pool>()), abi::POOLS as u64, 0),
+        rule("ww_tables", ARRAY, 4, exactly(size_of::<abi::Table>()), 2 * abi::POOLS as u64, 0),
+        rule("ww_backends", ARRAY, 4, exactly(size_of::<abi::Backend>()), abi::BACKENDS as u64, 0),
+        rule(
+            "ww_backend_counts",
+            PERCPU_ARRAY,
+            4,
+            exactly(size_of::<abi::Counter>()),
+            abi::BACKENDS as u64,
             0,
         ),
         rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),

@@ -41,19 +41,27 @@ pub const INTERFACES: &str = "ww_interfaces";
 /// What steering remembers of flows: `abi::Memory`.
 pub const MEMORY: &str = "ww_memory";
 
+/// Pools of servers, their tables, the servers, and what each was sent: `abi::Pool`, `abi::Table`, `abi::Backend`, `abi::Counter`.
+pub const POOLS: &str = "ww_pools";
+pub const TABLES_OF_POOLS: &str = "ww_tables";
+pub const BACKENDS: &str = "ww_backends";
+pub const BACKEND_COUNTS: &str = "ww_backend_counts";
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     match map {
         AGREEMENT | FIRST => config.shadow != 0,
         // Captured packets go nowhere, and at TC an interface's index is enough.
         INTERFACES => {
-            config.steer & (abi::STEER_REDIRECT | abi::STEER_TOLD) == abi::STEER_REDIRECT
+            config.steer & (abi::STEER_REDIRECT | abi::STEER_BACKEND) != 0
+                && config.steer & abi::STEER_TOLD == 0
                 && config.hook == abi::Hook::Xdp.code()
         }
         MEMORY => {
             let asked = config.steer & (abi::STEER_BACKEND | abi::STEER_CHALLENGE) != 0;
             asked && config.steer & abi::STEER_TOLD == 0
         }
+        POOLS | TABLES_OF_POOLS | BACKENDS | BACKEND_COUNTS => config.steer & abi::STEER_BACKEND != 0,
         _ => true,
     }
 }

@@ -10,6 +10,7 @@ use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
+use crate::balancing;
 use crate::error::{Error, Result};
 use crate::object::maps::{INTERFACES, POLICY};
 use crate::policy::{Policy, Prefix};
@@ -40,12 +41,15 @@ pub fn write<M: MapCore>(
     tables.iter().try_for_each(PrefixTable::add)?;
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
+    let mut element = *element;
+    let balancing = balancing::Change::begin(&policy.pools, &mut element, &find)?;
     let interfaces = find(INTERFACES);
-    let wanted: BTreeSet<u32> = targets(element).collect();
+    let wanted: BTreeSet<u32> = targets(policy, &element).collect();
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }
-    write_element(element, find)?;
+    write_element(&element, &find)?;
+    balancing.finish(&find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
     if let Some(map) = &interfaces {
@@ -59,9 +63,10 @@ pub fn write<M: MapCore>(
 }
 
 /// The interfaces that packets are redirected to, by index.
-fn targets(element: &abi::Policy) -> impl Iterator<Item = u32> {
+fn targets(policy: &Policy, element: &abi::Policy) -> impl Iterator<Item = u32> {
     let redirected = element.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
-    redirected.map(|(_, steer)| steer.ifindex)
+    let ways_to_pools = policy.pools.iter().filter_map(|pool| pool.interface.as_ref());
+    redirected.map(|(_, steer)| steer.ifindex).chain(ways_to_pools.map(|target| target.ifindex))
 }
 
 /// Writes mode, actions, trigger and events, and leaves the allow list as it is.
@@ -146,7 +151,7 @@ pub fn map_key(prefix: &Prefix) -> Vec<u8> {
     }
 }
 
-fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
+pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
     map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use wirewise_engine::{ClockSource, Engine, Linked, MapId, Options, ProgramId};
 
 use crate::abi;
+use crate::balancing::{self, Held};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::object::flow_table::{Elements, TABLES};
@@ -154,7 +155,25 @@ impl Worker {
                 self.update("ww_allow_ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
             }
         }
+        if !policy.pools.is_empty() {
+            self.write_pools(policy)?;
+        }
+        // Pools lie in their order, as nobody was there before them.
         self.update("ww_policy", &0u32.to_ne_bytes(), bytemuck::bytes_of(element))
+    }
+
+    fn write_pools(&mut self, policy: &Policy) -> Result<()> {
+        let placed = balancing::place(&policy.pools, &Held::default(), 0).wanted;
+        for (number, pool) in placed.named() {
+            let table = 2 * number as u32 + pool.table;
+            self.update(object::POOLS, &(number as u32).to_ne_bytes(), bytemuck::bytes_of(pool))?;
+            let places = placed.table(number);
+            self.update(object::TABLES_OF_POOLS, &table.to_ne_bytes(), bytemuck::cast_slice(&places))?;
+            for (slot, backend) in placed.members(number) {
+                self.update(object::BACKENDS, &(slot as u32).to_ne_bytes(), bytemuck::bytes_of(backend))?;
+            }
+        }
+        Ok(())
     }
 
     fn update(&mut self, name: &str, key: &[u8], value: &[u8]) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
 
-const AT_XDP: u32 = abi::STEER_REDIRECT | abi::STEER_BOUNCE | abi::STEER_DSCP;
+const AT_XDP: u32 = abi::STEER_REDIRECT | abi::STEER_BOUNCE | abi::STEER_DSCP | abi::STEER_BACKEND;
 
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",

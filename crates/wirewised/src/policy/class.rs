@@ -3,13 +3,14 @@
 
 use crate::abi;
 use crate::policy::file::{ActionMap, RedirectFile};
-use crate::policy::steering::{MAX_QUEUE, Number, Steering, Target};
+use crate::policy::pools::Pool;
+use crate::policy::steering::{MAX_QUEUE, Number, PoolName, Steering, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
 const ACTIONS: [&str; 5] = ["pass", "drop", "count", "rate-limit", "bounce"];
-const STEERING_KEYS: &str = "redirect, dscp, mark, priority, queue";
+const STEERING_KEYS: &str = "redirect, backend, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 const MAX_BURST: u32 = 1_000_000;
 
@@ -59,6 +60,11 @@ impl ClassAction {
         }
     }
 
+    /// Whether its packets go to a pool.
+    pub fn goes_to(&self, pool: &str) -> bool {
+        matches!(self, Self::Steer(Steering { backend: Some(name), .. }) if name.name == pool)
+    }
+
     /// Whether packets may be kept from their receiver.
     pub fn takes_away(&self) -> bool {
         match self {
@@ -86,15 +92,33 @@ impl Limit {
     }
 }
 
-pub fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String> {
+pub fn class_policy(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassPolicy, String> {
     let (after, most) = (file.after.unwrap_or(1), abi::MAX_AFTER);
     if !(1..=most).contains(&after) {
         return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
     }
-    Ok(ClassPolicy { action: class_action(file)?, after })
+    Ok(ClassPolicy { action: class_action(file, pools)?, after })
 }
 
-fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steering>, String> {
+/// A pool by its name.
+fn pool(name: &str, pools: &[Pool]) -> std::result::Result<PoolName, String> {
+    let Some(number) = pools.iter().position(|pool| pool.name == name) else {
+        let names: Vec<_> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        return Err(match names.is_empty() {
+            true => format!(
+                "backend: there is no pool '{name}'; write pools: {{{name}: {{backends: [{{address: 10.0.0.11}}]}}}}"
+            ),
+            false => format!("backend: unknown pool '{name}'; {}", choose(name, &names)),
+        });
+    };
+    Ok(PoolName { name: name.to_string(), number: number as u16 })
+}
+
+fn steering(
+    file: &ActionMap,
+    bounces: bool,
+    pools: &[Pool],
+) -> std::result::Result<Option<Steering>, String> {
     let redirect = match &file.redirect {
         None => None,
         Some(RedirectFile { interface: Some(name) }) if !name.is_empty() && !name.contains(['/', '\0']) => {
@@ -108,6 +132,10 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
                 .to_string(),
         );
     }
+    if file.backend.is_some() && (bounces || redirect.is_some()) {
+        return Err("a packet goes to a backend or elsewhere: give backend, redirect or the action bounce"
+            .to_string());
+    }
     let queue = file.queue.map(|Number(queue)| match u16::try_from(queue) {
         Ok(queue) if u32::from(queue) <= MAX_QUEUE => Ok(queue),
         _ => Err(format!("queue {queue} is out of range; 0 to {MAX_QUEUE}")),
@@ -119,13 +147,14 @@ fn steering(file: &ActionMap, bounces: bool) -> std::result::Result<Option<Steer
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),
         queue: queue.transpose()?,
+        backend: file.backend.as_ref().map(|name| pool(name, pools)).transpose()?,
     };
     Ok((steering != Steering::default()).then_some(steering))
 }
 
-fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
+fn class_action(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassAction, String> {
     let bounces = file.action.as_deref() == Some("bounce");
-    if let Some(asked) = steering(&file, bounces)? {
+    if let Some(asked) = steering(&file, bounces, pools)? {
         let misplaced = match file.action.as_deref() {
             None | Some("bounce") => file.rate.map(|_| "rate").or(file.burst.map(|_| "burst")),
             Some(action) => Some(action),

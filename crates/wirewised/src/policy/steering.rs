@@ -49,6 +49,14 @@ pub struct Target {
     pub ifindex: u32,
 }
 
+/// A pool of servers, of the policy's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolName {
+    pub name: String,
+    /// In the order of names.
+    pub number: u16,
+}
+
 /// At least one part of it is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steering {
@@ -59,6 +67,7 @@ pub struct Steering {
     pub mark: Option<u32>,
     pub priority: Option<u32>,
     pub queue: Option<u16>,
+    pub backend: Option<PoolName>,
 }
 
 impl Steering {
@@ -71,13 +80,14 @@ impl Steering {
             (abi::STEER_MARK, self.mark.is_some()),
             (abi::STEER_PRIORITY, self.priority.is_some()),
             (abi::STEER_QUEUE, self.queue.is_some()),
+            (abi::STEER_BACKEND, self.backend.is_some()),
         ];
         there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
     }
 
     /// Whether its packets do not come to their receiver.
     pub fn takes_away(&self) -> bool {
-        self.redirect.is_some() || self.bounce
+        self.redirect.is_some() || self.bounce || self.backend.is_some()
     }
 
     pub fn to_abi(&self) -> abi::Steer {
@@ -88,6 +98,7 @@ impl Steering {
             priority: self.priority.unwrap_or(0),
             queue: self.queue.unwrap_or(0),
             dscp: self.dscp.map_or(0, |dscp| dscp.0),
+            pool: self.backend.as_ref().map_or(0, |pool| pool.number),
             ..abi::Steer::zeroed()
         }
     }
@@ -103,6 +114,7 @@ impl fmt::Display for Steering {
             self.queue.map(|queue| format!("queue {queue}")),
             self.redirect.as_ref().map(|target| format!("redirect to {}", target.interface)),
             self.bounce.then(|| "bounce".to_string()),
+            self.backend.as_ref().map(|pool| format!("backend {}", pool.name)),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

@@ -19,12 +19,16 @@ use crate::attachment::Attachment;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::verdicts;
+use crate::balancing;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{ALL_TABLES, EVENTS, FLOW_TABLES, INTERFACES, PER_CPU, POLICY};
+use crate::object::{
+    ALL_TABLES, BACKEND_COUNTS, BACKENDS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY, POOLS,
+    TABLES_OF_POOLS,
+};
 use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::link;
 use crate::policy::Policy;
@@ -103,7 +107,8 @@ impl SwapPlan {
 
     /// The maps that old and new program have in common.
     fn shared(&self) -> Vec<&'static str> {
-        let mut maps = Vec::new();
+        // What flows are remembered for is the same for all programs, and where their backends lie.
+        let mut maps = vec![MEMORY, BACKEND_COUNTS];
         if self.flows == FlowsPlan::Kept {
             maps.extend(ALL_TABLES);
         }
@@ -111,7 +116,7 @@ impl SwapPlan {
             maps.extend([PER_CPU, EVENTS]);
         }
         if self.policy == PolicyPlan::Kept {
-            maps.extend([POLICY, LIMIT_MAP, INTERFACES]);
+            maps.extend([POLICY, LIMIT_MAP, INTERFACES, POOLS, TABLES_OF_POOLS, BACKENDS]);
             maps.extend(ALLOW_LIST);
         }
         maps
@@ -302,6 +307,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         let now = kernel::boot_ns();
         let before = ours.policy()?;
         let element = policy.to_abi(now, request.mode.unwrap_or_else(|| effective_mode(&before, now)));
+        balancing::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
         if plan.same_classes {
             limits::carry(
@@ -316,6 +322,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     let mut remembered = old.policy.clone();
     if plan.policy == PolicyPlan::Renumbered {
         let classes = &request.bundle.manifest.classes;
+        balancing::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::copy_lists(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
             loaded.map(name)

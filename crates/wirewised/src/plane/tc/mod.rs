@@ -27,7 +27,7 @@ pub const INGRESS: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Always,
-    steers: abi::STEER_BOUNCE | OF_BUFFERS,
+    steers: abi::STEER_BOUNCE | abi::STEER_BACKEND | OF_BUFFERS,
     place: Place::Kernel(&Tc::Ingress),
 });
 
