@@ -64,6 +64,8 @@ static __always_inline __u32 ww_choose(__u32 pool, __u32 which, __u32 hash)
 	__u64 place = (__u64)hash * WW_PLACES >> 32;
 	struct ww_table *table = bpf_map_lookup_elem(&ww_tables, &number);
 
+	/* The compiler knows that it is below, and would leave out what the verifier needs. */
+	ww_hide(place);
 	if (!table || place >= WW_PLACES)
 		return 0;
 	return table->backend[place];

@@ -24,7 +24,7 @@ static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex, __u32 mo
 
 	if (ww_config.steer & WW_STEER_TOLD)
 		return 1;
-	if (bpf_check_mtu(ctx, ifindex, &mtu, (int)more - WW_TAG_BYTES, 0))
+	if (bpf_check_mtu(ctx, ifindex, &mtu, more ? (int)more : -WW_TAG_BYTES, 0))
 		return 0;
 	if (ww_at_tc())
 		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;

@@ -15,19 +15,19 @@ use crate::swap::{flows, lenient};
 use crate::tc::foreign_program;
 use crate::wire::{FAR, NEAR, Wire, ipv4, ipv6, sum, tagged, untagged};
 
-const PLANES: [&str; 3] = ["xdp-native", "xdp-generic --offloads off", "tc-ingress --offloads off"];
-const OUT: &str = "out0";
+pub const PLANES: [&str; 3] = ["xdp-native", "xdp-generic --offloads off", "tc-ingress --offloads off"];
+pub const OUT: &str = "out0";
 
 /// A second interface beside the one under test, whose other end is in a namespace of its own. That end, and the sender's, have an XDP
 /// program, which passes everything: a veth pair takes frames from XDP only so.
-struct Beyond {
-    namespace: Namespace,
-    wire: Wire,
+pub struct Beyond {
+    pub namespace: Namespace,
+    pub wire: Wire,
     programs: Vec<OwnedFd>,
 }
 
 impl Beyond {
-    fn new(lab: &Lab) -> Self {
+    pub fn new(lab: &Lab) -> Self {
         let [_, receiver] = lab.namespaces();
         let namespace = Namespace::new(receiver.replace("ww-r-", "ww-b-"));
         let queues = "numrxqueues 4 numtxqueues 4";
@@ -48,11 +48,11 @@ fn passing(interface: &str) -> OwnedFd {
     Plane::XDP_NATIVE.attach(program.as_fd(), Port::Interface(index), Joining::default()).unwrap()
 }
 
-fn sender(lab: &Lab) -> Wire {
+pub fn sender(lab: &Lab) -> Wire {
     lab.enter_sender(|| Wire::open("ww1"))
 }
 
-fn outcome(lab: &Lab, class: usize, name: &str) -> u64 {
+pub fn outcome(lab: &Lab, class: usize, name: &str) -> u64 {
     lab.stats()["classes"][class]["outcomes"][name]["packets"].as_u64().unwrap()
 }
 
@@ -402,8 +402,8 @@ fn planes_say_what_each_can_do() {
             .map(|action| action.as_str().unwrap().to_string())
             .collect::<Vec<_>>()
     };
-    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp"]);
-    assert_eq!(actions("tc-ingress"), ["redirect", "bounce", "dscp", "mark", "priority", "queue"]);
+    assert_eq!(actions("xdp-native"), ["redirect", "bounce", "dscp", "backend"]);
+    assert_eq!(actions("tc-ingress"), ["redirect", "bounce", "dscp", "mark", "priority", "queue", "backend"]);
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue"]);
     assert_eq!(actions("af-packet"), ["dscp"]);
     let text = String::from_utf8(lab.agent("planes").stdout).unwrap();

@@ -60,6 +60,17 @@ impl Wire {
 
     /// The frames with UDP that came in, until none comes for a while.
     pub fn received(&self) -> Vec<Vec<u8>> {
+        self.frames(is_udp)
+    }
+
+    /// As `received`, with those that carry other packets.
+    pub fn all(&self) -> Vec<Vec<u8>> {
+        self.frames(|frame| {
+            is_udp(frame) || matches!((frame[14] >> 4, frame[20], frame[23]), (4, _, 4 | 41) | (6, 4 | 41, _))
+        })
+    }
+
+    fn frames(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         loop {
             let mut frame = vec![0; 4096];
@@ -79,7 +90,7 @@ impl Wire {
             };
             let Ok(length) = usize::try_from(length) else { return frames };
             frame.truncate(length);
-            if from.sll_pkttype != OUTGOING && is_udp(&frame) {
+            if from.sll_pkttype != OUTGOING && wanted(&frame) {
                 frames.push(frame);
             }
         }
