@@ -6,7 +6,9 @@ mod held;
 pub mod maglev;
 mod maps;
 mod places;
+mod probe;
+pub mod watch;
 
 pub use held::Held;
 pub use maps::{Change, copy};
-pub use places::{Placement, place};
+pub use places::place;

@@ -7,6 +7,7 @@ mod carrier;
 mod common;
 mod lab;
 
+mod balanced_servers;
 mod balancing;
 mod bench_planes;
 mod clsact;
