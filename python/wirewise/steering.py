@@ -6,14 +6,15 @@ The reference of bpf/wirewise/steer.h, and the part of a policy file that says i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wirewise.abi import Fate
+from wirewise.balancing import Pool
 from wirewise.errors import choose
+from wirewise.units import parse_number
 
-KEYS = ("redirect", "dscp", "mark", "priority", "queue")
+KEYS = ("redirect", "backend", "dscp", "mark", "priority", "queue")
 MAX_QUEUE = 65_533
 """The kernel keeps 65535 for "none", and counts from 1."""
 MAX_DSCP = 63
@@ -42,6 +43,10 @@ class Steering:
     mark: int | None = None
     priority: int | None = None
     queue: int | None = None
+    backend: str | None = None
+    """The pool that they go to."""
+    pool: Pool | None = None
+    """Which that is."""
 
     @classmethod
     def parse(cls, value: Mapping[str, object], *, bounces: bool) -> Steering | None:
@@ -55,16 +60,22 @@ class Steering:
                 "a packet cannot go to another interface and back to its sender: give redirect or the action "
                 "bounce"
             )
-        queue = _number(value["queue"]) if "queue" in value else None
+        backend = _pool_name(value["backend"]) if "backend" in value else None
+        if backend is not None and (bounces or redirect is not None):
+            raise ValueError(
+                "a packet goes to a backend or elsewhere: give backend, redirect or the action bounce"
+            )
+        queue = parse_number(value["queue"]) if "queue" in value else None
         if queue is not None and queue > MAX_QUEUE:
             raise ValueError(f"queue {queue} is out of range; 0 to {MAX_QUEUE}")
         steering = cls(
             redirect,
             bounces,
             _dscp(value["dscp"]) if "dscp" in value else None,
-            _number(value["mark"]) if "mark" in value else None,
-            _number(value["priority"]) if "priority" in value else None,
+            parse_number(value["mark"]) if "mark" in value else None,
+            parse_number(value["priority"]) if "priority" in value else None,
             queue,
+            backend,
         )
         return steering if steering != cls() else None
 
@@ -73,15 +84,22 @@ class Steering:
         """Where its packets go."""
         if self.bounce:
             return Fate.BOUNCE
-        return Fate.PASS if self.redirect is None else Fate.REDIRECT
+        return Fate.PASS if self.redirect is None and self.backend is None else Fate.REDIRECT
 
     @property
     def takes_away(self) -> bool:
         """Whether its packets do not come to their receiver."""
         return self.fate is not Fate.PASS
 
-    def apply(self, frame: bytes) -> bytes:
-        """The Ethernet frame as it leaves. frame: one that was classified."""
+    def apply(self, frame: bytes) -> bytes | None:
+        """The Ethernet frame as it leaves; None: what is asked for cannot be done. frame: one that was
+        classified.
+        """
+        if self.pool is not None:
+            to_backend = self.pool.apply(frame)
+            if to_backend is None:
+                return None
+            frame = to_backend
         if self.dscp is not None:
             frame = with_dscp(frame, self.dscp)
         return frame[6:12] + frame[:6] + frame[12:] if self.bounce else frame
@@ -94,6 +112,7 @@ class Steering:
             self.queue is not None and f"queue {self.queue}",
             self.redirect is not None and f"redirect to {self.redirect}",
             self.bounce and "bounce",
+            self.backend is not None and f"backend {self.backend}",
         ]
         return ", ".join(part for part in parts if part)
 
@@ -132,15 +151,10 @@ def _interface(value: object) -> str:
     return name
 
 
-def _number(value: object) -> int:
-    """Decimal or hexadecimal (`0x10`), below 2^32."""
-    text = str(value)
-    if (
-        re.fullmatch(r"\d{1,10}|0x[0-9a-fA-F]{1,8}", text, re.ASCII)
-        and int(text, 0 if "x" in text else 10) < 1 << 32
-    ):
-        return int(text, 0 if "x" in text else 10)
-    raise ValueError(f"{text!r} is no whole number from 0 to {(1 << 32) - 1}, such as 7 or 0x10")
+def _pool_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("backend needs the name of a pool: {backend: web}")
+    return value
 
 
 def _dscp(value: object) -> int:
@@ -148,7 +162,7 @@ def _dscp(value: object) -> int:
     if text.upper() in DSCP:
         return DSCP[text.upper()]
     try:
-        number = _number(text)
+        number = parse_number(text)
     except ValueError:
         raise ValueError(f"{text!r} is no DSCP: 0 to {MAX_DSCP}, or a name; {choose(text, DSCP)}") from None
     if number > MAX_DSCP:

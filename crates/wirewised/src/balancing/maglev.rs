@@ -108,6 +108,21 @@ mod tests {
         assert!(table(&[]).iter().all(|slot| *slot == 0));
     }
 
+    /// The same numbers stand in tests/unit/test_balancing.py.
+    #[test]
+    fn the_table_is_that_of_the_reference() {
+        let member = |(slot, (address, weight)): (u16, (&str, u16))| Member {
+            address: address.parse().unwrap(),
+            weight,
+            slot,
+        };
+        let given = [("10.0.0.11", 2), ("10.0.0.12", 1), ("2001:db8::11", 1)];
+        let places = table(&(1..).zip(given).map(member).collect::<Vec<_>>());
+        assert_eq!(places[..3], [2, 2, 1]);
+        assert_eq!(hash(&places.iter().map(|slot| u64::from(*slot)).collect::<Vec<_>>(), 0), 2_501_649_962);
+        assert_eq!(hash(&[1, 2, 3], 4), 673_065_866);
+    }
+
     #[test]
     fn a_hundred_backends_are_even_and_few_flows_move_when_one_leaves() {
         let all = members((1..=100).map(|host| (host, 1)));
