@@ -79,7 +79,7 @@ fn order(address: IpAddr) -> (usize, usize) {
     };
     let [first, second] = bytemuck::cast::<[u8; 16], [u64; 2]>(bytes).map(u64::from_le);
     let words = [first, second, version];
-    let below = |seed, bound: usize| (hash(&words, seed) * bound as u64 >> 32) as usize;
+    let below = |seed, bound: usize| ((hash(&words, seed) * bound as u64) >> 32) as usize;
     (below(OFFSET, abi::PLACES), below(SKIP, abi::PLACES - 1) + 1)
 }
 
