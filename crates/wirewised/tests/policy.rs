@@ -262,7 +262,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
         (
             "classes: {attack: {}}",
-            "needs an action: pass, drop, count, rate-limit, bounce, or one of redirect, dscp",
+            "needs an action: pass, drop, count, rate-limit, bounce, or one of redirect, backend, dscp",
         ),
         ("classes: {attack: {after: 3}}", "needs an action"),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),

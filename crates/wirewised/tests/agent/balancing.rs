@@ -39,7 +39,7 @@ fn from_port(frame: &[u8], port: u16) -> Vec<u8> {
 /// Flows of both versions of IP, which the model takes for attack.
 fn flows(count: u16) -> Vec<Vec<u8>> {
     let frame = |port: u16| {
-        let frame = if port % 2 == 0 { ipv4(1000, ATTACK, 0) } else { ipv6(1000, ATTACK) };
+        let frame = if port.is_multiple_of(2) { ipv4(1000, ATTACK, 0) } else { ipv6(1000, ATTACK) };
         from_port(&frame, 20_000 + port)
     };
     (0..count).map(frame).collect()
