@@ -33,7 +33,6 @@ up() {
 	ip link add servers netns lb type veth peer name balancer netns lb-switch
 	on lb-client ip addr add 10.7.0.2/24 dev eth0
 	on lb ip addr add 10.7.0.1/24 dev clients
-	on lb ip addr add "$service"/32 dev clients
 	on lb ip addr add 10.8.0.1/24 dev servers
 	on lb sysctl -qw net.ipv4.ip_forward=1
 	on lb-switch ip link add switch type bridge
@@ -42,6 +41,9 @@ up() {
 	on lb-client ip link set eth0 up
 	on lb ip link set clients up
 	on lb ip link set servers up
+	# Clients find the balancer under the service's address, which it has not itself: it would take answers for forged.
+	on lb ip route add "$service"/32 dev servers
+	on lb ip neigh add proxy "$service" dev clients
 	for number in 1 2 3; do
 		server=lb-server$number
 		ip link add eth0 netns "$server" type veth peer name port$number netns lb-switch
