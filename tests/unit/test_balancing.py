@@ -47,7 +47,7 @@ def test_nobody_has_an_empty_pools_places() -> None:
 
 
 def test_the_table_is_that_of_the_agent() -> None:
-    """The same numbers stand in crates/wirewised/src/balancing/maglev.rs."""
+    """The same numbers stand in crates/wirewised/src/object/pools/maglev.rs."""
     both: Hosts = (*hosts({11: 2, 12: 1}), (ip_address("2001:db8::11"), 1))
     assert [table(both)[place] for place in (0, 1, 2)] == [1, 1, 0]
     assert hash_words([number + 1 for number in table(both)], 0) == 2_501_649_962

@@ -8,7 +8,6 @@ pub mod text;
 
 pub mod abi;
 pub mod attachment;
-pub mod balancing;
 pub mod bundle;
 pub mod carrying;
 pub mod cli;

@@ -6,6 +6,7 @@ pub mod attach;
 pub mod detach;
 mod displaced;
 pub mod doctor;
+pub mod health;
 pub mod lockout;
 pub(crate) mod names;
 pub mod outgoing;

@@ -2,7 +2,7 @@
 //! `wirewised backends`.
 
 use crate::attachment::args::AttachmentArgs;
-use crate::balancing::watch::{self, Turn};
+use crate::attachment::health::{self, Turn};
 use crate::error::Result;
 use crate::running::pools;
 use crate::running::stop::Stop;
@@ -45,10 +45,10 @@ pub fn run(args: &Args) -> Result<()> {
         return if args.json { output::print_json(&pools) } else { views::backends::print(&pools) };
     }
     if args.once {
-        watch::once(&args.which)?.iter().for_each(|turn| tell(turn, args.json));
+        health::once(&args.which)?.iter().for_each(|turn| tell(turn, args.json));
         return Ok(());
     }
-    watch::watch(&args.which, &Stop::on_signals()?, |turn| tell(turn, args.json))
+    health::watch(&args.which, &Stop::on_signals()?, |turn| tell(turn, args.json))
 }
 
 fn tell(turn: &Turn, json: bool) {

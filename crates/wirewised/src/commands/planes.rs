@@ -37,8 +37,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     table::print(&rows, 6);
     println!();
-    let mut rows = vec![["plane", "what a policy may ask for"].map(str::to_string)];
-    rows.extend(Plane::all().iter().map(|plane| [plane.name().to_string(), actions(plane).join(" ")]));
+    let mut rows = vec![
+        ["plane", "what a policy may ask for beside pass, drop, count and rate-limit"].map(str::to_string),
+    ];
+    rows.extend(Plane::all().iter().map(|plane| [plane.name().to_string(), steering(plane).join(" ")]));
     table::print(&rows, 2);
     println!();
     for plane in Plane::all() {
@@ -53,8 +55,12 @@ pub fn run(args: &Args) -> Result<()> {
 /// What a policy may ask for: the names of actions, and of what classes are steered by.
 fn actions(plane: &Plane) -> Vec<&'static str> {
     let plain = Action::ALL.iter().filter(|action| **action != Action::Steer).map(|action| action.name());
+    plain.chain(steering(plane)).collect()
+}
+
+fn steering(plane: &Plane) -> Vec<&'static str> {
     let steers = plane.abilities().steers;
-    plain.chain(STEERING.into_iter().filter(|(kind, _)| steers & kind != 0).map(|(_, name)| name)).collect()
+    STEERING.into_iter().filter(|(kind, _)| steers & kind != 0).map(|(_, name)| name).collect()
 }
 
 fn of(plane: &Plane) -> Value {

@@ -112,3 +112,15 @@ pub fn read_element<T: bytemuck::AnyBitPattern>(map: &MapHandle, index: u32) -> 
         || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
     )
 }
+
+pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
+    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
+}
+
+pub fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
+    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
+}
+
+pub fn no_map(name: &str) -> Error {
+    Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
+}

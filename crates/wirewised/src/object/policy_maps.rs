@@ -10,9 +10,9 @@ use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::balancing;
 use crate::error::{Error, Result};
-use crate::object::maps::{INTERFACES, POLICY};
+use crate::object::maps::{INTERFACES, POLICY, failed, no_map, update};
+use crate::object::pools;
 use crate::policy::{Policy, Prefix};
 
 pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
@@ -42,14 +42,14 @@ pub fn write<M: MapCore>(
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     let mut element = *element;
-    let balancing = balancing::Change::begin(&policy.pools, &mut element, &find)?;
+    let change = pools::Change::begin(&policy.pools, &mut element, &find)?;
     let interfaces = find(INTERFACES);
     let wanted: BTreeSet<u32> = targets(policy, &element).collect();
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }
     write_element(&element, &find)?;
-    balancing.finish(&find)?;
+    change.finish(&find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
     if let Some(map) = &interfaces {
@@ -149,16 +149,4 @@ pub fn map_key(prefix: &Prefix) -> Vec<u8> {
         IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
         IpAddr::V6(address) => bytes_of(&abi::Prefix6 { length, address: address.octets() }).to_vec(),
     }
-}
-
-pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
-    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
-}
-
-fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
-    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
-}
-
-pub fn no_map(name: &str) -> Error {
-    Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
 }

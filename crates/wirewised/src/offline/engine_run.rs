@@ -11,11 +11,11 @@ use serde::Serialize;
 use wirewise_engine::{ClockSource, Engine, Linked, MapId, Options, ProgramId};
 
 use crate::abi;
-use crate::balancing::{self, Held};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::object::flow_table::{Elements, TABLES};
 use crate::object::policy_maps;
+use crate::object::pools::{self, Held};
 use crate::object::{self, Opened, Settings};
 use crate::offline::tracker::Key;
 use crate::policy::Policy;
@@ -163,7 +163,7 @@ impl Worker {
     }
 
     fn write_pools(&mut self, policy: &Policy) -> Result<()> {
-        let placed = balancing::place(&policy.pools, &Held::default(), 0).wanted;
+        let placed = pools::place(&policy.pools, &Held::default(), 0).wanted;
         for (number, pool) in placed.named() {
             let table = 2 * number as u32 + pool.table;
             self.update(object::POOLS, &(number as u32).to_ne_bytes(), bytemuck::bytes_of(pool))?;
@@ -178,7 +178,7 @@ impl Worker {
 
     fn update(&mut self, name: &str, key: &[u8], value: &[u8]) -> Result<()> {
         let map = self.map_name(name).and_then(|full| self.engine.map_mut(&full));
-        let mut map = map.ok_or_else(|| policy_maps::no_map(name))?;
+        let mut map = map.ok_or_else(|| object::no_map(name))?;
         map.update(key, value, 0).map_err(|error| Error::other(format!("cannot write {name}: {error}")))
     }
 

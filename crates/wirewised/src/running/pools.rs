@@ -6,10 +6,10 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
 
 use crate::abi::{self, Check, Method};
-use crate::balancing::Held;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::object::BACKEND_COUNTS;
+use crate::object::pools::Held;
 use crate::policy::pools::Mac;
 use crate::running::Running;
 

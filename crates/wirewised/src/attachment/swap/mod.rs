@@ -19,12 +19,12 @@ use crate::attachment::Attachment;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::verdicts;
-use crate::balancing;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
+use crate::object::pools;
 use crate::object::{
     ALL_TABLES, BACKEND_COUNTS, BACKENDS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY, POOLS,
     TABLES_OF_POOLS,
@@ -307,7 +307,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         let now = kernel::boot_ns();
         let before = ours.policy()?;
         let element = policy.to_abi(now, request.mode.unwrap_or_else(|| effective_mode(&before, now)));
-        balancing::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
+        pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
         if plan.same_classes {
             limits::carry(
@@ -322,7 +322,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     let mut remembered = old.policy.clone();
     if plan.policy == PolicyPlan::Renumbered {
         let classes = &request.bundle.manifest.classes;
-        balancing::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
+        pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::copy_lists(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
             loaded.map(name)

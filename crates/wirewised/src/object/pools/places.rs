@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use bytemuck::Zeroable;
 
 use crate::abi;
-use crate::balancing::held::Held;
+use crate::object::pools::held::Held;
 use crate::policy::pools::{Backend, Pool};
 
 /// What is to be written.

@@ -2,6 +2,8 @@
 //! Checks backends again and again, takes those that fail out of their pool's table, and puts them back when they answer. What to check lies
 //! in the maps, beside the pools, so it follows the policy.
 
+mod probe;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -11,12 +13,11 @@ use serde::Serialize;
 
 use crate::abi::{self, Check};
 use crate::attachment::args::AttachmentArgs;
-use crate::balancing::held::{Held, text};
-use crate::balancing::maps::{turn, write};
-use crate::balancing::probe::{Probe, run_all};
+use crate::attachment::health::probe::{Probe, run_all};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::BACKENDS;
+use crate::object::pools::{Held, text, turn, write};
 use crate::running::Running;
 use crate::running::stop::Stop;
 

@@ -6,12 +6,11 @@ use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags, MapType};
 
 use crate::abi;
-use crate::balancing::held::Held;
-use crate::balancing::places::{Placement, place};
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::object::policy_maps::{no_map, update};
-use crate::object::{BACKEND_COUNTS, BACKENDS, POOLS, TABLES_OF_POOLS};
+use crate::object::maps::{BACKEND_COUNTS, BACKENDS, POOLS, TABLES_OF_POOLS, no_map, update};
+use crate::object::pools::held::Held;
+use crate::object::pools::places::{Placement, place};
 use crate::policy::pools::Pool;
 
 /// A policy's pools on their way into the maps.
