@@ -42,8 +42,8 @@
 #define bpf_redirect(index, flags) (abort(), 0)
 #define bpf_redirect_map(map, index, flags) (abort(), 0)
 #define bpf_csum_update(context, sum) abort()
-#define bpf_xdp_adjust_head(context, delta) (abort(), 0)
-#define bpf_skb_adjust_room(context, delta, mode, flags) (abort(), (void)(flags), 0)
+#define bpf_xdp_adjust_head(context, delta) (abort(), (void)(delta), 0)
+#define bpf_skb_adjust_room(context, delta, mode, flags) (abort(), (void)(delta), (void)(flags), 0)
 #define bpf_map_update_elem(map, key, value, flags) (abort(), (void)(value))
 
 /* No socket is this program's. */
