@@ -246,7 +246,7 @@ struct ww_steer {
 /* Map ww_memory: what a class's steering remembers of a flow. The key is that of the packet's outermost headers as they are
  * (ww_read_ends), with the IP version in reserved[0]. */
 struct ww_memory {
-	__u32 backend; /* 1 and more: that it goes to */
+	__u32 backend; /* that it goes to: its place in ww_backends, and its generation << 16; 0: none */
 	__u32 proven;  /* 1: its sender returned a cookie */
 };
 
@@ -261,6 +261,64 @@ struct ww_station {
 	__u64 seen_ns; /* CLOCK_BOOTTIME */
 	__u32 ifindex; /* of the port */
 	__u32 reserved;
+};
+
+#define WW_POOLS 16	 /* of the old and of the new policy */
+#define WW_BACKENDS 2048 /* likewise, of all pools; place 0 stays empty */
+#define WW_PLACES 65537	 /* of a pool's table, a prime: Eisenbud et al., NSDI 2016, section 3.4 */
+#define WW_POOL_NAME 32
+#define WW_CHECK_PATH 64
+
+/* How a packet gets to a backend. */
+enum ww_method {
+	WW_METHOD_DSR = 0, /* its Ethernet addresses are rewritten, and nothing else */
+	WW_METHOD_IP_IN_IP,
+	WW_METHOD_GUE,
+};
+
+enum ww_check { WW_CHECK_NONE = 0, WW_CHECK_TCP, WW_CHECK_HTTP };
+
+/* What is so of a backend; bits. */
+enum ww_backend_flag {
+	WW_BACKEND_THERE = 1,
+	WW_BACKEND_DRAINS = 2, /* keeps its flows and gets no new ones */
+	WW_BACKEND_DOWN = 4,   /* failed its checks: its flows go to others */
+};
+
+/* Map ww_pools. Health checks are the agent's: it reads here what to check. */
+struct ww_pool {
+	__u64 seed;    /* of the hash that chooses */
+	__u32 table;   /* which of its two elements of ww_tables holds: 0 or 1 */
+	__u32 ifindex; /* where packets leave; 0: by the interface they came by */
+	__u16 method;  /* enum ww_method */
+	__u16 check;   /* enum ww_check */
+	__u16 port;
+	__u8 mac[6]; /* of the interface they leave by */
+	__u32 interval_ms;
+	__u32 timeout_ms;
+	__u16 fall; /* so many failures in a row take a backend out ... */
+	__u16 rise; /* ... and so many successes put it back */
+	__u8 reserved[8];
+	__u8 name[WW_POOL_NAME]; /* ends with a zero; empty: no pool */
+	__u8 path[WW_CHECK_PATH];
+};
+
+/* Map ww_tables, two elements a pool: numbers in ww_backends; 0: none. */
+struct ww_table {
+	__u16 backend[WW_PLACES];
+};
+
+/* Map ww_backends. IPv4 addresses lie in the first 4 bytes. */
+struct ww_backend {
+	__u8 address[16];
+	__u8 source[16]; /* of the outer header */
+	__u8 mac[6];	 /* its own, or that of the router to it; zeros: not known, as of captures */
+	__u8 ip_version;
+	__u8 given;  /* 1: the policy gives its mac */
+	__u16 flags; /* enum ww_backend_flag */
+	__u16 pool;
+	__u16 weight;
+	__u16 generation; /* another for each backend that gets this place */
 };
 
 /* Map .data.ww_policy, one element. */

@@ -88,6 +88,11 @@ WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_key6, struct ww_memory, WW_ME
 WW_MAP(ww_stations, BPF_MAP_TYPE_LRU_HASH, struct ww_station_key, struct ww_station, WW_STATIONS, 0);
 /* Who is behind a port whatever was seen. */
 WW_MAP(ww_fixed, BPF_MAP_TYPE_HASH, struct ww_station_key, __u32, WW_FIXED, BPF_F_NO_PREALLOC);
+/* Pools of servers; a packet's hash is a place in a pool's table. The loader makes these four only for programs that balance. */
+WW_MAP(ww_pools, BPF_MAP_TYPE_ARRAY, __u32, struct ww_pool, WW_POOLS, 0);
+WW_MAP(ww_tables, BPF_MAP_TYPE_ARRAY, __u32, struct ww_table, 2 * WW_POOLS, 0);
+WW_MAP(ww_backends, BPF_MAP_TYPE_ARRAY, __u32, struct ww_backend, WW_BACKENDS, 0);
+WW_MAP(ww_backend_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW_BACKENDS, 0);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 

@@ -13,6 +13,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "balance.h"
 #include "bridge.h"
 #include "challenge.h"
 #include "checksum.h"
@@ -22,9 +23,7 @@
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
-
-/* Bytes that a frame with a VLAN tag may be longer than others. */
-#define WW_TAG_BYTES 4
+#include "way_out.h"
 
 /* 16-bit words of IP headers. */
 #define WW_IPV4_DSCP 0x00fc
@@ -40,21 +39,6 @@ static __always_inline int ww_steers(const struct ww_steer *what, __u32 kind)
 	kinds = what->kinds;
 	ww_hide(kinds); /* otherwise the compiler joins both tests, and the first is no constant any more */
 	return kinds & kind;
-}
-
-/* Has the packet leave by an interface when the program ends. Returns 0 if there is none of this index any more, or the packet is
- * too long for it. */
-static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex)
-{
-	__u32 mtu = 0;
-
-	if (ww_config.steer & WW_STEER_TOLD)
-		return 1;
-	if (bpf_check_mtu(ctx, ifindex, &mtu, -WW_TAG_BYTES, 0))
-		return 0;
-	if (ww_at_tc())
-		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;
-	return bpf_redirect_map(&ww_interfaces, ifindex, XDP_PASS) == XDP_REDIRECT;
 }
 
 /* Has the packet go up the stack of another CPU, the same one for all packets of its ends. Returns 0 if that one has no queue. */
@@ -148,7 +132,7 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	if (ww_at_tc() && ww_steers(what, WW_STEER_MIRROR) && !(ww_config.steer & WW_STEER_TOLD))
 		ww_mirror(ctx, what);
 	if (ww_steers(what, WW_STEER_REDIRECT)) {
-		if (!ww_redirect(ctx, what->ifindex))
+		if (!ww_redirect(ctx, what->ifindex, 0))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
 	}
@@ -166,13 +150,17 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	if (ww_steers(what, WW_STEER_BRIDGE)) {
 		__u32 port = ww_port_of(ctx, class_id);
 
-		if (!port || !ww_redirect(ctx, port))
+		if (!port || !ww_redirect(ctx, port, 0))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
 	} else if (ww_steers(what, WW_STEER_FORWARD)) {
 		if (!ww_forward(ctx, class_id))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
+	} else if (ww_steers(what, WW_STEER_BACKEND)) {
+		verdict = ww_balance(ctx, what->pool);
+		if (verdict == WW_UNSTEERED)
+			return WW_UNSTEERED;
 	}
 	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
 		return WW_UNSTEERED;

@@ -96,7 +96,7 @@ class Outcome(IntEnum):
     STEERED = 6, Fate.PASS
     WOULD_STEER = 7, Fate.PASS
     UNSTEERED = 8, Fate.PASS
-    """It could not be done, as when an interface is gone; of captured packets only what is challenged."""
+    """It could not be done, as when an interface is gone or no backend is for it: passes unchanged."""
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")

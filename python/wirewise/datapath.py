@@ -99,7 +99,11 @@ class DataPath:
         goes = outcome.fate
         steering = self.policy.actions[class_id].steering
         if outcome is Outcome.STEERED and steering is not None:
-            goes, frame = steering.fate, steering.apply(frame)
+            left = steering.apply(frame)
+            if left is None:
+                outcome = Outcome.UNSTEERED
+            else:
+                goes, frame = steering.fate, left
         return Decision(
             Status.CLASSIFIED, goes, packet, seen, inferred, scores, class_id, action, outcome, frame=frame
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from wirewise.abi import MAX_AFTER, TRIGGER_WORDS, Action, Outcome, Status
+from wirewise.balancing import Pool, parse_pools
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
@@ -193,6 +194,19 @@ class Policy:
                 "enough verdicts in a row",
                 "give `after` to the other classes",
             )
+        for name, rule in file.classes.items():
+            if rule.steering is not None and rule.steering.backend is not None:
+                file.classes[name] = replace(
+                    rule, steering=_with_pool(rule.steering, file.pools, name, source)
+                )
+        used = {rule.steering.backend for rule in file.classes.values() if rule.steering is not None}
+        for name in file.pools:
+            if name not in used:
+                raise InputError(
+                    source,
+                    f"pools: {name}: no class goes there",
+                    f"give one `backend: {name}`, or leave the pool out",
+                )
         allow = file.allow or _Allow()
         return cls(
             tuple(classes),
@@ -364,6 +378,20 @@ def _class_policy(value: object) -> ClassPolicy:
     return ClassPolicy(action, limit, named=True, after=after)
 
 
+def _with_pool(steering: Steering, pools: Mapping[str, Pool], name: str, source: str) -> Steering:
+    """The same, with the pool that it names. name : of the class."""
+    asked = str(steering.backend)
+    if asked not in pools:
+        raise InputError(
+            source,
+            f"classes: {name}: backend: there is no pool {asked!r}",
+            choose(asked, pools)
+            if pools
+            else f"write pools: {{{asked}: {{backends: [{{address: 10.0.0.11}}]}}}}",
+        )
+    return replace(steering, pool=pools[asked])
+
+
 def _after(value: object) -> int:
     text = str(value)
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 1 <= int(text) <= MAX_AFTER:
@@ -462,3 +490,4 @@ class _File(_Part):
     malformed: Annotated[str, _one_of("pass", "drop")] = "pass"
     essential: Annotated[str, _one_of("pass", "drop")] = "pass"
     events: _Events = Field(default_factory=_Events)
+    pools: Annotated[dict[str, Pool], BeforeValidator(parse_pools)] = {}

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wirewise.abi import Fate, Outcome
+from wirewise.balancing import Pool
 from wirewise.errors import choose
+from wirewise.units import parse_number
 
-KEYS = ("redirect", "mirror", "forward", "dscp", "mark", "priority", "queue")
+KEYS = ("redirect", "mirror", "forward", "backend", "dscp", "mark", "priority", "queue")
 ACTIONS = ("bounce", "forward", "challenge")
 """Those that are no key of their own."""
 MAX_QUEUE = 65_533
@@ -59,7 +61,7 @@ class Mirror:
             raise ValueError(
                 "mirror needs an interface: {mirror: {interface: eth2}}; known: interface, rate, snap"
             )
-        snap = _number(value["snap"]) if "snap" in value else None
+        snap = parse_number(value["snap"]) if "snap" in value else None
         if snap is not None and snap < MIN_SNAP:
             raise ValueError(f"mirror: snap {snap} is less than {MIN_SNAP}, an Ethernet header")
         return cls(_interface("mirror", value.get("interface")), _sampling(value.get("rate", "1")), snap)
@@ -95,6 +97,10 @@ class Steering:
     queue: int | None = None
     ports: tuple[str, ...] = ()
     """Between which they are forwarded; empty: by routes."""
+    backend: str | None = None
+    """The pool that they go to."""
+    pool: Pool | None = None
+    """Which that is."""
 
     @classmethod
     def parse(cls, value: Mapping[str, object]) -> Steering | None:
@@ -116,7 +122,12 @@ class Steering:
             raise ValueError(
                 "a packet cannot go elsewhere and back to its sender: give redirect or the action bounce"
             )
-        queue = _number(value["queue"]) if "queue" in value else None
+        backend = _pool_name(value["backend"]) if "backend" in value else None
+        if backend is not None and (bounces or forwards or ports or elsewhere is not None):
+            raise ValueError(
+                "a packet goes to a backend or elsewhere: give backend, redirect or the action bounce"
+            )
+        queue = parse_number(value["queue"]) if "queue" in value else None
         if queue is not None and queue > MAX_QUEUE:
             raise ValueError(f"queue {queue} is out of range; 0 to {MAX_QUEUE}")
         steering = cls(
@@ -127,9 +138,10 @@ class Steering:
             challenge=challenge,
             ports=ports,
             dscp=_dscp(value["dscp"]) if "dscp" in value else None,
-            mark=_number(value["mark"]) if "mark" in value else None,
-            priority=_number(value["priority"]) if "priority" in value else None,
+            mark=parse_number(value["mark"]) if "mark" in value else None,
+            priority=parse_number(value["priority"]) if "priority" in value else None,
             queue=queue,
+            backend=backend,
         )
         if challenge and steering != cls(challenge=True):
             raise ValueError(
@@ -143,7 +155,8 @@ class Steering:
         """Where its packets go, if what is asked for is done."""
         if self.bounce:
             return Fate.BOUNCE
-        return Fate.PASS if self.redirect is None and self.socket is None else Fate.REDIRECT
+        stays = self.redirect is None and self.socket is None and self.backend is None
+        return Fate.PASS if stays else Fate.REDIRECT
 
     @property
     def takes_away(self) -> bool:
@@ -155,8 +168,15 @@ class Steering:
         """What becomes of captured packets, enforced."""
         return Outcome.UNSTEERED if self.forward or self.challenge else Outcome.STEERED
 
-    def apply(self, frame: bytes) -> bytes:
-        """The Ethernet frame as it leaves. frame: one that was classified."""
+    def apply(self, frame: bytes) -> bytes | None:
+        """The Ethernet frame as it leaves; None: what is asked for cannot be done. frame: one that was
+        classified.
+        """
+        if self.pool is not None:
+            to_backend = self.pool.apply(frame)
+            if to_backend is None:
+                return None
+            frame = to_backend
         if self.dscp is not None:
             frame = with_dscp(frame, self.dscp)
         return frame[6:12] + frame[:6] + frame[12:] if self.bounce else frame
@@ -174,6 +194,7 @@ class Steering:
             self.bounce and "bounce",
             self.forward and "forward" + (f" between {', '.join(self.ports)}" if self.ports else ""),
             self.challenge and "challenge",
+            self.backend is not None and f"backend {self.backend}",
         ]
         return ", ".join(part for part in parts if part)
 
@@ -257,9 +278,9 @@ def _elsewhere(value: object) -> tuple[str | None, tuple[int, ...], int | None]:
             raise ValueError(
                 f"redirect: cpu: {len(wanted)} CPUs; 1 to {MAX_SPREAD}: {{redirect: {{cpu: [1, 2]}}}}"
             )
-        return None, tuple(map(_number, wanted)), None
+        return None, tuple(map(parse_number, wanted)), None
     if "socket" in value:
-        queue = _number(value["socket"])
+        queue = parse_number(value["socket"])
         if queue >= SOCKETS:
             raise ValueError(f"redirect: socket: queue {queue} is out of range; 0 to {SOCKETS - 1}")
         return None, (), queue
@@ -281,15 +302,10 @@ def _sampling(value: object) -> int:
     return every
 
 
-def _number(value: object) -> int:
-    """Decimal or hexadecimal (`0x10`), below 2^32."""
-    text = str(value)
-    if (
-        re.fullmatch(r"\d{1,10}|0x[0-9a-fA-F]{1,8}", text, re.ASCII)
-        and int(text, 0 if "x" in text else 10) < 1 << 32
-    ):
-        return int(text, 0 if "x" in text else 10)
-    raise ValueError(f"{text!r} is no whole number from 0 to {(1 << 32) - 1}, such as 7 or 0x10")
+def _pool_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("backend needs the name of a pool: {backend: web}")
+    return value
 
 
 def _dscp(value: object) -> int:
@@ -297,7 +313,7 @@ def _dscp(value: object) -> int:
     if text.upper() in DSCP:
         return DSCP[text.upper()]
     try:
-        number = _number(text)
+        number = parse_number(text)
     except ValueError:
         raise ValueError(f"{text!r} is no DSCP: 0 to {MAX_DSCP}, or a name; {choose(text, DSCP)}") from None
     if number > MAX_DSCP:

@@ -392,12 +392,14 @@ def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         }
         steered = {key: value for key, value in steered.items() if random.random() < 0.4}
         where = (
-            random.choice(("", "", "bounce", "redirect", "forward"))
+            random.choice(("", "", "bounce", "redirect", "forward", "backend"))
             if steered
-            else random.choice(("bounce", "redirect", "forward"))
+            else random.choice(("bounce", "redirect", "forward", "backend"))
         )
         if where in ("bounce", "forward"):
             steered["action"] = where
+        elif where == "backend":
+            steered["backend"] = random.choice(list(POOLS))
         elif where:
             targets: list[dict[str, Any]] = [{"interface": "nowhere"}, {"cpu": [3, 700]}, {"socket": 1}]
             steered["redirect"] = random.choice(targets)
@@ -405,4 +407,24 @@ def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
             steered["mirror"] = {"interface": "nowhere", "rate": "1/3"}
         return steered | after
 
-    return policy | {"classes": {name: rule(action) for name, action in policy["classes"].items()}}
+    classes = {name: rule(action) for name, action in policy["classes"].items()}
+    used = {action["backend"] for action in classes.values() if "backend" in action}
+    pools = {"pools": {name: POOLS[name] for name in sorted(used)}} if used else {}
+    return policy | {"classes": classes} | pools
+
+
+POOLS: dict[str, Any] = {
+    "even": {
+        "backends": [{"address": f"10.8.0.{host}", "mac": f"02:00:00:00:09:0{host}"} for host in range(1, 6)]
+    },
+    "odd": {
+        "method": "dsr",
+        "seed": 7,
+        "backends": [
+            {"address": "fd08::1", "mac": "02:00:00:00:09:0a", "weight": 7},
+            {"address": "10.8.0.2", "mac": "02:00:00:00:09:0b"},
+            {"address": "10.8.0.3", "drain": "true"},
+        ],
+    },
+}
+"""Few, so that the reference makes their tables once."""

@@ -98,6 +98,62 @@ def test_packets_go_where_the_policy_says_and_are_written_on(
         assert (frame[:6], frame[6:12]) == ends
 
 
+def macs(count: int) -> list[str]:
+    return [f"02:00:00:00:09:{host:02x}" for host in range(1, count + 1)]
+
+
+def pool(**settings: Any) -> dict[str, Any]:
+    backends = [
+        {"address": address, "mac": mac, "weight": weight}
+        for weight, mac, address in zip(
+            (1, 2, 1, 5, 1), macs(5), ("10.8.0.1", "10.8.0.2", "fd08::3", "10.8.0.4", "fd08::5"), strict=True
+        )
+    ]
+    return {"backends": backends} | settings
+
+
+@needs_kernel
+@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
+@pytest.mark.parametrize("settings", [{}, {"seed": "0xfeedbeef"}, {"method": "gue"}])
+def test_flows_go_to_the_backends_of_a_pool(tmp_path: Path, settings: dict[str, Any], shape: str) -> None:
+    """Every plane takes the same backend as the reference: the frame that is left has its address."""
+    flows = [
+        ethernet(with_checksum(ipv4(SOURCE4, TARGET4, protocol, udp(port, 443, 208) + bytes(200))), 0x0800)
+        for port in range(1000, 1060)
+        for protocol in (17, 47)
+    ] + [ethernet(ipv6(SOURCE6, TARGET6, 17, udp(port, 53, 208) + bytes(200)), 0x86DD) for port in range(60)]
+    extended = ethernet(ipv6(SOURCE6, TARGET6, 17, PAYLOAD, extensions=[(60, bytes(7))]), 0x86DD)
+    frames = [(10**9 + 1000 * n, frame) for n, frame in enumerate([*flows, *packets(), extended])]
+    policy = {
+        "version": 1,
+        "classes": {"c1": {"backend": "web", "dscp": 10}},
+        "pools": {"web": pool(**settings)},
+    }
+    runs: list[Run] = []
+    assert_agree(Case("pools", FEATURES, MODEL, policy, "enforce", shape), frames, tmp_path, seen=runs.append)
+    [ours] = runs
+    outcomes = ours.heads[:, 4].tolist()
+    assert outcomes[: len(flows)] == [Outcome.STEERED] * len(flows)
+    # A fragment, and a packet with extension headers.
+    assert [n for n, outcome in enumerate(outcomes[len(flows) :]) if outcome == Outcome.UNSTEERED] == [2, 8]
+    assert ours.left is not None
+    to = {frame[:6].hex(":") for frame in ours.left[: len(flows)]}
+    assert to == (set(macs(5)) if "method" not in settings else {flows[0][:6].hex(":")})
+
+
+@needs_kernel
+def test_nobody_is_sent_to_who_drains(tmp_path: Path) -> None:
+    drained = [{"address": "10.8.0.1", "mac": macs(1)[0], "drain": "true"}]
+    policy = {"version": 1, "classes": {"c1": {"backend": "web"}}, "pools": {"web": {"backends": drained}}}
+    frames: list[TimedFrame] = [(10**9 + 1000 * n, frame) for n, frame in enumerate(packets())]
+    runs: list[Run] = []
+    assert_agree(
+        Case("drains", FEATURES, MODEL, policy, "enforce", "inline"), frames, tmp_path, seen=runs.append
+    )
+    assert runs[0].heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
+    assert runs[0].left == packets()
+
+
 @needs_kernel
 @pytest.mark.parametrize(
     "rule", ["forward", {"action": "forward", "dscp": "AF41"}, {"forward": {"ports": ["a", "b"]}}]

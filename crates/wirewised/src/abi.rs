@@ -53,7 +53,7 @@ pub const STEER_CHALLENGE: u32 = 2048;
 pub const STEER_BRIDGE: u32 = 4096;
 /// Those by which a packet does not come to its receiver.
 pub const STEER_ELSEWHERE: u32 =
-    STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD | STEER_CHALLENGE;
+    STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD | STEER_CHALLENGE | STEER_BACKEND;
 /// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
 pub const STEER_CARRIED: u32 = 16384;
 pub const CODE_BITS: u32 = 8;
@@ -74,6 +74,18 @@ pub const STEERING: [(u32, &str); 12] = [
     (STEER_BACKEND, "backend"),
     (STEER_CHALLENGE, "challenge"),
 ];
+
+/// Pools of the old and of the new policy together, and backends of all of them.
+pub const POOLS: usize = 16;
+pub const BACKENDS: usize = 2048;
+/// Of a pool's table.
+pub const PLACES: usize = 65_537;
+pub const POOL_NAME: usize = 32;
+pub const CHECK_PATH: usize = 64;
+/// What is so of a backend: `enum ww_backend_flag`.
+pub const BACKEND_THERE: u16 = 1;
+pub const BACKEND_DRAINS: u16 = 2;
+pub const BACKEND_DOWN: u16 = 4;
 
 /// What becomes of a packet, by the code that its program returns to the hook (XDP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,6 +262,24 @@ codes! {
 }
 
 codes! {
+    /// How a packet gets to a backend.
+    Method {
+        Dsr = "dsr",
+        IpInIp = "ip-in-ip",
+        Gue = "gue",
+    }
+}
+
+codes! {
+    /// How a backend is asked whether it lives.
+    Check {
+        None = "none",
+        Tcp = "tcp",
+        Http = "http",
+    }
+}
+
+codes! {
     /// Where the data path reads the time.
     Clock {
         Coarse = "coarse",
@@ -422,6 +452,48 @@ pub struct Station {
     pub seen_ns: u64,
     pub ifindex: u32,
     pub reserved: u32,
+}
+
+/// `struct ww_pool`, an element of the map `ww_pools`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Pool {
+    pub seed: u64,
+    pub table: u32,
+    pub ifindex: u32,
+    pub method: u16,
+    pub check: u16,
+    pub port: u16,
+    pub mac: [u8; 6],
+    pub interval_ms: u32,
+    pub timeout_ms: u32,
+    pub fall: u16,
+    pub rise: u16,
+    pub reserved: [u8; 8],
+    pub name: [u8; POOL_NAME],
+    pub path: [u8; CHECK_PATH],
+}
+
+/// `struct ww_table`, an element of the map `ww_tables`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Table {
+    pub backend: [u16; PLACES],
+}
+
+/// `struct ww_backend`, an element of the map `ww_backends`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Backend {
+    pub address: [u8; 16],
+    pub source: [u8; 16],
+    pub mac: [u8; 6],
+    pub ip_version: u8,
+    pub given: u8,
+    pub flags: u16,
+    pub pool: u16,
+    pub weight: u16,
+    pub generation: u16,
 }
 
 /// `struct ww_policy`, the one element of the map `ww_policy`.

@@ -181,6 +181,34 @@ fn a_class_may_be_challenged() {
 }
 
 #[test]
+fn a_class_may_go_to_a_pool() {
+    let policy = parse(
+        "version: 1\nclasses: {attack: {backend: web}}\npools:\n  web:\n    method: gue\n    interface: eth1\n    source: 10.0.0.1\n    \
+         seed: 0x10\n    health: {http: /health, port: 8080, interval: 2s, timeout: 250ms, fall: 5, rise: 1}\n    backends: [{address: \
+         10.0.0.12, drain: true}, {address: 10.0.0.11, weight: 3, mac: \"52:54:00:00:00:01\"}]\n",
+    );
+    let [pool] = &policy.pools[..] else { panic!("{:?}", policy.pools) };
+    assert_eq!((pool.method, pool.seed, pool.source), (abi::Method::Gue, 16, "10.0.0.1".parse().ok()));
+    let health = pool.health.as_ref().unwrap();
+    assert_eq!((health.check, health.port, health.path.as_str()), (abi::Check::Http, 8080, "/health"));
+    assert_eq!((health.interval_ms, health.timeout_ms, health.fall, health.rise), (2000, 250, 5, 1));
+    let backends: Vec<_> = pool
+        .backends
+        .iter()
+        .map(|it| (it.address.to_string(), it.weight, it.drains, it.mac.is_some()))
+        .collect();
+    assert_eq!(
+        backends,
+        [("10.0.0.11".to_string(), 3, false, true), ("10.0.0.12".to_string(), 1, true, false)]
+    );
+    let class = policy.classes.iter().position(|class| class == "attack").unwrap();
+    assert_eq!(policy.actions[class].to_string(), "backend web");
+    let element = policy.to_abi(0, abi::Mode::Enforce);
+    assert_eq!((element.steering(), element.takes_away(class)), (abi::STEER_BACKEND, true));
+    assert_eq!(element.allow & abi::ALLOW_ESSENTIAL, abi::ALLOW_ESSENTIAL);
+}
+
+#[test]
 fn every_form_of_trigger_is_read() {
     assert_eq!(parse("version: 1\ntrigger: every").trigger, Trigger::Every);
     assert_eq!(parse("version: 1\ntrigger: {first-n: 8}").to_abi(0, abi::Mode::Observe).trigger_first_n, 8);
@@ -283,7 +311,7 @@ fn each_broken_rule_is_named_with_what_exists() {
         ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
         (
             "classes: {attack: {}}",
-            "needs an action: pass, drop, count, rate-limit, bounce, forward, challenge, or one of redirect, mirror, forward, dscp",
+            "needs an action: pass, drop, count, rate-limit, bounce, forward, challenge, or one of redirect, mirror, forward, backend, dscp",
         ),
         ("classes: {attack: {after: 3}}", "needs an action"),
         ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),

@@ -7,8 +7,8 @@ use crate::attachment::challenge;
 use crate::attachment::circles;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
-use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
+use crate::attachment::{outgoing, pools};
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
@@ -37,7 +37,9 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
     }
     let own = netdev::index(interface)?;
     let mut findings = Vec::new();
-    let bounces = policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE) != 0;
+    // A pool without an interface sends by the one that is judged.
+    let bounces = policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE) != 0
+        || policy.pools.iter().any(|pool| pool.interface.is_none());
     if bounces && planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
         findings.extend(check_bounces(interface, own));
     }
@@ -59,6 +61,12 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
     }
     circles::refuse(policy, interface, own, planes, root)?;
     findings.extend(forwarding::admit(policy, interface, own, planes)?);
+    for pool in &mut policy.pools {
+        pools::resolve(pool, own)?;
+        if let Some(target) = pool.interface.as_ref().filter(|target| target.ifindex != own) {
+            findings.extend(check_target(&target.interface, target.ifindex, planes));
+        }
+    }
     Ok(findings)
 }
 

@@ -38,7 +38,7 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 28] = [
+pub(super) const HELPERS: [(i32, &str); 30] = [
     (1, "map_lookup_elem"),
     (2, "map_update_elem"),
     (5, "ktime_get_ns"),
@@ -50,6 +50,8 @@ pub(super) const HELPERS: [(i32, &str); 28] = [
     (28, "csum_diff"),
     (39, "skb_pull_data"),
     (40, "csum_update"),
+    (44, "xdp_adjust_head"),
+    (50, "skb_adjust_room"),
     (51, "redirect_map"),
     (65, "xdp_adjust_tail"),
     (69, "fib_lookup"),
@@ -145,6 +147,17 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
             size_of::<abi::Key6>() as u64,
             exactly(size_of::<abi::Memory>()),
             1 << 16,
+            0,
+        ),
+        rule("ww_pools", ARRAY, 4, exactly(size_of::<abi::Pool>()), abi::POOLS as u64, 0),
+        rule("ww_tables", ARRAY, 4, exactly(size_of::<abi::Table>()), 2 * abi::POOLS as u64, 0),
+        rule("ww_backends", ARRAY, 4, exactly(size_of::<abi::Backend>()), abi::BACKENDS as u64, 0),
+        rule(
+            "ww_backend_counts",
+            PERCPU_ARRAY,
+            4,
+            exactly(size_of::<abi::Counter>()),
+            abi::BACKENDS as u64,
             0,
         ),
         rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use crate::interface::socket;
@@ -17,6 +18,14 @@ const HEADER: usize = 16;
 /// `struct ifinfomsg` and `struct rtgenmsg` with its padding.
 const LINK_BODY: usize = 16;
 const NSID_BODY: usize = 4;
+/// `struct rtmsg` and `struct ndmsg`.
+const ROUTE_BODY: usize = 12;
+const NEIGHBOUR_BODY: usize = 12;
+/// linux/neighbour.h.
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_INCOMPLETE: u16 = 0x01;
+const NUD_FAILED: u16 = 0x20;
 /// `struct tcmsg`.
 const FILTER_BODY: usize = 20;
 /// Its two places: TC_H_CLSACT with TC_H_MIN_INGRESS, TC_H_MIN_EGRESS.
@@ -46,6 +55,8 @@ pub struct Link {
     pub kind: String,
     /// How many segments the stack may hand over to it in one packet.
     pub gso_max_segs: u32,
+    /// Its Ethernet address; `None`: it has none, as a tunnel.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// One of these names: as `ip link` shows it, or another that the interface has (altname), which may be longer.
@@ -129,6 +140,82 @@ pub fn namespace_id(other: &File) -> io::Result<Option<i32>> {
     Ok(id.filter(|(kind, _)| *kind == NETNSA_NSID).find_map(|(_, value)| number(value)).filter(|id| *id >= 0))
 }
 
+/// How packets get to an address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The router on the way; `None`: the host is a neighbour itself.
+    pub gateway: Option<IpAddr>,
+    /// The address that this host would send from.
+    pub source: Option<IpAddr>,
+}
+
+/// The way to an address by an interface, as the kernel's routes say it; `None`: there is none.
+pub fn route(to: IpAddr, index: u32) -> io::Result<Option<Route>> {
+    let address = octets(to);
+    let mut body = [0; ROUTE_BODY];
+    body[0] = family(to);
+    body[1] = 8 * address.len() as u8;
+    let oif = index.to_ne_bytes();
+    let attributes: [(u16, &[u8]); 2] = [(libc::RTA_DST, &address), (libc::RTA_OIF, &oif)];
+    match ask(libc::RTM_GETROUTE, NLM_F_REQUEST, &body, &attributes) {
+        Ok(answers) => Ok(answers.iter().find_map(|answer| parse_route(answer))),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn parse_route(answer: &[u8]) -> Option<Route> {
+    let mut route = Route::default();
+    for (kind, value) in attributes(answer.get(ROUTE_BODY..)?) {
+        match kind {
+            libc::RTA_GATEWAY => route.gateway = address(value),
+            // Its family comes first.
+            libc::RTA_VIA => route.gateway = address(value.get(2..)?),
+            libc::RTA_PREFSRC => route.source = address(value),
+            _ => {}
+        }
+    }
+    Some(route)
+}
+
+/// The Ethernet address of a neighbour, if the kernel knows it.
+pub fn neighbour(of: IpAddr, index: u32) -> io::Result<Option<[u8; 6]>> {
+    let address = octets(of);
+    let mut body = [0; NEIGHBOUR_BODY];
+    body[0] = family(of);
+    body[4..8].copy_from_slice(&index.to_ne_bytes());
+    match ask(libc::RTM_GETNEIGH, NLM_F_REQUEST, &body, &[(NDA_DST, &address)]) {
+        Ok(answers) => Ok(answers.iter().find_map(|answer| parse_neighbour(answer))),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse_neighbour(answer: &[u8]) -> Option<[u8; 6]> {
+    let state = number::<u16>(answer.get(8..)?)?;
+    let mut all = attributes(answer.get(NEIGHBOUR_BODY..)?);
+    let mac = all.find(|(kind, _)| *kind == NDA_LLADDR)?.1.try_into().ok()?;
+    (state & (NUD_INCOMPLETE | NUD_FAILED) == 0).then_some(mac)
+}
+
+fn family(of: IpAddr) -> u8 {
+    if of.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
+}
+
+fn octets(of: IpAddr) -> Vec<u8> {
+    match of {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn address(value: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok()
+}
+
 fn link_body(index: u32) -> [u8; LINK_BODY] {
     let mut body = [0; LINK_BODY];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -143,6 +230,7 @@ fn parse_link(answer: &[u8]) -> Option<Link> {
             libc::IFLA_LINK => link.lower = number::<i32>(value).map(|index| index as u32),
             libc::IFLA_LINK_NETNSID => link.lower_namespace = number(value),
             libc::IFLA_GSO_MAX_SEGS => link.gso_max_segs = number(value).unwrap_or_default(),
+            libc::IFLA_ADDRESS => link.mac = value.try_into().ok(),
             libc::IFLA_MASTER => link.master = number::<i32>(value).map(|index| index as u32),
             libc::IFLA_LINKINFO => {
                 let info = attributes(value).find(|(kind, _)| *kind == libc::IFLA_INFO_KIND);
@@ -245,6 +333,7 @@ mod tests {
         #[test]
         fn no_answer_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_link(&bytes);
+            let _ = (parse_route(&bytes), parse_neighbour(&bytes));
             let _ = take(&bytes, &mut Vec::new());
         }
     }

@@ -51,6 +51,11 @@ pub const FIXED: &str = "ww_fixed";
 /// Rows to train on, and where each CPU stands in its part of them.
 pub const RECORDS: &str = "ww_records";
 pub const RECORD_RINGS: &str = "ww_record_rings";
+/// Pools of servers, their tables, the servers, and what each was sent: `abi::Pool`, `abi::Table`, `abi::Backend`, `abi::Counter`.
+pub const POOLS: &str = "ww_pools";
+pub const TABLES_OF_POOLS: &str = "ww_tables";
+pub const BACKENDS: &str = "ww_backends";
+pub const BACKEND_COUNTS: &str = "ww_backend_counts";
 
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
@@ -60,11 +65,16 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
         AGREEMENT | FIRST => config.shadow != 0,
         RECORDS | RECORD_RINGS => config.record != 0,
         // At TC an interface's index is enough.
-        INTERFACES => asks(abi::STEER_REDIRECT | abi::STEER_FORWARD) && config.hook == abi::Hook::Xdp.code(),
+        INTERFACES => {
+            asks(abi::STEER_REDIRECT | abi::STEER_FORWARD | abi::STEER_BACKEND)
+                && config.hook == abi::Hook::Xdp.code()
+        }
         CPUS => asks(abi::STEER_CPU),
         SOCKETS => asks(abi::STEER_SOCKET),
         MEMORY => asks(abi::STEER_BACKEND | abi::STEER_CHALLENGE),
         STATIONS | FIXED => asks(abi::STEER_BRIDGE),
+        // Captured packets get backends too.
+        POOLS | TABLES_OF_POOLS | BACKENDS | BACKEND_COUNTS => config.steer & abi::STEER_BACKEND != 0,
         _ => true,
     }
 }
@@ -123,4 +133,16 @@ pub fn read_element<T: bytemuck::AnyBitPattern>(map: &MapHandle, index: u32) -> 
     value.and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok()).ok_or_else(
         || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
     )
+}
+
+pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
+    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
+}
+
+pub fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
+    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
+}
+
+pub fn no_map(name: &str) -> Error {
+    Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
 }

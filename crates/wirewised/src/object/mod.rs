@@ -7,15 +7,17 @@ pub mod mapped;
 mod maps;
 mod opened;
 pub mod policy_maps;
+pub mod pools;
 mod settings;
 pub mod verifier;
 
 pub use crate::bundle::emitted::{ENTRY, tail_call_index};
 pub use loaded::{Loaded, ProgramInfo};
 pub use maps::{
-    AGREEMENT, ALL_TABLES, CONFIG_MAP, CPUS, EVENTS, FIRST, FIXED, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU,
-    PER_CPU_MAP, POLICY, RECORD_RINGS, RECORDS, SOCKETS, STATIONS, TAIL_CALLS, is_shared_by_loads,
-    max_entries, other_layout, read_element, variable,
+    AGREEMENT, ALL_TABLES, BACKEND_COUNTS, BACKENDS, CONFIG_MAP, CPUS, EVENTS, FIRST, FIXED, FLOW_TABLES,
+    INTERFACES, MEMORY, PER_CPU, PER_CPU_MAP, POLICY, POOLS, RECORD_RINGS, RECORDS, SOCKETS, STATIONS,
+    TABLES_OF_POOLS, TAIL_CALLS, is_shared_by_loads, max_entries, no_map, other_layout, read_element,
+    variable,
 };
 pub use opened::{MAX_TABLE_SIZE, Opened, no_data_path};
 pub use settings::{Runs, Settings, random_seed, seed_from};

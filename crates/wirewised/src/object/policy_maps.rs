@@ -11,7 +11,8 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::{CPUS, FIXED, INTERFACES, POLICY};
+use crate::object::maps::{CPUS, FIXED, INTERFACES, POLICY, failed, no_map, update};
+use crate::object::pools;
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
@@ -43,15 +44,17 @@ pub fn write<M: MapCore>(
     tables.iter().try_for_each(PrefixTable::add)?;
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
+    let mut element = *element;
+    let change = pools::Change::begin(&policy.pools, &mut element, &find)?;
     let interfaces = find(INTERFACES);
-    let wanted: BTreeSet<u32> = targets(element).chain(policy.ways()).collect();
+    let wanted: BTreeSet<u32> = targets(policy, &element).chain(policy.ways()).collect();
     if let Some(map) = &interfaces {
         wanted.iter().try_for_each(|index| update(map, bytes_of(index), bytes_of(index)))?;
     }
     // A queue stays when nothing goes there any more: it may hold packets.
     if let Some(map) = find(CPUS) {
         let missing = |cpu: &u32| map.lookup(bytes_of(cpu), MapFlags::ANY).ok().flatten().is_none();
-        let cpus: BTreeSet<u32> = cpus(element).filter(missing).collect();
+        let cpus: BTreeSet<u32> = cpus(&element).filter(missing).collect();
         cpus.iter().try_for_each(|cpu| update(&map, bytes_of(cpu), bytes_of(&CPU_QUEUE)))?;
     }
     let fixed = find(FIXED);
@@ -59,7 +62,8 @@ pub fn write<M: MapCore>(
     if let Some(map) = &fixed {
         stations.iter().try_for_each(|(key, port)| update(map, key, bytes_of(port)))?;
     }
-    write_element(element, find)?;
+    write_element(&element, &find)?;
+    change.finish(&find)?;
     merge_ports(&ports, &words, |_, new| new)?;
     tables.iter().try_for_each(PrefixTable::remove)?;
     if let Some(map) = &interfaces {
@@ -78,9 +82,10 @@ pub fn write<M: MapCore>(
 }
 
 /// The interfaces that packets are redirected to, by index.
-fn targets(element: &abi::Policy) -> impl Iterator<Item = u32> {
+fn targets(policy: &Policy, element: &abi::Policy) -> impl Iterator<Item = u32> {
     let redirected = element.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
-    redirected.map(|(_, steer)| steer.ifindex)
+    let ways_to_pools = policy.pools.iter().filter_map(|pool| pool.interface.as_ref());
+    redirected.map(|(_, steer)| steer.ifindex).chain(ways_to_pools.map(|target| target.ifindex))
 }
 
 /// The CPUs that packets go to.
@@ -169,16 +174,4 @@ pub fn map_key(prefix: &Prefix) -> Vec<u8> {
         IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
         IpAddr::V6(address) => bytes_of(&abi::Prefix6 { length, address: address.octets() }).to_vec(),
     }
-}
-
-fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
-    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
-}
-
-fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
-    Error::other(format!("cannot write {}: {error}", map.name().to_string_lossy()))
-}
-
-pub fn no_map(name: &str) -> Error {
-    Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
 }

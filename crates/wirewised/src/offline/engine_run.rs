@@ -15,6 +15,7 @@ use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::object::flow_table::{Elements, TABLES};
 use crate::object::policy_maps;
+use crate::object::pools::{self, Held};
 use crate::object::{self, Opened, Settings};
 use crate::offline::tracker::Key;
 use crate::policy::Policy;
@@ -157,12 +158,30 @@ impl Worker {
                 self.update("ww_allow_ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
             }
         }
+        if !policy.pools.is_empty() {
+            self.write_pools(policy)?;
+        }
+        // Pools lie in their order, as nobody was there before them.
         self.update("ww_policy", &0u32.to_ne_bytes(), bytemuck::bytes_of(element))
+    }
+
+    fn write_pools(&mut self, policy: &Policy) -> Result<()> {
+        let placed = pools::place(&policy.pools, &Held::default(), 0).wanted;
+        for (number, pool) in placed.named() {
+            let table = 2 * number as u32 + pool.table;
+            self.update(object::POOLS, &(number as u32).to_ne_bytes(), bytemuck::bytes_of(pool))?;
+            let places = placed.table(number);
+            self.update(object::TABLES_OF_POOLS, &table.to_ne_bytes(), bytemuck::cast_slice(&places))?;
+            for (slot, backend) in placed.members(number) {
+                self.update(object::BACKENDS, &(slot as u32).to_ne_bytes(), bytemuck::bytes_of(backend))?;
+            }
+        }
+        Ok(())
     }
 
     fn update(&mut self, name: &str, key: &[u8], value: &[u8]) -> Result<()> {
         let map = self.map_name(name).and_then(|full| self.engine.map_mut(&full));
-        let mut map = map.ok_or_else(|| policy_maps::no_map(name))?;
+        let mut map = map.ok_or_else(|| object::no_map(name))?;
         map.update(key, value, 0).map_err(|error| Error::other(format!("cannot write {name}: {error}")))
     }
 

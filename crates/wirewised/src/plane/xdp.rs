@@ -17,6 +17,7 @@ const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_CPU
     | abi::STEER_SOCKET
     | abi::STEER_FORWARD
+    | abi::STEER_BACKEND
     | abi::STEER_BRIDGE;
 
 pub const NATIVE: Plane = Plane(&Abilities {

@@ -4,13 +4,14 @@
 use crate::abi;
 use crate::policy::file::{ActionMap, MirrorFile, OneOrMore, RedirectFile};
 use crate::policy::forward::{Bridge, Forward};
-use crate::policy::steering::{MAX_QUEUE, Mirror, Number, Sampling, Steering, Target};
+use crate::policy::pools::Pool;
+use crate::policy::steering::{MAX_QUEUE, Mirror, Number, PoolName, Sampling, Steering, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
 const ACTIONS: [&str; 7] = ["pass", "drop", "count", "rate-limit", "bounce", "forward", "challenge"];
-const STEERING_KEYS: &str = "redirect, mirror, forward, dscp, mark, priority, queue";
+const STEERING_KEYS: &str = "redirect, mirror, forward, backend, dscp, mark, priority, queue";
 pub const DEFAULT_BURST: u32 = 20;
 /// An Ethernet header.
 const MIN_SNAP: u32 = 14;
@@ -62,6 +63,11 @@ impl ClassAction {
         }
     }
 
+    /// Whether its packets go to a pool.
+    pub fn goes_to(&self, pool: &str) -> bool {
+        matches!(self, Self::Steer(Steering { backend: Some(name), .. }) if name.name == pool)
+    }
+
     /// Whether packets may be kept from their receiver.
     pub fn takes_away(&self) -> bool {
         match self {
@@ -89,12 +95,26 @@ impl Limit {
     }
 }
 
-pub fn class_policy(file: ActionMap) -> std::result::Result<ClassPolicy, String> {
+pub fn class_policy(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassPolicy, String> {
     let (after, most) = (file.after.unwrap_or(1), abi::MAX_AFTER);
     if !(1..=most).contains(&after) {
         return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
     }
-    Ok(ClassPolicy { action: class_action(file)?, after })
+    Ok(ClassPolicy { action: class_action(file, pools)?, after })
+}
+
+/// A pool by its name.
+fn pool(name: &str, pools: &[Pool]) -> std::result::Result<PoolName, String> {
+    let Some(number) = pools.iter().position(|pool| pool.name == name) else {
+        let names: Vec<_> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        return Err(match names.is_empty() {
+            true => format!(
+                "backend: there is no pool '{name}'; write pools: {{{name}: {{backends: [{{address: 10.0.0.11}}]}}}}"
+            ),
+            false => format!("backend: unknown pool '{name}'; {}", choose(name, &names)),
+        });
+    };
+    Ok(PoolName { name: name.to_string(), number: number as u16 })
 }
 
 /// The interface that `key` names.
@@ -149,7 +169,7 @@ fn elsewhere(file: &RedirectFile) -> std::result::Result<Elsewhere, String> {
     }
 }
 
-fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
+fn steering(file: &ActionMap, pools: &[Pool]) -> std::result::Result<Option<Steering>, String> {
     let redirect = file.redirect.as_ref().map(elsewhere).transpose()?;
     let action = file.action.as_deref();
     let [bounces, forwards, challenge] = ["bounce", "forward", "challenge"].map(|name| action == Some(name));
@@ -159,6 +179,10 @@ fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
             "a packet goes either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`"
                 .to_string(),
         );
+    }
+    if file.backend.is_some() && (bounces || forwards || bridge.is_some() || redirect.is_some()) {
+        return Err("a packet goes to a backend or elsewhere: give backend, redirect or the action bounce"
+            .to_string());
     }
     if forwards && redirect.is_some() {
         return Err(
@@ -189,6 +213,7 @@ fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
         mark: file.mark.map(|Number(mark)| mark),
         priority: file.priority.map(|Number(priority)| priority),
         queue: queue.transpose()?,
+        backend: file.backend.as_ref().map(|name| pool(name, pools)).transpose()?,
     };
     if challenge && steering.kinds() != abi::STEER_CHALLENGE {
         return Err(
@@ -199,8 +224,8 @@ fn steering(file: &ActionMap) -> std::result::Result<Option<Steering>, String> {
     Ok((steering != Steering::default()).then_some(steering))
 }
 
-fn class_action(file: ActionMap) -> std::result::Result<ClassAction, String> {
-    if let Some(asked) = steering(&file)? {
+fn class_action(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassAction, String> {
+    if let Some(asked) = steering(&file, pools)? {
         let misplaced = match file.action.as_deref() {
             None | Some("bounce" | "forward" | "challenge") => {
                 file.rate.map(|_| "rate").or(file.burst.map(|_| "burst"))

@@ -23,6 +23,7 @@ pub struct PolicyFile {
     pub enforce_for: Option<Nanoseconds>,
     pub malformed: Option<String>,
     pub essential: Option<String>,
+    pub pools: Option<BTreeMap<String, PoolFile>>,
     pub events: Option<EventsFile>,
 }
 
@@ -72,6 +73,47 @@ pub struct ActionMap {
     pub priority: Option<Number>,
     #[serde(default, deserialize_with = "from_text")]
     pub queue: Option<Number>,
+    pub backend: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolFile {
+    pub method: Option<String>,
+    pub interface: Option<String>,
+    pub source: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub seed: Option<Number>,
+    pub health: Option<HealthFile>,
+    pub backends: Option<Vec<BackendFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackendFile {
+    pub address: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub weight: Option<Number>,
+    pub drain: Option<Switch>,
+    pub mac: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HealthFile {
+    #[serde(default, deserialize_with = "from_text")]
+    pub tcp: Option<Number>,
+    pub http: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub port: Option<Number>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub interval: Option<Nanoseconds>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub timeout: Option<Nanoseconds>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub fall: Option<Number>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub rise: Option<Number>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,6 +7,7 @@
 mod class;
 pub mod file;
 pub mod forward;
+pub mod pools;
 pub mod steering;
 mod values;
 
@@ -22,6 +23,7 @@ use crate::files::yaml;
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
 use crate::policy::forward::Forward;
+use crate::policy::pools::Pool;
 use crate::policy::steering::{Steering, Target};
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
@@ -59,6 +61,8 @@ pub struct Policy {
     /// Packets of the host's own connections, and of those it has accepted, are never dropped.
     pub established: bool,
     pub events: Limit,
+    /// In the order of their names; each has a class that goes there.
+    pub pools: Vec<Pool>,
 }
 
 impl Policy {
@@ -76,6 +80,7 @@ impl Policy {
             drop_essential: false,
             established: false,
             events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
+            pools: Vec::new(),
         }
     }
 
@@ -95,9 +100,19 @@ impl Policy {
             return Err(format!("version {} is not supported; this wirewised reads version 1", file.version));
         }
         let allow = file.allow.unwrap_or_default();
+        let pools = pools::pools(file.pools)?;
+        let actions = class_actions(file.classes.unwrap_or_default(), classes, &pools)?;
+        let idle = |pool: &&Pool| !actions.iter().any(|class| class.action.goes_to(&pool.name));
+        if let Some(idle) = pools.iter().find(idle) {
+            return Err(format!(
+                "pools: {}: no class goes there; give one `backend: {}`, or leave the pool out",
+                idle.name, idle.name
+            ));
+        }
         Ok(Self {
             classes: classes.to_vec(),
-            actions: class_actions(file.classes.unwrap_or_default(), classes)?,
+            actions,
+            pools,
             trigger: trigger(file.trigger)?,
             prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
             ports: allow.ports.unwrap_or_default().into_iter().collect(),
@@ -276,6 +291,7 @@ fn drops(key: &str, choice: Option<String>) -> std::result::Result<bool, String>
 fn class_actions(
     file: BTreeMap<String, ActionFile>,
     classes: &[String],
+    pools: &[Pool],
 ) -> std::result::Result<Vec<ClassPolicy>, String> {
     let mut actions = vec![ClassPolicy::PASS; classes.len()];
     for (name, action) in file {
@@ -284,7 +300,7 @@ fn class_actions(
             return Err(format!("classes: unknown class '{name}'; {meant}the bundle has: {all}"));
         };
         let class =
-            class_policy(action.mapping()).map_err(|message| format!("classes: {name}: {message}"))?;
+            class_policy(action.mapping(), pools).map_err(|message| format!("classes: {name}: {message}"))?;
         if class_id == 0 && class.after > 1 {
             return Err(format!(
                 "classes: {name}: after: this is the class that flows count as until another has enough verdicts in a row; \

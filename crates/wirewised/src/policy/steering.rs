@@ -59,6 +59,14 @@ pub struct Mirror {
     pub snap: Option<u32>,
 }
 
+/// A pool of servers, of the policy's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolName {
+    pub name: String,
+    /// In the order of names.
+    pub number: u16,
+}
+
 /// At least one part of it is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steering {
@@ -77,6 +85,7 @@ pub struct Steering {
     pub mark: Option<u32>,
     pub priority: Option<u32>,
     pub queue: Option<u16>,
+    pub backend: Option<PoolName>,
 }
 
 impl Steering {
@@ -95,6 +104,7 @@ impl Steering {
             (abi::STEER_SOCKET, self.socket.is_some()),
             (abi::STEER_MIRROR, self.mirror.is_some()),
             (abi::STEER_CHALLENGE, self.challenge),
+            (abi::STEER_BACKEND, self.backend.is_some()),
         ];
         there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
     }
@@ -106,13 +116,15 @@ impl Steering {
             || self.bounce
             || self.forward.is_some()
             || self.challenge
+            || self.backend.is_some()
     }
 
     /// Where its packets go instead, as part of a file's name.
     pub fn destination(&self) -> Option<String> {
         let interface = self.redirect.as_ref().map(|target| format!("to-{}", target.interface));
         let socket = self.socket.map(|queue| format!("to-socket-{queue}"));
-        interface.or(socket).or_else(|| self.bounce.then(|| "bounced".to_string()))
+        let pool = self.backend.as_ref().map(|pool| format!("to-pool-{}", pool.name));
+        interface.or(socket).or(pool).or_else(|| self.bounce.then(|| "bounced".to_string()))
     }
 
     fn bridge(&self) -> Option<&Bridge> {
@@ -135,6 +147,7 @@ impl Steering {
             mirror_every: self.mirror.as_ref().map_or(0, |mirror| mirror.rate.every),
             mirror_snap: self.mirror.as_ref().and_then(|mirror| mirror.snap).unwrap_or(0),
             address: self.forward.as_ref().map_or([0; 6], |forward| forward.address.0),
+            pool: self.backend.as_ref().map_or(0, |pool| pool.number),
             ..abi::Steer::zeroed()
         }
     }
@@ -155,6 +168,7 @@ impl fmt::Display for Steering {
             self.bounce.then(|| "bounce".to_string()),
             self.forward.as_ref().map(Forward::to_string),
             self.challenge.then(|| "challenge".to_string()),
+            self.backend.as_ref().map(|pool| format!("backend {}", pool.name)),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

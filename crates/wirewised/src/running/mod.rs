@@ -12,6 +12,7 @@ pub mod flows;
 pub mod limits;
 pub mod meta;
 pub mod policy;
+pub mod pools;
 pub mod series;
 pub mod statistics;
 pub mod status;

@@ -2,6 +2,7 @@
 //! What commands show of what runs.
 
 pub mod agreement;
+pub mod backends;
 pub mod drift;
 pub(crate) mod events;
 pub(crate) mod fit;

@@ -8,6 +8,8 @@ mod challenge;
 mod common;
 mod lab;
 
+mod balanced_servers;
+mod balancing;
 mod bench_planes;
 mod bench_xdp;
 mod clsact;

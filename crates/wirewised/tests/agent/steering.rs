@@ -434,11 +434,11 @@ fn planes_say_what_each_can_do() {
     };
     assert_eq!(
         actions("xdp-native"),
-        ["redirect", "bounce", "dscp", "cpu", "socket", "forward", "challenge"]
+        ["redirect", "bounce", "dscp", "cpu", "socket", "forward", "backend", "challenge"]
     );
     assert_eq!(
         actions("tc-ingress"),
-        ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror", "forward"]
+        ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror", "forward", "backend"]
     );
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue", "mirror"]);
     assert_eq!(actions("af-packet"), ["redirect", "dscp"]);

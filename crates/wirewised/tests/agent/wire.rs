@@ -65,6 +65,18 @@ impl Wire {
 
     /// Likewise those of a protocol: not ARP and not ICMP, with which hosts answer.
     pub fn received_of(&self, protocol: i32) -> Vec<Vec<u8>> {
+        self.frames(|frame| is_of(frame, protocol))
+    }
+
+    /// As `received`, with those that carry other packets.
+    pub fn all(&self) -> Vec<Vec<u8>> {
+        self.frames(|frame| {
+            is_of(frame, libc::IPPROTO_UDP)
+                || matches!((frame[14] >> 4, frame[20], frame[23]), (4, _, 4 | 41) | (6, 4 | 41, _))
+        })
+    }
+
+    fn frames(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         loop {
             let mut frame = vec![0; 4096];
@@ -84,7 +96,7 @@ impl Wire {
             };
             let Ok(length) = usize::try_from(length) else { return frames };
             frame.truncate(length);
-            if from.sll_pkttype != OUTGOING && is_of(&frame, protocol) {
+            if from.sll_pkttype != OUTGOING && wanted(&frame) {
                 frames.push(frame);
             }
         }

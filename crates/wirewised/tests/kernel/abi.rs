@@ -7,7 +7,7 @@ use std::mem::{offset_of, size_of};
 
 use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize};
-use wirewised::abi::{self, Action, Clock, Mode, Outcome, Shadow, Status, Trigger};
+use wirewised::abi::{self, Action, Check, Clock, Method, Mode, Outcome, Shadow, Status, Trigger};
 
 use crate::fixture;
 
@@ -101,6 +101,40 @@ fn ours() -> BTreeMap<&'static str, Layout> {
         ),
         ("ww_station_key", layout!(abi::StationKey { bridge, address, reserved })),
         ("ww_station", layout!(abi::Station { seen_ns, ifindex, reserved })),
+        (
+            "ww_pool",
+            layout!(abi::Pool {
+                seed,
+                table,
+                ifindex,
+                method,
+                check,
+                port,
+                mac,
+                interval_ms,
+                timeout_ms,
+                fall,
+                rise,
+                reserved,
+                name,
+                path
+            }),
+        ),
+        ("ww_table", layout!(abi::Table { backend })),
+        (
+            "ww_backend",
+            layout!(abi::Backend {
+                address,
+                source,
+                mac,
+                ip_version,
+                given,
+                flags,
+                pool,
+                weight,
+                generation
+            }),
+        ),
         ("ww_prefix4", layout!(abi::Prefix4 { length, address })),
         ("ww_prefix6", layout!(abi::Prefix6 { length, address })),
         ("ww_counter", layout!(abi::Counter { packets, bytes })),
@@ -219,6 +253,8 @@ fn codes_are_those_of_the_object() {
         ("ww_mode", names("MODE_", Mode::ALL.iter().map(|code| code.name()).collect())),
         ("ww_trigger", names("TRIGGER_", Trigger::ALL.iter().map(|code| code.name()).collect())),
         ("ww_shadow", names("SHADOW_", Shadow::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_method", names("METHOD_", Method::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_check", names("CHECK_", Check::ALL.iter().map(|code| code.name()).collect())),
         ("ww_clock", names("CLOCK_", Clock::ALL.iter().map(|code| code.name()).collect())),
     ] {
         let theirs: Enum<'_> = find(&btf, name);

@@ -25,7 +25,11 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{ALL_TABLES, CPUS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY, SOCKETS};
+use crate::object::pools;
+use crate::object::{
+    ALL_TABLES, BACKEND_COUNTS, BACKENDS, CPUS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY,
+    POOLS, SOCKETS, TABLES_OF_POOLS,
+};
 use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::link;
 use crate::policy::Policy;
@@ -104,8 +108,8 @@ impl SwapPlan {
 
     /// The maps that old and new program have in common.
     fn shared(&self) -> Vec<&'static str> {
-        // What others put there, and what flows were given, is theirs whatever is swapped.
-        let mut maps = vec![SOCKETS, MEMORY];
+        // What others put there, and what flows were given, is the same for all programs.
+        let mut maps = vec![SOCKETS, MEMORY, BACKEND_COUNTS];
         if self.flows == FlowsPlan::Kept {
             maps.extend(ALL_TABLES);
         }
@@ -113,7 +117,7 @@ impl SwapPlan {
             maps.extend([PER_CPU, EVENTS]);
         }
         if self.policy == PolicyPlan::Kept {
-            maps.extend([POLICY, LIMIT_MAP, INTERFACES, CPUS]);
+            maps.extend([POLICY, LIMIT_MAP, INTERFACES, CPUS, POOLS, TABLES_OF_POOLS, BACKENDS]);
             maps.extend(ALLOW_LIST);
         }
         maps
@@ -305,6 +309,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         let now = kernel::boot_ns();
         let before = ours.policy()?;
         let element = policy.to_abi(now, request.mode.unwrap_or_else(|| effective_mode(&before, now)));
+        pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
         if plan.same_classes {
             limits::carry(
@@ -319,6 +324,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     let mut remembered = old.policy.clone();
     if plan.policy == PolicyPlan::Renumbered {
         let classes = &request.bundle.manifest.classes;
+        pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::copy_lists(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
             loaded.map(name)

@@ -31,7 +31,7 @@ pub const INGRESS: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Always,
-    steers: abi::STEER_BOUNCE | abi::STEER_FORWARD | abi::STEER_BRIDGE | OF_BUFFERS,
+    steers: abi::STEER_BOUNCE | abi::STEER_BACKEND | abi::STEER_FORWARD | abi::STEER_BRIDGE | OF_BUFFERS,
     place: Place::Kernel(&Tc::Ingress),
 });
 
