@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::abi;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
-use crate::attachment::steering;
+use crate::attachment::way_out;
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::interface::rtnetlink::{self, Link};
@@ -76,7 +76,7 @@ fn admit_ports(bridge: &mut Bridge, interface: &str, own: u32, planes: &[Plane])
         port.ifindex = netdev::index(&port.interface)
             .map_err(|error| Error::input(format!("policy: forward: {error}")))?;
         if port.ifindex != own {
-            findings.extend(steering::check_target(&port.interface, port.ifindex, planes));
+            findings.extend(way_out::check_target(&port.interface, port.ifindex, planes));
         }
         // A bridge of the kernel has an address of its own.
         let link = links.iter().find(|link| link.index == port.ifindex);
@@ -131,7 +131,7 @@ fn ways(native: bool) -> Result<Vec<Link>> {
     let release = kernel::release();
     let sends = |link: &Link| {
         let driver = plane::driver(link.index).unwrap_or_default();
-        !native || steering::sends(driver, &release).unwrap_or(MAY_SEND.contains(&link.kind.as_str()))
+        !native || way_out::sends(driver, &release).unwrap_or(MAY_SEND.contains(&link.kind.as_str()))
     };
     Ok(links.into_iter().filter(|link| link.name != "lo" && sends(link)).collect())
 }
@@ -167,7 +167,7 @@ fn check_ports(ours: &Attachment, policy: &abi::Policy, plane: Plane) -> Vec<Fin
     let mut findings = Vec::new();
     if let (true, Ok(Some(map))) = (is_native(&[plane]), ours.optional_map(INTERFACES)) {
         let ports = map.keys().filter_map(|key| key.try_into().ok().map(u32::from_ne_bytes));
-        findings.extend(ports.filter_map(netdev::name).filter_map(|name| steering::check_way(&name)));
+        findings.extend(ports.filter_map(netdev::name).filter_map(|name| way_out::check_way(&name)));
     }
     if findings.is_empty() {
         findings.push(Finding::ok(CHECK, format!("{} is forwarded", ours.class_name(class as u8))));
@@ -214,7 +214,7 @@ pub fn check_running(ours: &Attachment, own: u32, plane: Plane) -> Vec<Finding> 
         }
         if is_native(&[plane]) {
             findings.extend(
-                known.into_iter().filter_map(netdev::name).filter_map(|name| steering::check_way(&name)),
+                known.into_iter().filter_map(netdev::name).filter_map(|name| way_out::check_way(&name)),
             );
         }
     }

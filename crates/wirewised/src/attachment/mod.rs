@@ -25,6 +25,7 @@ pub mod succession;
 pub mod swap;
 pub(crate) mod unpinned;
 pub(crate) mod verdicts;
+mod way_out;
 
 use std::fmt;
 use std::fs::File;

@@ -8,19 +8,16 @@ use crate::attachment::circles;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
 use crate::attachment::pins::Root;
+use crate::attachment::way_out::{check_sends, check_target};
 use crate::attachment::{outgoing, pools};
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
-use crate::plane::{self, Driver, Plane};
+use crate::plane::{self, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 
-/// `NETDEV_XDP_ACT_NDO_XMIT` (linux/netdev.h): the driver sends what programs at XDP redirect to it.
-const XDP_SENDS: u64 = 4;
-/// The first kernel that says which XDP features a driver has.
-const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
-pub const CHECK: &str = "redirect";
+pub use crate::attachment::way_out::CHECK;
 
 /// Refuses what the planes cannot do, and looks up the interfaces that packets go to, in this network namespace. Returns what is to be said of
 /// these.
@@ -117,64 +114,6 @@ fn check_bounces(interface: &str, index: u32) -> Option<Finding> {
     check_sends(interface, &device, plane::driver(index).unwrap_or_default(), &kernel::release())
 }
 
-/// What an interface is to packets that are redirected to it.
-pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
-    let Ok(device) = Device::open(name) else {
-        return vec![Finding::warning(CHECK, format!("{name} cannot be asked"), "see `ip link`")];
-    };
-    let mut findings = Vec::new();
-    if device.is_up() == Some(false) {
-        findings.push(Finding::warning(
-            CHECK,
-            format!("{name} is down: packets that go there are lost"),
-            format!("`ip link set {name} up`"),
-        ));
-    }
-    if planes.iter().any(|plane| plane.abilities().native) {
-        let driver = plane::driver(index).unwrap_or_default();
-        findings.extend(check_sends(name, &device, driver, &kernel::release()));
-    }
-    findings
-}
-
-/// Whether a driver sends what XDP gives it; `None`: the kernel does not say.
-pub fn sends(driver: Driver, release: &str) -> Option<bool> {
-    let tells = kernel::version_of(release).is_some_and(|version| version >= TELLS_DRIVER_FEATURES);
-    let sends = driver.features & XDP_SENDS != 0;
-    (tells || sends).then_some(sends)
-}
-
-/// What an interface is natively to packets that leave by it.
-pub fn check_way(name: &str) -> Option<Finding> {
-    let driver = plane::driver(netdev::index(name).ok()?).unwrap_or_default();
-    check_sends(name, &Device::open(name).ok()?, driver, &kernel::release())
-}
-
-/// Natively, a driver gets packets that it has to send without a socket buffer.
-fn check_sends(name: &str, device: &Device, driver: Driver, release: &str) -> Option<Finding> {
-    match sends(driver, release) {
-        Some(true) => return None,
-        Some(false) => {}
-        None => {
-            return Some(Finding::warning(
-                CHECK,
-                format!("kernels before 6.3 do not say whether {name} sends what XDP gives it"),
-                "see whether it arrives; `--plane tc-ingress` sends by every interface",
-            ));
-        }
-    }
-    let way = if device.driver().as_deref() == Some("veth") {
-        "of a veth pair the other end must have an XDP program, whichever"
-    } else {
-        "its driver cannot, or only with a program of XDP on it"
-    };
-    Some(Finding::error(
-        CHECK,
-        format!("{name} would drop all that XDP sends by it: {way}"),
-        "`--plane xdp-generic` and `--plane tc-ingress` send by every interface",
-    ))
-}
-
 /// What has become of the interfaces that an attachment redirects to.
 pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
     let Ok(policy) = ours.policy() else { return Vec::new() };
@@ -195,22 +134,4 @@ pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
         )],
     });
     challenged.into_iter().chain(redirected).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::attachment::doctor::finding::Level;
-
-    #[test]
-    fn a_driver_that_does_not_send_is_told_from_a_kernel_that_does_not_say() {
-        let device = Device::open("lo").unwrap();
-        let level = |features, release| {
-            let driver = Driver { features, ..Driver::default() };
-            check_sends("lo", &device, driver, release).map(|finding| finding.level)
-        };
-        assert_eq!(level(XDP_SENDS, "6.18"), None);
-        assert_eq!(level(1, "6.18"), Some(Level::Error));
-        assert_eq!(level(0, "6.1.0"), Some(Level::Warning));
-    }
 }

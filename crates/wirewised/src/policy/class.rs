@@ -5,7 +5,8 @@ use crate::abi;
 use crate::policy::file::{ActionMap, MirrorFile, OneOrMore, RedirectFile};
 use crate::policy::forward::{Bridge, Forward};
 use crate::policy::pools::Pool;
-use crate::policy::steering::{MAX_QUEUE, Mirror, Number, PoolName, Sampling, Steering, Target};
+use crate::policy::steering::{MAX_QUEUE, Mirror, PoolName, Steering};
+use crate::policy::words::{Number, Sampling, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 

@@ -8,8 +8,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::policy::steering::{Dscp, Number, Sampling};
 use crate::policy::values::{Port, Prefix, Switch};
+use crate::policy::words::{Dscp, Number, Sampling};
 use crate::text::units::{Nanoseconds, Rate};
 
 #[derive(Debug, Deserialize)]

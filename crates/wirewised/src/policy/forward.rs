@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::policy::file::ForwardFile;
-use crate::policy::steering::Target;
+use crate::policy::words::Target;
 
 /// More would be a network that should learn.
 const MOST_FIXED: usize = 512;

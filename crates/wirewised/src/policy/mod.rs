@@ -10,6 +10,7 @@ pub mod forward;
 pub mod pools;
 pub mod steering;
 mod values;
+pub mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +25,8 @@ use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
 use crate::policy::forward::Forward;
 use crate::policy::pools::Pool;
-use crate::policy::steering::{Steering, Target};
+use crate::policy::steering::Steering;
+use crate::policy::words::Target;
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::abi;
 use crate::policy::file::{BackendFile, HealthFile, PoolFile};
-use crate::policy::steering::{Number, Target};
+use crate::policy::words::{Number, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Nanoseconds;
 

@@ -31,6 +31,13 @@ FLAGS = (
 INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 
 # Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
+STEERING = frozenset(
+    {
+        "ww_steer", "ww_send_to_cpu", "ww_balance", "ww_forward", "ww_challenge", "ww_find_receiver",
+        "ww_returns_cookie", "ww_answer",
+    }
+)  # fmt: skip
+"""Global functions of bpf/wirewise/steer.h and of what that includes."""
 STACK_LIMIT = 512
 _FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
@@ -135,7 +142,7 @@ def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_xdp, ww_process_ipv6 and the largest of the others, each rounded
     up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
     aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or what
-    answers a SYN.
+    steers a packet, such as the answer to a SYN.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
@@ -150,8 +157,12 @@ def _stack(warnings: str) -> int:
         )
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
-    challenge = sum(frames.get(f"ww_{part}", _FRAME_UNIT) for part in ("steer", "challenge", "answer"))
-    return entry + max(*frames.values(), *nested, sockets, challenge)
+    steering = frames.get("ww_steer", _FRAME_UNIT)
+    challenge = frames.get("ww_challenge", _FRAME_UNIT) + max(
+        frames.get(name, _FRAME_UNIT) for name in ("ww_answer", "ww_find_receiver", "ww_returns_cookie")
+    )
+    steered = [frames.get(name, _FRAME_UNIT) for name in ("ww_balance", "ww_forward", "ww_send_to_cpu")]
+    return entry + max(*frames.values(), *nested, sockets, steering + max(challenge, *steered))
 
 
 def _first_error(text: str) -> str:
@@ -162,16 +173,26 @@ def _first_error(text: str) -> str:
 
 
 def _instructions(data: bytes) -> int:
-    """Instructions (8 bytes each) of the executable sections of a 64-bit little-endian ELF file."""
+    """Instructions (8 bytes each) of the executable sections of a 64-bit little-endian ELF file, without
+    those of STEERING: the kernel runs none of them unless a policy asks for it.
+    """
 
     def number(offset: int, size: int) -> int:
         return int.from_bytes(data[offset : offset + size], "little")
 
     table, entry_size, count = number(0x28, 8), number(0x3A, 2), number(0x3C, 2)
     executable = 0x4
+    symbols, size_of_symbol = 2, 24
     total = 0
     for index in range(count):
         section = table + index * entry_size
+        start, size = number(section + 24, 8), number(section + 32, 8)
         if number(section + 8, 8) & executable:
-            total += number(section + 32, 8) // 8
+            total += size // 8
+        if number(section + 4, 4) == symbols:
+            names = number(table + number(section + 40, 4) * entry_size + 24, 8)
+            for symbol in range(start, start + size, size_of_symbol):
+                name = names + number(symbol, 4)
+                if data[name : data.index(0, name)].decode() in STEERING:
+                    total -= number(symbol + 16, 8) // 8
     return total
