@@ -3,7 +3,7 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::process::Stdio;
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use test_needs::{Need, skip};
@@ -21,6 +21,29 @@ const AT_XDP: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
 /// A pair of interfaces leaves checksums out, and tells in the socket buffer, which a packet loses on its way to another CPU.
 fn sums_are_whole(lab: &Lab) {
     lab.sender_sh("ethtool -K ww1 tx-checksumming off");
+}
+
+/// Killed with the guard, so that a test that fails leaves none behind.
+struct Receiving(Option<Child>);
+
+impl Receiving {
+    fn start(lab: &Lab, arguments: &str) -> Self {
+        let mut command = lab.command(arguments);
+        Self(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
+    fn end(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 /// The CPU whose stack brought the socket its last packet.
@@ -115,7 +138,7 @@ fn a_class_goes_to_a_socket_and_passes_where_there_is_none() {
         lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
         assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "unsteered")), (2, 2), "{plane}");
         let receive = format!("receive --interface {INTERFACE} --count 5 --write got.pcap --json");
-        let running = lab.command(&receive).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let running = Receiving::start(&lab, &receive);
         // It is there when a packet is no longer passed.
         let end = Instant::now() + Duration::from_secs(10);
         while lab.send(1000, ATTACK, 1) == 1 {
@@ -126,7 +149,7 @@ fn a_class_goes_to_a_socket_and_passes_where_there_is_none() {
             "{plane}"
         );
         near.send(&attacks());
-        let ended = running.wait_with_output().unwrap();
+        let ended = running.end();
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
         let mut capture = Reader::open(&lab.path("got.pcap")).unwrap();
         let mut frames = Vec::new();
