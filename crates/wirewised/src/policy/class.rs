@@ -31,7 +31,7 @@ pub enum ClassAction {
     Drop,
     Count,
     RateLimit(Limit),
-    Steer(Steering),
+    Steer(Box<Steering>),
 }
 
 /// What the policy asks for one class.
@@ -66,7 +66,7 @@ impl ClassAction {
 
     /// Whether its packets go to a pool.
     pub fn goes_to(&self, pool: &str) -> bool {
-        matches!(self, Self::Steer(Steering { backend: Some(name), .. }) if name.name == pool)
+        matches!(self, Self::Steer(steering) if steering.backend.as_ref().is_some_and(|name| name.name == pool))
     }
 
     /// Whether packets may be kept from their receiver.
@@ -237,7 +237,7 @@ fn class_action(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassAct
             Some(other) => Err(format!(
                 "'{asked}' does not go together with '{other}': a class is either dropped, limited or counted, or steered; leave one out"
             )),
-            None => Ok(ClassAction::Steer(asked)),
+            None => Ok(ClassAction::Steer(Box::new(asked))),
         };
     }
     let ActionMap { action, rate, burst, .. } = file;

@@ -216,7 +216,7 @@ impl Policy {
     /// The classes that are steered, by name.
     pub fn steering(&self) -> impl Iterator<Item = (&str, &Steering)> {
         self.classes.iter().zip(&self.actions).filter_map(|(class, policy)| match &policy.action {
-            ClassAction::Steer(steering) => Some((class.as_str(), steering)),
+            ClassAction::Steer(steering) => Some((class.as_str(), &**steering)),
             _ => None,
         })
     }
@@ -259,7 +259,7 @@ impl Policy {
 
     fn steering_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
         self.actions.iter_mut().filter_map(|class| match &mut class.action {
-            ClassAction::Steer(steering) => Some(steering),
+            ClassAction::Steer(steering) => Some(&mut **steering),
             _ => None,
         })
     }

@@ -3,8 +3,6 @@
 
 use std::fmt;
 
-use bytemuck::Zeroable;
-
 use crate::abi;
 use crate::policy::forward::{Bridge, Forward};
 use crate::policy::words::{Dscp, Sampling, Target};
@@ -110,7 +108,6 @@ impl Steering {
             mirror_snap: self.mirror.as_ref().and_then(|mirror| mirror.snap).unwrap_or(0),
             address: self.forward.as_ref().map_or([0; 6], |forward| forward.address.0),
             pool: self.backend.as_ref().map_or(0, |pool| pool.number),
-            ..abi::Steer::zeroed()
         }
     }
 }

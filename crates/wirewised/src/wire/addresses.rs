@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use crate::interface::socket;
 
 /// `SIOCSARP` and `ATF_*` of linux/if_arp.h, which libc does not have for every target.
-const SET_NEIGHBOUR: u64 = 0x8955;
+const SET_NEIGHBOUR: libc::c_ulong = 0x8955;
 const COMPLETE: i32 = 2;
 const PERMANENT: i32 = 4;
 const ETHERNET: u16 = 1;
@@ -27,16 +27,16 @@ struct Neighbour {
 pub fn set_ethernet(interface: &str, address: [u8; 6]) -> io::Result<()> {
     let mut request = named(interface)?;
     request.ifr_ifru.ifru_hwaddr = hardware(address);
-    control(libc::SIOCSIFHWADDR as u64, &raw mut request)
+    control(libc::SIOCSIFHWADDR, &raw mut request)
 }
 
 /// Gives an interface an IPv4 address with a prefix of 24 bits.
 pub fn set_ipv4(interface: &str, address: Ipv4Addr) -> io::Result<()> {
     let mut request = named(interface)?;
     request.ifr_ifru.ifru_addr = internet(address);
-    control(libc::SIOCSIFADDR as u64, &raw mut request)?;
+    control(libc::SIOCSIFADDR, &raw mut request)?;
     request.ifr_ifru.ifru_netmask = internet(Ipv4Addr::new(255, 255, 255, 0));
-    control(libc::SIOCSIFNETMASK as u64, &raw mut request)
+    control(libc::SIOCSIFNETMASK, &raw mut request)
 }
 
 /// Who has an IPv4 address, for good: nobody is asked.
@@ -81,7 +81,7 @@ fn hardware(address: [u8; 6]) -> libc::sockaddr {
 }
 
 /// request : what the call reads, as long as it is.
-fn control<T>(call: u64, request: *mut T) -> io::Result<()> {
+fn control<T>(call: libc::c_ulong, request: *mut T) -> io::Result<()> {
     let socket = socket::open(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     // SAFETY: each caller gives the structure of its call, which outlives it.
     match unsafe { libc::ioctl(socket.as_raw_fd(), call as _, request) } {
