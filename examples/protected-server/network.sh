@@ -9,7 +9,6 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 server=ww-shop-server world=ww-shop-world
-running=/run/ww-shop.pid
 
 # Not `ip netns exec`, which would hide the BPF file system.
 on() {
@@ -19,13 +18,10 @@ on() {
 }
 
 down() {
-    # Kill only what is still our server: its number may be somebody else's by now.
-    if [ -f "$running" ] && grep -qa traffic.py "/proc/$(cat "$running")/cmdline" 2>/dev/null; then
-        kill "$(cat "$running")"
-    fi
-    rm -f "$running"
     if ip netns list | grep -q "^$server\b"; then
         on "$server" "${WIREWISED:-wirewised}" detach --interface eth0 >/dev/null 2>&1 || true
+        # The server, and whatever else was started there.
+        ip netns pids "$server" | xargs -r kill
     fi
     for host in "$server" "$world"; do
         if ip netns list | grep -q "^$host\b"; then ip netns delete "$host"; fi
@@ -53,7 +49,6 @@ up)
     # What a challenge needs: listeners that take cookies.
     on "$server" sysctl -qw net.ipv4.tcp_syncookies=2
     on "$server" python3 "$here/traffic.py" serve >/dev/null 2>&1 &
-    echo $! >"$running"
     on "$world" python3 "$here/traffic.py" wait
     ;;
 server | world)

@@ -196,3 +196,5 @@ def test_protected_server(tmp_path: Path) -> None:
         follow(commands[-1])
     left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert "ww-shop" not in left
+    served = subprocess.run(["pgrep", "-f", str(place)], capture_output=True, text=True, check=False).stdout
+    assert not served, "the server is stopped"
