@@ -48,6 +48,9 @@ __noinline int ww_send_to_cpu(WW_HOOK_ARG *ctx, __u32 class_id)
 	struct ww_ends ends;
 	__u32 place;
 
+	/* Before Linux 6.8 a global function is verified even if nothing calls it. */
+	if (!(ww_config.steer & WW_STEER_CPU) || ww_config.steer & WW_STEER_TOLD)
+		return 0;
 	if (!what->cpus || !ww_read_ends(ctx, &ends))
 		return 0;
 	place = ww_hash((const void *)&ends.key, sizeof(ends.key) / 8) % what->cpus;

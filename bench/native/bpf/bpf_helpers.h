@@ -40,7 +40,6 @@
 /* No packet is steered: the load has nothing of it. */
 #define bpf_check_mtu(context, index, mtu, more, flags) (abort(), (void)(mtu), 0)
 #define bpf_redirect(index, flags) (abort(), 0)
-#define bpf_map_update_elem(map, key, value, flags) (abort(), (void)(key), (void)(value))
 #define bpf_fib_lookup(context, route, size, flags) (abort(), 0)
 #define bpf_redirect_map(map, index, flags) (abort(), 0)
 #define bpf_clone_redirect(context, index, flags) (abort(), 0)
