@@ -39,10 +39,10 @@
 #define bpf_skb_pull_data(context, length) abort()
 /* No packet is steered: the load has nothing of it. */
 #define bpf_check_mtu(context, index, mtu, more, flags) (abort(), (void)(mtu), 0)
-#define bpf_redirect(index, flags) (abort(), 0)
+#define bpf_redirect(index, flags) (abort(), (void)(index), 0)
 #define bpf_fib_lookup(context, route, size, flags) (abort(), 0)
-#define bpf_redirect_map(map, index, flags) (abort(), 0)
-#define bpf_clone_redirect(context, index, flags) (abort(), 0)
+#define bpf_redirect_map(map, index, flags) (abort(), (void)(index), 0)
+#define bpf_clone_redirect(context, index, flags) (abort(), (void)(index), 0)
 #define bpf_get_prandom_u32() (abort(), 0U)
 #define bpf_csum_update(context, sum) abort()
 #define bpf_csum_diff(from, from_size, to, to_size, seed) (abort(), (void)(to), (void)(seed), 0)
