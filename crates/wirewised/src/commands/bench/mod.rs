@@ -67,6 +67,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
+    /// All classes are dropped, where otherwise they pass
+    #[arg(long)]
+    drop: bool,
+
     /// Run each program on so many CPUs at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     cpus: u32,
@@ -180,7 +184,7 @@ pub fn run(args: &Args) -> Result<()> {
         bench_packets: args.flow_packets.unwrap_or(0),
         ..Settings::on_cpu(last, object::random_seed()?)
     };
-    let policy = policy(&args.trigger_packets);
+    let policy = policy(&args.trigger_packets, args.drop);
     let mut programs: Vec<Measurable<'_>> = Vec::new();
     for path in &args.objects {
         for plane in &args.planes {
@@ -258,9 +262,13 @@ fn missed(program: &Loaded) -> Option<u64> {
     )
 }
 
-/// Every class passes. trigger_packets : none: every packet is inferred.
-fn policy(trigger_packets: &[u32]) -> abi::Policy {
+/// Every class passes, or is dropped. trigger_packets : none: every packet is inferred.
+fn policy(trigger_packets: &[u32], drop: bool) -> abi::Policy {
     let mut policy = abi::Policy::zeroed();
+    if drop {
+        policy.mode = abi::Mode::Enforce.code();
+        policy.class_policy.iter_mut().for_each(|class| class.action = abi::Action::Drop.code());
+    }
     for packet in trigger_packets {
         policy.trigger = abi::Trigger::Packets.code();
         policy.trigger_packets[*packet as usize / 64] |= 1 << (packet % 64);
@@ -344,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_trigger_sets_the_bits_of_its_packets() {
-        let policy = policy(&[1, 2, 64, 1023]);
+        let policy = policy(&[1, 2, 64, 1023], false);
         assert_eq!(policy.trigger, abi::Trigger::Packets.code());
         assert_eq!((policy.trigger_packets[0], policy.trigger_packets[1]), (0b110, 1));
         assert_eq!(policy.trigger_packets[15], 1 << 63);
