@@ -19,6 +19,8 @@ pub const LOAD_U32: u8 = 0x61;
 pub const LOAD_U64: u8 = 0x79;
 pub const STORE_U16: u8 = 0x6b;
 pub const STORE_U64: u8 = 0x7b;
+/// The line's number, in 32 bits.
+pub const STORE_NUMBER: u8 = 0x62;
 /// Takes two lines: behind it stands `SECOND_HALF`.
 pub const LOAD_MAP: u8 = 0x18;
 pub const SECOND_HALF: Line = (0, 0, 0, 0, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets from the kernel itself: BPF_PROG_TEST_RUN with live frames runs an XDP program on frames that it then sends, without a socket
-//! buffer. The program gives each frame the port of its flow, counts it, and lets it go when it is due.
+//! buffer. The program writes each frame anew, because it gets back what the receiver made of those before, gives it the port of its flow,
+//! counts it, and lets it go when it is due.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -13,7 +14,7 @@ use libbpf_sys as bpf;
 use crate::error::{Error, Result};
 use crate::kernel::assembler::{
     ADD, ADD_REGISTER, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, ITS_VALUE, LOAD_MAP, LOAD_U32, LOAD_U64, Line,
-    MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_U16, STORE_U64, TO_BIG_ENDIAN, XOR, assemble,
+    MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_NUMBER, STORE_U16, STORE_U64, TO_BIG_ENDIAN, XOR, assemble,
 };
 use crate::kernel::objects::owned;
 use crate::kernel::{self};
@@ -41,6 +42,8 @@ const SEQUENCE: i16 = 40;
 const IP: usize = 14;
 const TCP: usize = 34;
 const HEADERS_OF_TCP: usize = 54;
+/// Of a frame, in whole words: all headers are in it.
+const WRITTEN: usize = 56;
 
 /// With the checksums of IPv4 and, if it is one of TCP, of that.
 const fn frame(headers: &[u8]) -> [u8; 64] {
@@ -95,6 +98,14 @@ impl Traffic {
             Self::Udp => &FRAME,
             Self::Syn => &SYN,
         }
+    }
+
+    /// Undoes what a receiver has written, such as other addresses or a hop less: r2 is the frame's start.
+    fn anew(self) -> Vec<Line> {
+        let (words, _) = self.frame()[..WRITTEN].as_chunks::<4>();
+        let stored =
+            |(at, word): (usize, &[u8; 4])| (STORE_NUMBER, 2, 0, 4 * at as i16, i32::from_ne_bytes(*word));
+        words.iter().enumerate().map(stored).collect()
     }
 
     /// How one frame differs from the next: r1 is its number, r2 its start.
@@ -161,7 +172,7 @@ const LET_GO: &[Line] = &[
     (LOAD_U32, 2, 6, 0, 0), // r2: where the packet starts
     (LOAD_U32, 3, 6, 4, 0), // r3: where it ends
     (MOVE, 4, 2, 0, 0),
-    (ADD, 4, 0, 0, HEADERS_OF_TCP as i32),
+    (ADD, 4, 0, 0, WRITTEN as i32),
     (IF_BEYOND, 4, 3, WAIT, 0),
     (LOAD_U64, 1, 7, SENT, 0),
     (ADD, 1, 0, 0, 1),
@@ -240,7 +251,7 @@ impl Sender {
 }
 
 fn load(map: RawFd, traffic: Traffic) -> io::Result<OwnedFd> {
-    let lines = [PACE, LET_GO, traffic.differences(), GO].concat();
+    let lines = [PACE, LET_GO, &traffic.anew(), traffic.differences(), GO].concat();
     let (send, wait) = (PACE.len(), lines.len());
     let code = assemble(&[&lines, KEEP].concat(), &[(SEND, send), (WAIT, wait)], map);
     // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
@@ -254,4 +265,45 @@ fn load(map: RawFd, traffic: Traffic) -> io::Result<OwnedFd> {
             std::ptr::null_mut(),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use test_needs::{Need, skip};
+
+    use super::*;
+
+    #[test]
+    fn what_a_receiver_has_written_on_a_frame_is_undone() {
+        let missing = kernel::missing_capabilities();
+        if !missing.is_empty() {
+            return skip(Need::Root, format_args!("loading a program needs {}", missing.join(", ")));
+        }
+        for traffic in [Traffic::Udp, Traffic::Syn] {
+            let sender = Sender::new(1, traffic).unwrap();
+            sender.pace(None).unwrap();
+            let frame = |from: [u8; 64]| {
+                let mut to = [0u8; 64];
+                let mut options = bpf::bpf_test_run_opts {
+                    sz: size_of::<bpf::bpf_test_run_opts>() as _,
+                    data_in: from.as_ptr().cast(),
+                    data_out: to.as_mut_ptr().cast(),
+                    data_size_in: 64,
+                    data_size_out: 64,
+                    repeat: 1,
+                    ..Default::default()
+                };
+                // SAFETY: both frames have the stated size and outlive the call.
+                let code = unsafe { bpf::bpf_prog_test_run_opts(sender.program.as_raw_fd(), &mut options) };
+                assert_eq!((code, options.retval), (0, bpf::XDP_TX));
+                to
+            };
+            let mut routed = *traffic.frame();
+            routed[..WRITTEN].iter_mut().for_each(|byte| *byte ^= 0xa5);
+            // The second frame sent, from scratch and from what came back, each by a sender that begins anew.
+            let second = frame(*traffic.frame());
+            sender.pace(None).unwrap();
+            assert_eq!(frame(routed), second);
+        }
+    }
 }

@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(policy.trigger, abi::Trigger::Packets.code());
         assert_eq!((policy.trigger_packets[0], policy.trigger_packets[1]), (0b110, 1));
         assert_eq!(policy.trigger_packets[15], 1 << 63);
-        assert_eq!(super::policy(&[]), abi::Policy::zeroed());
+        assert_eq!(super::policy(&[], false), abi::Policy::zeroed());
     }
 
     #[test]

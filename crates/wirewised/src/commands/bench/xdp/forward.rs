@@ -39,28 +39,42 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Throughput>> {
         way("af-packet: to", "af-packet", json!("pass"), &["--to", NEAR], false),
     ];
     let mut rows = Vec::new();
-    for Way { name, plane: of, action, options, returns } in ways {
-        let Some(plane) = plane(of) else { continue };
-        eprintln!("forward: {name}");
-        let policy = all(bench.classes, &action);
-        // What passes is sent on in either mode, and merged packets are not dropped.
-        let mode = if plane.abilities().sees_merged { Mode::Observe } else { Mode::Enforce };
-        let receiver = Receiver::start(bench.wire, plane, bench.bundle, &policy, mode, options)?;
-        let count = || if returns { bench.wire.returned() } else { exit.arrived() };
-        rows.push(throughput(name, bench, &measuring, count)?);
-        receiver.stop()?;
+    for way in ways {
+        rows.extend(way.measure(bench, &measuring, &exit)?);
     }
-    eprintln!("forward: the stack");
     leave_to_the_stack(bench.wire, &exit)?;
+    let routes = way("xdp-native: forward", "xdp-native", json!({"action": "forward"}), &[], false);
+    rows.extend(routes.measure(bench, &measuring, &exit)?);
+    eprintln!("forward: the stack");
+    receiver::watched(bench.wire, None)?;
     rows.push(throughput("stack: routing", bench, &measuring, || exit.arrived())?);
     Ok(rows)
+}
+
+impl Way {
+    fn measure(
+        self,
+        bench: &Bench<'_>,
+        measuring: &Measuring<'_>,
+        exit: &Exit,
+    ) -> Result<Option<Throughput>> {
+        let Some(plane) = plane(self.plane) else { return Ok(None) };
+        eprintln!("forward: {}", self.name);
+        let policy = all(bench.classes, &self.action);
+        // What passes is sent on in either mode, and merged packets are not dropped.
+        let mode = if plane.abilities().sees_merged { Mode::Observe } else { Mode::Enforce };
+        let receiver = Receiver::start(bench.wire, plane, bench.bundle, &policy, mode, self.options)?;
+        let count = || if self.returns { bench.wire.returned() } else { exit.arrived() };
+        let row = throughput(self.name, bench, measuring, count)?;
+        receiver.stop()?;
+        Ok(Some(row))
+    }
 }
 
 /// The address that frames go to is no more this namespace's, but beyond the exit.
 fn leave_to_the_stack(wire: &Wire, exit: &Exit) -> Result<()> {
     wire.move_away()?;
-    exit.route(ADDRESS)?;
-    receiver::watched(wire, None).map(drop)
+    exit.route(ADDRESS)
 }
 
 fn throughput(
