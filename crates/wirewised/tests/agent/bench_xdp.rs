@@ -31,6 +31,12 @@ fn packets_are_dropped_forwarded_and_a_service_answers_and_nothing_stays() {
     // Without `nft` there are no rows of its rules, and that is said.
     let rules = drop.iter().filter(|way| way.starts_with("stack")).count();
     assert_eq!(rules == 0, report["left_out"].as_array().unwrap().len() == 1, "{report}");
+    let cores: Vec<_> = rows("drop")
+        .iter()
+        .filter(|row| row["way"] == "xdp-native, from memory")
+        .map(|row| row["cores"].as_u64().unwrap())
+        .collect();
+    assert!(cores.len() > 1 && cores.iter().copied().eq(1..=cores.len() as u64), "{report}");
     assert_eq!((forward.len(), forward.last().unwrap().as_str()), (forward.len(), "stack: routing"));
     for row in rows("drop").iter().chain(&rows("forward")) {
         assert!(number(&row["per_second"]) > 0.0, "{row}");

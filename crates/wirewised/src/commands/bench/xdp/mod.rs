@@ -78,6 +78,8 @@ struct Bench<'a> {
     classes: &'a [String],
     rates: &'a [Rate],
     time: Duration,
+    /// Of this process, before it was bound to one of them.
+    allowed_cpus: &'a [u32],
 }
 
 /// Packets a second, of what was offered.
@@ -121,6 +123,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.dry_run {
         return tell(args, &parts, cpus);
     }
+    let allowed_cpus = kernel::allowed_cpus()?;
     let wire = Wire::lay(cpus)?;
     wire.give_addresses()?;
     let bench = Bench {
@@ -129,6 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
         classes: &bundle.manifest.classes,
         rates: &args.rates,
         time: Duration::from_nanos(args.time.0),
+        allowed_cpus: &allowed_cpus,
     };
     let mut report = XdpReport {
         kernel: kernel::release(),
