@@ -35,7 +35,15 @@ def record(
     ] = None,
     plane: Annotated[
         str | None,
-        typer.Option(help="Where in the kernel: xdp-native (default), xdp-generic, tc-ingress, tc-egress."),
+        typer.Option(
+            help="Where: xdp-native (default), xdp-generic, tc-ingress, tc-egress, af-packet, af-xdp, dpdk."
+        ),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(help="With a plane in user space: where what comes in goes on to.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With a plane in user space: threads that carry packets.")
     ] = None,
     at: Annotated[
         str | None, typer.Option(help="Rows only for these packets of each flow, such as 1,2,4,8.")
@@ -75,7 +83,8 @@ def record(
     if output is None:
         raise InputError("no table was named", way_out="give -o table.parquet")
     given = {
-        "label": label, "labels": labels, "otherwise": otherwise, "plane": plane, "at": at,
+        "label": label, "labels": labels, "otherwise": otherwise, "plane": plane, "to": to,
+        "workers": workers, "at": at,
         "interval": interval, "rows": rows, "duration": duration, "megabytes": megabytes,
         "part-rows": part_rows, "part-every": part_every, "buffer": buffer, "netns": netns,
     }  # fmt: skip

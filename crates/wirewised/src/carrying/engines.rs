@@ -17,7 +17,8 @@ use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
 use crate::object::policy_maps::ALLOW_LIST;
 use crate::object::{
-    self, AGREEMENT, CONFIG_MAP, Opened, POLICY, TAIL_CALLS, is_shared_by_loads, read_element, variable,
+    self, AGREEMENT, CONFIG_MAP, Loaded, Opened, POLICY, TAIL_CALLS, is_shared_by_loads, read_element,
+    variable,
 };
 use crate::plane::{Judge, Span};
 
@@ -32,8 +33,16 @@ pub struct Pinned {
 
 struct Verified {
     directory: PathBuf,
-    linked: Linked,
     config: abi::Config,
+    runnable: Runnable,
+}
+
+/// What engines are made of.
+struct Runnable {
+    input: String,
+    linked: Linked,
+    shards: u32,
+    /// Whose memory the engines have.
     maps: Vec<(String, MapHandle)>,
 }
 
@@ -54,7 +63,7 @@ impl Pinned {
 
     /// What a worker judges packets by. number : of the worker, whose counters are those of this CPU.
     pub fn judge(&self, number: u32) -> Result<Chain> {
-        let links = self.programs.iter().map(|program| program.engine(number));
+        let links = self.programs.iter().map(|program| program.runnable.engine(number));
         let mut chain = Chain {
             links: links.collect::<Result<_>>()?,
             spans: Vec::new(),
@@ -140,19 +149,27 @@ impl Verified {
         for (name, map) in &maps {
             opened.share(name, map)?;
         }
-        let loaded = opened.load()?;
+        let runnable = Runnable::new(&input, &opened.load()?, maps)?;
+        Ok(Self { directory: directory.to_path_buf(), config, runnable })
+    }
+}
+
+impl Runnable {
+    /// loaded : on these maps, so that the kernel has verified what the engines run.
+    fn new(input: &str, loaded: &Loaded, maps: Vec<(String, MapHandle)>) -> Result<Self> {
         let linked = Linked::from_loaded(&loaded.object)
             .map_err(|error| Error::input(format!("{input}: the engine cannot run it: {error}")))?;
-        Ok(Self { directory: directory.to_path_buf(), linked, config, maps })
+        let config = loaded.config.ok_or_else(|| object::no_data_path(input))?;
+        Ok(Self { input: input.to_owned(), linked, shards: config.shards, maps })
     }
 
     fn engine(&self, number: u32) -> Result<Link> {
-        let input = self.directory.display();
+        let input = &self.input;
         let failed = |error: &dyn std::fmt::Display| {
             let error = error.to_string();
             Error::other(format!("{input}: the engine: {}", shortage(&error).unwrap_or(&error)))
         };
-        let options = Options { cpu: number, cpus: self.config.shards, ..Options::default() };
+        let options = Options { cpu: number, cpus: self.shards, ..Options::default() };
         let shared: Vec<(&str, BorrowedFd<'_>)> = self
             .linked
             .maps()
@@ -175,6 +192,18 @@ impl Verified {
         }
         Ok(Link { engine, entry })
     }
+}
+
+/// Of a program that is loaded and pinned nowhere: what each of so many workers judges by.
+pub fn of_loaded(input: &str, loaded: &Loaded, workers: usize) -> Result<Vec<Chain>> {
+    let unreadable = |error| Error::other(format!("{input}: its maps cannot be had: {error}"));
+    let maps = loaded.maps().map(|map| {
+        let name = map.name().to_string_lossy().into_owned();
+        Ok((variable(&name).to_owned(), MapHandle::try_from(&map).map_err(unreadable)?))
+    });
+    let runnable = Runnable::new(input, loaded, maps.collect::<Result<_>>()?)?;
+    let chain = |link| Chain { links: vec![link], spans: Vec::new(), codes: Vec::new(), outlet: None };
+    (0..workers as u32).map(|number| runnable.engine(number).map(chain)).collect()
 }
 
 /// Every map that is pinned in a directory, by its name there.

@@ -4,8 +4,10 @@
 
 mod engines;
 mod outlet;
+pub mod unpinned;
 mod worker;
 
+use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,12 +83,7 @@ impl Carrier {
         stop: &Stop,
     ) -> Result<Self> {
         let carried = plane.carried().ok_or_else(|| Error::other(format!("{plane} is the kernel's")))?;
-        if kernel::is_in_time_namespace() {
-            return Err(Error::input(format!(
-                "{plane}: this process is in a time namespace, so its clocks are not those that other agents go by; run it outside \
-                 (`nsenter --time=/proc/1/ns/time`)"
-            )));
-        }
+        refuse_time_namespaces(plane)?;
         let lanes = carried.open(&options.wanted(&attachment.interface, attachment.shards()?))?;
         let program = note.wanted();
         let pinned = Pinned::find(&attachment.directory, program)?;
@@ -100,7 +97,7 @@ impl Carrier {
             let thread = thread::Builder::new().name(format!("worker-{number}"));
             let worker = thread
                 .spawn(move || work(number, lane, &in_thread, &note, &halt))
-                .map_err(|error| Error::other(format!("cannot start a worker: {error}")))?;
+                .map_err(|error| cannot_start(&error))?;
             workers.push(Worker { seat, thread: worker });
         }
         note.runs(program);
@@ -113,6 +110,20 @@ impl Carrier {
     pub fn join(self) -> Result<End> {
         self.control.join().unwrap_or_else(|_| Err(Error::other("the thread that leads the workers ended")))
     }
+}
+
+fn refuse_time_namespaces(plane: Plane) -> Result<()> {
+    if !kernel::is_in_time_namespace() {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "{plane}: this process is in a time namespace, so its clocks are not those that other agents go by; run it outside \
+         (`nsenter --time=/proc/1/ns/time`)"
+    )))
+}
+
+fn cannot_start(error: &io::Error) -> Error {
+    Error::other(format!("cannot start a worker: {error}"))
 }
 
 struct Worker {

@@ -11,7 +11,7 @@ use crate::kernel;
 use crate::plane::{Lane, Note};
 
 /// How long a worker without packets waits before it looks whether there is anything else to do.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub const PATIENCE: Duration = Duration::from_millis(20);
 /// How often it tells its counts.
 const TELL: Duration = Duration::from_millis(50);
 
@@ -64,6 +64,12 @@ impl Seat {
     }
 }
 
+/// Each worker has a CPU, as far as they go round.
+pub fn take_seat(number: usize) -> Result<()> {
+    let cpus = kernel::allowed_cpus()?;
+    kernel::pin_to(cpus[number % cpus.len()])
+}
+
 /// Carries packets until told to halt. number : of the worker, and of the CPU whose counters it uses.
 pub fn work(
     number: usize,
@@ -72,8 +78,7 @@ pub fn work(
     note: &Note,
     halt: &AtomicBool,
 ) -> Result<()> {
-    let cpus = kernel::allowed_cpus()?;
-    kernel::pin_to(cpus[number % cpus.len()])?;
+    take_seat(number)?;
     let mut chain = None;
     let mut told = Instant::now();
     while !halt.load(Ordering::Acquire) {

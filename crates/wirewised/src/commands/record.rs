@@ -2,7 +2,6 @@
 //! `wirewised record`: rows to train on, from live traffic.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::run::user_space::UserSpaceArgs;
 use crate::abi::{self, Clock, Mode};
+use crate::carrying::unpinned::Workers;
 use crate::error::{Error, Result};
 use crate::features::{Counts, FeatureRows, Shape, Source};
 use crate::interface::{netdev, netns};
@@ -20,7 +21,7 @@ use crate::object::{Loaded, Opened, Settings, policy_maps, seed_from};
 use crate::plane::tc;
 use crate::plane::{Joining, Order, Plane};
 use crate::policy::{Policy, Trigger};
-use crate::recording::{Limits, Parts, Recorder, Rings, row_bytes};
+use crate::recording::{Limits, Live, Parts, Recorder, Rings, row_bytes};
 use crate::running::stop::Stop;
 use crate::text::output;
 use crate::text::progress::Progress;
@@ -32,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How often what costs more is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 const FEWEST_ROWS: u32 = 64;
+/// What ended it.
+const GONE: &str = "interface gone";
 
 /// Record the features of live traffic, as a table to train on
 ///
@@ -43,6 +46,7 @@ const FEWEST_ROWS: u32 = 64;
 #[command(after_help = "\
 Examples:
   wirewise record --interface eth0 -f galvao2026 --label urllc -o urllc.parquet --duration 10m
+  wirewised record --interface eth0 --plane af-xdp --object set.bpf.o --feature-set set.json -o table.parquet
   wirewised record --interface eth0 --object set.bpf.o --feature-set set.json -o parts --part-rows 10000000")]
 #[command(group = clap::ArgGroup::new("selection").args(["at", "interval"]))]
 #[command(group = clap::ArgGroup::new("truth").args(["label", "labels"]))]
@@ -75,13 +79,16 @@ pub struct Args {
     #[arg(long, value_name = "LABEL", requires = "labels")]
     otherwise: Option<String>,
 
-    /// Where in the kernel
+    /// Where
     #[arg(long, value_enum, default_value_t = Plane::XDP_NATIVE)]
     plane: Plane,
 
     /// With a plane of TC: before or behind the programs of others
     #[arg(long, value_enum, default_value_t = Order::First)]
     order: Order,
+
+    #[command(flatten)]
+    user_space: UserSpaceArgs,
 
     /// Rows at these packet numbers of each flow, such as 1,2,4,8
     #[arg(long, value_name = "N,...", value_delimiter = ',',
@@ -142,6 +149,8 @@ struct Summary {
     rows: u64,
     /// Rows that found no room in the buffer.
     lost: u64,
+    /// Packets that a plane in user space lost before it saw them: its queue was full.
+    missed: u64,
     labels: Map<String, Value>,
     statuses: Map<String, Value>,
     seconds: f64,
@@ -181,12 +190,12 @@ impl Args {
         Limits { rows: self.part_rows, time }
     }
 
-    fn refuse_what_cannot_be(&self) -> Result<u32> {
-        if self.plane.is_in_user_space() {
-            return Err(Error::input(format!(
-                "--plane {}: records only what meets a program in the kernel; take xdp-native, xdp-generic, tc-ingress or tc-egress",
-                self.plane
-            )));
+    /// Gives the interface's index; none if it is a device that the kernel has not.
+    fn refuse_what_cannot_be(&self) -> Result<Option<u32>> {
+        self.user_space.check_options(self.plane)?;
+        self.user_space.check_to(self.plane, &self.interface)?;
+        if self.plane.names_device(&self.interface) {
+            return Ok(None);
         }
         let ifindex = netdev::index(&self.interface)?;
         if self.plane.is_of_tc() && !tc::is_there(ifindex) {
@@ -196,7 +205,20 @@ impl Args {
                 tc::SINCE
             )));
         }
-        Ok(ifindex)
+        Ok(Some(ifindex))
+    }
+
+    /// Begins to bring packets to the program.
+    fn attach(&self, loaded: &Loaded) -> Result<Live> {
+        if !self.plane.is_in_user_space() {
+            let joining = Joining { order: self.order, ..Joining::default() };
+            return Live::in_kernel(self.plane, &self.interface, joining, loaded);
+        }
+        let (name, arguments) = self.plane.parts(&self.interface);
+        let options = self.user_space.options(arguments);
+        let shards = loaded.config.map_or(1, |config| config.shards);
+        let wanted = options.wanted(name, shards);
+        Workers::start(&self.object.display().to_string(), loaded, self.plane, &wanted).map(Live::Workers)
     }
 }
 
@@ -221,17 +243,10 @@ pub fn run(args: &Args) -> Result<()> {
 
     let stop = Stop::on_signals()?;
     let start = Instant::now();
-    let port = args.plane.port(&args.interface)?;
-    let joining = Joining { order: args.order, ..Joining::default() };
-    // Held by this process alone: however it ends, the kernel takes the program off.
-    let link = args
-        .plane
-        .attach(loaded.entry()?.as_fd(), port, joining)
-        .map_err(|error| args.plane.attach_error(&args.interface, &error))?;
+    let attached = args.attach(&loaded)?;
     eprintln!("recording {} ({}); Ctrl-C ends it", args.interface, args.plane);
-    let ended_by = follow(args, ifindex, &mut recorder, &stop, start)?;
-    drop(link);
-    kernel::wait_for_packets();
+    let ended_by = follow(args, ifindex, &attached, &mut recorder, &stop, start)?;
+    let missed = attached.end(ended_by == GONE)?;
     while recorder.take(args.rows.unwrap_or(u64::MAX))? > 0 {}
     let seconds = start.elapsed().as_secs_f64();
     let found = recorder.found();
@@ -243,6 +258,7 @@ pub fn run(args: &Args) -> Result<()> {
         packets: found.packets,
         rows: counts.rows,
         lost: found.lost,
+        missed,
         labels: counts.by_label(&shape).into_iter().map(|(label, rows)| (label, rows.into())).collect(),
         statuses: counts.by_status().into_iter().map(|(status, rows)| (status.into(), rows.into())).collect(),
         seconds,
@@ -292,7 +308,8 @@ fn load(args: &Args, source: &Source) -> Result<Loaded> {
 /// Until something ends it; says what.
 fn follow(
     args: &Args,
-    ifindex: u32,
+    ifindex: Option<u32>,
+    attached: &Live,
     recorder: &mut Recorder<'_>,
     stop: &Stop,
     start: Instant,
@@ -317,8 +334,11 @@ fn follow(
             if args.megabytes.is_some_and(|most| recorder.bytes() >= most * 1_000_000) {
                 break "megabytes";
             }
-            if netdev::index(&args.interface).ok() != Some(ifindex) {
-                break "interface gone";
+            if ifindex.is_some() && netdev::index(&args.interface).ok() != ifindex {
+                break GONE;
+            }
+            if attached.has_failed() {
+                break "error";
             }
             rate = (recorder.counts.rows - rows) as f64 / since.as_secs_f64();
             (rows, looked) = (recorder.counts.rows, Instant::now());
@@ -347,7 +367,10 @@ fn print(summary: &Summary, counts: &Counts, shape: &Shape) {
     table::print(&rows, 1);
     println!();
     let statuses = counts.by_status().into_iter().map(|(what, rows)| [what.to_owned(), rows.to_string()]);
-    let rows: Vec<_> = statuses.chain([["rows lost".to_owned(), summary.lost.to_string()]]).collect();
+    let lost = [("rows lost", summary.lost), ("packets missed", summary.missed)];
+    let lost = lost.into_iter().take(if summary.plane.is_in_user_space() { 2 } else { 1 });
+    let lost = lost.map(|(what, number)| [what.to_owned(), number.to_string()]);
+    let rows: Vec<_> = statuses.chain(lost).collect();
     table::print(&rows, 1);
     let files = match summary.output.as_slice() {
         [only] => only.clone(),
@@ -367,6 +390,12 @@ fn print(summary: &Summary, counts: &Counts, shape: &Shape) {
         eprintln!(
             "warning: {} rows found no room in the buffer and are not in the table; give --buffer more, or record less with --at or --interval",
             summary.lost
+        );
+    }
+    if summary.missed > 0 {
+        eprintln!(
+            "warning: {} packets came faster than {} takes them, so no flow knows them; take more --workers, or a plane in the kernel",
+            summary.missed, summary.plane
         );
     }
 }

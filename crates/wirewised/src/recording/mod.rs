@@ -2,12 +2,14 @@
 //! Rows to train on, from live traffic: the program without a model leaves a packet's features and headers in a ring of its CPU
 //! (bpf/wirewise/record.h), and the agent makes the table of them that `wirewised features` makes of captures.
 
+mod live;
 mod parts;
 mod rings;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use live::Live;
 pub use parts::{Limits, Parts};
 pub use rings::{Found, Rings, row_bytes};
 

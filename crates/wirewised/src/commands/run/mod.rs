@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised run`.
 
-mod user_space;
+pub mod user_space;
 
 use std::path::PathBuf;
 use std::time::Duration;

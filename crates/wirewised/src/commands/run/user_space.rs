@@ -37,10 +37,8 @@ pub struct UserSpaceArgs {
 }
 
 impl UserSpaceArgs {
-    /// What only planes in user space take, and what they cannot do.
-    pub fn check(&self, request: &AttachRequest) -> Result<()> {
-        let plane = request.plane;
-        let forwards = plane.carried().is_some() && plane.abilities().drops == Drops::Forwarding;
+    /// What only some planes take.
+    pub fn check_options(&self, plane: Plane) -> Result<()> {
         let takes = plane.carried().map_or(&[][..], |carried| carried.options());
         let given = [
             ("--to", self.to.is_some()),
@@ -62,6 +60,14 @@ impl UserSpaceArgs {
             };
             return Err(Error::input(format!("{option} is not for --plane {plane}, but for {others}")));
         }
+        Ok(())
+    }
+
+    /// That, and what they cannot do.
+    pub fn check(&self, request: &AttachRequest) -> Result<()> {
+        let plane = request.plane;
+        self.check_options(plane)?;
+        let forwards = plane.carried().is_some() && plane.abilities().drops == Drops::Forwarding;
         let current = Attachment::find(&request.root, Some(&request.interface)).ok();
         let carrier = current.and_then(|current| current.carrier()).filter(|carrier| carrier.is_alive);
         if let Some(carrier) = &carrier
@@ -86,12 +92,17 @@ impl UserSpaceArgs {
                  with `--to NAME`, between which and the first it is the only way, or take a plane in the kernel"
             )));
         }
+        self.check_to(plane, &request.interface)
+    }
+
+    /// interface : the judged one.
+    pub fn check_to(&self, plane: Plane, interface: &str) -> Result<()> {
         let Some(to) = self.to.as_deref() else { return Ok(()) };
         let name = match plane.names_device(to) {
             true => plane.parts(to).0.to_string(),
             false => netdev::primary_name(to),
         };
-        if name == request.interface {
+        if name == interface {
             return Err(Error::input(format!("--to {name}: it is the interface itself")));
         }
         plane.port(to).map(drop)
