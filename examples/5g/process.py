@@ -43,8 +43,6 @@ def run(loop: Callable[[], None], report: Callable[[], Any], *, first: bool = Tr
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     print("ready", flush=True)
-    try:
+    with suppress(_Told):
         loop()
-    except _Told:
-        pass
     print(json.dumps(report()), flush=True)

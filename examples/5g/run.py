@@ -18,6 +18,7 @@ import argparse
 import copy
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -33,11 +34,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # bench: machine, results, the forest as C
 
 import lab
-from bench import files, machine, native
-from figures import plot, show
-from lab import Traffic
-
 import wirewise as ww
+from bench import files, machine, native
+from figures import document, plot, show
+from lab import Traffic
 from wirewise import agent
 from wirewise.console import step
 from wirewise.datasets import write_capture
@@ -47,7 +47,7 @@ from wirewise.errors import WirewiseError
 from wirewise.formats.bundle import Bundle
 from wirewise.targets import ebpf
 
-FEATURES = "galvao2026"
+FEATURES = lab.HERE / "features.yaml"
 POLICY = lab.HERE / "policy.yaml"
 DOCS = lab.HERE.parents[1] / "docs"
 _CODE_POINTS = {"urllc": 46, "embb": 10}  # EF and AF11, by which policy.yaml says the class
@@ -98,14 +98,20 @@ VARIANTS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; gives the exit code."""
     options = _parser().parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: through the clean-up
 
     def shown(report: dict[str, Any]) -> None:
         show(report)
         plot(report, options.output.parent)
         if options.keep:
             plot(report, DOCS)
+            document(report, DOCS / "5g.md")
 
-    return files.report_on(options, measure, shown, keep_as="-5g")
+    try:
+        return files.report_on(options, measure, shown, keep_as="-5g")
+    except KeyboardInterrupt:
+        return 130
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -183,7 +189,7 @@ def record(scale: Scale, rows: Path) -> dict[str, Any]:
     """`wirewise record` at N3, while all devices send."""
     rows.unlink(missing_ok=True)
     command = [
-        *within(lab.UPF), sys.executable, "-m", "wirewise", "record", "-i", "n3", "-f", FEATURES,
+        *within(lab.UPF), sys.executable, "-m", "wirewise", "record", "-i", "n3", "-f", str(FEATURES),
         "-l", str(lab.HERE / "labels.yaml"), "-o", str(rows), "--duration", f"{scale.collect_s:g}s", "--json",
     ]  # fmt: skip
     path = os.pathsep.join(filter(None, sys.path))
@@ -308,7 +314,7 @@ def _kernel_time(scale: Scale, forest: Forest) -> dict[str, Any]:
     runs = after[1] - before[1]
     spent = agent.call(
         "bench", "--object", forest.object, "--frame", forest.object.parent / "n3.pcap",
-        "--rounds", 5, "--repeat", "100000",
+        "--rounds", "5", "--repeat", "100000",
     )  # fmt: skip
     return {"ns": (after[0] - before[0]) / max(1, runs), "runs": runs, "loop": spent}
 
@@ -356,12 +362,12 @@ def _delay(variant: Variant, found: dict[str, Any], scale: Scale, forest: Forest
 
 def _summary(found: dict[str, Any]) -> dict[str, Any]:
     delays = np.sort(np.concatenate(found["delays_ns"]))
-    shares = [0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0]
+    shares = [*(1 - np.logspace(0, -4, 81)), 1.0]
     return {
         "sent": found["sent"], "arrived": found["arrived"], "lost": 1 - found["arrived"] / found["sent"],
         **{f"{name}_ns": float(np.quantile(delays, share))
            for name, share in (("median", 0.5), ("p99", 0.99), ("p999", 0.999))},
-        "quantiles": [[share, float(np.quantile(delays, share))] for share in shares],
+        "quantiles": [[round(share, 6), round(float(np.quantile(delays, share)))] for share in shares],
         "written_ef": found["first"] / max(1, found["urllc"]),
         "offered_mbit": float(np.mean(found["offered_bit"]) / 1e6) if found["offered_bit"] else 0.0,
     }  # fmt: skip
@@ -380,7 +386,7 @@ def _parser() -> argparse.ArgumentParser:
     add("what", choices=("all", "classify", "delay"), help="what is measured, after recording and training")
     add("--output", type=Path, default=Path("build/5g/5g.json"), metavar="FILE", help="[%(default)s]")
     add("--quick", action="store_true", help="seconds instead of minutes: to see that it works")
-    add("--keep", action="store_true", help="keep the result in bench/results, and the plots in docs")
+    add("--keep", action="store_true", help="keep the result in bench/results, tables and plots in docs")
     return parser
 
 

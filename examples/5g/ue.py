@@ -26,9 +26,10 @@ STAMP = struct.Struct("!QI")
 _PAUSE_S = 0.2
 _MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
 _DONT, _PROBE = 0, 3
-# Of videos: datagrams as the source has them, some so long that the device sends them in fragments, and some
-# that fill the device's MTU and so become too long for N3 in their tunnel.
-_FORMS, _SHARES = ("whole", "fragments", "long"), (8, 1, 1)
+_Events = Iterator[tuple[float, int]]
+# Videos by device: datagrams as the source has them; so long that the device sends them in fragments; and
+# such as fill its MTU, so that they become too long for N3 in their tunnel.
+_FORMS = ("whole", "whole", "fragments", "whole", "long")
 
 
 class Session:
@@ -39,7 +40,7 @@ class Session:
             port, self.events = rng.choice(mobile.URLLC_PORTS), mobile.control_loop(rng)
         else:
             port, self.events = mobile.EMBB_PORT, mobile.adaptive_video(rng)
-            self.form = rng.choices(_FORMS, _SHARES)[0]
+            self.form = _FORMS[device % len(_FORMS)]
         number = SLICES[slice_]
         address = f"10.60.{number}.{device}" if version == 4 else f"2001:db8:60:{number}::{device:x}"
         self.way = socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
@@ -47,7 +48,7 @@ class Session:
         self.way.bind((address, 0))
         self.way.connect((RECEIVERS[version], port))
 
-    def sent(self) -> Iterator[tuple[float, int]]:
+    def sent(self) -> _Events:
         """Seconds from its beginning, and bytes."""
         for seconds, answer, size in self.events:
             if not answer:
@@ -62,7 +63,9 @@ class Devices:
         self.late: list[int] = []
 
     def send(self) -> None:
-        clock, heap = time.monotonic, list[tuple[float, int, int, float, Session, Iterator[tuple[float, int]]]]()
+        # Each device's next packet: when it is due, device, bytes, when its session began.
+        heap: list[tuple[float, int, int, float, Session, _Events]] = []
+        clock = time.monotonic
 
         def begin(device: int, when: float) -> None:
             session = Session(self.rng, self.slice, device)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""examples/5g, in seconds: it records, trains, deploys, compares and steers. No time is judged."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.e2e import needs
+from wirewise.feature_sets import PRESETS, FeatureSet
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "5g"
+
+
+def module(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, EXAMPLE / f"{name}.py")
+    assert spec and spec.loader
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the page's command leaves."""
+    place = tmp_path_factory.mktemp("5g")
+    page = (EXAMPLE / "README.md").read_text()
+    (command,) = re.findall(r"^    sudo \.venv/bin/python (.+)$", page, re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, *command.split(), "--output", str(place / "5g.json")],
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (place / "said").write_text(done.stdout)
+    return place
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "5g.json").read_text())
+    return found
+
+
+class TestOneCommand:
+    pytestmark = needs.marks()
+
+    def test_every_verdict_is_the_estimators(self, report: dict[str, Any]) -> None:
+        equal = report["equal"]
+        assert equal["differing"] == 0 and equal["judged"] == equal["packets"] > 1000
+        forms = ("extension_headers", "fragments_of_n3", "fragments_inside", "ipv6_inside")
+        assert all(0 < equal[form] < equal["packets"] for form in forms)
+        fidelity = report["training"]["fidelity"]
+        assert fidelity["agree"] == fidelity["rows"] > 1000
+
+    def test_the_forest_is_the_papers(self, report: dict[str, Any]) -> None:
+        training = report["training"]
+        assert len(training["nodes"]) == 10 and "10 trees" in training["model"]
+        assert training["rows"] > 1000 and training["accuracy"] > 0.7
+
+    def test_each_way_classifies(self, report: dict[str, Any]) -> None:
+        ways = report["classification"]
+        assert list(ways) == ["none", "kernel", "scikit-learn", "compiled"]
+        assert ways["none"]["judged"] == 0
+        for way in ("kernel", "scikit-learn", "compiled"):
+            assert ways[way]["judged"] > 5 and ways[way]["right"] > 0.5 * ways[way]["judged"], way
+        kernel = ways["kernel"]
+        # Each datagram that arrived, which are nearly all.
+        assert 0.9 * kernel["packets"] < kernel["judged"]
+        assert kernel["ns"] < ways["scikit-learn"]["ns"] / 10
+
+    def test_steering_is_what_helps(self, report: dict[str, Any]) -> None:
+        quiet, without, steered = report["delay"]["variants"].values()
+        assert quiet["written_ef"] == without["written_ef"] == 0 and steered["written_ef"] > 0.5
+        assert without["offered_mbit"] > 0 == quiet["offered_mbit"]
+        assert quiet["median_ns"] > 0 and steered["median_ns"] < without["p99_ns"]
+
+    def test_what_it_says_and_leaves(self, folder: Path) -> None:
+        said = (folder / "said").read_text()
+        assert "| accuracy, % | 99.60 | 99.91 |" in said and "| with steering |" in said
+        assert all((folder / name).stat().st_size > 10_000 for name in ("5g.png", "5g-delay.png"))
+        spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        assert "5g-" not in spaces
+
+
+def test_the_features_are_the_presets() -> None:
+    ours, preset = FeatureSet.load(str(EXAMPLE / "features.yaml")), PRESETS["galvao2026"]
+    assert ours.features == preset.features and ours.decapsulate == preset.decapsulate
+    assert ours.key == preset.key and ours.shared
+
+
+def test_the_page_has_the_policy_and_a_place_for_each_table() -> None:
+    page = (ROOT / "docs" / "5g.md").read_text()
+    policy = (EXAMPLE / "policy.yaml").read_text()
+    assert policy[policy.index("version") :] in page
+    for name in ("machine", "training", "equal", "classification", "delay"):
+        assert re.search(rf"^<!-- {name} -->\n(?s:.*?)\n?<!-- end -->", page, re.MULTILINE)
+
+
+def test_tunnels() -> None:
+    gtpu = module("gtpu")
+    packet = bytes.fromhex("4500001c") + Random(1).randbytes(24)
+    for tunnel in range(0x101, 0x107):
+        message = gtpu.encapsulate(packet, tunnel, 70000)
+        assert message[gtpu.begin_of_packet(message) :] == packet
+        assert int.from_bytes(message[2:4], "big") == len(message) - 8
+        for end in range(len(message) - len(packet) + 1):
+            with pytest.raises(ValueError, match=r"breaks off|no G-PDU|nothing in it"):
+                gtpu.begin_of_packet(message[:end])
+
+
+def test_a_hostile_message_is_refused_or_read_within_its_bounds() -> None:
+    gtpu, rng = module("gtpu"), Random(2)
+    for _ in range(20_000):
+        message = bytes([0x30 | rng.randrange(8), 255]) + rng.randbytes(rng.randrange(40))
+        try:
+            assert 8 <= gtpu.begin_of_packet(message) < len(message)
+        except ValueError:
+            continue
