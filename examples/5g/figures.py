@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,10 @@ def document(report: Report, page: Path) -> None:
     """Puts the parts in their places on a page: between `<!-- NAME -->` and `<!-- end -->`."""
     text = page.read_text(encoding="utf-8")
     for name, part in parts(report).items():
-        begin = f"<!-- {name} -->\n"
-        before, found, rest = text.partition(begin)
-        old, end, after = rest.partition("\n<!-- end -->")
-        if not found or not end:
-            raise WirewiseError(f"{page} has no place for {name}: {begin.strip()} and <!-- end -->")
-        text = before + begin + part + end + after
+        place = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end -->)", re.DOTALL)
+        text, found = place.subn(lambda _, part=part: f"{part}\n", text)  # type: ignore[misc]
+        if found != 1:
+            raise WirewiseError(f"{page} has no place for {name}: <!-- {name} --> and <!-- end -->")
     write_atomically(page, text.encode())
     print(f"written into {page}")
 
@@ -47,16 +46,16 @@ def parts(report: Report) -> dict[str, str]:
     found = {
         "machine": f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, {facts['date'][:10]}.",
         "training": f"{training['rows']:,} rows were recorded, {training['lost']:,} lost. The forest is "
-        f"{training['model']}: {training['instructions']:,} instructions. Of {training['tested_on']:,} packets "
-        f"of devices that it had not seen it was right about {_percent(training['accuracy'])} %.",
+        f"{training['model']}: {training['instructions']:,} instructions. Of {training['tested_on']:,} "
+        f"packets of devices that it had not seen it was right about {_percent(training['accuracy'])} %.",
     }
     if "equal" in report:
         equal = report["equal"]
         found["equal"] = (
             f"{equal['judged']:,} of {equal['packets']:,} packets were judged by the program and by the "
-            f"estimator: **{equal['differing']:,} verdicts differ**. {equal['extension_headers']:,} had extension "
-            f"headers, {equal['ipv6_inside']:,} IPv6 inside, {equal['fragments_inside']:,} a fragment inside; "
-            f"{equal['fragments_of_n3']:,} were fragments themselves."
+            f"estimator: **{equal['differing']:,} verdicts differ**. {equal['extension_headers']:,} had "
+            f"extension headers, {equal['ipv6_inside']:,} IPv6 inside, {equal['fragments_inside']:,} a "
+            f"fragment inside; {equal['fragments_of_n3']:,} were fragments themselves."
         )
     if "classification" in report:
         found["classification"] = classification_table(report["classification"])

@@ -66,14 +66,14 @@ class Scale:
     judged_packets: int = 50_000
     delay_rounds: int = 3
     delay_s: float = 12
-    delay_devices: tuple[int, int] = (4, 10)
+    delay_devices: tuple[int, int] = (4, 14)
     warm_up_s: float = 2
     rate: str = "20mbit"
 
 
 QUICK = Scale(
-    collect_s=4, collect_devices=(5, 5), rounds=1, round_s=1.5, devices=(2, 2), judged_packets=3_000,
-    delay_rounds=1, delay_s=2, delay_devices=(2, 6), warm_up_s=0.5,
+    collect_s=3, collect_devices=(3, 4), rounds=1, round_s=1, devices=(2, 2), judged_packets=3_000,
+    delay_rounds=1, delay_s=1, delay_devices=(2, 4), warm_up_s=0.5, rate="6mbit",
 )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from wirewise.traffic import mobile
 SLICES = {"urllc": 1, "embb": 2}
 RECEIVERS = {4: "10.201.0.2", 6: "2001:db8:201::2"}
 STAMP = struct.Struct("!QI")
-_PAUSE_S = 0.2
+_APART_S, _PAUSE_S = 1.0, 0.2
+"""Between the first sessions of two devices, and between two sessions of one, at most."""
 _MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
 _DONT, _PROBE = 0, 3
 _Events = Iterator[tuple[float, int]]
@@ -76,7 +77,7 @@ class Devices:
 
         start = clock()
         for device in range(1, self.count + 1):
-            begin(device, start + self.rng.uniform(0, _PAUSE_S))
+            begin(device, start + self.rng.uniform(0, _APART_S))
         filler = bytes(4096)
         while True:
             due, device, size, begun, session, events = heapq.heappop(heap)
