@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import wirewise as ww
 from wirewise import agent
 from wirewise.demo.network import inside_namespace, within
 from wirewise.errors import WirewiseError
 
 HERE = Path(__file__).resolve().parent
 UPF = "5g-upf"
-N3 = ("--netns", UPF, "--interface", "n3")
 _PATIENCE_S = 60
 
 
@@ -32,7 +32,8 @@ def network() -> Iterator[None]:
         script("up")
         yield
     finally:
-        detach()
+        for interface in ("n3", "n6"):
+            detach(interface)
         script("down")
 
 
@@ -55,20 +56,22 @@ def limited(rate: str) -> Iterator[None]:
 
 
 @contextmanager
-def attached(bundle: Path, policy: Path, mode: str, plane: str = "xdp-native") -> Iterator[Path]:
-    """The bundle at N3; yields where its program is pinned."""
-    said = agent.call(
-        "run", *N3, "--bundle", bundle, "--policy", policy, "--mode", mode, "--plane", plane, "--yes"
-    )
-    try:
-        yield Path(said["status"]["pins"]) / "prog"
-    finally:
-        detach()
+def attached(
+    bundle: Path, policy: Path, mode: str, plane: str = "xdp-native", interface: str = "n3"
+) -> Iterator[Path]:
+    """The bundle at an interface of the UPF; yields where its program is pinned."""
+    attachment = ww.run(
+        bundle, interface, policy, mode=mode, plane=plane, offloads_off=plane != "xdp-native", yes=True,
+        netns=UPF,
+    )  # fmt: skip
+    with attachment:
+        yield Path(attachment.said["status"]["pins"]) / "prog"
 
 
-def detach() -> None:
-    # Of an interface without a program, or without a network, there is nothing to say.
-    subprocess.run([agent.find(), "detach", *N3], check=False, capture_output=True)
+def detach(interface: str) -> None:
+    """What an end in between has left; of an interface without a program there is nothing to say."""
+    command = [str(agent.find()), "detach", "--netns", UPF, "--interface", interface]
+    subprocess.run(command, check=False, capture_output=True)
 
 
 class Program:

@@ -85,13 +85,16 @@ class Variant:
     mode: str
     policy: Path = POLICY
     plane: str = "xdp-native"
+    interface: str = "n3"
     saturated: bool = True
 
 
+AT_N6 = lab.HERE / "priority.yaml"
 VARIANTS = (
     Variant("no video", "observe", saturated=False),
     Variant("without steering", "observe"),
     Variant("with steering", "enforce"),
+    Variant("with steering, at N6", "enforce", AT_N6, plane="tc-egress", interface="n6"),
 )
 
 
@@ -336,7 +339,7 @@ def delay(scale: Scale, forest: Forest) -> dict[str, Any]:
 def _delay(variant: Variant, found: dict[str, Any], scale: Scale, forest: Forest, seed: int) -> None:
     urllc, embb = scale.delay_devices
     with (
-        lab.attached(forest.bundle, variant.policy, variant.mode, variant.plane),
+        lab.attached(forest.bundle, variant.policy, variant.mode, variant.plane, variant.interface),
         Traffic(urllc, embb if variant.saturated else 0, seed=seed) as traffic,
     ):
         begun = time.monotonic()

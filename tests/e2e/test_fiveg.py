@@ -84,10 +84,11 @@ class TestOneCommand:
         assert kernel["ns"] < ways["scikit-learn"]["ns"] / 10
 
     def test_steering_is_what_helps(self, report: dict[str, Any]) -> None:
-        quiet, without, steered = report["delay"]["variants"].values()
+        quiet, without, steered, at_n6 = report["delay"]["variants"].values()
         assert quiet["written_ef"] == without["written_ef"] == 0 and steered["written_ef"] > 0.05
         assert without["offered_mbit"] > 0 == quiet["offered_mbit"]
         assert quiet["median_ns"] > 0 and steered["median_ns"] < without["p99_ns"]
+        assert at_n6["arrived"] > 0 and at_n6["median_ns"] < without["p99_ns"]
 
     def test_what_it_says_and_leaves(self, folder: Path) -> None:
         said = (folder / "said").read_text()
