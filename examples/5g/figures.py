@@ -182,9 +182,8 @@ def _classification(ways: Report) -> Any:
         [*((name, f"CPU, {name} (%)") for name in _CPU), ("switches", "context switches/s")],
         strict=True,
     ):
-        axis.boxplot(
-            [ways[way]["usage"][key] for way in shown.values()], tick_labels=list(shown), showmeans=True
-        )
+        axis.boxplot([ways[way]["usage"][key] for way in shown.values()], showmeans=True)
+        axis.set_xticks(range(1, len(shown) + 1), list(shown))
         means = [of[key] for of in PAPER.values()]
         axis.plot([2, 3.5], means, "x", color="0.4", label="paper's means")
         axis.set_title(title)
