@@ -44,7 +44,12 @@ def parts(report: Report) -> dict[str, str]:
     """The measurements as Markdown, by what they are of."""
     facts, training = report["machine"], report["training"]
     found = {
-        "machine": f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, {facts['date'][:10]}.",
+        "machine": " ".join(
+            [
+                f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, {facts['date'][:10]}.",
+                *(f"Disturbed: {line}." for line in facts["disturbances"]),
+            ]
+        ),
         "training": f"{training['rows']:,} rows were recorded, {training['lost']:,} lost. The forest is "
         f"{training['model']}: {training['instructions']:,} instructions. Of {training['tested_on']:,} "
         f"packets of devices that it had not seen it was right about {_percent(training['accuracy'])} %.",
