@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -23,18 +24,21 @@ from wirewise.errors import WirewiseError
 HERE = Path(__file__).resolve().parent
 UPF = "5g-upf"
 _PATIENCE_S = 60
+_LOCK = Path("/run/wirewise-5g.lock")
 
 
 @contextmanager
 def network() -> Iterator[None]:
-    """Made, and removed with all that runs there, whatever happens."""
-    try:
-        script("up")
-        yield
-    finally:
-        for interface in ("n3", "n6"):
-            detach(interface)
-        script("down")
+    """Made, and removed with all that runs there, whatever happens; by one process at a time."""
+    with _LOCK.open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            script("up")
+            yield
+        finally:
+            for interface in ("n3", "n6"):
+                detach(interface)
+            script("down")
 
 
 def script(*arguments: str) -> None:

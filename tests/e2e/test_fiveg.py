@@ -34,68 +34,57 @@ def module(name: str) -> ModuleType:
     return made
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the page's command leaves."""
-    place = tmp_path_factory.mktemp("5g")
+@pytest.mark.root
+@pytest.mark.skipif(bool(needs.missing(1)), reason=needs.missing(1) or "nothing missing")
+def test_the_pages_command(tmp_path: Path) -> None:
     page = (EXAMPLE / "README.md").read_text()
     (command,) = re.findall(r"^    sudo \.venv/bin/python (.+)$", page, re.MULTILINE)
     done = subprocess.run(
-        [sys.executable, *command.split(), "--output", str(place / "5g.json")],
+        [sys.executable, *command.split(), "--output", str(tmp_path / "5g.json")],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (place / "said").write_text(done.stdout)
-    return place
+    report = json.loads((tmp_path / "5g.json").read_text())
+    the_forest_is_the_papers(report["training"])
+    every_verdict_is_the_estimators(report["equal"])
+    each_way_classifies(report["classification"])
+    steering_is_what_helps(report["delay"])
+    assert "| accuracy, % | 99.60 | 99.91 |" in done.stdout and "| with steering |" in done.stdout
+    assert all((tmp_path / name).stat().st_size > 10_000 for name in ("5g.png", "5g-delay.png"))
+    spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    assert "5g-" not in spaces
 
 
-@pytest.fixture(scope="module")
-def report(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "5g.json").read_text())
-    return found
+def the_forest_is_the_papers(training: dict[str, Any]) -> None:
+    assert len(training["nodes"]) == 10 and "10 trees" in training["model"]
+    assert training["rows"] > 1000 and training["lost"] == 0
+    assert sum(training["nodes"]) > 10, "trees that decide something"
+    assert training["fidelity"]["agree"] == training["fidelity"]["rows"] > 1000
 
 
-class TestOneCommand:
-    pytestmark = needs.marks()
+def every_verdict_is_the_estimators(equal: dict[str, int]) -> None:
+    assert equal["differing"] == 0 and equal["judged"] == equal["packets"] > 1000
+    forms = ("extension_headers", "fragments_of_n3", "fragments_inside", "ipv6_inside")
+    assert all(0 < equal[form] < equal["packets"] for form in forms)
 
-    def test_every_verdict_is_the_estimators(self, report: dict[str, Any]) -> None:
-        equal = report["equal"]
-        assert equal["differing"] == 0 and equal["judged"] == equal["packets"] > 1000
-        forms = ("extension_headers", "fragments_of_n3", "fragments_inside", "ipv6_inside")
-        assert all(0 < equal[form] < equal["packets"] for form in forms)
-        fidelity = report["training"]["fidelity"]
-        assert fidelity["agree"] == fidelity["rows"] > 1000
 
-    def test_the_forest_is_the_papers(self, report: dict[str, Any]) -> None:
-        training = report["training"]
-        assert len(training["nodes"]) == 10 and "10 trees" in training["model"]
-        assert training["rows"] > 1000 and training["lost"] == 0
-        assert sum(training["nodes"]) > 10, "trees that decide something"
+def each_way_classifies(ways: dict[str, Any]) -> None:
+    assert list(ways) == ["none", "kernel", "scikit-learn", "compiled"]
+    assert ways["none"]["judged"] == 0
+    for way in ("kernel", "scikit-learn", "compiled"):
+        assert 0 < ways[way]["right"] <= ways[way]["judged"], way
+    kernel = ways["kernel"]
+    # Datagrams that arrived, some of them in two fragments.
+    assert 0.5 * kernel["packets"] < kernel["judged"]
+    assert kernel["ns"] < ways["scikit-learn"]["ns"] / 10
 
-    def test_each_way_classifies(self, report: dict[str, Any]) -> None:
-        ways = report["classification"]
-        assert list(ways) == ["none", "kernel", "scikit-learn", "compiled"]
-        assert ways["none"]["judged"] == 0
-        for way in ("kernel", "scikit-learn", "compiled"):
-            assert 0 < ways[way]["right"] <= ways[way]["judged"], way
-        kernel = ways["kernel"]
-        # Datagrams that arrived, some of them in two fragments.
-        assert 0.5 * kernel["packets"] < kernel["judged"]
-        assert kernel["ns"] < ways["scikit-learn"]["ns"] / 10
 
-    def test_steering_is_what_helps(self, report: dict[str, Any]) -> None:
-        quiet, without, steered, at_n6 = report["delay"]["variants"].values()
-        assert quiet["written_ef"] == without["written_ef"] == 0 and steered["written_ef"] > 0.05
-        assert without["offered_mbit"] > 0 == quiet["offered_mbit"]
-        assert quiet["median_ns"] > 0 and steered["median_ns"] < without["p99_ns"]
-        assert at_n6["arrived"] > 0 and at_n6["median_ns"] < without["p99_ns"]
-
-    def test_what_it_says_and_leaves(self, folder: Path) -> None:
-        said = (folder / "said").read_text()
-        assert "| accuracy, % | 99.60 | 99.91 |" in said and "| with steering |" in said
-        assert all((folder / name).stat().st_size > 10_000 for name in ("5g.png", "5g-delay.png"))
-        spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-        assert "5g-" not in spaces
+def steering_is_what_helps(delay: dict[str, Any]) -> None:
+    quiet, without, steered, at_n6 = delay["variants"].values()
+    assert quiet["written_ef"] == without["written_ef"] == 0 and steered["written_ef"] > 0.05
+    assert without["offered_mbit"] > 0 == quiet["offered_mbit"]
+    assert quiet["median_ns"] > 0 and steered["median_ns"] < without["p99_ns"]
+    assert at_n6["arrived"] > 0 and at_n6["median_ns"] < without["p99_ns"]
 
 
 def test_the_features_are_the_presets() -> None:
