@@ -48,6 +48,7 @@ NOT_RUN = {
     "make test-kernels ": "an hour; .ci/run runs a part of it",
     ".venv/bin/python -m tests.matrix": "virtual machines, minutes to hours; .ci/run runs a part of it",
     "make test-p4 ": "no registry has p4c and simple_switch",
+    "sudo .venv/bin/python examples/5g/run.py all": "minutes; tests/e2e/test_fiveg.py runs it, shortly",
     ".venv/bin/python -m examples.tomography": "minutes; tests/e2e/test_examples.py makes a smaller data set",
     ".venv/bin/python examples/traffic_analysis.py": "tests/e2e/test_examples.py runs it",
     "sudo apt-get install": "it would change the machine; scripts/setup.sh installs these packages",
