@@ -16,10 +16,6 @@ impl Latencies {
         self.0.push(took.as_nanos() as u64);
     }
 
-    pub fn add_ns(&mut self, ns: u64) {
-        self.0.push(ns);
-    }
-
     /// Median, 95 and 99 %, and what the clock itself takes of each.
     pub fn report(&mut self) -> Value {
         self.0.sort_unstable();

@@ -10,6 +10,8 @@ use super::binary::{Encoding, Input, Layer, MAX_INPUT_BITS, Network, WORD};
 
 /// Rows of a block. With 8 each step would be one vector of AVX-512, but takes twice to three times as long: nothing runs beside it.
 const BLOCK: usize = 32;
+/// So many rows take less time one by one than a block does.
+const FEW: usize = 3;
 const MAX_WORDS: usize = MAX_INPUT_BITS / WORD;
 
 /// Bits of the rows of a block.
@@ -41,7 +43,9 @@ impl Instructions {
         #[cfg(target_arch = "x86_64")]
         {
             let popcnt = is_x86_feature_detected!("popcnt");
-            if popcnt && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
+            let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            let wide = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512dq");
+            if popcnt && avx512 && wide && is_x86_feature_detected!("avx512vpopcntdq") {
                 found.push(Self(Set::Avx512));
             }
             if popcnt && is_x86_feature_detected!("avx2") {
@@ -70,7 +74,7 @@ impl Instructions {
     /// verdicts : with a place for each row.
     pub(super) fn judge(self, network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
         match self.0 {
-            // SAFETY: `all` found AVX-512F, its popcount and POPCNT on this processor.
+            // SAFETY: `all` found all of AVX-512 that it is compiled for, and POPCNT, on this processor.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { with_avx512(network, rows, verdicts) },
             // SAFETY: `all` found AVX2 and POPCNT on this processor.
@@ -85,7 +89,7 @@ impl Instructions {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vpopcntdq,popcnt")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vpopcntdq,popcnt")]
 fn with_avx512(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
     judge(network, rows, verdicts);
 }
@@ -102,10 +106,12 @@ fn with_popcnt(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
     judge(network, rows, verdicts);
 }
 
-/// Whole blocks, and then row by row.
+/// In blocks; a few rows that are left one by one.
 #[inline(always)]
 fn judge(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
-    let whole = rows.len() / network.n_features / BLOCK * BLOCK;
+    let count = rows.len() / network.n_features;
+    let left = count % BLOCK;
+    let whole = if left <= FEW { count - left } else { count };
     let (blocks, rest) = rows.split_at(whole * network.n_features);
     judge_by::<BLOCK>(network, blocks, 0, verdicts);
     judge_by::<1>(network, rest, whole, verdicts);
@@ -115,7 +121,8 @@ fn judge(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
 fn judge_by<const ROWS: usize>(network: &Network, rows: &[i64], first: usize, verdicts: &mut Verdicts) {
     let (mut one, mut other): (Bits<ROWS>, Bits<ROWS>) = ([[0; ROWS]; MAX_WORDS], [[0; ROWS]; MAX_WORDS]);
     let (mut bits, mut next) = (&mut one, &mut other);
-    for (index, block) in rows.chunks_exact(ROWS * network.n_features).enumerate() {
+    // The last block may be short; its other rows are zeros that nobody looks at.
+    for (index, block) in rows.chunks(ROWS * network.n_features).enumerate() {
         bits[..network.input_words].fill([0; ROWS]);
         for input in &network.inputs {
             encode(input, block, network.n_features, bits);
@@ -124,7 +131,7 @@ fn judge_by<const ROWS: usize>(network: &Network, rows: &[i64], first: usize, ve
             hidden(layer, bits, next);
             std::mem::swap(&mut bits, &mut next);
         }
-        decide(&network.last, bits, first + index * ROWS, verdicts);
+        decide(&network.last, bits, first + index * ROWS, block.len() / network.n_features, verdicts);
     }
 }
 
@@ -185,7 +192,13 @@ fn hidden<const ROWS: usize>(layer: &Layer, bits: &Bits<ROWS>, next: &mut Bits<R
 
 /// The largest score's class, ties to the lowest.
 #[inline(always)]
-fn decide<const ROWS: usize>(layer: &Layer, bits: &Bits<ROWS>, first: usize, verdicts: &mut Verdicts) {
+fn decide<const ROWS: usize>(
+    layer: &Layer,
+    bits: &Bits<ROWS>,
+    first: usize,
+    count: usize,
+    verdicts: &mut Verdicts,
+) {
     let (mut best, mut classes) = ([i64::MIN; ROWS], [0u32; ROWS]);
     let neurons = layer.weights.chunks_exact(layer.words).zip(&layer.limits);
     for ((class, (weights, limit)), out) in (0u32..).zip(neurons).zip(&mut verdicts.scores) {
@@ -197,7 +210,7 @@ fn decide<const ROWS: usize>(layer: &Layer, bits: &Bits<ROWS>, first: usize, ver
             best[row] = if better { scores[row] } else { best[row] };
             classes[row] = if better { class } else { classes[row] };
         }
-        out[first..first + ROWS].copy_from_slice(&scores);
+        out[first..first + count].copy_from_slice(&scores[..count]);
     }
-    verdicts.classes[first..first + ROWS].copy_from_slice(&classes);
+    verdicts.classes[first..first + count].copy_from_slice(&classes[..count]);
 }
