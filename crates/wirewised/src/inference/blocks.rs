@@ -10,8 +10,6 @@ use super::binary::{Encoding, Input, Layer, MAX_INPUT_BITS, Network, WORD};
 
 /// Rows of a block. With 8 each step would be one vector of AVX-512, but takes twice to three times as long: nothing runs beside it.
 const BLOCK: usize = 32;
-/// So many rows take less time one by one than a block does.
-const FEW: usize = 3;
 const MAX_WORDS: usize = MAX_INPUT_BITS / WORD;
 
 /// Bits of the rows of a block.
@@ -83,7 +81,7 @@ impl Instructions {
             // SAFETY: `all` found POPCNT on this processor.
             #[cfg(target_arch = "x86_64")]
             Set::Popcnt => unsafe { with_popcnt(network, rows, verdicts) },
-            Set::Portable => judge(network, rows, verdicts),
+            Set::Portable => judge(network, rows, 10, verdicts),
         }
     }
 }
@@ -91,27 +89,27 @@ impl Instructions {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vpopcntdq,popcnt")]
 fn with_avx512(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
-    judge(network, rows, verdicts);
+    judge(network, rows, 3, verdicts);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
 fn with_avx2(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
-    judge(network, rows, verdicts);
+    judge(network, rows, 5, verdicts);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt")]
 fn with_popcnt(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
-    judge(network, rows, verdicts);
+    judge(network, rows, 10, verdicts);
 }
 
-/// In blocks; a few rows that are left one by one.
+/// In blocks. few : so many rows that are left take less time one by one than a block does.
 #[inline(always)]
-fn judge(network: &Network, rows: &[i64], verdicts: &mut Verdicts) {
+fn judge(network: &Network, rows: &[i64], few: usize, verdicts: &mut Verdicts) {
     let count = rows.len() / network.n_features;
     let left = count % BLOCK;
-    let whole = if left <= FEW { count - left } else { count };
+    let whole = if left <= few { count - left } else { count };
     let (blocks, rest) = rows.split_at(whole * network.n_features);
     judge_by::<BLOCK>(network, blocks, 0, verdicts);
     judge_by::<1>(network, rest, whole, verdicts);

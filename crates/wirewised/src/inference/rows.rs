@@ -39,3 +39,66 @@ impl Rows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::npy::MAGIC;
+    use super::*;
+
+    /// Reads all of it: rows, or why not.
+    fn read(bytes: Vec<u8>, needed: &[bool]) -> Result<Vec<i64>, String> {
+        let names = ["a", "b,c"].map(str::to_owned);
+        let mut source = Rows::open(Box::new(Cursor::new(bytes)), &names, needed)?;
+        let (mut all, mut rows) = (Vec::new(), Vec::new());
+        loop {
+            source.next(&mut rows)?;
+            if rows.is_empty() {
+                return Ok(all);
+            }
+            all.extend_from_slice(&rows);
+        }
+    }
+
+    fn npy(rows: &[i64]) -> Vec<u8> {
+        let header =
+            format!("{{'descr': '<i8', 'fortran_order': False, 'shape': ({}, 2), }}\n", rows.len() / 2);
+        let size = (header.len() as u16).to_le_bytes();
+        let bytes = rows.iter().flat_map(|number| number.to_le_bytes());
+        [MAGIC, &[1, 0], &size, header.as_bytes()].concat().into_iter().chain(bytes).collect()
+    }
+
+    #[test]
+    fn rows_are_read_as_they_were_written() {
+        let rows: Vec<i64> = (0..2 * (CHUNK as i64 + 3)).map(|index| index * index - 5).collect();
+        assert_eq!(read(npy(&rows), &[true, true]), Ok(rows));
+        assert_eq!(read(npy(&[]), &[true, true]), Ok(vec![]));
+        let csv = "x, \"b,c\" ,a\n?, -1 ,9223372036854775807\n?,+2,-9223372036854775808\n";
+        assert_eq!(read(csv.into(), &[true, true]), Ok(vec![i64::MAX, -1, i64::MIN, 2]));
+        assert_eq!(read("a\n5".into(), &[true, false]), Ok(vec![5, 0]));
+        assert!(read("a\n5".into(), &[true, true]).is_err_and(|error| error.contains("b,c")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_rows_or_refused(
+            start in proptest::sample::select(vec![npy(&[1, 2, 3, 4]), MAGIC.to_vec(), b"a,\"b,c\"\n".to_vec(), Vec::new()]),
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
+            end in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut bytes = [start, end].concat();
+            for (place, byte) in changes {
+                if !bytes.is_empty() {
+                    let place = place.index(bytes.len());
+                    bytes[place] = byte;
+                }
+            }
+            if let Err(error) = read(bytes, &[true, true]) {
+                prop_assert!(!error.is_empty());
+            }
+        }
+    }
+}
