@@ -150,8 +150,15 @@ def packets(
     alone = ("--alone", -(-_ALONE // options.rounds))
     yield from _planes(engine.call(options.planes, "time", *given, *alone), 1, 1)
     if subject == TRAFFIC:
-        by_flow = ("--flow-packets", FLOW_PACKETS, "--trigger-packet", FLOW_PACKETS)
-        yield from _planes(engine.call(options.planes, "time", *given, *by_flow), FLOW_PACKETS, FLOW_PACKETS)
+        # Flows of ten packets keep their entries for a while, so there must be room for all.
+        repeat = max(1000, options.repeat // 10)
+        flows = options.rounds * repeat // FLOW_PACKETS
+        by_flow = (
+            "--object", program.path, "--seed", SEED, "--table-size", 1 << (8 * flows).bit_length(),
+            "--rounds", options.rounds, "--repeat", repeat,
+            "--flow-packets", FLOW_PACKETS, "--trigger-packet", FLOW_PACKETS,
+        )  # fmt: skip
+        yield from _planes(engine.call(options.planes, "time", *by_flow), FLOW_PACKETS, FLOW_PACKETS)
         extraction = compiled(FLOW, folder, clang_path)
         given = ("--object", extraction.path, *given[2:])
         yield from _planes(engine.call(options.planes, "time", *given, *alone), 1, None)
