@@ -83,7 +83,8 @@ def duration(ns: float | None) -> str:
 
 def _machine(facts: dict[str, Any]) -> str:
     line = f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}, {facts['date'][:10]}."
-    return line + "".join(f" Preliminary: {disturbance}." for disturbance in facts["disturbances"])
+    disturbed = facts["disturbances"]
+    return f"{line} Preliminary: {'; '.join(disturbed)}." if disturbed else line
 
 
 def _of(rows: Rows, figure: str) -> Rows:

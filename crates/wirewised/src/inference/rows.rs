@@ -76,7 +76,7 @@ mod tests {
         let rows: Vec<i64> = (0..2 * (CHUNK as i64 + 3)).map(|index| index * index - 5).collect();
         assert_eq!(read(npy(&rows), &[true, true]), Ok(rows));
         assert_eq!(read(npy(&[]), &[true, true]), Ok(vec![]));
-        let csv = "x, \"b,c\" ,a\n?, -1 ,9223372036854775807\n?,+2,-9223372036854775808\n";
+        let csv = "x,\"b,c\", a \n?, -1 ,9223372036854775807\n?,+2,-9223372036854775808\n";
         assert_eq!(read(csv.into(), &[true, true]), Ok(vec![i64::MAX, -1, i64::MIN, 2]));
         assert_eq!(read("a\n5".into(), &[true, false]), Ok(vec![5, 0]));
         assert!(read("a\n5".into(), &[true, true]).is_err_and(|error| error.contains("b,c")));
