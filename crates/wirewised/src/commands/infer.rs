@@ -23,7 +23,7 @@ use crate::text::units::{format_count, thousands};
 /// Judge rows of features in batches, without packets
 ///
 /// For features that something else has gathered: a network card, a collector, a table. Binary networks only; `wirewise evaluate` judges tables
-/// by any model. docs/replay.md says more.
+/// by any model. docs/networks.md says more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -20,8 +20,8 @@ pub enum Rows {
 pub type Source = BufReader<Box<dyn Read + Send>>;
 
 impl Rows {
-    /// names : of the features, in the order in which they are wanted. needed : whether CSV must have a feature; those that it
-    /// need not are 0 where it has none. The error is one line without the source's name.
+    /// names : of the features, in the order in which they are wanted. needed : which CSV must have; the others are
+    /// 0, whatever it holds. The error is one line without the source's name.
     pub fn open(source: Box<dyn Read + Send>, names: &[String], needed: &[bool]) -> Result<Self, String> {
         let mut source = BufReader::with_capacity(BUFFER, source);
         let start = source.fill_buf().map_err(|error| format!("cannot be read: {error}"))?;
@@ -78,6 +78,7 @@ mod tests {
         assert_eq!(read(npy(&[]), &[true, true]), Ok(vec![]));
         let csv = "x,\"b,c\", a \n?, -1 ,9223372036854775807\n?,+2,-9223372036854775808\n";
         assert_eq!(read(csv.into(), &[true, true]), Ok(vec![i64::MAX, -1, i64::MIN, 2]));
+        assert_eq!(read("b,c,a\n7,?,5".into(), &[false, false]), Ok(vec![0, 0]));
         assert_eq!(read("a\n5".into(), &[true, false]), Ok(vec![5, 0]));
         assert!(read("a\n5".into(), &[true, true]).is_err_and(|error| error.contains("b,c")));
     }

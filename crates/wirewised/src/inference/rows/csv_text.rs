@@ -15,7 +15,7 @@ pub struct Csv {
     reader: Reader<Lines>,
     record: ByteRecord,
     names: Vec<String>,
-    /// Where each feature stands; `None`: nowhere.
+    /// Where each feature stands that the model reads.
     columns: Vec<Option<usize>>,
 }
 
@@ -26,14 +26,15 @@ impl Csv {
         if heading.len() > MAX_COLUMNS {
             return Err(format!("has {} columns, more than {MAX_COLUMNS}", heading.len()));
         }
-        let columns: Vec<_> =
-            names.iter().map(|name| heading.iter().position(|column| column == name.as_bytes())).collect();
-        let missing =
-            names.iter().zip(&columns).zip(needed).find(|((_, column), needed)| **needed && column.is_none());
-        if let Some(((name, _), _)) = missing {
-            return Err(format!(
-                "has no column {name:?}, which the model reads; its first line must name the features, or give a NumPy array (.npy)"
-            ));
+        let mut columns = Vec::with_capacity(names.len());
+        for (name, needed) in names.iter().zip(needed) {
+            let column = heading.iter().position(|column| column == name.as_bytes());
+            if *needed && column.is_none() {
+                return Err(format!(
+                    "has no column {name:?}, which the model reads; its first line must name the features, or give a NumPy array (.npy)"
+                ));
+            }
+            columns.push(column.filter(|_| *needed));
         }
         Ok(Self { reader, record: ByteRecord::new(), names: names.to_vec(), columns })
     }
