@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.n3ic_tables import fastest, title
+from bench.n3ic_tables import fastest, one_by_one, title
 
 Rows = list[dict[str, Any]]
 _PAPER = {"bnn-exec (paper)": (1.18e6, 8e6), "N3IC-FPGA (paper)": (1.81e6, 500.0)}
@@ -91,7 +91,7 @@ def _tomography(rows: Rows) -> Any:
     """Latency of the networks for queues, with the time between probes at 400 Gb/s (Figure 15)."""
     figure, ((axis,),) = _subplots(1)
     axis.axhline(25, color="k", linestyle=":", label="probes at 400 Gb/s")
-    _curves(axis, [row for row in rows if row["latency"]], "latency")
+    _curves(axis, one_by_one(rows), "latency")
     return figure
 
 
@@ -99,7 +99,7 @@ def _size(rows: Rows) -> Any:
     """Throughput and latency against the number of neurons (Figures 17 and 18)."""
     figure, ((left, right),) = _subplots(2)
     _curves(left, rows, "rate")
-    _curves(right, [row for row in rows if row["latency"]], "latency")
+    _curves(right, rows, "latency")
     return figure
 
 
