@@ -12,7 +12,7 @@ SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-xdp bench-5g bench-dpdk soak fuzz dist test-dist clean
+.PHONY: help setup demo test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-xdp bench-5g bench-n3ic bench-dpdk soak fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ bench-xdp: setup ## packets dropped and forwarded, and a service under a flood, 
 
 bench-5g: setup ## classification and URLLC's delay at a 5G user plane function, to build/5g, with plots (KEEP=1: also to bench/results and docs/5g.md)
 	$(SUDO) $(BIN)/python examples/5g/run.py all --output build/5g/5g.json $(if $(KEEP),--keep)
+
+bench-n3ic: setup ## binary networks in kernel, engine, batches and circuits, to build/bench/n3ic.json (KEEP=1: also to bench/results, and tables and figures to docs)
+	cargo build --release --locked --quiet -p wirewised --example planes
+	$(SUDO) $(BIN)/python -m bench.n3ic --output build/bench/n3ic.json $(if $(KEEP),--keep)
 
 bench-dpdk: setup ## packets/s that one core classifies from DPDK's cheapest devices, to build/bench/dpdk.json (KEEP=1: also to bench/results)
 	@export PKG_CONFIG_PATH="$$(scripts/dpdk.sh)" && cargo build --release --locked --quiet -p wirewised --features dpdk

@@ -84,7 +84,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             folder,
             clang_path,
             options.rounds,
-            partial(_call, options.planes),
+            partial(call, options.planes),
             options.program or workers.NAMES,
         )
     if "memory" in parts:
@@ -124,7 +124,7 @@ def check(
     so = native.compiled(
         PROGRAMS[name](), folder / name, clang_path, _BASE, seed=SEED, table_size=_SMALLEST_TABLE, check=True
     )
-    said = _call(
+    said = call(
         planes, "check", "--object", program.path, "--native", f"{_BASE}={so}", "--seed", SEED,
         "--table-size", _SMALLEST_TABLE, "--capture", traffic,
     )  # fmt: skip
@@ -143,7 +143,7 @@ def over_flows(
             sources, folder / name, clang_path, plane, seed=SEED, table_size=table_size, check=False
         )
         natives += ["--native", f"{plane}={so}"]
-    said = _call(
+    said = call(
         options.planes, "time", "--object", program.path, *natives, "--seed", SEED,
         "--table-size", table_size, "--flows", flows, "--rounds", options.rounds, "--repeat", options.repeat,
     )  # fmt: skip
@@ -201,7 +201,7 @@ def in_python(name: str, base: float, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def _call(planes: Path, *arguments: str | Path | int) -> dict[str, Any]:
+def call(planes: Path, *arguments: str | Path | int) -> dict[str, Any]:
     """What crates/wirewised/examples/planes says."""
     if not planes.is_file():
         raise MissingFeatureError(f"{planes}: not there; run `{_HOW_TO_BUILD}`, or give --planes FILE")
@@ -210,6 +210,14 @@ def _call(planes: Path, *arguments: str | Path | int) -> dict[str, Any]:
         raise WirewiseError(done.stderr.strip().removeprefix("error: ")[-1000:] or f"{planes} failed")
     said: dict[str, Any] = json.loads(done.stdout)
     return said
+
+
+def add_planes(parser: argparse.ArgumentParser) -> None:
+    """The option that says where crates/wirewised/examples/planes is."""
+    built = Path("target/release/examples/planes")
+    parser.add_argument(
+        "--planes", type=Path, default=built, metavar="FILE", help=f"made by `{_HOW_TO_BUILD}` [%(default)s]"
+    )
 
 
 def show(report: dict[str, Any]) -> None:
@@ -284,8 +292,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of the capture [%(default)s]",
     )
-    built = Path("target/release/examples/planes")
-    add("--planes", type=Path, default=built, metavar="FILE", help=f"made by `{_HOW_TO_BUILD}` [%(default)s]")
+    add_planes(parser)
     add("--keep", action="store_true", help="keep a copy in bench/results, named after date and machine")
     return parser
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,18 @@ def write(report: dict[str, Any], output: Path, *, keep_as: str | None) -> None:
         kept = RESULTS / f"{facts['date'][:10]}-{machine.short_name(facts)}{keep_as}.json"
         write_atomically(kept, text.encode())
         print(f"kept as {kept}")
+
+
+def fill(page: Path, parts: Mapping[str, Sequence[str]]) -> None:
+    """Replaces what stands between `<!-- MARK -->` and `<!-- end -->` of a page by the lines of that mark."""
+    text = page.read_text()
+    for mark, lines in parts.items():
+        start, end = f"<!-- {mark} -->\n", "<!-- end -->"
+        between = start + "\n".join(lines) + "\n" + end
+        pattern = re.compile(f"{re.escape(start)}.*?{end}", re.DOTALL)
+        text, count = pattern.subn(lambda _, between=between: between, text)  # type: ignore[misc]
+        assert count == 1, f"{page} has no mark {mark}"
+    write_atomically(page, text.encode())
 
 
 def at_least(least: int) -> Callable[[str], int]:

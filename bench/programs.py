@@ -127,18 +127,26 @@ def network(family: str, *layers: int) -> Model:
         return random_quantized_mlp(rng, layers=layers, ranges=ranges)
     if family == "q16":
         return random_fixed_point_mlp(rng, layers=layers, ranges=ranges)
-    features = PRESETS["hara2023"].features
-    bits = [
-        BitsInput(index, 0, feature.maximum.bit_length())
-        for index, (feature, (low, high)) in enumerate(zip(features, ranges, strict=True))
-        if low < high
-    ]
-    inputs: tuple[BitsInput | StepsInput, ...] = (
-        *bits,
-        StepsInput(3, (64, 128, 256, 512, 1024)),
-    )
-    widths = (sum(source.width for source in inputs), *layers, 2)
-    return BinaryMlp(len(features), 2, inputs, random_binary_layers(rng, widths))
+    return binary_network(256, *layers)
+
+
+def binary_network(input_bits: int, *layers: int) -> BinaryMlp:
+    """A binary network of two classes over hara2023 with random weights, hidden layers as given.
+
+    It reads bits of the features that vary, as many as there is room for, then how long the packet is.
+    """
+    features, ranges, left = PRESETS["hara2023"].features, threshold_ranges(), input_bits
+    inputs: list[BitsInput | StepsInput] = []
+    for index, (feature, (low, high)) in enumerate(zip(features, ranges, strict=True)):
+        width = min(left, feature.maximum.bit_length())
+        if low < high and width:
+            inputs.append(BitsInput(index, 0, width))
+            left -= width
+    if left:
+        inputs.append(StepsInput(3, tuple(64 << step for step in range(left))))
+    widths = (input_bits, *layers, 2)
+    rng = np.random.default_rng([SEED, *layers])
+    return BinaryMlp(len(features), 2, tuple(inputs), random_binary_layers(rng, widths))
 
 
 def _empty(defines: str = "") -> ebpf.Sources:
@@ -240,6 +248,18 @@ def bundled(name: str, folder: Path, clang_path: str) -> Path:
     if name == FLOW:
         sources = replace(sources, files={**sources.files, "ww_model.h": _EXTRACTION})
         notes = ["the program has no model: it computes all features, and every packet is of the first class"]
+    return _bundle(name, model, sources, notes, folder, clang_path)
+
+
+def bundle_of(model: Model, name: str, folder: Path, clang_path: str) -> Path:
+    """As `bundled`, of any model over hara2023 with two classes."""
+    return _bundle(name, model, ebpf.emit(model, PRESETS["hara2023"]), [], folder, clang_path)
+
+
+def _bundle(
+    name: str, model: Model, sources: ebpf.Sources, notes: list[str], folder: Path, clang_path: str
+) -> Path:
+    feature_set = PRESETS["hara2023"]
     options = ebpf.Options(clang=clang_path, verify="never")
     made = ebpf.EBPF.build(sources, model, feature_set, options, lambda text: nullcontext())
     bundle = Bundle.create(

@@ -42,6 +42,7 @@ NOT_RUN = {
     "make bench-planes ": "minutes; tests/kernel/test_bench.py measures two programs",
     "make bench-xdp ": "minutes; crates/wirewised/tests/agent/bench_xdp.rs measures all parts, shortly",
     "sudo wirewised bench xdp ": "a minute; crates/wirewised/tests/agent/bench_xdp.rs runs it, shortly",
+    "make bench-n3ic": "minutes; tests/kernel/test_bench_n3ic.py measures a network, shortly",
     "make setup": "it has run before this test",
     "make dist ": "minutes; `make test-dist` runs it",
     "make test-dist ": "minutes; it installs what docs/install.md says in empty roots",

@@ -194,7 +194,7 @@ def test_a_plane_that_differs_is_found(planes: Path, tmp_path: Path) -> None:
     capture = tmp_path / "some.pcap"
     write_capture(capture, ((p.time_ns, p.frame) for p in generate(1, packets=2000)))
     with pytest.raises(WirewiseError, match=r"packet \d+ of .*: plane native and plane kernel differ: class"):
-        engine._call(
+        engine.call(
             planes, "check", "--object", program.path, "--native", f"native={other}", "--seed", 1,
             "--table-size", 65_536, "--capture", capture,
         )  # fmt: skip

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from bench import files
 from tests.verilog import bench, synthesis
 from wirewise.models import Model
 from wirewise.models.random import random_tree_ensemble
@@ -30,13 +30,7 @@ def write() -> None:
         }
     version = subprocess.run(["yosys", "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
     parts["yosys"] = [f"Made by `make test-verilog` with yosys {version}."]
-    text = PAGE.read_text()
-    for mark, lines in parts.items():
-        start, end = f"<!-- {mark} -->\n", "<!-- end -->"
-        pattern = re.compile(f"{re.escape(start)}.*?{end}", re.DOTALL)
-        text, count = pattern.subn(start + "\n".join(lines) + "\n" + end, text)
-        assert count == 1, f"{PAGE} has no mark {mark}"
-    PAGE.write_text(text)
+    files.fill(PAGE, parts)
 
 
 def measure(model: Model, options: Options, folder: Path) -> tuple[float, int, synthesis.Taken]:

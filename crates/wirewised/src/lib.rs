@@ -17,7 +17,7 @@ pub mod error;
 pub mod features;
 pub mod files;
 pub mod harmless;
-
+pub mod inference;
 pub mod interface;
 pub mod kernel;
 pub mod labels;

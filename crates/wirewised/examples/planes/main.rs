@@ -2,9 +2,12 @@
 //! One object in several planes: this kernel, the engine, the engine caged, and its own C compiled for this processor.
 //!
 //! `time` runs the same packets through each in turn and prints nanoseconds a packet; `check` runs a capture through each and compares
-//! what they made of every packet; `workers` compares several engines on shared maps with one. `python -m bench.engine` makes the native code and calls both.
+//! what they made of every packet; `workers` compares several engines on shared maps with one; `batches` times a model on rows in batches. `python -m bench.engine` makes the
+//! native code and calls them, `python -m bench.n3ic` the last.
 
+mod batches;
 mod check;
+mod latencies;
 mod native;
 mod packets;
 mod time;
@@ -23,6 +26,7 @@ enum Command {
     Time(time::Args),
     Check(check::Args),
     Workers(workers::Args),
+    Batches(batches::Args),
 }
 
 /// What all commands are told of the object.
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Time(args) => time::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Workers(args) => workers::run(&args),
+        Command::Batches(args) => batches::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

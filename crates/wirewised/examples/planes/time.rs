@@ -2,6 +2,7 @@
 //! `planes time`: the planes take turns on the same packets, in many rounds.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wirewise_engine::{Engine, Linked, Options, ProgramId};
@@ -12,6 +13,7 @@ use wirewised::offline::test_run;
 use wirewised::text::output;
 use wirewised::{abi, bundle, files, kernel};
 
+use crate::latencies::Latencies;
 use crate::native::Native;
 use crate::packets::Packets;
 use crate::{Program, failed};
@@ -31,6 +33,18 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
 
+    /// Packets of one flow in a row, instead of all flows in turn; no flow comes again
+    #[arg(long, value_name = "N", conflicts_with = "flows", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    flow_packets: Option<u32>,
+
+    /// The packet of a flow on which the model runs; without it every packet
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(abi::MAX_TRIGGER_PACKET)))]
+    trigger_packet: Option<u32>,
+
+    /// Time packets by themselves too, as many in each round
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    alone: u32,
+
     /// Packets a round
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..))]
     repeat: u32,
@@ -45,6 +59,7 @@ struct Timed {
     name: String,
     plane: Runtime,
     rounds_ns: Vec<f64>,
+    latencies: Latencies,
     fed: u64,
     compile_ms: Option<f64>,
 }
@@ -85,9 +100,12 @@ pub fn run(args: &Args) -> Result<()> {
         for timed in &mut planes {
             let ns = timed.round(&mut packets, calls)?;
             timed.rounds_ns.push(ns);
+            for number in 0..args.alone as usize {
+                timed.alone(&mut packets, number)?;
+            }
         }
     }
-    let results = planes.iter().map(Timed::report).collect::<Result<Vec<_>>>()?;
+    let results = planes.iter_mut().map(Timed::report).collect::<Result<Vec<_>>>()?;
     output::print_json(
         &json!({ "flows": args.flows, "packets_a_round": calls * packets.spans.len() as u64, "results": results }),
     )
@@ -98,14 +116,22 @@ fn planes(args: &Args, frame: Vec<u8>) -> Result<Vec<Timed>> {
     let cpu = kernel::pin_to_one_cpu()?;
     let settings = Settings {
         table_size: Some(args.program.table_size),
-        bench_flows: if args.flows > 1 { args.flows } else { 0 },
+        bench_flows: match args.flow_packets {
+            Some(_) => u32::MAX,
+            None if args.flows > 1 => args.flows,
+            None => 0,
+        },
+        bench_packets: args.flow_packets.unwrap_or(0),
         ..Settings::on_cpu(cpu, object::seed_from(args.program.seed))
     };
-    let loaded = test_run::load(&name, &files::read(&args.program.object, bundle::MAX_BYTES)?, &settings)?;
-    let linked = in_user_space(&name, &loaded)?;
+    let policy = test_run::policy(args.trigger_packet.as_slice(), false);
+    let object = files::read(&args.program.object, bundle::MAX_BYTES)?;
+    let loaded = test_run::load_with(&name, &object, &settings, &policy)?;
+    let linked = in_user_space(&name, &loaded, args.flow_packets.is_some())?;
     let mut planes = Vec::new();
     for (plane, caged) in [("engine", false), ("engine-caged", true)] {
-        let run = EngineRun::new(&name, &linked, cpu, caged)?;
+        let mut run = EngineRun::new(&name, &linked, cpu, caged)?;
+        run.0.write_policy(&name, &policy)?;
         planes.push(Timed::new(plane, Runtime::Engine(Box::new(run.0)), Some(run.1)));
     }
     for (plane, path) in &args.program.native {
@@ -117,12 +143,13 @@ fn planes(args: &Args, frame: Vec<u8>) -> Result<Vec<Timed>> {
     Ok(planes)
 }
 
-/// The byte code that the kernel verified, with the constants that are true in user space: the packets lie in memory, so nothing
-/// rewrites their addresses, and there are no jiffies.
-fn in_user_space(name: &str, loaded: &Loaded) -> Result<Linked> {
+/// The byte code that the kernel verified, with the constants that are true in user space: there are no jiffies, and the packets lie in
+/// memory, so nothing rewrites their addresses unless no flow is to come again. rewritten : it is not.
+fn in_user_space(name: &str, loaded: &Loaded, rewritten: bool) -> Result<Linked> {
     let linked = Linked::from_loaded(&loaded.object).map_err(|error| refused(name, &error))?;
     let Some(config) = loaded.config else { return Ok(linked) };
-    let config = abi::Config { bench_flows: 0, jiffy_ns: 0, jiffy_zero_ns: 0, ..config };
+    let bench_flows = if rewritten { config.bench_flows } else { 0 };
+    let config = abi::Config { bench_flows, jiffy_ns: 0, jiffy_zero_ns: 0, ..config };
     let mut linked = linked.distrusted();
     linked
         .set_initial(object::CONFIG_MAP, bytemuck::bytes_of(&config).to_vec())
@@ -167,6 +194,14 @@ impl EngineRun {
         Ok(())
     }
 
+    fn write_policy(&mut self, name: &str, policy: &abi::Policy) -> Result<()> {
+        // A variable's own section is a map too.
+        let section = format!(".data.{}", object::POLICY);
+        let Some(mut map) = self.engine.map_mut(&section) else { return Ok(()) };
+        let written = map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(policy), 0);
+        written.map_err(|error| Error::other(format!("{name}: cannot write the policy: {error}")))
+    }
+
     fn stats(&self) -> Result<abi::Stats> {
         let own = self.engine.map(object::PER_CPU_MAP).and_then(|map| map.bytes());
         let own = own.and_then(|bytes| bytes.chunks_exact(size_of::<abi::Cpu>()).nth(self.cpu as usize));
@@ -178,7 +213,14 @@ impl EngineRun {
 
 impl Timed {
     fn new(name: &str, plane: Runtime, compile_ms: Option<f64>) -> Self {
-        Self { name: name.to_owned(), plane, rounds_ns: Vec::new(), fed: 0, compile_ms }
+        Self {
+            name: name.to_owned(),
+            plane,
+            rounds_ns: Vec::new(),
+            latencies: Latencies::default(),
+            fed: 0,
+            compile_ms,
+        }
     }
 
     /// Runs all packets `calls` times; nanoseconds a packet, of time on the CPU.
@@ -208,8 +250,30 @@ impl Timed {
         Ok((kernel::thread_cpu_ns() - start) as f64 / count as f64)
     }
 
+    /// Runs one packet. In the kernel it is timed by the kernel, elsewhere by the clock that user space has.
+    fn alone(&mut self, packets: &mut Packets, number: usize) -> Result<()> {
+        let span = packets.spans[number % packets.spans.len()];
+        match &mut self.plane {
+            Runtime::Kernel(run) => {
+                let timed = test_run::run(&run.loaded, &run.frame, 1)?;
+                self.latencies.add(Duration::from_nanos(timed.kernel_ns.into()));
+            }
+            Runtime::Engine(run) => {
+                run.codes.clear();
+                let memory = packets.memory.bytes();
+                let start = Instant::now();
+                let done = run.engine.run_xdp_batch(run.entry, memory, &[span], &mut run.codes);
+                self.latencies.add(start.elapsed());
+                done.map_err(failed(&self.name))?;
+            }
+            Runtime::Native(_) => return Ok(()),
+        }
+        self.fed += 1;
+        Ok(())
+    }
+
     /// Refuses to report a plane that did not count every packet it was given.
-    fn report(&self) -> Result<Value> {
+    fn report(&mut self) -> Result<Value> {
         let (stats, codes) = match &self.plane {
             Runtime::Kernel(run) => {
                 let stats = run.counters.read::<abi::Stats>(run.cpu);
@@ -233,6 +297,7 @@ impl Timed {
         Ok(json!({
             "plane": self.name,
             "rounds_ns": self.rounds_ns,
+            "latency": self.latencies.report(),
             "compile_ms": self.compile_ms,
             "packets": counted,
             "inferred": stats.inferred,

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod features;
 pub mod flood;
 pub mod flows;
+pub mod infer;
 pub mod keygen;
 pub mod man;
 pub mod planes;

@@ -32,6 +32,20 @@ pub fn load_with(input: &str, object: &[u8], settings: &Settings, policy: &abi::
     Ok(loaded)
 }
 
+/// Every class passes, or is dropped. trigger_packets : none: every packet is inferred.
+pub fn policy(trigger_packets: &[u32], drop: bool) -> abi::Policy {
+    let mut policy = abi::Policy::zeroed();
+    if drop {
+        policy.mode = abi::Mode::Enforce.code();
+        policy.class_policy.iter_mut().for_each(|class| class.action = abi::Action::Drop.code());
+    }
+    for packet in trigger_packets {
+        policy.trigger = abi::Trigger::Packets.code();
+        policy.trigger_packets[*packet as usize / 64] |= 1 << (packet % 64);
+    }
+    policy
+}
+
 /// What a packet took.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed {
@@ -104,6 +118,15 @@ pub fn default_frame() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trigger_sets_the_bits_of_its_packets() {
+        let policy = policy(&[1, 2, 64, 1023], false);
+        assert_eq!(policy.trigger, abi::Trigger::Packets.code());
+        assert_eq!((policy.trigger_packets[0], policy.trigger_packets[1]), (0b110, 1));
+        assert_eq!(policy.trigger_packets[15], 1 << 63);
+        assert_eq!(super::policy(&[], false), abi::Policy::zeroed());
+    }
 
     #[test]
     fn the_default_frame_is_what_its_comment_says() {

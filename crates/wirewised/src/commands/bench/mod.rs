@@ -6,7 +6,6 @@ mod xdp;
 
 use std::path::{Path, PathBuf};
 
-use bytemuck::Zeroable;
 use serde::Serialize;
 use wirewise_capture::Reader;
 
@@ -184,7 +183,7 @@ pub fn run(args: &Args) -> Result<()> {
         bench_packets: args.flow_packets.unwrap_or(0),
         ..Settings::on_cpu(last, object::random_seed()?)
     };
-    let policy = policy(&args.trigger_packets, args.drop);
+    let policy = test_run::policy(&args.trigger_packets, args.drop);
     let mut programs: Vec<Measurable<'_>> = Vec::new();
     for path in &args.objects {
         for plane in &args.planes {
@@ -262,20 +261,6 @@ fn missed(program: &Loaded) -> Option<u64> {
     )
 }
 
-/// Every class passes, or is dropped. trigger_packets : none: every packet is inferred.
-fn policy(trigger_packets: &[u32], drop: bool) -> abi::Policy {
-    let mut policy = abi::Policy::zeroed();
-    if drop {
-        policy.mode = abi::Mode::Enforce.code();
-        policy.class_policy.iter_mut().for_each(|class| class.action = abi::Action::Drop.code());
-    }
-    for packet in trigger_packets {
-        policy.trigger = abi::Trigger::Packets.code();
-        policy.trigger_packets[*packet as usize / 64] |= 1 << (packet % 64);
-    }
-    policy
-}
-
 fn load(path: &Path, settings: &Settings, policy: &abi::Policy) -> Result<Loaded> {
     let name = path.display().to_string();
     let loaded = test_run::load_with(&name, &files::read(path, bundle::MAX_BYTES)?, settings, policy)?;
@@ -348,15 +333,6 @@ mod tests {
         assert_eq!(median(&[7.0]), 7.0);
         assert_eq!(median(&[9.5, 1.0, 5.5]), 5.5);
         assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
-    }
-
-    #[test]
-    fn a_trigger_sets_the_bits_of_its_packets() {
-        let policy = policy(&[1, 2, 64, 1023], false);
-        assert_eq!(policy.trigger, abi::Trigger::Packets.code());
-        assert_eq!((policy.trigger_packets[0], policy.trigger_packets[1]), (0b110, 1));
-        assert_eq!(policy.trigger_packets[15], 1 << 63);
-        assert_eq!(super::policy(&[], false), abi::Policy::zeroed());
     }
 
     #[test]

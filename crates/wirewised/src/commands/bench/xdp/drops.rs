@@ -6,7 +6,6 @@ use serde_json::json;
 use super::rule::{self, Rule};
 use super::{Bench, Throughput};
 use crate::bundle::Bundle;
-use crate::commands::bench::policy;
 use crate::error::Result;
 use crate::interface::offloads::Direction;
 use crate::object::{self, Settings};
@@ -68,7 +67,8 @@ fn from_memory(bench: &Bench<'_>) -> Result<Vec<Throughput>> {
     for cores in 1..=cpus.len() {
         eprintln!("drop: from memory, {cores} cores");
         let settings = Settings::on_cpu(cpus[cores - 1], object::random_seed()?);
-        let program = test_run::load_with("the bundle", &bundle.object, &settings, &policy(&[], true))?;
+        let program =
+            test_run::load_with("the bundle", &bundle.object, &settings, &test_run::policy(&[], true))?;
         let frames: Vec<_> =
             (0u8..).zip(&cpus[..cores]).map(|(number, cpu)| (*cpu, of_flow(number))).collect();
         test_run::run_on_cpus(&program, &frames, WARM_UP)?;
