@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lowers a BinaryBank: code for one network, which runs with the tables of each.
+
+64 neurons are counted at a time, a bit of a word for each: numbers lie across words, of which the first has the
+lowest bit of each neuron's count, the next the second, and so on. Three input bits choose a row of a table, two words that
+say how many of the three agree with each neuron's weights. The rows are added up by carry-save adders: five operations
+take three words of a weight to one of it and one of twice that (docs/architecture.md). A count starts with half
+its range less the neuron's threshold, so that its highest bit ends up as the neuron's output.
+
+Straight code for each network would be four times as large as the processor's first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from wirewise.errors import InputError
+from wirewise.feature_sets.feature_set import Feature
+from wirewise.models.binary_bank import BinaryBank
+from wirewise.models.binary_mlp import BinaryInput, BinaryLayer, BinaryMlp, BitsInput
+from wirewise.targets.ebpf import shapes
+from wirewise.targets.ebpf.network_code import Range, feature_range, number, word
+from wirewise.targets.ebpf.shapes import Lowered, Plan, begin_header
+
+CHUNK_BITS = 3  # of an input: so many agreements make two bits, and 2^3 rows of them are not too many
+ROWS = 1 << CHUNK_BITS
+LANES = 64  # neurons of a word
+INPUT_BITS = LANES // CHUNK_BITS * CHUNK_BITS  # of a word of the input: so that no chunk lies in two
+WHY = "a bank is always functions, one a layer, which run for each network"
+
+
+def lower(
+    model: BinaryBank, shape: str, constants: Mapping[int, int], features: Sequence[Feature]
+) -> Lowered:
+    """See `families.Lower`."""
+    shapes.check_shape(shape)
+    if shape not in ("auto", "functions"):
+        raise InputError(f"shape {shape!r}", f"is none for this model: {WHY}", "leave it to auto")
+    encodings = [Encoding(n, inputs, constants, features) for n, inputs in enumerate(model.encodings)]
+    layers = [HiddenLayer.of(model, index) for index in range(len(model.networks[0].hidden))]
+    last = LastLayer(model.networks)
+    functions = [*encodings, *layers, last]
+    instructions = sum(part.instructions for part in functions) + 20 * len(model.networks)
+    plan = Plan(
+        "functions",
+        f"about {instructions} instructions: {WHY}",
+        (tuple((n,) for n in range(len(functions))),),
+        instructions + shapes.INSTRUCTIONS_OF_THE_REST,
+        instructions + shapes.verified_of_the_rest(len(model.used_features)),
+    )
+
+    def header(banner: str) -> str:
+        lines = [*begin_header(banner, plan), '#include "wirewise/network.h"', ""]
+        for part in functions:
+            lines += [*part.table(), *part.function(), ""]
+        return "\n".join([*lines, *_network(model, layers), *_bank(model), "#endif", ""])
+
+    return Lowered(plan, header)
+
+
+# -- input
+
+
+class Encoding:
+    """An encoding of the features as words of INPUT_BITS bits, lowest first, in the first activations."""
+
+    def __init__(
+        self,
+        index: int,
+        inputs: tuple[BinaryInput, ...],
+        constants: Mapping[int, int],
+        features: Sequence[Feature],
+    ) -> None:
+        self.index = index
+        self._words: list[tuple[int, list[str]]] = []
+        at = 0
+        for source in inputs:
+            bounds = feature_range(source.feature, features[source.feature], constants)
+            for first, count, code, fixed in _parts(source, features[source.feature], bounds):
+                self._place(at + first, count, code, fixed)
+            at += source.width
+        self.instructions = sum(5 * len(line.split(";")) for _, lines in self._words for line in lines)
+
+    def _place(self, at: int, count: int, code: str, fixed: int) -> None:
+        """Puts a value of some bits where it belongs. code: statements that leave it in v; "": it is fixed."""
+        while count:
+            index, shift = divmod(at, INPUT_BITS)
+            while len(self._words) <= index:
+                self._words.append((0, []))
+            taken = min(count, INPUT_BITS - shift)
+            mask = (1 << taken) - 1
+            start, lines = self._words[index]
+            self._words[index] = (start | (fixed & mask) << shift, lines)
+            if code:
+                value = f"v & {mask:#x}ULL" if taken < count else "v"
+                lines.append(f"{{ {code} word |= ({value}) << {shift}; }}")
+                code = f"{code} v >>= {taken};"
+            at, count, fixed = at + taken, count - taken, fixed >> taken
+
+    def table(self) -> list[str]:
+        return []
+
+    def function(self) -> list[str]:
+        lines = [
+            "/* The features as bits. */",
+            f"__noinline int ww_bank_encode_{self.index}(struct ww_scratch *s)",
+            "{",
+            "\t__u64 word;",
+            "",
+            "\tif (!s)",
+            "\t\treturn 0;",
+        ]
+        for index, (start, parts) in enumerate(self._words):
+            lines += [f"\tword = {word(start)};", *(f"\t{part}" for part in parts)]
+            lines.append(f"\t{_place(0, index)} = word;")
+        return [*lines, "\treturn 0;", "}"]
+
+
+def _parts(
+    source: BinaryInput, feature: Feature, bounds: Range
+) -> Iterator[tuple[int, int, str, int]]:
+    """Bits of an input: the first, how many, statements that leave them in `v` or "", and those that are fixed."""
+    low, high = bounds
+    x = f"__s64 x = ww_feature(s, {source.feature}); /* {feature.label} */"
+    if isinstance(source, BitsInput):
+        least, greatest = (sum(bit << n for n, bit in enumerate(source.encode(end))) for end in bounds)
+        if least == greatest:
+            yield 0, source.bits, "", least
+            return
+        most = (1 << source.shift + source.bits) - 1
+        clamp = " x = ww_relu(x);" if low < 0 else ""
+        clamp += f" x = ww_at_most(x, {number(most)});" if high > most else ""
+        yield 0, source.bits, f"{x}{clamp} __u64 v = (__u64)x >> {source.shift};", 0
+        return
+    # As thresholds ascend, how many are exceeded says which.
+    for first in range(0, source.width, INPUT_BITS):
+        thresholds = source.thresholds[first : first + INPUT_BITS]
+        always = sum(low > t for t in thresholds)
+        compared = [t for t in thresholds if low <= t < high]
+        if not compared:
+            yield first, len(thresholds), "", (1 << always) - 1
+            continue
+        steps = "".join(f" v += (__u64)({number(t)} - x) >> 63; ww_hide(v);" for t in compared)
+        yield (
+            first,
+            len(thresholds),
+            f"{x} __u64 v = 0;{steps} v = (1ULL << (v + {always})) - 1; ww_hide(v);",
+            0,
+        )
+
+
+# -- layers
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Input bits of a layer: the first, how many, and where they lie among the activations."""
+
+    first: int
+    count: int
+    word: int
+    shift: int
+
+
+def _chunks(bits: int, of_a_word: int) -> list[Chunk]:
+    found = []
+    for at in range(0, bits, of_a_word):
+        end = min(bits, at + of_a_word)
+        found += [
+            Chunk(first, min(CHUNK_BITS, end - first), at // of_a_word, first - at)
+            for first in range(at, end, CHUNK_BITS)
+        ]
+    return found
+
+
+def _place(layer: int, word: int | str) -> str:
+    """C of a word that a layer reads. The input, which all networks read, stays where it is."""
+    return f"ww_activation(s, 0, {word})" if layer == 0 else f"ww_activation(s, 1, {layer % 2 * LANES} + {word})"
+
+
+class Adder:
+    """Adds numbers that lie across words, and gives the highest bit of the sum, the carry out of it dropped."""
+
+    def __init__(self, bits: int) -> None:
+        self.lines: list[str] = []
+        self.operations = 0
+        self._waiting: list[list[str]] = [[] for _ in range(bits)]
+        self._free: list[str] = []
+        self.names: list[str] = []
+
+    def name(self) -> str:
+        """A variable that nothing is in."""
+        if not self._free:
+            self.names.append(f"w{len(self.names)}")
+            return self.names[-1]
+        return self._free.pop()
+
+    def put(self, weight: int, value: str) -> None:
+        """value: a variable of `name`, whose word counts 2^weight."""
+        if weight >= len(self._waiting):
+            self._free.append(value)  # of the carry out
+            return
+        here = self._waiting[weight]
+        here.append(value)
+        if weight == len(self._waiting) - 1:
+            if len(here) == 2:
+                self._say(f"{here[0]} ^= {here[1]};", 1)
+                self._free.append(here.pop())
+        elif len(here) == 3:
+            a, b, c = here
+            here[:] = [a]
+            # a, b, c become their sum, in a, and the carry, in b.
+            self._say(f"ww_add3({a}, {b}, {c});", 7)
+            self._free.append(c)
+            self.put(weight + 1, b)
+
+    def end(self) -> str:
+        """The variable that has the highest bit of the sum."""
+        for weight, here in enumerate(self._waiting[:-1]):
+            if len(here) == 2:
+                a, b = here
+                here.clear()
+                self._say(f"{a} &= {b};", 1)
+                self._free.append(b)
+                self.put(weight + 1, a)
+        (top,) = self._waiting[-1]
+        return top
+
+    def _say(self, line: str, operations: int) -> None:
+        self.lines += [line, f"ww_hide({line.split()[0].removeprefix('ww_add3(').rstrip(',')});"]
+        self.operations += operations
+
+
+@dataclass(frozen=True)
+class HiddenLayer:
+    """A hidden layer of all networks. bits: of a count."""
+
+    index: int
+    layers: tuple[BinaryLayer, ...]
+    fan_ins: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+    bits: int
+
+    @classmethod
+    def of(cls, model: BinaryBank, index: int) -> HiddenLayer:
+        fan_ins = tuple(
+            one.input_bits if index == 0 else one.hidden[index - 1] for one in model.networks
+        )
+        chunks = _chunks(max(fan_ins), INPUT_BITS if index == 0 else LANES)
+        layers = tuple(one.layers[index] for one in model.networks)
+        return cls(index, layers, fan_ins, tuple(chunks), max(fan_ins).bit_length() + 1)
+
+    @property
+    def groups(self) -> int:
+        """Words of neurons."""
+        return -(-len(self.layers[0].weights) // LANES)
+
+    @property
+    def _row(self) -> int:
+        """Words of all that is known of a group of neurons."""
+        return self.bits + len(self.chunks) * ROWS * 2
+
+    def table(self) -> list[str]:
+        name = f"ww_bank_{self.index}[{len(self.layers) * self.groups}][{self._row}]"
+        lines = [
+            f"/* Layer {self.index}: for each network and {LANES} of its neurons {self.bits} words that counts start",
+            f" * with, then for each {CHUNK_BITS} input bits {ROWS} rows: how many agree, in two words. */",
+            f'static const volatile __u64 {name} SEC(".rodata.ww_rows") = {{',
+        ]
+        for layer, fan_in in zip(self.layers, self.fan_ins, strict=True):
+            for group in range(self.groups):
+                words = ", ".join(map(word, self._words(layer, fan_in, group)))
+                lines.append(f"\t{{{words}}},")
+        return [*lines, "};", ""]
+
+    def _words(self, layer: BinaryLayer, fan_in: int, group: int) -> Iterator[int]:
+        neurons = range(group * LANES, min(len(layer.weights), (group + 1) * LANES))
+        half = 1 << self.bits - 1
+        starts = [half - min(max(layer.threshold[neuron], 0), fan_in + 1) for neuron in neurons]
+        for bit in range(self.bits):
+            yield sum((start >> bit & 1) << lane for lane, start in enumerate(starts))
+        for chunk in self.chunks:
+            count = min(chunk.count, max(0, fan_in - chunk.first))
+            ones = (1 << count) - 1
+            weights = [layer.weights[neuron] >> chunk.first & ones for neuron in neurons]
+            for value in range(ROWS):
+                agree = [(~(value ^ own) & ones).bit_count() for own in weights]
+                yield sum((both & 1) << lane for lane, both in enumerate(agree))
+                yield sum((both >> 1) << lane for lane, both in enumerate(agree))
+
+    def _code(self) -> tuple[list[str], Adder]:
+        adder = Adder(self.bits)
+        lines: list[str] = []
+
+        def take(weight: int, place: str) -> None:
+            name = adder.name()
+            lines.append(f"{name} = {place};")
+            adder.put(weight, name)
+            lines.extend(adder.lines)
+            adder.lines.clear()
+
+        for bit in range(self.bits):
+            take(bit, f"base[{bit}]")
+        at = self.bits
+        for word_index, chunks in groupby(self.chunks, key=lambda chunk: chunk.word):
+            lines.append(f"x = {_place(self.index, word_index)};")
+            for chunk in chunks:
+                # A row has 16 bytes.
+                shift = chunk.shift - 4
+                moved = f"x >> {shift}" if shift >= 0 else f"x << {-shift}"
+                lines += [f"row = ({moved}) & {(ROWS - 1) << 4};", "ww_hide(row);"]
+                place = f"ww_at(base, row, {at})"
+                take(0, place)
+                if chunk.count > 1:
+                    take(1, place.replace(f"{at})", f"{at + 1})"))
+                at += 2 * ROWS
+        top = adder.end()
+        lines += [*adder.lines, f"{_place(self.index + 1, 'group')} = {top};"]
+        return lines, adder
+
+    @property
+    def instructions(self) -> int:
+        lines, adder = self._code()
+        return adder.operations + len(lines) + 5 * len(self.chunks)
+
+    def function(self) -> list[str]:
+        lines, adder = self._code()
+        return [
+            f"/* {LANES} neurons of layer {self.index} of a network. */",
+            f"__noinline int ww_bank_layer_{self.index}(struct ww_scratch *s, __u32 network, __u32 group)",
+            "{",
+            "\tconst volatile __u64 *base;",
+            f"\t__u64 x, row, {', '.join(adder.names)};",
+            "",
+            f"\tif (!s || network >= {len(self.layers)} || group >= {self.groups})",
+            "\t\treturn 0;",
+            f"\tbase = ww_bank_{self.index}[network * {self.groups} + group];",
+            *(f"\t{line}" for line in lines),
+            "\treturn 0;",
+            "}",
+        ]
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """What each network's second output is ahead of its first. Inputs that both weigh alike do not matter; of
+    the others those that agree with the second count 1, the rest -1.
+    """
+
+    networks: tuple[BinaryMlp, ...]
+
+    @property
+    def _words(self) -> int:
+        return -(-len(self.networks[0].layers[-2].weights) // LANES)
+
+    @property
+    def instructions(self) -> int:
+        return 24 * self._words + 20
+
+    def table(self) -> list[str]:
+        lines = [
+            "/* The scores: for each network what it begins with, and for each word of inputs the second output's weights",
+            " * and where they differ from those of the first. */",
+            f"static const volatile __u64 ww_bank_last[{len(self.networks)}][{1 + 2 * self._words}] "
+            'SEC(".rodata.ww_rows") = {',
+        ]
+        for one in self.networks:
+            (first, second), bias = one.layers[-1].weights, one.layers[-1].bias
+            differ = first ^ second
+            words = [bias[1] - bias[0] - differ.bit_count()]
+            for index in range(self._words):
+                ones = (1 << LANES) - 1
+                words += [second >> LANES * index & ones, differ >> LANES * index & ones]
+            lines.append("\t{" + ", ".join(map(word, words)) + "},")
+        return [*lines, "};", ""]
+
+    def function(self) -> list[str]:
+        at = len(self.networks[0].layers) - 1
+        lines = []
+        for index in range(self._words):
+            weights, differ = f"base[{1 + 2 * index}]", f"base[{2 + 2 * index}]"
+            lines.append(f"\tx = ~({_place(at, index)} ^ {weights}) & {differ};")
+            lines.append("\tscore += 2 * ww_ones(x);")
+        return [
+            "/* A network's score. */",
+            "__noinline int ww_bank_score(struct ww_scratch *s, __u32 network)",
+            "{",
+            "\tconst volatile __u64 *base;",
+            "\t__u64 x;",
+            "\t__s64 score;",
+            "",
+            f"\tif (!s || network >= {len(self.networks)})",
+            "\t\treturn 0;",
+            "\tbase = ww_bank_last[network];",
+            "\tscore = base[0];",
+            *lines,
+            "\ts->score[network] = score;",
+            "\treturn 0;",
+            "}",
+        ]
+
+
+def _network(model: BinaryBank, layers: Sequence[HiddenLayer]) -> list[str]:
+    calls = [
+        f"\tww_bank_layer_{layer.index}(s, network, {group});" for layer in layers for group in range(layer.groups)
+    ]
+    return [
+        "static __always_inline void ww_bank_network(struct ww_scratch *s, __u32 network)",
+        "{",
+        *calls,
+        "\tww_bank_score(s, network);",
+        "}",
+        "",
+    ]
+
+
+def _bank(model: BinaryBank) -> list[str]:
+    places = [model.encodings.index(one.inputs) for one in model.networks]
+    runs = [list(run) for _, run in groupby(range(len(places)), key=lambda n: places[n])]
+    lines = []
+    for run in runs:
+        lines += [
+            f"\tww_bank_encode_{places[run[0]]}(s);",
+            f"\tfor (network = {run[0]}; network <= {run[-1]}; network++)",
+            "\t\tww_bank_network(s, network);",
+        ]
+    return [
+        "/* All networks. Returns a bit for each, 1: yes. */",
+        "__noinline __u64 ww_bank(struct ww_scratch *s)",
+        "{",
+        "\t__u64 answers = 0;",
+        "\t__u32 network;",
+        "",
+        "\tif (!s)",
+        "\t\treturn 0;",
+        *lines,
+        f"\tfor (network = 0; network < {len(places)}; network++)",
+        "\t\tanswers |= (__u64)-(*(volatile __s64 *)&s->score[network] > 0 ? 1 : 0) & 1ULL << network;",
+        "\treturn answers;",
+        "}",
+        "",
+        "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
+        "{",
+        "\treturn ww_bank(s) != 0;",
+        "}",
+        "",
+    ]
