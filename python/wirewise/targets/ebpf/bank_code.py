@@ -55,7 +55,7 @@ def lower(
         lines = [*begin_header(banner, plan), '#include "wirewise/network.h"', ""]
         for part in functions:
             lines += [*part.table(), *part.function(), ""]
-        return "\n".join([*lines, *_network(model, layers), *_bank(model), "#endif", ""])
+        return "\n".join([*lines, *_network(layers), *_bank(model), "#endif", ""])
 
     return Lowered(plan, header)
 
@@ -317,7 +317,7 @@ class HiddenLayer:
                     take(1, place.replace(f"{at})", f"{at + 1})"))
                 at += 2 * ROWS
         top = adder.end()
-        lines += [*adder.lines, f"{_place(self.index + 1, 'group')} = {top};"]
+        lines += [*adder.lines, f"{_place(self.index + 1, 'word')} = {top};"]
         return lines, adder
 
     @property
@@ -332,11 +332,14 @@ class HiddenLayer:
             f"__noinline int ww_bank_layer_{self.index}(struct ww_scratch *s, __u32 network, __u32 group)",
             "{",
             "\tconst volatile __u64 *base;",
-            f"\t__u64 x, row, {', '.join(adder.names)};",
+            f"\t__u64 at, word = group, x, row, {', '.join(adder.names)};",
             "",
-            f"\tif (!s || network >= {len(self.layers)} || group >= {self.groups})",
+            "\tww_hide(word);",
+            f"\tat = (__u64)network * {self.groups} + word;",
+            "\tww_hide(at);",
+            f"\tif (!s || word >= {self.groups} || at >= {len(self.layers) * self.groups})",
             "\t\treturn 0;",
-            f"\tbase = ww_bank_{self.index}[network * {self.groups} + group];",
+            f"\tbase = ww_bank_{self.index}[at];",
             *(f"\t{line}" for line in lines),
             "\treturn 0;",
             "}",
@@ -384,8 +387,8 @@ class LastLayer:
             lines.append(f"\tx = ~({_place(at, index)} ^ {weights}) & {differ};")
             lines.append("\tscore += 2 * ww_ones(x);")
         return [
-            "/* A network's score. */",
-            "__noinline int ww_bank_score(struct ww_scratch *s, __u32 network)",
+            "/* A network's score. Returns 1 if it says yes. */",
+            "__noinline __u64 ww_bank_score(struct ww_scratch *s, __u32 network)",
             "{",
             "\tconst volatile __u64 *base;",
             "\t__u64 x;",
@@ -397,20 +400,20 @@ class LastLayer:
             "\tscore = base[0];",
             *lines,
             "\ts->score[network] = score;",
-            "\treturn 0;",
+            "\treturn (__u64)-score >> 63;",
             "}",
         ]
 
 
-def _network(model: BinaryBank, layers: Sequence[HiddenLayer]) -> list[str]:
+def _network(layers: Sequence[HiddenLayer]) -> list[str]:
     calls = [
         f"\tww_bank_layer_{layer.index}(s, network, {group});" for layer in layers for group in range(layer.groups)
     ]
     return [
-        "static __always_inline void ww_bank_network(struct ww_scratch *s, __u32 network)",
+        "static __always_inline __u64 ww_bank_network(struct ww_scratch *s, __u32 network)",
         "{",
         *calls,
-        "\tww_bank_score(s, network);",
+        "\treturn ww_bank_score(s, network) << network;",
         "}",
         "",
     ]
@@ -424,7 +427,7 @@ def _bank(model: BinaryBank) -> list[str]:
         lines += [
             f"\tww_bank_encode_{places[run[0]]}(s);",
             f"\tfor (network = {run[0]}; network <= {run[-1]}; network++)",
-            "\t\tww_bank_network(s, network);",
+            "\t\tanswers |= ww_bank_network(s, network);",
         ]
     return [
         "/* All networks. Returns a bit for each, 1: yes. */",
@@ -436,8 +439,6 @@ def _bank(model: BinaryBank) -> list[str]:
         "\tif (!s)",
         "\t\treturn 0;",
         *lines,
-        f"\tfor (network = 0; network < {len(places)}; network++)",
-        "\t\tanswers |= (__u64)-(*(volatile __s64 *)&s->score[network] > 0 ? 1 : 0) & 1ULL << network;",
         "\treturn answers;",
         "}",
         "",
