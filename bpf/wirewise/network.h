@@ -85,15 +85,6 @@ static __always_inline __s64 ww_at_least(__s64 value, __s64 limit)
 /* A word of a table, row bytes and so many words behind its start. */
 #define ww_at(base, row, words) (((const volatile __u64 *)((const volatile char *)(base) + (row)))[words])
 
-/* How many bits are 1. */
-static __always_inline __u64 ww_ones(__u64 word)
-{
-	word -= word >> 1 & 0x5555555555555555ULL;
-	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
-	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	return word * 0x0101010101010101ULL >> 56;
-}
-
 /* Index of the largest score, the lowest if several, of any 64-bit scores. The index comes out of memory, as the verifier would
  * follow one that it knows through both values of each mask. */
 static __always_inline __u32 ww_argmax_wide(struct ww_scratch *s, __u32 count)

@@ -112,8 +112,12 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
 	ww_accumulate(flow.state, p, &context);
 	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
+#if WW_PATHS
+	infer = (WW_NO_MODEL && !ww_config.record) || context.whole;
+#else
 	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) ||
 		ww_unlikely(ww_outlived(slot));
+#endif
 #if WW_AGGREGATES
 	ww_aggregate(p, frame->percpu, version, &context, infer);
 #endif

@@ -385,7 +385,7 @@ class LastLayer:
         for index in range(self._words):
             weights, differ = f"base[{1 + 2 * index}]", f"base[{2 + 2 * index}]"
             lines.append(f"\tx = ~({_place(at, index)} ^ {weights}) & {differ};")
-            lines.append("\tscore += 2 * ww_ones(x);")
+            lines.append("\tscore += 2 * ww_bits(x);")
         return [
             "/* A network's score. Returns 1 if it says yes. */",
             "__noinline __u64 ww_bank_score(struct ww_scratch *s, __u32 network)",
