@@ -52,7 +52,7 @@ def lower(
     )
 
     def header(banner: str) -> str:
-        lines = [*begin_header(banner, plan), '#include "wirewise/network.h"', ""]
+        lines = [*begin_header(banner, plan), f"#define WW_BANK {len(model.networks)}", "", '#include "wirewise/network.h"', ""]
         for part in functions:
             lines += [*part.table(), *part.function(), ""]
         return "\n".join([*lines, *_network(layers), *_bank(model), "#endif", ""])
@@ -430,8 +430,8 @@ def _bank(model: BinaryBank) -> list[str]:
             "\t\tanswers |= ww_bank_network(s, network);",
         ]
     return [
-        "/* All networks. Returns a bit for each, 1: yes. */",
-        "__noinline __u64 ww_bank(struct ww_scratch *s)",
+        "/* All networks. Leaves a bit for each, 1: yes. */",
+        "__noinline int ww_bank(struct ww_scratch *s)",
         "{",
         "\t__u64 answers = 0;",
         "\t__u32 network;",
@@ -439,12 +439,14 @@ def _bank(model: BinaryBank) -> list[str]:
         "\tif (!s)",
         "\t\treturn 0;",
         *lines,
-        "\treturn answers;",
+        "\ts->answers = answers;",
+        "\treturn 0;",
         "}",
         "",
         "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
         "{",
-        "\treturn ww_bank(s) != 0;",
+        "\tww_bank(s);",
+        "\treturn s->answers != 0;",
         "}",
         "",
     ]
