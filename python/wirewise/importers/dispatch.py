@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirewise.importers import refused
+from wirewise.importers.binary_folder import import_folder
 from wirewise.importers.registry import FORMATS, Format
 from wirewise.importers.request import Imported, Request
 
@@ -16,6 +17,8 @@ def import_file(path: str, request: Request) -> Imported:
     """The integer model of a model file, by its suffix."""
     suffixes = [entry.key for entry in FORMATS.values() if entry.is_file]
     suffix = Path(path).suffix.lower()
+    if Path(path).is_dir():
+        return import_folder(path, request)
     if suffix not in suffixes:
         raise request.refuse(
             f"has no known model file suffix ({', '.join(suffixes)})", "rename it, or save it anew"
