@@ -81,7 +81,7 @@ class Encoding:
             for first, count, code, fixed in _parts(source, features[source.feature], bounds):
                 self._place(at + first, count, code, fixed)
             at += source.width
-        self.instructions = sum(5 * len(line.split(";")) for _, lines in self._words for line in lines)
+        self.instructions = sum(2 * line.count(";") for _, lines in self._words for line in lines)
 
     def _place(self, at: int, count: int, code: str, fixed: int) -> None:
         """Puts a value of some bits where it belongs. code: statements that leave it in v; "": it is fixed."""
@@ -428,6 +428,7 @@ def _bank(model: BinaryBank) -> list[str]:
             f"\tww_bank_encode_{places[run[0]]}(s);",
             f"\tfor (network = {run[0]}; network <= {run[-1]}; network++)",
             "\t\tanswers |= ww_bank_network(s, network);",
+            "\tww_hide(answers);",
         ]
     return [
         "/* All networks. Leaves a bit for each, 1: yes. */",
