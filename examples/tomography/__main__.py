@@ -226,8 +226,9 @@ def _live(asked: argparse.Namespace) -> None:
     listing(("time", "congested now", "no longer"), rows[-SHOWN:], title=f"The last of {len(rows)} events")
     console.print(f"congested at the end: {', '.join(before) or 'none'}")
     console.print(
-        f"{len(delays):,} rounds, {live.packets:,} probes; {live.inferred:,} rounds judged; "
-        f"{live.run_time_ns / 1000 / len(delays):.1f} us in the kernel for each, its probes included"
+        f"{len(delays):,} rounds, {live.packets:,} probes; {live.inferred:,} rounds judged. Run by hand, a probe "
+        f"takes {np.median(live.took_ns[0]) / 1000:.2f} us, one that makes a round whole "
+        f"{np.median(live.took_ns[1]) / 1000:.2f} us (medians)"
     )
     if live.told != live.expected or live.inferred != len(delays):
         raise WirewiseError(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from examples.tomography.table import DELAYS, LARGEST, UNIT_SLOTS
 from examples.tomography.topology import PROBES
 from wirewise import agent
-from wirewise.demo.kernel_stats import program_runs, run_time_statistics
+from wirewise.demo.kernel_stats import time_runs
 from wirewise.demo.network import Wire, inside_namespace, wire, within
 from wirewise.demo.sender import open_sender
 from wirewise.errors import InputError
@@ -42,7 +42,8 @@ POLICY = "version: 1\nclasses: {congested: count}\nevents: {rate: 10000/s, burst
 class Live:
     """events : of the agent, oldest first. expected : which networks say yes, each time that this changes, by the
     reference. told : the same, by the events. answers : of each round, by the reference, (rounds, networks).
-    run_time_ns : of all packets, in the kernel. inferred : rounds that the program judged.
+    inferred : rounds that the program judged. took_ns : of probes run by hand afterwards, first those that make
+    no round whole, then those that do.
     """
 
     names: tuple[str, ...]
@@ -51,8 +52,8 @@ class Live:
     told: list[list[str]]
     answers: NDArray[np.bool_]
     packets: int
-    run_time_ns: int
     inferred: int
+    took_ns: tuple[list[int], list[int]]
 
 
 def read_bank(path: Path) -> BinaryBank:
@@ -79,11 +80,10 @@ def play(path: Path, delays: NDArray[np.int64], slower: int) -> Live:
             "run", "--bundle", path, *interface, "--plane", "xdp-native", "--policy", policy, "--yes", within=there
         )
         try:
-            with run_time_statistics():
-                packets = _send(cable, delays, slower)
-                run_time_ns, _ = program_runs(Path(attached["status"]["pins"]) / "prog")
+            packets = _send(cable, delays, slower)
             events = _events(interface, there)
             stats = agent.call("stats", *interface, within=there)
+            took = _timed(Path(attached["status"]["pins"]) / "prog", delays, slower)
         finally:
             agent.call("detach", *interface, within=there)
     return Live(
@@ -93,8 +93,8 @@ def play(path: Path, delays: NDArray[np.int64], slower: int) -> Live:
         told=[event["wirewise"]["answers"]["yes"] for event in events],
         answers=answers,
         packets=packets,
-        run_time_ns=run_time_ns,
         inferred=stats["inferred"],
+        took_ns=took,
     )
 
 
@@ -122,14 +122,31 @@ def _send(cable: Wire, delays: NDArray[np.int64], slower: int) -> int:
         return sent + _probe(sender, len(delays) + 1, 0, 0, unit_ns)
 
 
+def _timed(program: Path, delays: NDArray[np.int64], slower: int) -> tuple[list[int], list[int]]:
+    """The rounds once more, none lost, so that each is whole with its last probe."""
+    unit_ns, first = UNIT_SLOTS * SLOT_NS * slower, len(delays) + 2
+    frames = (
+        _frame(first + number, route, delay, unit_ns)
+        for number, row in enumerate(delays.tolist())
+        for route, delay in enumerate(row)
+    )
+    took = time_runs(program, frames)
+    at = len(PROBES) - 1
+    return [ns for index, ns in enumerate(took) if index % len(PROBES) != at], took[at :: len(PROBES)]
+
+
 def _probe(sender: socket.socket, number: int, route: int, delay: int, unit_ns: int) -> int:
+    sender.send(_frame(number, route, delay, unit_ns))
+    return 1
+
+
+def _frame(number: int, route: int, delay: int, unit_ns: int) -> bytes:
     # In the middle of the unit.
     sent_ns = time.monotonic_ns() - delay * unit_ns - unit_ns // 2
     payload = Probe(number, unit_ns, route, sent_ns % (1 << 64)).to_bytes()
     udp = struct.pack(">HHHH", 40_000, PORT, 8 + len(payload), 0) + payload
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, _address(PROBES[route]), _address(0))
-    sender.send(bytes.fromhex("020000000001 020000000002 0800") + ip + udp)
-    return 1
+    return bytes.fromhex("020000000001 020000000002 0800") + ip + udp
 
 
 def _address(host: int) -> bytes:
