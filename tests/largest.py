@@ -8,7 +8,14 @@ from itertools import product
 import numpy as np
 
 from wirewise.feature_sets import PRESETS, FeatureSet
-from wirewise.models import BinaryMlp, Model, StepsInput, TreeEnsemble, random_binary_bank, random_quantized_mlp
+from wirewise.models import (
+    BinaryMlp,
+    Model,
+    StepsInput,
+    TreeEnsemble,
+    random_binary_bank,
+    random_quantized_mlp,
+)
 from wirewise.models.random import random_binary_layers, random_tree_ensemble
 
 FIELDS = ("length", "payload_length", "ttl", "tcp_window", "iat", "tos")

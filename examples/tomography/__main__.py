@@ -80,10 +80,14 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--seed", type=int, default=0)
     verb.add_argument("--figure", type=Path, help="draw Figure 34 to this .png, .svg or .pdf (matplotlib)")
     verb.add_argument(
-        "--models", type=Path, help="folder for the binary networks, a folder of .bnn files for each kind and size"
+        "--models",
+        type=Path,
+        help="folder for the binary networks, a folder of .bnn files for each kind and size",
     )
     verb.set_defaults(run=_train)
-    verb = verbs.add_parser("live", help="send simulated rounds as probes to a bundle that runs in the kernel")
+    verb = verbs.add_parser(
+        "live", help="send simulated rounds as probes to a bundle that runs in the kernel"
+    )
     verb.add_argument("bundle", type=Path, help="of the networks of one kind and size")
     verb.add_argument("data", type=Path, help="what simulate has written")
     verb.add_argument("--rounds", type=int, default=300, help=f"of the last run, 1 to {KEPT_EVENTS}")

@@ -77,7 +77,16 @@ def play(path: Path, delays: NDArray[np.int64], slower: int) -> Live:
         policy.write_text(POLICY, encoding="utf-8")
         interface, there = ["--interface", cable.receiver], within(cable.inside)
         attached = agent.call(
-            "run", "--bundle", path, *interface, "--plane", "xdp-native", "--policy", policy, "--yes", within=there
+            "run",
+            "--bundle",
+            path,
+            *interface,
+            "--plane",
+            "xdp-native",
+            "--policy",
+            policy,
+            "--yes",
+            within=there,
         )
         try:
             packets = _send(cable, delays, slower)
@@ -145,7 +154,9 @@ def _frame(number: int, route: int, delay: int, unit_ns: int) -> bytes:
     sent_ns = time.monotonic_ns() - delay * unit_ns - unit_ns // 2
     payload = Probe(number, unit_ns, route, sent_ns % (1 << 64)).to_bytes()
     udp = struct.pack(">HHHH", 40_000, PORT, 8 + len(payload), 0) + payload
-    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, _address(PROBES[route]), _address(0))
+    ip = struct.pack(
+        ">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, _address(PROBES[route]), _address(0)
+    )
     return bytes.fromhex("020000000001 020000000002 0800") + ip + udp
 
 

@@ -182,7 +182,6 @@ def shape_of_kind(kind: str, shape: str) -> str:
     return "functions" if kind.startswith("bank") else shape
 
 
-
 def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[Family, str]:
     """A model and its kind; it may read only some of the features, the others are not computed then."""
     kind = random.choice(MODEL_KINDS)

@@ -62,9 +62,7 @@ def frame(random: Random, port: int, payload: bytes) -> bytes:
     else:
         fragment = random.choice((0x2000, 0x2001)) if damage > 0.97 else 0
         source = bytes((10, 0, 0, random.randrange(1, 5)))
-        whole = ethernet(
-            ipv4(source, bytes((10, 0, 0, 9)), protocol, transport, fragment=fragment), 0x0800
-        )
+        whole = ethernet(ipv4(source, bytes((10, 0, 0, 9)), protocol, transport, fragment=fragment), 0x0800)
     return whole[: random.randrange(30, len(whole))] if damage < 0.03 else whole
 
 
@@ -98,5 +96,10 @@ def test_rounds(seed: int, tmp_path: Path) -> None:
         whole.append(int(run.heads[:, 1].sum()))
 
     policy = {"version": 1, "trigger": {"packets": [1]}, "classes": {"c1": "drop"}}
-    assert_agree(Case(f"rounds {seed}", features, model, policy, mode="enforce", kind=kind), frames, tmp_path, seen=seen)
+    assert_agree(
+        Case(f"rounds {seed}", features, model, policy, mode="enforce", kind=kind),
+        frames,
+        tmp_path,
+        seen=seen,
+    )
     assert whole[0] > 15

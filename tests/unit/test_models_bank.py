@@ -27,9 +27,7 @@ from wirewise.targets import TARGETS, ebpf
 
 def one(bias: tuple[int, int]) -> BinaryMlp:
     """Says yes where the bit of feature 0 is 1 and the biases do not differ."""
-    return BinaryMlp(
-        1, 2, (BitsInput(0, 0, 1),), (BinaryLayer((1,), (1,)), BinaryLayer((0, 1), bias))
-    )
+    return BinaryMlp(1, 2, (BitsInput(0, 0, 1),), (BinaryLayer((1,), (1,)), BinaryLayer((0, 1), bias)))
 
 
 def test_a_bank_by_hand() -> None:

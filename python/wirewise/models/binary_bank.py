@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from wirewise.abi import MAX_CLASSES
 from wirewise.errors import InputError
-from wirewise.models import network, rules
-from wirewise.models.binary_mlp import BinaryInput, BinaryMlp, in_parts
+from wirewise.models import rules
+from wirewise.models.binary_mlp import BinaryInput, BinaryMlp
 from wirewise.models.network import Ints, Network, Rows
 
 MAX_NETWORKS = MAX_CLASSES  # whose scores find room
@@ -41,15 +41,15 @@ class BinaryBank(Network):
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.networks) <= MAX_NETWORKS:
-            raise InputError(
-                "model", f"has {len(self.networks)} networks, allowed are 2 to {MAX_NETWORKS}"
-            )
+            raise InputError("model", f"has {len(self.networks)} networks, allowed are 2 to {MAX_NETWORKS}")
         if len(self.names) != len(self.networks):
             raise InputError("model", f"has {len(self.names)} names for {len(self.networks)} networks")
         for index, name in enumerate(self.names):
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise InputError(
-                    f"model, network {index}", f"is called {name!r}", "use letters, digits, _ . and -, 63 at most"
+                    f"model, network {index}",
+                    f"is called {name!r}",
+                    "use letters, digits, _ . and -, 63 at most",
                 )
             if name in self.names[:index]:
                 raise InputError(f"model, network {index}", f"is called {name}, as one before it")
@@ -59,7 +59,9 @@ class BinaryBank(Network):
             if one.n_classes != 2:
                 raise InputError(where, f"has {one.n_classes} classes, in a bank all have 2")
             if one.n_features != first.n_features:
-                raise InputError(where, f"reads {one.n_features} features, {self.names[0]} {first.n_features}")
+                raise InputError(
+                    where, f"reads {one.n_features} features, {self.names[0]} {first.n_features}"
+                )
             if one.hidden != first.hidden or not one.hidden:
                 shown = ["-".join(map(str, each.hidden)) or "none" for each in (one, first)]
                 raise InputError(

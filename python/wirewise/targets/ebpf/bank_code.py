@@ -52,7 +52,13 @@ def lower(
     )
 
     def header(banner: str) -> str:
-        lines = [*begin_header(banner, plan), f"#define WW_BANK {len(model.networks)}", "", '#include "wirewise/network.h"', ""]
+        lines = [
+            *begin_header(banner, plan),
+            f"#define WW_BANK {len(model.networks)}",
+            "",
+            '#include "wirewise/network.h"',
+            "",
+        ]
         for part in functions:
             lines += [*part.table(), *part.function(), ""]
         return "\n".join([*lines, *_network(layers), *_bank(model), "#endif", ""])
@@ -118,9 +124,7 @@ class Encoding:
         return [*lines, "\treturn 0;", "}"]
 
 
-def _parts(
-    source: BinaryInput, feature: Feature, bounds: Range
-) -> Iterator[tuple[int, int, str, int]]:
+def _parts(source: BinaryInput, feature: Feature, bounds: Range) -> Iterator[tuple[int, int, str, int]]:
     """Bits of an input: the first, how many, statements that leave them in `v` or "", and those that are fixed."""
     low, high = bounds
     x = f"__s64 x = ww_feature(s, {source.feature}); /* {feature.label} */"
@@ -177,7 +181,9 @@ def _chunks(bits: int, of_a_word: int) -> list[Chunk]:
 
 def _place(layer: int, word: int | str) -> str:
     """C of a word that a layer reads. The input, which all networks read, stays where it is."""
-    return f"ww_activation(s, 0, {word})" if layer == 0 else f"ww_activation(s, 1, {layer % 2 * LANES} + {word})"
+    return (
+        f"ww_activation(s, 0, {word})" if layer == 0 else f"ww_activation(s, 1, {layer % 2 * LANES} + {word})"
+    )
 
 
 class Adder:
@@ -245,9 +251,7 @@ class HiddenLayer:
 
     @classmethod
     def of(cls, model: BinaryBank, index: int) -> HiddenLayer:
-        fan_ins = tuple(
-            one.input_bits if index == 0 else one.hidden[index - 1] for one in model.networks
-        )
+        fan_ins = tuple(one.input_bits if index == 0 else one.hidden[index - 1] for one in model.networks)
         chunks = _chunks(max(fan_ins), INPUT_BITS if index == 0 else LANES)
         layers = tuple(one.layers[index] for one in model.networks)
         return cls(index, layers, fan_ins, tuple(chunks), max(fan_ins).bit_length() + 1)
@@ -407,7 +411,9 @@ class LastLayer:
 
 def _network(layers: Sequence[HiddenLayer]) -> list[str]:
     calls = [
-        f"\tww_bank_layer_{layer.index}(s, network, {group});" for layer in layers for group in range(layer.groups)
+        f"\tww_bank_layer_{layer.index}(s, network, {group});"
+        for layer in layers
+        for group in range(layer.groups)
     ]
     return [
         "static __always_inline __u64 ww_bank_network(struct ww_scratch *s, __u32 network)",
