@@ -230,13 +230,13 @@ def _live(asked: argparse.Namespace) -> None:
     listing(("time", "congested now", "no longer"), rows[-SHOWN:], title=f"The last of {len(rows)} events")
     console.print(f"congested at the end: {', '.join(before) or 'none'}")
     console.print(
-        f"{len(delays):,} rounds, {live.packets:,} probes; {live.inferred:,} rounds judged. Run by hand, a probe "
-        f"takes {np.median(live.took_ns[0]) / 1000:.2f} us, one that makes a round whole "
+        f"{len(delays):,} rounds, {live.packets:,} probes; {live.inferred:,} rounds judged. Run by hand, "
+        f"a probe takes {np.median(live.took_ns[0]) / 1000:.2f} us, one that makes a round whole "
         f"{np.median(live.took_ns[1]) / 1000:.2f} us (medians)"
     )
     if live.told != live.expected or live.inferred != len(delays):
         raise WirewiseError(
-            f"the kernel told of {len(live.told)} changes and the reference of {len(live.expected)}, or of others"
+            f"the kernel told of {len(live.told)} changes, and the reference of {len(live.expected)} others"
         )
     console.print(f"all {len(live.told)} changes are those of the reference", style="green")
 

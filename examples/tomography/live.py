@@ -40,10 +40,10 @@ POLICY = "version: 1\nclasses: {congested: count}\nevents: {rate: 10000/s, burst
 
 @dataclass(frozen=True)
 class Live:
-    """events : of the agent, oldest first. expected : which networks say yes, each time that this changes, by the
-    reference. told : the same, by the events. answers : of each round, by the reference, (rounds, networks).
-    inferred : rounds that the program judged. took_ns : of probes run by hand afterwards, first those that make
-    no round whole, then those that do.
+    """events : of the agent, oldest first. expected : which networks say yes, each time that this changes, by
+    the reference. told : the same, by the events. answers : by the reference, (rounds, networks).
+    inferred : rounds that the program judged. took_ns : of probes run by hand afterwards, first those that
+    make no round whole, then those that do.
     """
 
     names: tuple[str, ...]

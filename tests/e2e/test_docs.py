@@ -49,7 +49,7 @@ NOT_RUN = {
     ".venv/bin/python -m tests.matrix": "virtual machines, minutes to hours; .ci/run runs a part of it",
     "make test-p4 ": "no registry has p4c and simple_switch",
     ".venv/bin/python -m examples.tomography": "minutes; tests/e2e/test_examples.py makes a smaller data set",
-    "wirewise compile networks/": "of the networks that train for minutes; tests/e2e/test_examples.py makes smaller ones",
+    "wirewise compile networks/": "networks of the line above; tests/e2e/test_examples.py has smaller ones",
     ".venv/bin/wirewise compile networks/": "likewise",
     ".venv/bin/python examples/traffic_analysis.py": "tests/e2e/test_examples.py runs it",
     "sudo apt-get install": "it would change the machine; scripts/setup.sh installs these packages",

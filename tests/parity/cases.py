@@ -167,7 +167,8 @@ TREE_KINDS = (
     "sum of rows", "one-output trees", "rows and one-output trees", "deep", "lone leaves",
 )  # fmt: skip
 NETWORK_KINDS = (
-    "int8", "int8 extreme", "q16", "q16 extreme", "q16 with ceilings", "binary", "binary extreme", "bank", "bank extreme",
+    "int8", "int8 extreme", "q16", "q16 extreme", "q16 with ceilings", "binary", "binary extreme",
+    "bank", "bank extreme",
 )  # fmt: skip
 MODEL_KINDS = TREE_KINDS + NETWORK_KINDS
 

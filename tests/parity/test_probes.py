@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds of probes in the kernel and in the engine against the reference: lost, late, doubled, of unknown paths,
-cut, in fragments, from senders that begin anew; and banks of networks that read them.
+"""Rounds of probes in the kernel and in the engine against the reference: lost, late, doubled, of unknown
+paths, cut, in fragments, from senders that begin anew; and banks of networks that read them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -83,13 +84,23 @@ def test_rounds(seed: int, tmp_path: Path) -> None:
     paths = sorted(random.sample(range(most), random.randint(1, most)))
     keys = ("destination", "source-destination", "five-tuple")
     features = feature_set(paths, random.choice(keys), random.choice(("shared", "per-cpu")))
+    steps = seed % 4 == 0  # of which all are looked up, where no feature is larger than a delay
+    if steps:
+        features = replace(features, features=features.features[:-1])
     frames = list(probe_frames(random, paths, 1500))
     if seed % 2:
         model, kind = random_model(random, features, frames)
     else:
         n, ranges = len(features.features), (0, 255)
         rng = np.random.default_rng(seed)
-        model, kind = random_binary_bank(rng, n_features=n, ranges=ranges, networks=17), "bank"
+        sizes = {
+            "n_features": n,
+            "ranges": ranges,
+            "networks": 17,
+            "input_bits": random.choice((64, 152, 700)),
+        }
+        model = random_binary_bank(rng, **sizes, steps=steps or None, same_inputs=not steps)
+        kind = "bank"
     whole = []
 
     def seen(run: Run) -> None:

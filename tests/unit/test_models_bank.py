@@ -105,6 +105,12 @@ def test_a_bank_has_one_shape(shape: str) -> None:
         ebpf.emit(model, PRESETS["hara2023"], shape=shape)
 
 
+def test_a_bank_whose_tables_are_too_large_is_refused() -> None:
+    model = random_binary_bank(np.random.default_rng(1), networks=64, layers=(256, 256), input_bits=256)
+    with pytest.raises(InputError, match=r"64 networks take [0-9.]+ MiB; a program may have 3"):
+        ebpf.emit(model, PRESETS["hara2023"])
+
+
 @pytest.mark.parametrize("target", sorted(TARGETS.keys() - {"ebpf"}))
 def test_other_targets_refuse_a_bank(target: str) -> None:
     model = random_binary_bank(np.random.default_rng(1), n_features=1, ranges=(0, 255))

@@ -351,7 +351,7 @@ class FeatureSet:
 
     @property
     def paths(self) -> tuple[int, ...]:
-        """Of the probes whose rounds are kept; with any, a model runs when a round is whole, and only then."""
+        """Of the probes whose rounds are kept; with any, a model runs when a round is whole, only then."""
         read = {f.path for f in (*self.kept, *self.features) if f.path is not None}
         return tuple(sorted(read))
 

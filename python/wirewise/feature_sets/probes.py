@@ -22,8 +22,8 @@ _MASK32, _MASK64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 class Probe(NamedTuple):
-    """What the payload of a UDP packet to PORT says; all but the last 8 bytes in 4, or 2 of the path and 2 that
-    are reserved, in network byte order.
+    """What the payload of a UDP packet to PORT says, in network byte order: behind MAGIC 4 bytes each, but 2
+    of the path, 2 that are reserved, and 8 of when it was sent.
     """
 
     round: int
@@ -40,7 +40,10 @@ class Probe(NamedTuple):
     @classmethod
     def read(cls, payload: bytes) -> Probe | None:
         """None: it is no probe."""
-        number = lambda at, size: int.from_bytes(payload[at : at + size], "big")  # noqa: E731
+
+        def number(at: int, size: int) -> int:
+            return int.from_bytes(payload[at : at + size], "big")
+
         if len(payload) < SIZE or number(0, 4) != MAGIC or not number(8, 4):
             return None
         return cls(number(4, 4), number(8, 4), number(12, 2), number(16, 8))

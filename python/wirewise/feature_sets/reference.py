@@ -114,7 +114,8 @@ class Extractor:
             features.append(read(accounts[by].entry.state, accounts[by].context))
         return Observation(
             Status.CLASSIFIED, packet, flow.key, features, flow.entry.packets, flow.lookup, flow.entry,
-            flow.context.elapsed_ns, flow.whole, {by: account.lookup for by, account in accounts.items() if by},
+            flow.context.elapsed_ns, flow.whole,
+            {by: account.lookup for by, account in accounts.items() if by},
         )  # fmt: skip
 
     def _account(self, by: str, packet: Packet, time_ns: int, flow: Account | None) -> Account:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Banks of binary networks: several networks that say yes or no, each of a matter of its own, of the same features.
+"""Banks of binary networks: several that say yes or no, each of a matter of its own, of the same features.
 
 The score of a network is what its second output is ahead of its first; above 0 it says yes. The answers are a
 word with a bit for each network; the bank's class is 1 if any says yes.

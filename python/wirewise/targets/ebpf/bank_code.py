@@ -1,31 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lowers a BinaryBank: code for one network, which runs with the tables of each.
 
-64 neurons are counted at a time, a bit of a word for each: numbers lie across words, of which the first has the
-lowest bit of each neuron's count, the next the second, and so on. Three input bits choose a row of a table, two words that
-say how many of the three agree with each neuron's weights. The rows are added up by carry-save adders: five operations
-take three words of a weight to one of it and one of twice that (docs/architecture.md). A count starts with half
-its range less the neuron's threshold, so that its highest bit ends up as the neuron's output.
+64 neurons are counted at a time, a bit of a word for each: numbers lie across words, of which the first has
+the lowest bit of each neuron's count, the next the second, and so on. Three input bits choose a row of a
+table, two words that say how many of the three agree with each neuron's weights. The rows are added up by
+carry-save adders, which make of three words of a weight one of it and one of twice that. A count starts with
+half its range less the neuron's threshold, so that its highest bit ends up as the neuron's output.
 
-Straight code for each network would be four times as large as the processor's first cache.
+Straight code for 17 networks would be several times the processor's first cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 from wirewise.errors import InputError
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.binary_bank import BinaryBank
-from wirewise.models.binary_mlp import BinaryInput, BinaryLayer, BinaryMlp, BitsInput
+from wirewise.models.binary_mlp import BinaryInput, BinaryLayer, BinaryMlp, BitsInput, StepsInput
 from wirewise.targets.ebpf import shapes
 from wirewise.targets.ebpf.network_code import Range, feature_range, number, word
 from wirewise.targets.ebpf.shapes import Lowered, Plan, begin_header
 
 CHUNK_BITS = 3  # of an input: so many agreements make two bits, and 2^3 rows of them are not too many
 ROWS = 1 << CHUNK_BITS
+TABLES_LIMIT = 3 << 20  # bytes; the agent allows 4 MiB, and there are tables of inputs and scores too
+SMALL = 256  # values of a feature whose steps are looked up
 LANES = 64  # neurons of a word
 INPUT_BITS = LANES // CHUNK_BITS * CHUNK_BITS  # of a word of the input: so that no chunk lies in two
 WHY = "a bank is always functions, one a layer, which run for each network"
@@ -38,10 +41,20 @@ def lower(
     shapes.check_shape(shape)
     if shape not in ("auto", "functions"):
         raise InputError(f"shape {shape!r}", f"is none for this model: {WHY}", "leave it to auto")
-    encodings = [Encoding(n, inputs, constants, features) for n, inputs in enumerate(model.encodings)]
+    encodings: list[Encoding] | list[LookedUp]
+    if looked_up := LookedUp.of(model.encodings, constants, features):
+        encodings = [looked_up]
+    else:
+        encodings = [Encoding(n, inputs, constants, features) for n, inputs in enumerate(model.encodings)]
     layers = [HiddenLayer.of(model, index) for index in range(len(model.networks[0].hidden))]
     last = LastLayer(model.networks)
     functions = [*encodings, *layers, last]
+    size = 8 * sum(layer.words for layer in layers)
+    if size > TABLES_LIMIT:
+        raise InputError(
+            f"model: the tables of its {len(model.networks)} networks take {size / (1 << 20):.1f} MiB; a "
+            f"program may have {TABLES_LIMIT >> 20}: train fewer networks, or narrower ones"
+        )
     instructions = sum(part.instructions for part in functions) + 20 * len(model.networks)
     plan = Plan(
         "functions",
@@ -61,12 +74,140 @@ def lower(
         ]
         for part in functions:
             lines += [*part.table(), *part.function(), ""]
-        return "\n".join([*lines, *_network(layers), *_bank(model), "#endif", ""])
+        return "\n".join([*lines, *_network(layers), *_bank(model, looked_up is not None), "#endif", ""])
 
     return Lowered(plan, header)
 
 
 # -- input
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """Several encodings, all of steps of small values: how many steps a value is above stands in a table,
+    with a byte for each encoding. Comparisons would be straight code for each, which comes from no cache near
+    to the processor when it is run once a round. encodings: steps by feature.
+    """
+
+    encodings: tuple[dict[int, tuple[int, ...]], ...]
+    n_features: int
+
+    @classmethod
+    def of(
+        cls,
+        encodings: Sequence[tuple[BinaryInput, ...]],
+        constants: Mapping[int, int],
+        features: Sequence[Feature],
+    ) -> LookedUp | None:
+        """None where they are others, or where there is one."""
+        found = []
+        for inputs in encodings:
+            steps = {
+                source.feature: source.thresholds
+                for source in inputs
+                if isinstance(source, StepsInput) and source.width <= INPUT_BITS
+            }
+            if len(steps) < len(inputs):
+                return None
+            ranges = (feature_range(index, features[index], constants) for index in steps)
+            if any(low < 0 or high >= SMALL for low, high in ranges):
+                return None
+            found.append(steps)
+        return cls(tuple(found), len(features)) if len(found) > 1 else None
+
+    @cached_property
+    def _entries(self) -> list[list[list[int]]]:
+        """By encoding and word: features whose bits are in it, with how many of the lower ones are not, and
+        where the others begin.
+        """
+        words = max(-(-sum(map(len, steps.values())) // INPUT_BITS) for steps in self.encodings)
+        found = []
+        for steps in self.encodings:
+            entries: list[list[int]] = [[] for _ in range(words)]
+            at = 0
+            for feature, thresholds in steps.items():
+                index, shift = divmod(at, INPUT_BITS)
+                entries[index].append(feature | shift << 16)
+                if shift + len(thresholds) > INPUT_BITS:
+                    entries[index + 1].append(feature | INPUT_BITS - shift << 8)
+                at += len(thresholds)
+            found.append(entries)
+        return found
+
+    @property
+    def _size(self) -> int:
+        """Entries of a word."""
+        return max(len(entries) for words in self._entries for entries in words)
+
+    @property
+    def _stride(self) -> int:
+        return 1 << (len(self.encodings) - 1).bit_length()
+
+    @property
+    def instructions(self) -> int:
+        return 40 * len(self._entries[0])
+
+    def table(self) -> list[str]:
+        rows = 1 << (self.n_features - 1).bit_length()
+        lines = [
+            "/* For each value of a feature, how many steps of each encoding it is above. */",
+            f"static const volatile __u8 ww_bank_steps[{rows * SMALL}][{self._stride}] "
+            'SEC(".rodata.ww_rows") = {',
+        ]
+        for feature in range(rows):
+            for value in range(SMALL):
+                above = [sum(value > t for t in steps.get(feature, ())) for steps in self.encodings]
+                lines.append("\t{" + ", ".join(map(str, above)) + "},")
+        nothing = INPUT_BITS << 8
+        lines += [
+            "};",
+            "",
+            "/* By encoding and word of inputs: a feature, how many of its bits are in the word before << 8",
+            " * and where the others begin << 16. */",
+            f"static const volatile __u32 ww_bank_inputs[{len(self.encodings)}]"
+            f'[{len(self._entries[0])}][{self._size}] SEC(".rodata.ww_rows") = {{',
+        ]
+        for words in self._entries:
+            rest = ([*entries, *[nothing] * (self._size - len(entries))] for entries in words)
+            lines.append("\t{" + ", ".join("{" + ", ".join(map(hex, one)) + "}" for one in rest) + "},")
+        return [*lines, "};", ""]
+
+    def function(self) -> list[str]:
+        words = len(self._entries[0])
+        lines = [
+            "/* The features as bits. */",
+            "__noinline int ww_bank_encode(struct ww_scratch *s, __u32 encoding)",
+            "{",
+            "\tconst volatile __u32 *inputs;",
+            "\t__u64 at = encoding, word;",
+            "\t__u32 i;",
+            "",
+            "\tww_hide(at);",
+            f"\tif (!s || at >= {len(self.encodings)})",
+            "\t\treturn 0;",
+        ]
+        for index in range(words):
+            lines += [
+                f"\tinputs = ww_bank_inputs[at][{index}];",
+                "\tword = 0;",
+                f"\tfor (i = 0; i < {self._size}; i++)",
+                "\t\tword |= ww_bank_input(s, inputs[i], at);",
+                f"\t{_place(0, index)} = word;",
+            ]
+        one = [
+            "/* Bits of a feature where they are in a word. */",
+            "static __always_inline __u64 ww_bank_input(struct ww_scratch *s, __u64 input, __u64 encoding)",
+            "{",
+            f"\t__u64 feature = input & {(1 << (self.n_features - 1).bit_length()) - 1}, row, above;",
+            "",
+            "\tww_hide(feature);",
+            f"\trow = feature * {SMALL} + (ww_feature(s, feature) & {SMALL - 1});",
+            "\tabove = ww_bank_steps[row][encoding];",
+            "\treturn ((1ULL << (above & 63)) - 1) >> (input >> 8 & 63) << (input >> 16 & 63);",
+            "}",
+            "",
+        ]
+        return [*one, *lines, "\treturn 0;", "}"]
 
 
 class Encoding:
@@ -90,7 +231,7 @@ class Encoding:
         self.instructions = sum(2 * line.count(";") for _, lines in self._words for line in lines)
 
     def _place(self, at: int, count: int, code: str, fixed: int) -> None:
-        """Puts a value of some bits where it belongs. code: statements that leave it in v; "": it is fixed."""
+        """Puts a value of some bits where it belongs. code: what leaves it in v; "": it is fixed."""
         while count:
             index, shift = divmod(at, INPUT_BITS)
             while len(self._words) <= index:
@@ -125,7 +266,7 @@ class Encoding:
 
 
 def _parts(source: BinaryInput, feature: Feature, bounds: Range) -> Iterator[tuple[int, int, str, int]]:
-    """Bits of an input: the first, how many, statements that leave them in `v` or "", and those that are fixed."""
+    """Bits of an input: the first, how many, what leaves them in `v` or "", and those that are fixed."""
     low, high = bounds
     x = f"__s64 x = ww_feature(s, {source.feature}); /* {feature.label} */"
     if isinstance(source, BitsInput):
@@ -187,7 +328,7 @@ def _place(layer: int, word: int | str) -> str:
 
 
 class Adder:
-    """Adds numbers that lie across words, and gives the highest bit of the sum, the carry out of it dropped."""
+    """Adds numbers that lie across words. Gives the highest bit of the sum; what is carried out is lost."""
 
     def __init__(self, bits: int) -> None:
         self.lines: list[str] = []
@@ -262,6 +403,11 @@ class HiddenLayer:
         return -(-len(self.layers[0].weights) // LANES)
 
     @property
+    def words(self) -> int:
+        """Of all networks' tables."""
+        return len(self.layers) * self.groups * self._row
+
+    @property
     def _row(self) -> int:
         """Words of all that is known of a group of neurons."""
         return self.bits + len(self.chunks) * ROWS * 2
@@ -269,8 +415,8 @@ class HiddenLayer:
     def table(self) -> list[str]:
         name = f"ww_bank_{self.index}[{len(self.layers) * self.groups}][{self._row}]"
         lines = [
-            f"/* Layer {self.index}: for each network and {LANES} of its neurons {self.bits} words that counts start",
-            f" * with, then for each {CHUNK_BITS} input bits {ROWS} rows: how many agree, in two words. */",
+            f"/* Layer {self.index}: for each network and {LANES} of its neurons {self.bits} words that",
+            f" * counts start with, then for each {CHUNK_BITS} input bits {ROWS} rows of how many agree. */",
             f'static const volatile __u64 {name} SEC(".rodata.ww_rows") = {{',
         ]
         for layer, fan_in in zip(self.layers, self.fan_ins, strict=True):
@@ -368,8 +514,8 @@ class LastLayer:
 
     def table(self) -> list[str]:
         lines = [
-            "/* The scores: for each network what it begins with, and for each word of inputs the second output's weights",
-            " * and where they differ from those of the first. */",
+            "/* The scores: for each network what it begins with, and for each word of inputs the weights of",
+            " * the second output, and where they differ from those of the first. */",
             f"static const volatile __u64 ww_bank_last[{len(self.networks)}][{1 + 2 * self._words}] "
             'SEC(".rodata.ww_rows") = {',
         ]
@@ -425,13 +571,14 @@ def _network(layers: Sequence[HiddenLayer]) -> list[str]:
     ]
 
 
-def _bank(model: BinaryBank) -> list[str]:
+def _bank(model: BinaryBank, looked_up: bool) -> list[str]:
     places = [model.encodings.index(one.inputs) for one in model.networks]
     runs = [list(run) for _, run in groupby(range(len(places)), key=lambda n: places[n])]
     lines = []
     for run in runs:
+        first = places[run[0]]
         lines += [
-            f"\tww_bank_encode_{places[run[0]]}(s);",
+            f"\tww_bank_encode(s, {first});" if looked_up else f"\tww_bank_encode_{first}(s);",
             f"\tfor (network = {run[0]}; network <= {run[-1]}; network++)",
             "\t\tanswers |= ww_bank_network(s, network);",
             "\tww_hide(answers);",
