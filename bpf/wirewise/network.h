@@ -69,17 +69,17 @@ static __always_inline __s64 ww_at_least(__s64 value, __s64 limit)
 }
 
 /* Adds a, b and c, bit for bit: the sums to a, the carries to b. c is lost. */
-#define ww_add3(a, b, c)         \
-	do {                     \
-		__u64 _u = (a);  \
-                                 \
-		_u ^= (b);       \
-		(b) &= (a);      \
-		(a) = (c);       \
-		(a) &= _u;       \
-		(b) |= (a);      \
-		(c) ^= _u;       \
-		(a) = (c);       \
+#define ww_add3(a, b, c)        \
+	do {                    \
+		__u64 _u = (a); \
+                                \
+		_u ^= (b);      \
+		(b) &= (a);     \
+		(a) = (c);      \
+		(a) &= _u;      \
+		(b) |= (a);     \
+		(c) ^= _u;      \
+		(a) = (c);      \
 	} while (0)
 
 /* A word of a table, row bytes and so many words behind its start. */

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wirewise.errors import InputError
 from wirewise.importers.binary import import_file
@@ -42,8 +43,8 @@ def import_folder(path: str, request: Request) -> Imported:
     if request.classes is not None and len(request.classes) != model.n_classes:
         raise request.refuse(f"has 2 classes, {len(request.classes)} are named", "name both")
 
-    def predict(x: Rows) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        return np.max([one.predict(x) for one in each], axis=0).astype(np.int32)
+    def predict(x: Rows) -> NDArray[np.int32]:
+        return np.asarray(np.stack([one.predict(x) for one in each]).max(axis=0), np.int32)
 
     return Imported(
         model=model,

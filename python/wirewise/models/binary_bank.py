@@ -102,7 +102,7 @@ class BinaryBank(Network):
 
     def predict(self, x: Rows) -> tuple[NDArray[np.int32], Rows]:
         scores = self.scores(rules.as_rows(x, self.n_features))
-        return (scores > 0).any(axis=1).astype(np.int32), scores
+        return (scores.max(axis=1) > 0).astype(np.int32), scores
 
     def favour(self, by: int) -> BinaryBank:
         return replace(self, networks=tuple(one.favour(by) for one in self.networks))
