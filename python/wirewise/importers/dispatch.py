@@ -17,11 +17,12 @@ def import_file(path: str, request: Request) -> Imported:
     """The integer model of a model file, by its suffix."""
     suffixes = [entry.key for entry in FORMATS.values() if entry.is_file]
     suffix = Path(path).suffix.lower()
-    if Path(path).is_dir():
+    if any(Path(path).glob("*.bnn")):
         return import_folder(path, request)
     if suffix not in suffixes:
         raise request.refuse(
-            f"has no known model file suffix ({', '.join(suffixes)})", "rename it, or save it anew"
+            f"has no known model file suffix ({', '.join(suffixes)}) and is no folder of .bnn files",
+            "rename it, or save it anew",
         )
     if not Path(path).is_file():
         raise request.refuse("is not a file", "give the path of a saved model")

@@ -140,6 +140,16 @@ class LookedUp:
         return max(len(entries) for words in self._entries for entries in words)
 
     @property
+    def _features(self) -> int:
+        """As many as masks need, like the stride: a power of two."""
+        return 1 << (self.n_features - 1).bit_length()
+
+    @property
+    def _bytes(self) -> int:
+        """Of the table of steps."""
+        return self._features * SMALL * self._stride
+
+    @property
     def _stride(self) -> int:
         return 1 << (len(self.encodings) - 1).bit_length()
 
@@ -148,16 +158,15 @@ class LookedUp:
         return 40 * len(self._entries[0])
 
     def table(self) -> list[str]:
-        rows = 1 << (self.n_features - 1).bit_length()
         lines = [
             "/* For each value of a feature, how many steps of each encoding it is above. */",
-            f"static const volatile __u8 ww_bank_steps[{rows * SMALL}][{self._stride}] "
-            'SEC(".rodata.ww_rows") = {',
+            f'static const volatile __u8 ww_bank_steps[{self._bytes}] SEC(".rodata.ww_rows") = {{',
         ]
-        for feature in range(rows):
+        for feature in range(self._features):
             for value in range(SMALL):
                 above = [sum(value > t for t in steps.get(feature, ())) for steps in self.encodings]
-                lines.append("\t{" + ", ".join(map(str, above)) + "},")
+                above += [0] * (self._stride - len(above))
+                lines.append("\t" + ", ".join(map(str, above)) + ",")
         nothing = INPUT_BITS << 8
         lines += [
             "};",
@@ -198,11 +207,12 @@ class LookedUp:
             "/* Bits of a feature where they are in a word. */",
             "static __always_inline __u64 ww_bank_input(struct ww_scratch *s, __u64 input, __u64 encoding)",
             "{",
-            f"\t__u64 feature = input & {(1 << (self.n_features - 1).bit_length()) - 1}, row, above;",
+            f"\t__u64 feature = input & {self._features - 1}, at, above;",
             "",
             "\tww_hide(feature);",
-            f"\trow = feature * {SMALL} + (ww_feature(s, feature) & {SMALL - 1});",
-            "\tabove = ww_bank_steps[row][encoding];",
+            f"\tat = (feature * {SMALL} + (ww_feature(s, feature) & {SMALL - 1})) * {self._stride} + encoding;",
+            "\tww_hide(at); /* the mask is for the verifier, which may not know the bounds of a sum */",
+            f"\tabove = ww_bank_steps[at & {self._bytes - 1:#x}];",
             "\treturn ((1ULL << (above & 63)) - 1) >> (input >> 8 & 63) << (input >> 16 & 63);",
             "}",
             "",
