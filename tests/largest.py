@@ -8,7 +8,14 @@ from itertools import product
 import numpy as np
 
 from wirewise.feature_sets import PRESETS, FeatureSet
-from wirewise.models import BinaryMlp, Model, StepsInput, TreeEnsemble, random_quantized_mlp
+from wirewise.models import (
+    BinaryMlp,
+    Model,
+    StepsInput,
+    TreeEnsemble,
+    random_binary_bank,
+    random_quantized_mlp,
+)
 from wirewise.models.random import random_binary_layers, random_tree_ensemble
 
 FIELDS = ("length", "payload_length", "ttl", "tcp_window", "iat", "tos")
@@ -52,6 +59,22 @@ def wide() -> tuple[Model, FeatureSet]:
 def many_classes() -> tuple[Model, FeatureSet]:
     """int8 12-64-64-7."""
     return random_quantized_mlp(np.random.default_rng(1), layers=(64, 64), n_classes=7), PRESETS["hara2023"]
+
+
+def bank() -> tuple[Model, FeatureSet]:
+    """17 networks 152-128-64-2 over rounds of probes, each with steps of its own."""
+    features = FeatureSet.from_dict(
+        {
+            "name": "rounds",
+            "key": "destination",
+            "features": [f"round(probe_delay, path={path})" for path in range(19)],
+        }
+    )
+    model = random_binary_bank(
+        np.random.default_rng(1), networks=17, n_features=19, layers=(128, 64), input_bits=152, steps=True,
+        same_inputs=False, ranges=(0, 255),
+    )  # fmt: skip
+    return model, features
 
 
 def thermometer() -> tuple[Model, FeatureSet]:

@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 9
+#define WW_ABI_VERSION 10
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -376,6 +376,7 @@ struct ww_stats {
 	__u64 aggregates_evicted;
 	__u64 aggregates_refused;
 	__u64 aggregates_missed;
+	__u64 said_yes[WW_MAX_CLASSES]; /* of a bank: packets to which each network did */
 };
 
 /* Events of a CPU in ww_events, a power of two; the newest takes the place of the oldest. */
@@ -392,6 +393,8 @@ struct ww_event {
 	__u32 packets;	/* of the flow so far */
 	__u32 length;	/* IP length of this packet */
 	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
+	__u64 answers;	/* of a bank: a bit for each network, 1: yes */
+	__u64 changed;	/* and for each whose answer was another before */
 };
 
 /* What a row has of the packet's headers, and memory for it, a power of two. */
@@ -446,6 +449,9 @@ struct ww_scratch {
 	__u32 sample[WW_MAX_SAMPLES];
 	__u64 now_ns;
 	__u64 leaf; /* passes a number through memory, so that the verifier forgets it */
+	/* Of a bank, as in an event. */
+	__u64 answers;
+	__u64 changed;
 	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */
 	__u64 activation[2][WW_MAX_WIDTH];
 };

@@ -81,6 +81,14 @@ static __always_inline __u64 ww_ratio(__u64 dividend, __u64 divisor)
 #endif
 }
 
+/* How many bits are 1. */
+static __always_inline __u32 ww_bits(__u64 word)
+{
+	word -= word >> 1 & 0x5555555555555555ULL;
+	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
+	return (((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL) >> 56;
+}
+
 /* Mean with 16 fractional bits; 0 without samples. */
 static __always_inline __u64 ww_mean(__u64 sum, __u32 samples)
 {

@@ -68,6 +68,23 @@ static __always_inline __s64 ww_at_least(__s64 value, __s64 limit)
 	return ww_relu(value - limit) + limit;
 }
 
+/* Adds a, b and c, bit for bit: the sums to a, the carries to b. c is lost. */
+#define ww_add3(a, b, c)        \
+	do {                    \
+		__u64 _u = (a); \
+                                \
+		_u ^= (b);      \
+		(b) &= (a);     \
+		(a) = (c);      \
+		(a) &= _u;      \
+		(b) |= (a);     \
+		(c) ^= _u;      \
+		(a) = (c);      \
+	} while (0)
+
+/* A word of a table, row bytes and so many words behind its start. */
+#define ww_at(base, row, words) (((const volatile __u64 *)((const volatile char *)(base) + (row)))[words])
+
 /* Index of the largest score, the lowest if several, of any 64-bit scores. The index comes out of memory, as the verifier would
  * follow one that it knows through both values of each mask. */
 static __always_inline __u32 ww_argmax_wide(struct ww_scratch *s, __u32 count)

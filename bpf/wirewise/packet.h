@@ -37,6 +37,10 @@ struct ww_packet {
 	__u32 qfi;	     /* of the PDU session container; 0: there is none, as in the next two */
 	__u32 pdu_type;	     /* 0 downlink, 1 uplink */
 	__u32 pdu_direction; /* 1 downlink, 2 uplink */
+	__u32 probe_round;
+	__u32 probe_path;
+	__u64 probe_sent_ns;
+	__u32 probe_unit_ns; /* 0: this is no probe */
 };
 
 /* In a flow, or in an aggregate of flows. */
@@ -49,6 +53,7 @@ struct ww_context {
 	__u32 age_us;
 	__u32 flow_packets; /* of the flow, with this one */
 	__u32 flow_hash;
+	__u32 whole; /* 1: a round of probes is, with this packet */
 };
 
 #endif

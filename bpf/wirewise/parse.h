@@ -22,6 +22,7 @@
 #include "arith.h"
 #include "hook.h"
 #include "packet.h"
+#include "probe.h"
 
 #define WW_MAX_VLAN_TAGS 2
 #define WW_MAX_EXTENSIONS 8
@@ -245,6 +246,10 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 		p->transport_header_length = sizeof(*udp);
 		p->source_port_be = udp->source;
 		p->destination_port_be = udp->dest;
+#if WW_PROBES
+		if (p->protocol == IPPROTO_UDP)
+			ww_parse_probe(udp, end, p);
+#endif
 		break;
 	}
 	case IPPROTO_SCTP:

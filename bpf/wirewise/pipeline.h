@@ -22,6 +22,9 @@
 
 #include "ww_model.h"
 
+#ifdef WW_BANK
+#include "answers.h"
+#endif
 #include "trace.h"
 
 #if WW_NO_MODEL
@@ -56,6 +59,12 @@ static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *s
 #else
 	slot->flags = (slot->flags & WW_SLOT_SWAPPED) | ww_verdict_flags(slot, class_id);
 	slot->class_id = class_id;
+#endif
+#ifdef WW_BANK
+	if (version == 4)
+		frame->changed = ww_compare4(frame->percpu, (const void *)(slot + 1));
+	else
+		frame->changed = ww_compare6(frame->percpu, (const void *)(slot + 1));
 #endif
 	frame->percpu->stats.inferred++;
 	return ww_apply_policy(frame, slot, version, length);
@@ -112,8 +121,12 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
 	ww_accumulate(flow.state, p, &context);
 	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
+#if WW_PATHS
+	infer = (WW_NO_MODEL && !ww_config.record) || context.whole;
+#else
 	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) ||
 		ww_unlikely(ww_outlived(slot));
+#endif
 #if WW_AGGREGATES
 	ww_aggregate(p, frame->percpu, version, &context, infer);
 #endif
@@ -164,6 +177,9 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 	int status;
 
 	frame.ctx = ctx;
+#ifdef WW_BANK
+	frame.answering = 1;
+#endif
 	frame.now_ns = ww_now(ctx);
 	cpu = bpf_get_smp_processor_id();
 	if (ww_unlikely(!ww_begin_frame(&frame, cpu)))

@@ -38,13 +38,6 @@ static __always_inline void ww_sketch(__u64 *seen, __u64 *sampled, __u32 mixed)
 /* How many values set so many of 64 bits: linear counting. */
 static const __u16 ww_linear_counting[64] = {WW_LINEAR_COUNTING};
 
-static __always_inline __u32 ww_bits(__u64 word)
-{
-	word -= word >> 1 & 0x5555555555555555ULL;
-	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
-	return (((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL) >> 56;
-}
-
 /* An estimate of the number of different values, from 0 to 16 * WW_LINEAR_COUNTING_FULL. */
 static __always_inline __u32 ww_distinct(__u64 seen, __u64 sampled)
 {

@@ -17,6 +17,7 @@
 #include "steer.h"
 
 #define WW_LIMIT_TRIES 4
+#define WW_ANSWERING (1ULL << 24)
 
 /* What the stages after parsing share. Only inlined code takes its address, so it stays in registers. */
 struct ww_frame {
@@ -24,6 +25,8 @@ struct ww_frame {
 	WW_HOOK_CTX *ctx;
 	__u64 now_ns;
 	__u32 length;
+	__u32 answering; /* 1: the model is a bank, a constant */
+	__u64 changed;	 /* not 0: with this packet an answer of the bank is another */
 };
 
 /* Finds what belongs to this CPU. Returns 0 if nothing does. */
@@ -72,9 +75,10 @@ __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 n
 }
 
 /* Writes an event over the oldest of this CPU, within the policy's event rate: without a reader the newest are kept. (A BPF ring buffer
- * that is full refuses what is new.) what: outcome | action << 8 | class << 16 | IP length << 32. */
-static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_slot *slot, const void *key,
-					 __u64 what, const __u32 version)
+ * that is full refuses what is new.) what: outcome | action << 8 | class << 16 | whether there are answers << 24 | IP length << 32. */
+static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_scratch *scratch,
+					 const struct ww_slot *slot, const void *key, __u64 what,
+					 const __u32 version)
 {
 	__u64 now = slot->last_seen_ns, start = ww_max(now, stats->event_tat_ns);
 	__u32 index = bpf_get_smp_processor_id() * WW_EVENTS + (stats->events_sent & (WW_EVENTS - 1));
@@ -98,22 +102,24 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 	event->outcome = what;
 	event->packets = slot->packets;
 	event->length = what >> 32;
+	event->answers = what & WW_ANSWERING ? scratch->answers : 0;
+	event->changed = what & WW_ANSWERING ? scratch->changed : 0;
 	stats->events_sent++;
 	__sync_lock_test_and_set(&event->sequence, (__u32)stats->events_sent);
 	return 0;
 }
 
 /* One for each size of key; global functions, so that they use none of ww_xdp's stack. */
-__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_slot *slot, const WW_FLOW_KEY4 *key,
-			      __u64 what)
+__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_scratch *scratch,
+			      const struct ww_slot *slot, const WW_FLOW_KEY4 *key, __u64 what)
 {
-	return stats && slot && key ? ww_send_event(stats, slot, key, what, 4) : 0;
+	return stats && scratch && slot && key ? ww_send_event(stats, scratch, slot, key, what, 4) : 0;
 }
 
-__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_slot *slot, const WW_FLOW_KEY6 *key,
-			      __u64 what)
+__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_scratch *scratch,
+			      const struct ww_slot *slot, const WW_FLOW_KEY6 *key, __u64 what)
 {
-	return stats && slot && key ? ww_send_event(stats, slot, key, what, 6) : 0;
+	return stats && scratch && slot && key ? ww_send_event(stats, scratch, slot, key, what, 6) : 0;
 }
 
 /* Counts a packet that is not classified, and returns what happens to it: it passes, unless it is malformed and the policy drops such packets. */
@@ -182,7 +188,7 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 	struct ww_class_policy *rule = &ww_policy.class_policy[class_id];
 
 	action = rule->action;
-	if (ww_likely(action == WW_ACTION_PASS))
+	if (ww_likely(action == WW_ACTION_PASS) && !frame->changed)
 		return ww_count_outcome(frame, class_id, action, outcome);
 	if (action == WW_ACTION_DROP)
 		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
@@ -200,14 +206,19 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 			outcome = ww_outcome_of(steered);
 		}
 	}
-	if (ww_policy.event_interval_ns) {
+	/* A bank's class says that some network says yes: what is new is which. */
+	if (ww_policy.event_interval_ns && (!frame->answering || frame->changed)) {
 		__u64 what = outcome | action << 8 | class_id << 16 | (__u64)length << 32;
 
+		if (frame->answering)
+			what |= WW_ANSWERING;
 		/* The key follows the slot in every entry. */
 		if (version == 4)
-			ww_send_event4(&frame->percpu->stats, slot, (const void *)(slot + 1), what);
+			ww_send_event4(&frame->percpu->stats, &frame->percpu->scratch, slot,
+				       (const void *)(slot + 1), what);
 		else
-			ww_send_event6(&frame->percpu->stats, slot, (const void *)(slot + 1), what);
+			ww_send_event6(&frame->percpu->stats, &frame->percpu->scratch, slot,
+				       (const void *)(slot + 1), what);
 	}
 	verdict = ww_count_outcome(frame, class_id, action, outcome);
 	return ww_config.steer && steered != WW_UNSTEERED ? steered : verdict;

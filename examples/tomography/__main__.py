@@ -3,6 +3,7 @@
 
 python -m examples.tomography simulate -o tomography.parquet
 python -m examples.tomography train tomography.parquet --figure figure34.png
+python -m examples.tomography live networks.wirewise tomography.parquet
 
 G. Siracusano et al., "Re-architecting Traffic Analysis with Neural Network Interface Cards" (2022),
 appendix C.2. docs/tomography.md says what is simulated, and how it differs.
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from examples.tomography.live import KEPT_EVENTS, play
 from examples.tomography.networks import KINDS, SIZES, Judged, judge, weight_bytes
 from examples.tomography.simulator import MOST_RUNS, simulate
 from examples.tomography.table import DELAYS, NAMES, Dataset
@@ -41,6 +43,7 @@ LAYERS = {  # queues by what is behind them, in the direction of the first host
     "aggregation to core": "agg._core",
     "far ToRs to aggregation": "tor[23]_",
 }
+SHOWN = 12  # events
 PICTURES = (".png", ".svg", ".pdf")
 Found = dict[tuple[tuple[int, ...], str], list[Judged]]
 
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m examples.tomography", description=(__doc__ or "").partition("\n")[0]
     )
-    verbs = parser.add_subparsers(required=True, metavar="simulate|train")
+    verbs = parser.add_subparsers(required=True, metavar="simulate|train|live")
     verb = verbs.add_parser("simulate", help="make the data set")
     verb.add_argument("-o", "--output", type=Path, required=True, help="Parquet file to write")
     verb.add_argument("--runs", type=int, default=60, help=f"independent networks, 2 to {MOST_RUNS}")
@@ -76,8 +79,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     verb.add_argument("--seed", type=int, default=0)
     verb.add_argument("--figure", type=Path, help="draw Figure 34 to this .png, .svg or .pdf (matplotlib)")
-    verb.add_argument("--models", type=Path, help="folder for the binary networks, a .bnn file each")
+    verb.add_argument(
+        "--models",
+        type=Path,
+        help="folder for the binary networks, a folder of .bnn files for each kind and size",
+    )
     verb.set_defaults(run=_train)
+    verb = verbs.add_parser(
+        "live", help="send simulated rounds as probes to a bundle that runs in the kernel"
+    )
+    verb.add_argument("bundle", type=Path, help="of the networks of one kind and size")
+    verb.add_argument("data", type=Path, help="what simulate has written")
+    verb.add_argument("--rounds", type=int, default=300, help=f"of the last run, 1 to {KEPT_EVENTS}")
+    verb.add_argument("--slower", type=int, default=1000, help="how much longer a unit of the delays is")
+    verb.set_defaults(run=_live)
     return parser
 
 
@@ -186,17 +201,48 @@ def _by_layer(found: Found) -> None:
 
 
 def _write(found: Mapping[tuple[tuple[int, ...], str], list[Judged]], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
     written = 0
     for (hidden, kind), networks in found.items():
         for one in networks:
             if one.model is not None:
                 steps = "-steps" if kind.endswith("steps") else ""
                 document = to_plain(one.model, ["clear", "congested"], DELAYS)
-                path = folder / f"{NAMES[one.queue]}-{_name(hidden)}{steps}.bnn"
-                write_atomically(path, json.dumps(document).encode())
+                of_these = folder / f"{_name(hidden)}{steps}"
+                of_these.mkdir(parents=True, exist_ok=True)
+                write_atomically(of_these / f"{NAMES[one.queue]}.bnn", json.dumps(document).encode())
                 written += 1
     console.print(f"\n{written} networks written to {folder}")
+
+
+def _live(asked: argparse.Namespace) -> None:
+    for name, value, most in (("rounds", asked.rounds, KEPT_EVENTS), ("slower", asked.slower, 100_000)):
+        if not 1 <= value <= most:
+            raise InputError(f"--{name} {value}", f"is not 1 to {most}")
+    data = Dataset.read(asked.data)
+    delays = data.delays[data.run == data.run[-1]][: asked.rounds]
+    live = play(asked.bundle, delays, asked.slower)
+    before: list[str] = []
+    rows = []
+    for event, yes in zip(live.events, live.told, strict=True):
+        said = event["wirewise"]["answers"]
+        rows.append((event["timestamp"][11:23], _signed("+", said["began"]), _signed("-", said["ended"])))
+        before = yes
+    listing(("time", "congested now", "no longer"), rows[-SHOWN:], title=f"The last of {len(rows)} events")
+    console.print(f"congested at the end: {', '.join(before) or 'none'}")
+    console.print(
+        f"{len(delays):,} rounds, {live.packets:,} probes; {live.inferred:,} rounds judged. Run by hand, "
+        f"a probe takes {np.median(live.took_ns[0]) / 1000:.2f} us, one that makes a round whole "
+        f"{np.median(live.took_ns[1]) / 1000:.2f} us (medians)"
+    )
+    if live.told != live.expected or live.inferred != len(delays):
+        raise WirewiseError(
+            f"the kernel told of {len(live.told)} changes, and the reference of {len(live.expected)} others"
+        )
+    console.print(f"all {len(live.told)} changes are those of the reference", style="green")
+
+
+def _signed(sign: str, names: Sequence[str]) -> str:
+    return " ".join(sign + name for name in names)
 
 
 def _draw(found: Found, path: Path) -> None:

@@ -87,6 +87,8 @@ class DataPath:
         flow, features = seen.entry, seen.features
         assert flow is not None and features is not None  # of every packet that is accounted
         inferred = self.policy.trigger.fires(seen.packets, time_ns, seen.elapsed_ns)
+        if self.feature_set.paths:
+            inferred = seen.whole
         scores = None
         if inferred:
             class_id, scores = self.model.predict_one(features)

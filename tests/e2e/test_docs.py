@@ -51,6 +51,8 @@ NOT_RUN = {
     "make test-p4 ": "no registry has p4c and simple_switch",
     "sudo .venv/bin/python examples/5g/run.py all": "minutes; tests/e2e/test_fiveg.py runs it, shortly",
     ".venv/bin/python -m examples.tomography": "minutes; tests/e2e/test_examples.py makes a smaller data set",
+    "wirewise compile networks/": "networks of the line above; tests/e2e/test_examples.py has smaller ones",
+    ".venv/bin/wirewise compile networks/": "likewise",
     ".venv/bin/python examples/traffic_analysis.py": "tests/e2e/test_examples.py runs it",
     "sudo apt-get install": "it would change the machine; scripts/setup.sh installs these packages",
     "python3 -m venv ~/wirewise": "packages from the network; `make test-dist` makes such an environment",

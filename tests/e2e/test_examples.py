@@ -12,14 +12,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from examples import traffic_analysis
 from examples.tomography import __main__ as tomography
+from examples.tomography.table import NAMES
 from examples.tomography.topology import PROBES
 from tests.e2e import needs
 from tests.e2e.documents import Command, File, steps
 from tests.e2e.scratch import machine
 from wirewise import agent, import_model
+from wirewise.cli import app
 
 pytestmark = needs.marks()  # wirewised and clang, among others
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -101,10 +104,17 @@ def test_tomography(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     medians = re.findall(r"^8-4-2 +(float|binary|binary, steps) +[0-9.]+ k?B +([0-9.]+) ", said, re.MULTILINE)
     assert len(medians) == 3 and min(float(median) for _, median in medians) > 55
     assert figure.stat().st_size > 5_000
-    written = sorted(models.iterdir())
-    assert len(written) == 2 * 17
-    network = import_model(str(written[0]))
-    assert network.model.n_features == len(PROBES) and network.classes == ["clear", "congested"]
+    assert sorted(folder.name for folder in models.iterdir()) == ["8-4-2", "8-4-2-steps"]
+    for folder in models.iterdir():
+        bank = import_model(folder)
+        assert bank.model.names == tuple(sorted(NAMES)) and bank.model.n_features == len(PROBES)
+        assert bank.classes == ["clear", "congested"]
+        bundle = tmp_path / f"{folder.name}.wirewise"
+        features = ["-f", str(EXAMPLES / "tomography" / "features.yaml")]
+        assert CliRunner().invoke(app, ["compile", str(folder), *features, "-o", str(bundle)]).exit_code == 0
+        assert tomography.main(["live", str(bundle), str(data), "--rounds", "40"]) == 0
+        said = capsys.readouterr().out
+        assert "40 rounds judged" in said and "are those of the reference" in said
 
 
 def test_forwarder() -> None:

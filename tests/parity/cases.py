@@ -16,6 +16,7 @@ from wirewise.feature_sets.feature_set import AGGREGATES, SHARINGS, TEID
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.models import MAX_CLASSES, Bound, Bounded, Family, Model
 from wirewise.models.random import (
+    random_binary_bank,
     random_binary_mlp,
     random_fixed_point_mlp,
     random_quantized_mlp,
@@ -77,7 +78,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
         model=model,
         policy=policy,
         mode=random.choice(("observe", "enforce", "enforce")),
-        shape=shape,
+        shape=shape_of_kind(kind, shape),
         kind=kind,
         small_limits=shape != "auto" and kind in CUT_KINDS and random.random() < 0.6,
     )
@@ -167,11 +168,19 @@ TREE_KINDS = (
 )  # fmt: skip
 NETWORK_KINDS = (
     "int8", "int8 extreme", "q16", "q16 extreme", "q16 with ceilings", "binary", "binary extreme",
+    "bank", "bank extreme",
 )  # fmt: skip
 MODEL_KINDS = TREE_KINDS + NETWORK_KINDS
 
 # Those whose parts still fit a chain of tail calls and its nested calls under SMALL_LIMITS.
-CUT_KINDS = tuple(kind for kind in MODEL_KINDS if kind not in ("deep", "majority of many trees"))
+CUT_KINDS = tuple(
+    kind for kind in MODEL_KINDS if kind not in ("deep", "majority of many trees", "bank", "bank extreme")
+)
+
+
+def shape_of_kind(kind: str, shape: str) -> str:
+    """The shape, unless the kind has only one."""
+    return "functions" if kind.startswith("bank") else shape
 
 
 def random_model(random: Random, feature_set: FeatureSet, frames: Sequence[TimedFrame]) -> tuple[Family, str]:
@@ -243,6 +252,11 @@ def network_of_kind(kind: str, random: Random, ranges: Sequence[tuple[int, int]]
         "n_classes": random.choice((2, 2, 3, 8, 64)),
         "extreme": extreme,
     }
+    if family == "bank":
+        del common["n_classes"]
+        common |= {"layers": common["layers"] or (70,), "same_inputs": random.random() < 0.5}
+        bits = random.choice((1, 30, 120, 256))
+        return random_binary_bank(rng, **common, networks=random.choice((2, 5, 64)), input_bits=bits)
     if family == "binary":
         return random_binary_mlp(rng, **common, input_bits=random.choice((1, 30, 120, 256)))
     if common["n_classes"] == 2:

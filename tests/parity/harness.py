@@ -352,6 +352,8 @@ def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
         return {f"{prefix}{v}_{field}": x for field, cells in values.cells.items() for v, x in cells.items()}
 
     named = scope("", state.flow) | {"first_seen_ns": state.first_seen_ns}
+    if layout.paths:
+        named |= state.rounds.variables
     for window in layout.windows:
         named[f"start_{window.suffix}_ns"] = state.start_ns[window.window_ns]
         for prefix, values in (("current", state.current), ("previous", state.previous)):

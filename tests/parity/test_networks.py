@@ -23,13 +23,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bench.programs import NETWORKS, SEED, feature_rows, network
-from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer
+from tests.parity.cases import NETWORK_KINDS, Case, network_of_kind, random_fuzzer, shape_of_kind
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.feature_sets.feature_set import constant_feature
 from wirewise.importers import import_model
-from wirewise.models import Model, random_binary_mlp, random_fixed_point_mlp, random_quantized_mlp
+from wirewise.models import (
+    Model,
+    random_binary_bank,
+    random_binary_mlp,
+    random_fixed_point_mlp,
+    random_quantized_mlp,
+)
 from wirewise.quantize import Options
 from wirewise.targets import ebpf
 from wirewise.targets.ebpf.clang import find_clang
@@ -134,7 +140,7 @@ def test_random_network(kind: str, seed: int, tmp_path: Path) -> None:
         for feature in FEATURES.features
     ]
     model = network_of_kind(kind, random, ranges)
-    check(model, ranges, tmp_path, random.choice(("inline", "functions")))
+    check(model, ranges, tmp_path, shape_of_kind(kind, random.choice(("inline", "functions"))))
 
 
 @pytest.mark.parametrize("extreme", [False, True])
@@ -144,6 +150,55 @@ def test_large_network(family: str, extreme: bool, tmp_path: Path) -> None:
     make = {"int8": random_quantized_mlp, "q16": random_fixed_point_mlp, "binary": random_binary_mlp}[family]
     model = make(np.random.default_rng(7), layers=(64, 48), n_classes=16, extreme=extreme, ranges=ranges)  # type: ignore[operator]
     check(model, ranges, tmp_path, "functions")
+
+
+@pytest.mark.parametrize(
+    ("layers", "input_bits", "same_inputs", "steps", "extreme"),
+    [
+        ((128, 64), 152, True, False, False),
+        ((128, 64), 152, False, True, False),
+        ((256, 200, 65), 1000, True, None, True),
+        ((64,), 63, True, False, True),
+        ((65, 1), 64, False, None, True),
+    ],
+)
+def test_bank(
+    layers: tuple[int, ...],
+    input_bits: int,
+    same_inputs: bool,
+    steps: bool | None,
+    extreme: bool,
+    tmp_path: Path,
+) -> None:
+    ranges = [(0, min(1500, feature.maximum)) for feature in FEATURES.features]
+    model = random_binary_bank(
+        np.random.default_rng(9), networks=17, layers=layers, input_bits=input_bits, same_inputs=same_inputs,
+        steps=steps, extreme=extreme, n_features=len(ranges), ranges=ranges,
+    )  # fmt: skip
+    check(model, ranges, tmp_path, "auto")
+
+
+@needs_kernel
+@pytest.mark.parametrize("same_inputs", [True, False])
+def test_a_bank_of_the_size_of_the_paper(same_inputs: bool, tmp_path: Path) -> None:
+    """siracusano-n3ic, appendix C.2: in the kernel and in the engine, on fuzzed packets."""
+    specs = dict.fromkeys(f.spec for f in (*FEATURES.features, *PRESETS["hara2026"].features))
+    feature_set = FeatureSet.from_dict({"name": "nineteen", "features": list(specs)[:19]})
+    ranges = [(0, min(1500, feature.maximum)) for feature in feature_set.features]
+    model = random_binary_bank(
+        np.random.default_rng(1), networks=17, n_features=19, layers=(128, 64), input_bits=152,
+        same_inputs=same_inputs, ranges=ranges,
+    )  # fmt: skip
+    fuzzer = random_fuzzer(Random("bank"), feature_set)
+    case = Case("bank", feature_set, model, {"version": 1, "classes": {"c1": "drop"}}, mode="enforce")
+    said: set[tuple[int, ...]] = set()
+    assert_agree(
+        case,
+        [*fuzzer.packets(600)],
+        tmp_path,
+        seen=lambda run: said.update(map(tuple, (run.scores > 0).tolist())),
+    )
+    assert len(said) > 10
 
 
 def test_int8_weights_of_zero(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ from random import Random
 
 import pytest
 
-from tests.parity.cases import CUT_KINDS, MODEL_KINDS, Case, model_of_kind, random_fuzzer, random_policy
+from tests.parity.cases import (
+    CUT_KINDS,
+    MODEL_KINDS,
+    Case,
+    model_of_kind,
+    random_fuzzer,
+    random_policy,
+    shape_of_kind,
+)
 from tests.parity.frames import TimedFrame
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import PRESETS
@@ -20,7 +28,7 @@ pytestmark = needs_kernel
 # Every kind with one preset, and every preset with some kinds; the others are slow together.
 COMBINATIONS = [
     pytest.param(
-        preset, kind, SHAPES[index % len(SHAPES)],
+        preset, kind, shape_of_kind(kind, SHAPES[index % len(SHAPES)]),
         marks=[] if (index + place) % len(PRESETS) == 0 else pytest.mark.slow,
     )
     for place, preset in enumerate(PRESETS)

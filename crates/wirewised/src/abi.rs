@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 9;
+pub const ABI_VERSION: u32 = 10;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -581,6 +581,8 @@ pub struct Stats {
     pub aggregates_evicted: u64,
     pub aggregates_refused: u64,
     pub aggregates_missed: u64,
+    /// Of a bank: packets to which each network said yes.
+    pub said_yes: [u64; MAX_CLASSES],
 }
 
 /// Events of a CPU in `ww_events`.
@@ -600,6 +602,10 @@ pub struct Event {
     pub length: u32,
     /// Number of the event on its CPU, from 1 on, modulo 2^32; 0 while it is being written.
     pub sequence: u32,
+    /// Of a bank: a bit for each network, 1: yes.
+    pub answers: u64,
+    /// And for each whose answer was another before.
+    pub changed: u64,
 }
 
 pub const RECORD_HEADERS: usize = 192;
@@ -655,6 +661,8 @@ pub struct Scratch {
     pub sample: [u32; MAX_SAMPLES],
     pub now_ns: u64,
     pub leaf: u64,
+    pub answers: u64,
+    pub changed: u64,
     pub activation: [[u64; MAX_WIDTH]; 2],
 }
 

@@ -11,30 +11,40 @@ import ctypes
 import os
 import platform
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from wirewise.errors import MissingFeatureError
 
 _BPF_CALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
-_OBJ_GET, _ENABLE_STATS = 7, 32
+_OBJ_GET, _TEST_RUN, _ENABLE_STATS = 7, 10, 32
+_TEST_RUN_BYTES = 80
 _STATS_RUN_TIME = 0
 
 
 def _bpf(command: int, attributes: bytes) -> int:
     """The bpf system call; gives its file descriptor."""
+    return _call(command, ctypes.create_string_buffer(attributes, len(attributes)))
+
+
+def _call(command: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
+    """Likewise, on memory that it may write to."""
     number = _BPF_CALL.get(platform.machine())
     if number is None:
         raise MissingFeatureError(
             f"the number of the bpf system call on {platform.machine()} is not known here"
         )
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    result = int(ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, len(attributes)))
+    result = int(ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, len(buffer)))
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
     return result
+
+
+def _open(pin: Path) -> int:
+    path = ctypes.create_string_buffer(bytes(pin))
+    return _bpf(_OBJ_GET, struct.pack("QII", ctypes.addressof(path), 0, 0))
 
 
 @contextmanager
@@ -47,10 +57,26 @@ def run_time_statistics() -> Iterator[None]:
         os.close(handle)
 
 
+def time_runs(pin: Path, frames: Iterable[bytes]) -> list[int]:
+    """Nanoseconds that a pinned program takes for each frame, run by hand (BPF_PROG_TEST_RUN), one after the
+    other; frames are asked for when it is their turn.
+    """
+    handle, took = _open(pin), []
+    try:
+        for frame in frames:
+            data = ctypes.create_string_buffer(frame, len(frame))
+            fields = (handle, 0, len(frame), 0, ctypes.addressof(data), 0, 1, 0)
+            attributes = ctypes.create_string_buffer(struct.pack("IIIIQQII", *fields), _TEST_RUN_BYTES)
+            _call(_TEST_RUN, attributes)
+            took.append(struct.unpack("IIIIQQII", attributes.raw[:40])[-1])
+    finally:
+        os.close(handle)
+    return took
+
+
 def program_runs(pin: Path) -> tuple[int, int]:
     """Nanoseconds and runs of a pinned program since the statistics were switched on."""
-    path = ctypes.create_string_buffer(bytes(pin))
-    handle = _bpf(_OBJ_GET, struct.pack("QII", ctypes.addressof(path), 0, 0))
+    handle = _open(pin)
     try:
         text = Path("/proc/self/fdinfo", str(handle)).read_text(encoding="utf-8")
     finally:

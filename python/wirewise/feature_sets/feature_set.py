@@ -27,6 +27,7 @@ from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumulator
 from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field
 from wirewise.feature_sets.packet import TUNNELS
+from wirewise.feature_sets.probes import MAX_PATHS
 from wirewise.files import read_text
 from wirewise.registry import Registry
 from wirewise.units import format_duration, parse_duration
@@ -39,6 +40,7 @@ AGGREGATES = ("source", "destination", "service")
 """What packets of several flows can be accumulated by, besides their flow's key."""
 SHARINGS = ("shared", "per-cpu")
 MAX_TABLE_SIZE = 1 << 24
+ROUND, PROBE_DELAY = "round", "probe_delay"
 
 T = TypeVar("T")
 
@@ -71,6 +73,8 @@ class Feature:
     field: Field | None
     accumulator: Accumulator | None
     scope: Scope = Scope()
+    path: int | None = None
+    """Of the probe in the last whole round, whose value it is."""
 
     def __repr__(self) -> str:
         return f"<Feature {self.name!r}: {self.spec}, {self.unit}>"
@@ -81,6 +85,8 @@ class Feature:
         window = str(self.scope) if self.scope.window_ns else ""
         if self.field is None:
             return f"count({window})" if window else "count"
+        if self.path is not None:
+            return f"{ROUND}({self.field.name}, path={self.path})"
         if self.accumulator is None:
             return self.field.name
         return f"{self.accumulator.name}({self.field.name}{', ' + window if window else ''})"
@@ -135,6 +141,9 @@ class Feature:
         accumulator: Accumulator | None = None
         if head == "count" and (not arguments or arguments[0].startswith(("window", "by"))):
             scope = _parse_scope(spec, arguments)
+        elif head == ROUND:
+            feature = _parse_round(spec, arguments)
+            return replace(feature, name=_default_name(feature))
         elif match[2] is None or head == "last":
             target = _lookup(spec, arguments[0] if arguments else head, FIELDS, "packet field")
             scope = _parse_scope(spec, arguments[1:])
@@ -155,6 +164,16 @@ class Feature:
                 )
         feature = cls("", target, accumulator, scope)
         return replace(feature, name=_default_name(feature))
+
+
+def _parse_round(spec: str, arguments: list[str]) -> Feature:
+    match = re.fullmatch(r"path=(0|[1-9][0-9]?)", arguments[1]) if len(arguments) == 2 else None
+    if match is None or arguments[0] != PROBE_DELAY or int(match[1]) >= MAX_PATHS:
+        raise InputError(
+            f"feature {spec!r}: a round is of probes of paths 0 to {MAX_PATHS - 1}; "
+            f"write {ROUND}({PROBE_DELAY}, path=0)"
+        )
+    return Feature("", FIELDS[PROBE_DELAY], None, path=int(match[1]))
 
 
 def _lookup(spec: str, name: str, registry: dict[str, T], kind: str) -> T:
@@ -203,6 +222,7 @@ def _default_name(feature: Feature) -> str:
     parts = ["previous"] if feature.scope.previous else []
     parts += [feature.accumulator.name] if feature.accumulator else []
     parts += [feature.field.name] if feature.field else ["count"]
+    parts += [f"of_path_{feature.path}"] if feature.path is not None else []
     parts += [format_duration(feature.scope.window_ns)] if feature.scope.window_ns else []
     parts += [f"by_{feature.scope.by}"] if feature.scope.by else []
     return "_".join(parts)
@@ -321,7 +341,19 @@ class FeatureSet:
         """Some feature (or some of those used, by index, or kept) reads microseconds, so the fine clock is
         needed.
         """
+        if self.needs_probe(used):
+            return True
         return any(f.scope.window_ns or (f.field and f.field.needs_time) for f in self.followed(used))
+
+    def needs_probe(self, used: Collection[int] | None = None) -> bool:
+        """Some feature, as above, reads probes."""
+        return bool(self.paths) or any(f.field and f.field.needs_probe for f in self.followed(used))
+
+    @property
+    def paths(self) -> tuple[int, ...]:
+        """Of the probes whose rounds are kept; with any, a model runs when a round is whole, only then."""
+        read = {f.path for f in (*self.kept, *self.features) if f.path is not None}
+        return tuple(sorted(read))
 
     def needs_pdu_session(self, used: Collection[int] | None = None) -> bool:
         """Some feature, as above, reads GTP-U's PDU session container."""

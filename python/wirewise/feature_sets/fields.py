@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from wirewise.abi import HASH_WORDS
 from wirewise.feature_sets.packet import Packet
+from wirewise.feature_sets.probes import LOST
 from wirewise.registry import Registry
 
 _U32_MAX = (1 << 32) - 1
@@ -48,6 +49,7 @@ class Context:
     """Packets of the flow, with this one."""
     flow_hash: int
     """32-bit hash of the flow's key."""
+    now_ns: int
     both: bool
     """Both directions are one flow."""
     seed: Sequence[int]
@@ -73,7 +75,8 @@ class Field:
     unit : what it counts. maximum : the largest value (the smallest is 0). c : C expression over
     `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
     of it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is
-    kept. needs_pdu_session : GTP-U's extension headers are read for it. constant : by the flow key, the value
+    kept. needs_pdu_session : GTP-U's extension headers are read for it. needs_probe : likewise the payload of
+    probes, and the fine clock. constant : by the flow key, the value
     that every packet has under it; None: it varies. identity : it tells hosts or flows apart and says nothing
     else, so a feature may only count its distinct values.
     """
@@ -88,6 +91,7 @@ class Field:
     needs_time: bool = False
     needs_age: bool = False
     needs_pdu_session: bool = False
+    needs_probe: bool = False
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
 
@@ -160,6 +164,15 @@ FIELDS: Registry[Field] = Registry(
         _packet_field("pdu_direction", "direction", 2,
                       "by the container: 1 downlink, 2 uplink; 0 without, or with another type",
                       pdu_session=True),
+        Field(
+            "probe_delay",
+            "units",
+            LOST,
+            "time under way of a probe, in its own units; 255 is as much or more; 0 of other packets",
+            "ww_probe_delay(p, c)",
+            lambda c: c.packet.probe.delay(c.now_ns) if c.packet.probe else 0,
+            needs_probe=True,
+        ),
         Field(
             "direction",
             "flag",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wirewise.abi import Status
+from wirewise.feature_sets import probes
 
 TUNNELS = ("gtp-u", "vxlan", "gre", "ip-in-ip")
 
@@ -79,6 +80,7 @@ class Packet:
     pdu_type: int = 0
     pdu_direction: int = 0
     """0 without a container, or with one of another type; 1 downlink, 2 uplink."""
+    probe: probes.Probe | None = None
     tunnelled: bool = False
     """These are the headers inside a tunnel."""
 
@@ -240,6 +242,9 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
     elif protocol in (_ICMP, _ICMP6):
         packet.icmp_type, packet.icmp_code = frame[offset], frame[offset + 1]
     packet.transport_header_length = size
+    if protocol == _UDP and packet.destination_port == probes.PORT and not packet.fragment:
+        behind = offset + size
+        packet.probe = probes.Probe.read(frame[behind : min(len(frame), behind + packet.payload_length)])
 
 
 def _tunnel(

@@ -34,6 +34,7 @@ class Account:
     entry: Entry
     lookup: Lookup
     context: Context
+    whole: bool
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class Observation:
     entry: Entry | None = None
     elapsed_ns: int = 0
     """Since the flow's previous packet; 0 for the first."""
+    whole: bool = False
+    """A round of probes is, with this packet."""
     aggregates: dict[str, Lookup] = field(default_factory=dict)
     """By what the feature set accumulates beside the flow: how that table answered."""
 
@@ -111,7 +114,8 @@ class Extractor:
             features.append(read(accounts[by].entry.state, accounts[by].context))
         return Observation(
             Status.CLASSIFIED, packet, flow.key, features, flow.entry.packets, flow.lookup, flow.entry,
-            flow.context.elapsed_ns, {by: account.lookup for by, account in accounts.items() if by},
+            flow.context.elapsed_ns, flow.whole,
+            {by: account.lookup for by, account in accounts.items() if by},
         )  # fmt: skip
 
     def _account(self, by: str, packet: Packet, time_ns: int, flow: Account | None) -> Account:
@@ -134,7 +138,7 @@ class Extractor:
             flow_packets=flow.entry.packets if flow else entry.packets,
             flow_hash=flow.context.flow_hash if flow else hash_key(key, self._seed),
             both=self.feature_set.key == BIDIRECTIONAL,
+            now_ns=time_ns,
             seed=self._seed,
         )
-        entry.state.sample(context, time_ns)
-        return Account(key, entry, lookup, context)
+        return Account(key, entry, lookup, context, entry.state.sample(context, time_ns))

@@ -13,6 +13,7 @@ from wirewise.errors import InputError
 from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, Cell, State
 from wirewise.feature_sets.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import FIELDS, Context, Field
+from wirewise.feature_sets.probes import Rounds, words
 from wirewise.units import format_duration
 
 
@@ -61,6 +62,8 @@ class StateLayout:
     tracks: tuple[Track, ...]
     windows: tuple[Window, ...]
     first_seen: bool
+    paths: tuple[int, ...] = ()
+    """Of probes, whose rounds are kept."""
 
     @classmethod
     def of(cls, feature_set: FeatureSet, used: Collection[int] | None = None, by: str = "") -> StateLayout:
@@ -98,7 +101,15 @@ class StateLayout:
                     )
                 )
         needs_age = any(f.field is not None and f.field.needs_age for f in followed)
-        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age)
+        paths = () if by else feature_set.paths
+        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age, paths)
+
+    @property
+    def round_variables(self) -> dict[str, str]:
+        """Variable -> C type, of the rounds of probes."""
+        count = words(self.paths)
+        types = {f"{name}_{n}": "__u64" for name in ("delays", "whole") for n in range(count)}
+        return {**types, "round_seen": "__u64", "round": "__u32"} if count else {}
 
 
 def layouts(feature_set: FeatureSet, used: Collection[int] | None = None) -> dict[str, StateLayout]:
@@ -132,7 +143,7 @@ def keeping(
                 "leave out --keep-state-of, and swap with --reset-flows",
             )  # fmt: skip
     layout = layouts(running, running_used)
-    blank = layouts(replace(running, kept=()), ())
+    blank = layouts(replace(running, kept=(), features=(Feature.parse("length"),)))
     followed = {feature.spec: feature for feature in running.followed(running_used)}
     kept = tuple(f for f in followed.values() if layouts(replace(running, kept=(), features=(f,))) != blank)
     lacking = [
@@ -195,9 +206,10 @@ class FlowState:
         self.current = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
         self.previous = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
         self.start_ns = {w.window_ns: time_ns for w in layout.windows}
+        self.rounds = Rounds.of(layout.paths)
 
-    def sample(self, context: Context, time_ns: int) -> None:
-        """Account one packet seen at time_ns."""
+    def sample(self, context: Context, time_ns: int) -> bool:
+        """Account one packet seen at time_ns. Whether a round of probes is whole with it."""
         self.flow.sample(self._layout.tracks, context)
         for window in self._layout.windows:
             width = window.window_ns
@@ -208,6 +220,8 @@ class FlowState:
                 self.current[width] = ScopeState.blank(window.tracks)
                 self.start_ns[width] += passed * width
             self.current[width].sample(window.tracks, context)
+        probe = context.packet.probe
+        return probe is not None and self.rounds.take(probe, time_ns)
 
 
 Reader = Callable[[FlowState, Context], int]
@@ -222,6 +236,9 @@ def reader(feature: Feature, key: str) -> Reader:
     if constant is not None:
         value = constant
         return lambda state, context: value
+    if feature.path is not None:
+        path = feature.path
+        return lambda state, context: state.rounds.whole[path]
     if feature.accumulator is None and feature.field is not None:
         read_field = feature.field.read
         return lambda state, context: read_field(context)

@@ -30,7 +30,7 @@ from wirewise.files import read_bytes, write_atomically
 from wirewise.formats import bundle_html
 from wirewise.formats.card import write_card
 from wirewise.formats.manifest import FeatureRecord, Flow, Manifest, ModelRecord, Program, Reference
-from wirewise.models import Model
+from wirewise.models import BinaryBank, Bounded, Model
 from wirewise.models import load as load_model
 from wirewise.text import harmless_document
 
@@ -128,6 +128,7 @@ class Bundle:
                 family=model.family, digest=model.digest, n_features=model.n_features,
                 n_classes=model.n_classes, summary=model.describe(), source=source, notes=notes or [],
                 used_features=list(model.used_features), n_outputs=model.n_outputs,
+                networks=model_networks(model),
             ),
             reference=reference,
             training=training,
@@ -278,6 +279,12 @@ def _unpack(data: bytes, source: str) -> dict[str, bytes]:
         raise InputError(source, f"is not a readable archive ({error})", "compile it again") from error
 
 
+def model_networks(model: Model) -> list[str] | None:
+    """Names of a bank's networks; None of other models."""
+    inside = model.model if isinstance(model, Bounded) else model
+    return list(inside.names) if isinstance(inside, BinaryBank) else None
+
+
 def _check_parts_agree(bundle: Bundle, source: str) -> None:
     """The manifest repeats facts of the model and the feature set for readers that do not open them."""
     manifest, model = bundle.manifest, bundle.model
@@ -290,6 +297,7 @@ def _check_parts_agree(bundle: Bundle, source: str) -> None:
     }
     if manifest.model.used_features is not None:
         checks["used features"] = (manifest.model.used_features, list(model.used_features))
+    checks["networks"] = (manifest.model.networks, model_networks(model))
     if manifest.model.n_outputs is not None:
         checks["number of outputs"] = (manifest.model.n_outputs, model.n_outputs)
     for what, (stated, actual) in checks.items():

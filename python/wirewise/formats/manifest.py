@@ -139,7 +139,8 @@ class ModelRecord(_Record):
     """What the model is, without reading it.
 
     used_features : indices of the features that the program computes, ascending; n_outputs : how many scores
-    the model gives. None in bundles made before these were stated.
+    the model gives. None in bundles made before these were stated. networks : names of a bank's, in the order
+    of their scores.
     """
 
     family: str
@@ -151,6 +152,7 @@ class ModelRecord(_Record):
     notes: list[str] = []
     used_features: list[int] | None = None
     n_outputs: int | None = Field(default=None, ge=1, le=MAX_CLASSES)
+    networks: list[str] | None = Field(default=None, min_length=2, max_length=MAX_CLASSES)
 
 
 class Manifest(_Record):

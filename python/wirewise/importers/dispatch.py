@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirewise.importers import refused
+from wirewise.importers.binary_folder import import_folder
 from wirewise.importers.registry import FORMATS, Format
 from wirewise.importers.request import Imported, Request
 
@@ -16,9 +17,12 @@ def import_file(path: str, request: Request) -> Imported:
     """The integer model of a model file, by its suffix."""
     suffixes = [entry.key for entry in FORMATS.values() if entry.is_file]
     suffix = Path(path).suffix.lower()
+    if any(Path(path).glob("*.bnn")):
+        return import_folder(path, request)
     if suffix not in suffixes:
         raise request.refuse(
-            f"has no known model file suffix ({', '.join(suffixes)})", "rename it, or save it anew"
+            f"has no known model file suffix ({', '.join(suffixes)}) and is no folder of .bnn files",
+            "rename it, or save it anew",
         )
     if not Path(path).is_file():
         raise request.refuse("is not a file", "give the path of a saved model")

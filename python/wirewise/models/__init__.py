@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from wirewise.abi import MAX_CLASSES, MAX_FEATURES
+from wirewise.models.binary_bank import BinaryBank
 from wirewise.models.binary_mlp import BinaryLayer, BinaryMlp, BitsInput, StepsInput
 from wirewise.models.bounded import UNKNOWN, Bound, Bounded
 from wirewise.models.families import FAMILIES, Family, load_family
@@ -13,6 +14,7 @@ from wirewise.models.fixed_point_mlp import FixedPointLayer, FixedPointMlp
 from wirewise.models.network import InputScaler, Network
 from wirewise.models.quantized_mlp import InputQuantizer, QuantizedLayer, QuantizedMlp
 from wirewise.models.random import (
+    random_binary_bank,
     random_binary_mlp,
     random_fixed_point_mlp,
     random_quantized_mlp,
@@ -29,6 +31,7 @@ __all__ = [
     "MAX_FEATURES",
     "MODELS",
     "UNKNOWN",
+    "BinaryBank",
     "BinaryLayer",
     "BinaryMlp",
     "BitsInput",
@@ -47,6 +50,7 @@ __all__ = [
     "Tree",
     "TreeEnsemble",
     "load",
+    "random_binary_bank",
     "random_binary_mlp",
     "random_fixed_point_mlp",
     "random_quantized_mlp",

@@ -122,6 +122,11 @@ class BinaryMlp(Network):
     def input_bits(self) -> int:
         return sum(source.width for source in self.inputs)
 
+    @property
+    def hidden(self) -> Ints:
+        """Widths of the hidden layers."""
+        return tuple(len(layer.weights) for layer in self.layers[:-1])
+
     # -- meaning
 
     def activations(self, row: Sequence[int]) -> list[list[int]]:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import Any, TypeAlias, get_args
 
 from wirewise.errors import InputError, choose
+from wirewise.models.binary_bank import BinaryBank
 from wirewise.models.binary_mlp import BinaryMlp
 from wirewise.models.fixed_point_mlp import FixedPointMlp
 from wirewise.models.quantized_mlp import QuantizedMlp
 from wirewise.models.tree import TreeEnsemble
 
-Family: TypeAlias = TreeEnsemble | QuantizedMlp | FixedPointMlp | BinaryMlp
+Family: TypeAlias = TreeEnsemble | QuantizedMlp | FixedPointMlp | BinaryMlp | BinaryBank
 
 FAMILIES: dict[str, type[Family]] = {model.family: model for model in get_args(Family)}
 

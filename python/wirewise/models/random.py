@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.models import network
+from wirewise.models.binary_bank import BinaryBank
 from wirewise.models.binary_mlp import (
     MAX_INPUT_BITS,
     BinaryInput,
@@ -213,6 +215,37 @@ def random_binary_mlp(
         fan_in = sum(source.width for source in inputs)
     made = random_binary_layers(rng, (fan_in, *layers, n_classes), extreme=extreme)
     return BinaryMlp(n_features, n_classes, inputs, made)
+
+
+def random_binary_bank(
+    rng: np.random.Generator,
+    *,
+    networks: int = 5,
+    n_features: int = 12,
+    layers: Sequence[int] = (32, 16),
+    input_bits: int = 256,
+    extreme: bool = False,
+    steps: bool | None = None,
+    same_inputs: bool = True,
+    ranges: Sequence[tuple[int, int]] | tuple[int, int] = (0, 1500),
+) -> BinaryBank:
+    """A bank; arguments as of `random_binary_mlp`. same_inputs: as all networks' are encoded."""
+
+    def network() -> BinaryMlp:
+        return random_binary_mlp(
+            rng, n_features=n_features, layers=layers, input_bits=input_bits, extreme=extreme, steps=steps,
+            ranges=ranges,
+        )  # fmt: skip
+
+    first = network()
+    made = [first]
+    while len(made) < networks:
+        if same_inputs:
+            widths = (first.input_bits, *layers, 2)
+            made.append(replace(first, layers=random_binary_layers(rng, widths, extreme=extreme)))
+        else:
+            made.append(network())
+    return BinaryBank(tuple(f"n{index}" for index in range(networks)), tuple(made))
 
 
 def random_binary_layers(

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from wirewise.errors import InputError
 from wirewise.importers import import_model
-from wirewise.models import BitsInput, random_binary_mlp
+from wirewise.importers.binary import to_plain
+from wirewise.models import BinaryBank, BitsInput, random_binary_mlp
 
 PLAIN: dict[str, Any] = {
     "format": "wirewise-binary",
@@ -115,3 +116,47 @@ def test_what_is_no_such_file_is_refused(text: str, tmp_path: Path) -> None:
 def test_it_has_no_trees_that_vote(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trees that could vote"):
         import_model(written(tmp_path, PLAIN), votes="majority")
+
+
+def test_a_folder_is_a_bank(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    networks = [random_binary_mlp(rng, n_features=4, layers=(9, 5), input_bits=40) for _ in range(3)]
+    for name, one in zip("cab", networks, strict=True):
+        document = to_plain(one, ["clear", "congested"], list("wxyz"))
+        (tmp_path / f"{name}.bnn").write_text(json.dumps(document))
+    imported = import_model(tmp_path)
+    assert isinstance(imported.model, BinaryBank)
+    assert imported.model.names == ("a", "b", "c")
+    assert imported.model.networks == (networks[1], networks[2], networks[0])
+    assert imported.classes == ["clear", "congested"] and imported.feature_names == list("wxyz")
+    x = rng.integers(0, 1500, (500, 4))
+    assert (imported.predict(x) == imported.model.predict(x)[0]).all()
+    assert import_model(tmp_path, classes=["ok", "busy"]).classes == ["ok", "busy"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": ["clear", "other"]}, "b.bnn: its classes are not those of a.bnn; train all"),
+        ({"features": list("zyxw")}, "b.bnn: its features are not those of a.bnn; train all"),
+        ({"layers": 3}, "b.bnn: layers: is no list"),
+        (None, "has 1 .bnn files, a bank has 2 to 64 networks"),
+        ({"hidden": 7}, "network b: its hidden layers are 7, those of a 5"),
+    ],
+)
+def test_a_folder_that_is_no_bank_is_refused(
+    changes: dict[str, Any] | None, message: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    changes = None if changes is None else dict(changes)
+    hidden = changes.pop("hidden", 5) if changes else 5
+    for name, width in (("a", 5), ("b", hidden)):
+        one = random_binary_mlp(rng, n_features=4, layers=(width,), input_bits=40)
+        document = to_plain(one, ["clear", "congested"], list("wxyz"))
+        if name == "b":
+            if changes is None:
+                break
+            document |= changes
+        (tmp_path / f"{name}.bnn").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=message):
+        import_model(tmp_path)

@@ -149,6 +149,7 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
             1 << 16,
             0,
         ),
+        rule("ww_answers", LRU_HASH, size_of::<abi::TunnelKey6>() as u64, exactly(8), 1 << 12, 0),
         rule("ww_pools", ARRAY, 4, exactly(size_of::<abi::Pool>()), abi::POOLS as u64, 0),
         rule("ww_tables", ARRAY, 4, exactly(size_of::<abi::Table>()), 2 * abi::POOLS as u64, 0),
         rule("ww_backends", ARRAY, 4, exactly(size_of::<abi::Backend>()), abi::BACKENDS as u64, 0),

@@ -270,6 +270,9 @@ pub struct Model {
     /// How many scores the model gives; `None` in bundles older than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_outputs: Option<usize>,
+    /// Names of a bank's networks, in the order of their scores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub networks: Option<Vec<String>>,
 }
 
 impl StateType {
@@ -361,11 +364,20 @@ impl Manifest {
         if self.model.n_outputs.is_some_and(|outputs| !(1..=abi::MAX_CLASSES).contains(&outputs)) {
             return Err(format!("n_outputs must be a number from 1 to {}", abi::MAX_CLASSES));
         }
+        let networks = self.model.networks.as_deref().unwrap_or_default();
+        if self.model.networks.is_some() && self.model.n_outputs != Some(networks.len()) {
+            return Err("there is not one score for each of the networks".to_string());
+        }
         if self.classes.iter().collect::<HashSet<_>>().len() != classes {
             return Err("a class name stands twice".to_string());
         }
         // A person writes them too.
-        let shown = self.classes.iter().chain(&self.feature_names).chain([&self.name, &self.program.entry]);
+        let shown = self
+            .classes
+            .iter()
+            .chain(networks)
+            .chain(&self.feature_names)
+            .chain([&self.name, &self.program.entry]);
         for name in
             shown.chain(&self.program.tail_calls).chain(self.flow.state.iter().map(|field| &field.name))
         {

@@ -50,7 +50,7 @@ impl Model {
     pub fn parse(ir: &Value) -> Result<Self, String> {
         match ir["family"].as_str() {
             Some("tree-ensemble") => Ensemble::parse(ir).map(Self::Trees),
-            Some("int8-mlp" | "q16-mlp" | "binary-mlp") => Ok(Self::Network),
+            Some("int8-mlp" | "q16-mlp" | "binary-mlp" | "binary-bank") => Ok(Self::Network),
             Some(_) => Ok(Self::Unknown),
             None => Err("names no family".to_string()),
         }

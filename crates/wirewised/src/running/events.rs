@@ -64,6 +64,31 @@ pub struct Judgement {
     pub packets: u32,
     /// IP length of the packet, in bytes.
     pub length: u32,
+    /// Of a bank of networks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
+}
+
+/// Whose answer is another than before, and which it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answers {
+    /// Networks that say yes now, and did not.
+    pub began: Vec<String>,
+    /// Networks that do not any more.
+    pub ended: Vec<String>,
+    /// All that say yes.
+    pub yes: Vec<String>,
+}
+
+impl Answers {
+    /// names : of the networks. yes, changed : a bit for each.
+    fn new(names: &[String], yes: u64, changed: u64) -> Self {
+        let those = |bits: u64| {
+            let named = names.iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1);
+            named.map(|(_, name)| name.clone()).collect()
+        };
+        Self { began: those(changed & yes), ended: those(changed & !yes), yes: those(yes) }
+    }
 }
 
 impl From<&FlowKey> for Tuple {
@@ -103,13 +128,19 @@ pub struct Events {
     interface: String,
     /// The index is the class id.
     classes: Vec<String>,
+    networks: Vec<String>,
 }
 
 impl Events {
-    /// interface : that packets come in by. class_name : of a class id.
-    pub fn new(ring: EventRing, interface: &str, class_name: impl Fn(u8) -> String) -> Self {
+    /// interface : that packets come in by. class_name : of a class id. networks : of a bank.
+    pub fn new(
+        ring: EventRing,
+        interface: &str,
+        class_name: impl Fn(u8) -> String,
+        networks: Vec<String>,
+    ) -> Self {
         let classes = (0..=u8::MAX).map(class_name).collect();
-        Self { ring, interface: interface.to_string(), classes }
+        Self { ring, interface: interface.to_string(), classes, networks }
     }
 
     /// Tells every listener what is new, in the order of time.
@@ -153,6 +184,8 @@ impl Events {
                 outcome: Outcome::from_code(event.outcome.into()),
                 packets: event.packets,
                 length: event.length,
+                answers: (!self.networks.is_empty())
+                    .then(|| Answers::new(&self.networks, event.answers, event.changed)),
             },
         }
     }
@@ -207,6 +240,7 @@ mod tests {
             outcome: Some(Outcome::Drop),
             packets: 3,
             length: 40,
+            answers: None,
         };
         let event = Event {
             timestamp: timestamp(UNIX_EPOCH + Duration::new(1_071_580_904, 891_921_999)),
@@ -223,6 +257,14 @@ mod tests {
             r#""wirewise":{"class":"attack","action":"drop","outcome":"drop","packets":3,"length":40}}"#
         );
         assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn answers_of_a_bank_have_its_names() {
+        let names = ["a", "b", "c"].map(str::to_string);
+        let answers = Answers::new(&names, 0b1101, 0b0011);
+        assert_eq!((answers.began, answers.ended), (vec!["a".to_string()], vec!["b".to_string()]));
+        assert_eq!(answers.yes, ["a", "c"]);
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub struct Meta {
     pub bundle: BundleMeta,
     /// The index is the class id.
     pub classes: Vec<String>,
+    /// Names of a bank's networks; empty for other models.
+    #[serde(default)]
+    pub networks: Vec<String>,
     pub flow: Flow,
     /// What its flows are compared with.
     #[serde(default)]
@@ -118,6 +121,7 @@ impl Meta {
             since: kernel::now(),
             bundle: BundleMeta::new(bundle, file),
             classes: manifest.classes.clone(),
+            networks: manifest.model.networks.clone().unwrap_or_default(),
             flow: manifest.flow.clone(),
             reference: manifest.reference.clone(),
             decapsulate: bundle.decapsulate(),

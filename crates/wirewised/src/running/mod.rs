@@ -116,7 +116,8 @@ pub trait Running {
 
     /// Counters in words. before : an earlier reading, for rates.
     fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
-        Ok(Statistics::new(self.status()?, now, before))
+        let networks = self.meta().map_or(&[][..], |meta| &meta.networks);
+        Ok(Statistics::new(self.status()?, now, before, networks))
     }
 
     /// The flows it keeps.
@@ -157,7 +158,8 @@ pub trait Running {
     /// Packets of classes that do not simply pass: those that are kept come first.
     fn events(&self) -> Result<Events> {
         let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?)?;
-        Ok(Events::new(ring, self.interface(), |class_id| self.class_name(class_id)))
+        let networks = self.meta().map(|meta| meta.networks.clone()).unwrap_or_default();
+        Ok(Events::new(ring, self.interface(), |class_id| self.class_name(class_id), networks))
     }
 
     /// How far the second model agrees; `None`: there is none.

@@ -30,8 +30,17 @@ pub struct Statistics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregates: Option<FlowCounters>,
     pub events: EventCounters,
+    /// Of a bank: packets to which each network said yes, of `inferred`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkRow>,
     /// How far a second model on the same packets agrees; null if there is none.
     pub shadow: Option<Agreement>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct NetworkRow {
+    pub name: String,
+    pub yes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,7 +65,8 @@ pub struct StatusRow {
 
 impl Statistics {
     /// before : an earlier reading, for rates.
-    pub fn new(status: Status, now: &Counters, before: Option<&Counters>) -> Self {
+    /// networks : of a bank.
+    pub fn new(status: Status, now: &Counters, before: Option<&Counters>, networks: &[String]) -> Self {
         let before = before.filter(|before| now.continues(before));
         let seconds =
             before.map(|before| now.at.duration_since(before.at).as_secs_f64()).filter(|s| *s > 0.0);
@@ -87,6 +97,11 @@ impl Statistics {
             flows: stats.into(),
             aggregates: FlowCounters::of_aggregates(stats),
             events: stats.into(),
+            networks: networks
+                .iter()
+                .zip(stats.said_yes)
+                .map(|(name, yes)| NetworkRow { name: name.clone(), yes })
+                .collect(),
             shadow: status.shadow,
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::abi::Outcome;
 use crate::error::{Error, Result};
-use crate::running::events::{Event, Listener};
+use crate::running::events::{Answers, Event, Listener};
 use crate::text::output::Lines;
 use crate::views::flow_key::end;
 use crate::views::terminal::{self, wrapped};
@@ -49,8 +49,9 @@ impl Listener for GapWarner {
 fn describe(event: &Event) -> String {
     let (flow, said) = (&event.flow, &event.wirewise);
     let outcome = said.outcome.map_or("unknown", Outcome::name);
+    let answers = said.answers.as_ref().map(described).unwrap_or_default();
     format!(
-        "{}  {:<11} {}  {} > {} {}  packet {} of its flow, {} bytes",
+        "{}  {:<11} {}{answers}  {} > {} {}  packet {} of its flow, {} bytes",
         event.timestamp,
         outcome,
         said.class,
@@ -60,4 +61,10 @@ fn describe(event: &Event) -> String {
         said.packets,
         said.length
     )
+}
+
+/// `+` of networks that say yes now, `-` of those that do not any more.
+fn described(answers: &Answers) -> String {
+    let began = answers.began.iter().map(|name| format!(" +{name}"));
+    began.chain(answers.ended.iter().map(|name| format!(" -{name}"))).collect()
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::abi::{self, Outcome};
 use crate::running::counters::FlowCounters;
-use crate::running::statistics::{ClassRow, Statistics, StatusRow};
+use crate::running::statistics::{ClassRow, NetworkRow, Statistics, StatusRow};
 use crate::views::agreement;
 use crate::views::fit::{Cell, Column, Need, Table};
 use crate::views::terminal;
@@ -53,6 +53,15 @@ pub fn counter_table(counters: &[(&'static str, u64)]) -> Table {
     Table { columns, left: 1, rows }
 }
 
+/// How often each network of a bank said yes.
+fn network_table(statistics: &Statistics) -> Table {
+    let columns = ["network", "yes", "of"].map(|name| Column { name: name.into(), need: Need::Always });
+    let row = |row: &NetworkRow| {
+        vec![Cell::words(&row.name), Cell::count(row.yes), Cell::count(statistics.inferred)]
+    };
+    Table { columns: columns.to_vec(), left: 1, rows: statistics.networks.iter().map(row).collect() }
+}
+
 /// The other counters, without the reasons that never occurred: name, value.
 pub fn counters(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     let mut counters = vec![("inferred", statistics.inferred)];
@@ -83,6 +92,10 @@ pub fn print(statistics: &Statistics) {
     class_table(&statistics.classes, true).print();
     println!();
     counter_table(&counters(statistics)).print_rows();
+    if !statistics.networks.is_empty() {
+        println!();
+        network_table(statistics).print();
+    }
     if let Some(shadow) = &statistics.shadow {
         println!();
         agreement::print(shadow);

@@ -157,6 +157,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 aggregates_evicted,
                 aggregates_refused,
                 aggregates_missed,
+                said_yes,
             }),
         ),
         (
@@ -170,7 +171,9 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 outcome,
                 packets,
                 length,
-                sequence
+                sequence,
+                answers,
+                changed
             }),
         ),
         (
@@ -197,6 +200,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 sample,
                 now_ns,
                 leaf,
+                answers,
+                changed,
                 activation,
             }),
         ),

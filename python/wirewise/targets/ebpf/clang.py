@@ -142,7 +142,7 @@ def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_xdp, ww_process_ipv6 and the largest of the others, each rounded
     up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
     aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or what
-    steers a packet, such as the answer to a SYN.
+    steers a packet, such as the answer to a SYN; or a bank of networks, which calls their layers.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
@@ -162,7 +162,9 @@ def _stack(warnings: str) -> int:
         frames.get(name, _FRAME_UNIT) for name in ("ww_answer", "ww_find_receiver", "ww_returns_cookie")
     )
     steered = [frames.get(name, _FRAME_UNIT) for name in ("ww_balance", "ww_forward", "ww_send_to_cpu")]
-    return entry + max(*frames.values(), *nested, sockets, steering + max(challenge, *steered))
+    layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
+    bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
+    return entry + max(*frames.values(), *nested, bank, sockets, steering + max(challenge, *steered))
 
 
 def _first_error(text: str) -> str:

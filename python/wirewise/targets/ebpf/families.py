@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from wirewise.feature_sets.feature_set import Feature
-from wirewise.models import BinaryMlp, FixedPointMlp, QuantizedMlp, TreeEnsemble
-from wirewise.targets.ebpf import binary_code, int8_code, q16_code, tree_code
+from wirewise.models import BinaryBank, BinaryMlp, FixedPointMlp, QuantizedMlp, TreeEnsemble
+from wirewise.targets.ebpf import bank_code, binary_code, int8_code, q16_code, tree_code
 from wirewise.targets.ebpf.shapes import Lowered
 
 
@@ -30,4 +30,5 @@ LOWERINGS: dict[str, Lower] = {
     QuantizedMlp.family: int8_code.lower,
     FixedPointMlp.family: q16_code.lower,
     BinaryMlp.family: binary_code.lower,
+    BinaryBank.family: bank_code.lower,
 }

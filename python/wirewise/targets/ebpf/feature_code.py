@@ -15,6 +15,7 @@ from wirewise.feature_sets.accumulators import CELLS, LINEAR_COUNTING, SKETCH_FU
 from wirewise.feature_sets.feature_set import AGGREGATES, TEID, Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import BIDIRECTIONAL, Field
 from wirewise.feature_sets.packet import TUNNELS
+from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.state import StateLayout, Track, Window, layouts
 from wirewise.formats.manifest import FlowFeature
 from wirewise.units import format_duration
@@ -122,6 +123,7 @@ def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
     variables = [("first_seen_ns", "__u64")] if layout.first_seen else []
     variables += [(f"start_{w.suffix}_ns", "__u64") for w in layout.windows]
     variables += [item for track in layout.tracks for item in track.variables.items()]
+    variables += layout.round_variables.items()
     wide = [v for v in variables if v[1] != "__u32"]
     narrow = [v for v in variables if v[1] == "__u32"]
     windows: Declarations = []
@@ -157,6 +159,7 @@ def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: s
             '#include "wirewise/abi.h"',
             '#include "wirewise/arith.h"',
             '#include "wirewise/packet.h"',
+            '#include "wirewise/probe.h"',
             '#include "wirewise/sketch.h"',
             "",
             *(line for table in tables for line in _table(table, feature_set, used)),
@@ -237,6 +240,8 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_GRACE_NS": f"{s.grace_ns}ULL",
         "WW_PROVEN_PACKETS": f"{s.proven_packets}U",
         "WW_NEEDS_TIME": int(s.needs_time(used)),
+        "WW_PROBES": int(s.needs_probe(used)),
+        "WW_PATHS": len(s.paths),
         "WW_AGGREGATES": len(s.aggregates(used)),
         **{f"WW_BY_{by.upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
         "WW_AGGREGATES_SIZE": f"{s.aggregates_size}U",
@@ -402,6 +407,12 @@ def _accumulate(table: Table) -> list[str]:
         if window.counts_iat:
             lines.append(f"\t{current}samples_iat = ww_increment({current}samples_iat, c->packets > 1);")
         lines += _samples(table, window.tracks, current, f"{current}samples", f"{current}samples_iat")
+    if layout.paths:
+        mask = sum(1 << path for path in layout.paths)
+        lines += [
+            f"\tc->whole = ww_take_probe(&s->delays_0, &s->whole_0, {words(layout.paths)}, {mask:#x}ULL,",
+            "\t\t\t\t &s->round_seen, &s->round, p, c);",
+        ]
     return [*lines, "}", ""]
 
 
@@ -456,6 +467,8 @@ def _expression(table: Table, feature: Feature, averages: dict[str, str]) -> str
         n, n_iat = f"{prefix}samples", f"{prefix}samples_iat"
     if field is None:
         return n
+    if feature.path is not None:
+        return f"s->whole_{feature.path // 8} >> {feature.path % 8 * 8} & 255"
     if feature.accumulator is None:
         return field.c
     places = {v: f"{prefix}{v}_{field.name}" for c in feature.accumulator.cells for v in CELLS[c].variables}

@@ -227,6 +227,7 @@ mod tests {
             flows: FlowCounters { new: 5, expired: 0, evicted: 0, refused: 0, missed: 0 },
             aggregates: None,
             events: EventCounters { sent: 0, limited: 0 },
+            networks: Vec::new(),
             shadow: None,
         }
     }
@@ -284,6 +285,7 @@ mod tests {
                 outcome: Some(Outcome::Drop),
                 packets: 1,
                 length: 40,
+                answers: None,
             },
         }
     }
