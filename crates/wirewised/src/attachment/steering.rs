@@ -5,6 +5,7 @@ use crate::abi;
 use crate::attachment::Attachment;
 use crate::attachment::challenge;
 use crate::attachment::circles;
+use crate::attachment::companion;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
 use crate::attachment::pins::Root;
@@ -32,6 +33,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
             }
         }
     }
+    planes.iter().try_for_each(|plane| check_companion(policy, *plane))?;
     let own = netdev::index(interface)?;
     let mut findings = Vec::new();
     // A pool without an interface sends by the one that is judged.
@@ -54,6 +56,8 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
                  `bounce` sends them back to who sent them"
             )));
         }
+        // A copy leaves from TC, whatever the plane.
+        let planes = if key == "mirror" { &[] } else { planes };
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
     circles::refuse(policy, interface, own, planes, root)?;
@@ -65,6 +69,25 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         }
     }
     Ok(findings)
+}
+
+/// What the companion at TC is to do it can only do to packets that come there.
+fn check_companion(policy: &Policy, plane: Plane) -> Result<()> {
+    for (class, steering) in policy.steering() {
+        let name =
+            |kinds: u32| abi::STEERING.into_iter().find(|(kind, _)| kinds & kind != 0).map(|(_, name)| name);
+        let written = name(plane.by_companion(steering.kinds()));
+        let elsewhere = name(steering.kinds() & (abi::STEER_ELSEWHERE | abi::STEER_CPU));
+        if let Some((written, elsewhere)) = written.zip(elsewhere) {
+            let can = steering.kinds() & !companion::PLANE.abilities().steers == 0;
+            let other = if can { format!(", or take `--plane {}`", companion::PLANE) } else { String::new() };
+            return Err(Error::input(format!(
+                "policy: {class}: {plane} leaves {written} to a program at TC, where packets with {elsewhere} never come: leave one of \
+                 the two out{other}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_cpus(policy: &Policy) -> Result<()> {

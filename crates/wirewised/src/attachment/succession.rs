@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How one program follows another on an interface. Beside its directory of pins may lie others: `::new`, a program that is being
 //! made ready; `::previous`, what ran before the last swap; `::old`, what is on its way from the one to the other place; `::shadow`, a
-//! second model, which has each packet before the first; `::offloads`, what is switched off for the attachment.
+//! second model, which has each packet before the first; `::offloads`, what is switched off for the attachment; `::companion`, a program
+//! at TC beside one at XDP.
 //!
 //! The one moment that counts is the update of the link, which the kernel does in one step: what the link's program is, runs. The
 //! directories only follow. So whoever finds them in any state, after a kill too, can tell what runs, and put the rest in order.
@@ -11,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use crate::attachment::companion;
 use crate::attachment::names::BESIDE;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
@@ -25,6 +27,7 @@ const PREVIOUS: &str = "previous";
 const OLD: &str = "old";
 const SHADOW: &str = "shadow";
 const OFFLOADS: &str = "offloads";
+const COMPANION: &str = "companion";
 
 /// The directories of one interface.
 #[derive(Debug, Clone)]
@@ -36,6 +39,8 @@ pub struct Places {
     pub shadow: PathBuf,
     /// What is switched off on interfaces for as long as there is an attachment, whichever program runs.
     pub offloads: PathBuf,
+    /// Likewise of the program at TC.
+    pub companion: PathBuf,
 }
 
 impl Places {
@@ -54,6 +59,7 @@ impl Places {
             old: beside(OLD),
             shadow: beside(SHADOW),
             offloads: beside(OFFLOADS),
+            companion: beside(COMPANION),
         }
     }
 
@@ -137,7 +143,8 @@ impl Places {
         if !shadowed {
             remove_if_there(&self.shadow)?;
         }
-        remove_if_there(&self.new)
+        remove_if_there(&self.new)?;
+        companion::settle(self)
     }
 
     /// Gives up what ran before.
@@ -145,10 +152,11 @@ impl Places {
         remove_if_there(&self.previous)
     }
 
-    /// Removes all of them, and switches on again what was switched off. The link is to be detached before; that of the other direction goes
-    /// here.
+    /// Removes all of them, and switches on again what was switched off. The link is to be detached before; those of the other direction and
+    /// of the companion go here.
     pub fn remove(&self) -> io::Result<()> {
         self.outgoing()?.map_or(Ok(()), |outgoing| outgoing.end())?;
+        companion::end(self)?;
         offloads::put_back(&self.offloads);
         self.all().into_iter().chain([&self.shadow]).try_for_each(|place| remove_if_there(place))
     }
