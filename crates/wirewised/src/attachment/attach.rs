@@ -82,7 +82,7 @@ pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) ->
                 None => request.plane.by_companion(ours.policy()?.steering()),
             };
             let change = || ours.change_policy(policy, request.mode);
-            companion::around(&places, &request.interface, asked, request.joining, change)?;
+            places.with_companion(&request.interface, asked, request.joining, change)?;
             if let Some(switched) = switched {
                 switched.keep();
             }
@@ -180,7 +180,7 @@ fn with_companion(
     change: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let asked = companion::asked(request.plane, request.policy.as_ref().map(|(_, policy)| policy));
-    companion::around(places, &request.interface, asked, request.joining, change)
+    places.with_companion(&request.interface, asked, request.joining, change)
 }
 
 /// Attaches the program of the other direction, if there is to be one.

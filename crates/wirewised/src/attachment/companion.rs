@@ -16,9 +16,6 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use libbpf_sys as bpf;
 
 use crate::abi;
-use crate::attachment::Attachment;
-use crate::attachment::doctor::finding::Finding;
-use crate::attachment::succession::Places;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel::assembler::{
@@ -27,12 +24,12 @@ use crate::kernel::assembler::{
 };
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
+use crate::object::{POLICY, read_element};
 use crate::plane::link::{self, LinkInfo};
-use crate::plane::{self, Joining, Order, Plane, Port};
+use crate::plane::{Joining, Order, Plane, Port};
 use crate::policy::Policy;
-use crate::running::Running;
+use crate::running::meta::Meta;
 
-pub const CHECK: &str = "companion";
 /// Where it is.
 pub const PLANE: Plane = Plane::TC_INGRESS;
 /// The pin of the map by which the first program calls the second.
@@ -45,9 +42,9 @@ pub struct Found {
     pub info: LinkInfo,
 }
 
-/// The companion of an interface, if it has one.
-pub fn find(places: &Places) -> io::Result<Option<Found>> {
-    let Some(link) = objects::open_pin_if_there(&places.companion.join(pinned::LINK))? else {
+/// The companion whose pins are there.
+pub fn find(directory: &Path) -> io::Result<Option<Found>> {
+    let Some(link) = objects::open_pin_if_there(&directory.join(pinned::LINK))? else {
         return Ok(None);
     };
     Ok(link::info(link.as_fd())?.map(|info| Found { link, info }))
@@ -58,57 +55,38 @@ pub fn asked(plane: Plane, policy: Option<&Policy>) -> u32 {
     policy.map_or(0, |policy| plane.by_companion(policy.steering_kinds()))
 }
 
-/// Makes a change with the companion in place before it, if what is to run asks for one, and gone after it, if what runs does not. The
-/// caller holds the lock of the root.
-///
-/// asked : `asked` of what is to run.
-pub fn around<T>(
-    places: &Places,
-    interface: &str,
-    asked: u32,
-    joining: Joining,
-    change: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    if asked != 0 {
-        let joining = Joining { order: Order::Companion, ..joining };
-        provide(&places.companion, interface, joining)
-            .map_err(|error| PLANE.attach_error(interface, &error))?;
-    }
-    let done = change();
-    let settled = settle(places).map_err(|error| {
-        Error::other(format!("{interface}: the companion at {PLANE} cannot be removed: {error}"))
-    });
-    done.and_then(|done| settled.map(|()| done))
+/// Removes the companion unless what runs asks for it. running : the pins of that; `None`: nothing runs.
+pub fn settle(directory: &Path, running: Option<&Path>) -> io::Result<()> {
+    if !directory.is_dir() || running.map_or(Ok(false), asks)? { Ok(()) } else { end(directory) }
 }
 
-/// Removes the companion unless what runs asks for it.
-pub fn settle(places: &Places) -> io::Result<()> {
-    if !places.companion.is_dir() || is_asked_for(places)? { Ok(()) } else { end(places) }
-}
-
-fn is_asked_for(places: &Places) -> io::Result<bool> {
-    if places.find()?.link.is_none() {
-        return Ok(false);
-    }
-    let failed = |error: Error| io::Error::other(error.to_string());
-    let running = Attachment::open(&places.current).map_err(failed)?;
-    // Where another version of the agent knows what runs, it stays.
-    let Some(meta) = &running.meta else { return Ok(true) };
-    Ok(meta.plane.by_companion(running.policy().map_err(failed)?.steering()) != 0)
+fn asks(running: &Path) -> io::Result<bool> {
+    // Where another version of the agent knows what runs, the companion stays.
+    let Some(meta) = Meta::open(&running.join(pinned::META)) else { return Ok(true) };
+    let failed = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
+    let policy = MapHandle::from_pinned_path(running.join(POLICY)).map_err(|error| failed(&error))?;
+    let policy: abi::Policy = read_element(&policy, 0).map_err(|error| failed(&error))?;
+    Ok(meta.plane.by_companion(policy.steering()) != 0)
 }
 
 /// Takes it off the interface, with its pins.
-pub fn end(places: &Places) -> io::Result<()> {
-    if let Some(Found { link, info }) = find(places)?
+pub fn end(directory: &Path) -> io::Result<()> {
+    if let Some(Found { link, info }) = find(directory)?
         && info.port.is_some()
     {
         link::detach(link.as_fd())?;
     }
-    if places.companion.is_dir() { pinned::remove(&places.companion) } else { Ok(()) }
+    if directory.is_dir() { pinned::remove(directory) } else { Ok(()) }
+}
+
+/// Attaches it before the programs of others.
+pub fn provide(directory: &Path, interface: &str, joining: Joining) -> Result<()> {
+    let joining = Joining { order: Order::Companion, ..joining };
+    attach(directory, interface, joining).map_err(|error| PLANE.attach_error(interface, &error))
 }
 
 /// Attaches it; what is attached already gets these programs.
-fn provide(directory: &Path, interface: &str, joining: Joining) -> io::Result<()> {
+fn attach(directory: &Path, interface: &str, joining: Joining) -> io::Result<()> {
     let (program, map) = load()?;
     let pin = directory.join(pinned::LINK);
     let there = objects::open_pin_if_there(&pin)?;
@@ -245,34 +223,4 @@ const GO_ON: [Line; 2] = [(SET, 0, 0, 0, -1), (EXIT, 0, 0, 0, 0)];
 fn if_wished(kind: u32, lines: &[Line]) -> Vec<Line> {
     let asked = [(MOVE, 5, 7, 0, 0), (AND, 5, 0, 0, kind as i32), (IF_EQUAL, 5, 0, lines.len() as i16, 0)];
     [&asked, lines].concat()
-}
-
-/// Whether the companion of what is attached does its work. index : of the interface.
-pub fn check(ours: &Attachment, plane: Plane, index: u32) -> Option<Finding> {
-    let asked = plane.by_companion(ours.policy().ok()?.steering());
-    if asked == 0 {
-        return None;
-    }
-    let keys: Vec<_> =
-        abi::STEERING.into_iter().filter(|(kind, _)| asked & kind != 0).map(|(_, key)| key).collect();
-    let keys = keys.join(", ");
-    let Some(companion) = &ours.companion else {
-        return Some(Finding::warning(
-            CHECK,
-            format!("{keys}: the program at {PLANE} that does this is gone: packets pass without it"),
-            "give the policy again: `wirewised run --policy`",
-        ));
-    };
-    let attached = plane::attached(index).unwrap_or_default();
-    let first = attached.iter().find(|it| it.plane == PLANE).map(|it| it.program_id);
-    Some(match first.filter(|first| *first != companion.program_id) {
-        None => Finding::ok(CHECK, format!("{keys}: by program {} at {PLANE}", companion.program_id)),
-        Some(before) => Finding::warning(
-            CHECK,
-            format!(
-                "{keys}: program {before} at {PLANE} is before the one that does this, and sees packets without it"
-            ),
-            "give the policy again after `wirewised detach`, or attach the other one behind (`bpftool net` shows both)",
-        ),
-    })
 }

@@ -133,7 +133,8 @@ impl Attachment {
         let places = Places::of(directory);
         let Found { link, directory: place, shadowed } = places.find()?;
         let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.port.is_some());
-        let companion = companion::find(&places)?.map(|found| found.info).filter(|info| info.port.is_some());
+        let companion =
+            companion::find(&places.companion)?.map(|found| found.info).filter(|info| info.port.is_some());
         let pins = owned::directory(&place)?;
         let meta = Meta::open(&inside(&pins, pinned::META));
         let mut link = link.map(|(link, info, _)| (link, info));

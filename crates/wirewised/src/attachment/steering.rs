@@ -158,3 +158,34 @@ pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
     });
     challenged.into_iter().chain(redirected).collect()
 }
+
+/// Whether the companion of what is attached does its work. index : of the interface.
+pub fn check_attached_companion(ours: &Attachment, plane: Plane, index: u32) -> Option<Finding> {
+    let asked = plane.by_companion(ours.policy().ok()?.steering());
+    if asked == 0 {
+        return None;
+    }
+    let keys: Vec<_> =
+        abi::STEERING.into_iter().filter(|(kind, _)| asked & kind != 0).map(|(_, key)| key).collect();
+    let keys = keys.join(", ");
+    let at = companion::PLANE;
+    let Some(companion) = &ours.companion else {
+        return Some(Finding::warning(
+            "companion",
+            format!("{keys}: the program at {at} that does this is gone: packets pass without it"),
+            "give the policy again: `wirewised run --policy`",
+        ));
+    };
+    let attached = plane::attached(index).unwrap_or_default();
+    let first = attached.iter().find(|it| it.plane == at).map(|it| it.program_id);
+    Some(match first.filter(|first| *first != companion.program_id) {
+        None => Finding::ok("companion", format!("{keys}: by program {} at {at}", companion.program_id)),
+        Some(before) => Finding::warning(
+            "companion",
+            format!(
+                "{keys}: program {before} at {at} is before the one that does this, and sees packets without it"
+            ),
+            "give the policy again after `wirewised detach`, or attach the other one behind (`bpftool net` shows both)",
+        ),
+    })
+}

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::interface::offloads;
 use crate::kernel::objects;
 use crate::kernel::pinned;
+use crate::plane::Joining;
 use crate::plane::link::{self, LinkInfo};
 
 const NEW: &str = "new";
@@ -144,7 +145,36 @@ impl Places {
             remove_if_there(&self.shadow)?;
         }
         remove_if_there(&self.new)?;
-        companion::settle(self)
+        self.settle_companion()
+    }
+
+    /// Makes a change with the companion in place before it, if what is to run asks for one, and gone after it, if what runs does not. The
+    /// caller holds the lock of the root.
+    ///
+    /// asked : what the policy of what is to run leaves to it, `abi::STEER_*` bits.
+    pub fn with_companion<T>(
+        &self,
+        interface: &str,
+        asked: u32,
+        joining: Joining,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if asked != 0 {
+            companion::provide(&self.companion, interface, joining)?;
+        }
+        let done = change();
+        let settled = self.settle_companion().map_err(|error| {
+            Error::other(format!(
+                "{interface}: the companion at {} cannot be removed: {error}",
+                companion::PLANE
+            ))
+        });
+        done.and_then(|done| settled.map(|()| done))
+    }
+
+    fn settle_companion(&self) -> io::Result<()> {
+        let found = self.find()?;
+        companion::settle(&self.companion, found.link.is_some().then_some(&found.directory))
     }
 
     /// Gives up what ran before.
@@ -156,7 +186,7 @@ impl Places {
     /// of the companion go here.
     pub fn remove(&self) -> io::Result<()> {
         self.outgoing()?.map_or(Ok(()), |outgoing| outgoing.end())?;
-        companion::end(self)?;
+        companion::end(&self.companion)?;
         offloads::put_back(&self.offloads);
         self.all().into_iter().chain([&self.shadow]).try_for_each(|place| remove_if_there(place))
     }

@@ -10,7 +10,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::attachment::Attachment;
-use crate::attachment::companion;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
 use crate::attachment::forwarding;
@@ -242,7 +241,7 @@ fn check_steering(index: u32, root: &Root) -> Vec<Finding> {
     let Some(plane) = plane else { return Vec::new() };
     let mut findings = steering::check_running(&ours, plane);
     findings.extend(forwarding::check_running(&ours, index, plane));
-    findings.extend(companion::check(&ours, plane, index));
+    findings.extend(steering::check_attached_companion(&ours, plane, index));
     findings
 }
 

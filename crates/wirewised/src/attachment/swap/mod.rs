@@ -16,7 +16,6 @@ use std::path::PathBuf;
 
 use crate::abi::{self, Action, Mode};
 use crate::attachment::Attachment;
-use crate::attachment::companion;
 use crate::attachment::forwarding;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
@@ -299,7 +298,7 @@ fn take_over(
     program: BorrowedFd<'_>,
     keep: impl FnOnce(),
 ) -> Result<Attachment> {
-    companion::around(places, &ours.interface, asked, Joining::default(), || {
+    places.with_companion(&ours.interface, asked, Joining::default(), || {
         update_link(ours, program)?;
         keep();
         places.tidy().map_err(|error| not_tidied(places, &error))

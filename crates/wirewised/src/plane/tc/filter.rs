@@ -3,7 +3,7 @@
 //! stands in its place, by which the filter is found, replaced and removed.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
@@ -114,20 +114,33 @@ impl Filter {
         words.store(&self.map)
     }
 
-    /// Removes the filter, and the qdisc if it came with it and nobody else uses it.
+    /// Removes the filter, and the qdisc if it came with it and nobody else uses it; of other filters of ours, the last one does.
     pub fn stop(&self) -> io::Result<()> {
         let stop = |words: &Words| {
             words.remove()?;
-            if words.made_qdisc != 0 && !rtnetlink::has_filters(words.ifindex)? {
-                words.remove_qdisc()?;
+            match words.made_qdisc != 0 {
+                true if rtnetlink::has_filters(words.ifindex)? => self.hand_qdisc_on(),
+                true => words.remove_qdisc(),
+                false => Ok(()),
             }
-            Ok(())
         };
         // Where it cannot be entered the namespace, and with it the filter, may be gone.
         self.within(stop).unwrap_or_else(|| match crate::kernel::may_mount() {
             true => Ok(()),
             false => Err(io::ErrorKind::PermissionDenied.into()),
         })
+    }
+
+    /// Who goes last has to know that the qdisc came with ours. (Who may not ask for maps by number leaves it behind.)
+    fn hand_qdisc_on(&self) -> io::Result<()> {
+        let is_beside = |other: &Self| {
+            let (own, words) = (&self.words, &other.words);
+            other.id != self.id && (words.cookie, words.ifindex) == (own.cookie, own.ifindex)
+        };
+        for other in objects::maps().filter_map(|map| Self::open(map.as_fd()).ok()?).filter(is_beside) {
+            Words { made_qdisc: 1, ..other.words }.store(&other.map)?;
+        }
+        Ok(())
     }
 
     fn plane(&self) -> Plane {
