@@ -58,7 +58,7 @@ class Steered:
 _SHARES = {ALL: (True, True), SOME: (True, False), NONE: (False, False)}
 """Whether it is done to any packet, and whether to all."""
 _BACKEND = {"address": "192.0.2.1", "mac": "02:00:00:00:00:09"}
-POOLS = {"web": {"method": "dsr", "interface": "lo", "backends": [_BACKEND]}}
+POOLS = {"web": {"method": "dsr", "backends": [_BACKEND]}}
 _WRITTEN = {"mark": "7", "priority": "3", "queue": "0"}
 COPIED = "companion"  # the one whose copies are counted, where they leave
 STEERING = {

@@ -26,6 +26,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::{POLICY, read_element};
 use crate::plane::link::{self, LinkInfo};
+use crate::plane::tc::SINCE;
 use crate::plane::{Joining, Order, Plane, Port};
 use crate::policy::Policy;
 use crate::running::meta::Meta;
@@ -82,7 +83,13 @@ pub fn end(directory: &Path) -> io::Result<()> {
 /// Attaches it before the programs of others.
 pub fn provide(directory: &Path, interface: &str, joining: Joining) -> Result<()> {
     let joining = Joining { order: Order::Companion, ..joining };
-    attach(directory, interface, joining).map_err(|error| PLANE.attach_error(interface, &error))
+    attach(directory, interface, joining).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => Error::missing(format!(
+            "{interface}: mark, priority, queue and mirror need a program at TC beside that at XDP, and this kernel has neither tcx (Linux {SINCE}) \
+             nor filters of clsact (CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS); leave these out of the policy"
+        )),
+        _ => PLANE.attach_error(interface, &error),
+    })
 }
 
 /// Attaches it; what is attached already gets these programs.

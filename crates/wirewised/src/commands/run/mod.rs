@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::First)]
     order: Order,
 
-    /// With a plane of TC: as a filter of clsact, as on kernels before 6.6, though this one has tcx links
+    /// With a plane of TC, or a policy that has XDP need one: as a filter of clsact, as on kernels before 6.6, though this one has tcx links
     #[arg(long)]
     clsact: bool,
 
