@@ -84,6 +84,9 @@ enum ww_steer_kind {
 		32768, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };
 
+/* What only a socket buffer has: XDP hands it over to a program at TC. */
+#define WW_STEER_BY_COMPANION (WW_STEER_MARK | WW_STEER_PRIORITY | WW_STEER_QUEUE | WW_STEER_MIRROR)
+
 enum ww_mode { WW_MODE_OBSERVE = 0, WW_MODE_ENFORCE = 1 };
 
 /* When a flow's packet is inferred; between, the verdict kept with the flow holds. */
@@ -238,6 +241,19 @@ struct ww_steer {
 	__u8 address
 		[6]; /* of Ethernet: that of the judged interface, to whose frames forwarding is limited */
 	__u16 cpu[WW_MAX_SPREAD];
+};
+
+/* Begins a struct ww_wish, so that metadata of others is not taken for one. */
+#define WW_WISH 0x3157ecab
+
+/* In front of a packet, from XDP to the companion at TC. Linux < 6.8 has room for 32 bytes. */
+struct ww_wish {
+	__u32 magic; /* WW_WISH */
+	__u32 kinds; /* enum ww_steer_kind bits of WW_STEER_BY_COMPANION; of the rest, what they name means something */
+	__u32 mark;
+	__u32 priority;
+	__u32 queue;
+	__u32 mirror_ifindex;
 };
 
 /* Map ww_sockets: receive queues of an interface whose packets can go to a socket. */

@@ -17,6 +17,7 @@
 #include "bridge.h"
 #include "challenge.h"
 #include "checksum.h"
+#include "companion.h"
 #include "ends.h"
 #include "flow.h"
 #include "forward.h"
@@ -68,9 +69,8 @@ static __always_inline int ww_send_to_socket(WW_HOOK_CTX *ctx, __u32 queue)
 /* Sends a copy out of another interface, of one packet in so many. Where that one is gone, or too busy, there is no copy. */
 static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, const struct ww_steer *what)
 {
-	if (what->mirror_every > 1 && bpf_get_prandom_u32() % what->mirror_every)
-		return;
-	bpf_clone_redirect(ctx, what->mirror_ifindex, 0);
+	if (ww_draws(what))
+		bpf_clone_redirect(ctx, what->mirror_ifindex, 0);
 }
 
 /* Writes the DSCP of the outermost IP header and leaves ECN as it is. Returns 0 if there is no such header. */
@@ -165,6 +165,8 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 		if (verdict == WW_UNSTEERED)
 			return WW_UNSTEERED;
 	}
+	if (!ww_at_tc() && ww_steers(what, WW_STEER_BY_COMPANION) && !ww_wish_for(ctx, class_id))
+		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
 		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_BOUNCE)) {

@@ -34,8 +34,10 @@ insert() { # the modules, in their order
     for module in /modules/*; do insmod "$module" || return; done
 }
 
-wire() { # a veth pair that is silent by itself
+wire() { # a veth pair that is silent by itself; listeners, if there were any, would take cookies
     echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+    echo 2 >/proc/sys/net/ipv4/tcp_syncookies
+    ip link set lo up
     ip link add ww0 type veth || return
     ip link set veth0 name ww1 && ip link set ww0 arp off up && ip link set ww1 arp off up
 }

@@ -34,17 +34,41 @@ _MIN_FRAME = 14  # a packet socket sends no less than an Ethernet header
 _GAP_NS = 1_000_000
 PHASES = ("observed", "killed", "enforced", "swapped", "shadowed", "detached")
 TC = "tc"  # a phase of its own, with empty flow tables: at TC, by a filter where the kernel has no tcx links
-# By plane, what becomes of every class but the first; with the same packets as at TC.
-STEERING = {
-    "xdp-generic": {"redirect": {"interface": "lo"}, "dscp": "CS1"},
-    "tc-ingress": {"action": "bounce", "dscp": "EF", "mark": "7", "priority": "3", "queue": "0"},
-}
 NO_CLASS = "(none)"  # as `stats` calls it
 WHOLE, POLICY = "whole.pcap", "policy.yaml"
 INTERFACE = ("--interface", "ww0")
 TCX_SINCE = (6, 6)
 
 Trace = NDArray[np.void]
+ALL, SOME, NONE = "all", "some", "none"
+
+
+@dataclass(frozen=True)
+class Steered:
+    """What becomes of every class but the first; with the same packets as at TC. done: to how many of them;
+    the others pass, as there is no listener or route. arrive: whether those are seen to arrive.
+    """
+
+    plane: str
+    rule: dict[str, Any]
+    done: str = ALL
+    arrive: bool = True
+
+
+_SHARES = {ALL: (True, True), SOME: (True, False), NONE: (False, False)}
+"""Whether it is done to any packet, and whether to all."""
+_BACKEND = {"address": "192.0.2.1", "mac": "02:00:00:00:00:09"}
+POOLS = {"web": {"method": "dsr", "backends": [_BACKEND]}}
+_WRITTEN = {"mark": "7", "priority": "3", "queue": "0"}
+COPIED = "companion"  # the one whose copies are counted, where they leave
+STEERING = {
+    "redirect": Steered("xdp-generic", {"redirect": {"interface": "lo"}, "dscp": "CS1"}, arrive=False),
+    "bounce": Steered("tc-ingress", {"action": "bounce", "dscp": "EF", **_WRITTEN}),
+    COPIED: Steered("xdp-generic", {"mirror": {"interface": "lo"}, **_WRITTEN}),
+    "backend": Steered("xdp-generic", {"backend": "web"}, SOME, arrive=False),
+    "forward": Steered("xdp-generic", {"action": "forward"}, NONE),
+    "challenge": Steered("xdp-generic", {"action": "challenge"}, NONE),
+}
 
 
 class Failed(Exception):
@@ -91,10 +115,15 @@ def make_traffic(folder: Path, classes: list[str]) -> Traffic:
     actions = "".join(f"  {name}: {'pass' if name == classes[0] else 'drop'}\n" for name in classes)
     policy = f"version: 1\nclasses:\n{actions}trigger: every\nessential: drop\n".encode()
     steering = {
-        f"{plane}.yaml": json.dumps(
-            {"version": "1", "classes": dict.fromkeys(classes[1:], rule), "essential": "drop"}
+        f"{name}.yaml": json.dumps(
+            {
+                "version": "1",
+                "classes": dict.fromkeys(classes[1:], it.rule),
+                "essential": "drop",
+                **({"pools": POOLS} if "backend" in it.rule else {}),
+            }
         ).encode()
-        for plane, rule in STEERING.items()
+        for name, it in STEERING.items()
     }
     files = {name: folder / name for name in (*names, f"{TC}.pcap")}
     return Traffic({**files, POLICY: policy, **steering}, parts)
@@ -168,12 +197,16 @@ def steps(clang: str, bundles: Mapping[str, Subject], file_of: Mapping[Path, str
     yield _step(clang, "swap at TC", "agent", "swap", "--bundle", path[SECOND], *INTERFACE, "--json")
     yield _step(clang, "detach from TC", "agent", "detach", *INTERFACE, "--json")
     yield _step(clang, "untouched by TC", "untouched")
-    for plane in STEERING:
-        options = ("--plane", plane, "--offloads", "off", "--policy", f"/files/{plane}.yaml")
+    copies = ("cat", "/sys/class/net/lo/statistics/tx_packets")
+    for name, it in STEERING.items():
+        options = ("--plane", it.plane, "--offloads", "off", "--policy", f"/files/{name}.yaml")
         enforced = ("--mode", "enforce", "--yes", "--json")
-        yield _step(clang, f"steer at {plane}", *run, *options, *enforced)
-        yield from _send(clang, plane, f"{TC}.pcap")
-        yield _step(clang, f"detach from {plane}", "agent", "detach", *INTERFACE, "--json")
+        yield _step(clang, f"steer: {name}", *run, *options, *enforced)
+        yield _step(clang, f"lo before {name}", *copies)
+        yield from _send(clang, name, f"{TC}.pcap")
+        yield _step(clang, f"lo after {name}", *copies)
+        yield _step(clang, f"end: {name}", "agent", "detach", *INTERFACE, "--json")
+        yield _step(clang, f"untouched by {name}", "untouched")
 
 
 def outcome(
@@ -258,17 +291,27 @@ def check(
         output(name)
     steered = {name.replace(" drop", " steered"): count for name, count in of_tc.items()}
     elsewhere = sum(count for name, count in steered.items() if name.endswith(" steered"))
-    for plane in STEERING:
-        output(f"steer at {plane}")
-        sent = json.loads(output(f"send {plane}"))
+    for name, it in STEERING.items():
+        status = json.loads(output(f"steer: {name}"))["status"]
+        equal(f"{name}: a program at TC beside it", status["companion"] is not None, name == COPIED)
+        sent = json.loads(output(f"send {name}"))
+        outcomes = _of_stats(json.loads(output(f"stats {name}")))
+        taken = sum(count for of, count in outcomes.items() if of.endswith(" steered"))
         equal(
-            f"steered at {plane}: packets sent and arrived",
+            f"{name}: packets sent and arrived",
             (sent["sent"], sent["arrived"]),
-            (len(expected.tc), len(expected.tc) - (elsewhere if plane == "xdp-generic" else 0)),
+            (len(expected.tc), len(expected.tc) - (0 if it.arrive else taken)),
         )
-        stats = json.loads(output(f"stats {plane}"))
-        equal(f"steered at {plane}: packets by class and outcome", _of_stats(stats), steered)
-        output(f"detach from {plane}")
+        either: Counter[str] = Counter()
+        for of, count in outcomes.items():
+            either[of.replace(" unsteered", " steered")] += count
+        equal(f"{name}: packets by class and outcome", dict(either), steered)
+        equal(f"{name}: how many are steered", (taken > 0, taken == elsewhere), _SHARES[it.done])
+        if name == COPIED:
+            before, after = (int(output(f"lo {when} {name}")) for when in ("before", "after"))
+            equal(f"{name}: copies", after - before, elsewhere)
+        output(f"end: {name}")
+        output(f"untouched by {name}")
     return sent_in_all + (1 + len(STEERING)) * len(expected.tc)
 
 

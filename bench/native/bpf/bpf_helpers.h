@@ -55,6 +55,7 @@
 #define bpf_tcp_raw_check_syncookie_ipv4(ip, tcp) (abort(), (void)(ip), (void)(tcp), 0)
 #define bpf_tcp_raw_check_syncookie_ipv6(ip, tcp) (abort(), (void)(ip), (void)(tcp), 0)
 #define bpf_map_update_elem(map, key, value, flags) (abort(), (void)(key), (void)(value), 0)
+#define bpf_xdp_adjust_meta(context, delta) (abort(), (void)(delta), 0)
 #define bpf_xdp_adjust_head(context, delta) (abort(), (void)(delta), 0)
 #define bpf_skb_adjust_room(context, delta, mode, flags) (abort(), (void)(delta), (void)(flags), 0)
 

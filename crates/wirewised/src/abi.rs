@@ -54,6 +54,10 @@ pub const STEER_BRIDGE: u32 = 4096;
 /// Those by which a packet does not come to its receiver.
 pub const STEER_ELSEWHERE: u32 =
     STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD | STEER_CHALLENGE | STEER_BACKEND;
+/// What only a socket buffer has: XDP hands it over to a program at TC.
+pub const STEER_BY_COMPANION: u32 = STEER_MARK | STEER_PRIORITY | STEER_QUEUE | STEER_MIRROR;
+/// Begins a `Wish`.
+pub const WISH: u32 = 0x3157_ecab;
 /// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
 pub const STEER_CARRIED: u32 = 16384;
 pub const CODE_BITS: u32 = 8;
@@ -421,6 +425,18 @@ pub struct Steer {
     pub pool: u16,
     pub address: [u8; 6],
     pub cpu: [u16; MAX_SPREAD],
+}
+
+/// `struct ww_wish`, in front of a packet on its way from XDP to the companion at TC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Wish {
+    pub magic: u32,
+    pub kinds: u32,
+    pub mark: u32,
+    pub priority: u32,
+    pub queue: u32,
+    pub mirror_ifindex: u32,
 }
 
 /// CPUs that a class's packets go to at most.

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
+use crate::attachment::companion;
 use crate::attachment::displaced::Displaced;
 use crate::attachment::forwarding;
 use crate::attachment::outgoing;
@@ -76,7 +77,12 @@ pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) ->
             let places = Places::of(&ours.directory);
             let switched = switch_offloads(request, &places)?;
             let policy = request.policy.as_ref().map(|(file, policy)| (file.as_path(), policy));
-            ours.change_policy(policy, request.mode)?;
+            let asked = match policy {
+                Some((_, policy)) => request.plane.by_companion(policy.steering_kinds()),
+                None => request.plane.by_companion(ours.policy()?.steering()),
+            };
+            let change = || ours.change_policy(policy, request.mode);
+            places.with_companion(&request.interface, asked, request.joining, change)?;
             if let Some(switched) = switched {
                 switched.keep();
             }
@@ -93,12 +99,14 @@ pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) ->
     if ours.outgoing.is_none() {
         attach_outgoing(request, &loaded, &places.new)?;
     }
-    exchange(request, &ours, &loaded, &places.new)?;
-    if let Some(switched) = switched {
-        switched.keep();
-    }
-    staged.keep();
-    places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))?;
+    with_companion(request, &places, || {
+        exchange(request, &ours, &loaded, &places.new)?;
+        if let Some(switched) = switched {
+            switched.keep();
+        }
+        staged.keep();
+        places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))
+    })?;
     // XDP at one end of a veth pair keeps the other from merging, so some of it shows only now.
     if let Some(switched) = switch_offloads(request, &places)? {
         switched.keep();
@@ -141,26 +149,38 @@ fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepar
     attach_outgoing(request, &loaded, &directory)?;
     // Only interfaces have programs of others.
     let displaced = displaced.zip(port.index());
-    let displaced = displaced
-        .map(|(attached, ifindex)| Displaced::remove(attached, ifindex).map(|it| (it, ifindex)))
-        .transpose()?;
-    let attached = request
-        .plane
-        .attach(loaded.entry()?.as_fd(), port, request.joining)
-        .and_then(|link| objects::pin(link.as_fd(), &directory.join(pinned::LINK)));
-    if let Err(error) = attached {
-        let mut failure = request.plane.attach_error(&request.interface, &error);
-        if let Some(Err(restore)) = displaced.map(|(displaced, ifindex)| displaced.restore(ifindex)) {
-            failure =
-                Error::other(format!("{failure}; what was attached before could not be put back: {restore}"));
+    with_companion(request, &places, || {
+        let displaced = displaced
+            .map(|(attached, ifindex)| Displaced::remove(attached, ifindex).map(|it| (it, ifindex)))
+            .transpose()?;
+        let attached = request
+            .plane
+            .attach(loaded.entry()?.as_fd(), port, request.joining)
+            .and_then(|link| objects::pin(link.as_fd(), &directory.join(pinned::LINK)));
+        let Err(error) = attached else { return Ok(()) };
+        let failure = request.plane.attach_error(&request.interface, &error);
+        match displaced.map(|(displaced, ifindex)| displaced.restore(ifindex)) {
+            Some(Err(restore)) => Err(Error::other(format!(
+                "{failure}; what was attached before could not be put back: {restore}"
+            ))),
+            _ => Err(failure),
         }
-        return Err(failure);
-    }
+    })?;
     if let Some(switched) = switched {
         switched.keep();
     }
     staged.keep();
     Attachment::open(&directory)
+}
+
+/// Makes a change with the companion that the request's policy asks for.
+fn with_companion(
+    request: &AttachRequest,
+    places: &Places,
+    change: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let asked = companion::asked(request.plane, request.policy.as_ref().map(|(_, policy)| policy));
+    places.with_companion(&request.interface, asked, request.joining, change)
 }
 
 /// Attaches the program of the other direction, if there is to be one.

@@ -5,6 +5,7 @@ pub mod args;
 pub mod attach;
 pub mod challenge;
 mod circles;
+pub mod companion;
 pub mod detach;
 mod displaced;
 pub mod doctor;
@@ -76,6 +77,8 @@ pub struct Attachment {
     pub link: Option<(OwnedFd, LinkInfo)>,
     /// Of what the host sends, if that is judged too.
     pub outgoing: Option<LinkInfo>,
+    /// The program at TC that does what this one, at XDP, cannot.
+    pub companion: Option<LinkInfo>,
     pub whereabouts: Whereabouts,
     pub meta: Option<Meta>,
     shadowed: bool,
@@ -130,6 +133,8 @@ impl Attachment {
         let places = Places::of(directory);
         let Found { link, directory: place, shadowed } = places.find()?;
         let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.port.is_some());
+        let companion =
+            companion::find(&places.companion)?.map(|found| found.info).filter(|info| info.port.is_some());
         let pins = owned::directory(&place)?;
         let meta = Meta::open(&inside(&pins, pinned::META));
         let mut link = link.map(|(link, info, _)| (link, info));
@@ -141,7 +146,7 @@ impl Attachment {
         let recorded = || meta.as_ref().map(|meta| meta.interface.clone());
         let interface = current.or_else(recorded).unwrap_or_else(|| pins::interface_of(directory));
         let directory = directory.to_path_buf();
-        Ok(Self { directory, pins, interface, link, outgoing, whereabouts, meta, shadowed })
+        Ok(Self { directory, pins, interface, link, outgoing, companion, whereabouts, meta, shadowed })
     }
 
     /// What ran before the last swap; it has no link.
@@ -163,6 +168,7 @@ impl Attachment {
             interface: self.interface.clone(),
             link: None,
             outgoing: None,
+            companion: None,
             whereabouts: Whereabouts::Gone,
             meta,
             shadowed: false,

@@ -4,6 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi::Mode;
+use crate::attachment::companion;
 use crate::attachment::outgoing;
 use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Whereabouts};
@@ -13,7 +14,7 @@ use crate::kernel;
 use crate::object::{FLOW_TABLES, POLICY, TAIL_CALLS};
 use crate::running::Running;
 use crate::running::policy::effective_mode;
-use crate::running::status::{Elsewhere, FlowTables, Outgoing, Previous, Status};
+use crate::running::status::{Elsewhere, FlowTables, Previous, Second, Status};
 
 pub fn of(attachment: &Attachment) -> Result<Status> {
     let policy = attachment.policy()?;
@@ -37,8 +38,13 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         }),
         plane_asked: meta.map(|meta| meta.plane),
         plane_obtained: obtained,
-        outgoing: attachment.outgoing.as_ref().map(|info| Outgoing {
+        outgoing: attachment.outgoing.as_ref().map(|info| Second {
             plane: outgoing::PLANE,
+            link_id: info.id,
+            program_id: info.program_id,
+        }),
+        companion: attachment.companion.as_ref().map(|info| Second {
+            plane: companion::PLANE,
             link_id: info.id,
             program_id: info.program_id,
         }),

@@ -5,6 +5,7 @@ use crate::abi;
 use crate::attachment::Attachment;
 use crate::attachment::challenge;
 use crate::attachment::circles;
+use crate::attachment::companion;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
 use crate::attachment::pins::Root;
@@ -32,6 +33,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
             }
         }
     }
+    planes.iter().try_for_each(|plane| check_companion(policy, *plane))?;
     let own = netdev::index(interface)?;
     let mut findings = Vec::new();
     // A pool without an interface sends by the one that is judged.
@@ -54,6 +56,8 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
                  `bounce` sends them back to who sent them"
             )));
         }
+        // A copy leaves from TC, whatever the plane.
+        let planes = if key == "mirror" { &[] } else { planes };
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
     circles::refuse(policy, interface, own, planes, root)?;
@@ -65,6 +69,25 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         }
     }
     Ok(findings)
+}
+
+/// What the companion at TC is to do it can only do to packets that come there.
+fn check_companion(policy: &Policy, plane: Plane) -> Result<()> {
+    for (class, steering) in policy.steering() {
+        let name =
+            |kinds: u32| abi::STEERING.into_iter().find(|(kind, _)| kinds & kind != 0).map(|(_, name)| name);
+        let written = name(plane.by_companion(steering.kinds()));
+        let elsewhere = name(steering.kinds() & (abi::STEER_ELSEWHERE | abi::STEER_CPU));
+        if let Some((written, elsewhere)) = written.zip(elsewhere) {
+            let can = steering.kinds() & !companion::PLANE.abilities().steers == 0;
+            let other = if can { format!(", or take `--plane {}`", companion::PLANE) } else { String::new() };
+            return Err(Error::input(format!(
+                "policy: {class}: {plane} leaves {written} to a program at TC, where packets with {elsewhere} never come: leave one of \
+                 the two out{other}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_cpus(policy: &Policy) -> Result<()> {
@@ -134,4 +157,35 @@ pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
         )],
     });
     challenged.into_iter().chain(redirected).collect()
+}
+
+/// Whether the companion of what is attached does its work. index : of the interface.
+pub fn check_attached_companion(ours: &Attachment, plane: Plane, index: u32) -> Option<Finding> {
+    let asked = plane.by_companion(ours.policy().ok()?.steering());
+    if asked == 0 {
+        return None;
+    }
+    let keys: Vec<_> =
+        abi::STEERING.into_iter().filter(|(kind, _)| asked & kind != 0).map(|(_, key)| key).collect();
+    let keys = keys.join(", ");
+    let at = companion::PLANE;
+    let Some(companion) = &ours.companion else {
+        return Some(Finding::warning(
+            "companion",
+            format!("{keys}: the program at {at} that does this is gone: packets pass without it"),
+            "give the policy again: `wirewised run --policy`",
+        ));
+    };
+    let attached = plane::attached(index).unwrap_or_default();
+    let first = attached.iter().find(|it| it.plane == at).map(|it| it.program_id);
+    Some(match first.filter(|first| *first != companion.program_id) {
+        None => Finding::ok("companion", format!("{keys}: by program {} at {at}", companion.program_id)),
+        Some(before) => Finding::warning(
+            "companion",
+            format!(
+                "{keys}: program {before} at {at} is before the one that does this, and sees packets without it"
+            ),
+            "give the policy again after `wirewised detach`, or attach the other one behind (`bpftool net` shows both)",
+        ),
+    })
 }

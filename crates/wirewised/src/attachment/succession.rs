@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How one program follows another on an interface. Beside its directory of pins may lie others: `::new`, a program that is being
 //! made ready; `::previous`, what ran before the last swap; `::old`, what is on its way from the one to the other place; `::shadow`, a
-//! second model, which has each packet before the first; `::offloads`, what is switched off for the attachment.
+//! second model, which has each packet before the first; `::offloads`, what is switched off for the attachment; `::companion`, a program
+//! at TC beside one at XDP.
 //!
 //! The one moment that counts is the update of the link, which the kernel does in one step: what the link's program is, runs. The
 //! directories only follow. So whoever finds them in any state, after a kill too, can tell what runs, and put the rest in order.
@@ -11,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use crate::attachment::companion;
 use crate::attachment::names::BESIDE;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
@@ -18,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::interface::offloads;
 use crate::kernel::objects;
 use crate::kernel::pinned;
+use crate::plane::Joining;
 use crate::plane::link::{self, LinkInfo};
 
 const NEW: &str = "new";
@@ -25,6 +28,7 @@ const PREVIOUS: &str = "previous";
 const OLD: &str = "old";
 const SHADOW: &str = "shadow";
 const OFFLOADS: &str = "offloads";
+const COMPANION: &str = "companion";
 
 /// The directories of one interface.
 #[derive(Debug, Clone)]
@@ -36,6 +40,8 @@ pub struct Places {
     pub shadow: PathBuf,
     /// What is switched off on interfaces for as long as there is an attachment, whichever program runs.
     pub offloads: PathBuf,
+    /// Likewise of the program at TC.
+    pub companion: PathBuf,
 }
 
 impl Places {
@@ -54,6 +60,7 @@ impl Places {
             old: beside(OLD),
             shadow: beside(SHADOW),
             offloads: beside(OFFLOADS),
+            companion: beside(COMPANION),
         }
     }
 
@@ -137,7 +144,37 @@ impl Places {
         if !shadowed {
             remove_if_there(&self.shadow)?;
         }
-        remove_if_there(&self.new)
+        remove_if_there(&self.new)?;
+        self.settle_companion()
+    }
+
+    /// Makes a change with the companion in place before it, if what is to run asks for one, and gone after it, if what runs does not. The
+    /// caller holds the lock of the root.
+    ///
+    /// asked : what the policy of what is to run leaves to it, `abi::STEER_*` bits.
+    pub fn with_companion<T>(
+        &self,
+        interface: &str,
+        asked: u32,
+        joining: Joining,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if asked != 0 {
+            companion::provide(&self.companion, interface, joining)?;
+        }
+        let done = change();
+        let settled = self.settle_companion().map_err(|error| {
+            Error::other(format!(
+                "{interface}: the companion at {} cannot be removed: {error}",
+                companion::PLANE
+            ))
+        });
+        done.and_then(|done| settled.map(|()| done))
+    }
+
+    fn settle_companion(&self) -> io::Result<()> {
+        let found = self.find()?;
+        companion::settle(&self.companion, found.link.is_some().then_some(&found.directory))
     }
 
     /// Gives up what ran before.
@@ -145,10 +182,11 @@ impl Places {
         remove_if_there(&self.previous)
     }
 
-    /// Removes all of them, and switches on again what was switched off. The link is to be detached before; that of the other direction goes
-    /// here.
+    /// Removes all of them, and switches on again what was switched off. The link is to be detached before; those of the other direction and
+    /// of the companion go here.
     pub fn remove(&self) -> io::Result<()> {
         self.outgoing()?.map_or(Ok(()), |outgoing| outgoing.end())?;
+        companion::end(&self.companion)?;
         offloads::put_back(&self.offloads);
         self.all().into_iter().chain([&self.shadow]).try_for_each(|place| remove_if_there(place))
     }

@@ -29,7 +29,10 @@ pub struct Unpinned {
 
 /// known : what has pins.
 pub fn find(known: &[Attachment]) -> Result<Vec<Unpinned>> {
-    let known: Vec<_> = known.iter().filter_map(|it| Some(it.link.as_ref()?.1.program_id)).collect();
+    let links = known
+        .iter()
+        .flat_map(|it| [it.link.as_ref().map(|(_, info)| info), it.outgoing.as_ref(), it.companion.as_ref()]);
+    let known: Vec<_> = links.flatten().map(|info| info.program_id).collect();
     let links = rtnetlink::links()
         .map_err(|error| Error::other(format!("cannot list this namespace's interfaces: {error}")))?;
     let mut found = Vec::new();

@@ -38,7 +38,7 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 30] = [
+pub(super) const HELPERS: [(i32, &str); 31] = [
     (1, "map_lookup_elem"),
     (2, "map_update_elem"),
     (5, "ktime_get_ns"),
@@ -53,6 +53,7 @@ pub(super) const HELPERS: [(i32, &str); 30] = [
     (44, "xdp_adjust_head"),
     (50, "skb_adjust_room"),
     (51, "redirect_map"),
+    (54, "xdp_adjust_meta"),
     (65, "xdp_adjust_tail"),
     (69, "fib_lookup"),
     (85, "sk_lookup_udp"),

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Small eBPF programs that the agent writes itself: instructions by name, and jumps to places that have one.
 
-use std::os::fd::RawFd;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
 
 use libbpf_sys as bpf;
+
+use crate::kernel::objects::owned;
 
 /// An instruction: what to do, to a register, with another register, where in memory or where to jump to, and
 /// with a number.
@@ -18,6 +22,7 @@ pub const LOAD_U16: u8 = 0x69;
 pub const LOAD_U32: u8 = 0x61;
 pub const LOAD_U64: u8 = 0x79;
 pub const STORE_U16: u8 = 0x6b;
+pub const STORE_U32: u8 = 0x63;
 pub const STORE_U64: u8 = 0x7b;
 /// The line's number, in 32 bits.
 pub const STORE_NUMBER: u8 = 0x62;
@@ -55,4 +60,13 @@ pub fn assemble(lines: &[Line], places: &[(i16, usize)], map: RawFd) -> Vec<bpf:
         made
     };
     lines.iter().enumerate().map(make).collect()
+}
+
+/// Has the kernel check a program, and keep it for as long as the descriptor is open.
+pub fn load(kind: bpf::bpf_prog_type, name: &CStr, code: &[bpf::bpf_insn]) -> io::Result<OwnedFd> {
+    let (license, no_options) = (c"Apache-2.0".as_ptr(), std::ptr::null_mut());
+    // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
+    owned(unsafe {
+        bpf::bpf_prog_load(kind, name.as_ptr(), license, code.as_ptr(), code.len() as u64, no_options)
+    })
 }

@@ -52,6 +52,23 @@ pub fn map_info(map: BorrowedFd<'_>) -> io::Result<Option<libbpf_sys::bpf_map_in
     Ok(Some(info))
 }
 
+/// All maps there are, as far as this process may ask: that takes CAP_SYS_ADMIN.
+pub fn maps() -> impl Iterator<Item = OwnedFd> {
+    let mut id = 0;
+    let next = move || {
+        loop {
+            // SAFETY: `id` outlives the call, which writes the next number to it.
+            check(unsafe { libbpf_sys::bpf_map_get_next_id(id, &mut id) }).ok()?;
+            // SAFETY: takes a number, returns a new descriptor.
+            match owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) }) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                map => return map.ok(),
+            }
+        }
+    };
+    std::iter::from_fn(next)
+}
+
 /// Needs CAP_SYS_ADMIN.
 pub fn program_by_id(id: u32) -> io::Result<OwnedFd> {
     // SAFETY: takes a number, returns a new descriptor.

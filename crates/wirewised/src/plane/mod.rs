@@ -114,6 +114,9 @@ pub enum Order {
     First,
     /// Behind them: sees what they let through
     Last,
+    /// First, beside a program of ours at another hook.
+    #[value(skip)]
+    Companion,
 }
 
 /// How a program joins those of others.
@@ -127,6 +130,7 @@ pub struct Joining {
 impl Plane {
     pub const XDP_NATIVE: Self = xdp::NATIVE;
     pub const XDP_GENERIC: Self = xdp::GENERIC;
+    pub const TC_INGRESS: Self = tc::INGRESS;
     pub const TC_EGRESS: Self = tc::EGRESS;
 
     pub fn all() -> &'static [Self] {
@@ -144,6 +148,12 @@ impl Plane {
             kinds if self.is_in_user_space() => kinds | abi::STEER_CARRIED | abi::STEER_TOLD,
             kinds => kinds,
         }
+    }
+
+    /// Which of these `abi::STEER_*` bits the program leaves to another one, at TC.
+    pub fn by_companion(self, kinds: u32) -> u32 {
+        let at_xdp = self.runs() == Runs::InKernel(abi::Hook::Xdp);
+        if at_xdp { kinds & abi::STEER_BY_COMPANION } else { 0 }
     }
 
     pub fn name(self) -> &'static str {

@@ -18,7 +18,8 @@ const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_SOCKET
     | abi::STEER_FORWARD
     | abi::STEER_BACKEND
-    | abi::STEER_BRIDGE;
+    | abi::STEER_BRIDGE
+    | abi::STEER_BY_COMPANION;
 
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",

@@ -23,7 +23,9 @@ pub struct Status {
     /// Read back from the kernel; null if the interface is gone, or in a network namespace that cannot be entered.
     pub plane_obtained: Option<Plane>,
     /// Outgoing packets are judged too, by the same program.
-    pub outgoing: Option<Outgoing>,
+    pub outgoing: Option<Second>,
+    /// A program at TC, which does what the policy asks for and XDP cannot.
+    pub companion: Option<Second>,
     /// Of a filter of clsact, which programs of TC are where the kernel has no tcx links.
     pub filter: Option<FilterPlace>,
     /// What holds now; null if nothing does, as nothing is attached any more.
@@ -53,9 +55,9 @@ pub struct Status {
     pub pins: String,
 }
 
-/// The second direction.
+/// A program beside the first.
 #[derive(Debug, Serialize)]
-pub struct Outgoing {
+pub struct Second {
     pub plane: Plane,
     pub link_id: u32,
     pub program_id: u32,

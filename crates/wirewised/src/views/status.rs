@@ -57,6 +57,12 @@ pub fn print(status: &Status) {
             &format!("{}, program {}, in the same flow tables", outgoing.plane, outgoing.program_id),
         );
     }
+    if let Some(companion) = &status.companion {
+        row(
+            "companion",
+            &format!("{}, program {}, for what XDP cannot do itself", companion.plane, companion.program_id),
+        );
+    }
     if let Some(elsewhere) = &status.network_namespace {
         row("network ns", &elsewhere.describe());
     }

@@ -10,8 +10,7 @@ use libbpf_sys as bpf;
 use super::{addresses, cannot, plug_in, without_ipv6};
 use crate::error::{Error, Result};
 use crate::interface::{netns, rtnetlink};
-use crate::kernel::assembler::{EXIT, SET, assemble};
-use crate::kernel::objects::owned;
+use crate::kernel::assembler::{self, EXIT, SET, assemble};
 use crate::plane::{Joining, Plane, Port};
 
 /// The near end of the cable, in the receiver's namespace.
@@ -68,18 +67,7 @@ pub(super) fn inside<T: Send>(namespace: &netns::Other, work: impl FnOnce() -> T
 pub(super) fn take(index: u32, passes: bool) -> Result<OwnedFd> {
     let verdict = if passes { bpf::XDP_PASS } else { bpf::XDP_DROP };
     let code = assemble(&[(SET, 0, 0, 0, verdict as i32), (EXIT, 0, 0, 0, 0)], &[], -1);
-    // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
-    let program = owned(unsafe {
-        bpf::bpf_prog_load(
-            bpf::BPF_PROG_TYPE_XDP,
-            c"ww_exit".as_ptr(),
-            c"Apache-2.0".as_ptr(),
-            code.as_ptr(),
-            code.len() as u64,
-            std::ptr::null_mut(),
-        )
-    });
-    program
+    assembler::load(bpf::BPF_PROG_TYPE_XDP, c"ww_exit", &code)
         .and_then(|program| {
             Plane::XDP_NATIVE.attach(program.as_fd(), Port::Interface(index), Joining::default())
         })

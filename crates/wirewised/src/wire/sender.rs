@@ -13,10 +13,10 @@ use libbpf_sys as bpf;
 
 use crate::error::{Error, Result};
 use crate::kernel::assembler::{
-    ADD, ADD_REGISTER, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, ITS_VALUE, LOAD_MAP, LOAD_U32, LOAD_U64, Line,
-    MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_NUMBER, STORE_U16, STORE_U64, TO_BIG_ENDIAN, XOR, assemble,
+    self, ADD, ADD_REGISTER, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, ITS_VALUE, LOAD_MAP, LOAD_U32, LOAD_U64,
+    Line, MOVE, SECOND_HALF, SET, SHIFT_LEFT, STORE_NUMBER, STORE_U16, STORE_U64, TO_BIG_ENDIAN, XOR,
+    assemble,
 };
-use crate::kernel::objects::owned;
 use crate::kernel::{self};
 use crate::object;
 
@@ -254,17 +254,7 @@ fn load(map: RawFd, traffic: Traffic) -> io::Result<OwnedFd> {
     let lines = [PACE, LET_GO, &traffic.anew(), traffic.differences(), GO].concat();
     let (send, wait) = (PACE.len(), lines.len());
     let code = assemble(&[&lines, KEEP].concat(), &[(SEND, send), (WAIT, wait)], map);
-    // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
-    owned(unsafe {
-        bpf::bpf_prog_load(
-            bpf::BPF_PROG_TYPE_XDP,
-            c"ww_sender".as_ptr(),
-            c"Apache-2.0".as_ptr(),
-            code.as_ptr(),
-            code.len() as u64,
-            std::ptr::null_mut(),
-        )
-    })
+    assembler::load(bpf::BPF_PROG_TYPE_XDP, c"ww_sender", &code)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod balancing;
 mod bench_planes;
 mod bench_xdp;
 mod clsact;
+mod companion;
 mod completions;
 #[cfg(feature = "dpdk")]
 mod devices;

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 /// `PACKET_OUTGOING` (linux/if_packet.h): what this host sent itself.
 const OUTGOING: u8 = 4;
@@ -16,10 +16,21 @@ pub const FAR: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// A raw socket on an interface of the network namespace that this thread was in.
 pub struct Wire(File);
 
+impl AsRawFd for Wire {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
 impl Wire {
     pub fn open(interface: &str) -> Self {
+        Self::of_kind(interface, libc::ETH_P_ALL)
+    }
+
+    /// Of packets of one kind, behind TC; those of all kinds come from before it.
+    pub fn of_kind(interface: &str, kind: i32) -> Self {
         let index = wirewised::interface::netdev::index(interface).unwrap();
-        let protocol = (libc::ETH_P_ALL as u16).to_be();
+        let protocol = (kind as u16).to_be();
         // SAFETY: the call takes three numbers; the descriptor it returns is ours alone.
         let socket = unsafe {
             let descriptor =

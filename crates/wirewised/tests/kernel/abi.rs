@@ -99,6 +99,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 cpu
             }),
         ),
+        ("ww_wish", layout!(abi::Wish { magic, kinds, mark, priority, queue, mirror_ifindex })),
         ("ww_station_key", layout!(abi::StationKey { bridge, address, reserved })),
         ("ww_station", layout!(abi::Station { seen_ns, ifindex, reserved })),
         (

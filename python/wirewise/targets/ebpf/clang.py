@@ -34,10 +34,12 @@ INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 STEERING = frozenset(
     {
         "ww_steer", "ww_send_to_cpu", "ww_balance", "ww_forward", "ww_challenge", "ww_find_receiver",
-        "ww_returns_cookie", "ww_answer",
+        "ww_returns_cookie", "ww_answer", "ww_wish_for",
     }
 )  # fmt: skip
 """Global functions of bpf/wirewise/steer.h and of what that includes."""
+_STEERED = ("ww_balance", "ww_forward", "ww_send_to_cpu", "ww_wish_for")
+"""What ww_steer calls, beside ww_challenge."""
 STACK_LIMIT = 512
 _FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
@@ -161,7 +163,7 @@ def _stack(warnings: str) -> int:
     challenge = frames.get("ww_challenge", _FRAME_UNIT) + max(
         frames.get(name, _FRAME_UNIT) for name in ("ww_answer", "ww_find_receiver", "ww_returns_cookie")
     )
-    steered = [frames.get(name, _FRAME_UNIT) for name in ("ww_balance", "ww_forward", "ww_send_to_cpu")]
+    steered = [frames.get(name, _FRAME_UNIT) for name in _STEERED]
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
     return entry + max(*frames.values(), *nested, bank, sockets, steering + max(challenge, *steered))

@@ -241,6 +241,7 @@ fn check_steering(index: u32, root: &Root) -> Vec<Finding> {
     let Some(plane) = plane else { return Vec::new() };
     let mut findings = steering::check_running(&ours, plane);
     findings.extend(forwarding::check_running(&ours, index, plane));
+    findings.extend(steering::check_attached_companion(&ours, plane, index));
     findings
 }
 

@@ -31,7 +31,7 @@ use crate::object::{
     POOLS, SOCKETS, TABLES_OF_POOLS,
 };
 use crate::object::{Loaded, Opened, Runs, Settings};
-use crate::plane::link;
+use crate::plane::{Joining, link};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::limits::{self, LIMIT_MAP};
@@ -282,9 +282,27 @@ pub fn execute(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resul
                 .map_or(Ok(()), |table| verdicts::retire(&table, config.verdict as u8))?;
         }
     }
-    update_link(ours, loaded.entry()?.as_fd())?;
-    staged.keep();
-    places.tidy().map_err(|error| not_tidied(&places, &error))?;
+    let asked = match &request.policy {
+        Some((_, policy)) => plane.by_companion(policy.steering_kinds()),
+        None => plane.by_companion(ours.policy()?.steering()),
+    };
+    let entry = loaded.entry()?;
+    take_over(ours, &places, asked, entry.as_fd(), || staged.keep())
+}
+
+/// Has a program run that is ready, and what else there is follow it.
+fn take_over(
+    ours: &Attachment,
+    places: &Places,
+    asked: u32,
+    program: BorrowedFd<'_>,
+    keep: impl FnOnce(),
+) -> Result<Attachment> {
+    places.with_companion(&ours.interface, asked, Joining::default(), || {
+        update_link(ours, program)?;
+        keep();
+        places.tidy().map_err(|error| not_tidied(places, &error))
+    })?;
     follow(ours, Attachment::open(&ours.directory)?)
 }
 
@@ -367,7 +385,6 @@ pub fn rollback(ours: &Attachment) -> Result<Attachment> {
     }
     meta.since = kernel::now();
     staging::remember(&places.previous, &meta)?;
-    update_link(ours, program.as_fd())?;
-    places.tidy().map_err(|error| not_tidied(&places, &error))?;
-    follow(ours, Attachment::open(&ours.directory)?)
+    let asked = meta.plane.by_companion(previous.policy()?.steering());
+    take_over(ours, &places, asked, program.as_fd(), || ())
 }

@@ -13,6 +13,7 @@ use crate::attachment::Attachment;
 use crate::attachment::args::find_running;
 use crate::attachment::attach::{self, Prepared};
 use crate::attachment::challenge;
+use crate::attachment::companion;
 use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
@@ -79,7 +80,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::First)]
     order: Order,
 
-    /// With a plane of TC: as a filter of clsact, as on kernels before 6.6, though this one has tcx links
+    /// With a plane of TC, or a policy that has XDP need one: as a filter of clsact, as on kernels before 6.6, though this one has tcx links
     #[arg(long)]
     clsact: bool,
 
@@ -251,7 +252,8 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
     if request.outgoing {
         outgoing::check(request.plane)?;
     }
-    if args.clsact && !request.planes().any(Plane::is_of_tc) {
+    let companion = companion::asked(request.plane, request.policy.as_ref().map(|(_, policy)| policy)) != 0;
+    if args.clsact && !companion && !request.planes().any(Plane::is_of_tc) {
         return Err(Error::input(format!(
             "--clsact is for planes of TC, not for `--plane {}`",
             request.plane

@@ -11,8 +11,8 @@ use libbpf_sys as bpf;
 
 use super::interface::Interface;
 use crate::kernel::assembler::{
-    ADD, CALL, EXIT, IF_ABOVE, IF_BELOW, IF_BEYOND, IF_EQUAL, IF_NOT, LOAD_MAP, LOAD_U8, LOAD_U16, LOAD_U32,
-    Line, MOVE, SECOND_HALF, SET, THE_MAP, assemble,
+    self, ADD, CALL, EXIT, IF_ABOVE, IF_BELOW, IF_BEYOND, IF_EQUAL, IF_NOT, LOAD_MAP, LOAD_U8, LOAD_U16,
+    LOAD_U32, Line, MOVE, SECOND_HALF, SET, THE_MAP, assemble,
 };
 use crate::kernel::objects::{check, owned};
 use crate::plane::link;
@@ -64,18 +64,8 @@ impl Redirect {
             .map_err(|error| failed(&format!("enter the socket of queue {queue} into the map"), &error))?;
         }
         let code = program(map.as_raw_fd(), for_host);
-        // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
-        let loaded = owned(unsafe {
-            bpf::bpf_prog_load(
-                bpf::BPF_PROG_TYPE_XDP,
-                c"xsk_lanes".as_ptr(),
-                c"Apache-2.0".as_ptr(),
-                code.as_ptr(),
-                code.len() as u64,
-                std::ptr::null_mut(),
-            )
-        })
-        .map_err(|error| failed("load the XDP program", &error))?;
+        let loaded = assembler::load(bpf::BPF_PROG_TYPE_XDP, c"xsk_lanes", &code)
+            .map_err(|error| failed("load the XDP program", &error))?;
         let link = link::create(loaded.as_fd(), interface.index, bpf::BPF_XDP, bpf::XDP_FLAGS_DRV_MODE);
         let link = link.map_err(|error| {
             let way_out = match error.raw_os_error() {

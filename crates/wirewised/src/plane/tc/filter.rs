@@ -3,7 +3,7 @@
 //! stands in its place, by which the filter is found, replaced and removed.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
@@ -17,8 +17,9 @@ use crate::plane::{Order, Plane, Port};
 
 /// Also says which form of note it is.
 const MAP_NAME: &std::ffi::CStr = c"ww_filter_1";
-/// Of every filter of ours, so that one that was left behind is found.
+/// Of every filter of ours, so that one that was left behind is found; but a companion's.
 const HANDLE: u32 = 0x7777;
+const HANDLE_OF_COMPANION: u32 = 0x7778;
 const FIRST: u32 = 1;
 const LAST: u32 = 0xffff;
 
@@ -35,7 +36,8 @@ struct Words {
     program: u32,
     /// 1: the qdisc was not there before.
     made_qdisc: u32,
-    reserved: u32,
+    /// 0, of earlier agents: `HANDLE`.
+    handle: u32,
 }
 
 /// A note.
@@ -57,14 +59,15 @@ pub struct Place {
 impl Filter {
     /// Attaches a program; the descriptor is the note's.
     pub(super) fn begin(tc: Tc, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
-        let priority = match order {
-            Order::First => FIRST,
-            Order::Last => LAST,
+        let places = Words::places(tc, ifindex);
+        let (mut words, left_behind) = match order {
+            Order::First => (places[0], &places[..2]),
+            Order::Last => (places[1], &places[..2]),
+            Order::Companion => (places[2], &places[2..]),
         };
-        let mut words = Words { ifindex, point: tc.point(), priority, ..Words::zeroed() };
         // What an agent left that was killed before it had pinned its note.
-        for priority in [FIRST, LAST] {
-            let _ = Words { priority, ..words }.remove();
+        for words in left_behind {
+            let _ = words.remove();
         }
         words.made_qdisc = words.make_qdisc()?.into();
         words.cookie = netns::cookie();
@@ -81,6 +84,9 @@ impl Filter {
         let (key, value) = (0u32, (&raw mut words).cast());
         // SAFETY: the map's key is a number, and its value as long as `words`; both outlive the call.
         check(unsafe { libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const key).cast(), value) })?;
+        if words.handle == 0 {
+            words.handle = HANDLE;
+        }
         Ok(Some(Self { map, id, words }))
     }
 
@@ -97,7 +103,7 @@ impl Filter {
     }
 
     pub fn place(&self) -> Place {
-        Place { priority: self.words.priority, handle: HANDLE }
+        Place { priority: self.words.priority, handle: self.words.handle }
     }
 
     /// Replaces the program, in one step.
@@ -108,20 +114,33 @@ impl Filter {
         words.store(&self.map)
     }
 
-    /// Removes the filter, and the qdisc if it came with it and nobody else uses it.
+    /// Removes the filter, and the qdisc if it came with it and nobody else uses it; of other filters of ours, the last one does.
     pub fn stop(&self) -> io::Result<()> {
         let stop = |words: &Words| {
             words.remove()?;
-            if words.made_qdisc != 0 && !rtnetlink::has_filters(words.ifindex)? {
-                words.remove_qdisc()?;
+            match words.made_qdisc != 0 {
+                true if rtnetlink::has_filters(words.ifindex)? => self.hand_qdisc_on(),
+                true => words.remove_qdisc(),
+                false => Ok(()),
             }
-            Ok(())
         };
         // Where it cannot be entered the namespace, and with it the filter, may be gone.
         self.within(stop).unwrap_or_else(|| match crate::kernel::may_mount() {
             true => Ok(()),
             false => Err(io::ErrorKind::PermissionDenied.into()),
         })
+    }
+
+    /// Who goes last has to know that the qdisc came with ours. (Who may not ask for maps by number leaves it behind.)
+    fn hand_qdisc_on(&self) -> io::Result<()> {
+        let is_beside = |other: &Self| {
+            let (own, words) = (&self.words, &other.words);
+            other.id != self.id && (words.cookie, words.ifindex) == (own.cookie, own.ifindex)
+        };
+        for other in objects::maps().filter_map(|map| Self::open(map.as_fd()).ok()?).filter(is_beside) {
+            Words { made_qdisc: 1, ..other.words }.store(&other.map)?;
+        }
+        Ok(())
     }
 
     fn plane(&self) -> Plane {
@@ -138,13 +157,23 @@ impl Filter {
     }
 }
 
-/// The program of ours that is attached there by a filter.
-pub(super) fn program(tc: Tc, ifindex: u32) -> Option<u32> {
-    let words = Words { ifindex, point: tc.point(), ..Words::zeroed() };
-    [FIRST, LAST].into_iter().find_map(|priority| Words { priority, ..words }.program_there())
+/// The programs of ours that are attached there by filters.
+pub(super) fn programs(tc: Tc, ifindex: u32) -> impl Iterator<Item = u32> {
+    Words::places(tc, ifindex).into_iter().filter_map(|words| words.program_there())
 }
 
 impl Words {
+    /// Where filters of ours are: first, last, and of a companion.
+    fn places(tc: Tc, ifindex: u32) -> [Self; 3] {
+        [(FIRST, HANDLE), (LAST, HANDLE), (FIRST, HANDLE_OF_COMPANION)].map(|(priority, handle)| Self {
+            ifindex,
+            point: tc.point(),
+            priority,
+            handle,
+            ..Self::zeroed()
+        })
+    }
+
     fn hook(&self) -> libbpf_sys::bpf_tc_hook {
         libbpf_sys::bpf_tc_hook {
             sz: size_of::<libbpf_sys::bpf_tc_hook>() as _,
@@ -157,7 +186,7 @@ impl Words {
     fn opts(&self) -> libbpf_sys::bpf_tc_opts {
         libbpf_sys::bpf_tc_opts {
             sz: size_of::<libbpf_sys::bpf_tc_opts>() as _,
-            handle: HANDLE,
+            handle: self.handle,
             priority: self.priority,
             ..Default::default()
         }

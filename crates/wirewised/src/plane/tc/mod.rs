@@ -14,12 +14,7 @@ use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Order, Place, Plane, link};
 pub use filter::{Filter, Place as FilterPlace};
 
-const OF_BUFFERS: u32 = abi::STEER_REDIRECT
-    | abi::STEER_DSCP
-    | abi::STEER_MARK
-    | abi::STEER_PRIORITY
-    | abi::STEER_QUEUE
-    | abi::STEER_MIRROR;
+const OF_BUFFERS: u32 = abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_BY_COMPANION;
 
 pub const INGRESS: Plane = Plane(&Abilities {
     name: "tc-ingress",
@@ -81,7 +76,7 @@ impl Hook for Tc {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Vec::new(),
             programs => programs?,
         };
-        programs.extend(filter::program(*self, ifindex));
+        programs.extend(filter::programs(*self, ifindex));
         Ok(programs)
     }
 
@@ -97,7 +92,7 @@ impl Hook for Tc {
         }
         // Before or after nothing in particular: at the head, or the tail.
         let flags = match joining.order {
-            Order::First => libbpf_sys::BPF_F_BEFORE,
+            Order::First | Order::Companion => libbpf_sys::BPF_F_BEFORE,
             Order::Last => libbpf_sys::BPF_F_AFTER,
         };
         link::create(program, ifindex, self.attach_type(), flags)
