@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 9
+#define WW_ABI_VERSION 10
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -79,7 +79,7 @@ enum ww_steer_kind {
 	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
 	WW_STEER_BRIDGE = 4096,	   /* with WW_STEER_FORWARD: between ports, by Ethernet addresses */
 	WW_STEER_CARRIED =
-		16384, /* likewise: a plane in user space sends what goes elsewhere; the code has the class above its 8 bits */
+		16384, /* likewise: a plane in user space sends what goes elsewhere; its engine has the helpers for it */
 	WW_STEER_TOLD =
 		32768, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };

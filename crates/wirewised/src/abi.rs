@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 9;
+pub const ABI_VERSION: u32 = 10;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -54,9 +54,8 @@ pub const STEER_BRIDGE: u32 = 4096;
 /// Those by which a packet does not come to its receiver.
 pub const STEER_ELSEWHERE: u32 =
     STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD | STEER_CHALLENGE | STEER_BACKEND;
-/// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
+/// Of constants only: a plane in user space sends what goes elsewhere.
 pub const STEER_CARRIED: u32 = 16384;
-pub const CODE_BITS: u32 = 8;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
 pub const STEER_TOLD: u32 = 32768;
 /// Each kind with the key of a policy file.

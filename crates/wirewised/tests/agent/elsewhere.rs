@@ -10,11 +10,11 @@ use test_needs::{Need, skip};
 use wirewise_capture::{Packet, Reader};
 use wirewised::kernel;
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind};
 use crate::steering::{Beyond, attacks, class_of, outcome, sender};
 use crate::user_space::{Far, SECOND};
-use crate::wire::untagged;
+use crate::wire::{FAR, NEAR, Wire, untagged};
 
 const AT_XDP: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
 
@@ -259,5 +259,150 @@ fn user_space_sends_a_class_by_another_interface() {
         };
         assert_eq!((arrive(BENIGN), arrive(ATTACK)), (3, 0), "{plane} {options}");
         lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+/// The planes in user space as they send packets on, and `af-xdp` as it gives them to the host.
+fn in_user_space() -> Vec<(&'static str, String)> {
+    let mut planes = vec![
+        // One worker keeps the order.
+        ("af-packet", format!("--to {SECOND} --offloads off --workers 1")),
+        ("af-xdp", format!("--to {SECOND}")),
+        ("af-xdp", String::new()),
+    ];
+    if cfg!(feature = "dpdk") {
+        planes.push(("dpdk", format!("--to {SECOND} --driver net_af_packet --offloads off")));
+        planes.push(("dpdk", format!("--to {SECOND} --driver net_af_xdp --offloads off")));
+    }
+    planes
+}
+
+/// A network with an interface beyond, and the sender's wire, for a plane in user space.
+struct Carried {
+    near: Wire,
+    beyond: Beyond,
+    far: Option<Far>,
+    lab: Lab,
+}
+
+impl Carried {
+    fn new(options: &str) -> Option<Self> {
+        let lab = Lab::new()?;
+        let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+        let far = (!options.is_empty()).then(|| Far::behind(&lab));
+        lab.whole_packets();
+        if let Some(far) = &far {
+            far.namespace().sh("ethtool -K far0 tx off");
+        }
+        Some(Self { near, beyond, far, lab })
+    }
+
+    /// How many packets of so many come to their receiver.
+    fn arrive(&self, payload: usize, count: u8) -> usize {
+        match &self.far {
+            Some(far) => far.receive(&self.lab, RECEIVER, payload, count),
+            None => self.lab.send(1000, payload, count.into()),
+        }
+    }
+}
+
+#[test]
+fn user_space_sends_a_class_back() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {action: bounce, dscp: EF}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        // More than the rings of one burst, and again what comes when all frames have been sent once.
+        for _ in 0..3 {
+            it.near.clear();
+            let sent: Vec<_> = std::iter::repeat_with(attacks).take(20).flatten().collect();
+            it.near.send(&sent);
+            let back = it.near.received();
+            assert_eq!(back.len(), sent.len(), "{plane} {options}");
+            for (before, after) in sent.iter().zip(&back) {
+                assert_eq!((&after[..6], &after[6..12]), (&FAR[..], &NEAR[..]), "{plane} {options}");
+                assert_eq!(class_of(after), 46 << 2 | class_of(before) & 3, "{plane} {options}");
+                assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
+            }
+        }
+        assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
+        assert_eq!(outcome(&it.lab, 1, "steered"), 303, "{plane} {options}");
+        wait("every frame is free again", || {
+            let lanes = it.lab.status()["carrier"]["lanes"].as_array().unwrap().clone();
+            plane == "dpdk" || lanes.iter().all(|lane| lane["frames_busy"] == 0 && lane["unsent"] == 0)
+        });
+        // Who observes changes nothing.
+        it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
+        it.near.clear();
+        assert_eq!(it.arrive(ATTACK, 3), 3, "{plane} {options}");
+        assert_eq!(outcome(&it.lab, 1, "would-steer"), 3, "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
+fn user_space_copies_a_sample_as_it_came() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        let steers = |class: &str| {
+            it.lab.policy(&format!("classes: {{attack: {class}}}"));
+            it.lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+            it.beyond.wire.clear();
+            it.near.clear();
+        };
+        it.lab.policy("classes: {attack: {mirror: {interface: out0, snap: 60}, dscp: EF}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        it.beyond.wire.clear();
+        // The packets go on, and of each there is the beginning.
+        assert_eq!((it.arrive(ATTACK, 20), it.arrive(BENIGN, 5)), (20, 5), "{plane} {options}");
+        let copies = it.beyond.wire.received();
+        assert_eq!(copies.len(), 20, "{plane} {options}");
+        assert!(copies.iter().all(|copy| copy.len() == 60 && class_of(copy) == 0), "{plane} {options}");
+        // A sample; so few or many are as likely as to guess a key of 60 bits.
+        steers("{mirror: {interface: out0, rate: 1/4}}");
+        assert_eq!(it.arrive(ATTACK, 100), 100, "{plane} {options}");
+        let copies = it.beyond.wire.received().len();
+        assert!((2..70).contains(&copies), "{plane} {options}: {copies}");
+        // As it came, also of one that goes elsewhere itself.
+        steers("{mirror: {interface: out0}, action: bounce, dscp: EF}");
+        it.near.send(&attacks());
+        let (copies, back) = (it.beyond.wire.received(), it.near.received());
+        assert_eq!((copies.len(), back.len()), (5, 5), "{plane} {options}");
+        for (before, (copy, back)) in attacks().iter().zip(copies.iter().zip(&back)) {
+            assert_eq!(untagged(before), untagged(copy), "{plane} {options}");
+            assert_eq!(class_of(back), 46 << 2 | class_of(before) & 3, "{plane} {options}");
+        }
+        it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
+        it.near.send(&attacks());
+        assert_eq!((it.near.received().len(), it.beyond.wire.received().len()), (0, 0));
+        // No copy: the packets go on all the same.
+        it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode enforce --yes"));
+        it.lab.sh("ip link delete out0");
+        it.near.send(&attacks());
+        assert_eq!(it.near.received().len(), 5, "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
+fn user_space_lets_packets_pass_whose_interface_is_gone_or_too_narrow() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: EF}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        assert_eq!((it.arrive(ATTACK, 3), outcome(&it.lab, 1, "steered")), (0, 3), "{plane} {options}");
+        it.lab.sh("ip link set out0 mtu 100");
+        let passes = |what| {
+            wait(what, || it.arrive(ATTACK, 1) == 1);
+            let before = outcome(&it.lab, 1, "unsteered");
+            assert_eq!(it.arrive(ATTACK, 3), 3, "{plane} {options}: {what}");
+            assert_eq!(outcome(&it.lab, 1, "unsteered"), before + 3, "{plane} {options}: {what}");
+        };
+        passes("packets that are too long pass");
+        it.lab.sh("ip link set out0 mtu 1500");
+        wait("they go there again", || it.arrive(ATTACK, 1) == 0);
+        it.lab.sh("ip link delete out0");
+        passes("packets pass");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }

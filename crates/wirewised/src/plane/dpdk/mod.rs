@@ -8,11 +8,11 @@ use std::time::Duration;
 use wirewise_dpdk::judge::{Judge as TheirJudge, Lane as _, Span as TheirSpan};
 use wirewise_dpdk::{DpdkLane, footprint, open};
 
-use crate::abi;
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::{
-    Abilities, Carried, Drops, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, Span, Wanted,
+    Abilities, Carried, Drops, Fate, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, STEERS, Span,
+    Wanted,
 };
 
 pub const PLANE: Plane = Plane(&Abilities {
@@ -25,7 +25,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Forwarding,
-    steers: abi::STEER_DSCP | abi::STEER_REDIRECT,
+    steers: STEERS,
     place: Place::User(&Dpdk),
 });
 
