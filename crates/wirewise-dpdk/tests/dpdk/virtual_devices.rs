@@ -96,11 +96,17 @@ fn judges_that_fail_keep_nothing() {
     let _alone = alone();
     struct Bad(u32);
     impl Judge for Bad {
-        fn judge(&mut self, _: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<(), String> {
+        fn judge(
+            &mut self,
+            _: &mut [u8],
+            _: u32,
+            packets: &mut [Span],
+            fates: &mut Vec<Fate>,
+        ) -> Result<(), String> {
             match self.0 {
                 0 => Err("no mood".into()),
                 1 => {
-                    passes.resize(packets.len() + 1, true);
+                    fates.resize(packets.len() + 1, Fate::Passes);
                     Ok(())
                 }
                 _ => panic!("worse"),

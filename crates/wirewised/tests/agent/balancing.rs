@@ -6,9 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use wirewised::abi;
 
+use crate::carrier::Carrier;
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, data_path};
 use crate::steering::{Beyond, OUT, PLANES, outcome, sender};
 use crate::wire::{ipv4, ipv6, sum, tagged};
+
+const BALANCING: [&str; 4] = [PLANES[0], PLANES[1], PLANES[2], "af-xdp"];
+
+/// Enforces `p.yaml`; in user space for as long as what is returned is there.
+fn begin(lab: &Lab, plane: &str) -> Option<Carrier> {
+    if plane == "af-xdp" {
+        return Some(Carrier::of(lab, plane, "--policy p.yaml --mode enforce"));
+    }
+    lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+    None
+}
 
 /// The Ethernet address that the tests give to a backend.
 fn mac(host: u8) -> [u8; 6] {
@@ -72,11 +84,12 @@ fn address_of(lab: &Lab, interface: &str) -> String {
 fn flows_are_spread_and_stay_where_they_are_when_the_pool_changes() {
     let Some(lab) = Lab::new() else { return };
     let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     addressed(&lab);
     let settings = format!("interface: {OUT}");
-    for plane in PLANES {
+    for plane in BALANCING {
         policy(&lab, &pool(&settings, &[(1, ""), (2, ""), (3, "")]));
-        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        let _carrier = begin(&lab, plane);
         let run = |pool: &str| {
             policy(&lab, pool);
             lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
@@ -146,10 +159,11 @@ fn flows_are_spread_and_stay_where_they_are_when_the_pool_changes() {
 fn what_has_no_ports_to_go_by_passes() {
     let Some(lab) = Lab::new() else { return };
     let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     addressed(&lab);
     policy(&lab, &pool(&format!("interface: {OUT}"), &[(1, "")]));
-    for plane in PLANES {
-        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+    for plane in BALANCING {
+        let _carrier = begin(&lab, plane);
         beyond.wire.clear();
         near.send(&[ipv4(1000, ATTACK, 0x2000), ipv4(1000, ATTACK, 64), tagged(&ipv4(1000, ATTACK, 0))]);
         assert_eq!(beyond.wire.received().len(), 1, "{plane}");
@@ -192,10 +206,11 @@ fn inside(frame: &[u8], gue: bool) -> ([String; 2], u8, Vec<u8>) {
 fn packets_are_carried_inside_of_others() {
     let Some(lab) = Lab::new() else { return };
     let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     addressed(&lab);
     let backends = "backends: [{address: 10.8.0.9, mac: \"02:00:00:00:09:09\"}]";
     let backends6 = "backends: [{address: \"fd08::9\", mac: \"02:00:00:00:09:09\"}]";
-    for plane in PLANES {
+    for plane in BALANCING {
         for (method, backends, ends) in [
             ("ip-in-ip", backends, ["10.8.0.1", "10.8.0.9"]),
             ("gue", backends, ["10.8.0.1", "10.8.0.9"]),
@@ -204,7 +219,7 @@ fn packets_are_carried_inside_of_others() {
             ("gue, source: 10.7.7.7", backends, ["10.7.7.7", "10.8.0.9"]),
         ] {
             policy(&lab, &format!("{{interface: {OUT}, method: {method}, {backends}}}"));
-            lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+            let _carrier = begin(&lab, plane);
             let sent = flows(12);
             beyond.wire.clear();
             near.send(&sent);
@@ -232,7 +247,7 @@ fn packets_are_carried_inside_of_others() {
             lab.sh(&format!("ip link set {OUT} mtu 1500"));
             // A tagged frame has no room that is known.
             near.send(&[tagged(&ipv4(1000, ATTACK, 0))]);
-            let unsteered = if plane.starts_with("xdp") { 2 } else { 1 };
+            let unsteered = if plane != PLANES[2] { 2 } else { 1 };
             assert_eq!(outcome(&lab, 1, "unsteered"), unsteered, "{plane} {method}");
             lab.ok(&format!("detach --interface {INTERFACE}"));
         }
@@ -247,9 +262,10 @@ fn dsfield(packet: &[u8]) -> u8 {
 fn a_pool_without_an_interface_sends_by_the_one_that_is_judged() {
     let Some(lab) = Lab::new() else { return };
     let (_beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     policy(&lab, "{backends: [{address: 10.9.0.77, mac: \"02:00:00:00:09:07\"}]}");
-    for plane in PLANES {
-        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+    for plane in BALANCING {
+        let _carrier = begin(&lab, plane);
         near.clear();
         near.send(&flows(10));
         let back = near.received();
@@ -332,7 +348,6 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         "",
         "no interface 'nowhere'",
     );
-    refused(&one(backends), "--plane af-packet", "af-packet cannot do backend");
     refused(&one(backends), "--plane tc-egress", "tc-egress cannot do backend");
     refused(
         "classes: {attack: {backend: web, redirect: {interface: out0}}}\npools: {web: {backends: [{address: 10.8.0.9}]}}",
