@@ -7,6 +7,7 @@ use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use wirewised::abi;
 
 use crate::carrier::Carrier;
+use crate::elsewhere::{Carried, in_user_space};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, data_path};
 use crate::steering::{Beyond, OUT, PLANES, outcome, sender};
 use crate::wire::{ipv4, ipv6, sum, tagged};
@@ -275,6 +276,74 @@ fn a_pool_without_an_interface_sends_by_the_one_that_is_judged() {
             "{plane}"
         );
         lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+/// What `wirewised backends` counts, of all hosts.
+fn counted(lab: &Lab) -> u64 {
+    let backends = lab.json("backends")["pools"][0]["backends"].as_array().unwrap().clone();
+    backends.iter().map(|backend| backend["packets"].as_u64().unwrap()).sum()
+}
+
+/// By the other planes in user space, which have other memory for frames.
+#[test]
+fn user_space_balances() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        addressed(&it.lab);
+        let settings = format!("interface: {OUT}");
+        policy(&it.lab, &pool(&settings, &[(1, ""), (2, ""), (3, "")]));
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        let run = |pool: &str| {
+            policy(&it.lab, pool);
+            it.lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+            it.beyond.wire.clear();
+            it.near.clear();
+        };
+        let sent = flows(50);
+        it.near.send(&sent);
+        let arrived = it.beyond.wire.received();
+        let first = hosts(&arrived);
+        assert_eq!((arrived.len(), first.len()), (50, 50), "{plane} {options}");
+        assert!(sent.iter().zip(&arrived).all(|(before, after)| before[12..] == after[12..]));
+        assert_eq!(first.values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2, 3]));
+        assert_eq!((counted(&it.lab), outcome(&it.lab, 1, "steered")), (50, 50), "{plane} {options}");
+        // Who is known stays where he is, whatever the weights.
+        run(&pool(&settings, &[(1, ""), (2, ", weight: 40"), (3, ", drain: true")]));
+        it.near.send(&sent);
+        assert_eq!(hosts(&it.beyond.wire.received()), first, "{plane} {options}");
+        // Inside of others, by another interface and by the one that is judged.
+        let backends = "backends: [{address: 10.8.0.9, mac: \"02:00:00:00:09:09\"}]";
+        for (method, gue) in [("ip-in-ip", false), ("gue", true)] {
+            for (settings, wire) in
+                [(format!("interface: {OUT}"), &it.beyond.wire), ("source: 10.8.0.1".to_string(), &it.near)]
+            {
+                run(&format!("{{{settings}, method: {method}, {backends}}}"));
+                it.near.send(&sent);
+                let arrived: Vec<_> = wire.all().into_iter().filter(|frame| frame[..6] == mac(9)).collect();
+                assert_eq!(arrived.len(), 50, "{plane} {options} {method} {settings}");
+                for (before, after) in sent.iter().zip(&arrived) {
+                    let (ends, _, inner) = inside(after, gue);
+                    assert_eq!(ends, ["10.8.0.1", "10.8.0.9"], "{plane} {options} {method}");
+                    assert_eq!(inner, before[14..], "{plane} {options} {method}");
+                }
+                // What would be too long then passes, whole; what just fits goes.
+                let most = 1500 - 28 - if gue { 32 } else { 20 };
+                let before = outcome(&it.lab, 1, "unsteered");
+                it.near.send(&[ipv4(1000, most + 1, 0)]);
+                // Not what the receiver answers, which is shorter, and judged too.
+                let arrived = || {
+                    let of_size = |frame: &Vec<u8>| frame.len() > 1400 && frame[..6] == mac(9);
+                    wire.all().into_iter().filter(of_size).map(|frame| frame.len()).collect::<Vec<_>>()
+                };
+                assert_eq!(arrived(), [0; 0], "{plane} {options} {method} {settings}");
+                it.near.send(&[ipv4(1000, most, 0)]);
+                assert_eq!(arrived(), [1514], "{plane} {options} {method} {settings}");
+                assert_eq!(outcome(&it.lab, 1, "unsteered"), before + 1, "{plane} {options} {method}");
+            }
+        }
+        assert_eq!(it.arrive(BENIGN, 3), 3, "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
 

@@ -263,7 +263,7 @@ fn user_space_sends_a_class_by_another_interface() {
 }
 
 /// The planes in user space as they send packets on, and `af-xdp` as it gives them to the host.
-fn in_user_space() -> Vec<(&'static str, String)> {
+pub fn in_user_space() -> Vec<(&'static str, String)> {
     let mut planes = vec![
         // One worker keeps the order.
         ("af-packet", format!("--to {SECOND} --offloads off --workers 1")),
@@ -278,15 +278,15 @@ fn in_user_space() -> Vec<(&'static str, String)> {
 }
 
 /// A network with an interface beyond, and the sender's wire, for a plane in user space.
-struct Carried {
-    near: Wire,
-    beyond: Beyond,
+pub struct Carried {
+    pub near: Wire,
+    pub beyond: Beyond,
     far: Option<Far>,
-    lab: Lab,
+    pub lab: Lab,
 }
 
 impl Carried {
-    fn new(options: &str) -> Option<Self> {
+    pub fn new(options: &str) -> Option<Self> {
         let lab = Lab::new()?;
         let (beyond, near) = (Beyond::new(&lab), sender(&lab));
         let far = (!options.is_empty()).then(|| Far::behind(&lab));
@@ -298,7 +298,7 @@ impl Carried {
     }
 
     /// How many packets of so many come to their receiver.
-    fn arrive(&self, payload: usize, count: u8) -> usize {
+    pub fn arrive(&self, payload: usize, count: u8) -> usize {
         match &self.far {
             Some(far) => far.receive(&self.lab, RECEIVER, payload, count),
             None => self.lab.send(1000, payload, count.into()),
