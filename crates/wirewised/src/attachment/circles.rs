@@ -21,13 +21,15 @@ use crate::running::Running;
 struct Judge {
     ifindex: u32,
     direction: Direction,
+    /// What it sends comes by TC: of a plane in user space too, which sends by raw sockets.
     at_tc: bool,
     targets: BTreeSet<u32>,
 }
 
 impl Judge {
     fn new(ifindex: u32, plane: Plane, targets: BTreeSet<u32>) -> Self {
-        Self { ifindex, direction: plane.abilities().direction, at_tc: plane.is_of_tc(), targets }
+        let at_tc = plane.is_of_tc() || plane.is_in_user_space();
+        Self { ifindex, direction: plane.abilities().direction, at_tc, targets }
     }
 
     fn is_same_place(&self, other: &Self) -> bool {

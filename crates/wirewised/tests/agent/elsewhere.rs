@@ -11,7 +11,7 @@ use wirewise_capture::{Packet, Reader};
 use wirewised::kernel;
 
 use crate::carrier::{Carrier, wait};
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind, bundle, variant};
 use crate::steering::{Beyond, attacks, class_of, outcome, sender};
 use crate::user_space::{Far, SECOND};
 use crate::wire::{FAR, NEAR, Wire, untagged};
@@ -228,6 +228,19 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     refused("{mirror: {interface: ww0}}", "--plane tc-ingress", "policy: mirror: ww0 is the interface");
     refused("{mirror: {interface: gone}}", "--plane tc-ingress", "policy: mirror: no interface 'gone'");
     refused("{mirror: {interface: out0, snap: 64}}", "--plane tc-ingress", "copies whole packets");
+    for plane in ["--plane af-packet", "--plane af-xdp"] {
+        refused("{mirror: {interface: ww0}}", plane, "policy: mirror: ww0 is the interface");
+        refused("{mirror: {interface: gone, snap: 64}}", plane, "policy: mirror: no interface 'gone'");
+        refused("{redirect: {interface: gone}}", plane, "policy: redirect: no interface 'gone'");
+        refused("{mirror: {interface: out0, snap: 13}}", plane, "snap 13 is less than 14");
+        refused("{backend: web}", plane, "there is no pool 'web'");
+        refused("{backend: web}}\npools: {web: {backends: []}", plane, "has no backends");
+        refused(
+            "{backend: web}}\npools: {web: {interface: gone, backends: [{address: 10.8.0.9}]}",
+            plane,
+            "no interface 'gone'",
+        );
+    }
 }
 
 #[test]
@@ -403,6 +416,35 @@ fn user_space_lets_packets_pass_whose_interface_is_gone_or_too_narrow() {
         wait("they go there again", || it.arrive(ATTACK, 1) == 0);
         it.lab.sh("ip link delete out0");
         passes("packets pass");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+/// A shadow changes nothing of what the first does, and sees the packets as they came.
+#[test]
+fn user_space_steers_beside_a_shadow_and_behind_a_swap() {
+    for (plane, options) in
+        [("af-packet", format!("--to {SECOND} --offloads off")), ("af-xdp", String::new())]
+    {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {action: bounce, mirror: {interface: out0}}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        it.lab.write("longer.wirewise", &bundle("longer", &variant("BORDER=600")));
+        let bounced = || {
+            it.near.clear();
+            it.beyond.wire.clear();
+            it.near.send(&attacks());
+            (it.near.received().len(), it.beyond.wire.received().len())
+        };
+        for step in ["swap --shadow --bundle longer.wirewise", "swap --no-shadow", "doctor --interface ww0"] {
+            let said = it.lab.ok(step);
+            assert!(!step.starts_with("doctor") || said.contains("attack is copied to out0"), "{said}");
+            assert_eq!(bounced(), (5, 5), "{plane} {step}");
+        }
+        it.lab.ok("swap --bundle longer.wirewise");
+        assert_eq!(bounced(), (0, 0), "{plane}");
+        it.lab.ok("rollback");
+        assert_eq!(bounced(), (5, 5), "{plane}");
         it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
