@@ -135,4 +135,16 @@ mod tests {
         assert_eq!(circle(&around[..1], 0, pairs), None);
         assert_eq!(circle(&[judge(2, Received, false, &[1])], 0, pairs), Some(vec![2, 1, 2]));
     }
+
+    #[test]
+    fn tc_sees_what_planes_in_user_space_send() {
+        let at_tc = |plane: &&Plane| Judge::new(1, **plane, BTreeSet::new()).at_tc;
+        let others: Vec<_> = Plane::all().iter().filter(|plane| !at_tc(plane)).collect();
+        assert_eq!(others, [&Plane::XDP_NATIVE, &Plane::XDP_GENERIC]);
+        let [ours, theirs] = [Direction::Received, Direction::Sent];
+        assert_eq!(
+            circle(&[judge(1, ours, true, &[2]), judge(2, theirs, true, &[3])], 0, |_| Some(1)),
+            Some(vec![1, 2, 1])
+        );
+    }
 }

@@ -243,38 +243,6 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     }
 }
 
-#[test]
-fn user_space_sends_a_class_by_another_interface() {
-    for (plane, options) in [
-        // One worker keeps the order.
-        ("af-packet", format!("--to {SECOND} --offloads off --workers 1")),
-        ("af-xdp", format!("--to {SECOND}")),
-        ("af-xdp", String::new()),
-    ] {
-        let Some(lab) = Lab::new() else { return };
-        let (beyond, near) = (Beyond::new(&lab), sender(&lab));
-        let far = (!options.is_empty()).then(|| Far::behind(&lab));
-        lab.whole_packets();
-        lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: AF41}}");
-        let _carrier = Carrier::of(&lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
-        beyond.wire.clear();
-        near.send(&attacks());
-        let arrived = beyond.wire.received();
-        assert_eq!(arrived.len(), 5, "{plane} {options}");
-        for (before, after) in attacks().iter().zip(&arrived) {
-            assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane} {options}");
-            assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
-        }
-        assert_eq!(outcome(&lab, 1, "steered"), 5, "{plane} {options}");
-        let arrive = |payload| match &far {
-            Some(far) => far.receive(&lab, RECEIVER, payload, 3),
-            None => lab.send(1000, payload, 3),
-        };
-        assert_eq!((arrive(BENIGN), arrive(ATTACK)), (3, 0), "{plane} {options}");
-        lab.ok(&format!("detach --interface {INTERFACE}"));
-    }
-}
-
 /// The planes in user space as they send packets on, and `af-xdp` as it gives them to the host.
 pub fn in_user_space() -> Vec<(&'static str, String)> {
     let mut planes = vec![
@@ -296,6 +264,7 @@ pub struct Carried {
     pub beyond: Beyond,
     far: Option<Far>,
     pub lab: Lab,
+    attacks: Vec<Vec<u8>>,
 }
 
 impl Carried {
@@ -307,7 +276,12 @@ impl Carried {
         if let Some(far) = &far {
             far.namespace().sh("ethtool -K far0 tx off");
         }
-        Some(Self { near, beyond, far, lab })
+        let mut attacks = attacks();
+        if options.contains("net_af_packet") {
+            // DPDK's driver has the kernel put fragments together, and these are no whole packet.
+            attacks.drain(2..4);
+        }
+        Some(Self { near, beyond, far, lab, attacks })
     }
 
     /// How many packets of so many come to their receiver.
@@ -320,6 +294,26 @@ impl Carried {
 }
 
 #[test]
+fn user_space_sends_a_class_by_another_interface() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: AF41}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        it.beyond.wire.clear();
+        it.near.send(&it.attacks);
+        let arrived = it.beyond.wire.received();
+        assert_eq!(arrived.len(), it.attacks.len(), "{plane} {options}");
+        for (before, after) in it.attacks.iter().zip(&arrived) {
+            assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane} {options}");
+            assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
+        }
+        assert_eq!(outcome(&it.lab, 1, "steered"), it.attacks.len() as u64, "{plane} {options}");
+        assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
 fn user_space_sends_a_class_back() {
     for (plane, options) in in_user_space() {
         let Some(it) = Carried::new(&options) else { return };
@@ -328,7 +322,7 @@ fn user_space_sends_a_class_back() {
         // More than the rings of one burst, and again what comes when all frames have been sent once.
         for _ in 0..3 {
             it.near.clear();
-            let sent: Vec<_> = std::iter::repeat_with(attacks).take(20).flatten().collect();
+            let sent: Vec<_> = it.attacks.iter().cycle().take(20 * it.attacks.len()).cloned().collect();
             it.near.send(&sent);
             let back = it.near.received();
             assert_eq!(back.len(), sent.len(), "{plane} {options}");
@@ -339,7 +333,8 @@ fn user_space_sends_a_class_back() {
             }
         }
         assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
-        assert_eq!(outcome(&it.lab, 1, "steered"), 303, "{plane} {options}");
+        let steered = 3 * 20 * it.attacks.len() as u64 + 3;
+        assert_eq!(outcome(&it.lab, 1, "steered"), steered, "{plane} {options}");
         wait("every frame is free again", || {
             let lanes = it.lab.status()["carrier"]["lanes"].as_array().unwrap().clone();
             plane == "dpdk" || lanes.iter().all(|lane| lane["frames_busy"] == 0 && lane["unsent"] == 0)
@@ -378,21 +373,21 @@ fn user_space_copies_a_sample_as_it_came() {
         assert!((2..70).contains(&copies), "{plane} {options}: {copies}");
         // As it came, also of one that goes elsewhere itself.
         steers("{mirror: {interface: out0}, action: bounce, dscp: EF}");
-        it.near.send(&attacks());
+        it.near.send(&it.attacks);
         let (copies, back) = (it.beyond.wire.received(), it.near.received());
-        assert_eq!((copies.len(), back.len()), (5, 5), "{plane} {options}");
-        for (before, (copy, back)) in attacks().iter().zip(copies.iter().zip(&back)) {
+        assert_eq!((copies.len(), back.len()), (it.attacks.len(), it.attacks.len()), "{plane} {options}");
+        for (before, (copy, back)) in it.attacks.iter().zip(copies.iter().zip(&back)) {
             assert_eq!(untagged(before), untagged(copy), "{plane} {options}");
             assert_eq!(class_of(back), 46 << 2 | class_of(before) & 3, "{plane} {options}");
         }
         it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
-        it.near.send(&attacks());
+        it.near.send(&it.attacks);
         assert_eq!((it.near.received().len(), it.beyond.wire.received().len()), (0, 0));
         // No copy: the packets go on all the same.
         it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode enforce --yes"));
         it.lab.sh("ip link delete out0");
-        it.near.send(&attacks());
-        assert_eq!(it.near.received().len(), 5, "{plane} {options}");
+        it.near.send(&it.attacks);
+        assert_eq!(it.near.received().len(), it.attacks.len(), "{plane} {options}");
         it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
@@ -433,7 +428,7 @@ fn user_space_steers_beside_a_shadow_and_behind_a_swap() {
         let bounced = || {
             it.near.clear();
             it.beyond.wire.clear();
-            it.near.send(&attacks());
+            it.near.send(&it.attacks);
             (it.near.received().len(), it.beyond.wire.received().len())
         };
         for step in ["swap --shadow --bundle longer.wirewise", "swap --no-shadow", "doctor --interface ww0"] {
