@@ -79,7 +79,7 @@ enum ww_steer_kind {
 	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
 	WW_STEER_BRIDGE = 4096,	   /* with WW_STEER_FORWARD: between ports, by Ethernet addresses */
 	WW_STEER_CARRIED =
-		16384, /* likewise: a plane in user space sends what goes elsewhere; the code has the class above its 8 bits */
+		16384, /* likewise: a plane in user space sends what goes elsewhere; its engine has the helpers for it */
 	WW_STEER_TOLD =
 		32768, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
 };

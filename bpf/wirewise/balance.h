@@ -307,7 +307,7 @@ __noinline int ww_balance(WW_HOOK_ARG *ctx, __u32 number)
 	struct ww_backend *backend;
 	struct ww_counter *counter;
 	struct ww_ends ends;
-	__u32 hash, slot = 0, frame_length = ww_input(ctx).length;
+	__u32 hash, place, slot = 0, frame_length = ww_input(ctx).length;
 	int begins, verdict, known;
 
 	if (!(ww_config.steer & WW_STEER_BACKEND) || !ww_read_ends(ctx, &ends))
@@ -335,7 +335,8 @@ __noinline int ww_balance(WW_HOOK_ARG *ctx, __u32 number)
 		return WW_UNSTEERED;
 	if (!(ww_config.steer & WW_STEER_TOLD) && !known)
 		ww_remember(&ends.key, slot | (__u32)backend->generation << 16);
-	counter = bpf_map_lookup_elem(&ww_backend_counts, &slot);
+	place = bpf_get_smp_processor_id() * WW_BACKENDS + slot;
+	counter = bpf_map_lookup_elem(&ww_backend_counts, &place);
 	if (counter) {
 		counter->packets++;
 		counter->bytes += frame_length;

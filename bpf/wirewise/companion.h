@@ -27,7 +27,8 @@ __noinline int ww_wish_for(WW_HOOK_ARG *ctx, __u32 class_id)
 	__u32 kinds;
 
 	/* Before Linux 6.8 a global function is verified even if nothing calls it. */
-	if (ww_at_tc() || !(ww_config.steer & WW_STEER_BY_COMPANION) || ww_config.steer & WW_STEER_TOLD)
+	if (ww_at_tc() || !(ww_config.steer & WW_STEER_BY_COMPANION) ||
+	    ww_config.steer & (WW_STEER_TOLD | WW_STEER_CARRIED))
 		return 1;
 	kinds = what->kinds & WW_STEER_BY_COMPANION;
 	if (ww_config.steer & WW_STEER_MIRROR && kinds & WW_STEER_MIRROR && !ww_draws(what))

@@ -33,8 +33,6 @@
 #define WW_VERDICT_DROP 1
 #define WW_VERDICT_BOUNCE 3
 #define WW_VERDICT_REDIRECT 4
-/* Above them: the class, where a plane in user space has to know it. */
-#define WW_VERDICT_BITS 8
 /* Of steering, beside these: nothing was done, because not all could be; and it passes as one that has answered. */
 #define WW_UNSTEERED 0
 #define WW_PROVEN 5
@@ -143,9 +141,6 @@ static __always_inline __u64 ww_captured_time(const WW_HOOK_CTX *ctx)
 /* The hook's code for a verdict. At TC, what passes goes on to the next program, if there is one. */
 static __always_inline int ww_leave(int verdict)
 {
-	if (ww_config.steer & WW_STEER_CARRIED &&
-	    ww_unlikely((verdict & ((1 << WW_VERDICT_BITS) - 1)) == WW_VERDICT_REDIRECT))
-		return XDP_REDIRECT | (verdict & ~((1 << WW_VERDICT_BITS) - 1));
 	if (ww_config.steer && ww_unlikely(verdict == WW_VERDICT_BOUNCE || verdict == WW_VERDICT_REDIRECT)) {
 		if (ww_at_tc())
 			return TC_ACT_REDIRECT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
- * ww_cpu, WW_EVENTS elements for ww_events; the buckets of the flow tables, times the CPUs if these do not share them;
+ * ww_cpu, WW_EVENTS elements for ww_events, WW_BACKENDS for ww_backend_counts; the buckets of the flow tables, times the CPUs if these do not share them;
  * the buckets of aggregates.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
@@ -89,10 +89,12 @@ WW_MAP(ww_stations, BPF_MAP_TYPE_LRU_HASH, struct ww_station_key, struct ww_stat
 /* Who is behind a port whatever was seen. */
 WW_MAP(ww_fixed, BPF_MAP_TYPE_HASH, struct ww_station_key, __u32, WW_FIXED, BPF_F_NO_PREALLOC);
 /* Pools of servers; a packet's hash is a place in a pool's table. The loader makes these four only for programs that balance. */
-WW_MAP(ww_pools, BPF_MAP_TYPE_ARRAY, __u32, struct ww_pool, WW_POOLS, 0);
-WW_MAP(ww_tables, BPF_MAP_TYPE_ARRAY, __u32, struct ww_table, 2 * WW_POOLS, 0);
-WW_MAP(ww_backends, BPF_MAP_TYPE_ARRAY, __u32, struct ww_backend, WW_BACKENDS, 0);
-WW_MAP(ww_backend_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW_BACKENDS, 0);
+WW_MAP(ww_pools, BPF_MAP_TYPE_ARRAY, __u32, struct ww_pool, WW_POOLS, BPF_F_MMAPABLE);
+WW_MAP(ww_tables, BPF_MAP_TYPE_ARRAY, __u32, struct ww_table, 2 * WW_POOLS, BPF_F_MMAPABLE);
+WW_MAP(ww_backends, BPF_MAP_TYPE_ARRAY, __u32, struct ww_backend, WW_BACKENDS, BPF_F_MMAPABLE);
+WW_MAP(ww_backend_counts, BPF_MAP_TYPE_ARRAY, __u32, struct ww_counter, WW_BACKENDS, BPF_F_MMAPABLE);
+/* Copies on their way to who carries packets in user space. The loader makes it only for programs that mirror there. */
+WW_MAP(ww_copies, BPF_MAP_TYPE_PERF_EVENT_ARRAY, __u32, __u32, 1, 0);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 

@@ -66,11 +66,22 @@ static __always_inline int ww_send_to_socket(WW_HOOK_CTX *ctx, __u32 queue)
 	return bpf_redirect_map(&ww_sockets, queue, XDP_PASS) == XDP_REDIRECT;
 }
 
-/* Sends a copy out of another interface, of one packet in so many. Where that one is gone, or too busy, there is no copy. */
-static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, const struct ww_steer *what)
+/* Sends a copy out of another interface, of one packet in so many. Where that one is gone, or too busy, there is no copy. In user space
+ * it goes to who carries the packets, with the interface in front. */
+static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, struct ww_steer *what)
 {
-	if (ww_draws(what))
+	__u64 length = ww_data_end(ctx) - ww_data(ctx);
+
+	if (!ww_draws(what))
+		return;
+	if (ww_at_tc()) {
 		bpf_clone_redirect(ctx, what->mirror_ifindex, 0);
+		return;
+	}
+	if (what->mirror_snap)
+		length = ww_min(length, what->mirror_snap);
+	bpf_perf_event_output(ctx, &ww_copies, length << 32 | BPF_F_CURRENT_CPU, &what->mirror_ifindex,
+			      sizeof(what->mirror_ifindex));
 }
 
 /* Writes the DSCP of the outermost IP header and leaves ECN as it is. Returns 0 if there is no such header. */
@@ -132,7 +143,8 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	}
 	/* The copy is of the packet as it came. Before all others: sending it may run programs that redirect, and the kernel remembers one
 	 * redirect a CPU. */
-	if (ww_at_tc() && ww_steers(what, WW_STEER_MIRROR) && !(ww_config.steer & WW_STEER_TOLD))
+	if ((ww_at_tc() || ww_config.steer & WW_STEER_CARRIED) && ww_steers(what, WW_STEER_MIRROR) &&
+	    !(ww_config.steer & WW_STEER_TOLD))
 		ww_mirror(ctx, what);
 	if (ww_steers(what, WW_STEER_REDIRECT)) {
 		if (!ww_redirect(ctx, what->ifindex, 0))
@@ -165,7 +177,8 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 		if (verdict == WW_UNSTEERED)
 			return WW_UNSTEERED;
 	}
-	if (!ww_at_tc() && ww_steers(what, WW_STEER_BY_COMPANION) && !ww_wish_for(ctx, class_id))
+	if (!ww_at_tc() && !(ww_config.steer & WW_STEER_CARRIED) && ww_steers(what, WW_STEER_BY_COMPANION) &&
+	    !ww_wish_for(ctx, class_id))
 		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
 		return WW_UNSTEERED;
@@ -183,8 +196,6 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 		if (ww_steers(what, WW_STEER_QUEUE))
 			ww_set_field(ctx, struct __sk_buff, queue_mapping, what->queue + 1);
 	}
-	if (ww_config.steer & WW_STEER_CARRIED && verdict == WW_VERDICT_REDIRECT)
-		verdict |= class_id << WW_VERDICT_BITS;
 	return verdict;
 }
 

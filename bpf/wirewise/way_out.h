@@ -26,6 +26,8 @@ static __always_inline int ww_redirect(WW_HOOK_CTX *ctx, __u32 ifindex, __u32 mo
 		return 0;
 	if (ww_at_tc())
 		return bpf_redirect(ifindex, 0) == TC_ACT_REDIRECT;
+	if (ww_config.steer & WW_STEER_CARRIED)
+		return bpf_redirect(ifindex, 0) == XDP_REDIRECT;
 	return bpf_redirect_map(&ww_interfaces, ifindex, XDP_PASS) == XDP_REDIRECT;
 }
 

@@ -43,6 +43,7 @@
 #define bpf_fib_lookup(context, route, size, flags) (abort(), 0)
 #define bpf_redirect_map(map, index, flags) (abort(), (void)(index), 0)
 #define bpf_clone_redirect(context, index, flags) (abort(), (void)(index), 0)
+#define bpf_perf_event_output(context, map, flags, data, size) (abort(), (void)(flags), (void)(data), 0)
 #define bpf_get_prandom_u32() (abort(), 0U)
 #define bpf_csum_update(context, sum) abort()
 #define bpf_csum_diff(from, from_size, to, to_size, seed) (abort(), (void)(to), (void)(seed), 0)

@@ -11,12 +11,33 @@ pub const BURST: usize = 64;
 pub struct Span {
     pub start: usize,
     pub length: usize,
+    /// Bytes in front of it that it may grow into.
+    pub headroom: usize,
+}
+
+/// What the lane does with a packet that was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fate {
+    /// Nothing: it ends here.
+    Ends,
+    /// It goes on to the other port, if there is one.
+    Passes,
+    /// It goes back out of the port that it came by.
+    Bounces,
 }
 
 /// What judges packets.
 pub trait Judge {
-    /// One outcome for each packet (true: it passes), in the order given. packets : at most `BURST`, inside `area`.
-    fn judge(&mut self, area: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<(), String>;
+    /// One fate for each packet, in the order given. from : the kernel's interface behind the port that they came by; 0: there is none.
+    /// packets : at most `BURST`, inside `area`; where they lie afterwards.
+    fn judge(
+        &mut self,
+        area: &mut [u8],
+        from: u32,
+        packets: &mut [Span],
+        fates: &mut Vec<Fate>,
+    ) -> Result<(), String>;
 }
 
 /// Since the lane was opened. What came in is what was judged and what was lost before that.
@@ -26,9 +47,9 @@ pub struct LaneCounts {
     pub received: u64,
     /// Packets that the queue had no room for.
     pub lost: u64,
-    /// Packets sent on.
+    /// Packets sent on, or back.
     pub sent: u64,
-    /// Packets that pass but could not be sent on.
+    /// Packets that pass, or go back, but could not be sent.
     pub unsent: u64,
     /// Packet buffers of the lane.
     pub frames: u64,

@@ -5,7 +5,7 @@
 
 use super::Ports;
 use super::eal::know_thread;
-use crate::judge::{BURST, Judge, Lane, LaneCounts, Span};
+use crate::judge::{BURST, Fate, Judge, Lane, LaneCounts, Span};
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,18 +23,22 @@ unsafe extern "C" {
         area: *const u8,
         length: usize,
         mbufs: *mut *mut c_void,
-        spans: *mut [usize; 2],
+        spans: *mut [usize; 3],
         room: u16,
         others: *mut u16,
     ) -> u16;
     fn dpdk_settle(
-        port: u16,
+        from: u16,
+        to: u16,
         queue: u16,
         forward: bool,
+        area: *const u8,
         mbufs: *mut *mut c_void,
-        passes: *const bool,
+        spans: *const [usize; 3],
+        fates: *const Fate,
         count: u16,
-    ) -> u16;
+        sent: *mut [u16; 2],
+    );
     fn rte_pktmbuf_free_bulk(mbufs: *mut *mut c_void, count: c_uint);
 }
 
@@ -44,7 +48,8 @@ struct Way {
     from: usize,
     /// None: the lane only watches.
     to: Option<usize>,
-    sent: u64,
+    /// On, and back.
+    sent: [u64; 2],
 }
 
 pub struct DpdkLane {
@@ -53,10 +58,10 @@ pub struct DpdkLane {
     ways: Vec<Way>,
     next: usize,
     mbufs: [*mut c_void; BURST],
-    /// Starts and lengths.
-    raw: [[usize; 2]; BURST],
+    /// Starts, lengths and room in front.
+    raw: [[usize; 3]; BURST],
     spans: Vec<Span>,
-    passes: Vec<bool>,
+    fates: Vec<Fate>,
     counts: LaneCounts,
     /// What the kernel said it dropped: it forgets that when asked.
     dropped: u64,
@@ -83,7 +88,7 @@ impl Drop for Held {
 
 impl DpdkLane {
     pub(super) fn new(ports: Arc<Ports>, queue: u16) -> DpdkLane {
-        let way = |from, to| Way { from, to, sent: 0 };
+        let way = |from, to| Way { from, to, sent: [0; 2] };
         let ways = match ports.ports.len() {
             2 => vec![way(0, Some(1)), way(1, Some(0))],
             _ => vec![way(0, None)],
@@ -94,9 +99,9 @@ impl DpdkLane {
             ways,
             next: 0,
             mbufs: [std::ptr::null_mut(); BURST],
-            raw: [[0; 2]; BURST],
+            raw: [[0; 3]; BURST],
             spans: Vec::with_capacity(BURST),
-            passes: Vec::with_capacity(BURST),
+            fates: Vec::with_capacity(BURST),
             counts: LaneCounts::default(),
             dropped: 0,
             watch_at: None,
@@ -154,39 +159,48 @@ impl DpdkLane {
         }
         let held = Held { mbufs: self.mbufs.as_mut_ptr(), count };
         self.spans.clear();
-        self.passes.clear();
+        self.fates.clear();
         let raw = self.raw.iter().take(usize::from(count));
-        self.spans.extend(raw.map(|&[start, length]| Span { start, length }));
+        self.spans.extend(raw.map(|&[start, length, headroom]| Span { start, length, headroom }));
         // SAFETY: the pool's memory, which lives as long as the ports. No other lane has this pool, and the
         // device writes only to mbufs that were not received yet, so nobody else uses the bytes of the spans
         // meanwhile.
         let area = unsafe { std::slice::from_raw_parts_mut(pool.area, pool.length) };
-        judge.judge(area, &self.spans, &mut self.passes)?;
-        if self.passes.len() != usize::from(count) {
+        judge.judge(area, from.interface().unwrap_or(0), &mut self.spans, &mut self.fates)?;
+        if self.fates.len() != usize::from(count) {
             return Err(format!(
                 "lane {}: the judge gave {} outcomes for {count} packets; it must give one for each",
                 self.queue,
-                self.passes.len()
+                self.fates.len()
             ));
         }
+        for (raw, span) in self.raw.iter_mut().zip(&self.spans) {
+            *raw = [span.start, span.length, span.headroom];
+        }
         std::mem::forget(held);
-        // SAFETY: `count` mbufs and as many outcomes; the port to send to is started and its queue is this
-        // lane's. All mbufs belong to DPDK after this.
-        let sent = unsafe {
+        let mut sent = [0; 2];
+        // SAFETY: `count` mbufs, as many places inside of them, which the judge may move within their room, and as many fates; the ports
+        // are started and their queue is this lane's. All mbufs belong to DPDK after this.
+        unsafe {
             dpdk_settle(
+                from.id,
                 to.map_or(0, |port| port.id),
                 self.queue,
                 to.is_some(),
+                pool.area,
                 self.mbufs.as_mut_ptr(),
-                self.passes.as_ptr(),
+                self.raw.as_ptr(),
+                self.fates.as_ptr(),
                 count,
-            )
-        };
+                &mut sent,
+            );
+        }
         self.counts.received += u64::from(count);
-        if to.is_some() {
-            let passing = self.passes.iter().filter(|&&passes| passes).count() as u64;
-            way.sent += u64::from(sent);
-            self.counts.unsent += passing.saturating_sub(u64::from(sent));
+        let wanted = |fate| self.fates.iter().filter(|&&it| it == fate).count() as u64;
+        let wanted = [if to.is_some() { wanted(Fate::Passes) } else { 0 }, wanted(Fate::Bounces)];
+        for (at, sent) in sent.into_iter().enumerate() {
+            way.sent[at] += u64::from(sent);
+            self.counts.unsent += wanted[at].saturating_sub(u64::from(sent));
         }
         Ok(usize::from(count))
     }
@@ -235,13 +249,21 @@ impl Lane for DpdkLane {
                 self.dropped += from.dropped();
                 counts.lost += from.stats(0).0;
             }
-            let sent = match way.to.and_then(port) {
+        }
+        // What each port was given to send, by all ways.
+        for (at, to) in self.ports.ports.iter().enumerate() {
+            let given = |way: &Way| {
+                let on = if way.to == Some(at) { way.sent[0] } else { 0 };
+                on + if way.from == at { way.sent[1] } else { 0 }
+            };
+            let given: u64 = self.ways.iter().map(given).sum();
+            let sent = match to.driver() {
                 // This driver takes packets first and finds out then that the kernel does not.
-                Some(to) if to.driver() == "net_af_packet" => way.sent.min(to.stats(self.queue).1),
-                _ => way.sent,
+                "net_af_packet" => given.min(to.stats(self.queue).1),
+                _ => given,
             };
             counts.sent += sent;
-            counts.unsent += way.sent - sent;
+            counts.unsent += given - sent;
         }
         counts.lost += self.dropped;
         if let Some(pool) = self.ports.pools.get(usize::from(self.queue)) {

@@ -202,10 +202,10 @@ int dpdk_stats(uint16_t port, uint16_t queue, uint64_t *lost, uint64_t *sent)
 
 /*
  * Receives at most `room` packets. Those that lie in the area as one piece are kept, in `mbufs` and `spans`
- * (start and length); the others are freed. Returns how many are kept, and in `others` how many were freed.
+ * (start, length, free bytes in front); the others are freed. Returns how many are kept, and in `others` how many were freed.
  */
 uint16_t dpdk_receive(uint16_t port, uint16_t queue, const uint8_t *area, size_t length,
-		      struct rte_mbuf **mbufs, size_t (*spans)[2], uint16_t room, uint16_t *others)
+		      struct rte_mbuf **mbufs, size_t (*spans)[3], uint16_t room, uint16_t *others)
 {
 	uint16_t came = rte_eth_rx_burst(port, queue, mbufs, room);
 	uint16_t kept = 0;
@@ -223,6 +223,7 @@ uint16_t dpdk_receive(uint16_t port, uint16_t queue, const uint8_t *area, size_t
 		mbufs[kept] = mbuf;
 		spans[kept][0] = start;
 		spans[kept][1] = size;
+		spans[kept][2] = RTE_MIN((size_t)rte_pktmbuf_headroom(mbuf), start);
 		kept++;
 	}
 	*others = came - kept;
@@ -231,24 +232,45 @@ uint16_t dpdk_receive(uint16_t port, uint16_t queue, const uint8_t *area, size_t
 
 /* As often as a burst is offered: a full ring of the kernel empties while it is asked again. */
 #define TRIES 8
+/* BURST of judge.rs. */
+#define ROOM 64
 
-/* Sends what passes (nothing if not `forward`) and frees the rest. Returns how many were sent. */
-uint16_t dpdk_settle(uint16_t port, uint16_t queue, bool forward, struct rte_mbuf **mbufs, const bool *passes,
-		     uint16_t count)
+/* As Rust has them. */
+enum fate { ENDS, PASSES, BOUNCES };
+
+static uint16_t send_all(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
 {
-	uint16_t going = 0, sent = 0;
-	/* What passes moves to the front. */
-	for (uint16_t i = 0; i < count; i++) {
-		if (forward && passes[i]) {
-			/* What receiving left in the flags must not ask the sender for anything. */
-			mbufs[i]->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
-			struct rte_mbuf *mbuf = mbufs[i];
-			mbufs[i] = mbufs[going];
-			mbufs[going++] = mbuf;
-		}
-	}
-	for (int i = 0; i < TRIES && sent < going; i++)
-		sent += rte_eth_tx_burst(port, queue, mbufs + sent, going - sent);
+	uint16_t sent = 0;
+	for (int i = 0; i < TRIES && sent < count; i++)
+		sent += rte_eth_tx_burst(port, queue, mbufs + sent, count - sent);
 	rte_pktmbuf_free_bulk(mbufs + sent, count - sent);
 	return sent;
+}
+
+/*
+ * Sends what passes by the port `to` (nothing if not `forward`), and what bounces by `from`; frees the rest. spans : where packets lie now in
+ * the area. sent : how many were, of both.
+ */
+void dpdk_settle(uint16_t from, uint16_t to, uint16_t queue, bool forward, const uint8_t *area,
+		 struct rte_mbuf **mbufs, size_t (*spans)[3], const uint8_t *fates, uint16_t count,
+		 uint16_t sent[2])
+{
+	struct rte_mbuf *going[2][ROOM], *rest[ROOM];
+	uint16_t counts[2] = {0, 0}, others = 0;
+	for (uint16_t i = 0; i < count && i < ROOM; i++) {
+		struct rte_mbuf *mbuf = mbufs[i];
+		if (fates[i] != BOUNCES && !(fates[i] == PASSES && forward)) {
+			rest[others++] = mbuf;
+			continue;
+		}
+		/* What receiving left in the flags must not ask the sender for anything. */
+		mbuf->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+		mbuf->data_off = (uintptr_t)area + spans[i][0] - (uintptr_t)mbuf->buf_addr;
+		mbuf->data_len = mbuf->pkt_len = spans[i][1];
+		bool back = fates[i] == BOUNCES;
+		going[back][counts[back]++] = mbuf;
+	}
+	sent[0] = send_all(to, queue, going[0], counts[0]);
+	sent[1] = send_all(from, queue, going[1], counts[1]);
+	rte_pktmbuf_free_bulk(rest, others);
 }

@@ -244,7 +244,7 @@ fn packets(arguments: &Arguments) -> (Vec<u8>, Vec<PacketSpan>) {
         }
         buffer.extend(frame(flow as u32, arguments.bytes));
         let length = metadata + arguments.bytes;
-        spans.push(PacketSpan { start, metadata, length, time_ns });
+        spans.push(PacketSpan { start, metadata, length, time_ns, headroom: 0 });
         // Frames begin at multiples of 64, as in a receive ring.
         buffer.resize(buffer.len().next_multiple_of(64), 0);
     }

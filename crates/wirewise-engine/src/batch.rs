@@ -19,6 +19,8 @@ pub struct PacketSpan {
     pub length: usize,
     /// Its time, for [`ClockSource::Manual`].
     pub time_ns: u64,
+    /// Bytes of the buffer in front of it that are nobody's: a verified program may begin the packet there (`bpf_xdp_adjust_head`).
+    pub headroom: usize,
 }
 
 /// By how many packets a scout is ahead, and the packets' own memory ahead of the scout. From 4 to 16 it makes little difference.
@@ -139,7 +141,8 @@ impl Engine {
                 if MANUAL {
                     self.set_time(span.time_ns);
                 }
-                match self.run::<CAGED>(entry, packet, span.metadata) {
+                self.vm().headroom = span.headroom.min(span.start) as u64;
+                match self.run::<CAGED>(entry, packet, (done, span)) {
                     Ok(code) => *place = code,
                     Err(trap) => break 'trapped trap,
                 }

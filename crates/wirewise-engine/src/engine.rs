@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::os::fd::BorrowedFd;
 
 use crate::backend::{self, Code, Settings};
-use crate::batch::Lookout;
+use crate::batch::{Lookout, PacketSpan};
 use crate::error::{Error, Trap};
 use crate::frontend::ir::Program;
 use crate::frontend::{self, Target};
@@ -13,6 +13,7 @@ use crate::linked::{Linked, MapKind, MapSpec, Trust};
 use crate::maps::{self, Map, MapMut, Store};
 use crate::memory::{self, CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
 use crate::options::{Backend, ClockSource, Options};
+use crate::outlet::{Outlet, Output, Steered};
 use crate::runtime::{self, Host, Vm};
 
 /// A program of an engine.
@@ -48,6 +49,7 @@ pub struct Engine {
     fuel: i64,
     pub(crate) clock: ClockSource,
     pub(crate) lookout: Lookout,
+    steered: Vec<Steered>,
 }
 
 // SAFETY: the pointer to `host` in the Vm is set at each run and used only during it; all else moves with the engine.
@@ -83,7 +85,9 @@ impl Engine {
         let programs: Vec<_> =
             xdp().map(|program| frontend::translate(program, target)).collect::<Result<_, _>>()?;
         let entries_nest = programs.iter().any(Program::enters_in_a_call);
-        let settings = Settings { caged, shared: !shared.is_empty(), clock: options.clock, entries_nest };
+        let packet_moves = programs.iter().any(Program::moves_packet);
+        let settings =
+            Settings { caged, shared: !shared.is_empty(), clock: options.clock, entries_nest, packet_moves };
         let code = backend::compile(options.backend, &programs, settings)?;
         let mut memory = Memory::new(end, caged)?;
         for (map, place) in linked.maps().iter().zip(&places) {
@@ -100,7 +104,7 @@ impl Engine {
             linked.maps().iter().zip(places).map(|(map, place)| Store::new(map, place)).collect();
         let entries = code.entries.clone();
         let random = runtime::monotonic() | 1;
-        let host = Host { stores, entries, end: memory.size(), caged, random };
+        let host = Host { stores, entries, end: memory.size(), caged, random, outlet: Outlet::default() };
         let host = Box::new(UnsafeCell::new(host));
         let names = xdp().map(|program| program.name.clone()).collect();
         let fuel = i64::try_from(options.fuel).unwrap_or(i64::MAX);
@@ -113,6 +117,7 @@ impl Engine {
             fuel,
             clock: options.clock,
             lookout: Lookout::default(),
+            steered: Vec::new(),
         })
     }
 
@@ -133,11 +138,29 @@ impl Engine {
     pub fn run_xdp(&mut self, program: ProgramId, packet: &mut [u8], metadata: usize) -> Result<u32, Trap> {
         let entry = self.begin(program)?;
         self.read_clock();
+        let span = PacketSpan { metadata, length: packet.len(), ..PacketSpan::default() };
+        self.vm().headroom = 0;
         if self.caged {
-            self.run::<true>(entry, packet, metadata)
+            self.run::<true>(entry, packet, (0, &span))
         } else {
-            self.run::<false>(entry, packet, metadata)
+            self.run::<false>(entry, packet, (0, &span))
         }
+    }
+
+    /// What the programs of the last run, or the last batch, moved or redirected, in the order of packets. What counts is the program's
+    /// code: one that calls `bpf_redirect` may end with another.
+    pub fn steered(&self) -> &[Steered] {
+        &self.steered
+    }
+
+    /// What they wrote into arrays of perf events.
+    pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
+        self.host().outlet.outputs()
+    }
+
+    /// Tells programs that call `bpf_check_mtu` which interfaces there are: the MTU of an index. Without it there is none.
+    pub fn set_interfaces(&mut self, mtu_of: impl FnMut(u32) -> Option<u32> + Send + 'static) {
+        self.host.get_mut().outlet.interfaces = Some(Box::new(mtu_of));
     }
 
     #[inline(always)]
@@ -160,6 +183,8 @@ impl Engine {
         let vm = self.vm();
         vm.set_host(host);
         vm.context = context;
+        self.steered.clear();
+        self.host.get_mut().outlet.clear();
         // SAFETY: the back ends make entries of this signature.
         Ok(unsafe { std::mem::transmute::<usize, Entry>(entry) })
     }
@@ -175,8 +200,9 @@ impl Engine {
         &mut self,
         entry: Entry,
         packet: &mut [u8],
-        metadata: usize,
+        (number, span): (usize, &PacketSpan),
     ) -> Result<u32, Trap> {
+        let metadata = span.metadata;
         if metadata > packet.len() || (CAGED && packet.len() > PACKET_BYTES) {
             return Err(Trap::Packet);
         }
@@ -189,6 +215,9 @@ impl Engine {
         let left = self.vm().left_something();
         if left {
             code = self.finish(code);
+            if !CAGED {
+                self.note_steered(packet, (number, span));
+            }
         }
         if CAGED {
             // SAFETY: as in `lend_copy`.
@@ -252,6 +281,20 @@ impl Engine {
             self.host.get_mut().stores.iter_mut().for_each(Store::settle);
         }
         code
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_steered(&mut self, packet: &[u8], (number, span): (usize, &PacketSpan)) {
+        let lent = (packet.as_ptr().addr() + span.metadata) as u64;
+        let vm = self.vm();
+        let (data, length) = (vm.data, (vm.data_end - vm.data) as usize);
+        let interface = std::mem::take(&mut vm.redirect);
+        if interface != 0 || data != lent {
+            // Inside the buffer: as many bytes as there is room in front of the packet.
+            let start = (span.start + span.metadata).wrapping_add_signed(data.wrapping_sub(lent) as isize);
+            self.steered.push(Steered { packet: number, start, length, interface });
+        }
     }
 
     fn take_trap(&mut self) -> Option<Trap> {

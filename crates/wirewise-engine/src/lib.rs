@@ -16,6 +16,7 @@ mod loader;
 mod maps;
 mod memory;
 mod options;
+mod outlet;
 mod runtime;
 mod vdso;
 
@@ -27,4 +28,5 @@ pub use linked::{Linked, LinkedProgram, MapKind, MapSpec, Trust};
 pub use loader::btf;
 pub use maps::{Map, MapMut};
 pub use options::{Backend, ClockSource, Options};
+pub use outlet::{Output, Steered};
 pub use runtime::JIFFY_NS;

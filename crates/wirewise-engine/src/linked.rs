@@ -39,6 +39,8 @@ pub enum MapKind {
     ProgArray,
     /// `BPF_MAP_TYPE_RINGBUF`; `max_entries` is its size in bytes.
     RingBuf,
+    /// `BPF_MAP_TYPE_PERF_EVENT_ARRAY`: what is written there comes out of [`Engine::outputs`](crate::Engine::outputs).
+    PerfEventArray,
 }
 
 impl MapKind {
@@ -48,6 +50,7 @@ impl MapKind {
             1 => MapKind::Hash,
             2 => MapKind::Array,
             3 => MapKind::ProgArray,
+            4 => MapKind::PerfEventArray,
             // A worker is one CPU: its shard of a per-CPU hash is a hash.
             5 => MapKind::Hash,
             6 => MapKind::PerCpuArray,
@@ -101,7 +104,7 @@ impl MapSpec {
         };
         let (keys, values) = match kind {
             MapKind::Array | MapKind::PerCpuArray => (4..=4, 1..=limits::VALUE_BYTES),
-            MapKind::ProgArray => (4..=4, 4..=4),
+            MapKind::ProgArray | MapKind::PerfEventArray => (4..=4, 4..=4),
             MapKind::Hash | MapKind::LruHash => (1..=limits::KEY_BYTES, 1..=limits::VALUE_BYTES),
             MapKind::LpmTrie => {
                 (PREFIX_LENGTH_BYTES + 1..=PREFIX_LENGTH_BYTES + MAX_LPM_BYTES, 1..=limits::VALUE_BYTES)

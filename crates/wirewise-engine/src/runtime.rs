@@ -7,6 +7,7 @@ use crate::error::{MapError, Trap};
 use crate::frontend::helper::Helper;
 use crate::maps::Store;
 use crate::memory::{CAGE_BYTES, VM_BYTES};
+use crate::outlet::Outlet;
 
 /// Length of a tick of `bpf_jiffies64` in the engine: user space has no jiffies, so they are milliseconds of the coarse
 /// clock.
@@ -17,6 +18,18 @@ const MAX_TAIL_CALLS: u32 = 33;
 const BYTES_PER_FUEL: usize = 4096;
 const ENOENT: i64 = -2;
 const EAGAIN: i64 = -11;
+const ENODEV: i64 = -19;
+const EINVAL: i64 = -22;
+const ENOSPC: i64 = -28;
+/// What `bpf_redirect` answers, and the codes of the flags of `bpf_perf_event_output`.
+const XDP_ABORTED: u64 = 0;
+const XDP_REDIRECT: u64 = 4;
+const OUTPUT_PACKET_SHIFT: u32 = 32;
+const OUTPUT_PACKET_MASK: u64 = 0xf_ffff;
+/// BPF_MTU_CHK_RET_FRAG_NEEDED.
+const TOO_LONG: u64 = 1;
+/// An Ethernet header, without which an interface's MTU counts.
+const LINK_HEADER: i64 = 14;
 
 /// In front of the memory's `base`, which native code gets: what it shares with the engine.
 #[repr(C)]
@@ -40,6 +53,10 @@ pub(crate) struct Vm {
     pub pending: u64,
     /// Tail calls of this packet so far.
     pub tail_calls: u32,
+    /// Interface that the packet is redirected to, or 0.
+    pub redirect: u32,
+    /// Free bytes in front of the packet.
+    pub headroom: u64,
     /// The program's pointer to the context.
     pub context: u64,
     /// The time, where it is not read at each call.
@@ -65,6 +82,7 @@ pub(crate) struct Host {
     pub end: usize,
     pub caged: bool,
     pub random: u64,
+    pub outlet: Outlet,
 }
 
 /// What a register holds that points at a map.
@@ -328,6 +346,86 @@ unsafe extern "C" fn ring_query(base: *mut u8, map: u64, what: u64) -> u64 {
     ring(&mut call, map).map(|(ring, _)| ring.query(what)).unwrap_or_else(|| Call { base }.trap())
 }
 
+/// Notes where the packet goes if the program ends with that code.
+unsafe extern "C" fn redirect(base: *mut u8, interface: u64, flags: u64) -> u64 {
+    let mut call = Call { base };
+    if call.host().caged || flags != 0 {
+        return XDP_ABORTED;
+    }
+    let vm = call.vm();
+    (vm.redirect, vm.unsettled) = (interface as u32, 1);
+    XDP_REDIRECT
+}
+
+/// Moves where the packet begins, into the room in front of it. In the cage, and behind metadata, there is none.
+unsafe extern "C" fn adjust_head(base: *mut u8, _context: u64, delta: u64) -> u64 {
+    let mut call = Call { base };
+    let delta = i64::from(delta as i32);
+    let caged = call.host().caged;
+    let vm = call.vm();
+    let length = (vm.data_end - vm.data) as i64;
+    let headroom = vm.headroom as i64 + delta;
+    if caged || vm.data_meta != vm.data || headroom < 0 || length - delta < LINK_HEADER {
+        return EINVAL as u64;
+    }
+    vm.data = vm.data.wrapping_add_signed(delta);
+    vm.data_meta = vm.data;
+    (vm.headroom, vm.unsettled) = (headroom as u64, 1);
+    0
+}
+
+/// Whether the packet, so much longer, can leave by an interface; 0 is the one it came by.
+unsafe extern "C" fn check_mtu(
+    base: *mut u8,
+    _context: u64,
+    interface: u64,
+    mtu: u64,
+    more: u64,
+    flags: u64,
+) -> u64 {
+    let mut call = Call { base };
+    if flags != 0 {
+        return EINVAL as u64;
+    }
+    let Some(mtu) = call.pointer(mtu, size_of::<u32>()) else { return call.trap() };
+    let vm = call.vm();
+    let frame = (vm.data_end - vm.data) as i64;
+    let interface = if interface as u32 == 0 { vm.ingress_ifindex } else { interface as u32 };
+    let Some(most) = call.host().outlet.mtu(interface) else { return ENODEV as u64 };
+    // SAFETY: as proved by the verifier, or inside the cage: 4 bytes that the program may read and write.
+    let asked = unsafe { mtu.cast::<u32>().read_unaligned() };
+    let frame = if asked == 0 { frame } else { i64::from(asked) + LINK_HEADER };
+    // SAFETY: as above.
+    unsafe { mtu.cast::<u32>().write_unaligned(most) };
+    if frame + i64::from(more as i32) > i64::from(most) + LINK_HEADER { TOO_LONG } else { 0 }
+}
+
+unsafe extern "C" fn perf_output(
+    base: *mut u8,
+    _context: u64,
+    _map: u64,
+    flags: u64,
+    data: u64,
+    length: u64,
+) -> u64 {
+    let mut call = Call { base };
+    let length = length as usize;
+    if call.host().caged {
+        return ENOENT as u64;
+    }
+    let of_packet = flags >> OUTPUT_PACKET_SHIFT & OUTPUT_PACKET_MASK;
+    let (packet, end) = (call.vm().data, call.vm().data_end);
+    if of_packet > end - packet {
+        return EINVAL as u64;
+    }
+    let [data, packet] = [data, packet].map(|at| ptr::with_exposed_provenance::<u8>(at as usize));
+    // SAFETY: the verifier proved that the program may read so much there.
+    let data = unsafe { std::slice::from_raw_parts(data, length) };
+    // SAFETY: inside the packet that the caller lends (checked).
+    let packet = unsafe { std::slice::from_raw_parts(packet, of_packet as usize) };
+    if call.host().outlet.put(data, packet) { 0 } else { ENOSPC as u64 }
+}
+
 /// Address of the function behind a helper; it takes `base` and then the helper's arguments. Helpers that become code have
 /// none.
 pub(crate) fn address(helper: Helper) -> Option<usize> {
@@ -342,6 +440,10 @@ pub(crate) fn address(helper: Helper) -> Option<usize> {
         Helper::RingDiscard => ring_discard as *const () as usize,
         Helper::RingOutput => ring_output as *const () as usize,
         Helper::RingQuery => ring_query as *const () as usize,
+        Helper::Redirect => redirect as *const () as usize,
+        Helper::PerfOutput => perf_output as *const () as usize,
+        Helper::AdjustHead => adjust_head as *const () as usize,
+        Helper::CheckMtu => check_mtu as *const () as usize,
         Helper::TailCall
         | Helper::Loop
         | Helper::Cpu

@@ -58,9 +58,8 @@ pub const STEER_ELSEWHERE: u32 =
 pub const STEER_BY_COMPANION: u32 = STEER_MARK | STEER_PRIORITY | STEER_QUEUE | STEER_MIRROR;
 /// Begins a `Wish`.
 pub const WISH: u32 = 0x3157_ecab;
-/// Of constants only: a plane in user space sends what goes elsewhere; the code that is returned has the class above `CODE_BITS`.
+/// Of constants only: a plane in user space sends what goes elsewhere.
 pub const STEER_CARRIED: u32 = 16384;
-pub const CODE_BITS: u32 = 8;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
 pub const STEER_TOLD: u32 = 32768;
 /// Each kind with the key of a policy file.

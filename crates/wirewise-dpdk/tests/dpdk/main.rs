@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wirewise_dpdk as dpdk;
-use wirewise_dpdk::judge::{Judge, Lane, LaneCounts, Span};
+use wirewise_dpdk::judge::{Fate, Judge, Lane, LaneCounts, Span};
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -31,11 +31,21 @@ fn full(available: u64) -> dpdk::Account {
     dpdk::Account { available, in_use: 0 }
 }
 
+fn fate(passes: bool) -> Fate {
+    if passes { Fate::Passes } else { Fate::Ends }
+}
+
 struct All(bool);
 
 impl Judge for All {
-    fn judge(&mut self, _: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<(), String> {
-        passes.extend(packets.iter().map(|_| self.0));
+    fn judge(
+        &mut self,
+        _: &mut [u8],
+        _: u32,
+        packets: &mut [Span],
+        fates: &mut Vec<Fate>,
+    ) -> Result<(), String> {
+        fates.extend(packets.iter().map(|_| fate(self.0)));
         Ok(())
     }
 }
@@ -43,9 +53,15 @@ impl Judge for All {
 struct With<F>(F);
 
 impl<F: FnMut(&mut [u8]) -> bool> Judge for With<F> {
-    fn judge(&mut self, area: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<(), String> {
+    fn judge(
+        &mut self,
+        area: &mut [u8],
+        _: u32,
+        packets: &mut [Span],
+        fates: &mut Vec<Fate>,
+    ) -> Result<(), String> {
         for span in packets {
-            passes.push((self.0)(&mut area[span.start..span.start + span.length]));
+            fates.push(fate((self.0)(&mut area[span.start..span.start + span.length])));
         }
         Ok(())
     }

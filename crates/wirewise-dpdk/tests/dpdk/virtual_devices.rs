@@ -96,11 +96,17 @@ fn judges_that_fail_keep_nothing() {
     let _alone = alone();
     struct Bad(u32);
     impl Judge for Bad {
-        fn judge(&mut self, _: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<(), String> {
+        fn judge(
+            &mut self,
+            _: &mut [u8],
+            _: u32,
+            packets: &mut [Span],
+            fates: &mut Vec<Fate>,
+        ) -> Result<(), String> {
             match self.0 {
                 0 => Err("no mood".into()),
                 1 => {
-                    passes.resize(packets.len() + 1, true);
+                    fates.resize(packets.len() + 1, Fate::Passes);
                     Ok(())
                 }
                 _ => panic!("worse"),
@@ -185,7 +191,7 @@ fn pcap_is_judged_once() {
     drop(lanes);
     assert_eq!(seen.len(), whole.len());
     assert!(seen == whole, "the bytes differ");
-    assert_eq!(counts, LaneCounts { received: 3000, lost: jumbo as u64, sent: 1500, unsent: 0 });
+    assert_eq!(counts, LaneCounts { received: 3000, lost: jumbo as u64, sent: 1500, unsent: 0, ..counts });
     let sent = read_capture(to);
     let passed: Vec<Vec<u8>> = whole.into_iter().skip(1).step_by(2).collect();
     assert!(sent == passed, "what was sent differs");

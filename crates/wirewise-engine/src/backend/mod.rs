@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub clock: ClockSource,
     /// A program's entry may begin while a function waits.
     pub entries_nest: bool,
+    /// A helper may move where the packet begins.
+    pub packet_moves: bool,
 }
 
 impl Settings {

@@ -21,6 +21,9 @@ impl Analysis<'_> {
         if let Some(Value::Map(map)) = map {
             self.check_map(at, helper, map)?;
         }
+        if helper.takes_context() && !self.target.caged && !matches!(state.reg(1), Value::Context(0)) {
+            return malformed(at, format!("helper {helper:?} without the context"));
+        }
         match helper {
             Helper::MapLookup => self.lookup(at, state, map),
             Helper::Cpu => Ok(self.constant(state, self.target.cpu.into())),
@@ -29,19 +32,22 @@ impl Analysis<'_> {
             Helper::SocketLookup | Helper::SocketRelease => Ok(self.constant(state, 0)),
             Helper::Loop => self.bpf_loop(at, state),
             Helper::TailCall => {
-                if !(self.target.caged || matches!(state.reg(1), Value::Context(0))) {
-                    return malformed(at, "a tail call without the context");
-                }
                 self.plain(at, state.reg(3))?;
                 self.plain(at, state.reg(2))?;
                 state.returned(Value::UNKNOWN);
                 Ok(Op::TailCall)
             }
             _ => {
-                for register in 1..=helper.args() {
+                for register in 1 + u8::from(helper.takes_context())..=helper.args() {
                     self.plain(at, state.reg(register))?;
                 }
                 self.escape(state, helper, map);
+                if helper == Helper::CheckMtu {
+                    match state.reg(3) {
+                        Value::Frame(offset) => state.store(offset, Size::W, Value::UNKNOWN),
+                        _ => state.forget_slots(),
+                    }
+                }
                 state.returned(Value::UNKNOWN);
                 Ok(Op::Helper { helper })
             }
@@ -58,7 +64,8 @@ impl Analysis<'_> {
         let fits = match helper {
             Helper::TailCall => spec.kind() == MapKind::ProgArray,
             Helper::RingOutput | Helper::RingReserve | Helper::RingQuery => spec.kind() == MapKind::RingBuf,
-            _ => !matches!(spec.kind(), MapKind::ProgArray | MapKind::RingBuf),
+            Helper::PerfOutput => spec.kind() == MapKind::PerfEventArray,
+            _ => !matches!(spec.kind(), MapKind::ProgArray | MapKind::RingBuf | MapKind::PerfEventArray),
         };
         if fits {
             return Ok(());
@@ -76,6 +83,7 @@ impl Analysis<'_> {
                 let spec = &self.target.maps[map as usize];
                 [Some(spec.key_size()), Some(spec.value_size())]
             }
+            (Helper::CheckMtu, _) => [None, Some(4)],
             _ => [None, None],
         };
         for register in 1..=helper.args() {

@@ -24,10 +24,14 @@ pub(crate) enum Helper {
     KtimeTaiNs,
     SocketLookup,
     SocketRelease,
+    Redirect,
+    PerfOutput,
+    AdjustHead,
+    CheckMtu,
 }
 
 impl Helper {
-    pub(crate) const ALL: [(u32, Helper); 22] = [
+    pub(crate) const ALL: [(u32, Helper); 26] = [
         (1, Helper::MapLookup),
         (2, Helper::MapUpdate),
         (3, Helper::MapDelete),
@@ -35,7 +39,10 @@ impl Helper {
         (7, Helper::Random),
         (8, Helper::Cpu),
         (12, Helper::TailCall),
+        (23, Helper::Redirect),
+        (25, Helper::PerfOutput),
         (42, Helper::Numa),
+        (44, Helper::AdjustHead),
         (84, Helper::SocketLookup),
         (85, Helper::SocketLookup),
         (86, Helper::SocketRelease),
@@ -48,6 +55,7 @@ impl Helper {
         (133, Helper::RingDiscard),
         (134, Helper::RingQuery),
         (160, Helper::KtimeCoarseNs),
+        (163, Helper::CheckMtu),
         (181, Helper::Loop),
         (208, Helper::KtimeTaiNs),
     ];
@@ -73,9 +81,12 @@ impl Helper {
             | Helper::MapDelete
             | Helper::RingSubmit
             | Helper::RingDiscard
-            | Helper::RingQuery => 2,
+            | Helper::RingQuery
+            | Helper::Redirect
+            | Helper::AdjustHead => 2,
             Helper::TailCall | Helper::RingReserve => 3,
             Helper::MapUpdate | Helper::RingOutput | Helper::Loop => 4,
+            Helper::PerfOutput | Helper::CheckMtu => 5,
         }
     }
 
@@ -88,9 +99,14 @@ impl Helper {
             | Helper::RingOutput
             | Helper::RingReserve
             | Helper::RingQuery => Some(1),
-            Helper::TailCall => Some(2),
+            Helper::TailCall | Helper::PerfOutput => Some(2),
             _ => None,
         }
+    }
+
+    /// Whether the context is what it works on, in r1.
+    pub(crate) fn takes_context(self) -> bool {
+        matches!(self, Helper::TailCall | Helper::PerfOutput | Helper::AdjustHead | Helper::CheckMtu)
     }
 
     /// Whether it only tells a time.

@@ -20,6 +20,13 @@ impl Program {
         ops.any(|op| matches!(op, Op::Call { function: 0 } | Op::Loop { function: 0, .. }))
             || self.functions.iter().skip(1).any(|function| function.tail_calls)
     }
+
+    /// Whether the packet may begin elsewhere after a while.
+    pub fn moves_packet(&self) -> bool {
+        let mut ops =
+            self.functions.iter().flat_map(|function| &function.blocks).flat_map(|block| &block.ops);
+        ops.any(|op| matches!(op, Op::Helper { helper: Helper::AdjustHead }))
+    }
 }
 
 /// Operations that one unit of fuel pays for, of a jump back or a call.

@@ -90,7 +90,7 @@ fn place(map: &MapSpec, at: usize, align: usize) -> Option<Place> {
             stride.checked_mul(entries.checked_add(SPARE as usize)?)?
         }
         MapKind::RingBuf => entries.checked_mul(2)?,
-        MapKind::ProgArray => 0,
+        MapKind::ProgArray | MapKind::PerfEventArray => 0,
     };
     Some(Place { offset: at.checked_next_multiple_of(align)?, stride, bytes })
 }
@@ -99,7 +99,7 @@ fn place(map: &MapSpec, at: usize, align: usize) -> Option<Place> {
 fn kept_bytes(map: &MapSpec) -> Option<usize> {
     let entries = map.max_entries() as usize;
     match map.kind() {
-        MapKind::Array | MapKind::PerCpuArray => Some(0),
+        MapKind::Array | MapKind::PerCpuArray | MapKind::PerfEventArray => Some(0),
         MapKind::Hash | MapKind::LruHash | MapKind::LpmTrie => {
             entries.checked_add(SPARE as usize)?.checked_mul(map.key_size() as usize + hash::BYTES_PER_PLACE)
         }
@@ -116,6 +116,8 @@ enum Body {
     /// Up to the last that was set.
     Programs(Vec<Option<u32>>),
     Ring(Ring),
+    /// Nothing: what is written goes elsewhere.
+    Outlet,
 }
 
 /// Prefixes in one hash table, and how many there are of each length; a look-up tries the lengths from the longest.
@@ -200,6 +202,7 @@ impl Store {
             MapKind::LpmTrie => Body::Lpm(Lpm { prefixes: hash(false), lengths: BTreeMap::new() }),
             MapKind::ProgArray => Body::Programs(Vec::new()),
             MapKind::RingBuf => Body::Ring(Ring::new(spec.max_entries())),
+            MapKind::PerfEventArray => Body::Outlet,
         };
         Self { spec: spec.clone(), place, body, buffer: Vec::new() }
     }
@@ -222,7 +225,7 @@ impl Store {
             Body::Array => self.index(key)?,
             Body::Hash(hash) => hash.find(key)?,
             Body::Lpm(lpm) => lpm.find(key, &mut Vec::new())?,
-            Body::Programs(_) | Body::Ring(_) => return None,
+            Body::Programs(_) | Body::Ring(_) | Body::Outlet => return None,
         };
         Some(self.at(place))
     }
@@ -241,7 +244,7 @@ impl Store {
             Body::Array => self.index(key)?,
             Body::Hash(hash) => hash.touch(key)?,
             Body::Lpm(lpm) => lpm.find(key, &mut self.buffer)?,
-            Body::Programs(_) | Body::Ring(_) => return None,
+            Body::Programs(_) | Body::Ring(_) | Body::Outlet => return None,
         };
         Some(self.at(place))
     }
@@ -260,7 +263,7 @@ impl Store {
             }
             Body::Hash(hash) => hash.update(key, flags)?,
             Body::Lpm(lpm) => lpm.update(key, flags, &mut self.buffer)?,
-            Body::Programs(_) | Body::Ring(_) => return Err(MapError::Unsupported),
+            Body::Programs(_) | Body::Ring(_) | Body::Outlet => return Err(MapError::Unsupported),
         };
         Ok(self.at(place))
     }
@@ -270,7 +273,7 @@ impl Store {
             Body::Array => Err(MapError::Invalid),
             Body::Hash(hash) => hash.delete(key),
             Body::Lpm(lpm) => lpm.delete(key, &mut self.buffer),
-            Body::Programs(_) | Body::Ring(_) => Err(MapError::Unsupported),
+            Body::Programs(_) | Body::Ring(_) | Body::Outlet => Err(MapError::Unsupported),
         }
     }
 
@@ -295,7 +298,7 @@ impl Store {
             Body::Hash(hash) => hash.settle(),
             Body::Lpm(lpm) => lpm.prefixes.settle(),
             Body::Ring(ring) => ring.settle(),
-            Body::Array | Body::Programs(_) => {}
+            Body::Array | Body::Programs(_) | Body::Outlet => {}
         }
     }
 }

@@ -28,6 +28,7 @@ impl<'a> Map<'a> {
             Body::Lpm(lpm) => lpm.prefixes.len(),
             Body::Programs(programs) => programs.iter().flatten().count(),
             Body::Ring(ring) => ring.pending(),
+            Body::Outlet => 0,
         }
     }
 

@@ -59,6 +59,7 @@ fn packets() -> (Vec<u8>, Vec<PacketSpan>) {
         metadata: 8 * (random() % 2),
         length: if random() % 10 == 0 { random() % 24 + 8 } else { PACKET_BYTES },
         time_ns: 1000 * number as u64,
+        headroom: 0,
     });
     (buffer, spans.collect())
 }

@@ -11,5 +11,6 @@ mod features;
 mod floods;
 mod maps;
 mod random;
+mod steering;
 mod support;
 mod vectors;

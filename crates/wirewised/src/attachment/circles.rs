@@ -21,13 +21,15 @@ use crate::running::Running;
 struct Judge {
     ifindex: u32,
     direction: Direction,
+    /// What it sends comes by TC: of a plane in user space too, which sends by raw sockets.
     at_tc: bool,
     targets: BTreeSet<u32>,
 }
 
 impl Judge {
     fn new(ifindex: u32, plane: Plane, targets: BTreeSet<u32>) -> Self {
-        Self { ifindex, direction: plane.abilities().direction, at_tc: plane.is_of_tc(), targets }
+        let at_tc = plane.is_of_tc() || plane.is_in_user_space();
+        Self { ifindex, direction: plane.abilities().direction, at_tc, targets }
     }
 
     fn is_same_place(&self, other: &Self) -> bool {
@@ -132,5 +134,17 @@ mod tests {
         assert_eq!(circle(&around, 0, pairs), Some(vec![2, 3, 4, 1, 2]));
         assert_eq!(circle(&around[..1], 0, pairs), None);
         assert_eq!(circle(&[judge(2, Received, false, &[1])], 0, pairs), Some(vec![2, 1, 2]));
+    }
+
+    #[test]
+    fn tc_sees_what_planes_in_user_space_send() {
+        let at_tc = |plane: &&Plane| Judge::new(1, **plane, BTreeSet::new()).at_tc;
+        let others: Vec<_> = Plane::all().iter().filter(|plane| !at_tc(plane)).collect();
+        assert_eq!(others, [&Plane::XDP_NATIVE, &Plane::XDP_GENERIC]);
+        let [ours, theirs] = [Direction::Received, Direction::Sent];
+        assert_eq!(
+            circle(&[judge(1, ours, true, &[2]), judge(2, theirs, true, &[3])], 0, |_| Some(1)),
+            Some(vec![1, 2, 1])
+        );
     }
 }

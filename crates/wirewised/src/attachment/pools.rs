@@ -26,6 +26,11 @@ pub fn resolve(pool: &mut Pool, own: u32) -> Result<()> {
             target.ifindex = netdev::index(&target.interface).map_err(|error| refuse(error.to_string()))?;
             target.ifindex
         }
+        None if own == 0 => {
+            return Err(refuse(
+                "the kernel has no interface behind the device whose packets are judged; give the pool's `interface`".into(),
+            ));
+        }
         None => own,
     };
     let name = netdev::name(index).unwrap_or_else(|| index.to_string());

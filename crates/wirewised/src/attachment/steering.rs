@@ -34,7 +34,11 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         }
     }
     planes.iter().try_for_each(|plane| check_companion(policy, *plane))?;
-    let own = netdev::index(interface)?;
+    // A device that the kernel has not has no index.
+    let own = match planes.iter().find(|plane| plane.names_device(interface)) {
+        Some(_) => 0,
+        None => netdev::index(interface)?,
+    };
     let mut findings = Vec::new();
     // A pool without an interface sends by the one that is judged.
     let bounces = policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE) != 0
@@ -141,22 +145,31 @@ fn check_bounces(interface: &str, index: u32) -> Option<Finding> {
 pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
     let Ok(policy) = ours.policy() else { return Vec::new() };
     let planes: Vec<_> = std::iter::once(plane).chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
-    let redirected = policy.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
-    let challenged = (policy.steering() & abi::STEER_CHALLENGE != 0).then(challenge::check);
-    let redirected = redirected.flat_map(|(class, steer)| match netdev::name(steer.ifindex) {
-        Some(name) => match check_target(&name, steer.ifindex, &planes) {
-            found if found.is_empty() => {
-                vec![Finding::ok(CHECK, format!("{} goes to {name}", ours.class_name(class as u8)))]
-            }
-            found => found,
-        },
-        None => vec![Finding::warning(
-            CHECK,
-            format!("the interface that {} goes to is gone: its packets pass", ours.class_name(class as u8)),
-            "give the policy again (`wirewised run --policy`) when it is back, or another one",
-        )],
+    let places = policy.steered().flat_map(|(class, steer)| {
+        let redirected = (steer.kinds & abi::STEER_REDIRECT != 0).then_some((steer.ifindex, false));
+        let copied = (steer.kinds & abi::STEER_MIRROR != 0).then_some((steer.mirror_ifindex, true));
+        redirected.into_iter().chain(copied).map(move |place| (class, place))
     });
-    challenged.into_iter().chain(redirected).collect()
+    let challenged = (policy.steering() & abi::STEER_CHALLENGE != 0).then(challenge::check);
+    let placed = places.flat_map(|(class, (ifindex, copied))| {
+        let class = ours.class_name(class as u8);
+        let (goes, gone) = match copied {
+            true => ("is copied to", "are copied to is gone: there are no copies"),
+            false => ("goes to", "goes to is gone: its packets pass"),
+        };
+        match netdev::name(ifindex) {
+            Some(name) => match check_target(&name, ifindex, &planes) {
+                found if found.is_empty() => vec![Finding::ok(CHECK, format!("{class} {goes} {name}"))],
+                found => found,
+            },
+            None => vec![Finding::warning(
+                CHECK,
+                format!("the interface that {}{class} {gone}", if copied { "packets of " } else { "" }),
+                "give the policy again (`wirewised run --policy`) when it is back, or another one",
+            )],
+        }
+    });
+    challenged.into_iter().chain(placed).collect()
 }
 
 /// Whether the companion of what is attached does its work. index : of the interface.

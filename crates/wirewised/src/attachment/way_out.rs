@@ -25,7 +25,7 @@ pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
             format!("`ip link set {name} up`"),
         ));
     }
-    if planes.iter().any(|plane| plane.abilities().native) {
+    if planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
         let driver = plane::driver(index).unwrap_or_default();
         findings.extend(check_sends(name, &device, driver, &kernel::release()));
     }

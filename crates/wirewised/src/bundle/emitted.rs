@@ -38,7 +38,7 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 31] = [
+pub(super) const HELPERS: [(i32, &str); 32] = [
     (1, "map_lookup_elem"),
     (2, "map_update_elem"),
     (5, "ktime_get_ns"),
@@ -47,6 +47,7 @@ pub(super) const HELPERS: [(i32, &str); 31] = [
     (12, "tail_call"),
     (13, "clone_redirect"),
     (23, "redirect"),
+    (25, "perf_event_output"),
     (28, "csum_diff"),
     (39, "skb_pull_data"),
     (40, "csum_update"),
@@ -76,6 +77,7 @@ pub(super) const HELPERS: [(i32, &str); 31] = [
 const HASH: u64 = 1;
 const ARRAY: u64 = 2;
 const PROG_ARRAY: u64 = 3;
+const PERF_EVENT_ARRAY: u64 = 4;
 const PERCPU_ARRAY: u64 = 6;
 const LRU_HASH: u64 = 9;
 const LPM_TRIE: u64 = 11;
@@ -151,17 +153,18 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
             0,
         ),
         rule("ww_answers", LRU_HASH, size_of::<abi::TunnelKey6>() as u64, exactly(8), 1 << 12, 0),
-        rule("ww_pools", ARRAY, 4, exactly(size_of::<abi::Pool>()), abi::POOLS as u64, 0),
-        rule("ww_tables", ARRAY, 4, exactly(size_of::<abi::Table>()), 2 * abi::POOLS as u64, 0),
-        rule("ww_backends", ARRAY, 4, exactly(size_of::<abi::Backend>()), abi::BACKENDS as u64, 0),
+        rule("ww_pools", ARRAY, 4, exactly(size_of::<abi::Pool>()), abi::POOLS as u64, MMAPABLE),
+        rule("ww_tables", ARRAY, 4, exactly(size_of::<abi::Table>()), 2 * abi::POOLS as u64, MMAPABLE),
+        rule("ww_backends", ARRAY, 4, exactly(size_of::<abi::Backend>()), abi::BACKENDS as u64, MMAPABLE),
         rule(
             "ww_backend_counts",
-            PERCPU_ARRAY,
+            ARRAY,
             4,
             exactly(size_of::<abi::Counter>()),
             abi::BACKENDS as u64,
-            0,
+            MMAPABLE,
         ),
+        rule("ww_copies", PERF_EVENT_ARRAY, 4, exactly(4), 1, 0),
         rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
     ];
     rules.extend(tables.map(|(name, entry)| rule(name, ARRAY, 4, bucket(entry), 1, MMAPABLE)));

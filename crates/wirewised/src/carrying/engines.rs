@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
 
-use super::outlet::Outlet;
+use super::outlet::{Mtus, Outlet};
 use crate::abi;
 use crate::attachment::staging;
 use crate::attachment::succession::Places;
@@ -17,14 +17,13 @@ use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
 use crate::object::policy_maps::ALLOW_LIST;
 use crate::object::{
-    self, AGREEMENT, CONFIG_MAP, Loaded, Opened, POLICY, TAIL_CALLS, is_shared_by_loads, read_element,
+    self, AGREEMENT, CONFIG_MAP, Loaded, MEMORY, Opened, TAIL_CALLS, is_shared_by_loads, read_element,
     variable,
 };
-use crate::plane::{Judge, Span};
+use crate::plane::{Fate, Judge, Span};
 
-/// The code of XDP with which a packet goes on its way.
-const PASS: u32 = libbpf_sys::XDP_PASS;
-const REDIRECT: u32 = libbpf_sys::XDP_REDIRECT;
+/// What takes packets, or copies, elsewhere than the lane does.
+const OF_OUTLET: u32 = abi::STEER_REDIRECT | abi::STEER_MIRROR | abi::STEER_BACKEND;
 
 /// A pinned program, with the byte code that the kernel verified: one, or a shadow and the first it runs beside.
 pub struct Pinned {
@@ -68,25 +67,19 @@ impl Pinned {
             links: links.collect::<Result<_>>()?,
             spans: Vec::new(),
             codes: Vec::new(),
-            outlet: self.outlet()?,
+            outlet: None,
         };
         if let Some(program) = self.programs.last() {
             chain.allow(&allow_list_in(&program.directory)?)?;
+            if program.config.steer & OF_OUTLET != 0
+                && let Some(last) = chain.links.last_mut()
+            {
+                let mut mtus = Mtus::default();
+                last.engine.set_interfaces(move |interface| mtus.of(interface));
+                chain.outlet = Some(Outlet::open()?);
+            }
         }
         Ok(chain)
-    }
-}
-
-impl Pinned {
-    /// `None`: the policy redirects nothing. The last program's is the one that counts.
-    fn outlet(&self) -> Result<Option<Outlet>> {
-        let Some(program) = self.programs.last() else { return Ok(None) };
-        if program.config.steer & abi::STEER_REDIRECT == 0 {
-            return Ok(None);
-        }
-        let path = program.directory.join(POLICY);
-        let policy = MapHandle::from_pinned_path(&path).map_err(|error| unreadable(&path, &error))?;
-        Outlet::open(policy).map(Some)
     }
 }
 
@@ -254,52 +247,65 @@ impl Chain {
     }
 }
 
-/// Sends what goes by another interface.
-fn redirect(outlet: &Outlet, area: &[u8], packets: &[Span], codes: &[u32]) -> Result<()> {
-    let mut policy = None;
-    for (packet, code) in packets.iter().zip(codes) {
-        if code & ((1 << abi::CODE_BITS) - 1) != REDIRECT {
-            continue;
-        }
-        let policy = match &policy {
-            Some(policy) => policy,
-            None => policy.insert(outlet.policy()?),
+impl Chain {
+    /// Goes on with what the one before remembered of flows.
+    pub fn inherit(&mut self, before: &Self) {
+        let (Some(ours), Some(theirs)) = (self.links.last_mut(), before.links.last()) else { return };
+        let (Some(mut to), Some(from)) = (ours.engine.map_mut(MEMORY), theirs.engine.map(MEMORY)) else {
+            return;
         };
-        let class = (code >> abi::CODE_BITS) as usize;
-        let frame = area.get(packet.start..).and_then(|rest| rest.get(..packet.length));
-        if let (Some(steer), Some(frame)) = (policy.steer.get(class), frame) {
-            outlet.send(steer.ifindex, frame);
+        for (flow, what) in from.entries() {
+            // What there is no room for begins anew.
+            let _ = to.update(flow, what, 0);
         }
     }
-    Ok(())
-}
 
-impl Judge for Chain {
-    fn judge(&mut self, area: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<()> {
+    /// Runs the programs. One hands the packet to the next by what it leaves in a map, so several see it one by one.
+    fn run(&mut self, area: &mut [u8], from: u32, packets: &mut [Span]) -> Result<()> {
         let Self { links, spans, codes, outlet } = self;
         spans.clear();
         codes.clear();
-        let span = |it: &Span| PacketSpan { start: it.start, length: it.length, ..PacketSpan::default() };
+        let span = |it: &Span| PacketSpan {
+            start: it.start,
+            length: it.length,
+            headroom: it.headroom,
+            ..PacketSpan::default()
+        };
         spans.extend(packets.iter().map(span));
         let trapped = |trap| Error::other(format!("the program was stopped: {trap}"));
-        if let [link] = &mut links[..] {
-            link.engine.run_xdp_batch(link.entry, area, spans, codes).map_err(trapped)?;
-        } else {
-            // One hands the packet to the next by what it leaves in a map.
-            for span in spans {
-                let mut code = PASS;
-                for link in &mut *links {
-                    let packet = area.get_mut(span.start..).and_then(|rest| rest.get_mut(..span.length));
-                    let packet = packet.ok_or_else(|| Error::other("a packet outside its area"))?;
-                    code = link.engine.run_xdp(link.entry, packet, 0).map_err(trapped)?;
-                }
-                codes.push(code);
+        let Some((last, others)) = links.split_last_mut() else { return Ok(()) };
+        if outlet.is_some() {
+            last.engine.set_ingress(from, 0);
+        }
+        let at_once = if others.is_empty() { spans.len().max(1) } else { 1 };
+        for (spans, packets) in spans.chunks(at_once).zip(packets.chunks_mut(at_once)) {
+            for link in &mut *others {
+                link.engine.run_xdp_batch(link.entry, area, spans, codes).map_err(trapped)?;
+                codes.truncate(codes.len() - spans.len());
+            }
+            last.engine.run_xdp_batch(last.entry, area, spans, codes).map_err(trapped)?;
+            if let Some(outlet) = outlet {
+                outlet.take(&last.engine, area, packets, &codes[codes.len() - spans.len()..]);
             }
         }
-        if let Some(outlet) = outlet {
-            redirect(outlet, area, packets, codes)?;
-        }
-        passes.extend(codes.iter().map(|code| *code == PASS));
+        Ok(())
+    }
+}
+
+impl Judge for Chain {
+    fn judge(
+        &mut self,
+        area: &mut [u8],
+        from: u32,
+        packets: &mut [Span],
+        fates: &mut Vec<Fate>,
+    ) -> Result<()> {
+        self.run(area, from, packets)?;
+        fates.extend(self.codes.iter().map(|code| match *code {
+            libbpf_sys::XDP_PASS => Fate::Passes,
+            libbpf_sys::XDP_TX => Fate::Bounces,
+            _ => Fate::Ends,
+        }));
         Ok(())
     }
 }

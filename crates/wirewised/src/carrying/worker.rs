@@ -53,7 +53,8 @@ impl Seat {
 
     fn take(&self, chain: &mut Option<Chain>) -> Result<()> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(new) = next.chain.take() {
+        if let Some(mut new) = next.chain.take() {
+            chain.iter().for_each(|before| new.inherit(before));
             *chain = Some(new);
         }
         if let (Some(list), Some(chain)) = (next.allow_list.take(), chain.as_mut()) {

@@ -57,6 +57,9 @@ pub const TABLES_OF_POOLS: &str = "ww_tables";
 pub const BACKENDS: &str = "ww_backends";
 pub const BACKEND_COUNTS: &str = "ww_backend_counts";
 
+/// Copies that a plane in user space sends.
+pub const COPIES: &str = "ww_copies";
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     // Captured packets go nowhere.
@@ -64,11 +67,13 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     match map {
         AGREEMENT | FIRST => config.shadow != 0,
         RECORDS | RECORD_RINGS => config.record != 0,
-        // At TC an interface's index is enough.
+        // At TC and in user space an interface's index is enough.
         INTERFACES => {
             asks(abi::STEER_REDIRECT | abi::STEER_FORWARD | abi::STEER_BACKEND)
                 && config.hook == abi::Hook::Xdp.code()
+                && config.steer & abi::STEER_CARRIED == 0
         }
+        COPIES => asks(abi::STEER_MIRROR) && config.steer & abi::STEER_CARRIED != 0,
         CPUS => asks(abi::STEER_CPU),
         SOCKETS => asks(abi::STEER_SOCKET),
         MEMORY => asks(abi::STEER_BACKEND | abi::STEER_CHALLENGE),
@@ -110,6 +115,9 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     }
     if map == EVENTS {
         return Ok(Some(config.shards * abi::EVENTS));
+    }
+    if map == BACKEND_COUNTS && is_needed(BACKEND_COUNTS, config) {
+        return Ok(Some(config.shards * abi::BACKENDS as u32));
     }
     if AGGREGATE_TABLES.contains(&map) {
         return Ok(config.aggregate_mask.checked_add(1));

@@ -27,9 +27,9 @@ use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
 pub use af_xdp::{Copying, Receiver};
-pub use carried::lane::{BURST, Judge, Lane, LaneCounts, Span};
+pub use carried::lane::{BURST, Fate, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
-pub use carried::{Carried, Footprint, Lanes, Wanted};
+pub use carried::{Carried, Footprint, Lanes, STEERS, Wanted};
 pub use port::Port;
 pub use tc::{Filter, FilterPlace};
 pub use xdp::{Driver, driver};
@@ -145,7 +145,7 @@ impl Plane {
     pub fn loads_for(self, kinds: u32) -> u32 {
         match kinds {
             0 => 0,
-            kinds if self.is_in_user_space() => kinds | abi::STEER_CARRIED | abi::STEER_TOLD,
+            kinds if self.is_in_user_space() => kinds | abi::STEER_CARRIED,
             kinds => kinds,
         }
     }

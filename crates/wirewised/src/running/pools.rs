@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pools of servers as they are now, and what each server was sent.
 
-use bytemuck::bytes_of;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapHandle};
 use serde::Serialize;
 
 use crate::abi::{self, Check, Method};
 use crate::error::{Error, Result};
 use crate::interface::netdev;
-use crate::object::BACKEND_COUNTS;
 use crate::object::pools::Held;
+use crate::object::{BACKEND_COUNTS, read_element};
 use crate::policy::pools::Mac;
 use crate::running::Running;
 
@@ -110,14 +109,11 @@ pub fn of(running: &(impl Running + ?Sized)) -> Result<Pools> {
     Ok(Pools { interface: running.interface().to_string(), pools })
 }
 
-fn counted(map: &impl MapCore, slot: usize) -> Result<abi::Counter> {
-    let values = map
-        .lookup_percpu(bytes_of(&(slot as u32)), MapFlags::ANY)
-        .map_err(|error| Error::other(format!("{BACKEND_COUNTS}: cannot be read: {error}")))?;
+/// What all CPUs sent to a backend.
+fn counted(map: &MapHandle, slot: usize) -> Result<abi::Counter> {
     let mut sum = abi::Counter::default();
-    for value in values.iter().flatten() {
-        let one = value.get(..size_of::<abi::Counter>()).map(bytemuck::pod_read_unaligned::<abi::Counter>);
-        let one = one.unwrap_or_default();
+    for place in (slot as u32..map.max_entries()).step_by(abi::BACKENDS) {
+        let one: abi::Counter = read_element(map, place)?;
         sum.packets += one.packets;
         sum.bytes += one.bytes;
     }

@@ -6,9 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use wirewised::abi;
 
+use crate::carrier::Carrier;
+use crate::elsewhere::{Carried, in_user_space};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, data_path};
 use crate::steering::{Beyond, OUT, PLANES, outcome, sender};
 use crate::wire::{ipv4, ipv6, sum, tagged};
+
+const BALANCING: [&str; 4] = [PLANES[0], PLANES[1], PLANES[2], "af-xdp"];
+
+/// Enforces `p.yaml`; in user space for as long as what is returned is there.
+fn begin(lab: &Lab, plane: &str) -> Option<Carrier> {
+    if plane == "af-xdp" {
+        return Some(Carrier::of(lab, plane, "--policy p.yaml --mode enforce"));
+    }
+    lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+    None
+}
 
 /// The Ethernet address that the tests give to a backend.
 fn mac(host: u8) -> [u8; 6] {
@@ -72,11 +85,12 @@ fn address_of(lab: &Lab, interface: &str) -> String {
 fn flows_are_spread_and_stay_where_they_are_when_the_pool_changes() {
     let Some(lab) = Lab::new() else { return };
     let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     addressed(&lab);
     let settings = format!("interface: {OUT}");
-    for plane in PLANES {
+    for plane in BALANCING {
         policy(&lab, &pool(&settings, &[(1, ""), (2, ""), (3, "")]));
-        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        let _carrier = begin(&lab, plane);
         let run = |pool: &str| {
             policy(&lab, pool);
             lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
@@ -146,10 +160,11 @@ fn flows_are_spread_and_stay_where_they_are_when_the_pool_changes() {
 fn what_has_no_ports_to_go_by_passes() {
     let Some(lab) = Lab::new() else { return };
     let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     addressed(&lab);
     policy(&lab, &pool(&format!("interface: {OUT}"), &[(1, "")]));
-    for plane in PLANES {
-        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+    for plane in BALANCING {
+        let _carrier = begin(&lab, plane);
         beyond.wire.clear();
         near.send(&[ipv4(1000, ATTACK, 0x2000), ipv4(1000, ATTACK, 64), tagged(&ipv4(1000, ATTACK, 0))]);
         assert_eq!(beyond.wire.received().len(), 1, "{plane}");
@@ -192,10 +207,11 @@ fn inside(frame: &[u8], gue: bool) -> ([String; 2], u8, Vec<u8>) {
 fn packets_are_carried_inside_of_others() {
     let Some(lab) = Lab::new() else { return };
     let (beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     addressed(&lab);
     let backends = "backends: [{address: 10.8.0.9, mac: \"02:00:00:00:09:09\"}]";
     let backends6 = "backends: [{address: \"fd08::9\", mac: \"02:00:00:00:09:09\"}]";
-    for plane in PLANES {
+    for plane in BALANCING {
         for (method, backends, ends) in [
             ("ip-in-ip", backends, ["10.8.0.1", "10.8.0.9"]),
             ("gue", backends, ["10.8.0.1", "10.8.0.9"]),
@@ -204,7 +220,7 @@ fn packets_are_carried_inside_of_others() {
             ("gue, source: 10.7.7.7", backends, ["10.7.7.7", "10.8.0.9"]),
         ] {
             policy(&lab, &format!("{{interface: {OUT}, method: {method}, {backends}}}"));
-            lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+            let _carrier = begin(&lab, plane);
             let sent = flows(12);
             beyond.wire.clear();
             near.send(&sent);
@@ -232,7 +248,7 @@ fn packets_are_carried_inside_of_others() {
             lab.sh(&format!("ip link set {OUT} mtu 1500"));
             // A tagged frame has no room that is known.
             near.send(&[tagged(&ipv4(1000, ATTACK, 0))]);
-            let unsteered = if plane.starts_with("xdp") { 2 } else { 1 };
+            let unsteered = if plane != PLANES[2] { 2 } else { 1 };
             assert_eq!(outcome(&lab, 1, "unsteered"), unsteered, "{plane} {method}");
             lab.ok(&format!("detach --interface {INTERFACE}"));
         }
@@ -247,9 +263,10 @@ fn dsfield(packet: &[u8]) -> u8 {
 fn a_pool_without_an_interface_sends_by_the_one_that_is_judged() {
     let Some(lab) = Lab::new() else { return };
     let (_beyond, near) = (Beyond::new(&lab), sender(&lab));
+    lab.whole_packets();
     policy(&lab, "{backends: [{address: 10.9.0.77, mac: \"02:00:00:00:09:07\"}]}");
-    for plane in PLANES {
-        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+    for plane in BALANCING {
+        let _carrier = begin(&lab, plane);
         near.clear();
         near.send(&flows(10));
         let back = near.received();
@@ -259,6 +276,74 @@ fn a_pool_without_an_interface_sends_by_the_one_that_is_judged() {
             "{plane}"
         );
         lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+/// What `wirewised backends` counts, of all hosts.
+fn counted(lab: &Lab) -> u64 {
+    let backends = lab.json("backends")["pools"][0]["backends"].as_array().unwrap().clone();
+    backends.iter().map(|backend| backend["packets"].as_u64().unwrap()).sum()
+}
+
+/// By the other planes in user space, which have other memory for frames.
+#[test]
+fn user_space_balances() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        addressed(&it.lab);
+        let settings = format!("interface: {OUT}");
+        policy(&it.lab, &pool(&settings, &[(1, ""), (2, ""), (3, "")]));
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        let run = |pool: &str| {
+            policy(&it.lab, pool);
+            it.lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+            it.beyond.wire.clear();
+            it.near.clear();
+        };
+        let sent = flows(50);
+        it.near.send(&sent);
+        let arrived = it.beyond.wire.received();
+        let first = hosts(&arrived);
+        assert_eq!((arrived.len(), first.len()), (50, 50), "{plane} {options}");
+        assert!(sent.iter().zip(&arrived).all(|(before, after)| before[12..] == after[12..]));
+        assert_eq!(first.values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2, 3]));
+        assert_eq!((counted(&it.lab), outcome(&it.lab, 1, "steered")), (50, 50), "{plane} {options}");
+        // Who is known stays where he is, whatever the weights.
+        run(&pool(&settings, &[(1, ""), (2, ", weight: 40"), (3, ", drain: true")]));
+        it.near.send(&sent);
+        assert_eq!(hosts(&it.beyond.wire.received()), first, "{plane} {options}");
+        // Inside of others, by another interface and by the one that is judged.
+        let backends = "backends: [{address: 10.8.0.9, mac: \"02:00:00:00:09:09\"}]";
+        for (method, gue) in [("ip-in-ip", false), ("gue", true)] {
+            for (settings, wire) in
+                [(format!("interface: {OUT}"), &it.beyond.wire), ("source: 10.8.0.1".to_string(), &it.near)]
+            {
+                run(&format!("{{{settings}, method: {method}, {backends}}}"));
+                it.near.send(&sent);
+                let arrived: Vec<_> = wire.all().into_iter().filter(|frame| frame[..6] == mac(9)).collect();
+                assert_eq!(arrived.len(), 50, "{plane} {options} {method} {settings}");
+                for (before, after) in sent.iter().zip(&arrived) {
+                    let (ends, _, inner) = inside(after, gue);
+                    assert_eq!(ends, ["10.8.0.1", "10.8.0.9"], "{plane} {options} {method}");
+                    assert_eq!(inner, before[14..], "{plane} {options} {method}");
+                }
+                // What would be too long then passes, whole; what just fits goes.
+                let most = 1500 - 28 - if gue { 32 } else { 20 };
+                let before = outcome(&it.lab, 1, "unsteered");
+                it.near.send(&[ipv4(1000, most + 1, 0)]);
+                // Not what the receiver answers, which is shorter, and judged too.
+                let arrived = || {
+                    let of_size = |frame: &Vec<u8>| frame.len() > 1400 && frame[..6] == mac(9);
+                    wire.all().into_iter().filter(of_size).map(|frame| frame.len()).collect::<Vec<_>>()
+                };
+                assert_eq!(arrived(), [0; 0], "{plane} {options} {method} {settings}");
+                it.near.send(&[ipv4(1000, most, 0)]);
+                assert_eq!(arrived(), [1514], "{plane} {options} {method} {settings}");
+                assert_eq!(outcome(&it.lab, 1, "unsteered"), before + 1, "{plane} {options} {method}");
+            }
+        }
+        assert_eq!(it.arrive(BENIGN, 3), 3, "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
 
@@ -332,7 +417,6 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         "",
         "no interface 'nowhere'",
     );
-    refused(&one(backends), "--plane af-packet", "af-packet cannot do backend");
     refused(&one(backends), "--plane tc-egress", "tc-egress cannot do backend");
     refused(
         "classes: {attack: {backend: web, redirect: {interface: out0}}}\npools: {web: {backends: [{address: 10.8.0.9}]}}",

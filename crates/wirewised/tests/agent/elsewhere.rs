@@ -10,11 +10,11 @@ use test_needs::{Need, skip};
 use wirewise_capture::{Packet, Reader};
 use wirewised::kernel;
 
-use crate::carrier::Carrier;
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind};
+use crate::carrier::{Carrier, wait};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind, bundle, variant};
 use crate::steering::{Beyond, attacks, class_of, outcome, sender};
 use crate::user_space::{Far, SECOND};
-use crate::wire::untagged;
+use crate::wire::{FAR, NEAR, Wire, untagged};
 
 const AT_XDP: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
 
@@ -228,36 +228,218 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     refused("{mirror: {interface: ww0}}", "--plane tc-ingress", "policy: mirror: ww0 is the interface");
     refused("{mirror: {interface: gone}}", "--plane tc-ingress", "policy: mirror: no interface 'gone'");
     refused("{mirror: {interface: out0, snap: 64}}", "--plane tc-ingress", "copies whole packets");
+    for plane in ["--plane af-packet", "--plane af-xdp"] {
+        refused("{mirror: {interface: ww0}}", plane, "policy: mirror: ww0 is the interface");
+        refused("{mirror: {interface: gone, snap: 64}}", plane, "policy: mirror: no interface 'gone'");
+        refused("{redirect: {interface: gone}}", plane, "policy: redirect: no interface 'gone'");
+        refused("{mirror: {interface: out0, snap: 13}}", plane, "snap 13 is less than 14");
+        refused("{backend: web}", plane, "there is no pool 'web'");
+        refused("{backend: web}}\npools: {web: {backends: []}", plane, "has no backends");
+        refused(
+            "{backend: web}}\npools: {web: {interface: gone, backends: [{address: 10.8.0.9}]}",
+            plane,
+            "no interface 'gone'",
+        );
+    }
 }
 
-#[test]
-fn user_space_sends_a_class_by_another_interface() {
-    for (plane, options) in [
+/// The planes in user space as they send packets on, and `af-xdp` as it gives them to the host.
+pub fn in_user_space() -> Vec<(&'static str, String)> {
+    let mut planes = vec![
         // One worker keeps the order.
         ("af-packet", format!("--to {SECOND} --offloads off --workers 1")),
         ("af-xdp", format!("--to {SECOND}")),
         ("af-xdp", String::new()),
-    ] {
-        let Some(lab) = Lab::new() else { return };
+    ];
+    if cfg!(feature = "dpdk") {
+        planes.push(("dpdk", format!("--to {SECOND} --driver net_af_packet --offloads off")));
+        planes.push(("dpdk", format!("--to {SECOND} --driver net_af_xdp --offloads off")));
+    }
+    planes
+}
+
+/// A network with an interface beyond, and the sender's wire, for a plane in user space.
+pub struct Carried {
+    pub near: Wire,
+    pub beyond: Beyond,
+    far: Option<Far>,
+    pub lab: Lab,
+    attacks: Vec<Vec<u8>>,
+}
+
+impl Carried {
+    pub fn new(options: &str) -> Option<Self> {
+        let lab = Lab::new()?;
         let (beyond, near) = (Beyond::new(&lab), sender(&lab));
         let far = (!options.is_empty()).then(|| Far::behind(&lab));
         lab.whole_packets();
-        lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: AF41}}");
-        let _carrier = Carrier::of(&lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
-        beyond.wire.clear();
-        near.send(&attacks());
-        let arrived = beyond.wire.received();
-        assert_eq!(arrived.len(), 5, "{plane} {options}");
-        for (before, after) in attacks().iter().zip(&arrived) {
+        if let Some(far) = &far {
+            far.namespace().sh("ethtool -K far0 tx off");
+        }
+        let mut attacks = attacks();
+        if options.contains("net_af_packet") {
+            // DPDK's driver has the kernel put fragments together, and these are no whole packet.
+            attacks.drain(2..4);
+        }
+        Some(Self { near, beyond, far, lab, attacks })
+    }
+
+    /// How many packets of so many come to their receiver.
+    pub fn arrive(&self, payload: usize, count: u8) -> usize {
+        match &self.far {
+            Some(far) => far.receive(&self.lab, RECEIVER, payload, count),
+            None => self.lab.send(1000, payload, count.into()),
+        }
+    }
+}
+
+#[test]
+fn user_space_sends_a_class_by_another_interface() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: AF41}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        it.beyond.wire.clear();
+        it.near.send(&it.attacks);
+        let arrived = it.beyond.wire.received();
+        assert_eq!(arrived.len(), it.attacks.len(), "{plane} {options}");
+        for (before, after) in it.attacks.iter().zip(&arrived) {
             assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane} {options}");
             assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
         }
-        assert_eq!(outcome(&lab, 1, "steered"), 5, "{plane} {options}");
-        let arrive = |payload| match &far {
-            Some(far) => far.receive(&lab, RECEIVER, payload, 3),
-            None => lab.send(1000, payload, 3),
+        assert_eq!(outcome(&it.lab, 1, "steered"), it.attacks.len() as u64, "{plane} {options}");
+        assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
+fn user_space_sends_a_class_back() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {action: bounce, dscp: EF}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        // More than the rings of one burst, and again what comes when all frames have been sent once.
+        for _ in 0..3 {
+            it.near.clear();
+            let sent: Vec<_> = it.attacks.iter().cycle().take(20 * it.attacks.len()).cloned().collect();
+            it.near.send(&sent);
+            let back = it.near.received();
+            assert_eq!(back.len(), sent.len(), "{plane} {options}");
+            for (before, after) in sent.iter().zip(&back) {
+                assert_eq!((&after[..6], &after[6..12]), (&FAR[..], &NEAR[..]), "{plane} {options}");
+                assert_eq!(class_of(after), 46 << 2 | class_of(before) & 3, "{plane} {options}");
+                assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
+            }
+        }
+        assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
+        let steered = 3 * 20 * it.attacks.len() as u64 + 3;
+        assert_eq!(outcome(&it.lab, 1, "steered"), steered, "{plane} {options}");
+        wait("every frame is free again", || {
+            let lanes = it.lab.status()["carrier"]["lanes"].as_array().unwrap().clone();
+            plane == "dpdk" || lanes.iter().all(|lane| lane["frames_busy"] == 0 && lane["unsent"] == 0)
+        });
+        // Who observes changes nothing.
+        it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
+        it.near.clear();
+        assert_eq!(it.arrive(ATTACK, 3), 3, "{plane} {options}");
+        assert_eq!(outcome(&it.lab, 1, "would-steer"), 3, "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
+fn user_space_copies_a_sample_as_it_came() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        let steers = |class: &str| {
+            it.lab.policy(&format!("classes: {{attack: {class}}}"));
+            it.lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
+            it.beyond.wire.clear();
+            it.near.clear();
         };
-        assert_eq!((arrive(BENIGN), arrive(ATTACK)), (3, 0), "{plane} {options}");
-        lab.ok(&format!("detach --interface {INTERFACE}"));
+        it.lab.policy("classes: {attack: {mirror: {interface: out0, snap: 60}, dscp: EF}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        it.beyond.wire.clear();
+        // The packets go on, and of each there is the beginning.
+        assert_eq!((it.arrive(ATTACK, 20), it.arrive(BENIGN, 5)), (20, 5), "{plane} {options}");
+        let copies = it.beyond.wire.received();
+        assert_eq!(copies.len(), 20, "{plane} {options}");
+        assert!(copies.iter().all(|copy| copy.len() == 60 && class_of(copy) == 0), "{plane} {options}");
+        // A sample; so few or many are as likely as to guess a key of 60 bits.
+        steers("{mirror: {interface: out0, rate: 1/4}}");
+        assert_eq!(it.arrive(ATTACK, 100), 100, "{plane} {options}");
+        let copies = it.beyond.wire.received().len();
+        assert!((2..70).contains(&copies), "{plane} {options}: {copies}");
+        // As it came, also of one that goes elsewhere itself.
+        steers("{mirror: {interface: out0}, action: bounce, dscp: EF}");
+        it.near.send(&it.attacks);
+        let (copies, back) = (it.beyond.wire.received(), it.near.received());
+        assert_eq!((copies.len(), back.len()), (it.attacks.len(), it.attacks.len()), "{plane} {options}");
+        for (before, (copy, back)) in it.attacks.iter().zip(copies.iter().zip(&back)) {
+            assert_eq!(untagged(before), untagged(copy), "{plane} {options}");
+            assert_eq!(class_of(back), 46 << 2 | class_of(before) & 3, "{plane} {options}");
+        }
+        it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
+        it.near.send(&it.attacks);
+        assert_eq!((it.near.received().len(), it.beyond.wire.received().len()), (0, 0));
+        // No copy: the packets go on all the same.
+        it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode enforce --yes"));
+        it.lab.sh("ip link delete out0");
+        it.near.send(&it.attacks);
+        assert_eq!(it.near.received().len(), it.attacks.len(), "{plane} {options}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+#[test]
+fn user_space_lets_packets_pass_whose_interface_is_gone_or_too_narrow() {
+    for (plane, options) in in_user_space() {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: EF}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        assert_eq!((it.arrive(ATTACK, 3), outcome(&it.lab, 1, "steered")), (0, 3), "{plane} {options}");
+        it.lab.sh("ip link set out0 mtu 100");
+        let passes = |what| {
+            wait(what, || it.arrive(ATTACK, 1) == 1);
+            let before = outcome(&it.lab, 1, "unsteered");
+            assert_eq!(it.arrive(ATTACK, 3), 3, "{plane} {options}: {what}");
+            assert_eq!(outcome(&it.lab, 1, "unsteered"), before + 3, "{plane} {options}: {what}");
+        };
+        passes("packets that are too long pass");
+        it.lab.sh("ip link set out0 mtu 1500");
+        wait("they go there again", || it.arrive(ATTACK, 1) == 0);
+        it.lab.sh("ip link delete out0");
+        passes("packets pass");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
+    }
+}
+
+/// A shadow changes nothing of what the first does, and sees the packets as they came.
+#[test]
+fn user_space_steers_beside_a_shadow_and_behind_a_swap() {
+    for (plane, options) in
+        [("af-packet", format!("--to {SECOND} --offloads off")), ("af-xdp", String::new())]
+    {
+        let Some(it) = Carried::new(&options) else { return };
+        it.lab.policy("classes: {attack: {action: bounce, mirror: {interface: out0}}}");
+        let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
+        it.lab.write("longer.wirewise", &bundle("longer", &variant("BORDER=600")));
+        let bounced = || {
+            it.near.clear();
+            it.beyond.wire.clear();
+            it.near.send(&it.attacks);
+            (it.near.received().len(), it.beyond.wire.received().len())
+        };
+        for step in ["swap --shadow --bundle longer.wirewise", "swap --no-shadow", "doctor --interface ww0"] {
+            let said = it.lab.ok(step);
+            assert!(!step.starts_with("doctor") || said.contains("attack is copied to out0"), "{said}");
+            assert_eq!(bounced(), (5, 5), "{plane} {step}");
+        }
+        it.lab.ok("swap --bundle longer.wirewise");
+        assert_eq!(bounced(), (0, 0), "{plane}");
+        it.lab.ok("rollback");
+        assert_eq!(bounced(), (5, 5), "{plane}");
+        it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }

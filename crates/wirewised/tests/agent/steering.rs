@@ -409,8 +409,8 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     }
     refused("bounce", "--plane tc-egress", 2, "tc-egress cannot do bounce");
     refused("bounce", "--outgoing", 2, "tc-egress cannot do bounce");
-    refused("bounce", "--plane af-packet", 2, "af-packet cannot do bounce");
-    refused("bounce", "--plane af-xdp", 2, "af-xdp cannot do bounce");
+    refused("forward", "--plane af-packet", 2, "af-packet cannot do forward");
+    refused("challenge", "--plane af-xdp", 2, "af-xdp cannot do challenge");
     refused("{redirect: {interface: out0}, action: drop}", "", 2, "does not go together with 'drop'");
     drop(beyond.programs);
     refused("{redirect: {interface: out0}}", "", 3, "out0 would drop all that XDP sends by it");
@@ -490,7 +490,9 @@ fn planes_say_what_each_can_do() {
         ["redirect", "bounce", "dscp", "mark", "priority", "queue", "mirror", "forward", "backend"]
     );
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue", "mirror"]);
-    assert_eq!(actions("af-packet"), ["redirect", "dscp"]);
+    for plane in ["af-packet", "af-xdp"] {
+        assert_eq!(actions(plane), ["redirect", "bounce", "dscp", "mirror", "backend"]);
+    }
     let text = String::from_utf8(lab.agent("planes").stdout).unwrap();
     let table = text.split("\n\n").nth(1).unwrap();
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");

@@ -147,6 +147,10 @@ impl Far {
         Self(far)
     }
 
+    pub fn namespace(&self) -> &Namespace {
+        &self.0
+    }
+
     /// Sends UDP packets from the sender, and returns how many arrive, with the same content.
     pub fn receive(&self, lab: &Lab, to: &str, payload: usize, count: u8) -> usize {
         let receiver = self.0.enter(|| bind(to, 4000));

@@ -218,8 +218,11 @@ impl Emitter<'_, '_> {
             Field::IngressIfindex => (types::I32, vm_offset!(ingress_ifindex)),
             Field::RxQueueIndex => (types::I32, vm_offset!(rx_queue_index)),
         };
-        // It does not change while a packet is under way.
-        let flags = MemFlagsData::trusted().with_readonly().with_can_move();
+        // It does not change while a packet is under way, if no helper moves that.
+        let flags = match self.settings.packet_moves {
+            true => MemFlagsData::trusted(),
+            false => MemFlagsData::trusted().with_readonly().with_can_move(),
+        };
         let value = self.b.ins().load(ty, flags, self.base, offset);
         let value = self.widen(value);
         self.set(dst, value);

@@ -7,7 +7,6 @@ use libbpf_rs::{MapCore, MapFlags, MapType};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::kernel;
 use crate::object::maps::{BACKEND_COUNTS, BACKENDS, POOLS, TABLES_OF_POOLS, no_map, update};
 use crate::object::pools::held::Held;
 use crate::object::pools::places::{Placement, place};
@@ -78,9 +77,9 @@ pub fn write<M: MapCore>(
 
 fn forget_counts<M: MapCore>(slot: usize, find: impl Fn(&str) -> Option<M>) -> Result<()> {
     let map = find(BACKEND_COUNTS).ok_or_else(|| no_map(BACKEND_COUNTS))?;
-    let zeros = vec![vec![0; size_of::<abi::Counter>()]; kernel::possible_cpus()? as usize];
-    map.update_percpu(bytes_of(&(slot as u32)), &zeros, MapFlags::ANY)
-        .map_err(|error| Error::other(format!("cannot write {BACKEND_COUNTS}: {error}")))
+    let zero = abi::Counter::default();
+    let mut places = (slot as u32..map.max_entries()).step_by(abi::BACKENDS);
+    places.try_for_each(|place| update(&map, bytes_of(&place), bytes_of(&zero)))
 }
 
 /// Copies pools, tables and backends into maps that are still empty, so that flows of the one program keep their backends under the other.

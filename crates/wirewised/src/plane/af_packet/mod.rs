@@ -13,12 +13,11 @@ use std::time::Duration;
 use self::interface::Interface;
 use self::ring::{Fanout, Ring};
 use self::sender::Sender;
-use crate::abi;
 use crate::error::Result;
 use crate::interface::offloads::Direction;
 use crate::kernel;
 use crate::plane::{
-    Abilities, Carried, Drops, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, Wanted,
+    Abilities, Carried, Drops, Fate, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, STEERS, Wanted,
 };
 
 pub const PLANE: Plane = Plane(&Abilities {
@@ -31,7 +30,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Forwarding,
-    steers: abi::STEER_DSCP | abi::STEER_REDIRECT,
+    steers: STEERS,
     place: Place::User(&AfPacket),
 });
 
@@ -80,31 +79,43 @@ struct Socket {
 struct Way {
     interface: Interface,
     ring: Ring,
-    sender: Option<Sender>,
-    passes: Vec<bool>,
+    ends: Option<Ends>,
+    fates: Vec<Fate>,
     counts: LaneCounts,
+}
+
+/// Where packets are sent: on, and back.
+struct Ends {
+    on: Sender,
+    back: Sender,
 }
 
 impl Way {
     fn open(from: &str, to: Option<&str>, fanout: &mut Fanout) -> Result<Self> {
         let interface = Interface::find(from)?;
         let ring = Ring::open(&interface, to.is_some(), fanout)?;
-        let sender = to.map(|to| Sender::open(Interface::find(to)?)).transpose()?;
-        Ok(Self { interface, ring, sender, passes: Vec::new(), counts: LaneCounts::default() })
+        let ends = |to: &str| -> Result<Ends> {
+            let on = Sender::open(Interface::find(to)?)?;
+            Ok(Ends { on, back: Sender::open(interface.clone())? })
+        };
+        let ends = to.map(ends).transpose()?;
+        Ok(Self { interface, ring, ends, fates: Vec::new(), counts: LaneCounts::default() })
     }
 
     /// Handles a burst that is there already.
     fn burst(&mut self, judge: &mut dyn Judge) -> Result<usize> {
-        let Self { ring, sender, passes, counts, .. } = self;
+        let Self { interface, ring, ends, fates, counts } = self;
         let Some(mut burst) = ring.burst() else { return Ok(0) };
-        passes.clear();
+        fates.clear();
         let packets = burst.packets.len();
-        judge.judge(burst.area, burst.packets, passes)?;
+        judge.judge(burst.area, interface.index, burst.packets, fates)?;
         counts.received += packets as u64;
-        if let Some(sender) = sender {
-            let sent = sender.send(&mut burst, passes)?;
-            counts.sent += sent.0;
-            counts.unsent += sent.1;
+        for (fate, sender) in ends.iter().flat_map(|it| [(Fate::Passes, &it.on), (Fate::Bounces, &it.back)]) {
+            if fates.contains(&fate) {
+                let sent = sender.send(&mut burst, fates, fate)?;
+                counts.sent += sent.0;
+                counts.unsent += sent.1;
+            }
         }
         ring.done();
         Ok(packets)

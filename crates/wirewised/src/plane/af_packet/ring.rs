@@ -22,16 +22,46 @@ pub const BYTES: usize = (BLOCK_BYTES * BLOCKS) as usize;
 const FRAME_BYTES: u32 = 1 << 11;
 /// A block that is not full is given over after so many milliseconds.
 const GIVE_OVER_MS: u32 = 1;
-/// Room in front of a frame, for the VLAN tag that the driver took off.
-const RESERVE: u32 = 16;
+/// Room in front of a frame, for the VLAN tag that the driver took off and for headers that a policy puts around it.
+const RESERVE: u32 = 80;
+/// What is left of it in any case: the tag, and the longest outer headers (IPv6 and GUE).
+const HEADROOM: usize = 52;
+const _: () = assert!(HEADROOM + TAG_BYTES + OFFLOAD_BYTES <= RESERVE as usize);
 /// The sockets of a group go by this flag of the group, and not by the option each has (linux/if_packet.h).
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 const TAG_BYTES: usize = 4;
 const ADDRESSES: usize = 12;
 /// `struct virtio_net_hdr`, in front of each frame: what is left to do of checksums and segments.
 pub const OFFLOAD_BYTES: usize = 10;
+const SEGMENTS: usize = 1;
 const CHECKSUM_START: usize = 6;
 const HEADER_LENGTH: usize = 2;
+
+/// What is left to do of a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Offload {
+    pub words: [u8; OFFLOAD_BYTES],
+    /// Where the frame began that it speaks of.
+    start: usize,
+}
+
+impl Offload {
+    /// The frame begins there now. Zeros are places that are not given.
+    pub fn follow(&mut self, start: usize) {
+        let grown = self.start.wrapping_sub(start) as u16;
+        for at in [HEADER_LENGTH, CHECKSUM_START] {
+            let word = u16::from_ne_bytes([self.words[at], self.words[at + 1]]);
+            let moved = if word == 0 { 0 } else { word.wrapping_add(grown) };
+            self.words[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
+        }
+        self.start = start;
+    }
+
+    /// Several packets that the kernel merged, or has still to cut.
+    fn is_merged(&self) -> bool {
+        self.words[SEGMENTS] != 0
+    }
+}
 
 /// How the sockets of an interface divide its packets: by the kernel's hash of the flow, which is the same in both directions.
 #[derive(Debug, Clone, Copy)]
@@ -81,8 +111,8 @@ struct Statistics {
 /// Packets in a block, all with what the kernel left to do of them if they are sent on.
 pub struct Burst<'a> {
     pub area: &'a mut [u8],
-    pub packets: &'a [Span],
-    pub offloads: &'a [[u8; OFFLOAD_BYTES]],
+    pub packets: &'a mut [Span],
+    pub offloads: &'a mut [Offload],
     /// Longer than a block, so not whole.
     pub cut: &'a [bool],
 }
@@ -97,7 +127,7 @@ pub struct Ring {
     left: u32,
     with_offloads: bool,
     packets: Vec<Span>,
-    offloads: Vec<[u8; OFFLOAD_BYTES]>,
+    offloads: Vec<Offload>,
     cut: Vec<bool>,
 }
 
@@ -216,20 +246,20 @@ impl Ring {
             self.at += header.tp_next_offset as usize;
         }
         self.left -= count as u32;
-        Some(Burst { area, packets: &self.packets, offloads: &self.offloads, cut: &self.cut })
+        Some(Burst { area, packets: &mut self.packets, offloads: &mut self.offloads, cut: &self.cut })
     }
 
     /// Notes a packet; a VLAN tag that was taken off comes back to its place.
     fn take(&mut self, area: &mut [u8], header: &libc::tpacket3_hdr) {
         let start = self.at + header.tp_mac as usize;
-        let mut span = Span { start, length: header.tp_snaplen as usize };
+        let mut span = Span { start, length: header.tp_snaplen as usize, headroom: 0 };
         let inside = span.start.checked_add(span.length).is_some_and(|end| end <= area.len());
         if !inside || start < OFFLOAD_BYTES.max(TAG_BYTES) || self.is_sent(area) {
             return;
         }
-        let mut offload = [0; OFFLOAD_BYTES];
+        let mut offload = Offload { start, ..Offload::default() };
         if self.with_offloads {
-            offload.copy_from_slice(&area[start - OFFLOAD_BYTES..start]);
+            offload.words.copy_from_slice(&area[start - OFFLOAD_BYTES..start]);
         }
         if header.tp_status & libc::TP_STATUS_VLAN_VALID != 0 && span.length >= ADDRESSES {
             let known = header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
@@ -238,12 +268,12 @@ impl Ring {
             let tag = start - TAG_BYTES + ADDRESSES;
             area[tag..tag + 2].copy_from_slice(&kind.to_be_bytes());
             area[tag + 2..tag + TAG_BYTES].copy_from_slice(&(header.hv1.tp_vlan_tci as u16).to_be_bytes());
-            span = Span { start: start - TAG_BYTES, length: span.length + TAG_BYTES };
-            for at in [HEADER_LENGTH, CHECKSUM_START] {
-                let word = u16::from_ne_bytes([offload[at], offload[at + 1]]);
-                let moved = if word == 0 { 0 } else { word.saturating_add(TAG_BYTES as u16) };
-                offload[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
-            }
+            (span.start, span.length) = (start - TAG_BYTES, span.length + TAG_BYTES);
+            offload.follow(span.start);
+        }
+        // What is merged is too long, or would have to be cut behind the headers that it gets.
+        if self.with_offloads && !offload.is_merged() {
+            span.headroom = HEADROOM;
         }
         self.packets.push(span);
         self.offloads.push(offload);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sending on what passes.
+//! Sending what passes, or goes back.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 use super::interface::{Interface, bind, set};
-use super::ring::Burst;
+use super::ring::{Burst, OFFLOAD_BYTES};
 use crate::error::Result;
 use crate::interface::socket;
-use crate::plane::BURST;
+use crate::plane::{BURST, Fate};
 
 pub struct Sender {
     interface: Interface,
@@ -26,19 +26,20 @@ impl Sender {
         Ok(Self { interface, socket })
     }
 
-    /// Returns how many packets were sent, and how many pass but could not be sent.
-    pub fn send(&self, burst: &mut Burst<'_>, passes: &[bool]) -> Result<(u64, u64)> {
+    /// Sends those of one fate. Returns how many packets were sent, and how many could not be.
+    pub fn send(&self, burst: &mut Burst<'_>, fates: &[Fate], fate: Fate) -> Result<(u64, u64)> {
         let area = burst.area.as_mut_ptr();
         let mut parts = [[libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2]; BURST];
         let (mut count, mut unsent) = (0, 0);
-        let packets = burst.packets.iter().zip(burst.offloads).zip(burst.cut).zip(passes);
-        for (((packet, offload), cut), _) in packets.filter(|(_, passes)| **passes) {
+        let packets = burst.packets.iter().zip(burst.offloads.iter_mut()).zip(burst.cut).zip(fates);
+        for (((packet, offload), cut), _) in packets.filter(|(_, of)| **of == fate) {
+            offload.follow(packet.start);
             if *cut {
                 unsent += 1;
                 continue;
             }
             parts[count] = [
-                libc::iovec { iov_base: offload.as_ptr().cast_mut().cast(), iov_len: offload.len() },
+                libc::iovec { iov_base: offload.words.as_mut_ptr().cast(), iov_len: OFFLOAD_BYTES },
                 // SAFETY: the packet lies inside the area.
                 libc::iovec { iov_base: unsafe { area.add(packet.start) }.cast(), iov_len: packet.length },
             ];

@@ -14,10 +14,9 @@ mod socket;
 mod stack;
 mod way;
 
-use crate::abi;
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, Wanted};
+use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, STEERS, Wanted};
 use options::{BusyPoll, Options};
 
 pub use options::Copying;
@@ -33,7 +32,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: false,
     direction: Direction::Received,
     drops: Drops::Always,
-    steers: abi::STEER_DSCP | abi::STEER_REDIRECT,
+    steers: STEERS,
     place: Place::User(&AfXdp),
 });
 

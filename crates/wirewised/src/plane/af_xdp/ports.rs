@@ -27,6 +27,9 @@ pub(super) struct Entry {
     pub socket: Socket,
     pub rx: Consumer<libc::xdp_desc>,
     pub fill: Producer<u64>,
+    /// For what goes back out of the same queue; `None`: the interface has fewer to send than to receive.
+    pub tx: Option<Producer<libc::xdp_desc>>,
+    pub outlet: Arc<Outlet>,
 }
 
 pub(super) struct Exit {
@@ -137,10 +140,12 @@ pub(super) fn open(
                 }
             };
             let outlet = Arc::clone(outlet);
-            let (mut rx, mut tx) = (None, None);
+            let mut rx = None;
             if receives {
                 rx = Some(socket.rx(options.ring).map_err(failed("make the RX ring"))?);
-            } else {
+            }
+            let mut tx = None;
+            if queue < interface.tx_queues {
                 tx = Some(socket.tx(options.ring).map_err(failed("make the TX ring"))?);
             }
             busy_poll(&socket, options.busy_poll)
@@ -148,10 +153,9 @@ pub(super) fn open(
             let flags = way | libc::XDP_USE_NEED_WAKEUP;
             socket.bind(interface.index, queue, flags, with).map_err(failed("bind an AF_XDP socket"))?;
             first = first.or(Some(socket.as_raw_fd()));
-            match (rx, fill, tx) {
-                (Some(rx), Some(fill), _) => entries[at] = Some(Entry { socket, rx, fill }),
-                (_, _, Some(tx)) => exits[at] = Some(Exit { socket, tx, outlet }),
-                _ => {}
+            match (rx, fill) {
+                (Some(rx), Some(fill)) => entries[at] = Some(Entry { socket, rx, fill, tx, outlet }),
+                _ => exits[at] = tx.map(|tx| Exit { socket, tx, outlet }),
             }
         }
     }

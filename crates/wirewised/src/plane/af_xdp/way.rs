@@ -8,10 +8,11 @@ use libc::xdp_desc;
 
 use super::interface::Interface;
 use super::options::Options;
-use super::ports::Port;
-use super::rings::Area;
+use super::ports::{Outlet, Port};
+use super::rings::{Area, Producer};
+use super::socket::Socket;
 use super::stack::Stack;
-use crate::plane::{BURST, Judge, LaneCounts, Span};
+use crate::plane::{BURST, Fate, Judge, LaneCounts, Span};
 
 /// Where one frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +40,10 @@ pub(super) struct Way {
     free: Vec<u64>,
     held: Vec<xdp_desc>,
     spans: Vec<Span>,
-    passes: Vec<bool>,
+    fates: Vec<Fate>,
     reclaimed: Vec<u64>,
-    /// The interface we send to is down: what passes now would go out stale when it comes up.
-    to_down: bool,
+    /// The interfaces we send to, on and back, are down: what is sent now would go out stale when they come up.
+    down: [bool; 2],
     pub zero_copy: bool,
     counts: LaneCounts,
     area: Arc<Area>,
@@ -71,9 +72,9 @@ impl Way {
             free: (0..u64::from(options.frames)).map(|frame| start + frame * frame_size).collect(),
             held: Vec::with_capacity(BURST),
             spans: Vec::with_capacity(BURST),
-            passes: Vec::with_capacity(BURST),
+            fates: Vec::with_capacity(BURST),
             reclaimed: Vec::with_capacity(options.ring as usize),
-            to_down: false,
+            down: [false; 2],
             counts: LaneCounts::default(),
             area: Arc::clone(area),
         };
@@ -103,8 +104,9 @@ impl Way {
             self.free.push(frame);
         }
         self.kick()?;
-        if let Some(exit) = &self.port.exit {
-            exit.outlet.reclaim(self.number, &mut self.reclaimed);
+        for direction in [ON, BACK] {
+            let Some(outlet) = self.port.outlet(direction) else { continue };
+            outlet.reclaim(self.number, &mut self.reclaimed);
             while let Some(address) = self.reclaimed.pop() {
                 let frame = self.move_frame(address, Place::Tx, Place::Free)?;
                 self.free.push(frame);
@@ -153,7 +155,8 @@ impl Way {
                 counts.lost += seen.rx_fill_ring_empty_descs;
             }
         }
-        if let Some(Ok(seen)) = self.port.exit.as_ref().map(|exit| exit.socket.statistics()) {
+        for socket in [Some(&self.port.entry.socket), self.port.exit.as_ref().map(|exit| &exit.socket)] {
+            let Some(Ok(seen)) = socket.map(Socket::statistics) else { continue };
             counts.sent = counts.sent.saturating_sub(seen.tx_invalid_descs);
             counts.unsent += seen.tx_invalid_descs;
         }
@@ -206,24 +209,29 @@ impl Way {
                     self.from.name
                 ));
             }
-            self.spans.push(Span { start: (addr - self.start) as usize, length: len as usize });
+            let headroom = (addr - frame) as usize;
+            self.spans.push(Span { start: (addr - self.start) as usize, length: len as usize, headroom });
         }
         Ok(())
     }
 
     fn judge(&mut self, judge: &mut dyn Judge) -> Result<(), String> {
-        self.passes.clear();
+        self.fates.clear();
         let length = self.places.len() * self.frame_size as usize;
         // SAFETY: every way has its own part of the area and lends it only here, with itself borrowed. The
         // kernel writes to frames it was given for packets to come, which a judge does not look at.
         let part = unsafe { self.area.part(self.start as usize, length) };
-        judge.judge(part, &self.spans, &mut self.passes).map_err(|error| error.to_string())?;
-        let (given, got) = (self.spans.len(), self.passes.len());
+        let judged = judge.judge(part, self.from.index, &mut self.spans, &mut self.fates);
+        judged.map_err(|error| error.to_string())?;
+        let (given, got) = (self.spans.len(), self.fates.len());
         if got != given {
             return Err(format!("the judge gave {got} outcomes for {given} packets"));
         }
+        for (desc, span) in self.held.iter_mut().zip(&self.spans) {
+            (desc.addr, desc.len) = (self.start + span.start as u64, span.length as u32);
+        }
         let Some(stack) = &self.stack else { return Ok(()) };
-        for (span, _) in self.spans.iter().zip(&self.passes).filter(|(_, passes)| **passes) {
+        for (span, _) in self.spans.iter().zip(&self.fates).filter(|(_, fate)| **fate == Fate::Passes) {
             match stack.give(&part[span.start..span.start + span.length])? {
                 true => self.counts.sent += 1,
                 false => self.counts.unsent += 1,
@@ -232,57 +240,98 @@ impl Way {
         Ok(())
     }
 
-    /// Puts what passes into the TX ring, as far as there is room, and takes it out of `held`.
+    /// Puts what passes, and what goes back, into TX rings.
     fn send(&mut self) -> Result<(), String> {
-        let Some(exit) = &mut self.port.exit else { return Ok(()) };
-        let packets = self.held.iter().zip(&self.passes);
-        let passing =
-            packets.filter(|(_, passes)| **passes).map(|(desc, _)| xdp_desc { options: 0, ..*desc });
-        let mut left = if self.to_down { 0 } else { exit.tx.put(passing.clone()) };
+        for (direction, fate) in [(ON, Fate::Passes), (BACK, Fate::Bounces)] {
+            if self.fates.contains(&fate) {
+                self.send_those(direction, fate)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As far as there is room, and takes them out of `held` and `fates`.
+    fn send_those(&mut self, direction: usize, fate: Fate) -> Result<(), String> {
+        let packets = self.held.iter().zip(&self.fates);
+        let going = packets.filter(|(_, of)| **of == fate).map(|(desc, _)| xdp_desc { options: 0, ..*desc });
+        let tx = match direction {
+            BACK => self.port.entry.tx.as_mut(),
+            // What passes goes to the host, or ends here.
+            _ if self.port.exit.is_none() => return Ok(()),
+            _ => self.port.exit.as_mut().map(|exit| &mut exit.tx),
+        };
+        let tx = tx.filter(|_| !self.down[direction]);
+        let mut left = tx.map_or(0, |tx| tx.put(going.clone()));
         self.counts.sent += left as u64;
-        self.counts.unsent += (passing.count() - left) as u64;
+        self.counts.unsent += (going.count() - left) as u64;
         let mut stay = 0;
         for at in 0..self.held.len() {
             let desc = self.held[at];
-            if self.passes[at] && left > 0 {
+            if self.fates[at] == fate && left > 0 {
                 self.move_frame(desc.addr, Place::Held, Place::Tx)?;
                 left -= 1;
             } else {
-                self.held[stay] = desc;
+                (self.held[stay], self.fates[stay]) = (desc, self.fates[at]);
                 stay += 1;
             }
         }
         self.held.truncate(stay);
+        self.fates.truncate(stay);
         Ok(())
     }
 
-    /// Makes the kernel transmit what is in the TX ring. What it does not take now stays there for next time.
+    /// Makes the kernel transmit what is in the TX rings. What it does not take now stays there for next time.
     fn kick(&mut self) -> Result<(), String> {
-        let (Some(exit), Some(to)) = (&self.port.exit, &self.to) else { return Ok(()) };
-        let mut stuck = 0;
+        let Port { entry, exit } = &self.port;
         // Set again below as long as it holds: a driver may also have emptied the ring by itself.
-        self.to_down = false;
-        // When it copies, the kernel takes at most 32 packets a call.
-        while exit.tx.pending() > 0 && exit.tx.needs_wakeup() && stuck < 2 {
-            let before = exit.tx.pending();
-            if let Err(error) = exit.socket.send() {
-                match error.raw_os_error() {
-                    // The interface threw one packet away; its frame comes back all the same.
-                    Some(libc::EBUSY) if !self.zero_copy => {
-                        self.counts.sent = self.counts.sent.saturating_sub(1);
-                        self.counts.unsent += 1;
-                    }
-                    Some(libc::ENETDOWN) if to.is_there() => {
-                        self.to_down = true;
-                        break;
-                    }
-                    _ => check(&error, to, "send packets")?,
-                }
-            }
-            stuck = if exit.tx.pending() < before { 0 } else { stuck + 1 };
+        self.down = [false; 2];
+        if let (Some(exit), Some(to)) = (exit, &self.to) {
+            self.down[ON] = kick(&exit.socket, &exit.tx, to, self.zero_copy, &mut self.counts)?;
+        }
+        if let Some(tx) = &entry.tx {
+            self.down[BACK] = kick(&entry.socket, tx, &self.from, self.zero_copy, &mut self.counts)?;
         }
         Ok(())
     }
+}
+
+/// Which way packets are sent.
+const ON: usize = 0;
+const BACK: usize = 1;
+
+impl Port {
+    fn outlet(&self, direction: usize) -> Option<Arc<Outlet>> {
+        let outlet = if direction == BACK { &self.entry.outlet } else { &self.exit.as_ref()?.outlet };
+        Some(Arc::clone(outlet))
+    }
+}
+
+/// Returns whether the interface is down.
+fn kick(
+    socket: &Socket,
+    tx: &Producer<xdp_desc>,
+    to: &Interface,
+    zero_copy: bool,
+    counts: &mut LaneCounts,
+) -> Result<bool, String> {
+    let mut stuck = 0;
+    // When it copies, the kernel takes at most 32 packets a call.
+    while tx.pending() > 0 && tx.needs_wakeup() && stuck < 2 {
+        let before = tx.pending();
+        if let Err(error) = socket.send() {
+            match error.raw_os_error() {
+                // The interface threw one packet away; its frame comes back all the same.
+                Some(libc::EBUSY) if !zero_copy => {
+                    counts.sent = counts.sent.saturating_sub(1);
+                    counts.unsent += 1;
+                }
+                Some(libc::ENETDOWN) if to.is_there() => return Ok(true),
+                _ => check(&error, to, "send packets")?,
+            }
+        }
+        stuck = if tx.pending() < before { 0 } else { stuck + 1 };
+    }
+    Ok(false)
 }
 
 /// Tells errors that pass from those that end the lane.

@@ -15,12 +15,31 @@ pub const BURST: usize = 64;
 pub struct Span {
     pub start: usize,
     pub length: usize,
+    /// Bytes in front of it that it may grow into.
+    pub headroom: usize,
+}
+
+/// What the lane does with a packet that was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing: it ends here, or has left already.
+    Ends,
+    Passes,
+    /// Goes back out of the interface that it came by.
+    Bounces,
 }
 
 /// What judges packets.
 pub trait Judge {
-    /// One outcome for each packet (true: it passes), in the order given. packets : at most `BURST`, inside `area`.
-    fn judge(&mut self, area: &mut [u8], packets: &[Span], passes: &mut Vec<bool>) -> Result<()>;
+    /// One fate for each packet, in the order given. from : the interface that they came by; 0: none of the kernel's. packets : at most
+    /// `BURST`, inside `area`; where they lie afterwards.
+    fn judge(
+        &mut self,
+        area: &mut [u8],
+        from: u32,
+        packets: &mut [Span],
+        fates: &mut Vec<Fate>,
+    ) -> Result<()>;
 }
 
 /// Since the lane was opened. What came in is what was judged and what was lost before that.
@@ -30,9 +49,9 @@ pub struct LaneCounts {
     pub received: u64,
     /// Packets that the queue had no room for.
     pub lost: u64,
-    /// Packets sent on.
+    /// Packets sent on, or back.
     pub sent: u64,
-    /// Packets that pass but could not be sent on.
+    /// Packets that pass, or go back, but could not be sent.
     pub unsent: u64,
     /// Frames of memory that packets are received to, where the lane has its own.
     pub frames: u64,
