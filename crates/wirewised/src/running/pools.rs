@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pools of servers as they are now, and what each server was sent.
 
-use bytemuck::bytes_of;
-use libbpf_rs::{MapCore, MapFlags};
 use serde::Serialize;
 
 use crate::abi::{self, Check, Method};
 use crate::error::{Error, Result};
 use crate::interface::netdev;
-use crate::object::BACKEND_COUNTS;
 use crate::object::pools::Held;
+use crate::object::{BACKEND_COUNTS, sum_of_cpus};
 use crate::policy::pools::Mac;
 use crate::running::Running;
 
@@ -81,7 +79,8 @@ pub fn of(running: &(impl Running + ?Sized)) -> Result<Pools> {
         members.sort_by_key(|(_, backend)| backend.ip());
         let mut backends = Vec::new();
         for (slot, backend) in members {
-            let counter = counts.as_ref().map_or(Ok(abi::Counter::default()), |map| counted(map, slot))?;
+            let counter =
+                counts.as_ref().map_or(Ok(abi::Counter::default()), |map| sum_of_cpus(map, slot as u32))?;
             let places = table.iter().filter(|place| usize::from(**place) == slot).count();
             backends.push(BackendState {
                 address: backend.ip().to_string(),
@@ -108,18 +107,4 @@ pub fn of(running: &(impl Running + ?Sized)) -> Result<Pools> {
         )));
     }
     Ok(Pools { interface: running.interface().to_string(), pools })
-}
-
-fn counted(map: &impl MapCore, slot: usize) -> Result<abi::Counter> {
-    let values = map
-        .lookup_percpu(bytes_of(&(slot as u32)), MapFlags::ANY)
-        .map_err(|error| Error::other(format!("{BACKEND_COUNTS}: cannot be read: {error}")))?;
-    let mut sum = abi::Counter::default();
-    for value in values.iter().flatten() {
-        let one = value.get(..size_of::<abi::Counter>()).map(bytemuck::pod_read_unaligned::<abi::Counter>);
-        let one = one.unwrap_or_default();
-        sum.packets += one.packets;
-        sum.bytes += one.bytes;
-    }
-    Ok(sum)
 }

@@ -33,7 +33,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: false,
     direction: Direction::Received,
     drops: Drops::Always,
-    steers: abi::STEER_DSCP | abi::STEER_REDIRECT,
+    steers: abi::STEER_DSCP | abi::STEER_REDIRECT | abi::STEER_QFI | abi::STEER_INNER_DSCP,
     place: Place::User(&AfXdp),
 });
 

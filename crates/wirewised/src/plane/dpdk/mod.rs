@@ -25,7 +25,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     sees_merged: true,
     direction: Direction::Received,
     drops: Drops::Forwarding,
-    steers: abi::STEER_DSCP | abi::STEER_REDIRECT,
+    steers: abi::STEER_DSCP | abi::STEER_REDIRECT | abi::STEER_QFI | abi::STEER_INNER_DSCP,
     place: Place::User(&Dpdk),
 });
 
