@@ -119,8 +119,9 @@ static __always_inline int ww_bounce(WW_HOOK_CTX *ctx)
 	return 1;
 }
 
-/* What is done with a packet that is in no tunnel, or stays there. What may fail comes first. */
-static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *what, __u32 class_id)
+/* What is done with a packet that is in no tunnel, or stays there. What may fail comes first. left: it was taken out of one; the stack can send
+ * it on, or look for who it goes to. */
+static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *what, __u32 class_id, int left)
 {
 	int verdict = WW_VERDICT_PASS;
 
@@ -161,9 +162,10 @@ static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *wh
 		if (verdict == WW_UNSTEERED)
 			return verdict;
 	} else if (ww_steers(what, WW_STEER_FORWARD)) {
-		if (!ww_forward(ctx, class_id))
+		if (ww_forward(ctx, class_id))
+			verdict = WW_VERDICT_REDIRECT;
+		else if (!left)
 			return WW_UNSTEERED;
-		verdict = WW_VERDICT_REDIRECT;
 	} else if (ww_steers(what, WW_STEER_BACKEND)) {
 		verdict = ww_balance(ctx, what->pool);
 		if (verdict == WW_UNSTEERED)
@@ -204,8 +206,7 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 	left = ww_steers(what, WW_STEER_DECAPSULATE) != 0;
 	if (left && !ww_leave_tunnel(ctx))
 		return WW_UNSTEERED;
-	verdict = ww_steer_packet(ctx, what, class_id);
-	/* Out of its tunnel the stack can send it on, or look for who it goes to. */
+	verdict = ww_steer_packet(ctx, what, class_id, left);
 	return left && verdict == WW_UNSTEERED ? WW_VERDICT_PASS : verdict;
 }
 

@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   wirewised tunnels                              the tunnels, what each has carried, and why other packets passed
   wirewised tunnels --load tunnels.yaml          have the table hold those of a file, and no others
-  wirewised tunnels --add 'ue: 10.45.0.2, local: 192.0.2.1, teid: 0x100, peer: 192.0.2.10, peer-teid: 0x200, qfi: 9'
+  wirewised tunnels --add ue=10.45.0.2,local=192.0.2.1,teid=0x100,peer=192.0.2.10,peer-teid=0x200,qfi=9
   wirewised tunnels --remove 10.45.0.2           by who is behind it, or as local/teid: 192.0.2.1/0x100
 Packets go on meanwhile: those of tunnels that stay miss nothing. docs/tunnels.md describes the file.";
 

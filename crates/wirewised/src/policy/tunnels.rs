@@ -42,7 +42,7 @@ struct Document {
     tunnels: Vec<Spanned<TunnelFile>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TunnelFile {
     local: Option<String>,
@@ -135,10 +135,33 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Tunnel>, String> {
     checked(document.tunnels)
 }
 
-/// One tunnel as on a command line: `{ue: 10.45.0.2, ...}`, with or without the braces.
+/// One tunnel as on a command line: `ue=10.45.0.2,local=192.0.2.1`.
 pub fn one(text: &str) -> std::result::Result<Tunnel, String> {
-    let braced = if text.trim_start().starts_with('{') { text.to_string() } else { format!("{{{text}}}") };
-    tunnel(yaml::from_yaml(&braced)?)
+    const KEYS: [&str; 6] = ["ue", "local", "teid", "peer", "peer-teid", "qfi"];
+    let (mut file, mut ue) = (TunnelFile::default(), Vec::new());
+    for part in text.split(',') {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("'{part}' is not key=value; such a key is {}", KEYS.join(", ")))?;
+        let number = || value.parse().map_err(|error| format!("{key}: {error}"));
+        let twice = match key {
+            "ue" => {
+                ue.push(value.to_string());
+                false
+            }
+            "local" => file.local.replace(value.to_string()).is_some(),
+            "peer" => file.peer.replace(value.to_string()).is_some(),
+            "teid" => file.teid.replace(number()?).is_some(),
+            "peer-teid" => file.peer_teid.replace(number()?).is_some(),
+            "qfi" => file.qfi.replace(number()?).is_some(),
+            _ => return Err(format!("unknown key '{key}'; {}", choose(key, &KEYS))),
+        };
+        if twice {
+            return Err(format!("{key} stands twice"));
+        }
+    }
+    file.ue = (!ue.is_empty()).then_some(OneOrMoreTexts::More(ue));
+    tunnel(file)
 }
 
 /// Those of a policy. folder : in which a file is looked for.
