@@ -43,7 +43,8 @@
 #define WW_GTP_SESSION_BYTES 8 /* sequence number and the like, and the container */
 #define WW_GTP_MESSAGE 0x30ff  /* version 1, user data */
 #define WW_GTP_EXTENDED 0x0400 /* extension headers follow */
-#define WW_QFI 0x3f00	       /* of the 16 bits from the container's third octet on */
+#define WW_NO_QFI 64
+#define WW_QFI 0x3f00 /* of the 16 bits from the container's third octet on */
 
 #define WW_ECN 3
 #define WW_ECN_CONGESTED 3
@@ -56,6 +57,30 @@
 #define WW_SUM_BLOCK 16
 #define WW_SUM_BLOCKS 578 /* of the longest frames that there are, of 9,216 bytes */
 
+/* What the functions that put a packet in share, where challenge.h has its room for the same reason. */
+struct ww_passage {
+	struct bpf_fib_lookup route;
+	struct ww_tunnel_end end; /* by which the tunnel was found */
+	struct ww_tunnel tunnel;
+	__u32 length; /* of the packet that goes in */
+	__u32 more;   /* bytes in front of it */
+	__u32 dsfield;
+	__u32 qfi;
+	__u32 hops;
+	__u8 link[2 * ETH_ALEN];
+};
+
+_Static_assert(sizeof(struct ww_passage) <= sizeof(((struct ww_scratch *)0)->activation), "no room");
+
+static __always_inline struct ww_passage *ww_find_passage(void)
+{
+	struct ww_cpu *percpu = 0;
+
+	if (ww_config.steer & WW_STEER_TUNNELS)
+		percpu = ww_this_cpu(bpf_get_smp_processor_id());
+	return percpu ? (void *)percpu->scratch.activation : 0;
+}
+
 static __always_inline void ww_count_tunnel(__u32 what, __u32 bytes)
 {
 	struct ww_counter *counter = bpf_map_lookup_elem(&ww_tunnel_counts, &what);
@@ -64,6 +89,16 @@ static __always_inline void ww_count_tunnel(__u32 what, __u32 bytes)
 		counter->packets++;
 		counter->bytes += bytes;
 	}
+}
+
+/* A packet that was to be put in: a global function, as its caller has no stack left for a key. */
+__noinline int ww_count_passage(__u32 what)
+{
+	struct ww_passage *room = ww_find_passage();
+
+	if (ww_config.steer & WW_STEER_ENCAPSULATE && room)
+		ww_count_tunnel(what, room->length);
+	return 0;
 }
 
 /* The IP packet at an offset in the frame: its length, 0: it is none. *tunnel: 1 if it is to the port of GTP-U. */
@@ -219,17 +254,19 @@ static __always_inline void ww_write_dsfield(__u16 *word, int is_ipv6, __u32 mas
 /* Takes the packet out of its tunnel. Returns 0, with nothing changed, if it stays there. */
 __noinline int ww_leave_tunnel(WW_HOOK_ARG *ctx)
 {
-	struct ww_tunnel_end key = {.side = WW_TUNNEL_IN};
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	__u32 length, why, congested;
+	struct ww_passage *room;
 	struct ww_tunnel *tunnel;
 	struct ww_gtp *header;
 	__u64 found;
 	__u16 *inner;
-	__u32 link[3];
 	int is_ipv6;
 
 	if (!(ww_config.steer & WW_STEER_DECAPSULATE) || ww_at_tc())
+		return 0;
+	room = ww_find_passage();
+	if (!room)
 		return 0;
 	length = ww_input(ctx).length;
 	found = ww_find_gtp(ctx);
@@ -247,19 +284,20 @@ __noinline int ww_leave_tunnel(WW_HOOK_ARG *ctx)
 	if (data + ETH_HLEN + sizeof(struct ipv6hdr) > end || (void *)(header + 1) > end ||
 	    (void *)inner + (is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) > end)
 		return 0;
-	key.teid = bpf_ntohl(header->teid);
+	__builtin_memset(&room->end, 0, sizeof(room->end));
+	room->end.teid = bpf_ntohl(header->teid);
 	if (found & WW_OUTER_IS_IPV6) {
 		struct ipv6hdr *ip = data + ETH_HLEN;
 
-		key.ip_version = 6;
-		__builtin_memcpy(key.address, &ip->daddr, 16);
+		room->end.ip_version = 6;
+		__builtin_memcpy(room->end.address, &ip->daddr, 16);
 	} else {
 		struct iphdr *ip = data + ETH_HLEN;
 
-		key.ip_version = 4;
-		__builtin_memcpy(key.address, &ip->daddr, 4);
+		room->end.ip_version = 4;
+		__builtin_memcpy(room->end.address, &ip->daddr, 4);
 	}
-	tunnel = bpf_map_lookup_elem(&ww_tunnels, &key);
+	tunnel = bpf_map_lookup_elem(&ww_tunnels, &room->end);
 	if (!tunnel || !ww_sends_by(tunnel, inner, is_ipv6)) {
 		ww_count_tunnel(tunnel ? WW_TUNNEL_FOREIGN : WW_TUNNEL_UNKNOWN, length);
 		return 0;
@@ -267,7 +305,7 @@ __noinline int ww_leave_tunnel(WW_HOOK_ARG *ctx)
 	/* RFC 6040: a router on the way says that it is congested in the header that it sees. */
 	congested =
 		(ww_dsfield(data + ETH_HLEN, (found & WW_OUTER_IS_IPV6) != 0) & WW_ECN) == WW_ECN_CONGESTED;
-	__builtin_memcpy(link, data, 12);
+	__builtin_memcpy(room->link, data, sizeof(room->link));
 	if (bpf_xdp_adjust_head(ctx, WW_AT_INNER(found) - ETH_HLEN))
 		return 0;
 	data = ww_data(ctx);
@@ -275,7 +313,7 @@ __noinline int ww_leave_tunnel(WW_HOOK_ARG *ctx)
 	inner = data + ETH_HLEN;
 	if (data + ETH_HLEN + sizeof(struct iphdr) > end)
 		return 0;
-	__builtin_memcpy(data, link, 12);
+	__builtin_memcpy(data, room->link, sizeof(room->link));
 	inner[-1] = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 	length -= WW_AT_INNER(found);
 	if (congested && ww_dsfield(inner, is_ipv6) & WW_ECN)
@@ -372,22 +410,27 @@ __noinline __u32 ww_sum_udp6(WW_HOOK_ARG *ctx)
 	return ww_checksum(sum) ?: 0xffff;
 }
 
-/* Puts in the place of a packet that is too long an answer to its sender: 1; 0, with nothing changed, if there is to be none. mtu: what it may
- * have, with its IP header. */
-__noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id, __u32 mtu)
+/* Puts in the place of a packet that is too long an answer to its sender: 1; 0, with nothing changed, if there is to be none. */
+__noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 {
 	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
-	__u32 link[3], size = sizeof(struct iphdr), more;
+	__u32 size = sizeof(struct iphdr), mtu, more;
 	__u16 *ethernet = data, *icmp;
-	__u8 sender[16] = {};
+	struct ww_passage *room;
 	int is_ipv6, protocol = IPPROTO_ICMP;
 	__s64 sum;
 
 	if (!(ww_config.steer & WW_STEER_ENCAPSULATE) || ww_config.steer & WW_STEER_TOLD || ww_at_tc())
 		return 0;
-	if (data + ETH_HLEN + WW_QUOTE > end)
+	room = ww_find_passage();
+	if (!room || data + ETH_HLEN + WW_QUOTE > end)
 		return 0;
+	/* What may go in: that of the route, which the FIB says, without what comes in front. */
+	mtu = room->route.mtu_result;
+	if (room->length + room->more > 0xffff || mtu <= room->more)
+		return 0;
+	mtu -= room->more;
 	is_ipv6 = ethernet[WW_ETH_TYPE] == bpf_htons(ETH_P_IPV6);
 	/* Never to an error, and of fragments to the first only: RFC 1122, 3.2.2; RFC 4443, 2.4. */
 	if (is_ipv6) {
@@ -401,16 +444,15 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id, __u32 mtu)
 		size = sizeof(*ip);
 		protocol = IPPROTO_ICMPV6;
 		mtu = ww_max(mtu, WW_LEAST_MTU6);
-		__builtin_memcpy(sender, &ip->saddr, 16);
+		__builtin_memcpy(room->end.address, &ip->saddr, 16);
 	} else {
 		struct iphdr *ip = data + ETH_HLEN;
 
 		if (!*(__be32 *)what->own4 || !ww_is_routed4(ip->saddr) || ip->protocol == IPPROTO_ICMP ||
 		    !(ip->frag_off & bpf_htons(WW_WHOLE)) || ip->frag_off & bpf_htons(WW_IPV4_OFFSET))
 			return 0;
-		__builtin_memcpy(sender, &ip->saddr, 4);
+		__builtin_memcpy(room->end.address, &ip->saddr, 4);
 	}
-	__builtin_memcpy(link, data, 12);
 	more = size + WW_ICMP_BYTES;
 	if (bpf_xdp_adjust_head(ctx, -(int)more))
 		return 0;
@@ -422,7 +464,7 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id, __u32 mtu)
 	if (data + ETH_HLEN + sizeof(struct ipv6hdr) + WW_ICMP_BYTES > end ||
 	    (void *)icmp + WW_ICMP_BYTES + WW_QUOTE > end)
 		return 0;
-	__builtin_memcpy(data, link, 12);
+	__builtin_memcpy(data, room->link, sizeof(room->link));
 	icmp[0] = is_ipv6 ? bpf_htons(2 << 8) : bpf_htons(3 << 8 | 4);
 	icmp[1] = 0;
 	icmp[2] = 0;
@@ -430,37 +472,41 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id, __u32 mtu)
 	sum = 0;
 	if (is_ipv6) {
 		ethernet[WW_ETH_TYPE] = bpf_htons(ETH_P_IPV6);
-		ww_write_ipv6(data + ETH_HLEN, what->own6, sender, 0, 0, protocol, WW_ICMP_BYTES + WW_QUOTE);
+		ww_write_ipv6(data + ETH_HLEN, what->own6, room->end.address, 0, 0, protocol,
+			      WW_ICMP_BYTES + WW_QUOTE);
 		sum = bpf_csum_diff(0, 0, data + ETH_HLEN + __builtin_offsetof(struct ipv6hdr, saddr), 32,
 				    bpf_htons(protocol) + bpf_htons(WW_ICMP_BYTES + WW_QUOTE));
 	} else {
 		ethernet[WW_ETH_TYPE] = bpf_htons(ETH_P_IP);
-		ww_write_ipv4(data + ETH_HLEN, what->own4, sender, 0, protocol, WW_ICMP_BYTES + WW_QUOTE);
+		ww_write_ipv4(data + ETH_HLEN, what->own4, room->end.address, 0, protocol,
+			      WW_ICMP_BYTES + WW_QUOTE);
 	}
 	sum = bpf_csum_diff(0, 0, (void *)icmp, WW_ICMP_BYTES + WW_QUOTE, sum);
 	icmp[1] = ww_checksum(sum);
 	return 1;
 }
 
-/* Where the packet that is put in goes, by the outer header that it gets. Returns 0 and the way in route, or an enum ww_tunnel_count. */
-static __always_inline __u32 ww_way_of_tunnel(WW_HOOK_CTX *ctx, const struct ww_tunnel *tunnel, __u32 dsfield,
-					      __u32 length, struct bpf_fib_lookup *route)
+/* Where the packet that is put in goes, by the outer header that it gets. Returns 0 and the way in room->route, or an enum ww_tunnel_count. */
+static __always_inline __u32 ww_way_of_tunnel(WW_HOOK_CTX *ctx, struct ww_passage *room)
 {
+	const struct ww_tunnel *tunnel = &room->tunnel;
+	struct bpf_fib_lookup *route = &room->route;
 	int found;
 
+	__builtin_memset(route, 0, sizeof(*route));
 	route->l4_protocol = IPPROTO_UDP;
 	route->sport = bpf_htons(WW_PORT_GTP_U);
 	route->dport = bpf_htons(WW_PORT_GTP_U);
-	route->tot_len = length;
+	route->tot_len = room->length + room->more;
 	route->ifindex = ww_field(ctx, struct xdp_md, ingress_ifindex);
 	if (tunnel->ip_version == 4) {
 		route->family = WW_AF_INET;
-		route->tos = dsfield;
+		route->tos = room->dsfield;
 		__builtin_memcpy(&route->ipv4_src, tunnel->local, 4);
 		__builtin_memcpy(&route->ipv4_dst, tunnel->peer, 4);
 	} else {
 		route->family = WW_AF_INET6;
-		route->flowinfo = bpf_htonl(dsfield << 20);
+		route->flowinfo = bpf_htonl(room->dsfield << 20);
 		__builtin_memcpy(route->ipv6_src, tunnel->local, 16);
 		__builtin_memcpy(route->ipv6_dst, tunnel->peer, 16);
 	}
@@ -473,10 +519,98 @@ static __always_inline __u32 ww_way_of_tunnel(WW_HOOK_CTX *ctx, const struct ww_
 	return 0;
 }
 
-/* The UDP and GTP-U headers of a packet that is put in: 16 or 24 bytes. qfi: 64 and more: no PDU session container. */
+/* Reads what is to be put in: who it is for, to room->end, and its length. Returns 0, or an enum ww_tunnel_count. */
+static __always_inline __u32 ww_read_receiver(WW_HOOK_CTX *ctx, struct ww_passage *room)
+{
+	void *data = ww_data(ctx), *end = ww_data_end(ctx);
+	__u16 *ethernet = data;
+
+	if (data + ETH_HLEN + sizeof(struct iphdr) > end)
+		return WW_TUNNEL_OTHER;
+	__builtin_memset(&room->end, 0, sizeof(room->end));
+	room->end.side = WW_TUNNEL_OUT;
+	if (ethernet[WW_ETH_TYPE] == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+
+		/* Of a payload without a length the link says how long it is: not here. */
+		if ((void *)(ip + 1) > end || !ip->payload_len)
+			return WW_TUNNEL_OTHER;
+		room->end.ip_version = 6;
+		__builtin_memcpy(room->end.address, &ip->daddr, 8);
+		room->length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+		room->hops = ip->hop_limit;
+	} else {
+		struct iphdr *ip = data + ETH_HLEN;
+
+		if (ethernet[WW_ETH_TYPE] != bpf_htons(ETH_P_IP))
+			return WW_TUNNEL_OTHER;
+		room->end.ip_version = 4;
+		__builtin_memcpy(room->end.address, &ip->daddr, 4);
+		room->length = bpf_ntohs(ip->tot_len);
+		room->hops = ip->ttl;
+		if (room->length < sizeof(*ip))
+			return WW_TUNNEL_MALFORMED;
+	}
+	room->dsfield = ww_dsfield(ethernet + WW_ETH_WORDS, room->end.ip_version == 6);
+	if (room->length > ww_input(ctx).length - ETH_HLEN)
+		return WW_TUNNEL_MALFORMED;
+	return 0;
+}
+
+/* Finds the tunnel that a packet is to be put into, and how it gets there, and makes room in front of it. Returns 0 and all of it in the passage; or,
+ * with nothing changed, an enum ww_tunnel_count. */
+__noinline __u32 ww_open_tunnel_to(WW_HOOK_ARG *ctx, __u32 class_id)
+{
+	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
+	__u32 why, asked = what->kinds & ww_config.steer;
+	struct ww_passage *room;
+	struct ww_tunnel *tunnel;
+	__u8 *link = ww_data(ctx);
+
+	if (!(ww_config.steer & WW_STEER_ENCAPSULATE) || ww_at_tc())
+		return WW_TUNNEL_OTHER;
+	room = ww_find_passage();
+	if (!room || (void *)(link + ETH_HLEN) > ww_data_end(ctx))
+		return WW_TUNNEL_OTHER;
+	room->length = 0;
+	if (!(ww_config.steer & WW_STEER_TOLD) && !ww_is_for((void *)link, what->address))
+		return WW_TUNNEL_OTHER;
+	__builtin_memcpy(room->link, link, sizeof(room->link));
+	why = ww_read_receiver(ctx, room);
+	if (why)
+		return why;
+	tunnel = bpf_map_lookup_elem(&ww_tunnels, &room->end);
+	if (!tunnel)
+		return WW_TUNNEL_UNKNOWN;
+	room->tunnel = *tunnel;
+	room->qfi = tunnel->flags & WW_TUNNEL_HAS_QFI ? tunnel->qfi : WW_NO_QFI;
+	if (asked & WW_STEER_QFI)
+		room->qfi = what->qfi & 63;
+	if (asked & WW_STEER_INNER_DSCP)
+		room->dsfield = (room->dsfield & WW_ECN) | (what->inner_dscp & 63) << 2;
+	room->more = (room->tunnel.ip_version == 4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr)) +
+		     sizeof(struct udphdr) + WW_GTP_BYTES +
+		     (room->qfi == WW_NO_QFI ? 0 : WW_GTP_SESSION_BYTES);
+	if (room->length + room->more > 0xffff)
+		return WW_TUNNEL_TOO_LONG;
+	if (!(ww_config.steer & WW_STEER_TOLD)) {
+		why = room->hops <= 1 ? WW_TUNNEL_NO_WAY : ww_way_of_tunnel(ctx, room);
+		if (why)
+			return why;
+		__builtin_memcpy(room->link, room->route.dmac, ETH_ALEN);
+		__builtin_memcpy(room->link + ETH_ALEN, room->route.smac, ETH_ALEN);
+	}
+	if (bpf_xdp_adjust_head(ctx, -(int)room->more))
+		return WW_TUNNEL_NO_WAY;
+	__sync_fetch_and_add(&tunnel->packets, 1);
+	__sync_fetch_and_add(&tunnel->bytes, room->length);
+	return 0;
+}
+
+/* The UDP and GTP-U headers of a packet that is put in: 16 or 24 bytes. qfi: WW_NO_QFI: without a PDU session container. */
 static __always_inline void ww_write_gtp(__be16 *word, __u32 teid, __u32 qfi, __u32 length)
 {
-	int extended = qfi < 64;
+	int extended = qfi != WW_NO_QFI;
 
 	length += extended ? WW_GTP_SESSION_BYTES : 0;
 	word[0] = bpf_htons(WW_PORT_GTP_U);
@@ -495,122 +629,68 @@ static __always_inline void ww_write_gtp(__be16 *word, __u32 teid, __u32 qfi, __
 	}
 }
 
-/* Puts the packet into the tunnel of who it is for. Returns the verdict; WW_UNSTEERED, with nothing changed, if it passes. */
-__noinline int ww_enter_tunnel(WW_HOOK_ARG *ctx, __u32 class_id)
+/* Writes the headers for which there is room. Returns 0 if there is none, which cannot be. */
+__noinline int ww_write_tunnel(WW_HOOK_ARG *ctx, __u32 class_id)
 {
 	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
-	struct ww_tunnel_end key = {.side = WW_TUNNEL_OUT};
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
-	__u32 why = 0, dsfield, length, more, qfi, size, hops, asked = what->kinds & ww_config.steer;
-	struct bpf_fib_lookup route = {};
-	__u16 *ethernet = data, *inner;
-	struct ww_tunnel *tunnel;
-	__u32 link[3];
+	__u16 *ethernet = data, *inner, *udp;
+	struct ww_passage *room;
+	__u32 more, behind;
 	int is_ipv6;
 
 	if (!(ww_config.steer & WW_STEER_ENCAPSULATE) || ww_at_tc())
-		return WW_UNSTEERED;
-	if (data + ETH_HLEN + sizeof(struct iphdr) > end)
-		return WW_UNSTEERED;
-	is_ipv6 = ethernet[WW_ETH_TYPE] == bpf_htons(ETH_P_IPV6);
-	inner = ethernet + WW_ETH_WORDS;
-	if (is_ipv6) {
-		struct ipv6hdr *ip = (void *)inner;
-
-		if ((void *)(ip + 1) > end)
-			return WW_UNSTEERED;
-		key.ip_version = 6;
-		__builtin_memcpy(key.address, &ip->daddr, 8);
-		length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
-		hops = ip->hop_limit;
-		/* Of a payload without a length the link says how long it is: not here. */
-		if (!ip->payload_len)
-			why = WW_TUNNEL_OTHER;
-	} else {
-		struct iphdr *ip = (void *)inner;
-
-		if (ethernet[WW_ETH_TYPE] != bpf_htons(ETH_P_IP))
-			why = WW_TUNNEL_OTHER;
-		key.ip_version = 4;
-		__builtin_memcpy(key.address, &ip->daddr, 4);
-		length = bpf_ntohs(ip->tot_len);
-		hops = ip->ttl;
-		if (length < sizeof(*ip))
-			why = WW_TUNNEL_MALFORMED;
-	}
-	if (!(ww_config.steer & WW_STEER_TOLD) && !ww_is_for(ethernet, what->address))
-		why = WW_TUNNEL_OTHER;
-	if (length > ww_input(ctx).length - ETH_HLEN)
-		why = WW_TUNNEL_MALFORMED;
-	tunnel = why ? 0 : bpf_map_lookup_elem(&ww_tunnels, &key);
-	if (!tunnel) {
-		ww_count_tunnel(why ?: WW_TUNNEL_UNKNOWN, ww_input(ctx).length);
-		return WW_UNSTEERED;
-	}
-	qfi = tunnel->flags & WW_TUNNEL_HAS_QFI ? tunnel->qfi : 64;
-	if (asked & WW_STEER_QFI)
-		qfi = what->qfi;
-	dsfield = ww_dsfield(inner, is_ipv6);
-	if (asked & WW_STEER_INNER_DSCP)
-		dsfield = (dsfield & WW_ECN) | (what->inner_dscp & 63) << 2;
-	size = tunnel->ip_version == 4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
-	more = size + sizeof(struct udphdr) + WW_GTP_BYTES + (qfi < 64 ? WW_GTP_SESSION_BYTES : 0);
-	if (length + more > 0xffff) {
-		why = WW_TUNNEL_TOO_LONG;
-	} else if (!(ww_config.steer & WW_STEER_TOLD)) {
-		why = hops <= 1 ? WW_TUNNEL_NO_WAY
-				: ww_way_of_tunnel(ctx, tunnel, dsfield, length + more, &route);
-		if (why == WW_TUNNEL_TOO_LONG && route.mtu_result > more &&
-		    ww_answer_too_long(ctx, class_id, route.mtu_result - more)) {
-			ww_count_tunnel(WW_TUNNEL_ANSWERED, length);
-			return WW_VERDICT_BOUNCE;
-		}
-	}
-	if (why) {
-		ww_count_tunnel(why, length);
-		return WW_UNSTEERED;
-	}
-	__builtin_memcpy(link, data, 12);
-	if (bpf_xdp_adjust_head(ctx, -(int)more)) {
-		ww_count_tunnel(WW_TUNNEL_NO_WAY, length);
-		return WW_UNSTEERED;
-	}
-	ethernet = data = ww_data(ctx);
-	end = ww_data_end(ctx);
+		return 0;
+	room = ww_find_passage();
+	if (!room)
+		return 0;
+	more = room->more;
 	ww_hide(more);
 	inner = data + ETH_HLEN + (more & 127);
 	if ((void *)(inner + WW_IPV4_CHECKSUM + 1) > end ||
 	    data + ETH_HLEN + sizeof(struct ipv6hdr) + 3 * WW_GTP_BYTES > end)
-		return WW_VERDICT_DROP;
+		return 0;
+	is_ipv6 = room->end.ip_version == 6;
 	if (!(ww_config.steer & WW_STEER_TOLD))
 		ww_take_hop(ctx, inner, !is_ipv6);
-	if (asked & WW_STEER_INNER_DSCP)
+	if (what->kinds & ww_config.steer & WW_STEER_INNER_DSCP)
 		ww_write_dsfield(inner, is_ipv6, 0xfc, (what->inner_dscp & 63) << 2);
-	if (ww_config.steer & WW_STEER_TOLD) {
-		__builtin_memcpy(data, link, 12);
-	} else {
-		__builtin_memcpy(ethernet, route.dmac, ETH_ALEN);
-		__builtin_memcpy(ethernet + ETH_ALEN / 2, route.smac, ETH_ALEN);
-	}
-	if (tunnel->ip_version == 4) {
+	__builtin_memcpy(data, room->link, sizeof(room->link));
+	if (room->tunnel.ip_version == 4) {
+		behind = room->length + room->more - sizeof(struct iphdr);
 		ethernet[WW_ETH_TYPE] = bpf_htons(ETH_P_IP);
-		ww_write_ipv4(data + ETH_HLEN, tunnel->local, tunnel->peer, dsfield, IPPROTO_UDP,
-			      length + more - size);
-		ww_write_gtp(data + ETH_HLEN + sizeof(struct iphdr), tunnel->peer_teid, qfi, length);
-	} else {
-		__u16 *udp = data + ETH_HLEN + sizeof(struct ipv6hdr);
-
-		ethernet[WW_ETH_TYPE] = bpf_htons(ETH_P_IPV6);
-		ww_write_ipv6(data + ETH_HLEN, tunnel->local, tunnel->peer, dsfield, 0, IPPROTO_UDP,
-			      length + more - size);
-		ww_write_gtp(udp, tunnel->peer_teid, qfi, length);
-		/* RFC 8200: not left out of IPv6. */
-		udp[3] = ww_sum_udp6(ctx);
+		ww_write_ipv4(data + ETH_HLEN, room->tunnel.local, room->tunnel.peer, room->dsfield,
+			      IPPROTO_UDP, behind);
+		ww_write_gtp(data + ETH_HLEN + sizeof(struct iphdr), room->tunnel.peer_teid, room->qfi,
+			     room->length);
+		return 1;
 	}
-	__sync_fetch_and_add(&tunnel->packets, 1);
-	__sync_fetch_and_add(&tunnel->bytes, length);
-	ww_count_tunnel(WW_TUNNEL_PUT_IN, length);
-	return WW_VERDICT_REDIRECT;
+	behind = room->length + room->more - sizeof(struct ipv6hdr);
+	udp = data + ETH_HLEN + sizeof(struct ipv6hdr);
+	ethernet[WW_ETH_TYPE] = bpf_htons(ETH_P_IPV6);
+	ww_write_ipv6(data + ETH_HLEN, room->tunnel.local, room->tunnel.peer, room->dsfield, 0, IPPROTO_UDP,
+		      behind);
+	ww_write_gtp(udp, room->tunnel.peer_teid, room->qfi, room->length);
+	/* RFC 8200: not left out of IPv6. */
+	udp[3] = ww_sum_udp6(ctx);
+	return 1;
+}
+
+/* Puts the packet into the tunnel of who it is for. Returns the verdict; WW_UNSTEERED, with nothing changed, if it passes. */
+static __always_inline int ww_enter_tunnel(WW_HOOK_CTX *ctx, __u32 class_id)
+{
+	__u32 why = ww_open_tunnel_to(ctx, class_id);
+	int verdict = WW_UNSTEERED;
+
+	if (!why) {
+		why = WW_TUNNEL_PUT_IN;
+		verdict = ww_write_tunnel(ctx, class_id) ? WW_VERDICT_REDIRECT : WW_VERDICT_DROP;
+	} else if (why == WW_TUNNEL_TOO_LONG && ww_answer_too_long(ctx, class_id)) {
+		why = WW_TUNNEL_ANSWERED;
+		verdict = WW_VERDICT_BOUNCE;
+	}
+	ww_count_passage(why);
+	return verdict;
 }
 
 #endif

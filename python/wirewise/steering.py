@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wirewise.abi import Fate, Outcome
 from wirewise.balancing import Pool
@@ -111,7 +111,7 @@ class Steering:
     """Into the tunnel of who it is for, and on by the routes; captured packets go nowhere."""
     qfi: int | None = None
     inner_dscp: int | None = None
-    tunnels: Table = Table()
+    tunnels: Table = field(default_factory=Table)
     """Those that are known."""
 
     @classmethod
@@ -171,18 +171,18 @@ class Steering:
         inside = self.qfi is not None or self.inner_dscp is not None
         if self.encapsulate and (not forwards or self.decapsulate):
             raise ValueError(
-                "encapsulate needs the routes, and a packet that is in no tunnel: {encapsulate: gtp-u, action: "
-                "forward}"
+                "encapsulate needs the routes, and a packet that is in no tunnel: {encapsulate: gtp-u, "
+                "action: forward}"
             )
         if self.decapsulate and (self.bounce or self.ports or self.backend is not None or inside):
             raise ValueError(
-                "decapsulate goes together with the action forward, redirect and dscp: what is behind a tunnel "
-                "has no Ethernet address, and what is in none has no QFI"
+                "decapsulate goes together with the action forward, redirect and dscp: what is behind a "
+                "tunnel has no Ethernet address, and what is in none has no QFI"
             )
         if inside and not self.encapsulate and (self.forward or self.backend is not None):
             raise ValueError(
-                "qfi and inner-dscp are written on a packet that stays in its tunnel: leave out forward and "
-                "backend, or give encapsulate"
+                "qfi and inner-dscp are written on a packet that stays in its tunnel: leave out forward "
+                "and backend, or give encapsulate"
             )
 
     @property

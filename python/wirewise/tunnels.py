@@ -66,8 +66,8 @@ class Pass(Exception):  # noqa: N818: not an error
 
 @dataclass(frozen=True)
 class Tunnel:
-    """One that is known. teid: of packets that come, None: none are taken out. peer: where packets to `ue4` and
-    `ue6` go, None: none are put in. qfi: None: without a PDU session container.
+    """One that is known. teid: of packets that come, None: none are taken out. peer: where packets to `ue4`
+    and `ue6` go, None: none are put in. qfi: None: without a PDU session container.
     """
 
     local: Address
@@ -104,9 +104,7 @@ class Tunnel:
                 "a tunnel needs a teid, for packets that come, or peer and peer-teid, for those that go"
             )
         if peer is not None and peer.version != local.version:
-            raise ValueError(
-                "local and peer are the two ends of one tunnel: both of IPv4, or both of IPv6"
-            )
+            raise ValueError("local and peer are the two ends of one tunnel: both of IPv4, or both of IPv6")
         if peer is not None and ue4 is None and ue6 is None:
             raise ValueError("which packets go to peer? give ue, the address behind the tunnel")
         if qfi is not None and peer is None:
@@ -147,14 +145,16 @@ class Table:
                 if end in by_end:
                     address, teid = end
                     raise ValueError(
-                        f"ue {address} stands twice" if teid is None else f"TEID {teid:#x} at {address} stands twice"
+                        f"ue {address} stands twice"
+                        if teid is None
+                        else f"TEID {teid:#x} at {address} stands twice"
                     )
                 by_end[end] = tunnel
         return cls(by_end)
 
     @classmethod
     def parse(cls, value: object, folder: Path | None = None) -> Table:
-        """Of a policy's `tunnels`: a list, or the name of a file, looked for in `folder`. Raises ValueError."""
+        """Of a policy's `tunnels`: a list, or the name of a file in `folder`. Raises ValueError."""
         if isinstance(value, str):
             text = read_text((folder or Path()) / value, what="tunnels", limit=_FILE_LIMIT)
             try:
@@ -168,13 +168,7 @@ class Table:
             value = document["tunnels"]
         if not isinstance(value, list):
             raise ValueError(f"write a list of tunnels, such as [{_EXAMPLE}], or the name of a file")
-        tunnels = []
-        for number, entry in enumerate(value, 1):
-            try:
-                tunnels.append(Tunnel.parse(entry))
-            except ValueError as error:
-                raise ValueError(f"tunnel {number}: {error}") from error
-        return cls.of(tunnels)
+        return cls.of([_numbered(number, entry) for number, entry in enumerate(value, 1)])
 
     def decapsulate(self, frame: bytes) -> bytes:
         """The frame without its tunnel. Raises Pass."""
@@ -315,8 +309,8 @@ def find(frame: bytes) -> Found:
 
 
 def _skip_extensions(message: bytes) -> tuple[int, int, bool]:
-    """Offsets of the PDU session container and of what is behind the header; whether an extension is to be understood
-    that is not known.
+    """Offsets of the PDU session container and of what is behind the header; whether an extension is to be
+    understood that is not known.
     """
     session, unknown = 0, False
     if not message[0] & 7:
@@ -388,7 +382,9 @@ def udp(tunnel: Tunnel, payload: bytes) -> bytes:
 def ipv4(tunnel: Tunnel, dsfield: int, payload: bytes) -> bytes:
     """The header in front of a datagram: not to be fragmented."""
     assert tunnel.peer is not None
-    head = bytes([0x45, dsfield]) + (20 + len(payload)).to_bytes(2, "big") + bytes([0, 0, 0x40, 0, _HOPS, _UDP])
+    head = (
+        bytes([0x45, dsfield]) + (20 + len(payload)).to_bytes(2, "big") + bytes([0, 0, 0x40, 0, _HOPS, _UDP])
+    )
     ends = tunnel.local.packed + tunnel.peer.packed
     return head + (~_sum(head + ends) & 0xFFFF).to_bytes(2, "big") + ends
 
@@ -449,6 +445,13 @@ def _sum(data: bytes) -> int:
 
 
 # -- the table
+
+
+def _numbered(number: int, entry: object) -> Tunnel:
+    try:
+        return Tunnel.parse(entry)
+    except ValueError as error:
+        raise ValueError(f"tunnel {number}: {error}") from error
 
 
 def parse_kind(key: str, value: object) -> bool:

@@ -87,9 +87,7 @@ class Difference:
 class Comparison:
     """One case, compiled, with the files it needs in `folder`."""
 
-    def __init__(
-        self, case: Case, folder: Path, *, cpus: int = 1, planes: Sequence[str] = PLANES
-    ) -> None:
+    def __init__(self, case: Case, folder: Path, *, cpus: int = 1, planes: Sequence[str] = PLANES) -> None:
         """cpus: of this machine's, on one of which each packet runs in the kernel; then only there."""
         self.case, self._folder, self._cpus = case, folder, cpus
         self._planes = planes if cpus == 1 else ("kernel",)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets into and out of GTP-U tunnels: reference and program make the same of them, both ways are inverse, and scapy
-finds them well-formed.
+"""Packets into and out of GTP-U tunnels: reference and program make the same of them, both ways are inverse,
+and scapy finds them well-formed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ IN_KERNEL = tuple(plane for plane in PLANES if plane == "kernel")
 
 TUNNELS = [
     {
-        "ue": ["10.45.0.2", "2001:db8:45:2::/64"], "local": "192.0.2.1", "teid": "0x100", "peer": "192.0.2.10",
-        "peer-teid": "0xdeadbeef", "qfi": "9",
+        "ue": ["10.45.0.2", "2001:db8:45:2::/64"], "local": "192.0.2.1", "teid": "0x100",
+        "peer": "192.0.2.10", "peer-teid": "0xdeadbeef", "qfi": "9",
     },
     {
         "ue": ["10.45.0.3", "2001:db8:45:3::/64"], "local": "2001:db8::1", "teid": "256",
         "peer": "2001:db8::10", "peer-teid": "7", "qfi": "63",
     },
     {"ue": "10.45.0.4", "local": "192.0.2.1", "teid": "4", "peer": "192.0.2.11", "peer-teid": "4"},
-    {"ue": "2001:db8:45:5::/64", "local": "2001:db8::1", "teid": "5", "peer": "2001:db8::11", "peer-teid": "5"},
+    {
+        "ue": "2001:db8:45:5::/64", "local": "2001:db8::1", "teid": "5", "peer": "2001:db8::11",
+        "peer-teid": "5",
+    },
     {"local": "192.0.2.1", "teid": "6"},
 ]  # fmt: skip
 TABLE = Table.parse(TUNNELS)
@@ -108,7 +111,10 @@ def uplink(random: Random) -> bytes:
     if random.random() < 0.8:
         flags |= random.choice((4, 4, 4, 6, 2, 1, 7))
         if flags & 4:
-            kinds = [random.choice((0x85, 0x85, 0x85, 0x40, 0x20, 0xC0)) for _ in range(random.choice((1, 1, 1, 2, 4, 5)))]
+            kinds = [
+                random.choice((0x85, 0x85, 0x85, 0x40, 0x20, 0xC0))
+                for _ in range(random.choice((1, 1, 1, 2, 4, 5)))
+            ]
             following = kinds[0]
             for kind, after in zip(kinds, [*kinds[1:], 0], strict=True):
                 body = random.randbytes(random.choice((2, 2, 2, 6, 14)))
@@ -119,12 +125,18 @@ def uplink(random: Random) -> bytes:
     length = len(extensions) + len(inner)
     message = bytes([flags, 255 if random.random() < 0.97 else 26]) + struct.pack(">HI", length, teid or 0)
     payload = message + extensions + inner
-    head = struct.pack(">HHHH", random.randrange(1 << 16), 2152, 8 + len(payload), random.choice((0, 0xFFFF, 0x1234)))
+    head = struct.pack(
+        ">HHHH", random.randrange(1 << 16), 2152, 8 + len(payload), random.choice((0, 0xFFFF, 0x1234))
+    )
     tos, local = random.randrange(256), tunnel.local
     if local.version == 4:
         fragment = 0x2000 if random.random() < 0.03 else 0x4000
         options = b"\x01" * 8 if random.random() < 0.1 else b""
-        outer = summed(ipv4(b"\xc0\0\2\x0a", local.packed, 17, head + payload, options=options, fragment=fragment, tos=tos))
+        outer = summed(
+            ipv4(
+                b"\xc0\0\2\x0a", local.packed, 17, head + payload, options=options, fragment=fragment, tos=tos
+            )
+        )
     else:
         outer = ipv6(IPv6Address("2001:db8::10").packed, local.packed, 17, head + payload, tos=tos)
     tags = [(0x8100, 5)] if random.random() < 0.05 else []
@@ -149,7 +161,9 @@ def mixed(seed: str, number: int) -> list[TimedFrame]:
 
 def case(rule: Any, *, tunnels: bool = True, features: Any = FEATURES, mode: str = "enforce") -> Case:
     policy: dict[str, Any] = {"version": 1, "classes": {"c0": rule, "c1": rule}}
-    return Case("tunnels", features, MODEL, policy | ({"tunnels": TUNNELS} if tunnels else {}), mode, "inline")
+    return Case(
+        "tunnels", features, MODEL, policy | ({"tunnels": TUNNELS} if tunnels else {}), mode, "inline"
+    )
 
 
 @needs_kernel
@@ -206,14 +220,13 @@ def test_who_observes_changes_nothing(tmp_path: Path) -> None:
 
 
 def there_and_back(frames: list[bytes], folder: Path) -> list[bytes]:
-    """Through the program into tunnels, and through the program out of them. Returns what was in the tunnels."""
+    """Into tunnels and out of them, both by the program. Returns the frames between."""
     timed = [(10**9 + 1000 * n, frame) for n, frame in enumerate(frames)]
     table = yaml.safe_load(yaml.safe_dump(TUNNELS))
     # The other end: what goes to `peer` is what it takes out.
-    others = [
-        {"local": entry["peer"], "teid": entry["peer-teid"]} for entry in table if "peer" in entry
-    ]
-    (folder / "in").mkdir(), (folder / "out").mkdir()
+    others = [{"local": entry["peer"], "teid": entry["peer-teid"]} for entry in table if "peer" in entry]
+    (folder / "in").mkdir()
+    (folder / "out").mkdir()
     into = Comparison(case({"encapsulate": "gtp-u", "action": "forward"}), folder / "in", planes=("kernel",))
     out = case({"decapsulate": "gtp-u"})
     out.policy["tunnels"] = others

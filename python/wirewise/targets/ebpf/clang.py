@@ -34,8 +34,8 @@ INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 STEERING = frozenset(
     {
         "ww_steer", "ww_send_to_cpu", "ww_balance", "ww_forward", "ww_challenge", "ww_find_receiver",
-        "ww_returns_cookie", "ww_answer", "ww_find_gtp", "ww_leave_tunnel", "ww_enter_tunnel", "ww_write_inside",
-        "ww_sum_udp6", "ww_answer_too_long",
+        "ww_returns_cookie", "ww_answer", "ww_find_gtp", "ww_leave_tunnel", "ww_open_tunnel_to",
+        "ww_write_tunnel", "ww_count_passage", "ww_write_inside", "ww_sum_udp6", "ww_answer_too_long",
     }
 )  # fmt: skip
 """Global functions of bpf/wirewise/steer.h and of what that includes."""
