@@ -423,3 +423,69 @@ impl<'de> Deserialize<'de> for TunnelsFile {
         deserializer.deserialize_any(Either)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: &str = "version: 1\ntunnels:\n- {ue: [10.45.0.2, '2001:db8:45:2::/64'], local: 192.0.2.1, teid: 0x100, \
+                        peer: 192.0.2.10, peer-teid: 7, qfi: 9}\n- {local: '2001:db8::1', teid: 5}\n";
+
+    #[test]
+    fn a_tunnel_is_known_again_by_each_of_its_ends() {
+        let tunnels = parse(BOTH).unwrap();
+        assert_eq!(tunnels.iter().map(|tunnel| tunnel.ends().len()).collect::<Vec<_>>(), [3, 1]);
+        for tunnel in &tunnels {
+            for (end, value) in tunnel.ends() {
+                assert_eq!(Tunnel::of(&value), *tunnel);
+                let name = match end.side {
+                    abi::TUNNEL_IN => format!("{}/{:#x}", tunnel.local, end.teid),
+                    _ if end.ip_version == 4 => "10.45.0.2".to_string(),
+                    _ => "2001:db8:45:2::/64".to_string(),
+                };
+                assert_eq!(name.parse(), Ok(EndName(end)), "{name}");
+            }
+        }
+        let said = one(
+            "ue=10.45.0.2,ue=2001:db8:45:2::/64,local=192.0.2.1,teid=256,peer=192.0.2.10,peer-teid=7,qfi=9",
+        );
+        assert_eq!(said.unwrap(), tunnels[0]);
+    }
+
+    #[test]
+    fn what_is_no_tunnel_is_said() {
+        for (text, rule) in [
+            ("teid=1", "needs this host's address"),
+            ("local=192.0.2.1", "needs a teid"),
+            ("local=192.0.2.1,teid=0", "teid 0 is of no tunnel"),
+            ("local=192.0.2.1,teid=1,teid=2", "teid stands twice"),
+            ("local=192.0.2.1,teid=x", "teid: 'x' is no whole number"),
+            ("local=192.0.2.1,tied=1", "did you mean 'teid'?"),
+            ("local=192.0.2.1,teid", "'teid' is not key=value"),
+            ("local=127.0.0.1,teid=1", "no address of a host"),
+            ("local=192.0.2.1,teid=1,qfi=1", "qfi is of packets that go"),
+            ("local=192.0.2.1,peer=192.0.2.2", "go together"),
+            ("local=192.0.2.1,peer=192.0.2.2,peer-teid=1", "which packets go to peer?"),
+            ("local=192.0.2.1,peer=2001:db8::1,peer-teid=1,ue=10.0.0.1", "both of IPv4, or both of IPv6"),
+            ("local=192.0.2.1,peer=192.0.2.2,peer-teid=1,ue=10.0.0.1,qfi=64", "0 to 63"),
+            ("local=192.0.2.1,teid=1,ue=10.0.0.1,ue=10.0.0.2", "at most"),
+            ("local=192.0.2.1,teid=1,ue=2001:db8::/48", "a network of 64 bits"),
+            ("local=192.0.2.1,teid=1,ue=2001:db8::1/64", "a network of 64 bits"),
+        ] {
+            let said = one(text).unwrap_err();
+            assert!(said.contains(rule), "{text}: {said}");
+        }
+        for name in ["", "10.45.0.0/x", "2001:db8::1", "ue"] {
+            assert!(name.parse::<EndName>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_table_has_an_end() {
+        let lines: Vec<_> =
+            (1..=abi::TUNNELS + 1).map(|teid| format!("- {{local: 192.0.2.1, teid: {teid}}}")).collect();
+        let all = |count: usize| parse(&format!("version: 1\ntunnels:\n{}\n", lines[..count].join("\n")));
+        assert_eq!(all(abi::TUNNELS).unwrap().len(), abi::TUNNELS);
+        assert!(all(abi::TUNNELS + 1).unwrap_err().contains("at most 65536"));
+    }
+}

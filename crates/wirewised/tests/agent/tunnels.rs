@@ -199,12 +199,14 @@ impl Core {
         let echo = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
             let mut got = vec![0; bytes];
             stream.read_exact(&mut got).unwrap();
             stream.write_all(&got).unwrap();
         });
         let mut stream = self.lab.enter_sender(|| TcpStream::connect_timeout(&to, PATIENCE).unwrap());
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         let sent: Vec<u8> = (0..bytes).map(|byte| (byte % 251) as u8).collect();
         let mut got = vec![0; bytes];
         stream.write_all(&sent).unwrap();
@@ -239,12 +241,14 @@ fn connections_go_through_tunnels_both_ways() {
 #[test]
 fn senders_are_told_what_is_too_long() {
     let Some(core) = Core::new() else { return };
+    core.lab.sender_sh("ip link set ww1 mtu 1600");
+    core.lab.sh(&format!("ip link set {INTERFACE} mtu 1600"));
+    core.lab.sh(&format!("ip route add 10.9.0.1/32 dev {INTERFACE} mtu 1500"));
     for plane in PLANES {
         core.attach(plane);
         {
-            // The phone takes 1,500 bytes, the tunnel 44 less.
+            // The phone takes 1,500 bytes, the way to it 44 less.
             let _station = Station::start(&core.lab, 1500);
-            core.lab.sender_sh("ip link set ww1 mtu 1600");
             for server in SERVERS {
                 core.talk(server, 100_000);
                 let cached = core
@@ -255,7 +259,6 @@ fn senders_are_told_what_is_too_long() {
             }
         }
         assert!(core.count(OUT, "answered") >= 2, "{plane}");
-        core.lab.sender_sh("ip link set ww1 mtu 1500");
         core.beyond.namespace.sh("ip route flush cache");
         core.beyond.namespace.sh("ip -6 route flush cache");
         core.detach();
@@ -312,8 +315,12 @@ fn what_is_in_no_known_tunnel_passes_and_is_counted() {
             ("other", vec![0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0]),
         ];
         for (why, message) in &passes {
+            let before = core.count(INTERFACE, why);
             station.send(message).unwrap();
-            assert_eq!((got(&slow), core.count(INTERFACE, why)), (Some(message.len()), 1), "{plane}: {why}");
+            assert_eq!(got(&slow), Some(message.len()), "{plane}: {why}");
+            // Among those that are no tunnels are hosts' own packets, such as answers of ICMP.
+            let more = core.count(INTERFACE, why) - before;
+            assert!(more == 1 || (*why == "other" && more > 1), "{plane}: {why}: {more}");
         }
         // In pieces.
         let long = tunnelled(TEID, &from(phone, 5000, 3000));
@@ -432,7 +439,7 @@ fn what_cannot_be_is_said_in_a_line() {
         ),
         (
             "version: 1\ntunnels:\n- {local: 10.9.0.2, tied: 1}\n",
-            "line 3, column 22: unknown key 'tied'; did you mean 'teid'?",
+            "line 3, column 21: unknown key 'tied'; did you mean 'teid'?",
         ),
         (
             "version: 1\ntunnels:\n- {local: 10.9.0.2, teid: 1, ue: '2001:db8::1'}\n",
