@@ -23,6 +23,8 @@ use crate::text::nearest::choose;
 
 /// A line for each tunnel.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+/// YAML's, of a tunnel: itself, six keys and values, two addresses in one; and some room.
+const NODES: usize = 20;
 const KINDS: [&str; 1] = ["gtp-u"];
 const MAX_QFI: u32 = 63;
 const EXAMPLE: &str =
@@ -128,7 +130,7 @@ pub fn load(path: &Path) -> Result<Vec<Tunnel>> {
 
 /// Reads the text of a file of tunnels. The error names the line, without the file's name.
 pub fn parse(text: &str) -> std::result::Result<Vec<Tunnel>, String> {
-    let document: Document = yaml::from_yaml(text)?;
+    let document: Document = yaml::from_long_yaml(text, NODES * abi::TUNNELS)?;
     if document.version != 1 {
         return Err(format!("version {} is not supported; this wirewised reads version 1", document.version));
     }
