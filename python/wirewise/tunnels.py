@@ -426,7 +426,7 @@ def _adjust(changed: bytearray, checksum: int, frame: bytes, at: int) -> None:
     changed[checksum : checksum + 2] = b"\xff\xff" if after == b"\0\0" else after
 
 
-def _updated(checksum: bytes, before: bytes, after: bytes) -> bytes:
+def _updated(checksum: bytes | bytearray, before: bytes, after: bytes | bytearray) -> bytes:
     """RFC 1624, equation 3."""
     words = [~int.from_bytes(checksum, "big") & 0xFFFF, ~int.from_bytes(before, "big") & 0xFFFF]
     total = sum(words) + int.from_bytes(after, "big")
