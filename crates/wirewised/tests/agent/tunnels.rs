@@ -243,7 +243,7 @@ fn senders_are_told_what_is_too_long() {
     let Some(core) = Core::new() else { return };
     core.lab.sender_sh("ip link set ww1 mtu 1600");
     core.lab.sh(&format!("ip link set {INTERFACE} mtu 1600"));
-    core.lab.sh(&format!("ip route add 10.9.0.1/32 dev {INTERFACE} mtu 1500"));
+    core.lab.sh(&format!("ip route add 10.9.0.1/32 dev {INTERFACE} mtu lock 1500"));
     for plane in PLANES {
         core.attach(plane);
         {
