@@ -50,7 +50,7 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, v
 		extension = gtp->flags & 4 ? option[3] : 0;
 		cursor->at = option + 4;
 		for (int i = 0; i < WW_MAX_GTP_EXTENSIONS && extension; i++) {
-			__u8 *header = cursor->at, *last;
+			__u8 *header = cursor->at, *behind;
 			__u32 size;
 
 			if ((void *)(header + 4) > cursor->end)
@@ -58,9 +58,11 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, v
 			size = header[0] * 4;
 			if (!size)
 				return WW_MALFORMED_TUNNEL;
-			/* The next extension's type is the last byte of this one. */
-			last = header + (size - 1);
-			if ((void *)(last + 1) > cursor->end)
+			behind = header + size;
+			/* Otherwise the compiler compares the place of the last byte, of which Linux 6.1 does not know that it is not before the
+			 * header. */
+			ww_hide(behind);
+			if ((void *)behind > cursor->end)
 				return WW_MALFORMED_TUNNEL;
 			if (extension == WW_GTP_PDU_SESSION)
 				extensions->session = (void *)header - start;
@@ -69,8 +71,9 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, v
 			if (WW_PDU_SESSION && extension == WW_GTP_PDU_SESSION)
 				*found = (*found & WW_GTP_OFFSET) | WW_GTP_SESSION | (__u32)header[1] << 16 |
 					 (__u32)header[2] << 24;
-			extension = *last;
-			cursor->at = last + 1;
+			/* The next extension's type is the last byte of this one. */
+			extension = behind[-1];
+			cursor->at = behind;
 		}
 		if (extension)
 			return WW_MALFORMED_TUNNEL;
