@@ -82,6 +82,10 @@ enum ww_steer_kind {
 		16384, /* likewise: a plane in user space sends what goes elsewhere; its engine has the helpers for it */
 	WW_STEER_TOLD =
 		32768, /* in ww_config.steer only: packets are captured ones, so they are changed, but go nowhere */
+	WW_STEER_DECAPSULATE = 65536,  /* out of its GTP-U tunnel, if ww_tunnels knows that */
+	WW_STEER_ENCAPSULATE = 131072, /* into the tunnel that ww_tunnels has for its receiver */
+	WW_STEER_QFI = 262144,	       /* in the PDU session container of its tunnel */
+	WW_STEER_INNER_DSCP = 524288,  /* in the IP header inside of its tunnel */
 };
 
 /* What only a socket buffer has: XDP hands it over to a program at TC. */
@@ -241,6 +245,11 @@ struct ww_steer {
 	__u8 address
 		[6]; /* of Ethernet: that of the judged interface, to whose frames forwarding is limited */
 	__u16 cpu[WW_MAX_SPREAD];
+	__u8 qfi;
+	__u8 inner_dscp;
+	__u16 reserved;
+	__u8 own4[4]; /* the judged interface's IP addresses, by which it answers; zeros: it has none */
+	__u8 own6[16];
 };
 
 /* Begins a struct ww_wish, so that metadata of others is not taken for one. */
@@ -335,6 +344,67 @@ struct ww_backend {
 	__u16 pool;
 	__u16 weight;
 	__u16 generation; /* another for each backend that gets this place */
+};
+
+#define WW_TUNNELS 65536 /* of GTP-U */
+
+/* Which packets are meant, by their direction. */
+enum ww_tunnel_side {
+	WW_TUNNEL_IN = 0, /* to be taken out: those to an address of this host and a TEID */
+	WW_TUNNEL_OUT,	  /* to be put in: those to an address, of IPv6 a network of 64 bits */
+};
+
+/* Key of the map ww_tunnels. An IPv4 address lies in the first 4 bytes; of a network the rest is zeros. */
+struct ww_tunnel_end {
+	__u8 address[16];
+	__u32 teid;	 /* of WW_TUNNEL_IN */
+	__u8 ip_version; /* of the address */
+	__u8 side;	 /* enum ww_tunnel_side */
+	__u16 reserved;
+};
+
+/* What is so of a tunnel; bits. */
+enum ww_tunnel_flag {
+	WW_TUNNEL_HAS_IN = 1,
+	WW_TUNNEL_HAS_OUT = 2,
+	WW_TUNNEL_HAS_UE4 = 4, /* the addresses behind it, of one version or both; else any may send by it */
+	WW_TUNNEL_HAS_UE6 = 8,
+	WW_TUNNEL_HAS_QFI = 16, /* packets get a PDU session container */
+};
+
+/* Value of the map ww_tunnels: the same of all ends of a tunnel, but the counters. */
+struct ww_tunnel {
+	__u8 local[16]; /* this host's address at the tunnel, and that of who is at its other end */
+	__u8 peer[16];
+	__u8 ue6[8]; /* the network behind it */
+	__u8 ue4[4];
+	__u32 teid; /* of what comes */
+	__u32 peer_teid;
+	__u8 ip_version; /* of local and peer */
+	__u8 flags;	 /* enum ww_tunnel_flag */
+	__u8 qfi;
+	__u8 reserved;
+	__u64 packets;
+	__u64 bytes; /* of IP packets inside */
+};
+
+/* Map ww_tunnel_counts: what became of the packets of classes that go into or out of tunnels, or are written on there. */
+enum ww_tunnel_count {
+	WW_TUNNEL_TAKEN_OUT = 0,
+	WW_TUNNEL_PUT_IN,
+	WW_TUNNEL_WRITTEN,  /* QFI or DSCP, of a packet that stays in its tunnel */
+	WW_TUNNEL_ANSWERED, /* too long for the way: the sender was told */
+	/* Those that pass as they came. */
+	WW_TUNNEL_OTHER, /* not IP in GTP-U; of what goes in, not IP, with a VLAN tag, or for another station */
+	WW_TUNNEL_UNKNOWN,    /* no such tunnel */
+	WW_TUNNEL_MALFORMED,  /* a header is broken, or more is announced than there is */
+	WW_TUNNEL_FRAGMENTED, /* of the outer packet */
+	WW_TUNNEL_EXTENDED, /* an extension header is to be understood, and is not known; or there is no PDU session container to write in */
+	WW_TUNNEL_NESTED,   /* another tunnel of GTP-U inside */
+	WW_TUNNEL_FOREIGN,  /* its sender is not who the tunnel belongs to */
+	WW_TUNNEL_TOO_LONG,
+	WW_TUNNEL_NO_WAY, /* no route, no neighbour, no hops left */
+	WW_TUNNEL_COUNTS
 };
 
 /* Map .data.ww_policy, one element. */

@@ -18,14 +18,14 @@
 #include "ends.h"
 #include "hook.h"
 #include "maps.h"
+#include "outer.h"
 #include "way_out.h"
 
 #define WW_HASH_STEP 0x9e3779b97f4a7c15ULL
 #define WW_HASH_END 0x94d049bb133111ebULL
 
-/* More fragments, or an offset; not to be fragmented. */
+/* More fragments, or an offset. */
 #define WW_FRAGMENT 0x3fff
-#define WW_WHOLE 0x4000
 /* TCP: the byte of flags, of which SYN alone begins a connection. */
 #define WW_TCP_FLAGS 13
 #define WW_TCP_SYN 0x02
@@ -35,7 +35,6 @@
 #define WW_GUE_PORT 6080
 #define WW_GUE_BYTES 12 /* UDP, flags and lengths, protocol, flags */
 #define WW_GUE_FIRST_SOURCE 0xc000
-#define WW_OUTER_HOPS 64
 
 /* Of a packet that is to be carried inside another. */
 struct ww_inner {
@@ -181,24 +180,11 @@ static __always_inline int ww_write_outer4(WW_HOOK_CTX *ctx, const struct ww_bac
 					   const struct ww_inner *inner, int gue, __u32 hash)
 {
 	void *at = ww_data(ctx) + ETH_HLEN, *end = ww_data_end(ctx);
-	__be16 *word = at;
-	__u32 sum = 0;
 
 	if (at + sizeof(struct iphdr) + WW_GUE_BYTES > end)
 		return 0;
-	word[0] = bpf_htons(0x4500 | inner->dsfield);
-	word[1] = bpf_htons(sizeof(struct iphdr) + (gue ? WW_GUE_BYTES : 0) + inner->length);
-	word[2] = 0; /* of a packet that is not to be fragmented it means nothing: RFC 6864 */
-	word[3] = bpf_htons(WW_WHOLE);
-	word[4] = bpf_htons(WW_OUTER_HOPS << 8 | (gue ? IPPROTO_UDP : inner->protocol));
-	word[5] = 0;
-	__builtin_memcpy(word + 6, backend->source, 4);
-	__builtin_memcpy(word + 8, backend->address, 4);
-#pragma unroll
-	for (int i = 0; i < (int)sizeof(struct iphdr) / 2; i++)
-		sum += word[i];
-	sum = (sum >> 16) + (sum & 0xffff);
-	word[5] = ~((sum >> 16) + sum);
+	ww_write_ipv4(at, backend->source, backend->address, inner->dsfield,
+		      gue ? IPPROTO_UDP : inner->protocol, (gue ? WW_GUE_BYTES : 0) + inner->length);
 	if (gue)
 		ww_write_gue(at + sizeof(struct iphdr), inner, hash);
 	return 1;
@@ -208,17 +194,12 @@ static __always_inline int ww_write_outer6(WW_HOOK_CTX *ctx, const struct ww_bac
 					   const struct ww_inner *inner, int gue, __u32 hash)
 {
 	void *at = ww_data(ctx) + ETH_HLEN, *end = ww_data_end(ctx);
-	__be16 *word = at;
 
 	if (at + sizeof(struct ipv6hdr) + WW_GUE_BYTES > end)
 		return 0;
 	/* RFC 6438: the flow label tells routers flows apart that they cannot see. */
-	word[0] = bpf_htons(0x6000 | inner->dsfield << 4 | (hash >> 16 & 15));
-	word[1] = bpf_htons(hash);
-	word[2] = bpf_htons((gue ? WW_GUE_BYTES : 0) + inner->length);
-	word[3] = bpf_htons((gue ? IPPROTO_UDP : inner->protocol) << 8 | WW_OUTER_HOPS);
-	__builtin_memcpy(word + 4, backend->source, 16);
-	__builtin_memcpy(word + 12, backend->address, 16);
+	ww_write_ipv6(at, backend->source, backend->address, inner->dsfield, hash,
+		      gue ? IPPROTO_UDP : inner->protocol, (gue ? WW_GUE_BYTES : 0) + inner->length);
 	if (gue)
 		ww_write_gue(at + sizeof(struct ipv6hdr), inner, hash);
 	return 1;

@@ -95,6 +95,11 @@ WW_MAP(ww_backends, BPF_MAP_TYPE_ARRAY, __u32, struct ww_backend, WW_BACKENDS, B
 WW_MAP(ww_backend_counts, BPF_MAP_TYPE_ARRAY, __u32, struct ww_counter, WW_BACKENDS, BPF_F_MMAPABLE);
 /* Copies on their way to who carries packets in user space. The loader makes it only for programs that mirror there. */
 WW_MAP(ww_copies, BPF_MAP_TYPE_PERF_EVENT_ARRAY, __u32, __u32, 1, 0);
+/* Tunnels of GTP-U, by each of their ends, and what became of packets. An element is replaced as a whole, so none is seen half written. The
+ * loader makes them only for programs that take packets out of tunnels, or put them in. */
+WW_MAP(ww_tunnels, BPF_MAP_TYPE_HASH, struct ww_tunnel_end, struct ww_tunnel, 3 * WW_TUNNELS,
+       BPF_F_NO_PREALLOC);
+WW_MAP(ww_tunnel_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW_TUNNEL_COUNTS, 0);
 /* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 

@@ -24,6 +24,7 @@
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
+#include "tunnel_end.h"
 #include "way_out.h"
 
 /* 16-bit words of IP headers. */
@@ -129,14 +130,12 @@ static __always_inline int ww_bounce(WW_HOOK_CTX *ctx)
 	return 1;
 }
 
-/* Does what the policy asks for a class, and returns the verdict, or WW_UNSTEERED. What may fail comes first. */
-__noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
+/* What is done with a packet that is in no tunnel, or stays there. What may fail comes first. left: it was taken out of one; the stack can send
+ * it on, or look for who it goes to. */
+static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *what, __u32 class_id, int left)
 {
-	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
 	int verdict = WW_VERDICT_PASS;
 
-	if (!ww_config.steer || what->kinds & ~ww_config.steer)
-		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_CHALLENGE)) {
 		verdict = ww_challenge(ctx);
 		return verdict == WW_VERDICT_BOUNCE && !ww_bounce(ctx) ? WW_VERDICT_DROP : verdict;
@@ -168,15 +167,25 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 		if (!port || !ww_redirect(ctx, port, 0))
 			return WW_UNSTEERED;
 		verdict = WW_VERDICT_REDIRECT;
+	} else if (ww_steers(what, WW_STEER_ENCAPSULATE)) {
+		verdict = ww_enter_tunnel(ctx, class_id);
+		if (verdict == WW_VERDICT_BOUNCE)
+			return ww_bounce(ctx) ? verdict : WW_VERDICT_DROP;
+		if (verdict == WW_UNSTEERED)
+			return verdict;
 	} else if (ww_steers(what, WW_STEER_FORWARD)) {
-		if (!ww_forward(ctx, class_id))
+		if (ww_forward(ctx, class_id))
+			verdict = WW_VERDICT_REDIRECT;
+		else if (!left)
 			return WW_UNSTEERED;
-		verdict = WW_VERDICT_REDIRECT;
 	} else if (ww_steers(what, WW_STEER_BACKEND)) {
 		verdict = ww_balance(ctx, what->pool);
 		if (verdict == WW_UNSTEERED)
 			return WW_UNSTEERED;
 	}
+	if (!ww_steers(what, WW_STEER_ENCAPSULATE) && ww_steers(what, WW_STEER_QFI | WW_STEER_INNER_DSCP) &&
+	    !ww_write_inside(ctx, class_id))
+		return WW_UNSTEERED;
 	if (!ww_at_tc() && !(ww_config.steer & WW_STEER_CARRIED) && ww_steers(what, WW_STEER_BY_COMPANION) &&
 	    !ww_wish_for(ctx, class_id))
 		return WW_UNSTEERED;
@@ -197,6 +206,21 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 			ww_set_field(ctx, struct __sk_buff, queue_mapping, what->queue + 1);
 	}
 	return verdict;
+}
+
+/* Does what the policy asks for a class, and returns the verdict, or WW_UNSTEERED. */
+__noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
+{
+	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
+	int verdict, left;
+
+	if (!ww_config.steer || what->kinds & ~ww_config.steer)
+		return WW_UNSTEERED;
+	left = ww_steers(what, WW_STEER_DECAPSULATE) != 0;
+	if (left && !ww_leave_tunnel(ctx))
+		return WW_UNSTEERED;
+	verdict = ww_steer_packet(ctx, what, class_id, left);
+	return left && verdict == WW_UNSTEERED ? WW_VERDICT_PASS : verdict;
 }
 
 /* The outcome of what ww_steer did. */

@@ -7,74 +7,9 @@
 #ifndef WW_TUNNEL_H
 #define WW_TUNNEL_H
 
-struct ww_gtp {
-	__u8 flags; /* version (3 bits) 1, PT 1, spare, E, S, PN */
-	__u8 message;
-	__be16 length;
-	__be32 teid;
-};
+#include "gtp.h"
 
-#define WW_GTP_PDU_SESSION 0x85
-
-/* What ww_find_network returns of a GTP-U header: its TEID; or, where features read the PDU session container (3GPP TS 38.415), the header's
- * offset in the frame, from which the TEID is read again, and above it WW_GTP_SESSION and the container's first two octets. 0: none. */
-#define WW_GTP_OFFSET 0x7fffU
-#define WW_GTP_SESSION (1U << 15)
-#define WW_GTP_TYPE(found) ((found) >> 20 & 15)
-#define WW_GTP_QFI(found) ((found) >> 24 & 63)
-
-/* Each opens one header at the cursor. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, 0: no tunnel for us. start: of the
- * frame. */
-static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, void *start, __u32 *found)
-{
-	struct ww_gtp *gtp = cursor->at;
-	__u8 *inner;
-
-	if ((void *)(gtp + 1) > cursor->end)
-		return WW_MALFORMED_TUNNEL;
-	if (gtp->flags >> 4 != 3 || gtp->message != 255)
-		return 0;
-	*found = WW_PDU_SESSION ? (cursor->at - start) & WW_GTP_OFFSET : bpf_ntohl(gtp->teid);
-	cursor->at = gtp + 1;
-	if (gtp->flags & 7) {
-		__u8 *option = cursor->at, extension;
-
-		if ((void *)(option + 4) > cursor->end)
-			return WW_MALFORMED_TUNNEL;
-		extension = gtp->flags & 4 ? option[3] : 0;
-		cursor->at = option + 4;
-		for (int i = 0; i < WW_MAX_GTP_EXTENSIONS && extension; i++) {
-			__u8 *header = cursor->at, *last;
-			__u32 size;
-
-			if ((void *)(header + 4) > cursor->end)
-				return WW_MALFORMED_TUNNEL;
-			size = header[0] * 4;
-			if (!size)
-				return WW_MALFORMED_TUNNEL;
-			/* The next extension's type is the last byte of this one. */
-			last = header + (size - 1);
-			if ((void *)(last + 1) > cursor->end)
-				return WW_MALFORMED_TUNNEL;
-			if (WW_PDU_SESSION && extension == WW_GTP_PDU_SESSION)
-				*found = (*found & WW_GTP_OFFSET) | WW_GTP_SESSION | (__u32)header[1] << 16 |
-					 (__u32)header[2] << 24;
-			extension = *last;
-			cursor->at = last + 1;
-		}
-		if (extension)
-			return WW_MALFORMED_TUNNEL;
-	}
-	inner = cursor->at;
-	if ((void *)(inner + 1) > cursor->end)
-		return WW_MALFORMED_TUNNEL;
-	if (*inner >> 4 == 4)
-		*type = bpf_htons(ETH_P_IP);
-	else if (*inner >> 4 == 6)
-		*type = bpf_htons(ETH_P_IPV6);
-	return 0;
-}
-
+/* Each opens one header at the cursor. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, 0: no tunnel for us. */
 static __always_inline int ww_open_vxlan(struct ww_cursor *cursor, __be16 *type)
 {
 	__u8 *vxlan = cursor->at;
@@ -116,8 +51,10 @@ static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct
 	__be16 port = outer->destination_port_be;
 
 	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_GTP_U && port == bpf_htons(WW_PORT_GTP_U)) {
+		struct ww_gtp_extensions unused;
+
 		cursor->at += sizeof(struct udphdr);
-		return ww_open_gtp(cursor, type, start, gtp);
+		return ww_open_gtp(cursor, type, start, gtp, &unused);
 	}
 	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_VXLAN && port == bpf_htons(WW_PORT_VXLAN)) {
 		cursor->at += sizeof(struct udphdr);

@@ -23,6 +23,7 @@ from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, read_text
 from wirewise.steering import ACTIONS, KEYS, Steering
+from wirewise.tunnels import Table
 from wirewise.units import parse_duration
 
 VERSION = 1
@@ -207,6 +208,8 @@ class Policy:
                     f"pools: {name}: no class goes there",
                     f"give one `backend: {name}`, or leave the pool out",
                 )
+        if file.tunnels is not None:
+            _give_tunnels(file, source)
         allow = file.allow or _Allow()
         return cls(
             tuple(classes),
@@ -392,6 +395,27 @@ def _with_pool(steering: Steering, pools: Mapping[str, Pool], name: str, source:
     return replace(steering, pool=pools[asked])
 
 
+def _give_tunnels(file: _File, source: str) -> None:
+    """Lets the classes that go through tunnels know those of the file."""
+    try:
+        table = Table.parse(file.tunnels, Path(source).parent)
+    except ValueError as error:
+        raise InputError(source, f"tunnels: {error}", "see docs/tunnels.md") from error
+    through = {
+        name: rule.steering
+        for name, rule in file.classes.items()
+        if rule.steering is not None and (rule.steering.decapsulate or rule.steering.encapsulate)
+    }
+    if not through:
+        raise InputError(
+            source,
+            "tunnels: no class goes through them",
+            "give one `decapsulate: gtp-u` or `encapsulate: gtp-u`, or leave them out",
+        )
+    for name, steering in through.items():
+        file.classes[name] = replace(file.classes[name], steering=replace(steering, tunnels=table))
+
+
 def _after(value: object) -> int:
     text = str(value)
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 1 <= int(text) <= MAX_AFTER:
@@ -491,3 +515,4 @@ class _File(_Part):
     essential: Annotated[str, _one_of("pass", "drop")] = "pass"
     events: _Events = Field(default_factory=_Events)
     pools: Annotated[dict[str, Pool], BeforeValidator(parse_pools)] = {}
+    tunnels: Any = None

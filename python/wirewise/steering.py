@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wirewise.abi import Fate, Outcome
 from wirewise.balancing import Pool
 from wirewise.errors import choose
+from wirewise.tunnels import Pass, Table, parse_kind, parse_qfi, write_inside
 from wirewise.units import parse_number
 
-KEYS = ("redirect", "mirror", "forward", "backend", "dscp", "mark", "priority", "queue")
+KEYS = (
+    "redirect", "mirror", "forward", "backend", "dscp", "mark", "priority", "queue", "decapsulate",
+    "encapsulate", "qfi", "inner-dscp",
+)  # fmt: skip
 ACTIONS = ("bounce", "forward", "challenge")
 """Those that are no key of their own."""
 MAX_QUEUE = 65_533
@@ -101,6 +105,14 @@ class Steering:
     """The pool that they go to."""
     pool: Pool | None = None
     """Which that is."""
+    decapsulate: bool = False
+    """Out of its tunnel, if that is known."""
+    encapsulate: bool = False
+    """Into the tunnel of who it is for, and on by the routes; captured packets go nowhere."""
+    qfi: int | None = None
+    inner_dscp: int | None = None
+    tunnels: Table = field(default_factory=Table)
+    """Those that are known."""
 
     @classmethod
     def parse(cls, value: Mapping[str, object]) -> Steering | None:
@@ -142,7 +154,12 @@ class Steering:
             priority=parse_number(value["priority"]) if "priority" in value else None,
             queue=queue,
             backend=backend,
+            decapsulate="decapsulate" in value and parse_kind("decapsulate", value["decapsulate"]),
+            encapsulate="encapsulate" in value and parse_kind("encapsulate", value["encapsulate"]),
+            qfi=parse_qfi(value["qfi"]) if "qfi" in value else None,
+            inner_dscp=_dscp(value["inner-dscp"]) if "inner-dscp" in value else None,
         )
+        steering._check_tunnels(forwards)
         if challenge and steering != cls(challenge=True):
             raise ValueError(
                 "challenge stands alone: who answers it passes as it came; give the class nothing else, or "
@@ -150,28 +167,54 @@ class Steering:
             )
         return steering if steering != cls() else None
 
+    def _check_tunnels(self, forwards: bool) -> None:
+        inside = self.qfi is not None or self.inner_dscp is not None
+        if self.encapsulate and (not forwards or self.decapsulate):
+            raise ValueError(
+                "encapsulate needs the routes, and a packet that is in no tunnel: {encapsulate: gtp-u, "
+                "action: forward}"
+            )
+        if self.decapsulate and (self.bounce or self.ports or self.backend is not None or inside):
+            raise ValueError(
+                "decapsulate goes together with the action forward, redirect and dscp: what is behind a "
+                "tunnel has no Ethernet address, and what is in none has no QFI"
+            )
+        if inside and not self.encapsulate and (self.forward or self.backend is not None):
+            raise ValueError(
+                "qfi and inner-dscp are written on a packet that stays in its tunnel: leave out forward "
+                "and backend, or give encapsulate"
+            )
+
     @property
     def fate(self) -> Fate:
         """Where its packets go, if what is asked for is done."""
         if self.bounce:
             return Fate.BOUNCE
+        if self.encapsulate:
+            return Fate.REDIRECT
         stays = self.redirect is None and self.socket is None and self.backend is None
         return Fate.PASS if stays else Fate.REDIRECT
 
     @property
     def takes_away(self) -> bool:
         """Whether some of its packets do not come to their receiver."""
-        return self.fate is not Fate.PASS or self.forward or self.challenge
+        return self.fate is not Fate.PASS or self.forward or self.challenge or self.decapsulate
 
     @property
     def outcome(self) -> Outcome:
-        """What becomes of captured packets, enforced."""
-        return Outcome.UNSTEERED if self.forward or self.challenge else Outcome.STEERED
+        """What becomes of captured packets, enforced, unless `apply` says otherwise."""
+        through = self.decapsulate or self.encapsulate
+        stays = self.forward and not through
+        return Outcome.UNSTEERED if stays or self.challenge else Outcome.STEERED
 
     def apply(self, frame: bytes) -> bytes | None:
         """The Ethernet frame as it leaves; None: what is asked for cannot be done. frame: one that was
         classified.
         """
+        try:
+            frame = self._through_tunnel(frame)
+        except Pass:
+            return None
         if self.pool is not None:
             to_backend = self.pool.apply(frame)
             if to_backend is None:
@@ -180,6 +223,15 @@ class Steering:
         if self.dscp is not None:
             frame = with_dscp(frame, self.dscp)
         return frame[6:12] + frame[:6] + frame[12:] if self.bounce else frame
+
+    def _through_tunnel(self, frame: bytes) -> bytes:
+        if self.decapsulate:
+            return self.tunnels.decapsulate(frame)
+        if self.encapsulate:
+            return self.tunnels.encapsulate(frame, qfi=self.qfi, inner_dscp=self.inner_dscp)
+        if self.qfi is not None or self.inner_dscp is not None:
+            return write_inside(frame, qfi=self.qfi, inner_dscp=self.inner_dscp)
+        return frame
 
     def __str__(self) -> str:
         parts = [
@@ -195,6 +247,10 @@ class Steering:
             self.forward and "forward" + (f" between {', '.join(self.ports)}" if self.ports else ""),
             self.challenge and "challenge",
             self.backend is not None and f"backend {self.backend}",
+            self.decapsulate and "decapsulate",
+            self.encapsulate and "encapsulate",
+            self.qfi is not None and f"qfi {self.qfi}",
+            self.inner_dscp is not None and f"inner-dscp {_dscp_name(self.inner_dscp)}",
         ]
         return ", ".join(part for part in parts if part)
 

@@ -87,10 +87,10 @@ class Difference:
 class Comparison:
     """One case, compiled, with the files it needs in `folder`."""
 
-    def __init__(self, case: Case, folder: Path, *, cpus: int = 1) -> None:
+    def __init__(self, case: Case, folder: Path, *, cpus: int = 1, planes: Sequence[str] = PLANES) -> None:
         """cpus: of this machine's, on one of which each packet runs in the kernel; then only there."""
         self.case, self._folder, self._cpus = case, folder, cpus
-        self._planes = PLANES if cpus == 1 else ("kernel",)
+        self._planes = planes if cpus == 1 else ("kernel",)
         self.bundle, self._policy = folder / "case.wirewise", folder / "policy.yaml"
         self._policy.write_text(yaml.safe_dump(case.policy))
         self._steers = any(rule.steering for rule in Policy.load(self._policy, case.classes).actions)
@@ -215,12 +215,13 @@ def assert_agree(
     *,
     seen: Callable[[Run], None] = lambda run: None,
     cpus: int = 1,
+    planes: Sequence[str] = PLANES,
 ) -> Comparison:
     """Fails with the shortest sequence found that makes the two sides differ. seen: gets the reference's
-    run. cpus: as `Comparison` has them.
+    run. cpus, planes: as `Comparison` has them.
     """
     try:
-        comparison = Comparison(case, folder, cpus=cpus)
+        comparison = Comparison(case, folder, cpus=cpus, planes=planes)
         ours = comparison.reference(frames)
         difference = comparison.compare(ours, frames)
     except WirewiseError as error:

@@ -52,8 +52,13 @@ pub const STEER_CHALLENGE: u32 = 2048;
 /// With `STEER_FORWARD`: between ports.
 pub const STEER_BRIDGE: u32 = 4096;
 /// Those by which a packet does not come to its receiver.
-pub const STEER_ELSEWHERE: u32 =
-    STEER_REDIRECT | STEER_BOUNCE | STEER_SOCKET | STEER_FORWARD | STEER_CHALLENGE | STEER_BACKEND;
+pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT
+    | STEER_BOUNCE
+    | STEER_SOCKET
+    | STEER_FORWARD
+    | STEER_CHALLENGE
+    | STEER_BACKEND
+    | STEER_DECAPSULATE;
 /// What only a socket buffer has: XDP hands it over to a program at TC.
 pub const STEER_BY_COMPANION: u32 = STEER_MARK | STEER_PRIORITY | STEER_QUEUE | STEER_MIRROR;
 /// Begins a `Wish`.
@@ -62,8 +67,15 @@ pub const WISH: u32 = 0x3157_ecab;
 pub const STEER_CARRIED: u32 = 16384;
 /// Of constants only: packets are captured ones, which are changed but go nowhere.
 pub const STEER_TOLD: u32 = 32768;
+pub const STEER_DECAPSULATE: u32 = 1 << 16;
+/// With `STEER_FORWARD`.
+pub const STEER_ENCAPSULATE: u32 = 1 << 17;
+pub const STEER_QFI: u32 = 1 << 18;
+pub const STEER_INNER_DSCP: u32 = 1 << 19;
+/// Those by which a packet grows or shrinks at its front.
+pub const STEER_THROUGH_TUNNELS: u32 = STEER_DECAPSULATE | STEER_ENCAPSULATE;
 /// Each kind with the key of a policy file.
-pub const STEERING: [(u32, &str); 12] = [
+pub const STEERING: [(u32, &str); 16] = [
     (STEER_REDIRECT, "redirect"),
     (STEER_BOUNCE, "bounce"),
     (STEER_DSCP, "dscp"),
@@ -76,6 +88,39 @@ pub const STEERING: [(u32, &str); 12] = [
     (STEER_FORWARD, "forward"),
     (STEER_BACKEND, "backend"),
     (STEER_CHALLENGE, "challenge"),
+    (STEER_DECAPSULATE, "decapsulate"),
+    (STEER_ENCAPSULATE, "encapsulate"),
+    (STEER_QFI, "qfi"),
+    (STEER_INNER_DSCP, "inner-dscp"),
+];
+
+/// Of GTP-U, in one table; each has up to three ends.
+pub const TUNNELS: usize = 65_536;
+pub const ENDS_OF_A_TUNNEL: usize = 3;
+/// What is so of a tunnel: `enum ww_tunnel_flag`.
+pub const TUNNEL_HAS_IN: u8 = 1;
+pub const TUNNEL_HAS_OUT: u8 = 2;
+pub const TUNNEL_HAS_UE4: u8 = 4;
+pub const TUNNEL_HAS_UE6: u8 = 8;
+pub const TUNNEL_HAS_QFI: u8 = 16;
+/// `enum ww_tunnel_side`.
+pub const TUNNEL_IN: u8 = 0;
+pub const TUNNEL_OUT: u8 = 1;
+/// `enum ww_tunnel_count`, in words: what was done first, then why packets passed.
+pub const TUNNEL_COUNTS: [&str; 13] = [
+    "taken-out",
+    "put-in",
+    "written",
+    "answered",
+    "other",
+    "unknown",
+    "malformed",
+    "fragmented",
+    "extended",
+    "nested",
+    "foreign",
+    "too-long",
+    "no-way",
 ];
 
 /// Pools of the old and of the new policy together, and backends of all of them.
@@ -424,6 +469,40 @@ pub struct Steer {
     pub pool: u16,
     pub address: [u8; 6],
     pub cpu: [u16; MAX_SPREAD],
+    pub qfi: u8,
+    pub inner_dscp: u8,
+    pub reserved: u16,
+    pub own4: [u8; 4],
+    pub own6: [u8; 16],
+}
+
+/// `struct ww_tunnel_end`, key of the map `ww_tunnels`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct TunnelEnd {
+    pub address: [u8; 16],
+    pub teid: u32,
+    pub ip_version: u8,
+    pub side: u8,
+    pub reserved: u16,
+}
+
+/// `struct ww_tunnel`, its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Tunnel {
+    pub local: [u8; 16],
+    pub peer: [u8; 16],
+    pub ue6: [u8; 8],
+    pub ue4: [u8; 4],
+    pub teid: u32,
+    pub peer_teid: u32,
+    pub ip_version: u8,
+    pub flags: u8,
+    pub qfi: u8,
+    pub reserved: u8,
+    pub packets: u64,
+    pub bytes: u64,
 }
 
 /// `struct ww_wish`, in front of a packet on its way from XDP to the companion at TC.

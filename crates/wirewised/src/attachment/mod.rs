@@ -24,6 +24,7 @@ mod status;
 pub mod steering;
 pub mod succession;
 pub mod swap;
+pub mod tunnels;
 pub(crate) mod unpinned;
 pub(crate) mod verdicts;
 mod way_out;

@@ -10,7 +10,7 @@ use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
 use crate::attachment::pins::Root;
 use crate::attachment::way_out::{check_sends, check_target};
-use crate::attachment::{outgoing, pools};
+use crate::attachment::{outgoing, pools, tunnels};
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
@@ -40,9 +40,10 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         None => netdev::index(interface)?,
     };
     let mut findings = Vec::new();
-    // A pool without an interface sends by the one that is judged.
-    let bounces = policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE) != 0
-        || policy.pools.iter().any(|pool| pool.interface.is_none());
+    // A pool without an interface sends by the one that is judged; and what is too long for a tunnel is answered.
+    let bounces =
+        policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE | abi::STEER_ENCAPSULATE) != 0
+            || policy.pools.iter().any(|pool| pool.interface.is_none());
     if bounces && planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
         findings.extend(check_bounces(interface, own));
     }
@@ -66,6 +67,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
     }
     circles::refuse(policy, interface, own, planes, root)?;
     findings.extend(forwarding::admit(policy, interface, own, planes)?);
+    findings.extend(tunnels::admit(policy, interface, own)?);
     for pool in &mut policy.pools {
         pools::resolve(pool, own)?;
         if let Some(target) = pool.interface.as_ref().filter(|target| target.ifindex != own) {

@@ -165,6 +165,22 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
             MMAPABLE,
         ),
         rule("ww_copies", PERF_EVENT_ARRAY, 4, exactly(4), 1, 0),
+        rule(
+            "ww_tunnels",
+            HASH,
+            size_of::<abi::TunnelEnd>() as u64,
+            exactly(size_of::<abi::Tunnel>()),
+            (abi::ENDS_OF_A_TUNNEL * abi::TUNNELS) as u64,
+            NO_PREALLOC,
+        ),
+        rule(
+            "ww_tunnel_counts",
+            PERCPU_ARRAY,
+            4,
+            exactly(size_of::<abi::Counter>()),
+            abi::TUNNEL_COUNTS.len() as u64,
+            0,
+        ),
         rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
     ];
     rules.extend(tables.map(|(name, entry)| rule(name, ARRAY, 4, bucket(entry), 1, MMAPABLE)));

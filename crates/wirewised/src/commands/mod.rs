@@ -25,6 +25,7 @@ pub mod stats;
 pub mod status;
 pub mod swap;
 pub mod trace;
+pub mod tunnels;
 pub mod verify;
 
 /// Options of the commands that run a program on captures, in user space.

@@ -219,7 +219,10 @@ fn run_all(
         writer.write(&packet, &observation).map_err(output)?;
         if let Some(left) = left.as_mut().filter(|_| observation.fate != Fate::Dropped) {
             let frame = runner.frame(&packet);
-            left.write(&Packet { original: &frame, link: LinkType::ETHERNET, ..packet })?;
+            // It may have grown or shrunk.
+            let grown = frame.len() as i64 - packet.frame.len() as i64;
+            let wire_length = u32::try_from(i64::from(packet.wire_length) + grown).unwrap_or_default();
+            left.write(&Packet { original: &frame, link: LinkType::ETHERNET, wire_length, ..packet })?;
         }
         packets = packet.number;
         if packets.is_multiple_of(PROGRESS_EVERY) {

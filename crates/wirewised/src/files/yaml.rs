@@ -8,7 +8,18 @@ use crate::text::nearest::choose;
 
 /// Reads one YAML document. The error is one line with the place in the text.
 pub fn from_yaml<T: DeserializeOwned>(text: &str) -> std::result::Result<T, String> {
-    serde_saphyr::from_str(text).map_err(|error| {
+    from_long_yaml(text, usize::default())
+}
+
+/// As `from_yaml`, of a list that is longer than people write. nodes : that it may have, if that is more than usual.
+pub fn from_long_yaml<T: DeserializeOwned>(text: &str, nodes: usize) -> std::result::Result<T, String> {
+    let mut options = serde_saphyr::Options::default();
+    if let Some(budget) = &mut options.budget {
+        budget.max_nodes = budget.max_nodes.max(nodes);
+        // A list or a mapping has an end too.
+        budget.max_events = budget.max_events.max(2 * nodes);
+    }
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = UserMessageFormatter.format_message(error.without_snippet());
         let message = message.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"");
         let message = unknown_field(&message).unwrap_or(message);

@@ -4,6 +4,7 @@
 
 use std::ffi::CStr;
 use std::mem;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::error::{Error, Result};
@@ -97,6 +98,20 @@ fn repeats_after_two_bytes(key: &[u8]) -> bool {
     key.len() > 2 && key.iter().zip(&key[2..]).all(|(byte, later)| byte == later)
 }
 
+/// An address of IPv6 of an interface: one that others can reach, before one of the link.
+pub fn ipv6(index: u32) -> Option<Ipv6Addr> {
+    const LINK: u8 = 0x20;
+    let listed = std::fs::read_to_string("/proc/thread-self/net/if_inet6").ok()?;
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let address = u128::from_str_radix(words.next()?, 16).ok()?;
+        let of = u32::from_str_radix(words.next()?, 16).ok()?;
+        let scope = u8::from_str_radix(words.nth(1)?, 16).ok()?;
+        (of == index && scope <= LINK).then(|| (scope, Ipv6Addr::from(address)))
+    };
+    listed.lines().filter_map(address).min_by_key(|(scope, _)| *scope).map(|(_, address)| address)
+}
+
 /// An interface, for questions. What a driver does not answer is `None`.
 #[derive(Debug)]
 pub struct Device {
@@ -147,6 +162,16 @@ impl Device {
         // SAFETY: SIOCGIFHWADDR fills `ifru_hwaddr`.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
         Some(std::array::from_fn(|byte| address[byte] as u8))
+    }
+
+    /// Its first address of IPv4.
+    pub fn ipv4(&self) -> Option<[u8; 4]> {
+        let mut request = self.request();
+        self.ioctl(libc::SIOCGIFADDR as _, &mut request)?;
+        // SAFETY: SIOCGIFADDR fills `ifru_addr`, of a socket of AF_INET with such an address.
+        let data = unsafe { request.ifr_ifru.ifru_addr.sa_data };
+        // Behind the port.
+        Some(std::array::from_fn(|byte| data[2 + byte] as u8))
     }
 
     pub fn driver(&self) -> Option<String> {

@@ -59,6 +59,9 @@ pub const BACKEND_COUNTS: &str = "ww_backend_counts";
 
 /// Copies that a plane in user space sends.
 pub const COPIES: &str = "ww_copies";
+/// Tunnels of GTP-U by their ends, and what became of packets: `abi::TunnelEnd`, `abi::Tunnel`, `abi::Counter`.
+pub const TUNNELS: &str = "ww_tunnels";
+pub const TUNNEL_COUNTS: &str = "ww_tunnel_counts";
 
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
@@ -78,7 +81,12 @@ pub fn is_needed(map: &str, config: &abi::Config) -> bool {
         SOCKETS => asks(abi::STEER_SOCKET),
         MEMORY => asks(abi::STEER_BACKEND | abi::STEER_CHALLENGE),
         STATIONS | FIXED => asks(abi::STEER_BRIDGE),
-        // Captured packets get backends too.
+        // Captured packets get backends too, and go through tunnels.
+        TUNNELS => config.steer & abi::STEER_THROUGH_TUNNELS != 0,
+        TUNNEL_COUNTS => {
+            let kinds = abi::STEER_THROUGH_TUNNELS | abi::STEER_QFI | abi::STEER_INNER_DSCP;
+            config.steer & kinds != 0
+        }
         POOLS | TABLES_OF_POOLS | BACKENDS | BACKEND_COUNTS => config.steer & abi::STEER_BACKEND != 0,
         _ => true,
     }
@@ -141,6 +149,21 @@ pub fn read_element<T: bytemuck::AnyBitPattern>(map: &MapHandle, index: u32) -> 
     value.and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok()).ok_or_else(
         || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
     )
+}
+
+/// An element of `ww_backend_counts` or `ww_tunnel_counts`, which have counters for each CPU.
+pub fn sum_of_cpus(map: &impl MapCore, index: u32) -> Result<abi::Counter> {
+    let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).map_err(|error| {
+        Error::other(format!("{}: cannot be read: {error}", map.name().to_string_lossy()))
+    })?;
+    let mut sum = abi::Counter::default();
+    for value in values.iter().flatten() {
+        let one = value.get(..size_of::<abi::Counter>()).map(bytemuck::pod_read_unaligned::<abi::Counter>);
+        let one = one.unwrap_or_default();
+        sum.packets += one.packets;
+        sum.bytes += one.bytes;
+    }
+    Ok(sum)
 }
 
 pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::object::maps::{CPUS, FIXED, INTERFACES, POLICY, failed, no_map, update};
-use crate::object::pools;
+use crate::object::{pools, tunnels};
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
@@ -46,6 +46,7 @@ pub fn write<M: MapCore>(
     merge_ports(&ports, &words, |old, new| old | new)?;
     let mut element = *element;
     let change = pools::Change::begin(&policy.pools, &mut element, &find)?;
+    tunnels::write(policy.tunnels.as_deref(), &find)?;
     let interfaces = find(INTERFACES);
     let wanted: BTreeSet<u32> = targets(policy, &element).chain(policy.ways()).collect();
     if let Some(map) = &interfaces {

@@ -115,7 +115,10 @@ impl<'a> Runner<'a> {
     /// The frame of the last packet, as the program left it.
     pub fn frame(&self, packet: &Packet<'_>) -> Vec<u8> {
         let left = self.runtime.frame();
-        [left, &packet.frame[left.len()..]].concat()
+        if left.is_empty() {
+            return packet.frame.to_vec(); // too short to run
+        }
+        [left, &packet.frame[packet.frame.len().min(MAX_FRAME)..]].concat()
     }
 
     pub fn run(&mut self, packet: &Packet<'_>) -> Result<Observation> {

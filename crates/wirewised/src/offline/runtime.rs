@@ -21,6 +21,8 @@ use crate::policy::Policy;
 pub const METADATA: usize = size_of::<u64>();
 /// Ethernet.
 const LINK_HEADER: usize = 14;
+/// Bytes by which a frame may grow: the largest headers of a tunnel.
+const ROOM: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -60,7 +62,9 @@ impl RunSettings {
 
     /// Its clock shows the captured times.
     pub fn in_engine(&self) -> Settings {
-        self.traced(0, Clock::Fine)
+        let traced = self.traced(0, Clock::Fine);
+        // It cannot move the front of a packet: such classes are not steered there.
+        Settings { steer: traced.steer & !abi::STEER_THROUGH_TUNNELS, ..traced }
     }
 
     /// With the packet's way left behind for us to read.
@@ -259,7 +263,7 @@ impl KernelRuntime {
             }
         };
         self.data.extend_from_slice(frame);
-        self.left.resize(self.data.len(), 0);
+        self.left.resize(self.data.len() + ROOM, 0);
         let input = ProgramInput {
             context_in: Some(context),
             data_in: Some(&self.data),
@@ -269,9 +273,11 @@ impl KernelRuntime {
         let output = self.loaded.entry()?.test_run(input).map_err(|error| {
             Error::missing(format!("the kernel cannot test-run a frame of {} bytes: {error}", frame.len()))
         })?;
-        let code = output.return_value;
+        let (code, length) = (output.return_value, output.data.map_or(0, |data| data.len()));
+        self.left.truncate(length);
         // In front of the frame, as it was given.
-        self.left.drain(..if self.hook == Hook::Xdp { METADATA } else { 0 });
+        let front = if self.hook == Hook::Xdp { METADATA } else { 0 };
+        self.left.drain(..front.min(length));
         let own: Option<abi::Cpu> = self.own.read(self.cpu);
         let own = own.ok_or_else(|| object::other_layout(object::PER_CPU))?;
         let fate = match self.hook {

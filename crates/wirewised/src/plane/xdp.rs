@@ -18,6 +18,10 @@ const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_SOCKET
     | abi::STEER_FORWARD
     | abi::STEER_BACKEND
+    | abi::STEER_DECAPSULATE
+    | abi::STEER_ENCAPSULATE
+    | abi::STEER_QFI
+    | abi::STEER_INNER_DSCP
     | abi::STEER_BRIDGE
     | abi::STEER_BY_COMPANION;
 

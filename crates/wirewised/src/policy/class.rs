@@ -6,13 +6,14 @@ use crate::policy::file::{ActionMap, MirrorFile, OneOrMore, RedirectFile};
 use crate::policy::forward::{Bridge, Forward};
 use crate::policy::pools::Pool;
 use crate::policy::steering::{MAX_QUEUE, Mirror, PoolName, Steering};
+use crate::policy::tunnels;
 use crate::policy::words::{Number, Sampling, Target};
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
 
 /// What `action` may be.
 const ACTIONS: [&str; 7] = ["pass", "drop", "count", "rate-limit", "bounce", "forward", "challenge"];
-const STEERING_KEYS: &str = "redirect, mirror, forward, backend, dscp, mark, priority, queue";
+const STEERING_KEYS: &str = "redirect, mirror, forward, backend, dscp, mark, priority, queue, decapsulate, encapsulate, qfi, inner-dscp";
 pub const DEFAULT_BURST: u32 = 20;
 /// An Ethernet header.
 const MIN_SNAP: u32 = 14;
@@ -202,7 +203,7 @@ fn steering(file: &ActionMap, pools: &[Pool]) -> std::result::Result<Option<Stee
         Ok(queue) if u32::from(queue) <= MAX_QUEUE => Ok(queue),
         _ => Err(format!("queue {queue} is out of range; 0 to {MAX_QUEUE}")),
     });
-    let steering = Steering {
+    let mut steering = Steering {
         redirect,
         cpus,
         socket,
@@ -215,7 +216,9 @@ fn steering(file: &ActionMap, pools: &[Pool]) -> std::result::Result<Option<Stee
         priority: file.priority.map(|Number(priority)| priority),
         queue: queue.transpose()?,
         backend: file.backend.as_ref().map(|name| pool(name, pools)).transpose()?,
+        ..Steering::default()
     };
+    tunnels::of_class(file, &mut steering, forwards)?;
     if challenge && steering.kinds() != abi::STEER_CHALLENGE {
         return Err(
             "challenge stands alone: who answers it passes as it came; give the class nothing else, or another action"

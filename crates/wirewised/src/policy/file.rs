@@ -8,6 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::policy::tunnels::TunnelsFile;
 use crate::policy::values::{Port, Prefix, Switch};
 use crate::policy::words::{Dscp, Number, Sampling};
 use crate::text::units::{Nanoseconds, Rate};
@@ -24,6 +25,7 @@ pub struct PolicyFile {
     pub malformed: Option<String>,
     pub essential: Option<String>,
     pub pools: Option<BTreeMap<String, PoolFile>>,
+    pub tunnels: Option<TunnelsFile>,
     pub events: Option<EventsFile>,
 }
 
@@ -74,6 +76,12 @@ pub struct ActionMap {
     #[serde(default, deserialize_with = "from_text")]
     pub queue: Option<Number>,
     pub backend: Option<String>,
+    pub decapsulate: Option<String>,
+    pub encapsulate: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub qfi: Option<Number>,
+    #[serde(default, rename = "inner-dscp", deserialize_with = "from_text")]
+    pub inner_dscp: Option<Dscp>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -141,6 +149,13 @@ pub enum OneOrMore {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMoreTexts {
+    One(String),
+    More(Vec<String>),
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorFile {
     pub interface: Option<String>,
@@ -204,7 +219,7 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for NameOr<M> {
 }
 
 /// Reads a scalar with its type's `FromStr`.
-fn from_text<'de, D, T>(deserializer: D) -> std::result::Result<Option<T>, D::Error>
+pub(super) fn from_text<'de, D, T>(deserializer: D) -> std::result::Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: std::str::FromStr<Err = String>,

@@ -9,6 +9,7 @@ pub mod file;
 pub mod forward;
 pub mod pools;
 pub mod steering;
+pub mod tunnels;
 mod values;
 pub mod words;
 
@@ -26,6 +27,7 @@ use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
 use crate::policy::forward::Forward;
 use crate::policy::pools::Pool;
 use crate::policy::steering::Steering;
+use crate::policy::tunnels::Tunnel;
 use crate::policy::words::Target;
 use crate::text::nearest::{choose, did_you_mean};
 use crate::text::units::{Nanoseconds, Rate};
@@ -65,6 +67,8 @@ pub struct Policy {
     pub events: Limit,
     /// In the order of their names; each has a class that goes there.
     pub pools: Vec<Pool>,
+    /// Those that are known from then on; `None`: as before.
+    pub tunnels: Option<Vec<Tunnel>>,
 }
 
 impl Policy {
@@ -83,6 +87,7 @@ impl Policy {
             established: false,
             events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
             pools: Vec::new(),
+            tunnels: None,
         }
     }
 
@@ -92,11 +97,17 @@ impl Policy {
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             Error::input(format_args!("{name}: not UTF-8 text (byte {})", error.valid_up_to()))
         })?;
-        Self::parse(text, classes).map_err(|message| Error::input(format_args!("{name}: {message}")))
+        Self::parse_in(text, classes, path.parent())
+            .map_err(|message| Error::input(format_args!("{name}: {message}")))
     }
 
     /// Reads the text of a policy file. The error names the rule that was broken, without the file's name.
     pub fn parse(text: &str, classes: &[String]) -> std::result::Result<Self, String> {
+        Self::parse_in(text, classes, None)
+    }
+
+    /// folder : where files that it names are looked for.
+    fn parse_in(text: &str, classes: &[String], folder: Option<&Path>) -> std::result::Result<Self, String> {
         let file: PolicyFile = yaml::from_yaml(text)?;
         if file.version != 1 {
             return Err(format!("version {} is not supported; this wirewised reads version 1", file.version));
@@ -111,10 +122,19 @@ impl Policy {
                 idle.name, idle.name
             ));
         }
+        let tunnels = tunnels::of_policy(file.tunnels, folder)?;
+        let goes_through = |class: &ClassPolicy| matches!(&class.action, ClassAction::Steer(it) if it.decapsulate || it.encapsulate);
+        if tunnels.is_some() && !actions.iter().any(goes_through) {
+            return Err(
+                "tunnels: no class goes through them; give one `decapsulate: gtp-u` or `encapsulate: gtp-u`, or leave them out"
+                    .to_string(),
+            );
+        }
         Ok(Self {
             classes: classes.to_vec(),
             actions,
             pools,
+            tunnels,
             trigger: trigger(file.trigger)?,
             prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
             ports: allow.ports.unwrap_or_default().into_iter().collect(),
@@ -237,6 +257,11 @@ impl Policy {
     /// Of the classes that are forwarded, what is to be looked up.
     pub fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
         self.steering_mut().filter_map(|steering| steering.forward.as_mut())
+    }
+
+    /// The classes whose packets go into tunnels.
+    pub fn encapsulating_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
+        self.steering_mut().filter(|steering| steering.encapsulate)
     }
 
     /// The interfaces that forwarded packets may leave by at XDP.

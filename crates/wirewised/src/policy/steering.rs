@@ -46,6 +46,14 @@ pub struct Steering {
     pub priority: Option<u32>,
     pub queue: Option<u16>,
     pub backend: Option<PoolName>,
+    /// Out of its tunnel of GTP-U.
+    pub decapsulate: bool,
+    /// Into the tunnel of who it is for, and on by the routes.
+    pub encapsulate: bool,
+    pub qfi: Option<u8>,
+    pub inner_dscp: Option<Dscp>,
+    /// The judged interface's addresses, of IPv4 and IPv6, to be looked up; zeros: it has none.
+    pub own: ([u8; 4], [u8; 16]),
 }
 
 impl Steering {
@@ -65,6 +73,10 @@ impl Steering {
             (abi::STEER_MIRROR, self.mirror.is_some()),
             (abi::STEER_CHALLENGE, self.challenge),
             (abi::STEER_BACKEND, self.backend.is_some()),
+            (abi::STEER_DECAPSULATE, self.decapsulate),
+            (abi::STEER_ENCAPSULATE, self.encapsulate),
+            (abi::STEER_QFI, self.qfi.is_some()),
+            (abi::STEER_INNER_DSCP, self.inner_dscp.is_some()),
         ];
         there.iter().filter(|(_, there)| *there).fold(0, |kinds, (kind, _)| kinds | kind)
     }
@@ -77,6 +89,7 @@ impl Steering {
             || self.forward.is_some()
             || self.challenge
             || self.backend.is_some()
+            || self.decapsulate
     }
 
     /// Where its packets go instead, as part of a file's name.
@@ -108,6 +121,11 @@ impl Steering {
             mirror_snap: self.mirror.as_ref().and_then(|mirror| mirror.snap).unwrap_or(0),
             address: self.forward.as_ref().map_or([0; 6], |forward| forward.address.0),
             pool: self.backend.as_ref().map_or(0, |pool| pool.number),
+            qfi: self.qfi.unwrap_or(0),
+            inner_dscp: self.inner_dscp.map_or(0, |dscp| dscp.0),
+            reserved: 0,
+            own4: self.own.0,
+            own6: self.own.1,
         }
     }
 }
@@ -128,6 +146,10 @@ impl fmt::Display for Steering {
             self.forward.as_ref().map(Forward::to_string),
             self.challenge.then(|| "challenge".to_string()),
             self.backend.as_ref().map(|pool| format!("backend {}", pool.name)),
+            self.decapsulate.then(|| "decapsulate".to_string()),
+            self.encapsulate.then(|| "encapsulate".to_string()),
+            self.qfi.map(|qfi| format!("qfi {qfi}")),
+            self.inner_dscp.map(|dscp| format!("inner-dscp {dscp}")),
         ];
         f.pad(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }

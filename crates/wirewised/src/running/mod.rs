@@ -17,6 +17,7 @@ pub mod series;
 pub mod statistics;
 pub mod status;
 pub mod stop;
+pub mod tunnels;
 
 use std::path::Path;
 

@@ -11,4 +11,5 @@ pub(crate) mod flows;
 pub mod stats;
 pub mod status;
 pub(crate) mod terminal;
+pub mod tunnels;
 pub mod watch;

@@ -40,6 +40,7 @@ mod steering;
 mod surroundings;
 mod swap;
 mod tc;
+mod tunnels;
 mod user_space;
 mod views;
 mod wire;

@@ -96,7 +96,30 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 mirror_snap,
                 pool,
                 address,
-                cpu
+                cpu,
+                qfi,
+                inner_dscp,
+                reserved,
+                own4,
+                own6,
+            }),
+        ),
+        ("ww_tunnel_end", layout!(abi::TunnelEnd { address, teid, ip_version, side, reserved })),
+        (
+            "ww_tunnel",
+            layout!(abi::Tunnel {
+                local,
+                peer,
+                ue6,
+                ue4,
+                teid,
+                peer_teid,
+                ip_version,
+                flags,
+                qfi,
+                reserved,
+                packets,
+                bytes,
             }),
         ),
         ("ww_wish", layout!(abi::Wish { magic, kinds, mark, priority, queue, mirror_ifindex })),
@@ -261,6 +284,7 @@ fn codes_are_those_of_the_object() {
         ("ww_shadow", names("SHADOW_", Shadow::ALL.iter().map(|code| code.name()).collect())),
         ("ww_method", names("METHOD_", Method::ALL.iter().map(|code| code.name()).collect())),
         ("ww_check", names("CHECK_", Check::ALL.iter().map(|code| code.name()).collect())),
+        ("ww_tunnel_count", names("TUNNEL_", abi::TUNNEL_COUNTS.to_vec())),
         ("ww_clock", names("CLOCK_", Clock::ALL.iter().map(|code| code.name()).collect())),
     ] {
         let theirs: Enum<'_> = find(&btf, name);
@@ -269,7 +293,9 @@ fn codes_are_those_of_the_object() {
             .map(|value| (value.value, value.name.unwrap().to_string_lossy().into_owned()))
             .collect();
         // The last of some is their number.
-        theirs.retain(|(_, name)| !["WW_STATUSES", "WW_ACTIONS", "WW_OUTCOMES"].contains(&name.as_str()));
+        theirs.retain(|(_, name)| {
+            !["WW_STATUSES", "WW_ACTIONS", "WW_OUTCOMES", "WW_TUNNEL_COUNTS"].contains(&name.as_str())
+        });
         let ours: Vec<(i64, String)> = (0..).zip(ours).collect();
         assert_eq!(theirs, ours, "enum {name}");
     }
@@ -283,5 +309,9 @@ fn codes_are_those_of_the_object() {
         (abi::STEER_TOLD, "told"),
         (abi::STEER_CARRIED, "carried"),
     ]);
-    assert_eq!(theirs, ours.map(|(bit, name)| (format!("WW_STEER_{}", name.to_uppercase()), bit)).collect());
+    assert_eq!(
+        theirs,
+        ours.map(|(bit, name)| (format!("WW_STEER_{}", name.to_uppercase().replace('-', "_")), bit))
+            .collect()
+    );
 }

@@ -30,16 +30,21 @@ FLAGS = (
 
 INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 
-# Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
 STEERING = frozenset(
     {
         "ww_steer", "ww_send_to_cpu", "ww_balance", "ww_forward", "ww_challenge", "ww_find_receiver",
-        "ww_returns_cookie", "ww_answer", "ww_wish_for",
+        "ww_returns_cookie", "ww_answer", "ww_wish_for", "ww_find_gtp", "ww_leave_tunnel",
+        "ww_open_tunnel_to", "ww_write_tunnel", "ww_count_passage", "ww_write_inside", "ww_sum_udp6",
+        "ww_answer_too_long",
     }
 )  # fmt: skip
 """Global functions of bpf/wirewise/steer.h and of what that includes."""
+_THROUGH_TUNNELS = (
+    "ww_leave_tunnel", "ww_write_inside", "ww_open_tunnel_to", "ww_write_tunnel", "ww_answer_too_long",
+)  # fmt: skip
 _STEERED = ("ww_balance", "ww_forward", "ww_send_to_cpu", "ww_wish_for")
-"""What ww_steer calls, beside ww_challenge."""
+"""What ww_steer calls, beside ww_challenge and what moves packets through tunnels."""
+# Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
 STACK_LIMIT = 512
 _FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
@@ -164,9 +169,12 @@ def _stack(warnings: str) -> int:
         frames.get(name, _FRAME_UNIT) for name in ("ww_answer", "ww_find_receiver", "ww_returns_cookie")
     )
     steered = [frames.get(name, _FRAME_UNIT) for name in _STEERED]
+    tunnels = max(frames.get(name, _FRAME_UNIT) for name in _THROUGH_TUNNELS) + max(
+        frames.get(name, _FRAME_UNIT) for name in ("ww_find_gtp", "ww_sum_udp6", "ww_count_passage")
+    )
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
-    return entry + max(*frames.values(), *nested, bank, sockets, steering + max(challenge, *steered))
+    return entry + max(*frames.values(), *nested, bank, sockets, steering + max(challenge, tunnels, *steered))
 
 
 def _first_error(text: str) -> str:

@@ -25,12 +25,12 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::pools;
 use crate::object::{
     ALL_TABLES, BACKEND_COUNTS, BACKENDS, CPUS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY,
     POOLS, SOCKETS, TABLES_OF_POOLS,
 };
 use crate::object::{Loaded, Opened, Runs, Settings};
+use crate::object::{pools, tunnels};
 use crate::plane::{Joining, link};
 use crate::policy::Policy;
 use crate::running::Running;
@@ -328,6 +328,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         let before = ours.policy()?;
         let element = policy.to_abi(now, request.mode.unwrap_or_else(|| effective_mode(&before, now)));
         pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
+        tunnels::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
         if plan.same_classes {
             limits::carry(
@@ -343,6 +344,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     if plan.policy == PolicyPlan::Renumbered {
         let classes = &request.bundle.manifest.classes;
         pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
+        tunnels::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::copy_lists(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
         policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
             loaded.map(name)

@@ -10,8 +10,13 @@ use crate::plane::Copying;
 use lane::Lane;
 
 /// What a policy may ask of every plane in user space: `abi::STEER_*` bits.
-pub const STEERS: u32 =
-    abi::STEER_REDIRECT | abi::STEER_BOUNCE | abi::STEER_DSCP | abi::STEER_MIRROR | abi::STEER_BACKEND;
+pub const STEERS: u32 = abi::STEER_REDIRECT
+    | abi::STEER_BOUNCE
+    | abi::STEER_DSCP
+    | abi::STEER_MIRROR
+    | abi::STEER_BACKEND
+    | abi::STEER_QFI
+    | abi::STEER_INNER_DSCP;
 
 /// What a plane in user space does in its own way.
 pub trait Carried: Sync {
