@@ -224,7 +224,6 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         "tc-ingress cannot do cpu; planes that can: xdp-native",
     );
     refused("{redirect: {socket: 0}}", "--plane af-xdp", "af-xdp cannot do socket");
-    refused("{mirror: {interface: out0}}", "", "xdp-native cannot do mirror");
     refused("{mirror: {interface: ww0}}", "--plane tc-ingress", "policy: mirror: ww0 is the interface");
     refused("{mirror: {interface: gone}}", "--plane tc-ingress", "policy: mirror: no interface 'gone'");
     refused("{mirror: {interface: out0, snap: 64}}", "--plane tc-ingress", "copies whole packets");
