@@ -2,13 +2,14 @@
 //! The shape of a policy file, before anything in it is checked against a bundle.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_saphyr::Spanned;
 
-use crate::policy::tunnels::TunnelsFile;
 use crate::policy::values::{Port, Prefix, Switch};
 use crate::policy::words::{Dscp, Number, Sampling};
 use crate::text::units::{Nanoseconds, Rate};
@@ -201,7 +202,7 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for NameOr<M> {
         impl<'de, M: Deserialize<'de>> Visitor<'de> for Either<M> {
             type Value = NameOr<M>;
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name or a mapping")
             }
 
@@ -215,6 +216,51 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for NameOr<M> {
         }
 
         deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+/// The key of a policy: a list, or the name of a file that has one.
+#[derive(Debug)]
+pub enum TunnelsFile {
+    Named(String),
+    Listed(Vec<Spanned<TunnelFile>>),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TunnelFile {
+    pub local: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub teid: Option<Number>,
+    pub ue: Option<OneOrMoreTexts>,
+    pub peer: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub peer_teid: Option<Number>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub qfi: Option<Number>,
+}
+
+impl<'de> Deserialize<'de> for TunnelsFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = TunnelsFile;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a file, or a list of tunnels")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
+                Ok(TunnelsFile::Named(name.to_string()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(TunnelsFile::Listed)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
     }
 }
 

@@ -8,15 +8,14 @@ use std::path::Path;
 
 use bytemuck::Zeroable;
 use serde::Deserialize;
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{Deserializer, SeqAccess, Visitor};
+
 use serde_saphyr::Spanned;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::files::yaml;
-use crate::policy::file::{ActionMap, OneOrMoreTexts, from_text};
+use crate::policy::file::{ActionMap, OneOrMoreTexts, TunnelFile, TunnelsFile};
 use crate::policy::steering::Steering;
 use crate::policy::words::Number;
 use crate::text::nearest::choose;
@@ -30,32 +29,11 @@ const MAX_QFI: u32 = 63;
 const EXAMPLE: &str =
     "{ue: 10.45.0.2, local: 192.0.2.1, teid: 0x100, peer: 192.0.2.10, peer-teid: 0x200, qfi: 9}";
 
-/// The key of a policy: a list, or the name of a file that has one.
-#[derive(Debug)]
-pub enum TunnelsFile {
-    Named(String),
-    Listed(Vec<Spanned<TunnelFile>>),
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
     tunnels: Vec<Spanned<TunnelFile>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TunnelFile {
-    local: Option<String>,
-    #[serde(default, deserialize_with = "from_text")]
-    teid: Option<Number>,
-    ue: Option<OneOrMoreTexts>,
-    peer: Option<String>,
-    #[serde(default, deserialize_with = "from_text")]
-    peer_teid: Option<Number>,
-    #[serde(default, deserialize_with = "from_text")]
-    qfi: Option<Number>,
 }
 
 /// Who is behind a tunnel: an address of IPv4, a network of 64 bits of IPv6, or both.
@@ -399,30 +377,6 @@ impl std::str::FromStr for EndName {
 impl fmt::Display for EndName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&end_name(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for TunnelsFile {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = TunnelsFile;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a file, or a list of tunnels")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
-                Ok(TunnelsFile::Named(name.to_string()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Self::Value, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(TunnelsFile::Listed)
-            }
-        }
-
-        deserializer.deserialize_any(Either)
     }
 }
 
