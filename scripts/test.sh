@@ -23,4 +23,6 @@ mkdir -p build
 trap name_skipped EXIT
 .venv/bin/python -m pytest -n "${1:-auto}" --dist loadgroup
 cargo test --locked --quiet --profile bench --workspace --doc
-cargo test --locked --quiet --profile bench --workspace --tests
+# Most tests of the agent wait for packets most of the time.
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2 + 1))} \
+	cargo test --locked --quiet --profile bench --workspace --tests

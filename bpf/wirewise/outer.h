@@ -14,7 +14,15 @@
 #define WW_WHOLE 0x4000
 #define WW_OUTER_HOPS 64
 
-/* length: of what is behind the header. Addresses: in the first bytes of these. */
+/* One word after the other: a copy in one piece takes all of them to registers first, of which there are not enough. */
+static __always_inline void ww_copy_words(__be16 *to, const void *from, int bytes)
+{
+#pragma unroll
+	for (int i = 0; i < bytes / 2; i++)
+		to[i] = ((const __be16 *)from)[i];
+}
+
+/* length: of what is behind the header. Addresses: in the first bytes of these, which lie at even places. */
 static __always_inline void ww_write_ipv4(__be16 *word, const __u8 *source, const __u8 *destination,
 					  __u32 dsfield, __u32 protocol, __u32 length)
 {
@@ -26,8 +34,8 @@ static __always_inline void ww_write_ipv4(__be16 *word, const __u8 *source, cons
 	word[3] = bpf_htons(WW_WHOLE);
 	word[4] = bpf_htons(WW_OUTER_HOPS << 8 | protocol);
 	word[WW_IPV4_CHECKSUM] = 0;
-	__builtin_memcpy(word + 6, source, 4);
-	__builtin_memcpy(word + 8, destination, 4);
+	ww_copy_words(word + 6, source, 4);
+	ww_copy_words(word + 8, destination, 4);
 #pragma unroll
 	for (int i = 0; i < (int)sizeof(struct iphdr) / 2; i++)
 		sum += word[i];
@@ -43,8 +51,8 @@ static __always_inline void ww_write_ipv6(__be16 *word, const __u8 *source, cons
 	word[1] = bpf_htons(label);
 	word[2] = bpf_htons(length);
 	word[3] = bpf_htons(protocol << 8 | WW_OUTER_HOPS);
-	__builtin_memcpy(word + 4, source, 16);
-	__builtin_memcpy(word + 12, destination, 16);
+	ww_copy_words(word + 4, source, 16);
+	ww_copy_words(word + 12, destination, 16);
 }
 
 #endif

@@ -84,7 +84,7 @@ pub fn number(value: &Value) -> f64 {
 #[test]
 fn what_is_measured_is_consistent_and_nothing_stays() {
     let Some(folder) = folder() else { return };
-    let arguments = "--bundle b.wirewise --no-filter --plane xdp-native --plane af-packet --rate 20000,max --seconds 100ms --json";
+    let arguments = "--bundle b.wirewise --no-filter --plane xdp-native --plane af-packet --rate 20000,max --seconds 300ms --json";
     let child =
         command(&folder, &[], arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let process = child.id();
@@ -107,7 +107,7 @@ fn what_is_measured_is_consistent_and_nothing_stays() {
         // What the driver took may wait for the agent.
         assert!(row["plane"] == "af-packet" || received <= taken + ON_THE_WAY, "{row}");
         let seconds = number(&row["seconds"]);
-        assert!((0.09..10.0).contains(&seconds), "{row}");
+        assert!((0.29..10.0).contains(&seconds), "{row}");
         assert!((number(&row["offered_per_second"]) * seconds - sent as f64).abs() < 1.0, "{row}");
         assert!((number(&row["received_per_second"]) * seconds - received as f64).abs() < 1.0, "{row}");
         let spent = ["user_ns", "system_ns", "softirq_ns"].map(|kind| number(&row["cpu"][kind]));

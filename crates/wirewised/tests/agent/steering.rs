@@ -482,7 +482,11 @@ fn planes_say_what_each_can_do() {
             "mirror",
             "forward",
             "backend",
-            "challenge"
+            "challenge",
+            "decapsulate",
+            "encapsulate",
+            "qfi",
+            "inner-dscp"
         ]
     );
     assert_eq!(
@@ -491,7 +495,7 @@ fn planes_say_what_each_can_do() {
     );
     assert_eq!(actions("tc-egress"), ["redirect", "dscp", "mark", "priority", "queue", "mirror"]);
     for plane in ["af-packet", "af-xdp"] {
-        assert_eq!(actions(plane), ["redirect", "bounce", "dscp", "mirror", "backend"]);
+        assert_eq!(actions(plane), ["redirect", "bounce", "dscp", "mirror", "backend", "qfi", "inner-dscp"]);
     }
     let text = String::from_utf8(lab.agent("planes").stdout).unwrap();
     let table = text.split("\n\n").nth(1).unwrap();
