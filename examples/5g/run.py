@@ -79,7 +79,7 @@ QUICK = Scale(
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to carry URLLC past a saturated N6. Another one, such as past the UPF, is another entry here."""
+    """A way to carry URLLC past a saturated N6. Another one is another entry here."""
 
     name: str
     mode: str
@@ -90,11 +90,14 @@ class Variant:
 
 
 AT_N6 = lab.HERE / "priority.yaml"
+BYPASS = lab.HERE / "bypass.yaml"
 VARIANTS = (
     Variant("no video", "observe", saturated=False),
     Variant("without steering", "observe"),
     Variant("with steering", "enforce"),
     Variant("with steering, at N6", "enforce", AT_N6, plane="tc-egress", interface="n6"),
+    # Its redirects need no program at the other end of N6.
+    Variant("past the UPF", "enforce", BYPASS, plane="xdp-generic"),
 )
 
 
@@ -371,6 +374,7 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
         **{f"{name}_ns": float(np.quantile(delays, share))
            for name, share in (("median", 0.5), ("p99", 0.99), ("p999", 0.999))},
         "quantiles": [[round(share, 6), round(float(np.quantile(delays, share)))] for share in shares],
+        "seen_by_upf": found["urllc"],
         "written_ef": found["first"] / max(1, found["urllc"]),
         "offered_mbit": float(np.mean(found["offered_bit"]) / 1e6) if found["offered_bit"] else 0.0,
     }  # fmt: skip

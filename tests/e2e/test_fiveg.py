@@ -80,11 +80,13 @@ def each_way_classifies(ways: dict[str, Any]) -> None:
 
 
 def steering_is_what_helps(delay: dict[str, Any]) -> None:
-    quiet, without, steered, at_n6 = delay["variants"].values()
+    quiet, without, steered, at_n6, past = delay["variants"].values()
     assert quiet["written_ef"] == without["written_ef"] == 0 and steered["written_ef"] > 0.05
     assert without["offered_mbit"] > 0 == quiet["offered_mbit"]
     assert quiet["median_ns"] > 0 and steered["median_ns"] < without["p99_ns"]
-    assert at_n6["arrived"] > 0 and at_n6["median_ns"] < without["p99_ns"]
+    for way in (at_n6, past):
+        assert way["arrived"] > 0 and way["median_ns"] < without["p99_ns"]
+    assert past["seen_by_upf"] < without["seen_by_upf"]
 
 
 def test_the_features_are_the_presets() -> None:
