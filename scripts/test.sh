@@ -21,7 +21,7 @@ name_skipped() {
 mkdir -p build
 : >"$WIREWISE_SKIPPED"
 trap name_skipped EXIT
-.venv/bin/python -m pytest -n "${1:-auto}" --dist loadgroup
+.venv/bin/python -m pytest -n "${1:-auto}" --dist loadgroup --durations 20 --durations-min 5
 cargo test --locked --quiet --profile bench --workspace --doc
 # Most tests of the agent wait for packets most of the time.
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2 + 1))} \

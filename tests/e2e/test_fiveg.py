@@ -34,6 +34,7 @@ def module(name: str) -> ModuleType:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.skipif(bool(needs.missing(1)), reason=needs.missing(1) or "nothing missing")
 def test_the_pages_command(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_network_is_measured_everywhere(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_network_on_a_device_of_pytorch_is_the_model() -> None:
     """The way that a GPU's batches go, on the processor."""
-    pytest.importorskip("torch", reason="packages: PyTorch is not installed")
+    needs.package("torch", "torch")
     model = n3ic.TRAFFIC.model()
     found = gpu.measure(model, feature_rows(), (1, 7), 1, device="cpu")
     assert [(row["batch"], row["what"]) for row in found] == [

@@ -37,9 +37,6 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Throughput>> {
         per_second: steady.a_second(steady.received),
     };
     for plane in Plane::all().iter().filter(|plane| plane.abilities().direction == Direction::Received) {
-        if plane.name() == "dpdk" {
-            continue;
-        }
         eprintln!("drop: {plane}");
         let drops = all(bench.classes, &json!("drop"));
         let receiver =

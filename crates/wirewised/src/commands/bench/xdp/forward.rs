@@ -37,6 +37,7 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Throughput>> {
         way("xdp-native: redirect", "xdp-native", across, &[], false),
         way("af-xdp: to", "af-xdp", json!("pass"), &["--to", NEAR], false),
         way("af-packet: to", "af-packet", json!("pass"), &["--to", NEAR], false),
+        way("dpdk: to", "dpdk", json!("pass"), &["--to", NEAR], false),
     ];
     let mut rows = Vec::new();
     for way in ways {

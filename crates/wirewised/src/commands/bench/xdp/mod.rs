@@ -146,6 +146,9 @@ pub fn run(args: &Args) -> Result<()> {
     if !rule::can() {
         report.left_out.push("rules of the stack: there is no `nft` here (Debian: nftables)".to_string());
     }
+    if plane("dpdk").is_none() {
+        report.left_out.push("dpdk: this agent was built without it (`--features dpdk`)".to_string());
+    }
     // The flood comes first: a route that is made for forwarding stays.
     if parts.contains(&Part::Flood) {
         report.flood = flood::measure(&bench)?;
@@ -163,7 +166,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The planes in the kernel that are measured.
+/// Of this agent.
 fn plane(name: &str) -> Option<Plane> {
     Plane::all().iter().copied().find(|plane| plane.name() == name)
 }
