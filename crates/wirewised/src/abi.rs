@@ -796,7 +796,7 @@ mod tests {
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
         assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + size_of::<Steer>()));
-        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (76, 38));
+        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (100, 38));
         assert_eq!((size_of::<StationKey>(), size_of::<Station>()), (12, 16));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
