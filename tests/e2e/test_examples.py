@@ -156,6 +156,7 @@ def test_forwarder() -> None:
     assert "router" not in left and "wirewise" not in left
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("docs")  # as pages do, it pins where everybody's attachments are
 def test_protected_server(tmp_path: Path) -> None:
     """The page's commands as written. The flood goes on for as long as the visits of each step."""

@@ -800,11 +800,11 @@ mod tests {
         assert_eq!((size_of::<StationKey>(), size_of::<Station>()), (12, 16));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
-        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8);
-        assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (72, 60));
+        assert_eq!(size_of::<Stats>(), 12 * 16 + 64 * 9 * 16 + 14 * 8 + 64 * 8);
+        assert_eq!((size_of::<Event>(), offset_of!(Event, packets)), (88, 60));
         assert_eq!(offset_of!(Scratch, status), (128 + 64) * 8);
         assert_eq!(offset_of!(Scratch, now_ns), 192 * 8 + 8 * 4 + 48 + 4 * 4 + 16 + 48 + 40 + 64 * 4);
-        assert_eq!(size_of::<Scratch>(), offset_of!(Scratch, now_ns) + 2 * 8 + 2 * 128 * 8);
+        assert_eq!(size_of::<Scratch>(), offset_of!(Scratch, now_ns) + 4 * 8 + 2 * 128 * 8);
     }
 
     #[test]
