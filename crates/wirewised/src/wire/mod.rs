@@ -142,9 +142,10 @@ impl Wire {
             .map_err(|error| cannot("give an interface an address", &error))
     }
 
-    /// Has the sending end take frames that an XDP program sends there, for as long as the result is kept. passes : to its stack.
-    pub fn take_back(&self, passes: bool) -> Result<OwnedFd> {
-        exit::inside(&self.outside, || exit::take(self.sending_end, passes))?
+    /// Has the sending end take frames that an XDP program sends there, for as long as the result is kept. answers : those for the
+    /// sender's stack go there.
+    pub fn take_back(&self, answers: bool) -> Result<OwnedFd> {
+        exit::inside(&self.outside, || exit::take(self.sending_end, answers.then_some(SENDER_ADDRESS)))?
     }
 
     /// Packets that came back to the sending end.
