@@ -11,6 +11,7 @@ use wirewised::interface::netdev;
 use wirewised::kernel::objects;
 use wirewised::plane::{self, Attached, Plane};
 
+use crate::carrier::wait;
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
 use crate::swap::lenient;
 
@@ -139,7 +140,7 @@ fn half_of_it_after_a_kill_is_put_in_order() {
     // Killed before the first direction was attached.
     let directory = lab.pins().join(INTERFACE);
     std::fs::remove_file(directory.join("link")).unwrap();
-    assert_eq!(planes(&lab).len(), 1);
+    wait("the kernel takes the program off", || planes(&lab).len() == 1);
     attach();
     assert_eq!((ends.arrive(), planes(&lab).len()), ([3, 0, 3, 0], 2));
     // Killed in a swap, the second link may be behind: it follows with the next command.
