@@ -36,6 +36,26 @@ def report_on(
     return 0
 
 
+def drawn(
+    options: argparse.Namespace,
+    show: Callable[[dict[str, Any]], None],
+    plot: Callable[[dict[str, Any], Path], None],
+    docs: Path,
+) -> Callable[[dict[str, Any]], None]:
+    """Shows a report, and draws it beside the result and, if that is kept, among the pages.
+
+    options : as of `report_on`.
+    """
+
+    def shown(report: dict[str, Any]) -> None:
+        show(report)
+        plot(report, options.output.parent)
+        if options.keep:
+            plot(report, docs)
+
+    return shown
+
+
 def write(report: dict[str, Any], output: Path, *, keep_as: str | None) -> None:
     """Writes a result, and with `keep_as` a copy to bench/results, named after date, machine and that."""
     text = json.dumps(report, indent=1) + "\n"

@@ -26,23 +26,13 @@ NO_FILTER = "no filter"
 PASSING = ("xdp-native",)
 """Planes that also let every packet pass, as those of hara2023 do; else they drop all."""
 RATES = "250000,500000,1000000,2000000,max"
-# Before all others, in a session of its own: where the kernel shares a CPU between sessions, niceness holds
-# within one, and this file is about the session.
-_FIRST = ("setsid", "sh", "-c", 'echo -20 >/proc/self/autogroup; exec nice -n -20 "$@"', "sh")
 _DOCS = Path(__file__).parents[1] / "docs" / "planes"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; gives the exit code."""
     options = _parser().parse_args(arguments)
-
-    def shown(report: dict[str, Any]) -> None:
-        show(report)
-        plot(report, options.output.parent)
-        if options.keep:
-            plot(report, _DOCS)
-
-    return files.report_on(options, measure, shown, keep_as="-planes")
+    return files.report_on(options, measure, files.drawn(options, show, plot, _DOCS), keep_as="-planes")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -60,14 +50,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print(f"measuring {name}", file=sys.stderr)
         said = {}
         if name == NO_FILTER:
-            said = agent.call("bench", "planes", "--no-filter", *rate, timeout=None, within=_FIRST)
+            said = agent.call("bench", "planes", "--no-filter", *rate, timeout=None, within=machine.FIRST)
             results += [{**row, "program": name, "plane": name} for row in said.pop("results")]
         else:
             what = ["bench", "planes", "--bundle", bundles[name], *rate]
-            said = agent.call(*what, *planes, timeout=None, within=_FIRST)
+            said = agent.call(*what, *planes, timeout=None, within=machine.FIRST)
             results += said.pop("results")
             for plane in passing:
-                rows = agent.call(*what, "--plane", plane, "--observe", timeout=None, within=_FIRST)[
+                rows = agent.call(*what, "--plane", plane, "--observe", timeout=None, within=machine.FIRST)[
                     "results"
                 ]
                 results += [{**row, "plane": f"{plane}, passing"} for row in rows]

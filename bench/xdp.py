@@ -29,8 +29,6 @@ RATES = "250000,500000,1000000,2000000,4000000,max"
 FEATURES = NO_TIME
 DEPTH = 4
 _ORDINARY = {"web": 0.4, "dns": 0.1, "quic": 0.2, "bulk": 0.3}
-# Before all others, as in bench/planes.py.
-_FIRST = ("setsid", "sh", "-c", 'echo -20 >/proc/self/autogroup; exec nice -n -20 "$@"', "sh")
 _DOCS = Path(__file__).parents[1] / "docs" / "planes"
 _ETHERNET = bytes.fromhex("020000000002 020000000001 0800")
 _SERVER = bytes([10, 77, 0, 2])
@@ -40,14 +38,7 @@ _SYN, _ACK, _PUSH = 2, 16, 24
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; gives the exit code."""
     options = _parser().parse_args(arguments)
-
-    def shown(report: dict[str, Any]) -> None:
-        show(report)
-        plot(report, options.output.parent)
-        if options.keep:
-            plot(report, _DOCS)
-
-    return files.report_on(options, measure, shown, keep_as="-xdp")
+    return files.report_on(options, measure, files.drawn(options, show, plot, _DOCS), keep_as="-xdp")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -60,7 +51,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     parts = [word for part in options.part or () for word in ("--part", part)]
     said = agent.call(
         "bench", "xdp", "--bundle", bundle, *parts, "--rate", options.rate, "--seconds", options.seconds,
-        timeout=None, within=_FIRST,
+        timeout=None, within=machine.FIRST,
     )  # fmt: skip
     return {"machine": facts} | said
 

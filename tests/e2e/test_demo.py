@@ -64,6 +64,7 @@ def test_a_failure_inside_leaves_nothing_behind() -> None:
     assert left_behind(os.getpid()) == []
 
 
+@pytest.mark.slow  # scripts/fresh-machine.sh runs it too
 def test_the_demo_reaches_its_marks_and_its_report_adds_up(tmp_path: Path) -> None:
     process = subprocess.Popen(
         demo("-o", tmp_path, "--seed", "7", *SMALL, "--json"),

@@ -34,6 +34,7 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_intrusion_detection(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run("intrusion_detection.py", monkeypatch)
     said = capsys.readouterr().out
@@ -43,6 +44,7 @@ def test_intrusion_detection(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert re.search(r"^Web attack +- \(0.000\)", said, re.MULTILINE), "a class that the data lacks"
 
 
+@pytest.mark.slow
 def test_ddos_drop(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -132,5 +132,4 @@ def test_a_wrong_program_is_found(mode: str, name: str, old: str, new: str, tmp_
     files[name] = files[name].replace(old, new)
     chip.write(files, tmp_path)
     chip.build(tmp_path, "-Wno-unused")
-    found = [said for seed in range(1, 6) if not (said := chip.run(tmp_path, str(seed))).right]
-    assert found
+    assert any(not chip.run(tmp_path, str(seed)).right for seed in range(1, 6))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests import refusals
 from tests.micro_c import chip
 from tests.p4.cases import feature_set
 from wirewise.cli import app
@@ -43,18 +45,8 @@ def network(*widths: int, n_features: int = 4, steps: bool = True) -> BinaryMlp:
     )
 
 
-def refusal(model: Model, options: Options) -> str:
-    with pytest.raises(InputError) as refused:
-        emit(model, feature_set(model.n_features), options)
-    return str(refused.value)
-
-
-def fits(model: Model, options: Options) -> bool:
-    try:
-        emit(model, feature_set(model.n_features), options)
-    except InputError:
-        return False
-    return True
+refusal = partial(refusals.refusal, emit)
+fits = partial(refusals.fits, emit)
 
 
 @pytest.mark.parametrize(

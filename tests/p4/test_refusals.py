@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests import refusals
 from tests.p4.cases import Case, feature_set, rows_for
 from wirewise.errors import InputError
 from wirewise.models import (
@@ -36,18 +38,8 @@ def forest(n_trees: int, depth: int, n_features: int = 6, **given: Any) -> TreeE
     return random_tree_ensemble(rng, n_features=n_features, n_trees=n_trees, depth=depth, full=True, **given)
 
 
-def refusal(model: Model, options: Options) -> str:
-    with pytest.raises(InputError) as refused:
-        emit(model, feature_set(model.n_features), options)
-    return str(refused.value)
-
-
-def fits(model: Model, options: Options) -> bool:
-    try:
-        emit(model, feature_set(model.n_features), options)
-    except InputError:
-        return False
-    return True
+refusal = partial(refusals.refusal, emit)
+fits = partial(refusals.fits, emit)
 
 
 LIMITED = [

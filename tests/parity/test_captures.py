@@ -132,8 +132,7 @@ def test_odd_capture(every_field: Comparison, name: str) -> None:
     "feature_set",
     [
         EVERY_FIELD,
-        # Of the presets, one with aggregates.
-        *(pytest.param(f, marks=[] if f.name == "flood" else pytest.mark.slow) for f in PRESETS.values()),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in PRESETS.values()),
     ],
     ids=lambda f: f.name,
 )

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -35,19 +36,21 @@ pub struct Row {
 }
 
 /// What stands between the flood and the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guard {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Guard {
+    /// Nothing
     None,
+    /// A rule of nftables
     Rule,
+    /// The bundle, which drops the flood
     Model,
+    /// The bundle, which challenges who opens a connection
     Challenge,
-    /// The model, and the stack's work of ordinary traffic on the sender's CPU.
+    /// The bundle, and the stack's work of ordinary traffic on the sender's CPU
     Moved,
 }
 
 impl Guard {
-    const ALL: [Self; 5] = [Self::None, Self::Rule, Self::Model, Self::Challenge, Self::Moved];
-
     fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -98,7 +101,7 @@ pub fn measure(bench: &Bench<'_>) -> Result<Vec<Row>> {
     }
     for (flood, name) in [(Traffic::Udp, "UDP"), (Traffic::Syn, "SYN")] {
         let measuring = Measuring::on(bench.wire, flood)?;
-        for guard in Guard::ALL.into_iter().filter(|guard| guard.is_there(flood)) {
+        for guard in bench.guards.iter().copied().filter(|guard| guard.is_there(flood)) {
             std::fs::write(cookies, if guard == Guard::Challenge { "2" } else { "1" })
                 .map_err(|error| Error::other(format!("{cookies}: {error}")))?;
             eprintln!("flood: {name}, {}", guard.name());

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use serde::Serialize;
 
+use self::flood::Guard;
 use super::planes::Rate;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
@@ -32,7 +34,7 @@ const LONGEST: u64 = 60_000_000_000;
 #[command(after_help = "\
 Examples:
   wirewised bench xdp --bundle tree.wirewise
-  wirewised bench xdp --bundle tree.wirewise --part flood --rate 1000000,max --seconds 5s --json
+  wirewised bench xdp --bundle tree.wirewise --part flood --guard model --rate 1000000,max --json
 The bundle's first class is ordinary traffic, the others are the flood: those are dropped, or challenged.")]
 pub struct Args {
     /// Bundle to measure
@@ -46,6 +48,10 @@ pub struct Args {
     /// Packets a second of the flood, or max: as many as the sender can
     #[arg(long = "rate", value_name = "N|max", value_delimiter = ',', default_values = ["250000", "500000", "1000000", "2000000", "4000000", "max"])]
     rates: Vec<Rate>,
+
+    /// What stands between flood and server; repeat for several [default: all]
+    #[arg(long = "guard", value_enum, value_name = "GUARD")]
+    guards: Vec<Guard>,
 
     /// How long each is measured, after a warm-up
     #[arg(long = "seconds", value_name = "TIME", default_value = "2s")]
@@ -77,6 +83,7 @@ struct Bench<'a> {
     bundle: &'a Path,
     classes: &'a [String],
     rates: &'a [Rate],
+    guards: &'a [Guard],
     time: Duration,
     /// Of this process, before it was bound to one of them.
     allowed_cpus: &'a [u32],
@@ -116,12 +123,10 @@ pub fn run(args: &Args) -> Result<()> {
         )));
     }
     let cpus = Cpus::choose()?;
-    let parts: Vec<_> = match &args.parts[..] {
-        [] => Part::value_variants().to_vec(),
-        some => some.to_vec(),
-    };
+    let parts = chosen(&args.parts);
+    let guards = chosen(&args.guards);
     if args.dry_run {
-        return tell(args, &parts, cpus);
+        return tell(args, &parts, &guards, cpus);
     }
     let allowed_cpus = kernel::allowed_cpus()?;
     let wire = Wire::lay(cpus)?;
@@ -131,6 +136,7 @@ pub fn run(args: &Args) -> Result<()> {
         bundle: &args.bundle,
         classes: &bundle.manifest.classes,
         rates: &args.rates,
+        guards: &guards,
         time: Duration::from_nanos(args.time.0),
         allowed_cpus: &allowed_cpus,
     };
@@ -166,15 +172,24 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// All of them, if none is named.
+fn chosen<T: ValueEnum + Clone>(named: &[T]) -> Vec<T> {
+    if named.is_empty() { T::value_variants().to_vec() } else { named.to_vec() }
+}
+
 /// Of this agent.
 fn plane(name: &str) -> Option<Plane> {
     Plane::all().iter().copied().find(|plane| plane.name() == name)
 }
 
-fn tell(args: &Args, parts: &[Part], cpus: Cpus) -> Result<()> {
+/// As they are given.
+fn names<T: ValueEnum>(values: &[T]) -> String {
+    let values: Vec<_> = values.iter().filter_map(ValueEnum::to_possible_value).collect();
+    values.iter().map(PossibleValue::get_name).collect::<Vec<_>>().join(", ")
+}
+
+fn tell(args: &Args, parts: &[Part], guards: &[Guard], cpus: Cpus) -> Result<()> {
     let rates: Vec<_> = args.rates.iter().map(Rate::to_string).collect();
-    let parts: Vec<_> = parts.iter().filter_map(ValueEnum::to_possible_value).collect();
-    let parts: Vec<_> = parts.iter().map(|part| part.get_name()).collect();
     println!(
         "would make network namespaces, veth pairs between them ({} receives), and mounts of its own",
         Wire::name()
@@ -182,7 +197,8 @@ fn tell(args: &Args, parts: &[Part], cpus: Cpus) -> Result<()> {
     println!("  sender       CPU {}", cpus.sender);
     println!("  receiver     CPU {}", cpus.receiver);
     println!("  bundle       {}", args.bundle.display());
-    println!("  parts        {}", parts.join(", "));
+    println!("  parts        {}", names(parts));
+    println!("  guards       {}", names(guards));
     println!("  flood        {} packets/s, {} each", rates.join(", "), args.time);
     println!("nothing was changed");
     Ok(())
