@@ -19,6 +19,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "arith.h"
+#include "checksum.h"
 #include "ends.h"
 #include "hook.h"
 #include "maps.h"
@@ -151,15 +152,6 @@ __noinline int ww_returns_cookie(WW_HOOK_ARG *ctx)
 	if (room->ends.key.reserved[0] == 4)
 		return !bpf_tcp_raw_check_syncookie_ipv4(&room->headers.ip4, &room->headers.tcp);
 	return !bpf_tcp_raw_check_syncookie_ipv6(&room->headers.ip6, &room->headers.tcp);
-}
-
-/* The checksum of a sum that bpf_csum_diff made. */
-static __always_inline __u16 ww_checksum(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~((sum & 0xffff) + (sum >> 16));
 }
 
 /* Puts a SYN-ACK with a cookie in the place of a SYN, all but its Ethernet addresses. Returns the verdict. */

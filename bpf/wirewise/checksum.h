@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a header's checksum is after something in the header was changed. */
+/* Checksums in ones' complement, made and changed. */
 #ifndef WW_CHECKSUM_H
 #define WW_CHECKSUM_H
 
@@ -15,6 +15,15 @@ static __always_inline __u16 ww_checksum_after(__u16 checksum, __u16 before, __u
 
 	sum = (sum >> 16) + (sum & 0xffff);
 	return ~((sum >> 16) + sum);
+}
+
+/* The checksum of a sum that bpf_csum_diff made. */
+static __always_inline __u16 ww_checksum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~((sum & 0xffff) + (sum >> 16));
 }
 
 #endif

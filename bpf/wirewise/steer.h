@@ -24,7 +24,8 @@
 #include "hook.h"
 #include "maps.h"
 #include "parse.h"
-#include "tunnel_end.h"
+#include "tunnel_enter.h"
+#include "tunnel_leave.h"
 #include "way_out.h"
 
 /* 16-bit words of IP headers. */

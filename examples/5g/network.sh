@@ -86,6 +86,11 @@ up() {
     address upf n3 10.200.0.2/24
     address upf n6 10.201.0.1/24 2001:db8:201::1/64
     address dn eth0 10.201.0.2/24 2001:db8:201::2/64
+    # Known before N6 has a queue, in which the question would wait or be lost.
+    mac=$(on dn ip -oneline link show eth0 | sed 's/.* link\/ether \([^ ]*\) .*/\1/')
+    for neighbour in 10.201.0.2 2001:db8:201::2; do
+        on upf ip neighbour replace "$neighbour" lladdr "$mac" dev n6
+    done
     # For what is taken out of its tunnel before upf.py sees it.
     on upf sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
 }

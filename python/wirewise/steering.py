@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from wirewise.abi import Fate, Outcome
 from wirewise.balancing import Pool
 from wirewise.errors import choose
-from wirewise.tunnels import Pass, Table, parse_kind, parse_qfi, write_inside
+from wirewise.gtp import Pass, write_inside
+from wirewise.tunnels import Table, parse_kind, parse_qfi
 from wirewise.units import parse_number
 
 KEYS = (

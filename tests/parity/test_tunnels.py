@@ -22,7 +22,8 @@ from tests.parity.frames import IPV4, IPV6, TimedFrame, ethernet, ipv4, ipv6, tc
 from tests.parity.harness import PLANES, XDP_CODES, Comparison, Run, assert_agree, needs_kernel
 from tests.parity.test_steering import FEATURES, MODEL
 from wirewise.abi import Fate, Outcome
-from wirewise.tunnels import Pass, Table, Tunnel, find, write_inside
+from wirewise.gtp import Pass, find, write_inside
+from wirewise.tunnels import Table, Tunnel
 
 NUMBER = 2000
 SLOWLY = 100_000

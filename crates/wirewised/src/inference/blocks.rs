@@ -31,11 +31,10 @@ enum Set {
 }
 
 impl Instructions {
-    pub fn best() -> Self {
-        Self::all()[0]
-    }
+    /// What every processor has.
+    pub const PORTABLE: Self = Self(Set::Portable);
 
-    /// Those of this processor, the fastest first.
+    /// Those of this processor, the widest first.
     pub fn all() -> Vec<Self> {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -53,7 +52,7 @@ impl Instructions {
                 found.push(Self(Set::Popcnt));
             }
         }
-        found.push(Self(Set::Portable));
+        found.push(Self::PORTABLE);
         found
     }
 

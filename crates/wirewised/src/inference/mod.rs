@@ -8,6 +8,8 @@ pub mod binary;
 mod blocks;
 pub mod rows;
 
+use std::time::{Duration, Instant};
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,6 +17,10 @@ pub use blocks::Instructions;
 
 use crate::abi;
 use crate::inference::binary::Network;
+
+/// Of a try: a tenth of a millisecond or less.
+const TRIED_ROWS: usize = 512;
+const TRIES: u32 = 4;
 
 /// A model that takes rows.
 #[derive(Debug)]
@@ -51,7 +57,28 @@ pub struct Verdicts {
 impl Executor {
     /// Of `model.json`. The error says what rule of the format is broken, or that no executor knows the family.
     pub fn parse(ir: &Value) -> Result<Self, String> {
-        Self::with(ir, Instructions::best())
+        let mut executor = Self::with(ir, Instructions::PORTABLE)?;
+        executor.choose_instructions();
+        Ok(executor)
+    }
+
+    /// Each is tried with this network: on some processors wider vectors take longer.
+    fn choose_instructions(&mut self) {
+        let rows = vec![0; TRIED_ROWS * self.n_features()];
+        let mut verdicts = Verdicts::default();
+        let mut least = (Duration::MAX, self.instructions);
+        for instructions in Instructions::all() {
+            self.instructions = instructions;
+            for _ in 0..TRIES {
+                let begin = Instant::now();
+                self.judge(&rows, &mut verdicts);
+                let took = begin.elapsed();
+                if took < least.0 {
+                    least = (took, instructions);
+                }
+            }
+        }
+        self.instructions = least.1;
     }
 
     pub fn with(ir: &Value, instructions: Instructions) -> Result<Self, String> {

@@ -13,7 +13,6 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use serde::Serialize;
 
-use self::flood::Guard;
 use super::planes::Rate;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
@@ -51,7 +50,7 @@ pub struct Args {
 
     /// What stands between flood and server; repeat for several [default: all]
     #[arg(long = "guard", value_enum, value_name = "GUARD")]
-    guards: Vec<Guard>,
+    guards: Vec<flood::Guard>,
 
     /// How long each is measured, after a warm-up
     #[arg(long = "seconds", value_name = "TIME", default_value = "2s")]
@@ -83,7 +82,7 @@ struct Bench<'a> {
     bundle: &'a Path,
     classes: &'a [String],
     rates: &'a [Rate],
-    guards: &'a [Guard],
+    guards: &'a [flood::Guard],
     time: Duration,
     /// Of this process, before it was bound to one of them.
     allowed_cpus: &'a [u32],
@@ -188,7 +187,7 @@ fn names<T: ValueEnum>(values: &[T]) -> String {
     values.iter().map(PossibleValue::get_name).collect::<Vec<_>>().join(", ")
 }
 
-fn tell(args: &Args, parts: &[Part], guards: &[Guard], cpus: Cpus) -> Result<()> {
+fn tell(args: &Args, parts: &[Part], guards: &[flood::Guard], cpus: Cpus) -> Result<()> {
     let rates: Vec<_> = args.rates.iter().map(Rate::to_string).collect();
     println!(
         "would make network namespaces, veth pairs between them ({} receives), and mounts of its own",
