@@ -15,10 +15,9 @@ use crate::attachment::staging;
 use crate::attachment::succession::Places;
 use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
-use crate::object::policy_maps::ALLOW_LIST;
 use crate::object::{
-    self, AGREEMENT, CONFIG_MAP, Loaded, MEMORY, Opened, TAIL_CALLS, is_shared_by_loads, read_element,
-    variable,
+    self, AGREEMENT, ALLOW_LIST, CONFIG_MAP, Loaded, MEMORY, Opened, TAIL_CALLS, is_shared_by_loads,
+    read_element, variable,
 };
 use crate::plane::{Fate, Judge, Span};
 

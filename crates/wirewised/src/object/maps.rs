@@ -14,17 +14,6 @@ pub const FLOW_TABLES: [&str; 2] = ["ww_flows4", "ww_flows6"];
 /// What is kept beside the flows; a program has those that its features read.
 pub const AGGREGATE_TABLES: [&str; 6] =
     ["ww_source4", "ww_source6", "ww_destination4", "ww_destination6", "ww_service4", "ww_service6"];
-/// All that remembers packets.
-pub const ALL_TABLES: [&str; 8] = [
-    FLOW_TABLES[0],
-    FLOW_TABLES[1],
-    AGGREGATE_TABLES[0],
-    AGGREGATE_TABLES[1],
-    AGGREGATE_TABLES[2],
-    AGGREGATE_TABLES[3],
-    AGGREGATE_TABLES[4],
-    AGGREGATE_TABLES[5],
-];
 /// A variable: counters and scratch space, `abi::Cpu` for each CPU.
 pub const PER_CPU: &str = "ww_cpu";
 pub const PER_CPU_MAP: &str = ".data.ww_cpu";
@@ -63,6 +52,79 @@ pub const COPIES: &str = "ww_copies";
 pub const TUNNELS: &str = "ww_tunnels";
 pub const TUNNEL_COUNTS: &str = "ww_tunnel_counts";
 
+/// The allow list: prefixes of both versions of IP, and ports.
+pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
+/// What the rate limit of each class remembers.
+pub const LIMIT_MAP: &str = "ww_limit";
+
+/// What a map belongs to, and so which programs have it in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// One load: its constants, and the programs it is made of.
+    Load,
+    /// Every load of one bundle on an interface.
+    Bundle,
+    /// Programs that keep the same of a flow.
+    Table,
+    /// Programs with the same classes: numbered by class.
+    Classes,
+    /// Programs under the same policy.
+    Policy,
+    /// All programs on an interface, one after the other: what others put there, what flows were given, and counters that
+    /// mean the same in each.
+    Host,
+}
+
+/// Every map, without the prefix of a variable's section, and its scope. `swap`, `swap --shadow` and `run --outgoing` go by this.
+const SCOPES: [(&str, Scope); 36] = [
+    ("ww_config", Scope::Load),
+    (TAIL_CALLS, Scope::Load),
+    (FIRST, Scope::Load),
+    ("ww_blank", Scope::Bundle),
+    ("ww_answers", Scope::Bundle),
+    (AGREEMENT, Scope::Bundle),
+    (COPIES, Scope::Bundle),
+    (RECORDS, Scope::Bundle),
+    (RECORD_RINGS, Scope::Bundle),
+    (FLOW_TABLES[0], Scope::Table),
+    (FLOW_TABLES[1], Scope::Table),
+    (AGGREGATE_TABLES[0], Scope::Table),
+    (AGGREGATE_TABLES[1], Scope::Table),
+    (AGGREGATE_TABLES[2], Scope::Table),
+    (AGGREGATE_TABLES[3], Scope::Table),
+    (AGGREGATE_TABLES[4], Scope::Table),
+    (AGGREGATE_TABLES[5], Scope::Table),
+    (PER_CPU, Scope::Classes),
+    (EVENTS, Scope::Classes),
+    (POLICY, Scope::Policy),
+    (LIMIT_MAP, Scope::Policy),
+    (ALLOW_LIST[0], Scope::Policy),
+    (ALLOW_LIST[1], Scope::Policy),
+    (ALLOW_LIST[2], Scope::Policy),
+    (INTERFACES, Scope::Policy),
+    (CPUS, Scope::Policy),
+    (FIXED, Scope::Policy),
+    (POOLS, Scope::Policy),
+    (TABLES_OF_POOLS, Scope::Policy),
+    (BACKENDS, Scope::Policy),
+    (TUNNELS, Scope::Policy),
+    (SOCKETS, Scope::Host),
+    (MEMORY, Scope::Host),
+    (STATIONS, Scope::Host),
+    (BACKEND_COUNTS, Scope::Host),
+    (TUNNEL_COUNTS, Scope::Host),
+];
+
+/// The scope of a map; `None`: it is not one of the data path's.
+pub fn scope(map: &str) -> Option<Scope> {
+    SCOPES.iter().find(|(name, _)| *name == variable(map)).map(|(_, scope)| *scope)
+}
+
+/// The maps whose scope is one of those that `wanted` picks.
+pub fn of_scopes(wanted: impl Fn(Scope) -> bool) -> impl Iterator<Item = &'static str> {
+    SCOPES.into_iter().filter(move |(_, scope)| wanted(*scope)).map(|(name, _)| name)
+}
+
 /// Whether a program with these constants has a map; without, the map is not made.
 pub fn is_needed(map: &str, config: &abi::Config) -> bool {
     // Captured packets go nowhere.
@@ -97,10 +159,9 @@ pub fn variable(map: &str) -> &str {
     map.strip_prefix(".data.").or_else(|| map.strip_prefix(".rodata.")).unwrap_or(map)
 }
 
-/// Whether another load of the same program uses this map too: not its constants, and not those that hold its programs.
+/// Whether another load of the same bundle uses this map too.
 pub fn is_shared_by_loads(map: &str) -> bool {
-    let name = variable(map);
-    name.starts_with("ww_") && ![TAIL_CALLS, FIRST, variable(CONFIG_MAP)].contains(&name)
+    scope(map).is_some_and(|scope| scope != Scope::Load)
 }
 
 pub fn other_layout(map: &str) -> Error {
@@ -176,4 +237,37 @@ pub fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {
 
 pub fn no_map(name: &str) -> Error {
     Error::input(format!("the program has no map {name}, so this policy cannot be applied to it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    /// The names that the data path's sources give to their maps.
+    fn maps_of_sources() -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/wirewise");
+        let mut names = BTreeSet::new();
+        for file in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            for line in text.lines().filter(|line| !line.starts_with("#define")) {
+                let name = match (line.strip_prefix("WW_MAP("), line.find("SEC(\".")) {
+                    (Some(arguments), _) => arguments.split(',').next(),
+                    (_, Some(end)) => line[..end].split_whitespace().rfind(|word| word.starts_with("ww_")),
+                    _ => None,
+                };
+                names.extend(name.map(|name| name.split('[').next().unwrap().to_string()));
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_map_of_the_data_path_has_a_scope() {
+        let scopes: BTreeSet<_> = SCOPES.iter().map(|(name, _)| (*name).to_string()).collect();
+        assert_eq!(scopes.len(), SCOPES.len(), "a map has two scopes");
+        assert_eq!(scopes, maps_of_sources());
+    }
 }

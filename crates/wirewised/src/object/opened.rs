@@ -12,7 +12,7 @@ use crate::kernel;
 use crate::kernel::jiffies;
 use crate::kernel::libbpf_log;
 use crate::object::loaded::Loaded;
-use crate::object::maps::{ALL_TABLES, CONFIG_MAP, PER_CPU_MAP, is_needed, max_entries, variable};
+use crate::object::maps::{CONFIG_MAP, PER_CPU_MAP, Scope, is_needed, max_entries, scope, variable};
 use crate::object::settings::{Runs, Settings};
 use crate::object::verifier::Refusal;
 
@@ -107,7 +107,7 @@ impl Opened {
     /// the constants.
     pub fn prepare_to_verify(&mut self, settings: &Settings) -> Result<abi::Config> {
         self.prepare_with(settings, |map, config| match max_entries(map, config)? {
-            Some(_) if ALL_TABLES.contains(&map) => Ok(Some(1)),
+            Some(_) if scope(map) == Some(Scope::Table) => Ok(Some(1)),
             entries => Ok(entries),
         })?;
         self.config.ok_or_else(|| no_data_path(&self.input))

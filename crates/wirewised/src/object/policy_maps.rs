@@ -5,20 +5,22 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 
 use bytemuck::bytes_of;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapType};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::{CPUS, FIXED, INTERFACES, POLICY, failed, no_map, update};
+use crate::kernel::objects;
+use crate::object::maps::{
+    CPUS, FIXED, INTERFACES, LIMIT_MAP, POLICY, Scope, failed, no_map, of_scopes, update,
+};
 use crate::object::{pools, tunnels};
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
 const CPU_QUEUE: u32 = 2048;
-
-pub const ALLOW_LIST: [&str; 3] = ["ww_allow4", "ww_allow6", "ww_allow_ports"];
 
 /// Writes the allow list and `element` (made by `policy.to_abi`).
 ///
@@ -101,20 +103,37 @@ pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> O
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// Copies an allow list, the interfaces and CPUs that packets go to, and the stations behind ports, into maps that are still empty.
-pub fn copy_lists<M: MapCore, N: MapCore>(
+/// Copies what belongs to a policy into maps that are still empty: all but its element, and what its limits remember, which are numbered by
+/// class.
+pub fn copy<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    for name in ALLOW_LIST.into_iter().chain([INTERFACES, CPUS, FIXED]) {
+    for name in of_scopes(|scope| scope == Scope::Policy).filter(|name| ![POLICY, LIMIT_MAP].contains(name)) {
         let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
+        if same_map(&from, &to)? {
+            continue;
+        }
+        let is_array = from.map_type() == MapType::Array;
         for key in from.keys() {
-            if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
+            if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY)
+                // An array is zeros from the beginning.
+                && !(is_array && value.iter().all(|byte| *byte == 0))
+            {
                 update(&to, &key, &value)?;
             }
         }
     }
     Ok(())
+}
+
+fn same_map(one: &impl MapCore, other: &impl MapCore) -> Result<bool> {
+    let id = |fd: BorrowedFd<'_>| {
+        let info =
+            objects::map_info(fd).map_err(|error| Error::other(format!("cannot look at a map: {error}")))?;
+        Ok::<_, Error>(info.map(|info| info.id))
+    };
+    Ok(id(one.as_fd())? == id(other.as_fd())?)
 }
 
 fn merge_ports(map: &Option<impl MapCore>, words: &[u64], merge: impl Fn(u64, u64) -> u64) -> Result<()> {

@@ -125,15 +125,3 @@ pub fn write<M: MapCore>(wanted: Option<&[Tunnel]>, find: impl Fn(&str) -> Optio
     let map = find(TUNNELS).ok_or_else(|| no_map(TUNNELS))?;
     replace(&map, wanted).map(drop)
 }
-
-/// Has a program that takes over know what the one before it knew, unless they have the map in common.
-pub fn copy<M: MapCore, N: MapCore>(
-    from: impl Fn(&str) -> Option<M>,
-    to: impl Fn(&str) -> Option<N>,
-) -> Result<()> {
-    let (Some(from), Some(to)) = (from(TUNNELS), to(TUNNELS)) else { return Ok(()) };
-    if to.keys().next().is_some() {
-        return Ok(());
-    }
-    Held::read(&from)?.0.iter().try_for_each(|(end, value)| update(&to, bytes_of(end), bytes_of(value)))
-}

@@ -7,10 +7,8 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::abi::{self, Action};
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::object::PER_CPU;
 use crate::object::mapped::MappedArray;
-
-pub const LIMIT_MAP: &str = "ww_limit";
+use crate::object::{LIMIT_MAP, PER_CPU};
 
 /// Forgets what limits other than those of `old` have counted. Comes after `new` was written.
 ///
@@ -35,20 +33,25 @@ pub fn renew<M: MapCore>(
 }
 
 /// Limits that are the same in another program's policy go on there.
+///
+/// number : of one of its classes, among the old program's; `None`: that has no such class.
 pub fn carry<M: MapCore, N: MapCore>(
     old: &abi::Policy,
     new: &abi::Policy,
+    number: impl Fn(usize) -> Option<usize>,
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
     let (Some(from), Some(to)) = (from(LIMIT_MAP), to(LIMIT_MAP)) else { return Ok(()) };
-    let changed: Vec<u32> = changed_classes(old, new).collect();
-    let limits =
-        new.class_policy.iter().zip(0u32..).filter(|(rule, _)| rule.action == Action::RateLimit.code());
-    for (_, class) in limits.filter(|(_, class)| !changed.contains(class)) {
-        let key = class.to_ne_bytes();
-        let copied = from.lookup(&key, MapFlags::ANY).and_then(|value| match value {
-            Some(value) => to.update(&key, &value, MapFlags::ANY),
+    for (class, rule) in new.class_policy.iter().enumerate() {
+        let Some(before) = number(class) else { continue };
+        let Some(old) = old.class_policy.get(before) else { continue };
+        if rule.action != Action::RateLimit.code() || limit(old) != limit(rule) {
+            continue;
+        }
+        let key = |class: usize| (class as u32).to_ne_bytes();
+        let copied = from.lookup(&key(before), MapFlags::ANY).and_then(|value| match value {
+            Some(value) => to.update(&key(class), &value, MapFlags::ANY),
             None => Ok(()),
         });
         copied.map_err(|error| Error::other(format!("cannot write {LIMIT_MAP}: {error}")))?;
@@ -78,9 +81,12 @@ pub fn renew_events<M: MapCore>(
 fn changed_classes(old: &abi::Policy, new: &abi::Policy) -> impl Iterator<Item = u32> {
     let rules = old.class_policy.iter().zip(&new.class_policy).zip(0u32..);
     rules.filter_map(|((old, new), class)| {
-        let limit = |rule: &abi::ClassPolicy| (rule.action, rule.interval_ns, rule.burst_ns);
         (new.action == Action::RateLimit.code() && limit(old) != limit(new)).then_some(class)
     })
+}
+
+fn limit(rule: &abi::ClassPolicy) -> (u32, u64, u64) {
+    (rule.action, rule.interval_ns, rule.burst_ns)
 }
 
 #[cfg(test)]

@@ -30,7 +30,9 @@ use crate::kernel;
 use crate::object::flow_table::TABLES;
 use crate::object::mapped::MappedArray;
 use crate::object::policy_maps;
-use crate::object::{AGREEMENT, ALL_TABLES, CONFIG_MAP, EVENTS, PER_CPU, POLICY, read_element, variable};
+use crate::object::{
+    AGREEMENT, CONFIG_MAP, EVENTS, PER_CPU, POLICY, Scope, of_scopes, read_element, variable,
+};
 use crate::policy::Policy;
 use crate::running::agreement::Agreement;
 use crate::running::counters::Counters;
@@ -173,7 +175,7 @@ pub trait Running {
     /// Bytes of the tables of flows and of what is kept beside them.
     fn flow_table_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
-        for name in ALL_TABLES {
+        for name in of_scopes(|scope| scope == Scope::Table) {
             if let Some(map) = self.optional_map(name)? {
                 bytes += u64::from(map.max_entries()) * u64::from(map.value_size());
             }

@@ -22,6 +22,7 @@ mod elsewhere;
 mod faults;
 mod forwarding;
 mod health;
+mod kept;
 mod kills;
 mod life;
 mod limits;

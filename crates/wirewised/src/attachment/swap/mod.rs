@@ -2,11 +2,12 @@
 //! One model after another on an interface, while packets pass: the new program is loaded beside the old one, uses the flow tables
 //! that are there, and takes over in one step. What ran before stays at hand for `rollback`.
 //!
-//! What is shared, and what each program has for itself:
+//! What is shared, and what each program has for itself, follows from the scope of each map (`object/maps.rs`):
 //!
 //! - the flow tables are shared if both keep the same of a flow; otherwise the new ones are empty;
 //! - counters and events are numbered by class, so they are shared by programs with the same classes;
-//! - so are policy, allow list and rate limits, unless a new policy comes with the new program.
+//! - so is all that belongs to the policy, unless a new policy comes with the new program, which is then written over a copy;
+//! - what others put there, and what flows were given, is the same for all programs.
 
 mod fit;
 pub mod shadow;
@@ -24,17 +25,12 @@ use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
-use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{
-    ALL_TABLES, BACKEND_COUNTS, BACKENDS, CPUS, EVENTS, FLOW_TABLES, INTERFACES, MEMORY, PER_CPU, POLICY,
-    POOLS, SOCKETS, TABLES_OF_POOLS,
-};
-use crate::object::{Loaded, Opened, Runs, Settings};
-use crate::object::{pools, tunnels};
+use crate::object::policy_maps;
+use crate::object::{FLOW_TABLES, Loaded, Opened, POLICY, Runs, Scope, Settings, TUNNELS, of_scopes};
 use crate::plane::{Joining, link};
 use crate::policy::Policy;
 use crate::running::Running;
-use crate::running::limits::{self, LIMIT_MAP};
+use crate::running::limits;
 use crate::running::meta::{BundleMeta, Meta, PolicyMeta};
 use crate::running::policy::effective_mode;
 
@@ -84,7 +80,11 @@ pub struct SwapPlan {
     /// Why the flow tables cannot stay; empty: they do.
     pub differences: Vec<String>,
     pub same_classes: bool,
+    /// It is the bundle that runs, loaded once more.
+    same_bundle: bool,
     pub policy: PolicyPlan,
+    /// The policy's file says nothing of tunnels: the table goes on.
+    leaves_tunnels: bool,
     /// Classes the old program did not have; without a policy that names them they pass.
     pub new_classes: Vec<String>,
 }
@@ -107,20 +107,16 @@ impl SwapPlan {
     }
 
     /// The maps that old and new program have in common.
-    fn shared(&self) -> Vec<&'static str> {
-        // What others put there, and what flows were given, is the same for all programs.
-        let mut maps = vec![SOCKETS, MEMORY, BACKEND_COUNTS];
-        if self.flows == FlowsPlan::Kept {
-            maps.extend(ALL_TABLES);
-        }
-        if self.same_classes {
-            maps.extend([PER_CPU, EVENTS]);
-        }
-        if self.policy == PolicyPlan::Kept {
-            maps.extend([POLICY, LIMIT_MAP, INTERFACES, CPUS, POOLS, TABLES_OF_POOLS, BACKENDS]);
-            maps.extend(ALLOW_LIST);
-        }
-        maps
+    fn shared(&self) -> impl Iterator<Item = &'static str> {
+        let in_common = of_scopes(|scope| match scope {
+            Scope::Load => false,
+            Scope::Bundle => self.same_bundle,
+            Scope::Table => self.flows == FlowsPlan::Kept,
+            Scope::Classes => self.same_classes,
+            Scope::Policy => self.policy == PolicyPlan::Kept,
+            Scope::Host => true,
+        });
+        in_common.chain(self.leaves_tunnels.then_some(TUNNELS))
     }
 }
 
@@ -159,8 +155,20 @@ pub fn plan(request: &SwapRequest) -> Result<SwapPlan> {
             PolicyPlan::Renumbered
         }
     };
+    let same_bundle = old.bundle.digest == bundle.digest;
+    let leaves_tunnels = request.policy.as_ref().is_some_and(|(_, policy)| policy.tunnels.is_none());
     let new_classes = new.classes.iter().filter(|class| !old.classes.contains(class)).cloned().collect();
-    Ok(SwapPlan { old, config, flows, differences, same_classes, policy, new_classes })
+    Ok(SwapPlan {
+        old,
+        config,
+        flows,
+        differences,
+        same_classes,
+        same_bundle,
+        policy,
+        leaves_tunnels,
+        new_classes,
+    })
 }
 
 /// How the bundle could take the flows over after all.
@@ -225,18 +233,19 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
         Some((_, policy)) => plan.old.plane.loads_for(policy.steering_kinds()),
         None => plan.config.steer,
     };
-    let shadow = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
+    let tables_of = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
     if plan.flows == FlowsPlan::Kept {
         settings = with_tables_of(&plan.config, runs)?;
         if !plan.same_classes {
             settings.verdict = verdicts::other(settings.verdict);
         }
-    } else if let Some(shadow) = shadow {
+    } else if let Some(shadow) = tables_of {
         settings = with_tables_of(&known_config(shadow)?, runs)?;
     }
     opened.prepare(&Settings { steer, ..settings })?;
-    if let Some(shadow) = shadow {
-        share(&mut opened, shadow, ALL_TABLES)?;
+    if let Some(shadow) = &request.shadow {
+        let own = |scope| scope == Scope::Bundle || scope == Scope::Table && tables_of.is_some();
+        share(&mut opened, shadow, of_scopes(own))?;
     }
     forwarding::join(&mut opened, ours.directory.parent().unwrap_or(&ours.directory))?;
     share(&mut opened, ours, plan.shared())?;
@@ -323,41 +332,36 @@ fn update_link(ours: &Attachment, program: BorrowedFd<'_>) -> Result<()> {
 /// Writes the new program's policy, if it has one of its own. Returns what is to be remembered of it.
 fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Result<PolicyMeta> {
     let (ours, old) = (&request.ours, &plan.old);
-    if let Some((file, policy)) = &request.policy {
-        let now = kernel::boot_ns();
-        let before = ours.policy()?;
-        let element = policy.to_abi(now, request.mode.unwrap_or_else(|| effective_mode(&before, now)));
-        pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
-        tunnels::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
-        policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
-        if plan.same_classes {
-            limits::carry(
-                &before,
-                &element,
-                |name| ours.optional_map(name).ok().flatten(),
-                |name| loaded.map(name),
-            )?;
+    if plan.policy == PolicyPlan::Kept {
+        return Ok(old.policy.clone());
+    }
+    let (from, to) = (|name: &str| ours.optional_map(name).ok().flatten(), |name: &str| loaded.map(name));
+    let (now, before) = (kernel::boot_ns(), ours.policy()?);
+    let classes = &request.bundle.manifest.classes;
+    let number = |class: usize| {
+        let name = classes.get(class)?;
+        old.classes.iter().position(|old| old == name)
+    };
+    policy_maps::copy(from, to)?;
+    let (element, remembered) = match &request.policy {
+        Some((file, policy)) => {
+            let mode = request.mode.unwrap_or_else(|| effective_mode(&before, now));
+            let element = policy.to_abi(now, mode);
+            policy_maps::write(policy, &element, to, || Ok(()))?;
+            (element, PolicyMeta::new(Some(file), policy))
         }
-        return Ok(PolicyMeta::new(Some(file), policy));
-    }
-    let mut remembered = old.policy.clone();
-    if plan.policy == PolicyPlan::Renumbered {
-        let classes = &request.bundle.manifest.classes;
-        pools::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
-        tunnels::copy(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
-        policy_maps::copy_lists(|name| ours.optional_map(name).ok().flatten(), |name| loaded.map(name))?;
-        policy_maps::write_element(&fit::renumber(&ours.policy()?, &old.classes, classes), |name| {
-            loaded.map(name)
-        })?;
-        let action = |class| {
-            let number = old.classes.iter().position(|old| old == class);
-            number.and_then(|number| old.policy.actions.get(number).cloned())
-        };
-        remembered.actions = classes
-            .iter()
-            .map(|class| action(class).unwrap_or_else(|| Action::Pass.name().to_string()))
-            .collect();
-    }
+        None => {
+            let element = fit::renumber(&before, &old.classes, classes);
+            policy_maps::write_element(&element, to)?;
+            let action = |class| {
+                let action = number(class).and_then(|number| old.policy.actions.get(number).cloned());
+                action.unwrap_or_else(|| Action::Pass.name().to_string())
+            };
+            let actions = (0..classes.len()).map(action).collect();
+            (element, PolicyMeta { actions, ..old.policy.clone() })
+        }
+    };
+    limits::carry(&before, &element, number, from, to)?;
     Ok(remembered)
 }
 

@@ -22,11 +22,9 @@ use crate::bundle::emitted::MAX_TAIL_CALLS;
 use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
-use crate::object::policy_maps::{self, ALLOW_LIST};
-use crate::object::{AGREEMENT, FIRST, Loaded, Opened, Settings, TAIL_CALLS};
-use crate::object::{ALL_TABLES, CPUS, EVENTS, INTERFACES, MEMORY, PER_CPU, POLICY, SOCKETS};
+use crate::object::policy_maps;
+use crate::object::{AGREEMENT, ALLOW_LIST, FIRST, Loaded, Opened, Scope, Settings, TAIL_CALLS, of_scopes};
 use crate::running::Running;
-use crate::running::limits::LIMIT_MAP;
 use crate::running::meta::Meta;
 use crate::running::policy;
 
@@ -74,8 +72,7 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
         clock,
         ..with_tables_of(&config, runs)?
     })?;
-    share(&mut first, ours, [POLICY, LIMIT_MAP, INTERFACES, CPUS, SOCKETS, MEMORY, EVENTS, PER_CPU])?;
-    share(&mut first, ours, ALL_TABLES.into_iter().chain(ALLOW_LIST))?;
+    share(&mut first, ours, of_scopes(|scope| scope != Scope::Load))?;
     first.share(AGREEMENT, &second.require_map(AGREEMENT)?)?;
     let first = staging::load(first, &running, outgoing_too)?;
     for (second, first) in second.directions().zip(first.directions()) {
@@ -88,7 +85,7 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     let bytes = |name: &str| {
         second.map(name).map_or(0, |map| u64::from(map.max_entries()) * u64::from(map.value_size()))
     };
-    let table_bytes = ALL_TABLES.map(bytes).iter().sum();
+    let table_bytes = of_scopes(|scope| scope == Scope::Table).map(bytes).sum();
     Ok(Pair { meta, first, second, table_bytes })
 }
 

@@ -3,7 +3,7 @@
 //! turns to its other table; who is gone goes last, when no table and no class leads there.
 
 use bytemuck::bytes_of;
-use libbpf_rs::{MapCore, MapFlags, MapType};
+use libbpf_rs::MapCore;
 
 use crate::abi;
 use crate::error::{Error, Result};
@@ -80,25 +80,6 @@ fn forget_counts<M: MapCore>(slot: usize, find: impl Fn(&str) -> Option<M>) -> R
     let zero = abi::Counter::default();
     let mut places = (slot as u32..map.max_entries()).step_by(abi::BACKENDS);
     places.try_for_each(|place| update(&map, bytes_of(&place), bytes_of(&zero)))
-}
-
-/// Copies pools, tables and backends into maps that are still empty, so that flows of the one program keep their backends under the other.
-pub fn copy<M: MapCore, N: MapCore>(
-    from: impl Fn(&str) -> Option<M>,
-    to: impl Fn(&str) -> Option<N>,
-) -> Result<()> {
-    for name in [BACKENDS, TABLES_OF_POOLS, POOLS] {
-        let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
-        debug_assert_eq!(from.map_type(), MapType::Array);
-        for key in from.keys() {
-            if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY)
-                && value.iter().any(|byte| *byte != 0)
-            {
-                update(&to, &key, &value)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// At random, as a program that comes back after another one may know other backends in the same places.

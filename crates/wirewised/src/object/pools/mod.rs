@@ -7,5 +7,5 @@ mod maps;
 mod places;
 
 pub use held::{Held, text};
-pub use maps::{Change, copy, turn, write};
+pub use maps::{Change, turn, write};
 pub use places::place;
