@@ -9,6 +9,7 @@ from typing import Any
 
 from wirewise.importers import refused
 from wirewise.importers.binary_folder import import_folder
+from wirewise.importers.isolated import import_isolated
 from wirewise.importers.registry import FORMATS, Format
 from wirewise.importers.request import Imported, Request
 
@@ -26,7 +27,14 @@ def import_file(path: str, request: Request) -> Imported:
         )
     if not Path(path).is_file():
         raise request.refuse("is not a file", "give the path of a saved model")
-    return _read(FORMATS[suffix], path, request)
+    if FORMATS[suffix].native:
+        return import_isolated(path, request)
+    return read_file(path, request)
+
+
+def read_file(path: str, request: Request) -> Imported:
+    """The same in this process, of a file whose suffix is known."""
+    return _read(FORMATS[Path(path).suffix.lower()], path, request)
 
 
 def import_estimator(estimator: Any, request: Request) -> Imported:

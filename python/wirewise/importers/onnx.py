@@ -57,7 +57,7 @@ def import_model(model: Any, request: Request) -> Imported:
         raise request.refuse("an ONNX model says how its trees are combined", "leave out votes=majority")
     try:
         onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
+    except (onnx.checker.ValidationError, UnicodeDecodeError) as error:
         raise request.refuse(f"is not a valid ONNX model ({first_line(error)})", "export it again") from None
     graph = model.graph
     trees_at = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]

@@ -33,6 +33,8 @@ NUMBERED_MODES = (
     "BRANCH_NEQ",
     "BRANCH_MEMBER",
 )
+MOST_FEATURES = 1 << 24
+_DAMAGED = "it is damaged, export the model again"
 NUMBERED_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 NUMBERED_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -51,6 +53,8 @@ class OnnxTrees:
 def read_classifier(node: Any, types: Sequence[type[Any]], request: Request) -> OnnxTrees:
     """TreeEnsembleClassifier, all versions."""
     values = _attributes(node)
+    _check_lengths(values, "nodes_", "nodes_treeids", request)
+    _check_lengths(values, "class_", "class_treeids", request)
     labels = [
         _text(label) for label in values.get("classlabels_strings") or values.get("classlabels_int64s") or ()
     ]
@@ -68,6 +72,10 @@ def read_classifier(node: Any, types: Sequence[type[Any]], request: Request) -> 
 
     true, false = children("nodes_truenodeids"), children("nodes_falsenodeids")
     class_ids = np.array(values["class_ids"])
+    _check_range(class_ids, len(labels), "class_ids", request)
+    _check_range(np.array(values["nodes_featureids"])[~leaf], MOST_FEATURES, "nodes_featureids", request)
+    if len(position) != len(modes):
+        raise request.refuse("numbers two nodes of a tree alike", _DAMAGED)
     weights = _either(values, "class_weights").astype(np.float64)
     at = np.array(
         [position[key] for key in zip(values["class_treeids"], values["class_nodeids"], strict=True)]
@@ -108,6 +116,8 @@ def read_ensemble(node: Any, types: Sequence[type[Any]], request: Request) -> On
     aggregate = NUMBERED_AGGREGATES[values.get("aggregate_function", 1)]
     transform = NUMBERED_TRANSFORMS[values.get("post_transform", 0)]
     n_targets = values["n_targets"]
+    _check_range(np.array([n_targets - 1]), MOST_FEATURES, "n_targets, less one,", request)
+    _check_range(np.array(values["nodes_modes"]), len(NUMBERED_MODES), "nodes_modes", request)
     if aggregate not in ("SUM", "AVERAGE") or transform not in ("NONE", "SOFTMAX")[:n_targets]:
         raise request.refuse(
             f"combines its trees by {aggregate} and {transform}",
@@ -116,6 +126,21 @@ def read_ensemble(node: Any, types: Sequence[type[Any]], request: Request) -> On
     modes = [NUMBERED_MODES[mode] for mode in values["nodes_modes"].tolist()]
     tests, true_is_left = _tests(values["nodes_splits"], modes, np.zeros(len(modes), bool), types, request)
     n_nodes, n_leaves = len(modes), len(values["leaf_weights"])
+    _check_lengths(values, "nodes_", "nodes_featureids", request)
+    _check_lengths(values, "leaf_", "leaf_targetids", request)
+    for name, most in (
+        ("nodes_featureids", MOST_FEATURES),
+        ("nodes_trueleafs", 2),
+        ("nodes_falseleafs", 2),
+        ("leaf_targetids", n_targets),
+        ("tree_roots", n_nodes),
+    ):
+        _check_range(np.array(values[name]), most, name, request)
+    for side in ("true", "false"):
+        is_leaf = np.array(values[f"nodes_{side}leafs"], bool)
+        child = np.array(values[f"nodes_{side}nodeids"])
+        _check_range(child[is_leaf], n_leaves, f"nodes_{side}nodeids", request)
+        _check_range(child[~is_leaf], n_nodes, f"nodes_{side}nodeids", request)
     true = np.array(values["nodes_truenodeids"]) + n_nodes * np.array(values["nodes_trueleafs"])
     false = np.array(values["nodes_falsenodeids"]) + n_nodes * np.array(values["nodes_falseleafs"])
     no_children = np.full(n_leaves, LEAF)
@@ -147,6 +172,29 @@ def read_ensemble(node: Any, types: Sequence[type[Any]], request: Request) -> On
         )
     labels = list(range(max(n_targets, 2)))
     return OnnxTrees(trees, labels, [0.0] * n_targets, int(feature.max()) + 1, notes=[])
+
+
+def _check_lengths(values: dict[str, Any], prefix: str, key: str, request: Request) -> None:
+    """All lists whose names begin alike have one entry per node (per leaf, per weight)."""
+    for name, entries in values.items():
+        optional = name.endswith("_as_tensor") or name in (
+            "nodes_hitrates",
+            "nodes_missing_value_tracks_true",
+        )
+        if (
+            name.startswith(prefix)
+            and len(entries) != len(values[key])
+            and not (optional and not len(entries))
+        ):
+            raise request.refuse(
+                f"its {name} has {len(entries)} entries, {key} has {len(values[key])}", _DAMAGED
+            )
+
+
+def _check_range(numbers: NDArray[np.int64], end: int, name: str, request: Request) -> None:
+    """Each number is 0 or more, and below `end`."""
+    if len(wrong := numbers[(numbers < 0) | (numbers >= end)]):
+        raise request.refuse(f"its {name} holds {wrong[0]}, allowed are 0 to {end - 1}", _DAMAGED)
 
 
 def _reachable(

@@ -21,7 +21,8 @@ class Format:
     """An estimator class (`module.Class`, the top-level module) or a file suffix, and who reads it.
 
     reader : `module:function`, imported when it is first needed. The function gets the estimator, or the path
-    of the file, and a `Request`, and gives an `Imported`.
+    of the file, and a `Request`, and gives an `Imported`. native : native code of another library reads the
+    file, so a process of its own does.
     """
 
     key: str
@@ -30,6 +31,7 @@ class Format:
     test: str  # how the original compares
     scores: str
     limits: str
+    native: bool = False
 
     @property
     def is_file(self) -> bool:
@@ -107,13 +109,13 @@ _BUILT_IN = (
     ),
     Format("xgboost.XGBClassifier", "XGBoost", "xgboost:import_classifier", "float32(x) < t", _BOOSTED, _XGB),
     Format("xgboost.Booster", "XGBoost", "xgboost:import_booster", "float32(x) < t", _BOOSTED, _XGB),
-    Format(".json", "XGBoost", "xgboost:import_file", "float32(x) < t", _BOOSTED, _XGB),
-    Format(".ubj", "XGBoost", "xgboost:import_file", "float32(x) < t", _BOOSTED, _XGB),
+    Format(".json", "XGBoost", "xgboost:import_file", "float32(x) < t", _BOOSTED, _XGB, native=True),
+    Format(".ubj", "XGBoost", "xgboost:import_file", "float32(x) < t", _BOOSTED, _XGB, native=True),
     Format(
         "lightgbm.LGBMClassifier", "LightGBM", "lightgbm:import_classifier", "float64(x) ≤ t", _BOOSTED, _LGBM
     ),
     Format("lightgbm.Booster", "LightGBM", "lightgbm:import_booster", "float64(x) ≤ t", _BOOSTED, _LGBM),
-    Format(".txt", "LightGBM", "lightgbm:import_file", "float64(x) ≤ t", _BOOSTED, _LGBM),
+    Format(".txt", "LightGBM", "lightgbm:import_file", "float64(x) ≤ t", _BOOSTED, _LGBM, native=True),
     Format(
         "onnx.ModelProto",
         "ONNX",
@@ -123,7 +125,13 @@ _BUILT_IN = (
         _ONNX,
     ),
     Format(
-        ".onnx", "ONNX", "onnx:import_file", "float32(x) or float64(x); ≤, <, ≥, >", "as the operator", _ONNX
+        ".onnx",
+        "ONNX",
+        "onnx:import_file",
+        "float32(x) or float64(x); ≤, <, ≥, >",
+        "as the operator",
+        _ONNX,
+        native=True,
     ),
     Format("torch.Sequential", "PyTorch", "torch:import_sequential", NO_TEST, QUANTISED, _TORCH),
     Format("wirewise.BinaryClassifier", "wirewise", "binary:import_classifier", NO_TEST, _AGREEING, _BINARY),
@@ -144,7 +152,9 @@ _BUILT_IN = (
         f"{_BINARY}; arrays of dense layers and batch normalisations",
     ),
     *(
-        Format(suffix, library, "saved:import_file", "as the estimator", "as the estimator", limits)
+        Format(
+            suffix, library, "saved:import_file", "as the estimator", "as the estimator", limits, native=True
+        )
         for suffix, library, limits in (
             (".pkl", "pickle", "any estimator above; loading a pickle runs code in it"),
             (".pickle", "pickle", "any estimator above; loading a pickle runs code in it"),

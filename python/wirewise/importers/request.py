@@ -44,9 +44,13 @@ class ImportOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Request(ImportOptions):
-    """The options of one import, and `subject`, what its input is called in errors."""
+    """The options of one import, and `subject`, what its input is called in errors.
+
+    outer: the pipeline or the search that the estimator is a part of, whose `predict` its user calls.
+    """
 
     subject: str
+    outer: Any = None
 
     @classmethod
     def of(cls, subject: str, options: ImportOptions) -> Request:

@@ -52,6 +52,8 @@ def _load_pickle(path: str, request: Request) -> tuple[Any, list[str]]:
                 estimator = library("joblib").load(path)
             else:
                 estimator = pickle.loads(Path(path).read_bytes())
+        except MemoryError:
+            raise
         except Exception as error:  # a pickle may raise anything
             raise request.refuse(
                 f"cannot be loaded ({type(error).__name__}: {error})",

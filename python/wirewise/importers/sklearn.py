@@ -63,7 +63,7 @@ def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Vot
     notes = [built.note] if built.note else []
     if votes == "majority" and len(trees) > 1:
         notes.append("majority votes were asked for: scikit-learn itself adds the trees' class fractions")
-    return _imported(estimator, built, names, notes)
+    return _imported(estimator, request.outer, built, names, notes)
 
 
 def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
@@ -97,7 +97,7 @@ def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
         base=base.tolist(),
         zero_is_class_1=len(base) == 1,  # it predicts class 1 for a score of exactly 0
     )
-    return _imported(estimator, built, names, [built.note])
+    return _imported(estimator, request.outer, built, names, [built.note])
 
 
 def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
@@ -119,7 +119,7 @@ def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
         n_classes=len(names),
         base=base.tolist(),
     )
-    return _imported(estimator, built, names, [built.note])
+    return _imported(estimator, request.outer, built, names, [built.note])
 
 
 def _source(tree: Any, scores: Any, output: int | None = None) -> SourceTree:
@@ -147,7 +147,7 @@ def _hist_source(nodes: Any, output: int | None) -> SourceTree:
     )
 
 
-def _imported(estimator: Any, built: Any, names: list[str], notes: list[str]) -> Imported:
+def _imported(estimator: Any, outer: Any, built: Any, names: list[str], notes: list[str]) -> Imported:
     trained_on = getattr(estimator, "feature_names_in_", None)
     version = library("sklearn").__version__
     return Imported(
@@ -156,6 +156,6 @@ def _imported(estimator: Any, built: Any, names: list[str], notes: list[str]) ->
         source=f"scikit-learn {version} {type(estimator).__name__}",
         notes=notes,
         node_ids=built.node_ids,
-        predict=predict_with(estimator),
+        predict=predict_with(outer or estimator),
         feature_names=None if trained_on is None else list(map(str, trained_on)),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wirewise.errors import InputError
 from wirewise.importers.lowering import library
 from wirewise.importers.request import Predict, Request, Rows
 
@@ -21,15 +22,23 @@ def check_fitted(estimator: Any, request: Request) -> None:
         raise request.refuse("is not fitted", "call fit first") from None
 
 
-def predict_with(estimator: Any) -> Predict:
-    """The estimator's classes, as numbers in its own order of class names."""
+def predict_with(estimator: Any, fed_as: type[Any] = np.int64) -> Predict:
+    """What the estimator's own `predict` says of rows, as numbers in its order of class names."""
 
     def predict(x: Rows) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            labels = estimator.predict(x)
-        by_name = np.argsort(estimator.classes_)  # in our order, which need not be that of the names
-        numbers = by_name[np.searchsorted(estimator.classes_, labels, sorter=by_name)]
+            labels = np.asarray(estimator.predict(x.astype(fed_as, copy=False)))
+        classes = np.asarray(estimator.classes_)
+        by_name = np.argsort(classes)  # in our order, which need not be that of the names
+        places = np.searchsorted(classes, labels, sorter=by_name).clip(max=len(classes) - 1)
+        numbers = by_name[places]
+        if numbers.shape != (len(x),) or (classes[numbers] != labels).any():
+            raise InputError(
+                type(estimator).__name__,
+                "its predict gives something else than one of its classes_ for each row",
+                "import an estimator whose predict does",
+            )
         return numbers.astype(np.int32)
 
     return predict

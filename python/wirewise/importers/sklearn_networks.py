@@ -19,15 +19,15 @@ SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 
 def import_mlp(estimator: Any, request: Request) -> Imported:
     """An MLPClassifier that was trained on the integer features as they are."""
-    return import_scaled(estimator, [], estimator, request)
+    return import_scaled([], estimator, request)
 
 
 def is_network(estimator: Any) -> bool:
     return any(base.__name__ == "MLPClassifier" for base in type(estimator).__mro__)
 
 
-def import_scaled(whole: Any, scalers: list[tuple[str, Any]], mlp: Any, request: Request) -> Imported:
-    """An MLPClassifier behind named scalers; `whole` is what predicts with all of them."""
+def import_scaled(scalers: list[tuple[str, Any]], mlp: Any, request: Request) -> Imported:
+    """An MLPClassifier behind named scalers."""
     check_fitted(mlp, request)
     hidden = len(mlp.coefs_) - 1
     if hidden and mlp.activation != "relu":
@@ -53,7 +53,7 @@ def import_scaled(whole: Any, scalers: list[tuple[str, Any]], mlp: Any, request:
         request,
         classes=class_names(request, mlp.classes_.tolist()),
         source=f"scikit-learn {library('sklearn').__version__} {type(mlp).__name__}",
-        predict=predict_with(whole),
+        predict=predict_with(request.outer or mlp),
         feature_names=None if trained_on is None else list(map(str, trained_on)),
     )
 

@@ -14,11 +14,12 @@ from wirewise.importers.sklearn_search import best, is_search, note
 
 def import_pipeline(pipeline: Any, request: Request) -> Imported:
     """A pipeline in which only the last step does something, or of scalers before a network."""
+    request = replace(request, outer=request.outer or pipeline)
     *before, (_, last) = pipeline.steps
     before = [(name, step) for name, step in before if step not in (None, "passthrough")]
     chosen = best(last, request) if is_search(last) else last
     if is_network(chosen):
-        imported = import_scaled(pipeline, before, chosen, request)
+        imported = import_scaled(before, chosen, request)
         return replace(imported, notes=[note(last), *imported.notes]) if chosen is not last else imported
     for name, step in before:
         raise request.refuse(

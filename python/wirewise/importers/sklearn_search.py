@@ -35,6 +35,6 @@ def note(search: Any) -> str:
 def import_search(search: Any, request: Request) -> Imported:
     """The best estimator of a search, of any class that can be imported; a note says so."""
     found = best(search, request)
-    inner = replace(request, subject=f"{request.subject}, best_estimator_")
+    inner = replace(request, subject=f"{request.subject}, best_estimator_", outer=request.outer or search)
     imported = import_estimator(found, inner)
     return replace(imported, notes=[note(search), *imported.notes])

@@ -137,7 +137,10 @@ def test_objects_that_are_no_model(what: Any) -> None:
 def test_a_missing_library_is_named_with_the_way_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, library: str, advice: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    absent = tmp_path / "absent" / f"{library.partition('.')[0]}.py"
+    absent.parent.mkdir()
+    absent.write_text("raise ImportError('as if it were not installed')")
+    monkeypatch.syspath_prepend(absent.parent)
     path = tmp_path / f"model{suffix}"
     path.write_bytes(b"x")
     with pytest.raises(MissingFeatureError) as missing:

@@ -464,8 +464,13 @@ NEGATED = helper.make_node("Neg", ["label"], ["minus"])
         (lambda: model_of(stump(true=[9, 0, 0])), "do not form a tree"),
         (lambda: model_of(stump(true=[0, 0, 0])), "do not form a tree"),
         (lambda: model_of(stump(weights=[(7, 0, 0.2), (2, 0, 0.8)])), "do not fit together"),
-        (lambda: model_of(stump(weights=[(1, 5, 0.2), (2, 5, 0.8)])), "do not fit together"),
-        (lambda: model_of(stump(true=[1])), "do not fit together"),
+        (
+            lambda: model_of(stump(weights=[(1, 5, 0.2), (2, 5, 0.8)])),
+            "its class_ids holds 5, allowed are 0 to 1",
+        ),
+        (lambda: model_of(stump(weights=[(1, -1, 0.2), (2, 0, 0.8)])), "its class_ids holds -1"),
+        (lambda: model_of(stump(features=[-1, 0, 0])), "its nodes_featureids holds -1"),
+        (lambda: model_of(stump(true=[1])), "its nodes_truenodeids has 1 entries, nodes_treeids has 3"),
         (
             lambda: model_of(stump(weights=[(1, 0, math.nan), (2, 0, 1.0)])),
             "not a finite",

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model files that are cut, flipped and renumbered: refused in one line or read right, never a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neural_network import MLPClassifier
+
+from tests import needs
+from tests.damage import mutants, outcomes
+from wirewise.errors import InputError
+from wirewise.importers import import_model
+
+ROOT = Path(__file__).parents[3]
+X = np.random.default_rng(1).integers(0, 1500, (400, 4))
+Y = (X[:, 0] // 500 + (X[:, 1] > 700)) % 3
+
+
+def lightgbm(path: Path) -> None:
+    library = needs.package("lightgbm")
+    library.LGBMClassifier(n_estimators=3, num_leaves=9, verbose=-1, n_jobs=1).fit(X, Y).booster_.save_model(
+        path
+    )
+
+
+def xgboost(path: Path) -> None:
+    library = needs.package("xgboost")
+    library.XGBClassifier(n_estimators=2, max_depth=3, booster="dart", n_jobs=1).fit(X, Y).save_model(path)
+
+
+def onnx(estimator: Any) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        convert = needs.package("skl2onnx")
+        kind = convert.common.data_types.FloatTensorType([None, 4])
+        fitted = estimator.fit(X, Y)
+        options = {id(fitted): {"zipmap": False}}
+        model = convert.convert_sklearn(fitted, initial_types=[("X", kind)], options=options)
+        path.write_bytes(model.SerializeToString())
+
+    return write
+
+
+FOREST = RandomForestClassifier(3, max_depth=3, random_state=0)
+NETWORK = MLPClassifier((5,), max_iter=5, random_state=0)
+
+
+def skops(path: Path) -> None:
+    needs.package("skops.io").dump(FOREST.fit(X, Y), path)
+
+
+def pickled(path: Path) -> None:
+    path.write_bytes(pickle.dumps(FOREST.fit(X, Y)))
+
+
+def with_joblib(path: Path) -> None:
+    joblib.dump(FOREST.fit(X, Y), path)
+
+
+CHECKED = {
+    "lightgbm.txt": lightgbm,
+    "xgboost.json": xgboost,
+    "xgboost.ubj": xgboost,
+    "trees.onnx": onnx(FOREST),
+    "network.onnx": onnx(NETWORK),
+}
+TRUSTED = {"forest.skops": skops, "forest.pkl": pickled, "forest.joblib": with_joblib}
+
+
+def read_copies(model: Path, seed: int, count: int) -> list[dict[str, Any]]:
+    """What `tests.damage` prints; its own end, too, must not be a crash."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.damage", model, str(seed), str(count)],
+        capture_output=True,
+        text=True,
+        timeout=3600,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.returncode == 0, f"copy {len(lines)} of {model.name}: {done.returncode}, {done.stderr[-800:]}"
+    assert len(lines) == count
+    return lines
+
+
+def assert_refused_or_right(lines: list[dict[str, Any]]) -> None:
+    refusals = [line["refused"] for line in lines if "refused" in line]
+    assert all("\n" not in refusal and "; " in refusal for refusal in refusals)
+    assert len(refusals) > len(lines) // 3  # else nothing much was damaged
+    wrong = [line for line in lines if line.get("agree", 1) < 0.9]
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_our_checks_keep_damage_from_the_libraries(tmp_path: Path, name: str) -> None:
+    CHECKED[name](tmp_path / name)
+    assert_refused_or_right(read_copies(tmp_path / name, seed=1, count=300))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKED)
+def test_our_checks_keep_damage_from_the_libraries_at_length(tmp_path: Path, name: str) -> None:
+    CHECKED[name](tmp_path / name)
+    assert_refused_or_right(read_copies(tmp_path / name, seed=random.randrange(10**6), count=5000))
+
+
+def test_trusted_files_cannot_crash_us(tmp_path: Path) -> None:
+    for name, write in TRUSTED.items():
+        write(tmp_path / name)
+        copies = mutants((tmp_path / name).read_bytes(), 2, 2)
+        assert len(list(outcomes(tmp_path / name, copies, isolated=True))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CHECKED, *TRUSTED])
+def test_whole_imports_of_damaged_files(tmp_path: Path, name: str) -> None:
+    {**CHECKED, **TRUSTED}[name](tmp_path / name)
+    copies = mutants((tmp_path / name).read_bytes(), random.randrange(10**6), 100)
+    assert len(list(outcomes(tmp_path / name, copies, isolated=True))) == 100
+
+
+class Kills:
+    """Ends the process that loads it, as native code that crashes does."""
+
+    def __init__(self, end: signal.Signals) -> None:
+        self.end = end
+
+    def __reduce__(self) -> Any:
+        return exec, (f"import os; os.kill(os.getpid(), {self.end.value})",)
+
+
+@pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_a_crash_is_one_line(tmp_path: Path, end: signal.Signals) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(Kills(end)))
+    with pytest.raises(InputError, match=rf"crashes the library that reads it \({end.name}\); it is damaged"):
+        import_model(path)
+
+
+def test_memory_has_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(b"c__builtin__\nbytearray\n(L9000000000L\ntR.")
+    with pytest.raises(InputError, match=r"needs more than \d+ MiB of memory to read"):
+        import_model(path)
+
+
+def test_line_ends_and_a_byte_order_mark_of_lightgbm_files_do_not_matter(tmp_path: Path) -> None:
+    lightgbm(tmp_path / "unix.txt")
+    text = (tmp_path / "unix.txt").read_bytes()
+    expected = import_model(tmp_path / "unix.txt")
+    for end in (b"\r\n", b"\r"):
+        (tmp_path / "other.txt").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", end))
+        imported = import_model(tmp_path / "other.txt")
+        assert imported.model == expected.model
+        np.testing.assert_array_equal(imported.predict(X), expected.predict(X))
+
+
+def test_what_lightgbm_reads_predicts_as_the_file_does(tmp_path: Path) -> None:
+    lightgbm(tmp_path / "model.txt")
+    booster = needs.package("lightgbm").Booster(model_file=tmp_path / "model.txt")
+    rows = np.random.default_rng(3).integers(-9, 2000, (2000, 4))
+    np.testing.assert_array_equal(
+        import_model(tmp_path / "model.txt").predict(rows), booster.predict(rows.astype(float)).argmax(axis=1)
+    )
+
+
+def test_the_reading_process_ends_with_the_model(tmp_path: Path) -> None:
+    pickled(tmp_path / "model.pkl")
+    imported = import_model(tmp_path / "model.pkl")
+    process = imported.predict.__self__._process
+    assert process.poll() is None
+    del imported
+    assert process.poll() == -signal.SIGKILL
