@@ -3,31 +3,83 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, BinaryIO, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from wirewise.errors import InputError, choose
 
+ELEMENTS = 1 << 22  # of a JSON document: values and keys; a forest of 100 trees of depth 10 has 200,000
+CONTAINERS = 1 << 20  # lists and objects, which take 64 bytes and more each
+NODES = 1 << 18  # of a YAML document, those that an alias stands for included
+DEPTH = 64
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_DIGITS = 100
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_file(path: str | Path, *, what: str, pipe: bool = False) -> BinaryIO:
+    """A file, open for reading; never waits for one: what is neither a file nor, with `pipe`, a pipe (such as
+    `<(zcat rows.csv.gz)`) is refused. what: its kind, for the error. Raises InputError.
+    """
+    path = Path(path)
+    try:
+        # Opening a device may already do something, so it is asked first; and again of what was opened.
+        mode = path.stat().st_mode
+        _admit(path, mode, what, pipe)
+        # A FIFO that was put there meanwhile does not hold us up.
+        flags = os.O_NONBLOCK | os.O_NOCTTY if stat.S_ISREG(mode) else 0
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    except FileNotFoundError as error:
+        raise InputError(str(path), "does not exist", f"give the path of a {what}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(str(path), f"cannot be read: {reason}", "check its name and permissions") from error
+    file = os.fdopen(descriptor, "rb")
+    try:
+        _admit(path, os.fstat(descriptor).st_mode, what, pipe)
+    except InputError:
+        file.close()
+        raise
+    return file
+
+
+def _admit(path: Path, mode: int, what: str, pipe: bool) -> None:
+    if stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode)):
+        return
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+    raise InputError(str(path), f"is {kind}, not a file", f"give the path of a {what}")
+
 
 def read_bytes(path: str | Path, *, what: str, limit: int) -> bytes:
     """Content of a file of at most `limit` bytes. what: its kind, for the error. Raises InputError."""
-    path = Path(path)
-    try:
-        if not path.is_file():
-            kind = "is not a file" if path.exists() else "does not exist"
-            raise InputError(str(path), kind, f"give the path of a {what}")
-        if path.stat().st_size > limit:
-            raise InputError(str(path), f"is larger than {limit >> 20} MiB", f"that is no {what}")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", "check its permissions") from error
+    with open_file(path, what=what) as file:
+        try:
+            if os.fstat(file.fileno()).st_size <= limit and len(data := file.read(limit + 1)) <= limit:
+                return data
+        except OSError as error:
+            raise InputError(str(path), f"cannot be read: {error.strerror}", "check its disk") from error
+    raise InputError(str(path), f"is larger than {_size(limit)}", f"which no {what} is; give the right file")
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
 def read_text(path: str | Path, *, what: str, limit: int = 16 << 20) -> str:
@@ -36,6 +88,66 @@ def read_text(path: str | Path, *, what: str, limit: int = 16 << 20) -> str:
         return read_bytes(path, what=what, limit=limit).decode()
     except UnicodeDecodeError as error:
         raise InputError(str(path), f"is not UTF-8 text (byte {error.start})", f"give a {what}") from error
+
+
+def parse_json(data: bytes, *, elements: int = ELEMENTS, containers: int = CONTAINERS, **how: Any) -> Any:
+    """A JSON document, measured before it is built, which may take a hundred times its bytes.
+
+    elements, containers : how many brackets, commas and colons, and brackets alone, it may have; those in
+    texts count too. how : see json.loads. Raises ValueError, also for texts that are not Unicode.
+    """
+    opened = data.count(b"[") + data.count(b"{")
+    if opened > containers:
+        raise ValueError(f"it has more than the {containers:,} lists and objects that it may have")
+    if opened + data.count(b",") + data.count(b":") > elements:
+        raise ValueError(f"it has more than the {elements:,} values that it may have")
+    try:
+        document = json.loads(data.decode(), **how)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if re.search(rb"\\u[dD][89a-fA-F]", data):  # half of a character, which cannot be written anywhere
+        json.dumps(document, ensure_ascii=False).encode()
+    return document
+
+
+class _Measured:
+    """A mix-in for YAML loaders, which bounds what is composed: an alias may stand for a million nodes."""
+
+    nodes = NODES
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        before = vars(self).setdefault("count", 0)
+        depth = vars(self).setdefault("depth", 0) + 1
+        vars(self).update(count=before + 1, depth=depth)
+        if depth > DEPTH:
+            raise yaml.YAMLError(f"it is nested more than {DEPTH} deep")
+        sizes = vars(self).setdefault("sizes", {})
+        is_alias = self.check_event(yaml.AliasEvent)  # type: ignore[attr-defined]
+        node = super().compose_node(parent, index)  # type: ignore[misc]
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and len(node.value) > _DIGITS:
+            raise yaml.YAMLError(f"it has a number of more than {_DIGITS} digits")
+        if is_alias:
+            if id(node) not in sizes:
+                raise yaml.YAMLError("an alias is inside the value that it stands for")
+            vars(self)["count"] += sizes[id(node)]
+        else:
+            sizes[id(node)] = vars(self)["count"] - before
+        vars(self)["depth"] -= 1
+        if vars(self)["count"] > self.nodes:
+            raise yaml.YAMLError(f"it has more than the {self.nodes:,} values that it may have")
+        return node
+
+
+def parse_yaml(text: str, loader: type[Any] = yaml.SafeLoader, *, nodes: int = NODES) -> Any:
+    """A YAML document of so many nodes. Raises ValueError, in one line with the place."""
+    measured = type("Measured", (_Measured, loader), {"nodes": nodes})
+    try:
+        return yaml.load(text, measured)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # PyYAML's own constructors raise the others, such as for `!!bool x`.
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def check_place(path: str | Path) -> None:

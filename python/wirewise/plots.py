@@ -76,7 +76,7 @@ def panels(thing: Any) -> list[Panel]:
         reads = [(n, float(r)) for n, r in zip(manifest.feature_names, thing.model.reads, strict=True) if r]
         found = [_bars("Parts of the model that read a feature", sorted(reads, key=lambda pair: -pair[1]))]
         accuracy = manifest.accuracy or {}
-        if "confusion" in accuracy and "classes" in accuracy:
+        if accuracy.keys() >= {"accuracy", "packets", "classes", "confusion"}:
             title = f"Accuracy {accuracy['accuracy']:.4f} in training"
             names = [row["name"] for row in accuracy["classes"]]
             found.insert(0, _confusion(names, accuracy["confusion"], title))

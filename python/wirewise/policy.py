@@ -8,6 +8,7 @@ that counts; this one gives the same answers to the toolkit: `explain`, the demo
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -21,7 +22,7 @@ from wirewise.abi import MAX_AFTER, TRIGGER_WORDS, Action, Outcome, Status
 from wirewise.balancing import Pool, parse_pools
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.packet import Packet
-from wirewise.files import describe_validation_error, read_text
+from wirewise.files import describe_validation_error, parse_yaml, read_text
 from wirewise.steering import ACTIONS, KEYS, Steering
 from wirewise.tunnels import Table
 from wirewise.units import parse_duration
@@ -158,8 +159,8 @@ class Policy:
     def parse(cls, text: str, classes: Sequence[str], *, source: str = "policy") -> Policy:
         """As `load`, from the file's text; source: its name in errors."""
         try:
-            document = yaml.load(text, _Loader)
-        except (yaml.YAMLError, RecursionError) as error:
+            document = parse_yaml(text, _Loader)
+        except ValueError as error:
             raise InputError(source, f"is not YAML: {error}") from error
         return cls.from_dict(document, classes, source=source)
 
@@ -314,7 +315,7 @@ class _Loader(yaml.BaseLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
+        twice = sorted(key for key, count in Counter(keys).items() if count > 1)
         if twice:
             raise yaml.constructor.ConstructorError(
                 None, None, f"key {twice[0]!r} stands twice", node.start_mark

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from wirewise.errors import choose
-from wirewise.files import read_text
+from wirewise.files import parse_yaml, read_text
 from wirewise.gtp import (
     ETHERNET,
     IPV4,
@@ -42,6 +42,7 @@ MAX_QFI = 63
 
 _CONGESTED = 3
 _FILE_LIMIT = 16 << 20
+_NODES = 20 * MAX_TUNNELS
 _EXAMPLE = "{ue: 10.45.0.2, local: 192.0.2.1, teid: 0x100, peer: 192.0.2.10, peer-teid: 0x200, qfi: 9}"
 
 
@@ -139,8 +140,8 @@ class Table:
         if isinstance(value, str):
             text = read_text((folder or Path()) / value, what="tunnels", limit=_FILE_LIMIT)
             try:
-                document = yaml.load(text, yaml.BaseLoader)
-            except (yaml.YAMLError, RecursionError) as error:
+                document = parse_yaml(text, yaml.BaseLoader, nodes=_NODES)
+            except ValueError as error:
                 raise ValueError(f"{value}: is not YAML: {error}") from error
             if not isinstance(document, Mapping) or set(document) != {"version", "tunnels"}:
                 raise ValueError(f"{value}: write `version: 1` and `tunnels: [{_EXAMPLE}]`")

@@ -217,7 +217,7 @@ def test_triggers(text: str, trigger: Trigger) -> None:
         ("version: 1\nmalformed: drops", ["unknown choice 'drops'", "pass, drop"]),
         ("version: 1\nevents: {rate: 2000000000/s}", ["above the largest rate"]),
         ("{", ["not YAML"]),
-        ("version: 1\nclasses: &a {attack: *a}", ["attack"]),
+        ("version: 1\nclasses: &a {attack: *a}", ["alias"]),
     ],
 )
 def test_bad_policies_are_refused_in_one_line(text: str, fragments: list[str]) -> None:

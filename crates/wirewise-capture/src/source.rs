@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bytes of a file, unpacked, through one buffer that grows only for a record that is really there.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,21 @@ pub(crate) struct Source {
     length: Option<u64>,
 }
 
+fn admit(about: &Metadata) -> io::Result<()> {
+    let kind = about.file_type();
+    if kind.is_file() || kind.is_fifo() {
+        return Ok(());
+    }
+    let name = if kind.is_dir() {
+        "a folder"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    };
+    Err(io::Error::other(format!("is {name}, not a capture; give a pcap or pcapng file")))
+}
+
 /// Counts what is taken from the file as it lies on the disk.
 struct Counted<R> {
     input: R,
@@ -42,16 +58,16 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Source {
-    /// `-` is standard input.
+    /// `-` is standard input. A pipe gives what another program writes; a device or a socket is no capture.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Self::new(io::stdin());
         }
+        // Opening a device may already do something.
+        admit(&std::fs::metadata(path)?)?;
         let file = File::open(path)?;
         let about = file.metadata()?;
-        if about.is_dir() {
-            return Err(io::Error::from(ErrorKind::IsADirectory));
-        }
+        admit(&about)?;
         let mut source = Self::new(file)?;
         source.length = about.is_file().then_some(about.len());
         Ok(source)

@@ -94,7 +94,7 @@ def _compare_sources(path: Path, bundle: Any) -> None:
         if files.get(name) != bundle.sources.get(name):
             raise InputError(
                 str(path), f"sources/{name} is not what wirewise {wirewise.__version__} writes for its model",
-                f"it was changed, or made by another version ({bundle.manifest.tools.get('wirewise')})",
+                f"it was changed, or made by another version ({bundle.manifest.made_by})",
             )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
     grid(
         [
             ("classes", ", ".join(f"{i} {name}" for i, name in enumerate(manifest.classes))),
-            ("made", f"{manifest.created} by wirewise {manifest.tools['wirewise']}, clang {program.clang}"),
+            ("made", f"{manifest.created} by {manifest.made_by}, clang {program.clang}"),
             ("from", manifest.model.source or "a model in memory"),
             ("signed", _signed(bundle)),
         ]

@@ -108,7 +108,7 @@ def print_fidelity(fidelity: dict[str, Any]) -> None:
     from wirewise.formats.losses import class_table, summary
 
     grid(summary(fidelity))
-    if "held_out" in fidelity:
+    if fidelity.get("held_out"):
         head, lines = class_table(fidelity)
         listing(head, lines, right=range(1, len(head)))
     print_agreement(fidelity)
@@ -118,7 +118,7 @@ def print_agreement(fidelity: dict[str, Any]) -> None:
     """How far the integer model and the estimator agree; the first rows that differ."""
     from wirewise.formats.losses import agreement
 
-    if not (differences := fidelity["differences"]):
+    if not (differences := fidelity.get("differences")):
         console.print(f"agreement: {agreement(fidelity)}", style="green")
         return
     console.print(f"agreement: {agreement(fidelity)}; the first that differ:", style="yellow")

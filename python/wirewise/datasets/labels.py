@@ -24,13 +24,12 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from wirewise.datasets.captures import CapturedPacket
 from wirewise.errors import InputError
 from wirewise.feature_sets.packet import Packet
-from wirewise.files import describe_validation_error, read_text
+from wirewise.files import describe_validation_error, parse_yaml, read_text
 from wirewise.units import parse_duration
 
 UNLABELLED = ""
@@ -234,9 +233,9 @@ class LabelFile(BaseModel):
         """Raises InputError, one line, for anything that is not a label file."""
         text = read_text(path, what="label file")
         try:
-            document = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            mark = getattr(error, "problem_mark", None)
+            document = parse_yaml(text)
+        except ValueError as error:
+            mark = getattr(error.__cause__, "problem_mark", None)
             where = f"line {mark.line + 1}: " if mark else ""
             raise InputError(str(path), f"{where}is not YAML", "see docs/labels.md for an example") from error
         if not isinstance(document, dict):

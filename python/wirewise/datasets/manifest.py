@@ -8,10 +8,9 @@ application), `label` (`attack`, `mixed`, `benign`, `odd`), and for attacks the 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -19,10 +18,11 @@ from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name
 from wirewise.datasets.labels import UNLABELLED, Labeller, Rule
 from wirewise.errors import InputError
 from wirewise.feature_sets.packet import Packet
-from wirewise.files import describe_validation_error, read_text
+from wirewise.files import describe_validation_error, parse_json, read_bytes
 
 BENIGN = "benign"
 _ETHERNET = link_name(ETHERNET)
+_LIMIT = 256 << 20
 _NAMED = 20
 """Captures that are named in one line."""
 
@@ -81,13 +81,13 @@ class CaptureFolder:
         path = Path(path)
         file = path / "manifest.json"
         try:
-            document: Any = json.loads(read_text(file, what="manifest of captures"))
+            document = parse_json(read_bytes(file, what="manifest of captures", limit=_LIMIT))
             entries = TypeAdapter(list[CaptureEntry]).validate_python(document)
-        except (json.JSONDecodeError, RecursionError) as error:
-            rule = f"is not JSON ({error})"
-            raise InputError(str(file), rule, "give a folder with a manifest.json") from error
         except ValidationError as error:
             raise InputError(str(file), describe_validation_error(error), "see docs/labels.md") from error
+        except ValueError as error:
+            rule = f"is not JSON ({error})"
+            raise InputError(str(file), rule, "give a folder with a manifest.json") from error
         return cls(path, tuple(entries))
 
     def usable(self) -> tuple[list[CaptureEntry], list[str]]:

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from wirewise import html
 from wirewise.abi import MAX_FEATURES
 from wirewise.errors import InputError, choose, did_you_mean
@@ -28,7 +26,7 @@ from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumula
 from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import MAX_PATHS
-from wirewise.files import read_text
+from wirewise.files import parse_yaml, read_text
 from wirewise.registry import Registry
 from wirewise.units import format_duration, parse_duration
 
@@ -467,10 +465,11 @@ class FeatureSet:
                 f"{did_you_mean(path, PRESETS)}give a YAML file or a preset ({presets})",
             )  # fmt: skip
         try:
-            return cls.from_dict(yaml.safe_load(read_text(path, what="feature set")), source=str(path))
-        except (yaml.YAMLError, RecursionError) as error:
-            rule = f"is not YAML: {' '.join(str(error).split())}"
+            document = parse_yaml(read_text(path, what="feature set"))
+        except ValueError as error:
+            rule = f"is not YAML: {error}"
             raise InputError(str(path), rule, "docs/feature-sets.md has an example") from error
+        return cls.from_dict(document, source=str(path))
 
 
 PRESETS: Registry[FeatureSet] = Registry("preset", lambda preset: preset.name)

@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import platform
+import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ import wirewise
 from wirewise import html
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
-from wirewise.files import read_bytes, write_atomically
+from wirewise.files import ELEMENTS, parse_json, read_bytes, write_atomically
 from wirewise.formats import bundle_html
 from wirewise.formats.card import write_card
 from wirewise.formats.manifest import FeatureRecord, Flow, Manifest, ModelRecord, Program, Reference
@@ -34,7 +35,12 @@ from wirewise.models import BinaryBank, Bounded, Model
 from wirewise.models import load as load_model
 from wirewise.text import harmless_document
 
-MAX_BYTES = 256 << 20  # of the file, and of what its members unpack to
+MAX_BYTES = 256 << 20  # of the file
+MAX_OBJECT = 16 << 20  # of the program
+# What members unpack to: so much, and so many times the file, as in the agent (bundle/mod.rs).
+_MAX_UNPACKED, _MAX_RATIO = 16 << 20, 8
+_MAX_MEMBERS = 4096
+_MANIFEST_ELEMENTS, _FEATURES_ELEMENTS = 320_000, 1 << 15
 
 MANIFEST = "manifest.json"
 MODEL = "model.json"
@@ -44,6 +50,8 @@ CARD = "card.md"
 SIGNATURE = "signature.json"
 SOURCES = "sources/"
 _SEAL = 64  # hex digits of SHA-256
+_ARCHIVE_END = struct.Struct("<4s6xH I4xH")  # signature, members, bytes of their list, bytes of the comment
+_LISTED = 46 + 200 + 64  # bytes of a member's entry in that list: name and what else there may be
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Bundle:
         if self.signature is None:
             return None
         try:
-            key = bytes.fromhex(json.loads(self.signature)["public_key"])
+            key = bytes.fromhex(parse_json(self.signature, elements=64)["public_key"])
         except (ValueError, KeyError, TypeError):
             return "unreadable"
         return _sha256(key)
@@ -194,7 +202,8 @@ class Bundle:
             raise InputError(
                 source, f"has no {MANIFEST}", "it is no bundle; make one with `wirewise compile`"
             )
-        manifest = Manifest.parse(_parse_json(members.pop(MANIFEST), source, MANIFEST), source)
+        document = _parse_json(members.pop(MANIFEST), source, MANIFEST, _MANIFEST_ELEMENTS)
+        manifest = Manifest.parse(document, source)
         signature = members.pop(SIGNATURE, None)
         for member in sorted(members.keys() | manifest.digests.keys()):
             if member not in members:
@@ -209,13 +218,15 @@ class Bundle:
         for member in (MODEL, FEATURES, PROGRAM, CARD):
             if member not in members:
                 raise InputError(source, f"{member} is missing", "the bundle is damaged; compile it again")
+        if len(members[PROGRAM]) > MAX_OBJECT:
+            rule = f"{PROGRAM} is larger than {MAX_OBJECT >> 20} MiB"
+            raise InputError(source, rule, "which no program is; compile it again")
         try:
             model = load_model(_parse_json(members[MODEL], source, MODEL))
         except InputError as error:
             raise InputError(f"{source}: {MODEL}: {error}") from error
-        features = FeatureSet.from_dict(
-            _parse_json(members[FEATURES], source, FEATURES), source=f"{source}: {FEATURES}"
-        )
+        document = _parse_json(members[FEATURES], source, FEATURES, _FEATURES_ELEMENTS)
+        features = FeatureSet.from_dict(document, source=f"{source}: {FEATURES}")
         bundle = cls(
             manifest,
             model,
@@ -248,15 +259,15 @@ def _text(data: bytes, source: str, member: str) -> str:
         raise InputError(source, f"{member} is not UTF-8 text", "compile the bundle again") from error
 
 
-def _parse_json(data: bytes, source: str, member: str) -> Any:
+def _parse_json(data: bytes, source: str, member: str, elements: int = ELEMENTS) -> Any:
     try:
-        return json.loads(_text(data, source, member))
-    except (json.JSONDecodeError, RecursionError) as error:
+        return parse_json(data, elements=elements)
+    except ValueError as error:
         raise InputError(source, f"{member} is not JSON ({error})", "compile the bundle again") from error
 
 
 def _unpack(data: bytes, source: str) -> dict[str, bytes]:
-    if not data.startswith(b"PK\x03\x04"):
+    if not data.startswith(b"PK\x03\x04") or len(data) < _SEAL + _ARCHIVE_END.size:
         raise InputError(source, "is not a wirewise bundle", "make one with `wirewise compile`")
     body, seal = data[:-_SEAL], data[-_SEAL:]
     if _sha256(body).encode() != seal:
@@ -264,16 +275,28 @@ def _unpack(data: bytes, source: str) -> dict[str, bytes]:
             source, "the file's digest does not match its content",
             "it is damaged, cut off or no bundle; copy it again or make one with `wirewise compile`",
         )  # fmt: skip
+    # The list of members is built when an archive is opened, whatever its length.
+    end = len(data) - _SEAL - _ARCHIVE_END.size
+    signature, members, listed, comment = _ARCHIVE_END.unpack_from(data, end)
+    if signature != b"PK\x05\x06" or comment != _SEAL:
+        raise InputError(source, "is not an archive as bundles are", "compile it again")
+    if members > _MAX_MEMBERS or listed > _MAX_MEMBERS * _LISTED:
+        raise InputError(source, f"has more than {_MAX_MEMBERS} members", "compile it again")
+    most = _MAX_UNPACKED + _MAX_RATIO * len(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
             names = [info.filename for info in infos]
             if len(set(names)) != len(names):
                 raise InputError(source, "holds a member twice", "compile it again")
-            if sum(info.file_size for info in infos) > MAX_BYTES:
+            if sum(info.file_size for info in infos) > most:
                 raise InputError(
-                    source, f"unpacks to more than {MAX_BYTES >> 20} MiB", "compile a smaller model"
-                )
+                    source, f"unpacks to more than {most >> 20} MiB, which no bundle of its size does",
+                    "compile it again",
+                )  # fmt: skip
+            # Others may ask for gigabytes before they give a byte.
+            if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in infos):
+                raise InputError(source, "holds a member that is not packed with deflate", "compile it again")
             return {name: archive.read(name) for name in names}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise InputError(source, f"is not a readable archive ({error})", "compile it again") from error
@@ -293,6 +316,7 @@ def _check_parts_agree(bundle: Bundle, source: str) -> None:
         "number of classes": (len(manifest.classes), model.n_classes),
         "number of features": (len(bundle.feature_set.features), model.n_features),
         "feature names": (manifest.feature_names, bundle.feature_set.feature_names),
+        "features": ([f.name for f in manifest.features], bundle.feature_set.feature_names),
         "flow key": (manifest.flow.key, bundle.feature_set.key),
     }
     if manifest.model.used_features is not None:

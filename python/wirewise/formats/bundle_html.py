@@ -21,7 +21,7 @@ def overview(manifest: Manifest, model: Model) -> list[str]:
                 ("model", manifest.model.summary),
                 ("classes", ", ".join(f"{index} {name}" for index, name in enumerate(manifest.classes))),
                 ("from", manifest.model.source or "a model in memory"),
-                ("made", f"{manifest.created} by wirewise {manifest.tools['wirewise']}"),
+                ("made", f"{manifest.created} by {manifest.made_by}"),
                 ("program", program(manifest)),
             ]
         ),
@@ -102,7 +102,7 @@ def _fidelity(fidelity: dict[str, Any] | None) -> list[str]:
     if not fidelity:
         return []
     parts = [html.heading("What integers lost"), html.facts(summary(fidelity))]
-    if "held_out" in fidelity:
+    if fidelity.get("held_out"):
         head, lines = class_table(fidelity)
         parts.append(html.table(head, lines, right=range(1, len(head))))
     return parts

@@ -16,7 +16,7 @@ def write_card(manifest: Manifest, model: Model) -> str:
     """The card of a bundle, from its manifest and model."""
     sections = [
         f"# {manifest.name}",
-        f"{manifest.model.summary}. Compiled {manifest.created} by wirewise {manifest.tools['wirewise']}"
+        f"{manifest.model.summary}. Compiled {manifest.created} by {manifest.made_by}"
         + (f" from {manifest.model.source}." if manifest.model.source else "."),
         "## Classes",
         _list(f"{index}: {name}" for index, name in enumerate(manifest.classes)),
@@ -60,7 +60,7 @@ def _fidelity(fidelity: dict[str, Any] | None) -> str:
         return "Not recorded."
     facts = [("agreement", agreement(fidelity)), *summary(fidelity)]
     lines = _list(f"{label}: {text}" if label else text for label, text in facts)
-    return f"{lines}\n\n{_table(*class_table(fidelity))}" if "held_out" in fidelity else lines
+    return f"{lines}\n\n{_table(*class_table(fidelity))}" if fidelity.get("held_out") else lines
 
 
 def _unit(unit: str, fraction_bits: int) -> str:

@@ -15,7 +15,9 @@ Lines = list[tuple[str, ...]]
 
 def agreement(fidelity: dict[str, Any]) -> str:
     """How many rows get the same class from the integers and from the estimator, as a sentence."""
-    rows, agree = fidelity["rows"], fidelity["agree"]
+    rows, agree = fidelity.get("rows"), fidelity.get("agree")
+    if rows is None or agree is None:
+        return "not measured: the estimator was not at hand"
     if agree == rows:
         return f"all {rows:,} rows get the class the estimator gives them"
     share = 100 * agree / max(1, rows)

@@ -15,6 +15,7 @@ from wirewise.abi import MAX_CLASSES, MAX_FEATURES
 from wirewise.abi import VERSION as ABI
 from wirewise.errors import InputError
 from wirewise.files import describe_validation_error
+from wirewise.formats.records import AccuracyFacts, FidelityFacts, TrainingFacts, VerifierFacts
 
 FORMAT: Final = "wirewise-bundle"
 VERSION: Final = 1
@@ -132,7 +133,7 @@ class Program(_Record):
     object_bytes: int = Count
     clang: str
     predicted: dict[str, Any]
-    verifier: dict[str, Any] | None
+    verifier: VerifierFacts | None
 
 
 class ModelRecord(_Record):
@@ -171,10 +172,15 @@ class Manifest(_Record):
     program: Program
     model: ModelRecord
     reference: Reference | None = None
-    training: dict[str, Any] | None = None
-    fidelity: dict[str, Any] | None = None
-    accuracy: dict[str, Any] | None = None
+    training: TrainingFacts | None = None
+    fidelity: FidelityFacts | None = None
+    accuracy: AccuracyFacts | None = None
     tools: dict[str, str]
+
+    @property
+    def made_by(self) -> str:
+        """The wirewise that made it."""
+        return f"wirewise {self.tools.get('wirewise', 'of an unknown version')}"
 
     @classmethod
     def parse(cls, document: object, source: str) -> Manifest:

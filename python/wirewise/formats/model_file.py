@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from wirewise.errors import InputError
-from wirewise.files import read_text, write_atomically
+from wirewise.files import describe_validation_error, parse_json, read_bytes, write_atomically
 from wirewise.formats.training_file import KEY, TrainingRecord
 from wirewise.importers import Imported, ImportOptions, import_with
 from wirewise.models import Model
@@ -17,7 +19,19 @@ from wirewise.models import load as load_model
 
 FORMAT = "wirewise-model"
 VERSION = 1
+MAX_BYTES = 1 << 30
 _KEYS = {"format", "version", "classes", "source", "notes", "feature_names", "model"}
+
+
+class _Facts(BaseModel):
+    """What the file says beside the model."""
+
+    model_config = ConfigDict(strict=True)
+
+    classes: list[str]
+    source: str
+    notes: list[str]
+    feature_names: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -77,8 +91,12 @@ def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
         model = load_model(document["model"])
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    names = [str(name) for name in (asked.classes or document["classes"])]
-    return LoadedModel(model, names, document["source"], document["notes"], document["feature_names"], None)
+    try:
+        facts = _Facts.model_validate({key: document[key] for key in _Facts.model_fields})
+    except ValidationError as error:
+        raise InputError(str(path), describe_validation_error(error), "import the estimator again") from error
+    names = [str(name) for name in (asked.classes or facts.classes)]
+    return LoadedModel(model, names, facts.source, facts.notes, facts.feature_names, None)
 
 
 def _ours(path: Path) -> dict[str, Any] | None:
@@ -86,7 +104,10 @@ def _ours(path: Path) -> dict[str, Any] | None:
     if path.suffix.lower() != ".json" or not path.is_file():
         return None
     try:
-        document = json.loads(read_text(path, what="model", limit=1 << 30))
-    except (json.JSONDecodeError, RecursionError) as error:
+        data = read_bytes(path, what="model", limit=MAX_BYTES)
+        if FORMAT.encode() not in data:
+            return None
+        document = parse_json(data)
+    except ValueError as error:
         raise InputError(str(path), f"is not JSON ({error})", "give a model file") from error
     return document if isinstance(document, dict) and document.get("format") == FORMAT else None

@@ -20,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
-from wirewise.files import describe_validation_error
+from wirewise.files import describe_validation_error, parse_json, read_bytes
 
 KEY = "training"
+MAX_BYTES = 1 << 30
 _LINE = b"\nwirewise-training "
 _PICKLES, _DOCUMENTS = (".pkl", ".pickle"), (".bnn", ".json")
 _OURS = ("wirewise-binary", "wirewise-model")
@@ -65,16 +66,16 @@ def read(model: Path) -> TrainingRecord | None:
     suffix = model.suffix.lower()
     if suffix not in _PICKLES + _DOCUMENTS or not model.is_file():
         return None
-    content = model.read_bytes()
+    content = read_bytes(model, what="model", limit=MAX_BYTES)
     digest = None
     try:
         if suffix in _PICKLES:
             pickled, found, line = content.rpartition(_LINE)
             if not found:
                 return None
-            digest, document = hashlib.sha256(pickled).hexdigest(), json.loads(line)
+            digest, document = hashlib.sha256(pickled).hexdigest(), parse_json(line)
         else:
-            whole = json.loads(content) if f'"{KEY}"'.encode() in content else None
+            whole = parse_json(content) if f'"{KEY}"'.encode() in content else None
             if not isinstance(whole, dict) or whole.get("format") not in _OURS or KEY not in whole:
                 return None
             document = whole[KEY]
@@ -82,7 +83,7 @@ def read(model: Path) -> TrainingRecord | None:
     except ValidationError as error:
         rule = f"its training record: {describe_validation_error(error)}"
         raise InputError(str(model), rule, "train the model again") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(
             str(model), f"its training record is not JSON ({error})", "train the model again"
         ) from error

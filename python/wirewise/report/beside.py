@@ -6,11 +6,10 @@ A bundle does not hold its report: it would then be another file after each eval
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from wirewise.errors import InputError
-from wirewise.files import read_text
+from wirewise.files import parse_json, read_bytes
 
 _LIMIT = 64 << 20
 
@@ -21,10 +20,10 @@ def find(bundle: Path, model_digest: str) -> tuple[Path, str] | None:
     if not page.is_file():
         return None
     try:
-        said = json.loads(read_text(page.with_suffix(".json"), what="report", limit=_LIMIT))
+        said = parse_json(read_bytes(page.with_suffix(".json"), what="report", limit=_LIMIT))
         for one in said.get("models", [said]):
             if one["about"]["model_digest"] == model_digest:
                 return page, str(one["verdict"]["decision"])
-    except (InputError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (InputError, ValueError, LookupError, TypeError, AttributeError):
         pass  # a file of that name that is something else
     return None

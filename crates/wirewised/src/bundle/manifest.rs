@@ -8,7 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::abi;
 use crate::bundle::reference::Reference;
+use crate::files::json::{self, Limits};
 use crate::harmless::is_harmful;
+
+/// Most of it are histograms: 128 features in 32 bins of 64 classes, a number in a line.
+const LIMITS: Limits = Limits { bytes: 8 << 20, depth: 32, elements: 320_000 };
 
 pub const FORMAT: &str = "wirewise-bundle";
 pub const VERSION: u32 = 1;
@@ -315,8 +319,9 @@ impl Manifest {
             version: Option<Value>,
             abi: Option<Value>,
         }
-        let head: Head =
-            serde_json::from_slice(bytes).map_err(|error| format!("manifest.json is not JSON: {error}"))?;
+        json::check(bytes, &LIMITS).map_err(|rule| format!("manifest.json {rule}; compile it again"))?;
+        let head: Head = serde_json::from_slice(bytes)
+            .map_err(|error| format!("manifest.json is not JSON: {error}; compile it again"))?;
         if head.format != Some(FORMAT.into()) {
             return Err(
                 "manifest.json is not one of a wirewise bundle; make one with `wirewise compile`".to_string()
@@ -331,14 +336,15 @@ impl Manifest {
                 ));
             }
         }
-        let document: Value =
-            serde_json::from_slice(bytes).map_err(|error| format!("manifest.json is not JSON: {error}"))?;
+        let document: Value = serde_json::from_slice(bytes)
+            .map_err(|error| format!("manifest.json is not JSON: {error}; compile it again"))?;
         if let Some(text) = harmful(&document) {
             let start: String = text.chars().take(80).collect();
             return Err(format!(
                 "manifest.json: {start:?} holds a character that a terminal would obey or hide; compile it again"
             ));
         }
+        drop(document);
         let manifest: Self = serde_json::from_slice(bytes)
             .map_err(|error| format!("manifest.json: {error}; compile it again"))?;
         manifest.check().map_err(|rule| format!("manifest.json: {rule}; compile it again"))?;

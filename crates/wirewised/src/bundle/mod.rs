@@ -9,6 +9,7 @@ pub mod inspection;
 pub mod manifest;
 pub mod model;
 pub mod reference;
+mod shape;
 pub mod signature;
 pub mod tree;
 
@@ -24,6 +25,7 @@ use crate::bundle::manifest::Manifest;
 use crate::bundle::signature::{Signer, sha256};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::files::json::{self, Limits};
 
 pub const MANIFEST: &str = "manifest.json";
 pub const MODEL: &str = "model.json";
@@ -32,10 +34,16 @@ pub const PROGRAM: &str = "program.bpf.o";
 pub const CARD: &str = "card.md";
 const SOURCES: &str = "sources/";
 
-/// Of the file, and of what its members unpack to: a forest of 100 trees of depth 10 needs less than a tenth.
-/// Of a bundle, or an object alone.
+/// Of the file. A forest of 100 trees of depth 10 needs less than one MiB.
 pub const MAX_BYTES: u64 = 256 << 20;
+/// Of an object: a million instructions, which no kernel takes more of, with all that is beside them.
+pub const MAX_OBJECT: u64 = 16 << 20;
+/// What members unpack to: so much, and so many times the file. Sources and models become five to ten times smaller.
+const MAX_UNPACKED: u64 = 16 << 20;
+const MAX_RATIO: u64 = 8;
 const MAX_MEMBERS: usize = 4096;
+/// A feature set has 128 features, with a few parameters each.
+const FEATURES_LIMITS: Limits = Limits { bytes: 1 << 20, depth: 16, elements: 1 << 15 };
 /// Hexadecimal digits of SHA-256.
 const SEAL: usize = 64;
 const AGAIN: &str = "copy it again or make one with `wirewise compile`";
@@ -46,8 +54,8 @@ pub struct Bundle {
     pub manifest: Manifest,
     /// `program.bpf.o`.
     pub object: Vec<u8>,
-    /// `model.json`, the model IR.
-    pub model: Value,
+    /// `model.json`, the model IR: within its limits, and of the form that its family has.
+    pub model: Vec<u8>,
     /// `features.json`, the feature set.
     pub features: Value,
     /// What the object was compiled from, by file name.
@@ -89,15 +97,23 @@ impl Bundle {
                 return Err(format!("{name} is missing; {AGAIN}"));
             }
         }
-        let json = |name: &str| {
-            serde_json::from_slice(&members[name])
-                .map_err(|error| format!("{name} is not JSON: {error}; {AGAIN}"))
-        };
-        let (model, features) = (json(MODEL)?, json(FEATURES)?);
+        let object = members.remove(PROGRAM).unwrap_or_default();
+        if object.len() as u64 > MAX_OBJECT {
+            return Err(format!(
+                "{PROGRAM} is larger than {} MiB, which no program is; {AGAIN}",
+                MAX_OBJECT >> 20
+            ));
+        }
+        let model = members.remove(MODEL).unwrap_or_default();
+        shape::check(&model).map_err(|rule| format!("{MODEL} {rule}; {AGAIN}"))?;
+        let features: Value = json::from_slice(&members[FEATURES], &FEATURES_LIMITS)
+            .map_err(|rule| format!("{FEATURES} {rule}; {AGAIN}"))?;
+        if !features.is_object() {
+            return Err(format!("{FEATURES} is no feature set; {AGAIN}"));
+        }
         let digests = manifest.digests.iter().map(|(name, digest)| (name.as_str(), digest.as_str()));
         let statement = signature::statement(digests.chain([(MANIFEST, manifest_digest.as_str())]));
         let signer = signed.map(|document| signature::check(&document, &statement)).transpose()?;
-        let object = members.remove(PROGRAM).unwrap_or_default();
         let source = |(name, text): (String, _)| Some((name.strip_prefix(SOURCES)?.to_string(), text));
         let sources = members.into_iter().filter_map(source).collect();
         Ok(Self { manifest, object, model, features, sources, signer, statement, digest })
@@ -156,13 +172,19 @@ fn check_seal(bytes: &[u8]) -> std::result::Result<String, String> {
 /// The members in memory; nothing is ever written to a path that an archive names.
 fn unpack(bytes: &[u8]) -> std::result::Result<BTreeMap<String, Vec<u8>>, String> {
     let unreadable = |error: zip::result::ZipError| format!("is not a readable archive: {error}; {AGAIN}");
+    // The list of members is built when an archive is opened, whatever its length.
+    let listed = listed_members(bytes).ok_or_else(|| format!("is not an archive as bundles are; {AGAIN}"))?;
+    if listed > MAX_MEMBERS {
+        return Err(format!("has {listed} members, more than {MAX_MEMBERS}; {AGAIN}"));
+    }
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(unreadable)?;
     if archive.len() > MAX_MEMBERS {
         return Err(format!("has {} members, more than {MAX_MEMBERS}; {AGAIN}", archive.len()));
     }
     archive.validate_header_consistency().map_err(unreadable)?;
     let mut members = BTreeMap::new();
-    let mut left = MAX_BYTES;
+    let most = MAX_UNPACKED + MAX_RATIO * bytes.len() as u64;
+    let mut left = most;
     for index in 0..archive.len() {
         let file = archive.by_index(index).map_err(unreadable)?;
         let name = file.name().map_err(unreadable)?.into_owned();
@@ -173,15 +195,27 @@ fn unpack(bytes: &[u8]) -> std::result::Result<BTreeMap<String, Vec<u8>>, String
             return Err(format!("{name} is packed with {}, not with deflate; {AGAIN}", file.compression()));
         }
         // The size an archive states may be a lie, so what comes out is counted.
-        let mut content = Vec::new();
+        let mut content = Vec::with_capacity(file.size().min(left) as usize);
         let read = file.take(left + 1).read_to_end(&mut content);
         read.map_err(|error| format!("{name} cannot be unpacked: {error}; {AGAIN}"))?;
         left = left.checked_sub(content.len() as u64).ok_or_else(|| {
-            format!("unpacks to more than {} MiB, so it is no bundle; {AGAIN}", MAX_BYTES >> 20)
+            format!("unpacks to more than {} MiB, which no bundle of its size does; {AGAIN}", most >> 20)
         })?;
         members.insert(name, content);
     }
     Ok(members)
+}
+
+/// How many members the end of an archive states, whose comment is the seal. `None`: it is of another form.
+fn listed_members(bytes: &[u8]) -> Option<usize> {
+    const END: usize = 22;
+    const LARGE: usize = 20;
+    let at = bytes.len().checked_sub(END + SEAL)?;
+    let end = &bytes[at..at + END];
+    let number = |place: usize| u16::from_le_bytes([end[place], end[place + 1]]);
+    let is_large = at.checked_sub(LARGE).is_some_and(|at| bytes[at..].starts_with(b"PK\x06\x07"));
+    let is_end = end.starts_with(b"PK\x05\x06") && usize::from(number(20)) == SEAL && !is_large;
+    is_end.then(|| number(10).into())
 }
 
 /// A relative path of plain parts: nothing that would mean another place if somebody unpacked it.

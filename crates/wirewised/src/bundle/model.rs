@@ -6,15 +6,15 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::abi;
 use crate::bundle::manifest::Manifest;
-use crate::bundle::tree::{Ensemble, Path};
+use crate::bundle::shape::{self, BANK, BINARY, INT8, Q16, TREES};
+use crate::bundle::tree::{Ensemble, MAJORITY, Path};
 
 /// Features that can make a difference: the program computes no others. `ir` is read of a bundle whose manifest does
 /// not state them yet. The error says what rule of the format is broken.
-pub fn used_features(manifest: &Manifest, ir: &Value) -> Result<BTreeSet<usize>, String> {
+pub fn used_features(manifest: &Manifest, ir: &[u8]) -> Result<BTreeSet<usize>, String> {
     match &manifest.model.used_features {
         Some(used) => Ok(used.iter().copied().collect()),
         None => used_by_ir(ir),
@@ -22,17 +22,24 @@ pub fn used_features(manifest: &Manifest, ir: &Value) -> Result<BTreeSet<usize>,
 }
 
 /// How many scores the model gives; `ir` as in `used_features`.
-pub fn n_outputs(manifest: &Manifest, ir: &Value) -> Result<usize, String> {
+pub fn n_outputs(manifest: &Manifest, ir: &[u8]) -> Result<usize, String> {
     if let Some(outputs) = manifest.model.n_outputs {
         return Ok(outputs);
     }
-    if ir["votes"] == "majority" {
+    #[derive(Deserialize)]
+    struct Outputs {
+        #[serde(default)]
+        votes: Option<String>,
+        #[serde(default)]
+        n_outputs: Option<usize>,
+    }
+    let Outputs { votes, n_outputs } = serde_json::from_slice(ir).map_err(|error| error.to_string())?;
+    if votes.as_deref() == Some(MAJORITY) {
         return Ok(manifest.classes.len());
     }
-    match ir["n_outputs"].as_u64() {
-        Some(outputs) if (1..=abi::MAX_CLASSES as u64).contains(&outputs) => Ok(outputs as usize),
-        _ => Err(format!("n_outputs must be a number from 1 to {}", abi::MAX_CLASSES)),
-    }
+    n_outputs
+        .filter(|outputs| (1..=abi::MAX_CLASSES).contains(outputs))
+        .ok_or_else(|| format!("n_outputs must be a number from 1 to {}", abi::MAX_CLASSES))
 }
 
 /// What can be shown of a model between features and scores.
@@ -47,13 +54,12 @@ pub enum Model {
 
 impl Model {
     /// The error says what rule of the format is broken.
-    pub fn parse(ir: &Value) -> Result<Self, String> {
-        match ir["family"].as_str() {
-            Some("tree-ensemble") => Ensemble::parse(ir).map(Self::Trees),
-            Some("int8-mlp" | "q16-mlp" | "binary-mlp" | "binary-bank") => Ok(Self::Network),
-            Some(_) => Ok(Self::Unknown),
-            None => Err("names no family".to_string()),
-        }
+    pub fn parse(ir: &[u8]) -> Result<Self, String> {
+        Ok(match shape::family(ir)?.as_str() {
+            TREES => Self::Trees(Ensemble::parse(ir)?),
+            INT8 | Q16 | BINARY | BANK => Self::Network,
+            _ => Self::Unknown,
+        })
     }
 
     /// One path a tree; none of what is no tree.
@@ -78,13 +84,12 @@ impl Model {
 }
 
 /// Of bundles made before the manifest stated it.
-fn used_by_ir(ir: &Value) -> Result<BTreeSet<usize>, String> {
-    let used = match ir["family"].as_str() {
-        Some("int8-mlp" | "q16-mlp") => Dense::deserialize(ir).map(|network| network.used()),
-        Some("binary-mlp") => {
-            Binary::deserialize(ir).map(|network| network.inputs.iter().map(|input| input.feature).collect())
-        }
-        Some("tree-ensemble") => return Ok(Ensemble::parse(ir)?.tested()),
+fn used_by_ir(ir: &[u8]) -> Result<BTreeSet<usize>, String> {
+    let used = match shape::family(ir)?.as_str() {
+        INT8 | Q16 => serde_json::from_slice(ir).map(|network: Dense| network.used()),
+        BINARY => serde_json::from_slice(ir)
+            .map(|network: Binary| network.inputs.iter().map(|input| input.feature).collect()),
+        TREES => return Ok(Ensemble::parse(ir)?.tested()),
         _ => return Err("is of an unknown family, and the manifest states no used_features".to_string()),
     };
     used.map_err(|error| error.to_string())
@@ -147,7 +152,11 @@ impl Scaler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn text(ir: &Value) -> Vec<u8> {
+        ir.to_string().into_bytes()
+    }
 
     fn scaler(low: i64, high: i64, multiplier: i64, shift: u32) -> Value {
         json!({"low": low, "high": high, "zero": 0, "multiplier": multiplier, "shift": shift})
@@ -166,7 +175,7 @@ mod tests {
         for family in ["int8-mlp", "q16-mlp"] {
             let ir = json!({"family": family, "inputs": inputs,
                 "layers": [{"weights": [[1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 0, 5]]}]});
-            assert_eq!(used_by_ir(&ir).unwrap(), BTreeSet::from([0, 5]));
+            assert_eq!(used_by_ir(&text(&ir)).unwrap(), BTreeSet::from([0, 5]));
         }
     }
 
@@ -174,24 +183,26 @@ mod tests {
     fn binary_networks_name_their_features() {
         let ir = json!({"family": "binary-mlp", "inputs": [
             {"feature": 3, "shift": 0, "bits": 8}, {"feature": 1, "thresholds": [5]}, {"feature": 3, "shift": 8, "bits": 8}]});
-        assert_eq!(used_by_ir(&ir).unwrap(), BTreeSet::from([1, 3]));
-        assert_eq!(Model::parse(&ir).unwrap().paths(&[1, 2, 3, 4]).unwrap(), []);
+        assert_eq!(used_by_ir(&text(&ir)).unwrap(), BTreeSet::from([1, 3]));
+        assert_eq!(Model::parse(&text(&ir)).unwrap().paths(&[1, 2, 3, 4]).unwrap(), []);
     }
 
     #[test]
     fn broken_networks_are_refused_where_they_must_be_read() {
         for ir in [json!({"family": "rules"}), json!({"family": "int8-mlp", "inputs": 5}), json!([])] {
-            assert!(used_by_ir(&ir).is_err());
+            assert!(used_by_ir(&text(&ir)).is_err());
         }
-        assert!(Model::parse(&json!([])).is_err());
+        assert!(Model::parse(b"[]").is_err());
     }
 
     #[test]
     fn what_cannot_be_shown_of_a_model_is_said() {
-        let not_shown = |family: &str| Model::parse(&json!({"family": family})).unwrap().not_shown(family);
+        let not_shown =
+            |family: &str| Model::parse(&text(&json!({"family": family}))).unwrap().not_shown(family);
         assert!(not_shown("int8-mlp").unwrap().contains("`wirewise explain`"));
         assert!(not_shown("rules").unwrap().contains("does not know models of family rules"));
-        let trees = Model::parse(&json!({"family": "tree-ensemble", "trees": []})).unwrap();
+        let trees = json!({"family": "tree-ensemble", "trees": [], "votes": "sum"});
+        let trees = Model::parse(&text(&trees)).unwrap();
         assert_eq!(trees.not_shown("tree-ensemble"), None);
     }
 }

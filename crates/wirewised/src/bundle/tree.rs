@@ -5,11 +5,14 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+/// Each tree has one vote.
+pub const MAJORITY: &str = "majority";
 
 /// What is needed of a tree-ensemble model.
 #[derive(Debug, Deserialize)]
 pub struct Ensemble {
+    votes: String,
     trees: Vec<Tree>,
 }
 
@@ -46,8 +49,13 @@ pub struct Path {
 
 impl Ensemble {
     /// The error says what rule of the format is broken.
-    pub fn parse(model: &Value) -> Result<Self, String> {
-        Self::deserialize(model).map_err(|error| error.to_string())
+    pub fn parse(model: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(model).map_err(|error| error.to_string())
+    }
+
+    /// Each tree votes for a class; else it adds to scores.
+    pub fn votes(&self) -> bool {
+        self.votes == MAJORITY
     }
 
     /// Features that some tree tests: the program computes no others.
@@ -93,11 +101,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn stump(left: i64) -> Value {
-        json!({"family": "tree-ensemble", "trees": [{
+    fn stump(left: i64) -> Vec<u8> {
+        let ir = json!({"votes": "majority", "family": "tree-ensemble", "trees": [{
             "feature": [1, -1, -1], "threshold": [10, 0, 0], "left": [left, -1, -1], "right": [2, -1, -1],
             "value": [[], [0], [1]], "output": null,
-        }]})
+        }]});
+        ir.to_string().into_bytes()
     }
 
     #[test]
@@ -115,7 +124,7 @@ mod tests {
         assert!(Ensemble::parse(&stump(0)).unwrap().paths(&[0, 5]).is_err(), "a loop");
         assert!(Ensemble::parse(&stump(9)).unwrap().paths(&[0, 5]).is_err(), "no such node");
         assert!(Ensemble::parse(&stump(1)).unwrap().paths(&[]).is_err(), "no such feature");
-        assert!(Ensemble::parse(&json!({"family": "mlp"})).is_err());
-        assert!(Ensemble::parse(&json!({"family": "tree-ensemble", "trees": 3})).is_err());
+        assert!(Ensemble::parse(br#"{"family": "mlp"}"#).is_err());
+        assert!(Ensemble::parse(br#"{"family": "tree-ensemble", "trees": 3}"#).is_err());
     }
 }

@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<()> {
             if args.json {
                 return output::print_json(&explanation);
             }
-            print(&explanation, args.trees, &bundle);
+            print(&explanation, args.trees, &bundle, &model);
             return Ok(());
         }
         seen = packet.number;
@@ -182,7 +182,7 @@ fn meaning(status: Status) -> &'static str {
     }
 }
 
-fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
+fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &Model) {
     let e = explanation;
     println!("packet {} at {}.{:09} s", e.packet, e.time_ns / 1_000_000_000, e.time_ns % 1_000_000_000);
     println!("\nheaders");
@@ -214,8 +214,10 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
             println!("  {:<width$}  {value} {}{raw}", feature.name, feature.unit);
         }
         println!("\nmodel  ({})", bundle.manifest.model.summary);
+        let votes = matches!(model, Model::Trees(trees) if trees.votes());
+        let adds = if votes { Adds::Votes } else { Adds::Scores(e.scores.len()) };
         for path in e.paths.iter().take(trees) {
-            print_path(path, &e.features, bundle, e.scores.len());
+            print_path(path, &e.features, &bundle.manifest.classes, adds);
         }
         if let Some(why) = &e.not_shown {
             println!("  {why}");
@@ -245,9 +247,8 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle) {
     }
 }
 
-fn print_path(path: &Path, features: &[FeatureValue<'_>], bundle: &Bundle, outputs: usize) {
-    let adds = if bundle.model["votes"] == "majority" { Adds::Votes } else { Adds::Scores(outputs) };
-    println!("  tree {}: {}", path.tree, speaks_for(path, &bundle.manifest.classes, adds));
+fn print_path(path: &Path, features: &[FeatureValue<'_>], classes: &[String], adds: Adds) {
+    println!("  tree {}: {}", path.tree, speaks_for(path, classes, adds));
     for step in &path.steps {
         let sign = if step.left { "<=" } else { ">" };
         let (value, threshold) = (thousands(step.value), thousands(step.threshold));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised infer`: a bundle's model on rows of features, in batches.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::bundle::{Bundle, MODEL};
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{Input, json};
 use crate::inference::rows::Rows;
 use crate::inference::{Executor, Verdicts};
 use crate::rows::{Batch, Format, Table, Values};
@@ -116,9 +115,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Many times what the largest network has that infer knows; what it does not know is refused by its family all the same.
+const NETWORK: json::Limits = json::Limits { bytes: 64 << 20, depth: 16, elements: 1 << 22 };
+
 /// Of a bundle whose model fits its manifest.
 fn executor(bundle: &Bundle) -> std::result::Result<Executor, String> {
-    let executor = Executor::parse(&bundle.model)?;
+    let ir: Value = json::from_slice(&bundle.model, &NETWORK)?;
+    let executor = Executor::parse(&ir)?;
     let (features, classes) = (bundle.manifest.feature_names.len(), bundle.manifest.classes.len());
     if (executor.n_features(), executor.n_classes()) != (features, classes) {
         return Err(format!(
@@ -134,7 +137,7 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(io::stdin()));
     }
-    Ok(Box::new(File::open(path).map_err(|error| files::cannot_read(path, &error))?))
+    Ok(Box::new(Input::FileOrPipe.open(path)?))
 }
 
 fn print(summary: &Summary) {

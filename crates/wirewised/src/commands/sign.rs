@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised sign`.
 
+use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use serde_json::json;
 use crate::bundle::signature;
 use crate::bundle::{self, Bundle};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::files::whole_file::{self, cannot_write};
 use crate::text::output;
 use crate::trust::keys;
@@ -51,7 +53,10 @@ pub fn run(args: &Args) -> Result<()> {
     let signed = bundle::with_signature(&bytes, document.as_bytes()).map_err(named)?;
     // As everybody will read it.
     let Bundle { signer, digest, .. } = Bundle::from_bytes(&signed).map_err(named)?;
-    let output = args.output.as_ref().unwrap_or(&args.bundle);
+    // A link stays what it is, and leads to the signed bundle.
+    let own_place =
+        || fs::canonicalize(&args.bundle).map_err(|error| files::cannot_read(&args.bundle, &error));
+    let output = &args.output.clone().map_or_else(own_place, Ok)?;
     whole_file::write(output, |mut file| {
         file.write_all(&signed).map_err(|error| cannot_write(output, &error))
     })?;

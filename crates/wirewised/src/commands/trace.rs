@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let mut bundle = Bundle::read(&args.run.bundle)?;
     if let Some(path) = &args.object {
-        bundle.object = files::read(path, bundle::MAX_BYTES)?;
+        bundle.object = files::read(path, bundle::MAX_OBJECT)?;
     }
     let options = args.run.options(&bundle)?;
     let mut capture = Reader::open(&args.capture)?;

@@ -134,7 +134,7 @@ impl What {
     /// What errors call it, and the object.
     pub fn read(&self) -> Result<(String, Vec<u8>)> {
         let object = match (&self.object, &self.bundle) {
-            (Some(path), _) => files::read(path, bundle::MAX_BYTES)?,
+            (Some(path), _) => files::read(path, bundle::MAX_OBJECT)?,
             (None, Some(path)) => Bundle::read(path)?.object,
             (None, None) => return Err(Error::input("give --object or --bundle")),
         };

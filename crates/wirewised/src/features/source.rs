@@ -77,7 +77,7 @@ impl Source {
         };
         Ok(Self {
             input: path.display().to_string(),
-            object: files::read(path, bundle::MAX_BYTES)?,
+            object: files::read(path, bundle::MAX_OBJECT)?,
             computed: vec![true; names.len()],
             names,
             feature_set,

@@ -13,7 +13,7 @@ use super::moment::Moment;
 use super::values::Protocol;
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::Input;
 use crate::packets::outer::{self, Conversation, Outer};
 
 /// A line of the file.
@@ -53,7 +53,7 @@ pub struct FlowList {
 
 impl FlowList {
     pub fn read(path: &Path, otherwise: Option<&str>) -> Result<Self> {
-        let file = std::fs::File::open(path).map_err(|error| files::cannot_read(path, &error))?;
+        let file = Input::FileOrPipe.open(path)?;
         Self::parse(file, otherwise)
             .map_err(|rule| Error::input(format!("{}: {rule}; see docs/labels.md", path.display())))
     }

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, Input};
 use crate::packets::outer::{Conversation, Outer};
 
 const MAGIC: [u8; 8] = *b"WWFLOWS1";
@@ -77,7 +77,7 @@ pub struct SortedFlows {
 
 impl SortedFlows {
     pub fn read(path: &Path, otherwise: Option<&str>) -> Result<Self> {
-        let file = File::open(path).map_err(|error| files::cannot_read(path, &error))?;
+        let file = Input::File.open(path)?;
         let refuse = |rule: &str| {
             let name = path.display();
             Error::input(format!("{name}: {rule}; make it again with `wirewise datasets`"))

@@ -16,7 +16,7 @@ use crate::bundle::Bundle;
 use crate::bundle::signature::{self, Signer};
 use crate::error::{Error, Result};
 use crate::files::whole_file::cannot_write;
-use crate::files::{self, owned};
+use crate::files::{self, Input, owned};
 
 /// Where a machine keeps the public keys it trusts.
 const TRUSTED: &str = "/etc/wirewise/keys";
@@ -101,7 +101,7 @@ fn only_ours(path: &Path, opened: &File) -> Result<()> {
 
 fn read_public(path: &Path) -> Result<VerifyingKey> {
     let failed = |error: &dyn std::fmt::Display| Error::input(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let file = Input::File.open(path)?;
     only_ours(path, &file)?;
     let text = files::read_open(file, path, MAX_KEY_BYTES)?;
     std::str::from_utf8(&text).ok().and_then(|text| VerifyingKey::from_public_key_pem(text).ok()).ok_or_else(
@@ -111,7 +111,7 @@ fn read_public(path: &Path) -> Result<VerifyingKey> {
 
 pub fn read_private(path: &Path) -> Result<SigningKey> {
     let failed = |error: &dyn std::fmt::Display| Error::input(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let file = Input::File.open(path)?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     if metadata.mode() & 0o077 != 0 {
         return Err(failed(&"others than its owner may read or write this private key; `chmod 600` it"));

@@ -13,10 +13,14 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A tree that is one leaf.
+const MODEL: &[u8] = br#"{"family": "tree-ensemble", "version": 1, "n_features": 1, "n_classes": 2, "votes": "majority", "n_outputs": 2,
+    "base": [0, 0], "trees": [{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[1]], "output": null}]}"#;
+
 /// The members of a bundle of two classes, `benign` and `attack`, around `object`.
 pub fn members(object: &[u8]) -> BTreeMap<String, Vec<u8>> {
     BTreeMap::from([
-        ("model.json".to_string(), br#"{"family": "tree-ensemble", "n_outputs": 2}"#.to_vec()),
+        ("model.json".to_string(), MODEL.to_vec()),
         ("features.json".to_string(), b"{}".to_vec()),
         ("program.bpf.o".to_string(), object.to_vec()),
         ("card.md".to_string(), b"# card\n".to_vec()),

@@ -13,6 +13,7 @@ mod emitted;
 mod features;
 mod fixture;
 mod flood;
+mod inputs;
 mod replay;
 mod signatures;
 mod trace;

@@ -263,7 +263,7 @@ fn missed(program: &Loaded) -> Option<u64> {
 
 fn load(path: &Path, settings: &Settings, policy: &abi::Policy) -> Result<Loaded> {
     let name = path.display().to_string();
-    let loaded = test_run::load_with(&name, &files::read(path, bundle::MAX_BYTES)?, settings, policy)?;
+    let loaded = test_run::load_with(&name, &files::read(path, bundle::MAX_OBJECT)?, settings, policy)?;
     if settings.bench_flows > 0 && loaded.config.is_none() {
         tracing::info!("{name}: no data path of wirewise, so it sees one flow only");
     }
