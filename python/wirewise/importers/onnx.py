@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from wirewise.importers import onnx_runtime
+from wirewise.importers import onnx_networks, onnx_runtime
 from wirewise.importers.lowering import build, check_features, class_names, library
+from wirewise.importers.onnx_constants import fold
+from wirewise.importers.onnx_graph import DENSE, is_dense, keeps_rows
 from wirewise.importers.onnx_runtime import first_line
 from wirewise.importers.onnx_trees import OnnxTrees, read_classifier, read_ensemble
 from wirewise.importers.request import Imported, Predict, Request, Rows
@@ -50,8 +52,6 @@ def import_file(path: str, request: Request) -> Imported:
 
 def import_model(model: Any, request: Request) -> Imported:
     """An onnx.ModelProto."""
-    from wirewise.importers import onnx_networks
-
     onnx = library("onnx")
     if request.votes == "majority":
         raise request.refuse("an ONNX model says how its trees are combined", "leave out votes=majority")
@@ -61,16 +61,18 @@ def import_model(model: Any, request: Request) -> Imported:
         raise request.refuse(f"is not a valid ONNX model ({first_line(error)})", "export it again") from None
     graph = model.graph
     trees_at = [node for node in graph.node if node.op_type.startswith("TreeEnsemble")]
-    if not trees_at and any(node.op_type in onnx_networks.DENSE for node in graph.node):
+    if not trees_at and any(is_dense(node) for node in graph.node):
         return onnx_networks.import_graph(model, request)
     if len(trees_at) != 1 or trees_at[0].op_type not in READERS:
         found = ", ".join(sorted({node.op_type for node in trees_at or graph.node})) or "nothing"
         raise request.refuse(
-            f"needs exactly one {' or '.join(READERS)}, its graph holds {found}",
+            f"needs exactly one {' or '.join(READERS)}"
+            + ("" if trees_at else f", or dense layers ({', '.join(DENSE)})")
+            + f", its graph holds {found}",
             "import the estimator it was exported from instead",
         )
     node = trees_at[0]
-    source, types = _input(graph, node, request)
+    source, types = _input(model, node, request)
     try:
         trees: OnnxTrees = READERS[node.op_type](node, types, request)
     except (KeyError, IndexError, ValueError, TypeError) as error:
@@ -97,17 +99,22 @@ def import_model(model: Any, request: Request) -> Imported:
     )
 
 
-def _input(graph: Any, node: Any, request: Request) -> tuple[Any, list[type[Any]]]:
+def _input(model: Any, node: Any, request: Request) -> tuple[Any, list[type[Any]]]:
     """The graph input that the trees read, and the types its values pass through on the way."""
     onnx = library("onnx")
     numpy_type = onnx.helper.tensor_dtype_to_np_dtype
+    graph = model.graph
     producer = {name: made_by for made_by in graph.node for name in made_by.output}
     constants = {tensor.name for tensor in graph.initializer}
     inputs = {value.name: value for value in graph.input if value.name not in constants}
     name, casts = node.input[0], []
     while name not in inputs:
         step = producer.get(name)
-        if step is None or step.op_type not in ("Cast", "Identity"):
+        same = step is not None and (
+            step.op_type in ("Cast", "Identity")
+            or (step.op_type in ("Flatten", "Reshape") and keeps_rows(step, fold(model, request)[0]))
+        )
+        if step is None or not same:
             what = "a constant" if step is None else f"node {step.name or name!r} ({step.op_type})"
             raise request.refuse(
                 f"{what} changes the features before the trees",

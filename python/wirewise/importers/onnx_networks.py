@@ -12,17 +12,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wirewise.importers import onnx_runtime
 from wirewise.importers.lowering import class_names, library
 from wirewise.importers.networks import import_network
+from wirewise.importers.onnx_graph import DENSE, Graph, attributes, check_quantised, keeps_rows, title
 from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.quantize import FloatNetwork
 from wirewise.quantize.float_network import Floats
 
-DENSE = ("Gemm", "MatMul")
-_SAME = ("Cast", "Identity", "Dropout", "Flatten")
+_SAME = ("Cast", "Identity", "Dropout", "Flatten", "Reshape")
 _LINEAR = ("Add", "Sub", "Mul", "Div", "Scaler", "BatchNormalization")
 _CHAIN = (*DENSE, *_SAME, *_LINEAR, "Clip", "Relu")
 _TAIL = ("Softmax", "LogSoftmax", "Sigmoid", "ArgMax", "ZipMap")
@@ -30,7 +29,8 @@ _TAIL = ("Softmax", "LogSoftmax", "Sigmoid", "ArgMax", "ZipMap")
 
 def import_graph(model: Any, request: Request) -> Imported:
     """An onnx.ModelProto without trees."""
-    graph = _Graph(model.graph, request)
+    graph = Graph(model, request)
+    check_quantised(graph, request)
     chain = _Chain(graph)
     tensor = chain.read(graph.input.name)
     tail = _Tail(graph, tensor, chain.width)
@@ -49,52 +49,10 @@ def import_graph(model: Any, request: Request) -> Imported:
     )
 
 
-class _Graph:
-    """Look-ups in a graph: constants, consumers, the one input and its numpy type."""
-
-    def __init__(self, graph: Any, request: Request) -> None:
-        onnx = library("onnx")
-        self.request = request
-        self.nodes = list(graph.node)
-        self.outputs = [value.name for value in graph.output]
-        self.constants: dict[str, NDArray[Any]] = {
-            tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer
-        }
-        for node in self.nodes:
-            if node.op_type == "Constant" and "value" in (known := attributes(node)):
-                self.constants[node.output[0]] = onnx.numpy_helper.to_array(known["value"])
-        inputs = [value for value in graph.input if value.name not in self.constants]
-        if len(inputs) != 1:
-            names = ", ".join(value.name for value in inputs)
-            raise request.refuse(
-                f"its graph has {len(inputs)} inputs ({names})",
-                "export it with one, all features, and with its constants (Keras leaves out those of a "
-                "Normalization layer; use BatchNormalization or Rescaling)",
-            )
-        self.input = inputs[0]
-        self.feed = onnx.helper.tensor_dtype_to_np_dtype(self.input.type.tensor_type.elem_type).type
-        if self.feed not in (np.float32, np.float64, np.int64):
-            raise request.refuse(
-                f"reads features as {self.feed.__name__}, known are float32, float64 and int64",
-                "export it with one of those",
-            )
-
-    def consumers(self, tensor: str) -> list[Any]:
-        return [node for node in self.nodes if tensor in node.input]
-
-    def constant(self, node: Any, name: str) -> Floats:
-        if name not in self.constants:
-            raise self.request.refuse(
-                f"node {title(node)} combines two values of the packet, known are only dense layers in a row",
-                "export a plain sequence of layers",
-            )
-        return np.asarray(self.constants[name], np.float64)
-
-
 class _Chain:
     """Reads the chain: `factor`, `shift` wait for the next dense layer, after the last ReLU or the input."""
 
-    def __init__(self, graph: _Graph) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.layers: list[tuple[Floats, Floats]] = []
         self.open = False  # whether the last dense layer has no ReLU yet
@@ -148,8 +106,8 @@ class _Chain:
 
     def _step(self, node: Any, tensor: str) -> None:
         if node.op_type in _SAME:
-            return
-        if node.op_type in DENSE:
+            self._check_same(node)
+        elif node.op_type in DENSE:
             self._dense(node, tensor)
         elif node.op_type == "Relu":
             if not self.open:
@@ -159,6 +117,28 @@ class _Chain:
             self._clip(node)
         else:
             self._linear(*self._affine(node, tensor))
+
+    def _check_same(self, node: Any) -> None:
+        """Refuses what does not leave the numbers of a packet as they are."""
+        known = attributes(node)
+        if node.op_type in ("Flatten", "Reshape") and not keeps_rows(node, self.graph.constants):
+            raise self._setting(node, "another shape than (packets, features)", "export it for such rows")
+        if node.op_type == "Cast" and known["to"] not in self._exact_types():
+            kind = library("onnx").TensorProto.DataType.Name(known["to"]).lower()
+            raise self._setting(node, f"to={kind}", "compute in float or double")
+        if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
+            training = self.graph.constants.get(node.input[2])
+            if training is None or training.any():
+                raise self._setting(node, "training_mode", "export it for inference")
+
+    def _exact_types(self) -> tuple[int, ...]:
+        """Types that hold the numbers of a packet here: features are whole until they are scaled."""
+        kinds = library("onnx").TensorProto
+        scaled = (self.factor != 1).any() or self.shift.any() or self.clip is not None
+        return (kinds.FLOAT, kinds.DOUBLE, *(() if self.layers or scaled else (kinds.INT64,)))
+
+    def _setting(self, node: Any, what: str, way_out: str) -> Exception:
+        return self.graph.request.refuse(f"its {node.op_type} (node {title(node)}) has {what}", way_out)
 
     def _dense(self, node: Any, tensor: str) -> None:
         known = attributes(node)
@@ -207,11 +187,16 @@ class _Chain:
             scale = np.array(known.get("scale", [1.0]), np.float64)
             return scale, -np.array(known.get("offset", [0.0]), np.float64) * scale
         if node.op_type == "BatchNormalization":
+            if known.get("training_mode", 0):
+                raise self._setting(node, "training_mode=1", "export it for inference")
             gamma, beta, mean, variance = (self.graph.constant(node, name) for name in node.input[1:5])
             scale = gamma / np.sqrt(variance + known.get("epsilon", 1e-5))
             return scale, beta - mean * scale
         first = node.input[0] == tensor
-        value = np.ravel(self.graph.constant(node, node.input[1] if first else node.input[0]))
+        value = self.graph.constant(node, node.input[1] if first else node.input[0])
+        if value.ndim > 2 or (value.ndim == 2 and len(value) != 1):
+            raise self._setting(node, f"a constant of shape {value.shape}", "give one number per neuron")
+        value = np.ravel(value)
         if node.op_type == "Add":
             return np.ones(1), value
         if node.op_type == "Mul":
@@ -237,7 +222,7 @@ class _Tail:
     (of class 1) or "score" (class 1 above 0). labels : the classes, where the graph names them.
     """
 
-    def __init__(self, graph: _Graph, scores: str, width: int) -> None:
+    def __init__(self, graph: Graph, scores: str, width: int) -> None:
         self.graph = graph
         self.labels: list[Any] = []
         self.output = "none"
@@ -261,6 +246,11 @@ class _Tail:
         onnx = library("onnx")
         if not kind:
             return
+        if op in DENSE and self.output == "none":
+            raise self.graph.request.refuse(
+                f"its dense layer {title(node)} is not the only node that reads the values before it",
+                "export a plain sequence of layers",
+            )
         if op in DENSE:
             raise self.graph.request.refuse(
                 f"an activation other than ReLU comes before its dense layer {title(node)}",
@@ -313,14 +303,3 @@ def _predict(model: Any, feed: type[Any], tail: _Tail, labels: list[Any], reques
 
 def _first_of_row(arg_max: dict[str, Any]) -> bool:
     return arg_max.get("axis", 0) in (1, -1) and not arg_max.get("select_last_index", 0)
-
-
-def attributes(node: Any) -> dict[str, Any]:
-    """The attributes of a node by name."""
-    onnx = library("onnx")
-    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
-
-
-def title(node: Any) -> str:
-    """What to call a node in a message."""
-    return repr(node.name or node.output[0])

@@ -74,8 +74,9 @@ def _affine(
         low, high = scaler.feature_range
         clip = (np.full(n_features, float(low)), np.full(n_features, float(high))) if scaler.clip else None
         return scaler.scale_, scaler.min_, clip
+    clip = (-ones, ones) if kind == "MaxAbsScaler" and getattr(scaler, "clip", False) else None
     factor = ones if scaler.scale_ is None else 1 / scaler.scale_
     centre = getattr(scaler, "center_" if kind == "RobustScaler" else "mean_", None)
     if kind == "StandardScaler" and not scaler.with_mean:
         centre = None
-    return factor, (zeros if centre is None else -centre * factor), None
+    return factor, (zeros if centre is None else -centre * factor), clip

@@ -32,6 +32,7 @@ def import_sequential(module: Any, request: Request) -> Imported:
     open_, output = False, None  # whether the last dense layer has no ReLU yet; the end, once reached
     for name, part in _flat(module, ""):
         kind = next((base.__name__ for base in type(part).__mro__ if base.__name__ in _KNOWN), None)
+        _check_attributes(request, name, part, kind)
         if kind in _IGNORED:
             continue
         if output is not None or kind is None:
@@ -53,7 +54,7 @@ def import_sequential(module: Any, request: Request) -> Imported:
             else:
                 before, start = scaling or (np.ones_like(factor), np.zeros_like(factor))
                 scaling = before * factor, start * factor + shift
-        elif kind in _ENDS and open_:
+        elif kind in _ENDS and open_ and (kind == "Sigmoid" or layers[-1][1].size > 1):
             output = _ENDS[kind]
         else:
             raise _unsupported(request, name, part)
@@ -75,6 +76,30 @@ def import_sequential(module: Any, request: Request) -> Imported:
         source=f"PyTorch {library('torch').__version__} {type(module).__name__}",
         predict=_predict(module, output),
     )
+
+
+# Module -> attribute that chooses what it works on, and the values with which that is the row of each packet.
+_OVER_ROWS = {
+    "Flatten": ("start_dim", (1, -1)),
+    "Softmax": ("dim", (1, -1, None)),
+    "LogSoftmax": ("dim", (1, -1, None)),
+}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def _check_attributes(request: Request, name: str, part: Any, kind: str | None) -> None:
+    """Raises InputError for attributes with which a module does not do what its class name says."""
+    if any(getattr(part, hooks, None) for hooks in _HOOKS):
+        raise request.refuse(
+            f"its module {name} ({type(part).__name__}) has hooks, which may change what it computes",
+            "remove them; for torch.nn.utils' weight_norm and spectral_norm there are functions that do",
+        )
+    attribute, allowed = _OVER_ROWS.get(kind or "", ("", ()))
+    if attribute and getattr(part, attribute) not in allowed:
+        raise request.refuse(
+            f"its module {name} ({kind}) has {attribute}={getattr(part, attribute)}, which mixes packets",
+            f"give it {attribute}=1",
+        )
 
 
 _KNOWN = ("Linear", "ReLU", "BatchNorm1d", *_IGNORED, *_ENDS)
@@ -112,10 +137,14 @@ def _unsupported(request: Request, name: str, part: Any) -> Exception:
 def _predict(module: Any, output: Output | None) -> Predict:
     def predict(x: Rows) -> Any:
         torch = library("torch")
+        first = next(module.parameters())
+        was_training = module.training
         module.eval()
-        kind = next(module.parameters()).dtype
-        with torch.no_grad():
-            result = module(torch.from_numpy(x).to(kind)).cpu().numpy()
+        try:
+            with torch.no_grad():
+                result = module(torch.from_numpy(x).to(first)).cpu().numpy()
+        finally:
+            module.train(was_training)
         if result.shape[1] == 1:
             return (result[:, 0] > (0.5 if output == "sigmoid" else 0)).astype(np.int32)
         return result.argmax(axis=1).astype(np.int32)

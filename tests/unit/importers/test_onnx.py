@@ -428,7 +428,7 @@ NEGATED = helper.make_node("Neg", ["label"], ["minus"])
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (linear, "needs exactly one TreeEnsembleClassifier or TreeEnsemble, its graph holds Identity"),
+        (linear, "or dense layers (Gemm, MatMul), its graph holds Identity"),
         (twice, "needs exactly one"),
         (regressor, "its graph holds TreeEnsembleRegressor; import the estimator it was exported from"),
         (
