@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 _SPEC = re.compile(r"([a-z_]+)(?:\((.*)\))?")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_DERIVED_NAME = re.compile(r"[a-z][a-z0-9_]{0,199}")
+# Of ASCII a few signs; the names end in comments of generated sources, in messages and on pages.
+_NOT_IN_A_SET_NAME = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9 ._+(),:-])")
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ class Scope:
 
 @dataclass(frozen=True)
 class Feature:
-    """One feature. field None: the number of packets. accumulator None: the packet's own value."""
+    """One feature. name "": one made of the rest. field None: the number of packets. accumulator None: the
+    packet's own value.
+    """
 
     name: str
     field: Field | None
@@ -73,6 +78,12 @@ class Feature:
     scope: Scope = Scope()
     path: int | None = None
     """Of the probe in the last whole round, whose value it is."""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", _default_name(self))
+        if not _DERIVED_NAME.fullmatch(self.name):
+            raise InputError(f"feature name {self.name!r}: use lower-case letters, digits and _")
 
     def __repr__(self) -> str:
         return f"<Feature {self.name!r}: {self.spec}, {self.unit}>"
@@ -140,8 +151,7 @@ class Feature:
         if head == "count" and (not arguments or arguments[0].startswith(("window", "by"))):
             scope = _parse_scope(spec, arguments)
         elif head == ROUND:
-            feature = _parse_round(spec, arguments)
-            return replace(feature, name=_default_name(feature))
+            return _parse_round(spec, arguments)
         elif match[2] is None or head == "last":
             target = _lookup(spec, arguments[0] if arguments else head, FIELDS, "packet field")
             scope = _parse_scope(spec, arguments[1:])
@@ -160,8 +170,7 @@ class Feature:
                 raise InputError(
                     f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
                 )
-        feature = cls("", target, accumulator, scope)
-        return replace(feature, name=_default_name(feature))
+        return cls("", target, accumulator, scope)
 
 
 def _parse_round(spec: str, arguments: list[str]) -> Feature:
@@ -238,6 +247,24 @@ def constant_feature(feature: Feature, key: str) -> int | None:
     return feature.accumulator.of_constant(value) if feature.accumulator.of_constant else None
 
 
+def is_set_name(text: str) -> bool:
+    """Whether a feature set can have this name: 1 to 200 printable characters, of ASCII only some, no space
+    at its ends.
+    """
+    return (
+        1 <= len(text) <= 200
+        and text == text.strip()
+        and text.isprintable()
+        and not _NOT_IN_A_SET_NAME.search(text)
+    )
+
+
+def _set_name_of(source: str) -> str:
+    """The name of a feature set that states none: that of its file, as far as the characters allow."""
+    stem = "".join(c if c == " " or is_set_name(c) else "-" for c in Path(source).stem[:200])
+    return stem.strip() or "unnamed"
+
+
 def default_sharing(key: str) -> str:
     """Whether CPUs share the flow tables if the feature set does not say.
 
@@ -274,6 +301,11 @@ class FeatureSet:
     doc: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        if not is_set_name(self.name):
+            raise InputError(
+                f"feature set name {self.name!r}", "is not one",
+                "use 1 to 200 letters, digits, spaces and . _ - + ( ) , :",
+            )  # fmt: skip
         where = f"feature set {self.name!r}"
         names = self.feature_names
         if not 1 <= len(names) <= MAX_FEATURES:
@@ -441,7 +473,7 @@ class FeatureSet:
             )
         try:
             return cls(
-                name=str(data.get("name", Path(source).stem)),
+                name=str(data["name"]) if "name" in data else _set_name_of(source),
                 features=tuple(Feature.parse(f) for f in features),
                 key=str(data.get("key", "five-tuple")),
                 decapsulate=tuple(map(str, decapsulate)),

@@ -65,7 +65,7 @@ def narrowed(feature_set: FeatureSet, columns: Sequence[int]) -> FeatureSet:
     """The feature set with only these features, by number, under a name of its own."""
     if len(columns) == len(feature_set.features):
         return feature_set
-    name = f"{feature_set.name}-{len(columns)}"
+    name = f"{feature_set.name[:190]}-{len(columns)}"
     return replace(feature_set, name=name, features=tuple(feature_set.features[index] for index in columns))
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.binary_mlp import BinaryInput, BitsInput, StepsInput
+from wirewise.targets.comments import comment
 from wirewise.targets.ebpf.bank_layers import INPUT_BITS, activation
 from wirewise.targets.ebpf.network_code import Range, feature_range, number, word
 
@@ -212,7 +213,7 @@ class Encoding:
 def _parts(source: BinaryInput, feature: Feature, bounds: Range) -> Iterator[tuple[int, int, str, int]]:
     """Bits of an input: the first, how many, what leaves them in `v` or "", and those that are fixed."""
     low, high = bounds
-    x = f"__s64 x = ww_feature(s, {source.feature}); /* {feature.label} */"
+    x = f"__s64 x = ww_feature(s, {source.feature}); /* {comment(feature.label)} */"
     if isinstance(source, BitsInput):
         least, greatest = (sum(bit << n for n, bit in enumerate(source.encode(end))) for end in bounds)
         if least == greatest:

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.binary_mlp import BinaryLayer, BinaryMlp, BitsInput, StepsInput
+from wirewise.targets.comments import comment
 from wirewise.targets.ebpf.network_code import Code, Piece, Range, feature_range, lowered, number, word
 from wirewise.targets.ebpf.shapes import Lowered
 
@@ -112,7 +113,7 @@ def _bits(source: BitsInput, feature: Feature, at: int, bounds: Range, place: st
     if not varying:
         return None, [], fixed
     most = (1 << source.shift + source.bits) - 1
-    lines, instructions = [f"__s64 x = ww_feature(s, {source.feature}); /* {feature.label} */"], 2
+    lines, instructions = [f"__s64 x = ww_feature(s, {source.feature}); /* {comment(feature.label)} */"], 2
     piece = None
     if bounds[0] < 0 or bounds[1] > most:
         lines += ["x = ww_relu(x);"] if bounds[0] < 0 else []
@@ -147,7 +148,7 @@ def _steps(source: StepsInput, feature: Feature, at: int, bounds: Range, place: 
     fixed = ((full ^ between) << at, ((1 << always) - 1) << at)
     if not compared:
         return None, [], fixed
-    lines = [f"__u64 x = ww_feature(s, {source.feature}), above = 0; /* {feature.label} */"]
+    lines = [f"__u64 x = ww_feature(s, {source.feature}), above = 0; /* {comment(feature.label)} */"]
     for index, threshold in enumerate(compared):
         lines += [f"above += ({number(threshold)} - x) >> 63;", "ww_hide(above);"]
         if index % STEPS_AHEAD == STEPS_AHEAD - 1:
@@ -242,7 +243,7 @@ class Block:
                 for ones in chunk.values
             ]
             own += [[0] * len(self.words)] * (chunk.rows - len(chunk.values))
-            rows.append(f"\t/* rows {count} to {count + len(own) - 1}, {chunk.what} */")
+            rows.append(f"\t/* rows {count} to {count + len(own) - 1}, {comment(chunk.what)} */")
             rows += ["\t{" + ", ".join(map(word, row)) + "}," for row in own]
             count += len(own)
         if not rows:

@@ -18,6 +18,7 @@ from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.state import StateLayout, Track, Window, layouts
 from wirewise.formats.manifest import FlowFeature
+from wirewise.targets.comments import comment
 from wirewise.units import format_duration
 
 ENTRY_ALIGNMENT = 32
@@ -352,7 +353,7 @@ def _sample(table: Table) -> list[str]:
         "\t\t\t\t\t   const struct ww_context *c)",
         "{",
         *(
-            f"\tsample[{index}] = {field.c}; /* {field.name}, {field.unit} */"
+            f"\tsample[{index}] = {field.c}; /* {comment(f'{field.name}, {field.unit}')} */"
             for index, field in enumerate(table.samples)
         ),
         "}",
@@ -370,7 +371,7 @@ def _samples(table: Table, tracks: tuple[Track, ...], prefix: str, n: str, n_iat
             places = _places(track, prefix)
             counted = any("{n}" in update for update in updates)
             block += [
-                f"\t{{ /* {track.field.name}, {track.field.unit} */",
+                f"\t{{ /* {comment(f'{track.field.name}, {track.field.unit}')} */",
                 f"\t\tconst __u32 x = {table.sample(track.field)};",
                 *([f"\t\tconst __u32 n = {n_iat if from_second else n};"] if counted else []),
                 "",
@@ -430,11 +431,13 @@ def _extract(table: Table, feature_set: FeatureSet, used: Collection[int]) -> li
         if feature.scope.by != table.by:
             continue
         if index not in used:
-            values.append(f"\t/* x[{index}], {feature.name}: the model does not read it */")
+            values.append(f"\t/* x[{index}], {comment(feature.name)}: the model does not read it */")
         elif constant_feature(feature, feature_set.key) is not None:
-            values.append(f"\t/* x[{index}]: {feature.name}, a constant */")
+            values.append(f"\t/* x[{index}]: {comment(feature.name)}, a constant */")
         else:
-            values.append(f"\tx[{index}] = {_expression(table, feature, averages)}; /* {feature.label} */")
+            values.append(
+                f"\tx[{index}] = {_expression(table, feature, averages)}; /* {comment(feature.label)} */"
+            )
     lines += [f"\tconst __u64 {name} = {mean};" for name, mean in averages.items()]
     return [*lines, *([""] if averages else []), *values, "}", ""]
 
@@ -445,7 +448,7 @@ def _extract_constants(feature_set: FeatureSet, used: Collection[int]) -> list[s
         "static __always_inline void ww_extract_constants(__s64 *x)",
         "{",
         *(
-            f"\tx[{index}] = {constant}; /* {feature.label} */"
+            f"\tx[{index}] = {constant}; /* {comment(feature.label)} */"
             for index, feature in enumerate(feature_set.features)
             if index in used and (constant := constant_feature(feature, feature_set.key)) is not None
         ),

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.network import round_shift
 from wirewise.models.quantized_mlp import LIMIT, QuantizedLayer, QuantizedMlp
+from wirewise.targets.comments import comment
 from wirewise.targets.ebpf.network_code import (
     Code,
     Input,
@@ -240,7 +241,7 @@ class Table:
         """C of the table; zeros at its end keep the pointer inside."""
         words = self._words + [(0, "not read")] * (self._pointed_to + 1 - len(self._words))
         head = f'static const volatile __u64 ww_weights[{len(words)}] SEC(".rodata.ww_weights") = {{'
-        return [head, *(f"\t{word(one)}, /* {what} */" for one, what in words), "};", ""]
+        return [head, *(f"\t{word(one)}, /* {comment(what)} */" for one, what in words), "};", ""]
 
 
 def _input_pieces(inputs: Sequence[Input], names: Sequence[str], lanes: int) -> list[Piece]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.network import InputScaler
 from wirewise.models.rules import INT64_MAX, INT64_MIN
+from wirewise.targets.comments import comment
 from wirewise.targets.ebpf import network_plan
 from wirewise.targets.ebpf.shapes import Lowered, begin_header, infer_in_one_program
 
@@ -75,7 +76,7 @@ def lowered(code: Code, n_used_features: int, shape: str) -> Lowered:
 def _macro(number: int, piece: Piece) -> list[str]:
     """A macro is one source line: clang writes debug information for every line, in quadratic time."""
     lines = [f"#define WW_PIECE_{number} \\", "{ \\", *(f"\t{line} \\" for line in piece.lines), "}", ""]
-    return [f"/* {piece.what[0].upper()}{piece.what[1:]}. */", *lines]
+    return [f"/* {comment(piece.what[0].upper() + piece.what[1:])}. */", *lines]
 
 
 def _function(chunk: tuple[int, ...]) -> list[str]:
@@ -157,7 +158,7 @@ def scaled_input(index: int, label: str, scaler: InputScaler, bounds: Range, lim
     the product of the unclamped x could overflow.
     """
     least, most = (_encode(scaler, x, limit) for x in bounds)
-    lines, instructions = [f"__s64 q = ww_feature(s, {index}); /* {label} */"], 1
+    lines, instructions = [f"__s64 q = ww_feature(s, {index}); /* {comment(label)} */"], 1
     low, high = bounds
     half = 1 << scaler.shift >> 1
 

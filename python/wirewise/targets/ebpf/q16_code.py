@@ -19,6 +19,7 @@ from dataclasses import replace
 from wirewise.abi import MAX_WIDTH
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.fixed_point_mlp import FRACTION_BITS, FixedPointLayer, FixedPointMlp
+from wirewise.targets.comments import comment
 from wirewise.targets.ebpf.network_code import Code, Piece, lowered, number, varying_inputs, word
 from wirewise.targets.ebpf.shapes import Lowered
 
@@ -109,8 +110,8 @@ def _block(
         for n, (start, j) in enumerate(zip(starts, block, strict=True))
     ]
     for at in pairs:
-        lines.append(f"word = ww_activation(s, {turn}, {at}); /* {names[at]} */")
-        lines.append(f"next = ww_activation(s, {turn}, {at + 1}); /* {names[at + 1]} */")
+        lines.append(f"word = ww_activation(s, {turn}, {at}); /* {comment(names[at])} */")
+        lines.append(f"next = ww_activation(s, {turn}, {at + 1}); /* {comment(names[at + 1])} */")
         added = (0, 0)
         for n, row in enumerate(rows):
             first, second = row[at + 1], row[at]
@@ -120,7 +121,7 @@ def _block(
         instructions += 2 + 5 * len(rows)
     for at in range(2 * len(pairs), fan_in):
         weighed = [(n, row[at]) for n, row in enumerate(rows) if row[at]]
-        lines += [f"word = ww_activation(s, {turn}, {at}); /* {names[at]} */"] if weighed else []
+        lines += [f"word = ww_activation(s, {turn}, {at}); /* {comment(names[at])} */"] if weighed else []
         lines += [f"ww_add_product(sum{n}, word, {weight});" for n, weight in weighed]
         instructions += 1 + 3 * len(weighed)
     for n, j in enumerate(block):

@@ -10,6 +10,7 @@ import wirewise.targets.target as target
 from wirewise.errors import InputError
 from wirewise.feature_sets.feature_set import FeatureSet, constant_feature
 from wirewise.models import Bounded, Model
+from wirewise.targets.comments import comment, of_features, of_model
 from wirewise.targets.ebpf.families import LOWERINGS
 from wirewise.targets.ebpf.feature_code import feature_set_header
 from wirewise.targets.ebpf.shapes import Lowered, tail_calls
@@ -38,7 +39,7 @@ def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -
     shape: one of SHAPES, or auto. Raises InputError where model and feature set do not fit each other, or
     the model does not fit the kernel's limits (saying what would).
     """
-    origin = f" * from feature set {feature_set.name} ({feature_set.digest[:12]})"
+    origin = f" * from {of_features(feature_set)}"
     lowered: Lowered | None = None
     used: tuple[int, ...] = tuple(range(len(feature_set.features)))
     if model is not None:
@@ -48,7 +49,7 @@ def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -
                 f"{len(feature_set.features)}; "
                 "train on the features of this set, or name the set it was trained on"
             )
-        origin += f" and model {model.family} ({model.digest[:12]})"
+        origin += f" and {of_model(model)}"
         values = (constant_feature(feature, feature_set.key) for feature in feature_set.features)
         constants = {index: value for index, value in enumerate(values) if value is not None}
         inside = model.model if isinstance(model, Bounded) else model
@@ -100,7 +101,7 @@ def _bounds(model: Model | None, feature_set: FeatureSet) -> str:
     for bound in model.bounds:
         if values[bound.feature] is None:
             x = f"x[{bound.feature}]"
-            label = feature_set.features[bound.feature].label
+            label = comment(feature_set.features[bound.feature].label)
             lines.append(f"\toutside |= ({x} - {bound.low}LL) | ({bound.high}LL - {x}); /* {label} */")
     lines += [
         "\toutside >>= 63;",

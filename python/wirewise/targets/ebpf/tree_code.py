@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from wirewise.feature_sets.feature_set import Feature
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
+from wirewise.targets.comments import comment
 from wirewise.targets.ebpf.shapes import Lowered, Plan, begin_header, infer_in_one_program
 from wirewise.targets.ebpf.tree_plan import cut, plan
 
@@ -139,7 +140,7 @@ class TreeCode:
                 goes_left = self.constants[tree.feature[item]] <= tree.threshold[item]
                 todo.append((depth, tree.left[item] if goes_left else tree.right[item]))
             else:
-                tested = f"x[{tree.feature[item]}] /* {self.features[tree.feature[item]].label} */"
+                tested = f"x[{tree.feature[item]}] /* {comment(self.features[tree.feature[item]].label)} */"
                 lines.append(f"{indent}if ({tested} <= {_int64(tree.threshold[item])}) {{")
                 todo += [
                     (depth, "}"),

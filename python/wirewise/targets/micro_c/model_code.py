@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from wirewise.models import BinaryMlp
 from wirewise.models.binary_mlp import BinaryInput, BitsInput
 from wirewise.models.bounded import Bound
+from wirewise.targets.comments import comment
 from wirewise.targets.micro_c.options import Options
 from wirewise.targets.micro_c.plan import BLOCK, DEFAULT_EXECUTORS, ETHERNET, WORD, LayerPlan, Plan, words
 
@@ -148,7 +149,7 @@ def encode(model: BinaryMlp, features: Sequence[int], labels: Sequence[str], bou
     for place, feature in enumerate(features):
         lines += [
             "",
-            f"    /* {labels[feature]} */",
+            f"    /* {comment(labels[feature])} */",
             f"    mem_read32(value, from + {8 * place}, sizeof(value));",
             *calls[feature],
         ]
