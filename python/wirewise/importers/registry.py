@@ -159,7 +159,7 @@ _BUILT_IN = (
             (".pkl", "pickle", "any estimator above; loading a pickle runs code in it"),
             (".pickle", "pickle", "any estimator above; loading a pickle runs code in it"),
             (".joblib", "joblib", "any estimator above; loading a pickle runs code in it"),
-            (".skops", "skops", "any scikit-learn estimator above"),
+            (".skops", "skops", "any scikit-learn estimator above; no distributions of scipy in a search"),
         )
     ),
 )

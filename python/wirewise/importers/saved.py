@@ -2,24 +2,24 @@
 """Estimators saved with pickle, joblib or skops.
 
 Loading a pickle (and joblib files are pickles) runs whatever code it holds: load only what you, or people you
-trust, made. skops loads types it knows to be safe, and we refuse the rest.
+trust, made. skops loads types it knows to be safe, and those that `skops_file` adds.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
+from wirewise.importers import skops_file
 from wirewise.importers.dispatch import import_estimator
 from wirewise.importers.lowering import library
 from wirewise.importers.request import Imported, Request
 
-# Types that skops asks about but that hold numbers only.
-TRUSTED = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
+_SKLEARN_VERSION = re.compile(rb"_sklearn_version[^0-9]{1,12}([0-9]+\.[0-9][0-9.a-z]{0,12})")
 
 UNSAFE = (
     "a pickle can run any code when it is loaded: import only files from people you trust, or save with skops"
@@ -28,7 +28,7 @@ UNSAFE = (
 
 def import_file(path: str, request: Request) -> Imported:
     """A .pkl, .pickle, .joblib or .skops file that holds one fitted estimator."""
-    estimator, notes = _load_skops(path, request) if path.endswith(".skops") else _load_pickle(path, request)
+    estimator, notes = _load(path, request)
     imported = import_estimator(estimator, request)
     return replace(imported, notes=[*notes, *imported.notes])
 
@@ -38,40 +38,34 @@ def load(path: Path) -> Any:
     request = Request(subject=str(path))
     if path.suffix not in (".pkl", ".pickle", ".joblib", ".skops"):
         raise request.refuse("is no saved estimator", "give a .pkl, .pickle, .joblib or .skops file")
-    found, _ = (
-        _load_skops(str(path), request) if path.suffix == ".skops" else _load_pickle(str(path), request)
-    )
+    found, _ = _load(str(path), request)
     return found
+
+
+def _load(path: str, request: Request) -> tuple[Any, list[str]]:
+    """The object in a file, and what is to be said of it."""
+    if path.lower().endswith(".skops"):
+        return skops_file.load(path, request), []
+    return _load_pickle(path, request)
 
 
 def _load_pickle(path: str, request: Request) -> tuple[Any, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            if path.endswith(".joblib"):
+            if path.lower().endswith(".joblib"):
                 estimator = library("joblib").load(path)
             else:
                 estimator = pickle.loads(Path(path).read_bytes())
         except MemoryError:
             raise
         except Exception as error:  # a pickle may raise anything
+            saved = _SKLEARN_VERSION.search(Path(path).read_bytes())
+            version = f", it was saved with scikit-learn {saved[1].decode()}" if saved else ""
             raise request.refuse(
-                f"cannot be loaded ({type(error).__name__}: {error})",
-                "save the estimator again with the library versions installed here",
+                f"cannot be loaded ({type(error).__name__}: {error}){version}",
+                "save the estimator again with the library versions installed here, or load it yourself and "
+                "import it from Python",
             ) from None
     versions = [str(item.message).split(".")[0] for item in caught if "version" in str(item.message)]
     return estimator, [UNSAFE, *dict.fromkeys(versions)]
-
-
-def _load_skops(path: str, request: Request) -> tuple[Any, list[str]]:
-    skops = library("skops.io")
-    try:
-        asks = skops.get_untrusted_types(file=path)
-        if unknown := [kind for kind in asks if kind not in TRUSTED]:
-            raise request.refuse(
-                f"holds types that skops does not trust: {', '.join(unknown)}",
-                "save the bare estimator, or use its library's own format",
-            )
-        return skops.load(path, trusted=asks), []
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise request.refuse(f"is no skops file ({error})", "save it with skops.io.dump") from None
