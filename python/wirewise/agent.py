@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -73,7 +74,7 @@ def call(
         try:
             result = json.loads(done.stdout)
         except json.JSONDecodeError as error:
-            raise WirewiseError(f"`{' '.join(command)}` printed no JSON ({error})") from error
+            raise WirewiseError(f"`{shlex.join(command)}` printed no JSON ({error})") from error
         if isinstance(result, dict):
             return result
     raise _error(command, done)
@@ -174,7 +175,7 @@ def _start(
     except OSError as error:
         raise MissingFeatureError(f"{command[0]}: cannot be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise WirewiseError(f"`{' '.join(command)}` did not end within {timeout:g} s") from error
+        raise WirewiseError(f"`{shlex.join(command)}` did not end within {timeout:g} s") from error
 
 
 def _error(command: list[str], done: subprocess.CompletedProcess[str]) -> WirewiseError:
@@ -182,7 +183,7 @@ def _error(command: list[str], done: subprocess.CompletedProcess[str]) -> Wirewi
     if done.stderr is None:
         raise ToldError(done.returncode)
     said = filter(None, map(_said, done.stderr.splitlines()))
-    message = next(said, f"`{' '.join(command)}` ended with code {done.returncode}")
+    message = next(said, f"`{shlex.join(command)}` ended with code {done.returncode}")
     return _ERRORS.get(done.returncode, WirewiseError)(message)
 
 

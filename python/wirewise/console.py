@@ -31,7 +31,8 @@ class _Console(Console):
         return size if self.is_terminal else ConsoleDimensions(_UNLIMITED, size.height)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(harmless(text), **options)
+        # In one line: no name of a file adds another to what is shown.
+        return super().render_str(harmless(text, keep=""), **options)
 
 
 console = _Console()
@@ -117,12 +118,14 @@ def _print(table: Table) -> None:
 
 def heading(title: str | None) -> None:
     if title:
-        console.print(f"\n{title}", style="bold")
+        console.print()
+        console.print(title, style="bold")
 
 
 def name_and_summary(name: str, summary: str) -> None:
     """The first line about something that has a name."""
-    console.print(Text.assemble((harmless(name), "bold"), "  ", (harmless(summary), "dim")))
+    shown = (harmless(name, keep=""), "bold"), "  ", (harmless(summary, keep=""), "dim")
+    console.print(Text.assemble(*shown))
 
 
 def note(text: str) -> None:

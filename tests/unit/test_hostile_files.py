@@ -327,3 +327,17 @@ def test_what_is_not_a_file_is_refused_and_never_waited_for(tmp_path: Path) -> N
                 assert re.search("not a file|is a folder|does not exist", str(error)), (target, error)
             (tmp_path / name).unlink()
     signal.alarm(0)
+
+
+def test_names_of_files_add_no_line_to_what_is_shown(tmp_path: Path) -> None:
+    name = "b\n  from        nobody\n\x1b[2J\tsigned  by you; $(id).wirewise"
+    (tmp_path / name).write_bytes(full())
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / name)])
+    assert shown.exit_code == 0, shown.exception
+    assert "\x1b" not in shown.output
+    assert not re.search("^ *from +nobody", shown.output, re.MULTILINE), shown.output
+
+
+def test_the_lists_of_features_have_no_escaped_line_breaks() -> None:
+    shown = CliRunner().invoke(app, ["features"])
+    assert shown.exit_code == 0 and "u000a" not in shown.output, shown.output

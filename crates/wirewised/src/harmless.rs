@@ -15,6 +15,14 @@ pub fn is_harmful(character: char) -> bool {
         )
 }
 
+/// As `harmless`, in one line: line breaks and tabs too are written out, so that no name adds a line to a listing.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    match harmless(text) {
+        shown if !shown.contains(['\n', '\t']) => shown,
+        shown => Cow::Owned(shown.replace('\n', "\\u000a").replace('\t', "\\u0009")),
+    }
+}
+
 /// The text with such characters as JSON writes them (`\u001b`); line breaks and tabs stay. So JSON stays the same document.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let escape = |c: &char| is_harmful(*c) && !matches!(c, '\n' | '\t');

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,7 +71,8 @@ def demo(
         print_json(report)
         return
     print_report(report)
-    note(f"written: {output / 'report.json'}; look at the model with `wirewise inspect {report['bundle']}`")
+    look = shlex.join(["wirewise", "inspect", str(report["bundle"])])
+    note(f"written: {output / 'report.json'}; look at the model with `{look}`")
 
 
 def print_report(report: dict[str, Any]) -> None:

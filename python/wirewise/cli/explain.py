@@ -56,8 +56,9 @@ def explain(
     if theirs is None:
         note(f"the object was not asked: {found.object_not_asked}")
     elif not found.differences:
+        console.print()
         console.print(
-            f"\nthe object in the {theirs['plane']} and the reference agree on all of this", style="green"
+            f"the object in the {theirs['plane']} and the reference agree on all of this", style="green"
         )
     else:
         listing(
@@ -81,7 +82,8 @@ def _print(
         return
     grid(_headers(decision.packet), title="Headers")
     if decision.allowed_by:
-        console.print(f"\npasses before anything is computed: allow list, {decision.allowed_by}")
+        console.print()
+        console.print(f"passes before anything is computed: allow list, {decision.allowed_by}")
         return
     state = f"packet {said['packets_of_flow']:,} of its flow"
     grid(
@@ -106,10 +108,12 @@ def _print(
                 name = f"layer {index}" if index else "input"
                 console.print(f"{name}: {', '.join(f'{value:,}' for value in values)}")
     elif decision.status is Status.UNDECIDED:
-        console.print("\nno verdict yet: the trigger has not fired for this flow; the packet passes")
+        console.print()
+        console.print("no verdict yet: the trigger has not fired for this flow; the packet passes")
         return
     else:
-        console.print("\nthe trigger did not fire, so the verdict of an earlier packet of its flow holds")
+        console.print()
+        console.print("the trigger did not fire, so the verdict of an earlier packet of its flow holds")
     grid(
         [
             ("class", said["class"]),

@@ -238,12 +238,15 @@ def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
     )
     listing(("field", "unit", ""), ((f.name, f.unit, f.doc) for f in FIELDS.values()), title="Packet fields")
     listing(("accumulator", ""), ((a.name, a.doc) for a in ACCUMULATORS.values()), title="Accumulators")
+    console.print()
     console.print(
-        "\nA feature is FIELD, ACCUMULATOR(FIELD) or count; with window=500ms over a tumbling "
-        "window, and then previous for the last finished one:\n"
-        '  features: [length, mean(length), "max(iat, window=500ms)", "count(window=1s, previous)"]\n'
-        f"Flow keys: {', '.join(KEYS)}"
+        "A feature is FIELD, ACCUMULATOR(FIELD) or count; with window=500ms over a tumbling "
+        "window, and then previous for the last finished one:"
     )
+    console.print(
+        '  features: [length, mean(length), "max(iat, window=500ms)", "count(window=1s, previous)"]'
+    )
+    console.print(f"Flow keys: {', '.join(KEYS)}")
 
 
 def _show(feature_set: FeatureSet) -> None:

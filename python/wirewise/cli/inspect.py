@@ -80,7 +80,8 @@ def inspect(
         rows = [(stage.name, cost.amount(stage)) for stage in cost.stages]
         grid([*rows, ("measured", cost.measured)], title="Where time goes")
     if rebuild:
-        console.print("\nthe sources are what wirewise writes for this model and feature set", style="green")
+        console.print()
+        console.print("the sources are what wirewise writes for this model and feature set", style="green")
 
 
 def _compare_sources(path: Path, bundle: Any) -> None:

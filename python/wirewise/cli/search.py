@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,13 +175,16 @@ def search(
         return
     _print(found, loaded)
     if output:
-        loss = f" --max-benign-loss {max_benign_loss}" if wish is not None else ""
+        bundle = str(output.with_suffix(".wirewise"))
+        loss = ["--max-benign-loss", str(max_benign_loss)] if wish is not None else []
         grid(
             [
                 ("written", f"{output}, with the record of its search"),
                 (
                     "next",
-                    f"wirewise compile {output} --table {table}{loss} -o {output.with_suffix('.wirewise')}",
+                    shlex.join(
+                        ["wirewise", "compile", str(output), "--table", str(table), *loss, "-o", bundle]
+                    ),
                 ),
             ]
         )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -142,4 +143,4 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
     if done.returncode:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
-        raise WirewiseError(f"`{' '.join(command)}` failed: {reason}")
+        raise WirewiseError(f"`{shlex.join(command)}` failed: {reason}")

@@ -17,6 +17,7 @@ use crate::plane::{self, Plane};
 use crate::policy::Policy;
 use crate::policy::forward::{Bridge, EthernetAddress};
 use crate::running::Running;
+use crate::text::shell::quoted;
 use libbpf_rs::MapCore;
 
 pub const CHECK: &str = "forward";
@@ -148,7 +149,7 @@ fn check_sysctls(own: u32) -> Option<Finding> {
     let (versions, settings): (Vec<_>, Vec<_>) = [("IPv4", "ipv4", off("ipv4")), ("IPv6", "ipv6", ipv6)]
         .into_iter()
         .filter(|(_, _, is_off)| *is_off)
-        .map(|(shown, version, _)| (shown, format!("net/{version}/conf/{name}/forwarding=1")))
+        .map(|(shown, version, _)| (shown, quoted(format_args!("net/{version}/conf/{name}/forwarding=1"))))
         .unzip();
     (!versions.is_empty()).then(|| {
         Finding::warning(

@@ -51,6 +51,7 @@ use crate::plane::{Filter, FilterPlace, Note, Port};
 use crate::running::Running;
 use crate::running::meta::Meta;
 use crate::running::status::Status;
+use crate::text::shell::quoted;
 
 /// How long the directories of an interface may be in between two states, where nobody was killed.
 const MOVING: Duration = Duration::from_millis(2);
@@ -290,7 +291,7 @@ impl Attachment {
         match (self.whereabouts, self.namespace()) {
             (Whereabouts::Here(_), _) => interface.clone(),
             (Whereabouts::Gone, _) => format!("{interface} (which is gone)"),
-            (_, Some(other)) => format!("{interface} (--netns {})", other.name),
+            (_, Some(other)) => format!("{interface} (--netns {})", quoted(&other.name)),
             (_, None) => format!("{interface} (in a network namespace that cannot be seen from here)"),
         }
     }

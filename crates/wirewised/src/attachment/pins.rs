@@ -15,6 +15,7 @@ use crate::files::owned::{self, Flaw};
 use crate::interface::netns;
 use crate::kernel::bpffs;
 use crate::kernel::lock;
+use crate::text::shell::quoted;
 
 pub const DEFAULT_ROOT: &str = "/sys/fs/bpf/wirewise";
 const OURS_ALONE: u32 = 0o700;
@@ -43,10 +44,10 @@ impl RootArgs {
     pub fn again(&self) -> String {
         let mut options = String::new();
         if let Some(netns) = &self.netns {
-            options += &format!(" --netns {}", netns.display());
+            options += &format!(" --netns {}", quoted(netns.display()));
         }
         if self.pin_root != Path::new(DEFAULT_ROOT) {
-            options += &format!(" --pin-root {}", self.pin_root.display());
+            options += &format!(" --pin-root {}", quoted(self.pin_root.display()));
         }
         options
     }
@@ -142,11 +143,13 @@ impl Root {
         match owned::flaw(&metadata) {
             None => Ok(directory),
             Some(flaw @ Flaw::Owner(_)) => Err(Error::missing(format!(
-                "{path} {flaw}; run as that user, or look what is there and take it over: `chown -R $(id -u) {path}`"
+                "{path} {flaw}; run as that user, or look what is there and take it over: `chown -R $(id -u) {}`",
+                quoted(&path)
             ))),
-            Some(flaw @ Flaw::Mode(_)) => {
-                Err(Error::missing(format!("{path}: {flaw}; look what is there, then `chmod 700 {path}`")))
-            }
+            Some(flaw @ Flaw::Mode(_)) => Err(Error::missing(format!(
+                "{path}: {flaw}; look what is there, then `chmod 700 {}`",
+                quoted(&path)
+            ))),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::plane::{self, Attached, Joining, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::meta::Meta;
+use crate::text::shell::quoted;
 
 #[derive(Debug)]
 pub struct AttachRequest {
@@ -93,7 +94,8 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
     let Some(ours) = ours else {
         if let Some(unreadable) = all.unreadable.iter().find(|it| it.interface == *interface) {
             return Err(Error::other(format!(
-                "{unreadable}; `wirewised detach --interface {interface}` takes it off"
+                "{unreadable}; `wirewised detach --interface {}` takes it off",
+                quoted(interface)
             )));
         }
         return match attached.iter().find(|it| it.plane.is_in_the_way_of(request.plane)) {

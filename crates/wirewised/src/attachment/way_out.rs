@@ -5,6 +5,7 @@ use crate::attachment::doctor::finding::Finding;
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
 use crate::plane::{self, Driver, Plane};
+use crate::text::shell::quoted;
 
 /// `NETDEV_XDP_ACT_NDO_XMIT` (linux/netdev.h): the driver sends what programs at XDP redirect to it.
 const XDP_SENDS: u64 = 4;
@@ -22,7 +23,7 @@ pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
         findings.push(Finding::warning(
             CHECK,
             format!("{name} is down: packets that go there are lost"),
-            format!("`ip link set {name} up`"),
+            format!("`ip link set {} up`", quoted(name)),
         ));
     }
     if planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {

@@ -5,6 +5,7 @@ use clap_complete::Shell;
 
 use crate::completing;
 use crate::error::Result;
+use crate::text::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +21,6 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    println!("{}", completing::script(&args.shell.to_string())?.trim_end());
+    output::block(completing::script(&args.shell.to_string())?.trim_end());
     Ok(())
 }

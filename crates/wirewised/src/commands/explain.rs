@@ -185,20 +185,21 @@ fn meaning(status: Status) -> &'static str {
 fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &Model) {
     let e = explanation;
     println!("packet {} at {}.{:09} s", e.packet, e.time_ns / 1_000_000_000, e.time_ns % 1_000_000_000);
-    println!("\nheaders");
+    println!();
+    println!("headers");
     for header in &e.headers {
         println!("  {:<10} {}", header.name, header.text);
     }
     if e.packets_of_flow > 0 {
         let refused =
             if e.refused { "; no entry was free, so judged as the first packet of its flow" } else { "" };
-        println!(
-            "\nflow\n  packet {} of its flow (key: {}){refused}",
-            e.packets_of_flow, bundle.manifest.flow.key
-        );
+        println!();
+        println!("flow");
+        println!("  packet {} of its flow (key: {}){refused}", e.packets_of_flow, bundle.manifest.flow.key);
     }
     if e.inferred {
-        println!("\nfeatures (what the model compares, in brackets, where it is not the value itself)");
+        println!();
+        println!("features (what the model compares, in brackets, where it is not the value itself)");
         let width = e.features.iter().map(|feature| feature.name.len()).max().unwrap_or(0);
         for feature in &e.features {
             let raw = if feature.value == feature.raw as f64 {
@@ -213,7 +214,8 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &M
             };
             println!("  {:<width$}  {value} {}{raw}", feature.name, feature.unit);
         }
-        println!("\nmodel  ({})", bundle.manifest.model.summary);
+        println!();
+        println!("model  ({})", bundle.manifest.model.summary);
         let votes = matches!(model, Model::Trees(trees) if trees.votes());
         let adds = if votes { Adds::Votes } else { Adds::Scores(e.scores.len()) };
         for path in e.paths.iter().take(trees) {
@@ -228,11 +230,12 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &M
         let scores: Vec<_> = e.scores.iter().map(|score| thousands(*score)).collect();
         println!("  scores {}", scores.join(", "));
     } else if e.status == Status::Classified {
-        println!(
-            "\nmodel\n  did not run: the trigger did not fire, so the verdict of an earlier packet holds"
-        );
+        println!();
+        println!("model");
+        println!("  did not run: the trigger did not fire, so the verdict of an earlier packet holds");
     }
-    println!("\nverdict");
+    println!();
+    println!("verdict");
     match (e.class, e.action, e.outcome) {
         (Some(class), Some(action), Some(outcome)) => {
             println!("  class    {class}");

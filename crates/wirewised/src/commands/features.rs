@@ -262,8 +262,9 @@ fn print(
     );
     table::print(&rows, 1);
     let rate = format_count(counts.packets as f64 / seconds.max(1e-9));
+    println!();
     println!(
-        "\n{} rows of {} packets in {seconds:.2} s ({rate} packets/s, program {}), written to {}",
+        "{} rows of {} packets in {seconds:.2} s ({rate} packets/s, program {}), written to {}",
         counts.rows,
         counts.packets,
         trust.name(),

@@ -144,8 +144,9 @@ fn print(summary: &Summary) {
     let mut rows = vec![["class".to_owned(), "rows".to_owned()]];
     rows.extend(summary.classes.iter().map(|(class, count)| [class.clone(), count.to_string()]));
     table::print(&rows, 1);
+    println!();
     println!(
-        "\n{} rows in {:.2} s; the network alone took {:.3} s ({} inferences/s, {})",
+        "{} rows in {:.2} s; the network alone took {:.3} s ({} inferences/s, {})",
         thousands(summary.rows),
         summary.seconds,
         summary.inference_seconds,

@@ -377,8 +377,9 @@ fn print(summary: &Summary, counts: &Counts, shape: &Shape) {
         [first, .., last] => format!("{} files, {first} to {last}", summary.output.len()),
         [] => "nothing".to_owned(),
     };
+    println!();
     println!(
-        "\n{} rows of {} packets on {} in {:.2} s ({} rows/s, ended by {}), written to {files}",
+        "{} rows of {} packets on {} in {:.2} s ({} rows/s, ended by {}), written to {files}",
         summary.rows,
         summary.packets,
         summary.interface,

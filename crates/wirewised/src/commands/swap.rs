@@ -21,6 +21,7 @@ use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::policy::effective_mode;
 use crate::text::output;
+use crate::text::shell::quoted;
 use crate::text::units::format_bytes;
 use crate::trust::keys::TrustArgs;
 use crate::views;
@@ -186,7 +187,7 @@ fn swap(
         return output::print_json(&told);
     }
     print(&told);
-    println!("`wirewised rollback --interface {}` goes back", attachment.interface);
+    println!("`wirewised rollback --interface {}` goes back", quoted(&attachment.interface));
     Ok(())
 }
 

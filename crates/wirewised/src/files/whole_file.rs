@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::text::shell::quoted;
 
 pub struct WholeFile {
     temporary: NamedTempFile,
@@ -54,9 +55,9 @@ pub fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
     if folder.is_dir() {
         return Error::input(format!("{name}: cannot be written: {error}"));
     }
-    let folder = folder.display();
+    let (folder, shown) = (quoted(folder.display()), folder.display());
     Error::input(format!(
-        "{name}: cannot be written: the folder {folder} does not exist; give another place, or make it: mkdir -p '{folder}'"
+        "{name}: cannot be written: the folder {shown} does not exist; give another place, or make it: mkdir -p {folder}"
     ))
 }
 

@@ -18,6 +18,7 @@ use crate::kernel;
 use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
+use crate::text::shell::quoted;
 
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
@@ -168,15 +169,15 @@ impl Merging {
     pub fn remedy(&self, state: &str) -> String {
         if let Some(segments) = self.segments {
             let segments = if state == "off" { 1 } else { segments };
-            return format!("`ip link set dev {} gso_max_segs {segments}`", self.interface);
+            return format!("`ip link set dev {} gso_max_segs {segments}`", quoted(&self.interface));
         }
         let features: Vec<_> = self.short_names().into_iter().map(|name| format!("{name} {state}")).collect();
         let within = match &self.netns {
-            Some(path) if path.contains('/') => format!("nsenter --net={path} "),
-            Some(name) => format!("ip netns exec {name} "),
+            Some(path) if path.contains('/') => format!("nsenter --net={} ", quoted(path)),
+            Some(name) => format!("ip netns exec {} ", quoted(name)),
             None => String::new(),
         };
-        format!("`{within}ethtool -K {} {}`", self.interface, features.join(" "))
+        format!("`{within}ethtool -K {} {}`", quoted(&self.interface), features.join(" "))
     }
 
     fn short_names(&self) -> Vec<&str> {

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
+use crate::text::shell::quoted;
 
 const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_BOUNCE
@@ -129,14 +130,16 @@ impl Hook for Xdp {
                 Error::missing(format!("{interface}: the driver has no native XDP; {generic}"))
             }
             (Some(libc::EBUSY | libc::EEXIST), _) => Error::other(format!(
-                "{interface}: another XDP program was attached meanwhile; `wirewised doctor --interface {interface}`"
+                "{interface}: another XDP program was attached meanwhile; `wirewised doctor --interface {}`",
+                quoted(interface)
             )),
             (Some(libc::EPERM | libc::EACCES), _) => {
                 Error::missing(format!("{interface}: attaching needs CAP_NET_ADMIN in its network namespace"))
             }
             (Some(libc::ERANGE | libc::EINVAL), Self::Native) => Error::missing(format!(
                 "{interface}: the driver refuses native XDP in its present settings ({error}): MTU or LRO, see \
-             `wirewised doctor --interface {interface}`; {generic}"
+             `wirewised doctor --interface {}`; {generic}",
+                quoted(interface)
             )),
             _ => Error::other(format!("{interface}: cannot attach XDP: {error}")),
         }

@@ -10,6 +10,7 @@ use crate::plane::note::Carrier;
 use crate::plane::{FilterPlace, Plane};
 use crate::running::agreement::Agreement;
 use crate::running::meta::{BundleMeta, PolicyMeta};
+use crate::text::shell::quoted;
 use crate::text::units::format_age;
 
 #[derive(Debug, Serialize)]
@@ -101,7 +102,7 @@ pub struct FlowTables {
 impl Elsewhere {
     pub fn describe(&self) -> String {
         match &self.netns {
-            Some(name) => format!("{name} (`--netns {name}`)"),
+            Some(name) => format!("{name} (`--netns {}`)", quoted(name)),
             None => format!(
                 "another that cannot be entered from here (attached in inode {}, see `lsns -t net`)",
                 self.attached_in_inode

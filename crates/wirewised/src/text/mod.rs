@@ -5,5 +5,6 @@
 pub mod output;
 pub mod nearest;
 pub(crate) mod progress;
+pub mod shell;
 pub mod table;
 pub mod units;

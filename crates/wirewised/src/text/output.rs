@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::harmless::harmless;
+use crate::harmless::{harmless, one_line};
 
 static FAILURE: OnceLock<String> = OnceLock::new();
 
@@ -30,7 +30,12 @@ macro_rules! eprint {
 }
 
 pub fn line(text: Arguments<'_>) {
-    keep(writeln!(io::stdout(), "{}", harmless(&text.to_string())));
+    keep(writeln!(io::stdout(), "{}", one_line(&text.to_string())));
+}
+
+/// Text that has several lines of our own; what is in them is in one line already.
+pub fn block(text: &str) {
+    keep(writeln!(io::stdout(), "{}", harmless(text)));
 }
 
 /// Lines that follow each other fast: a system call for many of them.
@@ -42,6 +47,11 @@ impl Lines {
     }
 
     pub fn line(&mut self, text: &str) -> Result<()> {
+        self.block(&one_line(text))
+    }
+
+    /// See `block`.
+    pub fn block(&mut self, text: &str) -> Result<()> {
         let written = self.0.write_all(harmless(text).as_bytes()).and_then(|()| self.0.write_all(b"\n"));
         written.map_err(|error| Error::other(format!("standard output: {error}")))
     }
@@ -53,7 +63,7 @@ impl Lines {
 }
 
 pub fn aside(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", harmless(&text.to_string()));
+    let _ = writeln!(io::stderr(), "{}", one_line(&text.to_string()));
 }
 
 pub fn rewrite(text: Arguments<'_>) {
@@ -76,6 +86,6 @@ pub fn check() -> Result<()> {
 /// One JSON document on standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::other(format!("JSON: {error}")))?;
-    println!("{text}");
+    block(&text);
     check()
 }

@@ -17,6 +17,7 @@ use crate::bundle::signature::{self, Signer};
 use crate::error::{Error, Result};
 use crate::files::whole_file::cannot_write;
 use crate::files::{self, Input, owned};
+use crate::text::shell::quoted;
 
 /// Where a machine keeps the public keys it trusts.
 const TRUSTED: &str = "/etc/wirewise/keys";
@@ -92,10 +93,11 @@ fn only_ours(path: &Path, opened: &File) -> Result<()> {
     if owned::flaw(&metadata).is_none() {
         return Ok(());
     }
-    let path = path.display();
+    let name = quoted(path.display());
     Err(Error::input(format!(
-        "{path}: others than its owner may write to it, or it belongs to neither root nor you, so nothing in it can be trusted: \
-         `chown root {path}; chmod go-w {path}`"
+        "{}: others than its owner may write to it, or it belongs to neither root nor you, so nothing in it can be trusted: \
+         `chown root {name}; chmod go-w {name}`",
+        path.display()
     )))
 }
 

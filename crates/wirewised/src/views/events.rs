@@ -24,7 +24,7 @@ impl Printer {
 impl Listener for Printer {
     fn event(&mut self, event: &Event) -> Result<()> {
         let json = || serde_json::to_string(event).map_err(|error| Error::other(format!("JSON: {error}")));
-        self.lines.line(&if self.json { json()? } else { wrapped(&describe(event), terminal::width(), 2) })
+        self.lines.block(&if self.json { json()? } else { wrapped(&describe(event), terminal::width(), 2) })
     }
 
     fn caught_up(&mut self) -> Result<()> {

@@ -27,21 +27,21 @@ const LEFT: usize = 5;
 /// One object, a flow a line, written as it is found.
 pub fn print_json(interface: &str, flows: &Flows) -> Result<()> {
     let mut lines = Lines::new();
-    lines.line(&format!("{{\n  \"interface\": {},\n  \"flows\": [", json!(interface)))?;
+    lines.block(&format!("{{\n  \"interface\": {},\n  \"flows\": [", json!(interface)))?;
     let (mut shown, mut before) = (0, String::new());
     flows.each(|found| {
         let text = serde_json::to_string(found).map_err(|error| Error::other(format!("JSON: {error}")))?;
         if shown > 0 {
-            lines.line(&format!("{before},"))?;
+            lines.block(&format!("{before},"))?;
         }
         shown += 1;
         before = format!("    {text}");
         Ok(())
     })?;
     if shown > 0 {
-        lines.line(&before)?;
+        lines.block(&before)?;
     }
-    lines.line(&format!("  ],\n  \"found\": {}\n}}", flows.count().unwrap_or(shown)))?;
+    lines.block(&format!("  ],\n  \"found\": {}\n}}", flows.count().unwrap_or(shown)))?;
     lines.flush()
 }
 
@@ -72,7 +72,7 @@ pub fn print(flows: &Flows, state: Option<State>) -> Result<()> {
         shown += 1;
         let row = row(found, state);
         if too_wide {
-            lines.line(&terminal::wrapped(&in_words(&row), width, 4))
+            lines.block(&terminal::wrapped(&in_words(&row), width, 4))
         } else {
             lines.line(&columns.line(&row, LEFT))
         }

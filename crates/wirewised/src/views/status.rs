@@ -21,14 +21,16 @@ pub fn unreadable(all: &[Unreadable]) -> Vec<Value> {
 }
 
 pub fn print_unreadable(it: &Unreadable) {
-    println!("{}\n  {:<12} {}", it.interface, "unreadable", it.why);
+    println!("{}", it.interface);
+    println!("  {:<12} {}", "unreadable", it.why);
     println!("  {:<12} {} (`detach` removes them)", "pins", it.directory.display());
 }
 
 pub fn print_unpinned(it: &Unpinned) {
     let Unpinned { interface, program_id, plane, .. } = it;
     let name = it.name.as_deref().unwrap_or("whose name may not be asked for: CAP_SYS_ADMIN");
-    println!("{interface}\n  {:<12} {plane}, program {program_id} ({name})", "plane");
+    println!("{interface}");
+    println!("  {:<12} {plane}, program {program_id} ({name})", "plane");
     println!("  {:<12} not seen: under another --pin-root, or in a BPF file system not mounted here", "pins");
 }
 

@@ -5,6 +5,9 @@ use std::io::{IsTerminal, stdout};
 
 use ratatui::crossterm::terminal;
 
+use crate::harmless::one_line;
+use crate::text::output;
+
 /// Narrower than this nothing sensible fits; lines are as for this width then.
 const LEAST: usize = 40;
 
@@ -20,11 +23,12 @@ pub fn width() -> Option<usize> {
 
 /// Prints a text over as many lines as it needs, all but the first with `indent` blanks before them.
 pub fn print_wrapped(text: &str, indent: usize) {
-    println!("{}", wrapped(text, width(), indent));
+    output::block(&wrapped(text, width(), indent));
 }
 
 /// Broken between words only: a longer one is for the terminal to break, so that whoever copies it gets it whole.
 pub fn wrapped(text: &str, width: Option<usize>, indent: usize) -> String {
+    let text = &one_line(text);
     let Some(width) = width.filter(|width| text.chars().count() > *width) else { return text.to_string() };
     let mut lines = String::new();
     let (mut used, mut blanks) = (0, 0);

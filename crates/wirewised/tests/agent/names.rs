@@ -69,3 +69,66 @@ fn directories_of_an_older_agent_are_taken_over() {
         lab.sh(&format!("ip link delete {name}"));
     }
 }
+
+#[test]
+fn suggested_commands_quote_names_that_others_gave() {
+    let Some(lab) = Lab::new() else { return };
+    lab.sh(&format!("ethtool -K {INTERFACE} gro on"));
+    let [sender, _] = lab.namespaces();
+    lab.sender_sh("ip link set ww1 down");
+    lab.sender_sh("ip link set ww1 name a;reboot;b");
+    lab.sender_sh("ip link set a;reboot;b up");
+    let doctor = lab.ok(&format!("doctor --interface {INTERFACE} --plane xdp-generic"));
+    let quoted = format!("ip netns exec {sender} ethtool -K 'a;reboot;b' tso off");
+    assert!(doctor.split_whitespace().collect::<Vec<_>>().join(" ").contains(&quoted), "{doctor}");
+    for (name, quoted) in [("a;b", "'a;b'"), ("$(id)", "'$(id)'"), ("it's", r"'it'\''s'"), ("`x`", "'`x`'")] {
+        lab.sh(&format!("ip link add {name} type veth peer name vp"));
+        let report = lab.ok(&format!("run --bundle b.wirewise --interface {name}"));
+        assert!(report.contains(&format!("`wirewised stats --interface {quoted} ")), "{report}");
+        let finding = lab.run(&format!("doctor --interface {name}"));
+        let text = String::from_utf8(finding.stdout).unwrap();
+        assert!(text.contains(&format!("`ip link set {quoted} up`")), "{text}");
+        lab.ok(&format!("detach --interface {name}"));
+        lab.sh(&format!("ip link delete {name}"));
+    }
+    lab.assert_untouched();
+}
+
+#[test]
+fn names_of_files_add_no_line_to_what_is_shown() {
+    let Some(lab) = Lab::new() else { return };
+    let name = "p\n  mode         enforce\n  pins         x\u{1b}[2J\ty";
+    lab.write(name, b"version: 1\n");
+    lab.write("b\nc.wirewise", &bundle("first", data_path().unwrap()));
+    let run = |words: &[&str]| {
+        let output = lab.command(words[0]).args(&words[1..]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let attached = run(&[
+        "run",
+        "--bundle",
+        "b\nc.wirewise",
+        "--interface",
+        INTERFACE,
+        "--policy",
+        name,
+        "--mode",
+        "observe",
+    ]);
+    for text in [
+        attached,
+        run(&["status"]),
+        run(&["run", "--dry-run", "--bundle", "b\nc.wirewise", "--interface", INTERFACE]),
+    ] {
+        let forged =
+            |line: &&str| line.starts_with("  mode         enforce") || line.starts_with("c.wirewise");
+        assert_eq!(text.lines().find(forged), None, "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\t'), "{text:?}");
+    }
+    assert!(run(&["status"]).contains(r"p\u000a  mode         enforce\u000a"));
+    let status = &lab.json("status")["attachments"][0];
+    assert!(status["policy"]["file"].as_str().unwrap().ends_with(name), "{status}");
+    run(&["detach", "--interface", INTERFACE]);
+    lab.assert_untouched();
+}

@@ -24,6 +24,7 @@ use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
 use crate::plane::{self, Attached, Carried, Driver, Plane, Port};
+use crate::text::shell::quoted;
 
 /// The flow key under which both directions are one flow.
 const BOTH_DIRECTIONS: &str = "five-tuple-bidirectional";
@@ -215,7 +216,7 @@ fn check_device(name: &str, carried: &dyn Carried, root: &Root) -> Vec<Finding> 
 
 fn check_state(interface: &str, device: &Device) -> Finding {
     if device.is_up() == Some(false) {
-        let remedy = format!("`ip link set {interface} up`; a program can be attached before");
+        let remedy = format!("`ip link set {} up`; a program can be attached before", quoted(interface));
         return Finding::warning("interface", format!("{interface} is down"), remedy);
     }
     Finding::ok("interface", format!("{interface} is up"))
@@ -316,7 +317,7 @@ fn check_mtu(interface: &str, mtu: u32, native: bool) -> Finding {
         return Finding::warning(
             "mtu",
             format!("{mtu}: most drivers refuse native XDP above {NATIVE_MTU}"),
-            format!("`ip link set {interface} mtu 1500`, or `--plane xdp-generic`"),
+            format!("`ip link set {} mtu 1500`, or `--plane xdp-generic`", quoted(interface)),
         );
     }
     Finding::ok("mtu", mtu.to_string())
@@ -327,7 +328,7 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
         return Finding::warning(
             "lro",
             "on: drivers refuse native XDP, or hand over merged packets with wrong lengths",
-            format!("`ethtool -K {interface} lro off`"),
+            format!("`ethtool -K {} lro off`", quoted(interface)),
         );
     }
     Finding::ok("lro", if on { "on" } else { "off" })
@@ -370,7 +371,8 @@ fn check_queues(interface: &str, queues: u32) -> Finding {
             "queues",
             format!("1 receive queue: one of {cpus} CPUs does all the work"),
             format!(
-                "`ethtool -L {interface} combined {cpus}` if the hardware has more (`ethtool -l {interface}`)"
+                "`ethtool -L {0} combined {cpus}` if the hardware has more (`ethtool -l {0}`)",
+                quoted(interface)
             ),
         );
     }

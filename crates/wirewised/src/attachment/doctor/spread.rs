@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::attachment::doctor::finding::Finding;
 use crate::bundle::manifest::{Flow, Sharing, TEID};
 use crate::interface::netdev::{self, Device, HashFields};
+use crate::text::shell::quoted;
 
 const CHECK: &str = "flow tables";
 /// Their packets are received by the CPU that sends them.
@@ -142,12 +143,14 @@ fn card(interface: &str, spread: &Spread, key: &str) -> String {
         "source-destination" => "sd",
         _ => {
             return format!(
-                ", or, if the card can, `ethtool -X {interface} hfunc toeplitz hkey {SYMMETRIC_KEY}`"
+                ", or, if the card can, `ethtool -X {} hfunc toeplitz hkey {SYMMETRIC_KEY}`",
+                quoted(interface)
             );
         }
     };
     format!(
-        ", or, if the card can, `ethtool -N {interface} rx-flow-hash tcp4 {fields}` (udp4, tcp6, udp6 too)"
+        ", or, if the card can, `ethtool -N {} rx-flow-hash tcp4 {fields}` (udp4, tcp6, udp6 too)",
+        quoted(interface)
     )
 }
 

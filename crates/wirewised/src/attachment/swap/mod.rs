@@ -33,6 +33,7 @@ use crate::running::Running;
 use crate::running::limits;
 use crate::running::meta::{BundleMeta, Meta, PolicyMeta};
 use crate::running::policy::effective_mode;
+use crate::text::shell::quoted;
 
 #[derive(Debug)]
 pub struct SwapRequest {
@@ -178,7 +179,7 @@ fn way_on(old: &Meta, bundle: &Bundle) -> String {
     }
     format!(
         "all the state it needs is there: compile it again with `wirewise compile --keep-state-of {}` and flows go on, or ",
-        old.bundle.file
+        quoted(&old.bundle.file)
     )
 }
 
@@ -187,7 +188,8 @@ fn known(ours: &Attachment) -> Result<(Meta, abi::Config)> {
     let interface = &ours.interface;
     if ours.link.as_ref().is_none_or(|(_, link)| link.port.is_none()) {
         return Err(Error::other(format!(
-            "{interface}: only pins are left of what was attached; `wirewised detach --interface {interface}` removes them"
+            "{interface}: only pins are left of what was attached; `wirewised detach --interface {}` removes them",
+            quoted(interface)
         )));
     }
     let meta = ours.meta.clone().ok_or_else(|| another_version(interface))?;

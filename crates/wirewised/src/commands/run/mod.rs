@@ -37,6 +37,7 @@ use crate::running::Running;
 use crate::running::policy::effective_mode;
 use crate::running::stop::Stop;
 use crate::text::output;
+use crate::text::shell::quoted;
 use crate::text::units::{Nanoseconds, format_bytes};
 use crate::trust::keys::TrustArgs;
 use crate::views::status;
@@ -460,7 +461,7 @@ fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment, carr
     println!("{action}:");
     status::print(&status);
     if !args.foreground {
-        let which = format!("--interface {}{}", attachment.interface, args.root.again());
+        let which = format!("--interface {}{}", quoted(&attachment.interface), args.root.again());
         let end = if carries { "Ctrl-C or " } else { "" };
         println!(
             "`wirewised stats {which} --watch` shows what it does, {end}`wirewised detach {which}` removes it"

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::plane::{Copying, Drops, Footprint, Plane};
 use crate::running::stop::Stop;
+use crate::text::shell::quoted;
 
 #[derive(Debug, clap::Args)]
 pub struct UserSpaceArgs {
@@ -75,7 +76,9 @@ impl UserSpaceArgs {
         {
             return Err(Error::input(format!(
                 "{}: process {} carries its packets already, with its own --to and --workers; `wirewised detach --interface {}` ends it",
-                request.interface, carrier.process, request.interface
+                request.interface,
+                carrier.process,
+                quoted(&request.interface)
             )));
         }
         let to = self.to.as_ref().or(carrier.as_ref().and_then(|carrier| carrier.to.as_ref()));

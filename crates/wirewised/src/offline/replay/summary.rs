@@ -101,8 +101,9 @@ impl ReplaySummary {
             counters.push(("packets skipped", self.skipped));
         }
         stats::counter_table(&counters).print_rows();
+        println!();
         println!(
-            "\n{:.2} s, {}packets/s, {} worker{}, program {} ({:.0} ms)",
+            "{:.2} s, {}packets/s, {} worker{}, program {} ({:.0} ms)",
             self.seconds,
             format_count(self.packets_per_second) + " ",
             self.workers,

@@ -17,6 +17,7 @@ mod way;
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, STEERS, Wanted};
+use crate::text::shell::quoted;
 use options::{BusyPoll, Options};
 
 pub use options::Copying;
@@ -63,7 +64,7 @@ impl Carried for AfXdp {
                 wanted.interface,
                 lanes.len(),
                 wanted.most_workers,
-                wanted.interface,
+                quoted(wanted.interface),
                 wanted.most_workers
             )));
         }

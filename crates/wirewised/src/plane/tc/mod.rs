@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Order, Place, Plane, link};
+use crate::text::shell::quoted;
 pub use filter::{Filter, Place as FilterPlace};
 
 const OF_BUFFERS: u32 = abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_BY_COMPANION;
@@ -114,7 +115,8 @@ impl Hook for Tc {
                 "{interface}: this kernel has neither tcx (Linux {SINCE}) nor filters of clsact (CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS),                  one of which {plane} needs; `--plane xdp-generic` works on every interface"
             )),
             Some(libc::EINVAL) => Error::other(format!(
-                "{interface}: a filter of another kind has the place of {plane}; `tc filter show dev {interface}` shows it, `--order last`                  takes another place"
+                "{interface}: a filter of another kind has the place of {plane}; `tc filter show dev {}` shows it, `--order last` takes another place",
+                quoted(interface)
             )),
             Some(libc::ERANGE) => Error::other(format!(
                 "{interface}: {MOST_PROGRAMS} programs are attached as {plane}, and the kernel takes no more; `bpftool net` shows them"
