@@ -128,7 +128,7 @@ def read(data: bytes | str, request: Request) -> TextModel:
     sizes = fields.get("tree_sizes", "").split()
     if (sizes and len(sizes) != len(blocks)) or len(blocks) % n_outputs:
         raise text.damaged(f"it has {len(blocks)} trees, not {len(sizes) or f'a multiple of {n_outputs}'}")
-    _check_objective(objective, n_outputs, text)
+    objective = _objective(objective, n_outputs, text)
     trees = [_tree(block, f"tree {number}", n_features, text) for number, block in enumerate(blocks)]
     averaged = "average_output" in (line.strip() for line in head)
     written = _written(objective, n_outputs, n_features, averaged, trees)
@@ -151,8 +151,8 @@ def _blocks(lines: list[str], text: _Text) -> tuple[list[str], list[list[str]]]:
     raise text.damaged("it ends before the end of its trees")
 
 
-def _check_objective(objective: str, n_outputs: int, text: _Text) -> None:
-    """Of the objectives that can be imported: their parameters."""
+def _objective(objective: str, n_outputs: int, text: _Text) -> str:
+    """Of the objectives that can be imported: as LightGBM writes it, with the one parameter each has."""
     name, *parameters = objective.split() or [""]
     known = dict(part.split(":", 1) for part in parameters if ":" in part)
     try:
@@ -163,6 +163,8 @@ def _check_objective(objective: str, n_outputs: int, text: _Text) -> None:
     wrong = name == "binary" and (n_outputs != 1 or not 0 < sigmoid < math.inf)
     if wrong or (name == "multiclass" and (classes != n_outputs or n_outputs < 2)):
         raise text.damaged(f"its objective is {_short(objective)}, with {n_outputs} trees per iteration")
+    written = {"binary": f"binary sigmoid:{sigmoid}", "multiclass": f"multiclass num_class:{classes}"}
+    return written.get(name, objective)
 
 
 def _tree(lines: list[str], where: str, n_features: int, text: _Text) -> TextTree:

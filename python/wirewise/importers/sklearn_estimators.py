@@ -28,7 +28,13 @@ def predict_with(estimator: Any, fed_as: type[Any] = np.int64) -> Predict:
     def predict(x: Rows) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            labels = np.asarray(estimator.predict(x.astype(fed_as, copy=False)))
+            try:
+                labels = np.asarray(estimator.predict(x.astype(fed_as, copy=False)))
+            except Exception as error:  # of any library
+                text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                raise InputError(
+                    type(estimator).__name__, f"its own predict fails ({text})", "import one that predicts"
+                ) from None
         classes = np.asarray(estimator.classes_)
         by_name = np.argsort(classes)  # in our order, which need not be that of the names
         places = np.searchsorted(classes, labels, sorter=by_name).clip(max=len(classes) - 1)

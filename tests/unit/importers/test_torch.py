@@ -61,3 +61,32 @@ def test_the_float_network_says_what_torch_says(modules: Any) -> None:
 def test_what_cannot_be_imported_is_refused(modules: Any, says: str) -> None:
     with pytest.raises(InputError, match=says):
         import_model(trained(*modules()), rows=X)
+
+
+def hooked() -> Any:
+    linear = nn.Linear(5, 2)
+    linear.register_forward_hook(lambda module, inputs, output: -output)
+    return linear
+
+
+@pytest.mark.parametrize(
+    ("modules", "says"),
+    [
+        (
+            lambda: (nn.Linear(5, 2), nn.Softmax(0)),
+            r"its module 1 \(Softmax\) has dim=0, which mixes packets",
+        ),
+        (lambda: (nn.Flatten(0), nn.Linear(5, 2)), r"its module 0 \(Flatten\) has start_dim=0"),
+        (lambda: (hooked(),), r"its module 0 \(Linear\) has hooks"),
+        (lambda: (nn.Linear(5, 1), nn.Softmax(1)), r"its module 1 \(Softmax\) is not supported there"),
+    ],
+)
+def test_settings_that_change_what_a_module_does_are_refused(modules: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        import_model(nn.Sequential(*modules()), rows=X)
+
+
+def test_predicting_leaves_the_module_in_its_mode() -> None:
+    module = trained(nn.Linear(5, 4), nn.ReLU(), nn.Dropout(), nn.Linear(4, 2)).train()
+    imported = import_model(module, rows=X, options=Q16)
+    assert (imported.predict(X) == imported.predict(X)).all() and module.training

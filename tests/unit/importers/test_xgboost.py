@@ -132,6 +132,26 @@ def test_files_of_older_versions(version: str, n_classes: int, suffix: str) -> N
         assert np.array(ids)[leaves[:, tree]].tolist() == [row[tree] for row in expected["leaves"]]
 
 
+def test_missing_in_files_of_older_versions(tmp_path: Path) -> None:
+    document = json.loads((DATA / "xgboost-1.7.6-2.json").read_text())
+    attributes = document["learner"]["attributes"]
+    rows = np.array(json.loads((DATA / "xgboost-1.7.6-2.expected.json").read_text())["rows"], np.int64)
+    refused = 0
+    for missing in np.unique(rows)[::30].tolist():
+        attributes["scikit_learn"] = json.dumps(
+            {**json.loads(attributes["scikit_learn"]), "missing": missing}
+        )
+        (tmp_path / "model.json").write_text(json.dumps(document))
+        try:
+            imported = import_model(tmp_path / "model.json")
+        except InputError as error:
+            assert f"missing={missing:g}" in str(error)
+            refused += 1
+        else:
+            np.testing.assert_array_equal(imported.model.predict(rows)[0], imported.predict(rows))
+    assert refused
+
+
 @pytest.mark.parametrize("base_score", ["5E-1", "[5E-1]", "0.5"])
 def test_base_score_as_each_version_writes_it(adversary: ModuleType, tmp_path: Path, base_score: str) -> None:
     x, y = data(adversary, 8, 2)
