@@ -7,6 +7,7 @@ reading process, and the caller gets one line. Limits of memory and time hold fo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,6 +32,8 @@ PACKAGE_ROOM = 1 << 30
 ROOM_PER_BYTE = 40
 """Memory per byte of the file and of the rows: JSON numbers become Python objects."""
 SECONDS, SECONDS_PER_MIB, SECONDS_TO_QUANTISE = 120, 2, 3600
+LOOK_EVERY, MOST_IDLE = 5, 60
+"""Seconds: how often its processor time is looked at, and how long it may stay the same."""
 ROWS_AT_ONCE = 1 << 16
 MOST_THREADS = 4
 """Threads of a library: each reserves memory, and the limit of memory counts it."""
@@ -89,12 +92,34 @@ class _Reader:
         with self._lock:
             try:
                 self._connection.send(message)
+                self._wait()
                 answer = self._connection.recv()
             except (OSError, EOFError):
                 raise self._died() from None
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+    def _wait(self) -> None:
+        """Until there is an answer, or the process is gone. Raises InputError if it does nothing for long."""
+        idle, spent = 0, self._spent()
+        while not self._connection.poll(LOOK_EVERY):
+            now = self._spent()
+            idle, spent = (idle + LOOK_EVERY if now == spent else 0), now
+            if idle >= MOST_IDLE:
+                self._process.kill()
+                raise self._request.refuse(
+                    f"has not been read for {idle} seconds in which nothing happened",
+                    "it waits for something else: save the model again",
+                )
+
+    def _spent(self) -> int:
+        """Processor time so far, in ticks of the kernel's clock."""
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{self._process.pid}/stat").read_bytes()
+            fields = stat.rpartition(b")")[2].split()
+            return int(fields[11]) + int(fields[12])
+        return 0
 
     def _died(self) -> Exception:
         code = self._process.wait()
@@ -109,5 +134,6 @@ class _Reader:
 
 def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
     process.kill()  # it keeps nothing, and a library that read a damaged file may crash at its regular end
-    process.wait()
+    with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C, while the first ends us
+        process.wait()
     connection.close()

@@ -65,7 +65,7 @@ class _Text:
         self.request = request
 
     def damaged(self, rule: str) -> Exception:
-        return self.request.refuse(f"is no whole LightGBM model: {rule}", DAMAGED)
+        return self.request.refuse(f"is not a whole LightGBM model: {rule}", DAMAGED)
 
     def fields(self, lines: list[str], where: str) -> dict[str, str]:
         found: dict[str, str] = {}

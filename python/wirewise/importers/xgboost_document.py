@@ -46,7 +46,7 @@ def read(data: bytes, request: Request) -> dict[str, Any]:
         else:
             document = ubjson.loads(data)
     except (ValueError, RecursionError) as error:
-        raise request.refuse(f"XGBoost cannot read it ({error})", DAMAGED) from None
+        raise request.refuse(f"is not a whole XGBoost model: {error}", DAMAGED) from None
     check(document, request)
     checked: dict[str, Any] = document
     return checked
@@ -57,7 +57,7 @@ def check(document: Any, request: Request) -> None:
     try:
         _check_learner(_object(document, "learner"), request)
     except _WrongError as error:
-        raise request.refuse(f"XGBoost cannot read it ({error})", DAMAGED) from None
+        raise request.refuse(f"is not a whole XGBoost model: {error}", DAMAGED) from None
 
 
 class _WrongError(Exception):

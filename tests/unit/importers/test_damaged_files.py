@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from sklearn.neural_network import MLPClassifier
 from tests import needs
 from tests.damage import mutants, outcomes
 from wirewise.errors import InputError
-from wirewise.importers import import_model
+from wirewise.importers import import_model, isolated
 
 ROOT = Path(__file__).parents[3]
 X = np.random.default_rng(1).integers(0, 1500, (400, 4))
@@ -132,22 +133,59 @@ def test_whole_imports_of_damaged_files(tmp_path: Path, name: str) -> None:
     assert len(list(outcomes(tmp_path / name, copies, isolated=True))) == 100
 
 
-class Kills:
-    """Ends the process that loads it, as native code that crashes does."""
+class Runs:
+    """Runs code when it is loaded."""
 
-    def __init__(self, end: signal.Signals) -> None:
-        self.end = end
+    def __init__(self, code: str) -> None:
+        self.code = code
 
     def __reduce__(self) -> Any:
-        return exec, (f"import os; os.kill(os.getpid(), {self.end.value})",)
+        return exec, (self.code,)
 
 
 @pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
 def test_a_crash_is_one_line(tmp_path: Path, end: signal.Signals) -> None:
     path = tmp_path / "model.pkl"
-    path.write_bytes(pickle.dumps(Kills(end)))
+    path.write_bytes(pickle.dumps(Runs(f"import os; os.kill(os.getpid(), {end.value})")))
     with pytest.raises(InputError, match=rf"crashes the library that reads it \({end.name}\); it is damaged"):
         import_model(path)
+
+
+def test_waiting_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "LOOK_EVERY", 1)
+    monkeypatch.setattr(isolated, "MOST_IDLE", 2)
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(Runs("import signal; signal.pause()")))
+    with pytest.raises(InputError, match="has not been read for 2 seconds in which nothing happened"):
+        import_model(path)
+
+
+def test_time_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "SECONDS", 1)
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(Runs("while True: pass")))
+    with pytest.raises(InputError, match="takes more than 1 seconds to read"):
+        import_model(path)
+
+
+def test_the_reading_process_ends_with_a_killed_caller(tmp_path: Path) -> None:
+    """Even in the middle of native code, here a sleep that nothing interrupts."""
+    path, started = tmp_path / "model.pkl", tmp_path / "started"
+    os.mkfifo(started)
+    code = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    path.write_bytes(pickle.dumps(Runs(code)))
+    call = f"from wirewise.importers import import_model; import_model({str(path)!r})"
+    caller = subprocess.Popen([sys.executable, "-c", call])
+    try:
+        reader = int(started.read_text())
+        watched = os.pidfd_open(reader)
+        caller.kill()
+        ended, _, _ = select.select([watched], [], [], 10)
+        os.close(watched)
+        assert ended
+    finally:
+        caller.kill()
+        caller.wait()
 
 
 def test_memory_has_a_limit(tmp_path: Path) -> None:
