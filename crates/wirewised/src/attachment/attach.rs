@@ -2,110 +2,71 @@
 //! Puts a bundle on an interface: does what the plan (`plan.rs`) says, so that a failure, or a kill, at any moment leaves
 //! what was there before.
 
-use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
+use crate::attachment::bridge::bridge;
 use crate::attachment::companion;
 use crate::attachment::displaced::Displaced;
-use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::attachment::plan::{AttachPlan, AttachRequest, directory};
+use crate::attachment::policy_change;
+use crate::attachment::ready::{Prepared, stage};
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::swap::{self, SwapRequest};
-use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::interface::offloads::{self, SwitchedOff};
-use crate::kernel;
+use crate::kernel::change;
 use crate::kernel::objects;
-use crate::kernel::pinned::{self, Provisional};
-use crate::object::policy_maps;
-use crate::object::{Loaded, Opened, Settings};
-use crate::plane::{Attached, Plane, link};
-use crate::policy::Policy;
+use crate::kernel::pinned;
+use crate::object::Loaded;
+use crate::plane::{self, Attached, Plane, Port, link};
 use crate::running::Running;
-use crate::running::meta::{Meta, PolicyMeta};
-
-/// The object of a request, ready to be loaded.
-#[derive(Debug)]
-pub struct Prepared {
-    opened: Opened,
-    config: abi::Config,
-    pub shards: u32,
-    pub sharing: Sharing,
-    /// Entries: of all CPUs together if they share the tables, else of each.
-    pub table_size: u32,
-    /// Bytes of both flow tables.
-    pub table_bytes: u64,
-}
-
-pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
-    let manifest = &request.bundle.manifest;
-    let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
-    let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
-    let steer = request.plane.loads_for(kinds);
-    let settings =
-        Settings { table_size: request.table_size, steer, ..Settings::live(request.plane.runs())? };
-    opened.prepare(&settings)?;
-    forwarding::join(&mut opened, request.root.path())?;
-    let config = *opened.config().ok_or_else(|| {
-        Error::input(format!(
-            "{}: the object has no ww_config, so it is no data path",
-            request.bundle_file.display()
-        ))
-    })?;
-    let table_size = (config.bucket_mask + 1) * abi::WAYS;
-    let entry = u64::from(manifest.flow.entry4_size) + u64::from(manifest.flow.entry6_size);
-    let sharing = manifest.flow.sharing;
-    let tables = if sharing == Sharing::Shared { 1 } else { settings.shards };
-    let aggregates = manifest.flow.aggregates.iter().map(|aggregate| {
-        u64::from(aggregate.table_size) * u64::from(aggregate.entry4_size + aggregate.entry6_size)
-    });
-    let table_bytes = u64::from(table_size) * u64::from(tables) * entry + aggregates.sum::<u64>();
-    Ok(Prepared { opened, config, shards: settings.shards, sharing, table_size, table_bytes })
-}
 
 /// Does what the plan says. The caller holds the lock of the root.
 pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) -> Result<Attachment> {
-    let ours = match plan {
-        AttachPlan::Adopt(ours) => {
-            let places = Places::of(&ours.directory);
-            let switched = switch_offloads(request, &places)?;
-            let policy = request.policy.as_ref().map(|(file, policy)| (file.as_path(), policy));
-            let asked = match policy {
-                Some((_, policy)) => request.plane.by_companion(policy.steering_kinds()),
-                None => request.plane.by_companion(ours.policy()?.steering()),
-            };
-            let change = || ours.change_policy(policy, request.mode);
-            places.with_companion(&request.interface, asked, request.joining, change)?;
-            if let Some(switched) = switched {
-                switched.keep();
-            }
-            return Attachment::open(&ours.directory);
-        }
-        AttachPlan::Reload(ours) => return reload(request, ours),
-        AttachPlan::Attach { displaced } => return attach(request, displaced, prepared),
-        AttachPlan::Replace(ours) | AttachPlan::Reattach(ours, _) => ours,
+    match plan {
+        AttachPlan::Adopt(ours) => adopt(request, ours),
+        AttachPlan::Reload(ours) => reload(request, ours),
+        AttachPlan::Attach { displaced } => attach(request, displaced, prepared),
+        AttachPlan::Replace(ours) | AttachPlan::Reattach(ours, _) => replace(request, ours, prepared),
+    }
+}
+
+/// Only policy and mode may change.
+fn adopt(request: &AttachRequest, ours: Attachment) -> Result<Attachment> {
+    let places = Places::of(&ours.directory);
+    let switched = switch_offloads(request, &places)?;
+    let policy = request.policy.as_ref().map(|(file, policy)| (file.as_path(), policy));
+    let asked = match policy {
+        Some((_, policy)) => request.plane.by_companion(policy.steering_kinds()),
+        None => request.plane.by_companion(ours.policy()?.steering()),
     };
+    let change = || policy_change::change(&ours, policy, request.mode);
+    places.with_companion(&request.interface, asked, request.joining, change)?;
+    if let Some(switched) = switched {
+        switched.keep();
+    }
+    Attachment::open(&ours.directory)
+}
+
+/// Puts the bundle in the place of what is attached.
+fn replace(request: &AttachRequest, ours: Attachment, prepared: Prepared) -> Result<Attachment> {
     let places = Places::of(&ours.directory);
     let loaded = staging::load(prepared.opened, &request.bundle, request.outgoing)?;
     let staged = stage(request, &loaded, &prepared.config, &places.new)?;
     let switched = switch_offloads(request, &places)?;
-    if ours.outgoing.is_none() {
-        attach_outgoing(request, &loaded, &places.new)?;
-    }
     with_companion(request, &places, || {
-        exchange(request, &ours, &loaded, &places.new)?;
+        exchange(request, &ours, &loaded, &places)?;
         if let Some(switched) = switched {
             switched.keep();
         }
         staged.keep();
-        places.tidy().and_then(|()| places.forget_previous()).map_err(|error| not_tidied(&places, &error))
+        places.tidy().map_err(|error| not_tidied(&places, &error))
     })?;
     // XDP at one end of a veth pair keeps the other from merging, so some of it shows only now.
     if let Some(switched) = switch_offloads(request, &places)? {
@@ -145,32 +106,43 @@ fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepar
     let staged = stage(request, &loaded, &prepared.config, &directory)?;
     let port = request.plane.port(&request.interface)?;
     let switched = switch_offloads(request, &places)?;
-    // Before the first, whose link says that something is attached.
-    attach_outgoing(request, &loaded, &directory)?;
-    // Only interfaces have programs of others.
-    let displaced = displaced.zip(port.index());
     with_companion(request, &places, || {
-        let displaced = displaced
-            .map(|(attached, ifindex)| Displaced::remove(attached, ifindex).map(|it| (it, ifindex)))
-            .transpose()?;
+        let bridge = displaced.map(|_| bridge(request, &places, port)).transpose()?;
+        let displaced = take_off(displaced, port)?;
+        let link = directory.join(pinned::LINK);
         let attached = request
             .plane
-            .attach(loaded.entry()?.as_fd(), port, request.joining)
-            .and_then(|link| objects::pin(link.as_fd(), &directory.join(pinned::LINK)));
-        let Err(error) = attached else { return Ok(()) };
-        let failure = request.plane.attach_error(&request.interface, &error);
-        match displaced.map(|(displaced, ifindex)| displaced.restore(ifindex)) {
-            Some(Err(restore)) => Err(Error::other(format!(
-                "{failure}; what was attached before could not be put back: {restore}"
-            ))),
-            _ => Err(failure),
-        }
+            .attach_pinned(loaded.entry()?.as_fd(), port, request.joining, &link)
+            .map_err(|error| request.plane.attach_error(&request.interface, &error))
+            .and_then(|()| attach_outgoing(request, port, &directory).inspect_err(|_| take_back(&link)));
+        drop(bridge);
+        attached.map_err(|failure| put_back(displaced, failure))
     })?;
     if let Some(switched) = switched {
         switched.keep();
     }
     staged.keep();
     Attachment::open(&directory)
+}
+
+/// Only interfaces have programs of others.
+fn take_off(displaced: Option<Attached>, port: Port) -> Result<Option<(Displaced, u32)>> {
+    let taken = displaced.zip(port.index());
+    taken.map(|(attached, ifindex)| Ok((Displaced::remove(attached, ifindex)?, ifindex))).transpose()
+}
+
+/// After a failure.
+fn put_back(displaced: Option<(Displaced, u32)>, failure: Error) -> Error {
+    match displaced.map(|(displaced, ifindex)| displaced.restore(ifindex)) {
+        Some(Err(restore)) => {
+            Error::other(format!("{failure}; what was attached before could not be put back: {restore}"))
+        }
+        _ => failure,
+    }
+}
+
+fn take_back(link: &Path) {
+    let _ = objects::open_pin(link).and_then(|link| link::detach(link.as_fd()));
 }
 
 /// Makes a change with the companion that the request's policy asks for.
@@ -184,10 +156,9 @@ fn with_companion(
 }
 
 /// Attaches the program of the other direction, if there is to be one.
-fn attach_outgoing(request: &AttachRequest, loaded: &Loaded, directory: &Path) -> Result<()> {
-    let Some(second) = &loaded.outgoing else { return Ok(()) };
-    let ifindex = netdev::index(&request.interface)?;
-    outgoing::attach(second, &request.interface, ifindex, request.joining, directory)
+fn attach_outgoing(request: &AttachRequest, port: Port, directory: &Path) -> Result<()> {
+    outgoing::complete(directory, directory, port, request.joining)
+        .map_err(|error| outgoing::PLANE.attach_error(&request.interface, &error))
 }
 
 /// Switches off what merges packets, if that is asked for; on again, if what follows fails.
@@ -204,57 +175,36 @@ fn switch_offloads<'a>(request: &AttachRequest, places: &'a Places) -> Result<Op
     offloads::switch_off(netdev::index(&request.interface)?, &directions, &places.offloads).map(Some)
 }
 
-/// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.
-fn stage(
-    request: &AttachRequest,
-    loaded: &Loaded,
-    config: &abi::Config,
-    directory: &Path,
-) -> Result<Provisional> {
-    let provisional = staging::pin(loaded, directory)?;
-    staging::keep_object(directory, request.plane, &request.bundle)?;
-    let all_pass = Policy::all_pass(&request.bundle.manifest.classes);
-    let (file, policy) = match &request.policy {
-        Some((file, policy)) => (Some(file.as_path()), policy),
-        None => (None, &all_pass),
-    };
-    let element = policy.to_abi(kernel::boot_ns(), request.mode.unwrap_or(Mode::Observe));
-    policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
-    let meta = Meta::new(
-        &request.bundle,
-        &request.bundle_file,
-        &request.interface,
-        request.plane,
-        config,
-        PolicyMeta::new(file, policy),
-    );
-    staging::remember(directory, &meta)?;
-    Ok(provisional)
-}
-
-/// Puts the loaded program in the place of ours.
-fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, staging: &Path) -> Result<()> {
+/// Puts the loaded program in the place of ours. On another plane it is attached before ours is taken off, unless both would be at XDP.
+fn exchange(request: &AttachRequest, ours: &Attachment, loaded: &Loaded, places: &Places) -> Result<()> {
     let failed = |error: io::Error| request.plane.attach_error(&request.interface, &error);
-    let Some((link, info)) = &ours.link else {
-        return Err(Error::other("the attachment went away meanwhile"));
-    };
-    let (old_pin, new_pin) = (ours.directory.join(pinned::LINK), staging.join(pinned::LINK));
-    let old_program = objects::open_pin(&ours.directory.join(pinned::PROGRAM)).map_err(failed)?;
+    let gone = || Error::other("the attachment went away meanwhile");
+    let (link, info) = ours.link.as_ref().ok_or_else(gone)?;
+    let port = info.port.ok_or_else(gone)?;
     let entry = loaded.entry()?;
-    let port = info.port.ok_or_else(|| Error::other("the attachment went away meanwhile"))?;
     let obtained = info.plane().map_err(failed)?;
     let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) else {
         return link::update(link.as_fd(), entry.as_fd()).map_err(failed);
     };
+    let new = places.new.join(pinned::LINK);
+    let attach = || request.plane.attach_pinned(entry.as_fd(), port, request.joining, &new);
+    if !obtained.excludes(request.plane) {
+        // Where an agent was killed that took the place of another's program.
+        let in_the_way = plane::attached_to(port).map_err(failed)?.into_iter();
+        let displaced = in_the_way
+            .filter(|it| it.program_id != info.program_id)
+            .find(|it| it.plane.is_in_the_way_of(request.plane));
+        let displaced = take_off(displaced, port)?;
+        attach().map_err(|error| put_back(displaced, failed(error)))?;
+        return link::detach(link.as_fd()).map_err(failed);
+    }
+    let _bridge = bridge(request, places, port)?;
+    let (old_pin, old_program) = (ours.directory.join(pinned::LINK), ours.directory.join(pinned::PROGRAM));
+    let old_program = objects::open_pin(&old_program).map_err(failed)?;
     link::detach(link.as_fd()).map_err(failed)?;
-    let attached = request
-        .plane
-        .attach(entry.as_fd(), port, request.joining)
-        .and_then(|new| objects::pin(new.as_fd(), &new_pin));
-    attached.map_err(|error| {
-        let restored = fs::remove_file(&old_pin)
-            .and_then(|()| obtained.attach(old_program.as_fd(), port, request.joining))
-            .and_then(|old| objects::pin(old.as_fd(), &old_pin));
+    attach().map_err(|error| {
+        let restored = change::remove_file(&old_pin)
+            .and_then(|()| obtained.attach_pinned(old_program.as_fd(), port, request.joining, &old_pin));
         match restored {
             Ok(()) => failed(error),
             Err(restore) => {

@@ -22,6 +22,7 @@ use crate::kernel::assembler::{
     self, ADD, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, IF_NOT, LOAD_MAP, LOAD_U32, Line, MOVE, SECOND_HALF,
     SET, STORE_U32, THE_MAP, assemble,
 };
+use crate::kernel::change;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::{POLICY, read_element};
@@ -72,9 +73,7 @@ fn asks(running: &Path) -> io::Result<bool> {
 
 /// Takes it off the interface, with its pins.
 pub fn end(directory: &Path) -> io::Result<()> {
-    if let Some(Found { link, info }) = find(directory)?
-        && info.port.is_some()
-    {
+    if let Some(Found { link, .. }) = find(directory)? {
         link::detach(link.as_fd())?;
     }
     if directory.is_dir() { pinned::remove(directory) } else { Ok(()) }
@@ -101,17 +100,16 @@ fn attach(directory: &Path, interface: &str, joining: Joining) -> io::Result<()>
         && link::info(link.as_fd())?.is_some_and(|info| info.port.is_some())
     {
         let (second, new) = (directory.join(SECOND), directory.join("second-new"));
-        let _ = std::fs::remove_file(&new);
+        let _ = change::remove_file(&new);
         objects::pin(map.as_fd(), &new)?;
         link::update(link.as_fd(), program.as_fd())?;
-        return std::fs::rename(new, second);
+        return change::rename(&new, &second);
     }
     let failed = |error: Error| io::Error::other(error.to_string());
     let index = netdev::index(interface).map_err(failed)?;
     let made = Provisional::create(directory).map_err(failed)?;
     objects::pin(map.as_fd(), &directory.join(SECOND))?;
-    let link = PLANE.attach(program.as_fd(), Port::Interface(index), joining)?;
-    objects::pin(link.as_fd(), &pin)?;
+    PLANE.attach_pinned(program.as_fd(), Port::Interface(index), joining, &pin)?;
     made.keep();
     Ok(())
 }

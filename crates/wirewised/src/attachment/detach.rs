@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Takes what runs off an interface, with all it left: also what an agent that was killed half-way left, and what cannot be read.
 
-use std::os::fd::AsFd;
-
 use serde::Serialize;
 
 use crate::attachment::pins::Root;
@@ -10,9 +8,6 @@ use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Listing, Unreadable};
 use crate::error::{Error, Result};
 use crate::interface::offloads::{self, Merging};
-use crate::kernel::objects;
-use crate::kernel::pinned;
-use crate::plane::link;
 
 /// What was removed, or would be.
 #[derive(Debug, Serialize)]
@@ -50,11 +45,9 @@ pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
             .flat_map(|found| offloads::read(&Places::of(&found.directory).offloads))
             .collect(),
     };
-    for Attachment { directory, link, .. } in found.into_iter().filter(|_| !dry_run) {
-        // Removing a pin alone detaches some time later.
-        let detached = link.map_or(Ok(()), |(link, _)| link::detach(link.as_fd()));
-        detached
-            .and_then(|()| Places::of(&directory).remove())
+    for Attachment { directory, .. } in found.into_iter().filter(|_| !dry_run) {
+        Places::of(&directory)
+            .remove()
             .map_err(|error| Error::other(format!("{}: cannot be removed: {error}", directory.display())))?;
     }
     Ok(done)
@@ -66,8 +59,6 @@ fn remove_unreadable(unreadable: &Unreadable, dry_run: bool) -> Result<Detached>
     let places = Places::of(directory);
     let offloads = offloads::read(&places.offloads);
     if !dry_run {
-        // The link may be readable though something else is not. Else the kernel takes the program off when the pins are gone.
-        let _ = objects::open_pin(&directory.join(pinned::LINK)).and_then(|link| link::detach(link.as_fd()));
         places
             .remove()
             .map_err(|error| Error::other(format!("{}: cannot be removed: {error}", directory.display())))?;

@@ -3,6 +3,7 @@
 
 pub mod args;
 pub mod attach;
+mod bridge;
 pub mod challenge;
 mod circles;
 pub mod companion;
@@ -17,8 +18,11 @@ pub mod outgoing;
 pub mod overview;
 pub mod pins;
 pub mod plan;
+mod policy_change;
 pub mod pools;
+pub mod ready;
 pub(crate) mod session;
+mod staged_policy;
 pub(crate) mod staging;
 mod status;
 pub mod steering;
@@ -133,7 +137,7 @@ impl Attachment {
 
     fn try_open(directory: &Path) -> io::Result<Self> {
         let places = Places::of(directory);
-        let Found { link, directory: place, shadowed } = places.find()?;
+        let Found { link, directory: place, shadowed, .. } = places.find()?;
         let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.port.is_some());
         let companion =
             companion::find(&places.companion)?.map(|found| found.info).filter(|info| info.port.is_some());
@@ -175,6 +179,11 @@ impl Attachment {
             meta,
             shadowed: false,
         })
+    }
+
+    /// Whether it is to judge what the host sends, but whoever attached it died before: the next change completes it.
+    pub fn awaits_outgoing(&self) -> bool {
+        self.outgoing.is_none() && outgoing::is_awaited(&inside(&self.pins, "")).unwrap_or(false)
     }
 
     /// Whether both have this map in common.
@@ -336,20 +345,6 @@ impl Running for Attachment {
 
     fn optional_map(&self, name: &str) -> Result<Option<MapHandle>> {
         if inside(&self.pins, name).exists() { self.map(name).map(Some) } else { Ok(None) }
-    }
-
-    fn remember(&self, meta: &Meta) -> Result<()> {
-        staging::remember(&self.directory, meta)
-    }
-
-    fn settle_allow_list(&self) -> Result<()> {
-        let Some((link, _)) = &self.link else { return Ok(()) };
-        // The kernel's programs look it up where it is.
-        let settled =
-            Note::open(link.as_fd()).and_then(|note| note.map_or(Ok(()), |it| it.allow_list_changed()));
-        settled.map_err(|error| {
-            Error::other(format!("{}: the allow list was changed, but {error}", self.interface))
-        })
     }
 
     fn second(&self) -> Option<Box<dyn Running>> {

@@ -4,7 +4,6 @@
 //!
 //! What the first direction's link runs, is attached; this link follows it (`succession.rs`).
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -14,11 +13,12 @@ use libbpf_rs::MapCore;
 use crate::abi;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
+use crate::kernel::change;
 use crate::kernel::objects;
 use crate::kernel::pinned;
 use crate::object::{Loaded, Opened, is_shared_by_loads, no_data_path, variable};
 use crate::plane::link::{self, LinkInfo};
-use crate::plane::{Joining, Plane, Port};
+use crate::plane::{Filter, Joining, Plane, Port};
 
 /// Where outgoing packets are judged.
 pub const PLANE: Plane = Plane::TC_EGRESS;
@@ -42,14 +42,30 @@ pub fn load(bundle: &Bundle, loaded: &Loaded, input: &str) -> Result<Loaded> {
     opened.load()
 }
 
-/// Attaches it, and pins the link. beside : the pins of the first direction.
-pub fn attach(loaded: &Loaded, interface: &str, ifindex: u32, joining: Joining, beside: &Path) -> Result<()> {
-    let attached = loaded
-        .entry()
-        .map_err(|error| io::Error::other(error.to_string()))
-        .and_then(|entry| PLANE.attach(entry.as_fd(), Port::Interface(ifindex), joining))
-        .and_then(|link| objects::pin(link.as_fd(), &directory(beside).join(pinned::LINK)));
-    attached.map_err(|error| PLANE.attach_error(interface, &error))
+/// Whether the program is pinned, but its link is not, or tells of a filter that is yet to come. home : the pins of the first direction.
+pub fn is_awaited(home: &Path) -> io::Result<bool> {
+    if !directory(home).join(pinned::PROGRAM).exists() {
+        return Ok(false);
+    }
+    let Some(link) = objects::open_pin_if_there(&directory(home).join(pinned::LINK))? else {
+        return Ok(true);
+    };
+    Ok(Filter::open(link.as_fd())?.is_some_and(|filter| filter.info().port.is_none()))
+}
+
+/// Attaches it if it is awaited: comes after the first direction, whose link says that something is attached. home : the pins of the first
+/// direction, runs : those of what it runs.
+pub fn complete(runs: &Path, home: &Path, port: Port, joining: Joining) -> io::Result<()> {
+    if !is_awaited(home)? {
+        return Ok(());
+    }
+    let pin = directory(home).join(pinned::LINK);
+    if let Some(half) = objects::open_pin_if_there(&pin)? {
+        link::detach(half.as_fd())?;
+        change::remove_file(&pin)?;
+    }
+    let program = objects::open_pin(&directory(runs).join(pinned::PROGRAM))?;
+    PLANE.attach_pinned(program.as_fd(), port, joining, &pin)
 }
 
 /// A link that was found.
@@ -80,18 +96,18 @@ impl Found {
         let program = directory(runs).join(pinned::PROGRAM);
         let Some(program) = objects::open_pin_if_there(&program)? else {
             self.end()?;
-            return fs::remove_file(pin);
+            return change::remove_file(&pin);
         };
         let wanted = objects::program_info(program.as_fd())?.id;
         if self.info.port.is_some() && self.info.program_id != wanted {
             link::update(self.link.as_fd(), program.as_fd())?;
         }
-        if self.beside == home { Ok(()) } else { fs::rename(pin, directory(home).join(pinned::LINK)) }
+        if self.beside == home { Ok(()) } else { change::rename(&pin, &directory(home).join(pinned::LINK)) }
     }
 
-    /// Takes the program off the interface. Its pins stay.
+    /// Takes the program off the interface, also one that is half attached. Its pins stay.
     pub fn end(&self) -> io::Result<()> {
-        if self.info.port.is_none() { Ok(()) } else { link::detach(self.link.as_fd()) }
+        link::detach(self.link.as_fd())
     }
 }
 

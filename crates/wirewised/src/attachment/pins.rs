@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::files::owned::{self, Flaw};
 use crate::interface::netns;
 use crate::kernel::bpffs;
+use crate::kernel::change;
 use crate::kernel::lock;
 use crate::text::shell::quoted;
 
@@ -103,7 +104,8 @@ impl Root {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(self.failed("made", &error));
                 }
-                _ => {}
+                Ok(()) => change::made("create directory"),
+                Err(_) => {}
             }
             let directory = match self.open() {
                 // Whoever had the lock removed the directory between the two calls.
@@ -193,7 +195,7 @@ pub struct Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // Stays where it is not empty, a mount point, or made by root for an agent without privilege.
-        let _ = fs::remove_dir(&self.root);
+        let _ = change::remove_dir(&self.root);
     }
 }
 

@@ -61,11 +61,13 @@ pub enum AttachPlan {
     Reattach(Attachment, Plane),
 }
 
-/// The plane of what we have on an interface, and whether it judges outgoing packets too; `None` if we have nothing there.
+/// The plane of what we have on an interface, or are about to have, and whether it judges outgoing packets too; `None` if we have nothing there.
 pub fn current_plane(root: &Root, interface: &str) -> Option<(Plane, bool)> {
     let ours = Attachment::find(root, Some(interface)).ok()?;
     ours.port()?;
-    Some((ours.link.as_ref()?.1.plane().ok()??, ours.outgoing.is_some()))
+    let obtained = ours.link.as_ref()?.1.plane().ok()??;
+    let wanted = ours.meta.as_ref().and_then(|meta| meta.until);
+    Some((wanted.unwrap_or(obtained), ours.outgoing.is_some() || ours.awaits_outgoing()))
 }
 
 /// Looks, and changes nothing.
@@ -161,7 +163,7 @@ fn difference(request: &AttachRequest, ours: &Attachment, obtained: Option<Plane
     if let Some(obtained) = obtained.filter(|obtained| *obtained != request.plane) {
         return Some(format!("as {obtained}"));
     }
-    if request.outgoing && ours.outgoing.is_none() {
+    if request.outgoing && ours.outgoing.is_none() && !ours.awaits_outgoing() {
         return Some("to judge incoming packets only".to_string());
     }
     let table_size = request.table_size.filter(|size| *size != meta.table_size);

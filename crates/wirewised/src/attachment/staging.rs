@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program that is loaded and pinned, but runs nowhere yet.
 
-use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use crate::abi;
 use crate::attachment::outgoing;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
+use crate::kernel::change;
 use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
@@ -83,7 +83,7 @@ pub fn keep_object(directory: &Path, plane: Plane, bundle: &Bundle) -> Result<()
 /// Writes what an attachment remembers, in one step. A map keeps its size, so it is a new one that takes the old one's name.
 pub fn remember(directory: &Path, meta: &Meta) -> Result<()> {
     let (pin, new) = (directory.join(pinned::META), directory.join("meta-new"));
-    let _ = fs::remove_file(&new);
-    let replaced = objects::pin(meta.to_map()?.as_fd(), &new).and_then(|()| fs::rename(&new, &pin));
+    let _ = change::remove_file(&new);
+    let replaced = objects::pin(meta.to_map()?.as_fd(), &new).and_then(|()| change::rename(&new, &pin));
     replaced.map_err(|error| Error::other(format!("{}: {error}", pin.display())))
 }

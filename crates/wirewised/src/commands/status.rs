@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::attachment::Attachment;
 use crate::attachment::overview::Overview;
 use crate::attachment::pins::RootArgs;
+use crate::attachment::succession;
 use crate::error::{Error, Kind, Result};
 use crate::text::output;
 use crate::views::status;
@@ -41,7 +42,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let interface = args.interface.as_deref();
-    let mut seen = Overview::of(args.root.root()?, interface).map_err(|error| match error.kind() {
+    let root = args.root.root()?;
+    if let Err(error) = succession::finish_policies(&root) {
+        tracing::warn!("a policy is half written: {error}");
+    }
+    let mut seen = Overview::of(root, interface).map_err(|error| match error.kind() {
         Kind::Missing if args.check => Error::unknown(error),
         _ => error,
     })?;

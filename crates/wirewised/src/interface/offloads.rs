@@ -3,7 +3,6 @@
 //! has put together, or what the other end of a veth pair never took apart (TSO, GSO); on the way out, what the card or the kernel's last step
 //! is still to take apart: packets of up to 64 KiB instead of the dozens on the wire, and every count and length is wrong.
 
-use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -15,6 +14,7 @@ use crate::interface::netdev::{self, Device};
 use crate::interface::netns;
 use crate::interface::rtnetlink;
 use crate::kernel;
+use crate::kernel::change;
 use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
@@ -199,12 +199,14 @@ impl Merging {
                 return Ok(());
             }
             if let Some(segments) = self.segments {
-                return rtnetlink::set_gso_max_segs(self.index, if on { segments } else { 1 });
+                return rtnetlink::set_gso_max_segs(self.index, if on { segments } else { 1 })
+                    .inspect(|()| change::made("offloads"));
             }
             let device =
                 Device::open(&self.interface).map_err(|error| io::Error::other(error.to_string()))?;
             let features = Features::of(&device).ok_or(io::ErrorKind::Unsupported)?;
             features.set(&device, &self.features, on)?;
+            change::made("offloads");
             let now = Features::of(&device).ok_or(io::ErrorKind::Unsupported)?;
             let done = self.features.iter().all(|feature| now.active().any(|active| active == feature) == on);
             if done { Ok(()) } else { Err(io::Error::other("the interface does not take it")) }
@@ -349,9 +351,9 @@ fn remember(record: &Path, switched: &[Merging]) -> Result<()> {
     let map = note::new(&switched)?;
     let provisional = if record.is_dir() { None } else { Some(Provisional::create(record)?) };
     let new = record.join("meta-new");
-    let _ = fs::remove_file(&new);
+    let _ = change::remove_file(&new);
     objects::pin(map.as_fd(), &new)
-        .and_then(|()| fs::rename(&new, record.join(pinned::META)))
+        .and_then(|()| change::rename(&new, &record.join(pinned::META)))
         .map_err(failed)?;
     if let Some(provisional) = provisional {
         provisional.keep();

@@ -102,6 +102,17 @@ pub fn has_filters(index: u32) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Whether an interface has the qdisc clsact.
+pub fn has_clsact(index: u32) -> io::Result<bool> {
+    let answers = ask(libc::RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, &[0; FILTER_BODY], &[])?;
+    let is_it = |answer: &Vec<u8>| {
+        let kind = attributes(answer.get(FILTER_BODY..).unwrap_or_default());
+        answer.get(4..8) == Some(&index.to_ne_bytes())
+            && kind.into_iter().any(|(kind, value)| kind == libc::TCA_KIND && value.starts_with(b"clsact\0"))
+    };
+    Ok(answers.iter().any(is_it))
+}
+
 /// Makes a pair of interfaces, one here and one in another namespace.
 pub fn make_veth(here: &str, there: &str, namespace: &File) -> io::Result<()> {
     let name = |name: &str| [name.as_bytes(), &[0]].concat();

@@ -3,6 +3,7 @@
 
 pub(crate) mod assembler;
 pub mod bpffs;
+pub(crate) mod change;
 pub(crate) mod jiffies;
 pub(crate) mod libbpf_log;
 pub(crate) mod lock;

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::kernel::change;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProgramInfo {
     pub id: u32,
@@ -79,7 +81,7 @@ pub fn program_by_id(id: u32) -> io::Result<OwnedFd> {
 pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
     // SAFETY: `path` is a C string that outlives the call.
-    check(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) }).map(drop)
+    check(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) }).map(|_| change::made("pin"))
 }
 
 pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::kernel::change;
 
 pub const LINK: &str = "link";
 pub const PROGRAM: &str = "prog";
@@ -17,9 +18,9 @@ pub fn remove(directory: &Path) -> io::Result<()> {
     let mut pins: Vec<_> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     pins.sort_by_key(|path| (path.file_name().is_none_or(|name| name != LINK), !path.is_dir()));
     for pin in pins {
-        if pin.symlink_metadata()?.is_dir() { remove(&pin)? } else { fs::remove_file(pin)? }
+        if pin.symlink_metadata()?.is_dir() { remove(&pin)? } else { change::remove_file(&pin)? }
     }
-    fs::remove_dir(directory)
+    change::remove_dir(directory)
 }
 
 /// A directory that is removed with all its pins unless it is kept.
@@ -35,7 +36,7 @@ impl Provisional {
         if path.is_dir() {
             remove(path).map_err(failed)?;
         }
-        fs::create_dir(path).map_err(failed)?;
+        change::create_dir(path).map_err(failed)?;
         Ok(Self { path: Some(path.to_path_buf()) })
     }
 

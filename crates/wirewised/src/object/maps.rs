@@ -5,6 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::abi;
 use crate::error::{Error, Result};
+use crate::kernel::change;
 
 pub const CONFIG_MAP: &str = ".rodata.ww_config";
 /// One element: `abi::Policy`.
@@ -75,7 +76,8 @@ pub enum Scope {
     Host,
 }
 
-/// Every map, without the prefix of a variable's section, and its scope. `swap`, `swap --shadow` and `run --outgoing` go by this.
+/// Every map, without the prefix of a variable's section, and its scope. `swap`, `swap --shadow` and `run --outgoing` go by this. Those of a policy
+/// are in the order in which another policy is written: what others lead to comes first.
 const SCOPES: [(&str, Scope); 36] = [
     ("ww_config", Scope::Load),
     (TAIL_CALLS, Scope::Load),
@@ -104,10 +106,10 @@ const SCOPES: [(&str, Scope); 36] = [
     (INTERFACES, Scope::Policy),
     (CPUS, Scope::Policy),
     (FIXED, Scope::Policy),
-    (POOLS, Scope::Policy),
-    (TABLES_OF_POOLS, Scope::Policy),
-    (BACKENDS, Scope::Policy),
     (TUNNELS, Scope::Policy),
+    (BACKENDS, Scope::Policy),
+    (TABLES_OF_POOLS, Scope::Policy),
+    (POOLS, Scope::Policy),
     (SOCKETS, Scope::Host),
     (MEMORY, Scope::Host),
     (STATIONS, Scope::Host),
@@ -228,7 +230,15 @@ pub fn sum_of_cpus(map: &impl MapCore, index: u32) -> Result<abi::Counter> {
 }
 
 pub fn update(map: &impl MapCore, key: &[u8], value: &[u8]) -> Result<()> {
-    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))
+    map.update(key, value, MapFlags::ANY).map_err(|error| failed(map, &error))?;
+    change::made(&format!("write {}", map.name().to_string_lossy()));
+    Ok(())
+}
+
+pub fn delete(map: &impl MapCore, key: &[u8]) -> Result<()> {
+    map.delete(key).map_err(|error| failed(map, &error))?;
+    change::made(&format!("delete from {}", map.name().to_string_lossy()));
+    Ok(())
 }
 
 pub fn failed(map: &impl MapCore, error: &libbpf_rs::Error) -> Error {

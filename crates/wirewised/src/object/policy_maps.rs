@@ -8,19 +8,21 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use bytemuck::bytes_of;
-use libbpf_rs::{MapCore, MapFlags, MapType};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::object::maps::{
-    CPUS, FIXED, INTERFACES, LIMIT_MAP, POLICY, Scope, failed, no_map, of_scopes, update,
+    ALLOW_LIST, BACKENDS, CPUS, FIXED, INTERFACES, LIMIT_MAP, POLICY, POOLS, Scope, TABLES_OF_POOLS, TUNNELS,
+    delete, no_map, of_scopes, update,
 };
 use crate::object::{pools, tunnels};
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
 const CPU_QUEUE: u32 = 2048;
+const PORTS: &str = ALLOW_LIST[2];
 
 /// Writes the allow list and `element` (made by `policy.to_abi`).
 ///
@@ -73,12 +75,12 @@ pub fn write<M: MapCore>(
         let stale = |key: &Vec<u8>| !wanted.iter().any(|index| bytes_of(index) == key.as_slice());
         for key in map.keys().filter(stale).collect::<Vec<_>>() {
             // An interface that goes away takes its entry along.
-            let _ = map.delete(&key);
+            let _ = delete(map, &key);
         }
     }
     if let Some(map) = &fixed {
         for key in map.keys().filter(|key| !stations.contains_key(key)).collect::<Vec<_>>() {
-            map.delete(&key).map_err(|error| failed(map, &error))?;
+            delete(map, &key)?;
         }
     }
     settle()
@@ -103,25 +105,129 @@ pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> O
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// Copies what belongs to a policy into maps that are still empty: all but its element, and what its limits remember, which are numbered by
-/// class.
+/// What a policy changes; the other maps it writes whole.
+const CHANGED: [&str; 4] = [TUNNELS, BACKENDS, TABLES_OF_POOLS, POOLS];
+
+/// All that belongs to a policy but its element, and what its limits remember, which are numbered by class.
+fn beside_element() -> impl Iterator<Item = &'static str> {
+    of_scopes(|scope| scope == Scope::Policy).filter(|name| ![POLICY, LIMIT_MAP].contains(name))
+}
+
+/// Copies what belongs to a policy, whatever the numbers of classes, into maps that are still empty.
 pub fn copy<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    for name in of_scopes(|scope| scope == Scope::Policy).filter(|name| ![POLICY, LIMIT_MAP].contains(name)) {
-        let (Some(from), Some(to)) = (from(name), to(name)) else { continue };
-        if same_map(&from, &to)? {
-            continue;
+    copy_maps(beside_element(), from, to)
+}
+
+/// As `copy`, where another policy is written over it.
+pub fn copy_changed<M: MapCore, N: MapCore>(
+    from: impl Fn(&str) -> Option<M>,
+    to: impl Fn(&str) -> Option<N>,
+) -> Result<()> {
+    copy_maps(CHANGED.into_iter(), from, to)
+}
+
+fn copy_maps<M: MapCore, N: MapCore>(
+    mut names: impl Iterator<Item = &'static str>,
+    from: impl Fn(&str) -> Option<M>,
+    to: impl Fn(&str) -> Option<N>,
+) -> Result<()> {
+    names.try_for_each(|name| match (from(name), to(name)) {
+        (Some(from), Some(to)) if !same_map(&from, &to)? => {
+            entries(&from).try_for_each(|(key, value)| update(&to, &key, &value))
         }
-        let is_array = from.map_type() == MapType::Array;
-        for key in from.keys() {
-            if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY)
-                // An array is zeros from the beginning.
-                && !(is_array && value.iter().all(|byte| *byte == 0))
-            {
-                update(&to, &key, &value)?;
+        _ => Ok(()),
+    })
+}
+
+/// What a map holds; of an array, what is not zeros, which it is from the beginning.
+fn entries(map: &impl MapCore) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    let is_array = map.map_type() == MapType::Array;
+    let entry = |key: Vec<u8>| Some((map.lookup(&key, MapFlags::ANY).ok()??, key));
+    map.keys()
+        .filter_map(entry)
+        .filter(move |(value, _)| !(is_array && value.iter().all(|byte| *byte == 0)))
+        .map(|(value, key)| (key, value))
+}
+
+/// Maps for a policy on its way: as those in use, and empty. Where packets would go by a map's entries, it is a map of its entries alone.
+pub fn blank<M: MapCore>(live: impl Fn(&str) -> Option<M>) -> Result<Vec<(&'static str, MapHandle)>> {
+    let mut maps = Vec::new();
+    for name in beside_element().chain([POLICY]) {
+        let Some(map) = live(name) else { continue };
+        let kind = match map.map_type() {
+            kind @ (MapType::Array | MapType::LpmTrie) => kind,
+            _ => MapType::Hash,
+        };
+        let flags = if kind == MapType::Array { 0 } else { libbpf_sys::BPF_F_NO_PREALLOC };
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+            map_flags: flags,
+            ..Default::default()
+        };
+        let (key, value, most) = (map.key_size(), map.value_size(), map.max_entries());
+        let made = MapHandle::create(kind, Some("ww_staged"), key, value, most, &options);
+        maps.push((
+            name,
+            made.map_err(|error| Error::other(format!("cannot make a map like {name}: {error}")))?,
+        ));
+    }
+    Ok(maps)
+}
+
+/// Has the maps in use hold what others hold: as `write`, of a policy that is written already.
+pub fn follow<M: MapCore, N: MapCore>(
+    wanted: impl Fn(&str) -> Option<M>,
+    live: impl Fn(&str) -> Option<N>,
+    settle: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let pair = |name| Some((name, wanted(name)?, live(name)?));
+    let (lists, others): (Vec<_>, Vec<_>) =
+        beside_element().filter_map(pair).partition(|(name, _, _)| ALLOW_LIST.contains(name));
+    lists.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
+    settle()?;
+    others.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
+    if let Some((_, wanted, live)) = pair(POLICY) {
+        entries(&wanted).try_for_each(|(key, value)| update(&live, &key, &value))?;
+    }
+    lists.iter().chain(&others).try_for_each(|(name, wanted, live)| remove(name, wanted, live))
+}
+
+fn add(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> {
+    for (key, mut value) in entries(wanted) {
+        let before = live.lookup(&key, MapFlags::ANY).ok().flatten();
+        if let Some(before) = &before {
+            match name {
+                // Ports are bits.
+                PORTS => value.iter_mut().zip(before).for_each(|(new, old)| *new |= old),
+                TUNNELS => tunnels::keep_counters(&mut value, before),
+                // A CPU's queue has a descriptor of its own beside what was written.
+                CPUS => continue,
+                _ => {}
             }
+        }
+        if before.as_ref() != Some(&value) {
+            update(live, &key, &value)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> {
+    // A queue stays when nothing goes there any more: it may hold packets.
+    if name == CPUS {
+        return Ok(());
+    }
+    let is_array = live.map_type() == MapType::Array;
+    for (key, before) in entries(live).collect::<Vec<_>>() {
+        match wanted.lookup(&key, MapFlags::ANY).ok().flatten() {
+            Some(value) if is_array && value != before => update(live, &key, &value)?,
+            Some(_) => {}
+            // An interface that goes away takes its entry along.
+            None if name == INTERFACES => drop(delete(live, &key)),
+            None => delete(live, &key)?,
         }
     }
     Ok(())
@@ -172,8 +278,7 @@ impl<M: MapCore> PrefixTable<M> {
     }
 
     fn remove(&self) -> Result<()> {
-        let mut stale = self.present.difference(&self.wanted);
-        stale.try_for_each(|key| self.map.delete(key)).map_err(|error| failed(&self.map, &error))
+        self.present.difference(&self.wanted).try_for_each(|key| delete(&self.map, key))
     }
 }
 

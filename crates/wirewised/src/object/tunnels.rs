@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::object::maps::{TUNNELS, failed, no_map, other_layout, update};
+use crate::object::maps::{TUNNELS, delete, no_map, other_layout, update};
 use crate::policy::tunnels::{EndName, Tunnel};
 
 /// What the map holds.
@@ -114,9 +114,17 @@ pub fn replace(map: &impl MapCore, wanted: &[Tunnel]) -> Result<Changes> {
         }
     }
     for end in held.0.keys().filter(|end| !ends.contains_key(end)) {
-        map.delete(bytes_of(end)).map_err(|error| failed(map, &error))?;
+        delete(map, bytes_of(end))?;
     }
     Ok(held.changes(wanted))
+}
+
+/// Of an element that takes the place of another.
+pub fn keep_counters(new: &mut [u8], old: &[u8]) {
+    let of = |value: &[u8]| bytemuck::try_pod_read_unaligned::<abi::Tunnel>(value).ok();
+    if let (Some(tunnel), Some(abi::Tunnel { packets, bytes, .. })) = (of(new), of(old)) {
+        new.copy_from_slice(bytes_of(&abi::Tunnel { packets, bytes, ..tunnel }));
+    }
 }
 
 /// As a policy asks for it: `None` leaves them.

@@ -4,10 +4,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use super::{Filter, Note, PLANES, Place, Plane, Port, attached};
 use crate::interface::netns;
 use crate::kernel;
+use crate::kernel::change;
 use crate::kernel::objects::{self, check, owned};
 
 /// Attaches a program by a link of the kernel.
@@ -23,6 +25,13 @@ pub(super) fn create(
     opts.flags = flags;
     // SAFETY: `opts` says its size and outlives the call; the descriptors are plain numbers to it.
     owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, kind, &opts) })
+        .inspect(|_| change::made("link"))
+}
+
+/// Pins a link, if it is to be pinned.
+pub(super) fn pinned(link: OwnedFd, pin: Option<&Path>) -> io::Result<OwnedFd> {
+    pin.map_or(Ok(()), |pin| objects::pin(link.as_fd(), pin))?;
+    Ok(link)
 }
 
 /// A link, as what it is.
@@ -53,6 +62,7 @@ pub fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
             let no_options = std::ptr::null();
             // SAFETY: no options are given; the descriptors are plain numbers to the call.
             check(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), no_options) })?;
+            change::made("update link");
         }
     }
     kernel::wait_for_packets();
@@ -65,7 +75,8 @@ pub fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
         Joined::Carried(note) => note.stop(),
         Joined::Filter(filter) => filter.stop(),
         // SAFETY: the descriptor is a plain number to the call.
-        Joined::ByKernel => check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop),
+        Joined::ByKernel => check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) })
+            .map(|_| change::made("detach link")),
     }
 }
 

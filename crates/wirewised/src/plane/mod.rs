@@ -15,6 +15,7 @@ mod xdp;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -96,7 +97,14 @@ pub trait Hook: Sync {
     /// The interface of a link of this hook (0: it is gone, or the link was detached), `None` for other hooks' links.
     fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32>;
 
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, joining: Joining) -> io::Result<OwnedFd>;
+    /// pin : where the link is to be found after this process; the kernel keeps what has no pin for as long as the descriptor is open.
+    fn attach(
+        &self,
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        joining: Joining,
+        pin: Option<&Path>,
+    ) -> io::Result<OwnedFd>;
     fn attach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>;
     fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()>;
     fn attach_error(&self, interface: &str, error: &io::Error) -> Error;
@@ -107,7 +115,8 @@ pub trait Hook: Sync {
 pub struct Plane(&'static Abilities);
 
 /// Our place among the programs of others, at a hook that takes several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Before those that are there: sees every packet
     #[default]
@@ -120,7 +129,7 @@ pub enum Order {
 }
 
 /// How a program joins those of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Joining {
     pub order: Order,
     /// By a filter of clsact, though the kernel has tcx.
@@ -218,6 +227,15 @@ impl Plane {
         }
     }
 
+    /// Whether one of these keeps the other from the same interface: it has one place for a program at XDP.
+    pub fn excludes(self, other: Self) -> bool {
+        self.takes_xdp() && other.takes_xdp()
+    }
+
+    fn takes_xdp(self) -> bool {
+        self.hook().map_or(!self.0.shared, |hook| hook.kind() == abi::Hook::Xdp)
+    }
+
     /// Puts a program that was attached without a link back.
     pub fn attach_without_link(self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
         self.hook().ok_or(io::ErrorKind::Unsupported)?.attach_without_link(program, ifindex)
@@ -231,10 +249,31 @@ impl Plane {
     /// Attaches a program. In the kernel it stays as long as the descriptor, or a pin of it, is there; in user space it begins with the
     /// process that carries its packets, which is this one.
     pub fn attach(self, program: BorrowedFd<'_>, port: Port, joining: Joining) -> io::Result<OwnedFd> {
+        self.attach_with(program, port, joining, None)
+    }
+
+    /// As `attach`, and pins the link. Whenever this process dies, either the pin is there, or no program is.
+    pub fn attach_pinned(
+        self,
+        program: BorrowedFd<'_>,
+        port: Port,
+        joining: Joining,
+        pin: &Path,
+    ) -> io::Result<()> {
+        self.attach_with(program, port, joining, Some(pin)).map(drop)
+    }
+
+    fn attach_with(
+        self,
+        program: BorrowedFd<'_>,
+        port: Port,
+        joining: Joining,
+        pin: Option<&Path>,
+    ) -> io::Result<OwnedFd> {
         match (self.0.place, port) {
-            (Place::Kernel(hook), Port::Interface(index)) => hook.attach(program, index, joining),
+            (Place::Kernel(hook), Port::Interface(index)) => hook.attach(program, index, joining, pin),
             (Place::Kernel(_), Port::Device) => Err(io::ErrorKind::Unsupported.into()),
-            (Place::User(_), port) => Note::begin(self, program, port),
+            (Place::User(_), port) => link::pinned(Note::begin(self, program, port)?, pin),
         }
     }
 

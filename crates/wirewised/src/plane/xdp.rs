@@ -3,10 +3,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use crate::abi;
 use crate::error::Error;
 use crate::interface::offloads::Direction;
+use crate::kernel::change;
 use crate::kernel::objects::check;
 use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
 use crate::text::shell::quoted;
@@ -93,8 +95,14 @@ impl Hook for Xdp {
     }
 
     /// There is one program at a place, so no order.
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, _: Joining) -> io::Result<OwnedFd> {
-        link::create(program, ifindex, libbpf_sys::BPF_XDP, self.flags())
+    fn attach(
+        &self,
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        _: Joining,
+        pin: Option<&Path>,
+    ) -> io::Result<OwnedFd> {
+        link::pinned(link::create(program, ifindex, libbpf_sys::BPF_XDP, self.flags())?, pin)
     }
 
     fn ifindex(&self, link: &libbpf_sys::bpf_link_info) -> Option<u32> {
@@ -109,7 +117,7 @@ impl Hook for Xdp {
         check(unsafe {
             libbpf_sys::bpf_xdp_attach(ifindex as i32, program.as_raw_fd(), flags, std::ptr::null())
         })
-        .map(drop)
+        .map(|_| change::made("attach"))
     }
 
     fn detach_without_link(&self, program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
@@ -120,7 +128,8 @@ impl Hook for Xdp {
         };
         let flags = self.flags() | libbpf_sys::XDP_FLAGS_REPLACE;
         // SAFETY: `opts` says its size and outlives the call.
-        check(unsafe { libbpf_sys::bpf_xdp_detach(ifindex as i32, flags, &opts) }).map(drop)
+        check(unsafe { libbpf_sys::bpf_xdp_detach(ifindex as i32, flags, &opts) })
+            .map(|_| change::made("detach"))
     }
 
     fn attach_error(&self, interface: &str, error: &io::Error) -> Error {

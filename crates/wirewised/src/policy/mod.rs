@@ -241,6 +241,18 @@ impl Policy {
         })
     }
 
+    /// As much of it as a plane can do that steers by these `abi::STEER_*` bits; classes that ask for more pass.
+    pub fn limited_to(&self, steers: u32) -> Self {
+        let mut policy = self.clone();
+        for class in &mut policy.actions {
+            if matches!(&class.action, ClassAction::Steer(steering) if steering.kinds() & !steers != 0) {
+                *class = ClassPolicy::PASS;
+            }
+        }
+        policy.tunnels = None;
+        policy
+    }
+
     /// What is asked for of all classes: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
         self.steering().fold(0, |kinds, (_, steering)| kinds | steering.kinds())

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::files;
 use crate::interface::netns;
 use crate::kernel::{self, note};
-use crate::plane::Plane;
+use crate::plane::{Joining, Plane};
 use crate::policy::Policy;
 
 const VERSION: u32 = 1;
@@ -32,6 +32,15 @@ pub struct Meta {
     pub namespace_cookie: u64,
     /// The plane asked for; what was obtained, the kernel knows.
     pub plane: Plane,
+    /// How it joined the programs of others.
+    #[serde(default)]
+    pub joining: Joining,
+    /// It judges packets only until a program does so on this plane.
+    #[serde(default)]
+    pub until: Option<Plane>,
+    /// By `run`: what it took the place of does not come back.
+    #[serde(default)]
+    pub begins: bool,
     /// When this program was attached, RFC 3339.
     pub since: String,
     pub bundle: BundleMeta,
@@ -118,6 +127,9 @@ impl Meta {
             namespace: netns::inode(),
             namespace_cookie: netns::cookie(),
             plane,
+            joining: Joining::default(),
+            until: None,
+            begins: false,
             since: kernel::now(),
             bundle: BundleMeta::new(bundle, file),
             classes: manifest.classes.clone(),

@@ -19,21 +19,16 @@ pub mod status;
 pub mod stop;
 pub mod tunnels;
 
-use std::path::Path;
-
 use libbpf_rs::{MapCore, MapHandle};
 
-use crate::abi::{self, Action, Mode};
+use crate::abi::{self, Action};
 use crate::bundle::manifest::Sharing;
 use crate::error::Result;
-use crate::kernel;
 use crate::object::flow_table::TABLES;
 use crate::object::mapped::MappedArray;
-use crate::object::policy_maps;
 use crate::object::{
     AGREEMENT, CONFIG_MAP, EVENTS, PER_CPU, POLICY, Scope, of_scopes, read_element, variable,
 };
-use crate::policy::Policy;
 use crate::running::agreement::Agreement;
 use crate::running::counters::Counters;
 use crate::running::drift::{Compared, Drift, Live};
@@ -41,7 +36,7 @@ use crate::running::event_ring::EventRing;
 use crate::running::events::Events;
 use crate::running::flow_listing::Table;
 use crate::running::flows::{Flows, Wanted};
-use crate::running::meta::{Meta, PolicyMeta};
+use crate::running::meta::Meta;
 use crate::running::statistics::Statistics;
 use crate::running::status::{Class, Status};
 
@@ -54,17 +49,11 @@ pub trait Running {
     /// How it came about; `None`: an agent of another version knows.
     fn meta(&self) -> Option<&Meta>;
 
-    /// Writes down what is to be known of it from now on, in one step.
-    fn remember(&self, meta: &Meta) -> Result<()>;
-
     /// An open map; `None`: the program does without one of this name.
     fn optional_map(&self, name: &str) -> Result<Option<MapHandle>>;
 
     /// As `optional_map`, for a map that every program has.
     fn map(&self, name: &str) -> Result<MapHandle>;
-
-    /// Waits until every packet is judged by the allow list as it is in its maps now.
-    fn settle_allow_list(&self) -> Result<()>;
 
     /// The second model, while one runs beside the first.
     fn second(&self) -> Option<Box<dyn Running>>;
@@ -80,37 +69,6 @@ pub trait Running {
     /// What holds for each class, as the program reads it.
     fn policy(&self) -> Result<abi::Policy> {
         read_element(&self.map(POLICY)?, 0)
-    }
-
-    /// Changes policy and mode under load; `None`: what holds stays. policy : with its file. Where an agent of another version
-    /// knows what this is, nothing changes.
-    fn change_policy(&self, policy: Option<(&Path, &Policy)>, mode: Option<Mode>) -> Result<()> {
-        let (now, current) = (kernel::boot_ns(), self.policy()?);
-        let Some(mut meta) = self.meta().cloned() else { return Ok(()) };
-        let find = |name: &str| self.optional_map(name).ok().flatten();
-        let element = match (policy, mode) {
-            (Some((file, policy)), _) => {
-                let mode = mode.unwrap_or_else(|| policy::effective_mode(&current, now));
-                let element = policy.to_abi(now, mode);
-                policy_maps::write(policy, &element, find, || self.settle_allow_list())?;
-                limits::renew(&current, &element, find)?;
-                meta.policy = PolicyMeta::new(Some(file), policy);
-                element
-            }
-            (None, Some(mode)) => {
-                let until = meta.policy.enforce_for_ns.map_or(0, |duration| now.saturating_add(duration));
-                let element = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current };
-                policy_maps::write_element(&element, find)?;
-                meta.policy.changed = kernel::now();
-                element
-            }
-            (None, None) => return Ok(()),
-        };
-        if let Some(second) = self.second() {
-            let find = |name: &str| second.optional_map(name).ok().flatten();
-            policy_maps::write_element(&policy::of_shadow(&element), find)?;
-        }
-        self.remember(&meta)
     }
 
     fn counters(&self) -> Result<Counters> {

@@ -426,8 +426,9 @@ fn killed_at_any_moment_it_is_there_if_the_policy_asks_for_it() {
         let marks = outcome(&lab, 1, "steered") > steered;
         seen[usize::from(marks)] += 1;
         assert_eq!(mark, if marks { 7 } else { 0 }, "kill {kill}");
-        // And after the next command it is there only then.
-        lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE}"));
+        // After the next command, which goes on with a policy that was on its way, it is there only if that asks for it.
+        let told = lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE}"));
+        let marks = told["status"]["classes"][1]["action"] == "mark 7";
         assert_eq!(at_tc(&lab).len(), usize::from(marks), "kill {kill}");
     }
     assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");

@@ -116,3 +116,82 @@ fn an_agent_that_watches_lives_through_swaps() {
     assert!(agent.0.wait().unwrap().success());
     assert!(reader.join().unwrap() > 10);
 }
+
+/// Commands under which every attack is dropped, whatever ran before.
+const COMMANDS: [&str; 13] = [
+    "swap --bundle b.wirewise",
+    "swap --bundle c.wirewise",
+    "swap --bundle c.wirewise --policy more.yaml --yes",
+    "rollback",
+    "swap --shadow --bundle c.wirewise",
+    "swap --promote",
+    "swap --no-shadow",
+    "run --policy p.yaml",
+    "run --policy more.yaml",
+    "run --policy p.yaml --mode enforce --replace --plane xdp-native",
+    "run --policy p.yaml --mode enforce --replace --plane xdp-generic --offloads off",
+    "run --policy more.yaml --mode enforce --replace --plane tc-ingress --offloads off",
+    "run --policy more.yaml --mode enforce --replace --plane tc-ingress --offloads off --clsact",
+];
+
+/// Twenty, or as many as `WIREWISED_KILLS` says.
+#[test]
+fn killed_at_random_under_traffic_no_attack_passes_and_nothing_is_left() {
+    let Some(lab) = Lab::new() else { return };
+    let kills: u32 = std::env::var("WIREWISED_KILLS").map_or(20, |kills| kills.parse().unwrap());
+    lab.whole_packets();
+    lab.write("c.wirewise", &bundle("second", data_path().unwrap()));
+    lab.write(
+        "more.yaml",
+        b"version: 1\nclasses: {attack: drop, benign: {mark: 7}}\nallow: {ports: [udp/7]}\n",
+    );
+    lab.policy("classes: {attack: drop}");
+    let with = |command: &str| {
+        let running = lab.status()["bundle"]["name"] == "second";
+        let bundle = if running { "c.wirewise" } else { "b.wirewise" };
+        match command.strip_prefix("run") {
+            Some(rest) => format!("run --bundle {bundle} --interface {INTERFACE} --yes {rest}"),
+            None => command.to_string(),
+        }
+    };
+    lab.attach("--policy p.yaml --mode enforce");
+    let start = std::time::Instant::now();
+    lab.ok("swap --bundle c.wirewise");
+    let whole = start.elapsed();
+    let (flow, ended) = (lab.flow(1000), std::sync::atomic::AtomicBool::new(false));
+    let mut died = 0;
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut arrived = 0;
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                arrived += flow.send(ATTACK, 200);
+            }
+            arrived
+        });
+        // The same each time, but for when a command is where.
+        let mut random = 7_u64;
+        let mut next = |most: u32| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as u32 % most
+        };
+        for _ in 0..kills {
+            let command = with(COMMANDS[next(COMMANDS.len() as u32) as usize]);
+            let quiet = std::process::Stdio::null;
+            let mut child = lab.command(&command).stdout(quiet()).stderr(quiet()).spawn().unwrap();
+            std::thread::sleep(whole * next(200) / 100);
+            let _ = child.kill();
+            died += u32::from(child.wait().unwrap().code().is_none());
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(traffic.join().unwrap(), 0, "attacks passed");
+    });
+    assert!(died > kills / 4, "{died} of {kills} commands died");
+    assert_eq!(
+        (lab.status()["attached"].clone(), lab.status()["mode"].clone()),
+        (true.into(), "enforce".into())
+    );
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.assert_untouched();
+    assert!(!lab.sh(&format!("tc qdisc show dev {INTERFACE}")).contains("clsact"));
+    assert_eq!(lab.send(1001, ATTACK, 3), 3);
+}

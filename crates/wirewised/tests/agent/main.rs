@@ -15,6 +15,7 @@ mod bench_xdp;
 mod clsact;
 mod companion;
 mod completions;
+mod deaths;
 #[cfg(feature = "dpdk")]
 mod devices;
 mod drift;

@@ -344,15 +344,16 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         let name = classes.get(class)?;
         old.classes.iter().position(|old| old == name)
     };
-    policy_maps::copy(from, to)?;
     let (element, remembered) = match &request.policy {
         Some((file, policy)) => {
+            policy_maps::copy_changed(from, to)?;
             let mode = request.mode.unwrap_or_else(|| effective_mode(&before, now));
             let element = policy.to_abi(now, mode);
             policy_maps::write(policy, &element, to, || Ok(()))?;
             (element, PolicyMeta::new(Some(file), policy))
         }
         None => {
+            policy_maps::copy(from, to)?;
             let element = fit::renumber(&before, &old.classes, classes);
             policy_maps::write_element(&element, to)?;
             let action = |class| {

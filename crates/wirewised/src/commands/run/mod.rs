@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::abi::Mode;
 use crate::attachment::Attachment;
 use crate::attachment::args::find_running;
-use crate::attachment::attach::{self, Prepared};
+use crate::attachment::attach;
 use crate::attachment::challenge;
 use crate::attachment::companion;
 use crate::attachment::detach::detach;
@@ -23,6 +23,7 @@ use crate::attachment::lockout::{self, LockOutArgs};
 use crate::attachment::outgoing;
 use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::plan::{self, AttachPlan, AttachRequest};
+use crate::attachment::ready::{self, Prepared};
 use crate::attachment::steering;
 use crate::attachment::succession;
 use crate::carrying;
@@ -154,7 +155,7 @@ pub fn run(args: &Args) -> Result<()> {
     let steering = admit_steering(&mut request)?;
     let mut findings = check(&request, steering)?;
     let plan = plan::of(&request)?;
-    let prepared = attach::prepare(&request)?;
+    let prepared = ready::prepare(&request)?;
     let options = args.user_space.options(request.plane.parts(&args.interface).1);
     if !matches!(plan, AttachPlan::Adopt(_)) {
         findings.extend(check_memory(&options, &request, &prepared)?);

@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::lane::LaneCounts;
 use crate::interface::netns;
 use crate::kernel;
+use crate::kernel::change;
 use crate::kernel::objects::{note_id, owned, program_info};
 use crate::plane::link::LinkInfo;
 use crate::plane::{Plane, Port};
@@ -191,6 +192,7 @@ impl Note {
         let before = words.running.load(Ordering::Acquire);
         words.refused.store(0, Ordering::Relaxed);
         words.wanted.store(program, Ordering::Release);
+        change::made("note");
         let done = || {
             let refused = words.refused.load(Ordering::Acquire) == program;
             (words.running.load(Ordering::Acquire) == program || refused).then_some(refused)
@@ -209,6 +211,7 @@ impl Note {
     pub(in crate::plane) fn stop(&self) -> io::Result<()> {
         let words = self.words();
         words.wanted.store(0, Ordering::Release);
+        change::made("note");
         let ended = self.wait(STOP, || (words.ended.load(Ordering::Acquire) != 0).then_some(()));
         if ended.is_some() || !self.is_alive() { Ok(()) } else { Err(self.silent()) }
     }

@@ -4,15 +4,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
 use super::Tc;
 use crate::interface::{netns, rtnetlink};
+use crate::kernel::change;
 use crate::kernel::libbpf_log;
 use crate::kernel::objects::{self, check, owned};
-use crate::plane::link::LinkInfo;
+use crate::plane::link::{self, LinkInfo};
 use crate::plane::{Order, Plane, Port};
 
 /// Also says which form of note it is.
@@ -57,8 +59,14 @@ pub struct Place {
 }
 
 impl Filter {
-    /// Attaches a program; the descriptor is the note's.
-    pub(super) fn begin(tc: Tc, program: BorrowedFd<'_>, ifindex: u32, order: Order) -> io::Result<OwnedFd> {
+    /// Attaches a program; the descriptor is the note's, which is pinned before there is anything that it tells of.
+    pub(super) fn begin(
+        tc: Tc,
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        order: Order,
+        pin: Option<&Path>,
+    ) -> io::Result<OwnedFd> {
         let places = Words::places(tc, ifindex);
         let (mut words, left_behind) = match order {
             Order::First => (places[0], &places[..2]),
@@ -69,11 +77,15 @@ impl Filter {
         for words in left_behind {
             let _ = words.remove();
         }
-        words.made_qdisc = words.make_qdisc()?.into();
+        words.made_qdisc = (!rtnetlink::has_clsact(ifindex)?).into();
         words.cookie = netns::cookie();
         words.program = objects::program_info(program)?.id;
-        words.put(program)?;
-        words.to_map().inspect_err(|_| drop(words.remove()))
+        let map = link::pinned(words.to_map()?, pin)?;
+        words.make_qdisc().and_then(|()| words.put(program)).inspect_err(|_| {
+            let _ = words.end(|| Ok(()));
+            pin.map_or(Ok(()), change::remove_file).unwrap_or_default();
+        })?;
+        Ok(map)
     }
 
     /// `None`: it is something else.
@@ -116,14 +128,7 @@ impl Filter {
 
     /// Removes the filter, and the qdisc if it came with it and nobody else uses it; of other filters of ours, the last one does.
     pub fn stop(&self) -> io::Result<()> {
-        let stop = |words: &Words| {
-            words.remove()?;
-            match words.made_qdisc != 0 {
-                true if rtnetlink::has_filters(words.ifindex)? => self.hand_qdisc_on(),
-                true => words.remove_qdisc(),
-                false => Ok(()),
-            }
-        };
+        let stop = |words: &Words| words.end(|| self.hand_qdisc_on());
         // Where it cannot be entered the namespace, and with it the filter, may be gone.
         self.within(stop).unwrap_or_else(|| match crate::kernel::may_mount() {
             true => Ok(()),
@@ -192,12 +197,22 @@ impl Words {
         }
     }
 
-    /// True: it was not there before.
-    fn make_qdisc(&self) -> io::Result<bool> {
+    /// Also if it is there.
+    fn make_qdisc(&self) -> io::Result<()> {
         // SAFETY: the hook says its size and outlives the call.
         match quietly(|| unsafe { libbpf_sys::bpf_tc_hook_create(&mut self.hook()) }) {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
-            made => made.map(|_| true),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            made => made.map(|_| change::made("make qdisc")),
+        }
+    }
+
+    /// hand_on : what to do with a qdisc that came with this filter, and that others use.
+    fn end(&self, hand_on: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        self.remove()?;
+        match self.made_qdisc != 0 {
+            true if rtnetlink::has_filters(self.ifindex)? => hand_on(),
+            true => self.remove_qdisc(),
+            false => Ok(()),
         }
     }
 
@@ -206,7 +221,8 @@ impl Words {
         // Both together are the qdisc itself.
         hook.attach_point = libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS;
         // SAFETY: the hook says its size and outlives the call.
-        gone_is_fine(quietly(|| unsafe { libbpf_sys::bpf_tc_hook_destroy(&mut hook) }))
+        let removed = quietly(|| unsafe { libbpf_sys::bpf_tc_hook_destroy(&mut hook) });
+        gone_is_fine(removed.inspect(|_| change::made("remove qdisc")))
     }
 
     fn put(&self, program: BorrowedFd<'_>) -> io::Result<()> {
@@ -214,12 +230,14 @@ impl Words {
         opts.prog_fd = program.as_raw_fd();
         opts.flags = libbpf_sys::BPF_TC_F_REPLACE;
         // SAFETY: both say their sizes and outlive the call.
-        quietly(|| unsafe { libbpf_sys::bpf_tc_attach(&self.hook(), &mut opts) }).map(drop)
+        quietly(|| unsafe { libbpf_sys::bpf_tc_attach(&self.hook(), &mut opts) })
+            .map(|_| change::made("put filter"))
     }
 
     fn remove(&self) -> io::Result<()> {
         // SAFETY: both say their sizes and outlive the call.
-        gone_is_fine(quietly(|| unsafe { libbpf_sys::bpf_tc_detach(&self.hook(), &self.opts()) }))
+        let removed = quietly(|| unsafe { libbpf_sys::bpf_tc_detach(&self.hook(), &self.opts()) });
+        gone_is_fine(removed.inspect(|_| change::made("remove filter")))
     }
 
     fn program_there(&self) -> Option<u32> {

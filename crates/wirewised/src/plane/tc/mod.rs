@@ -6,6 +6,7 @@ mod filter;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use crate::abi;
 use crate::error::Error;
@@ -87,16 +88,22 @@ impl Hook for Tc {
         is_tcx.then_some(unsafe { link.__bindgen_anon_1.tcx.ifindex })
     }
 
-    fn attach(&self, program: BorrowedFd<'_>, ifindex: u32, joining: Joining) -> io::Result<OwnedFd> {
+    fn attach(
+        &self,
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        joining: Joining,
+        pin: Option<&Path>,
+    ) -> io::Result<OwnedFd> {
         if joining.clsact || !is_there(ifindex) {
-            return Filter::begin(*self, program, ifindex, joining.order);
+            return Filter::begin(*self, program, ifindex, joining.order, pin);
         }
         // Before or after nothing in particular: at the head, or the tail.
         let flags = match joining.order {
             Order::First | Order::Companion => libbpf_sys::BPF_F_BEFORE,
             Order::Last => libbpf_sys::BPF_F_AFTER,
         };
-        link::create(program, ifindex, self.attach_type(), flags)
+        link::pinned(link::create(program, ifindex, self.attach_type(), flags)?, pin)
     }
 
     /// A tcx program is never in the way, so nothing is put back.

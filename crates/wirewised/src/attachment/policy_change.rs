@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Another policy for what is attached, under load. It is written whole into maps beside those in use, `::policy`, and then taken over map by
+//! map. Whoever dies in between leaves it there, and the next command goes on with it.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::abi::{self, Mode};
+use crate::attachment::Attachment;
+use crate::attachment::staged_policy::{finish, live, stage, write_shadow};
+use crate::attachment::staging;
+use crate::attachment::succession::Places;
+use crate::error::Result;
+use crate::kernel;
+use crate::object::policy_maps;
+use crate::policy::Policy;
+use crate::running::Running;
+use crate::running::meta::PolicyMeta;
+use crate::running::policy::effective_mode;
+
+/// Changes policy and mode; `None`: what holds stays. policy : with its file. Where an agent of another version knows what this is, nothing
+/// changes. The caller holds the lock of the root.
+pub fn change(ours: &Attachment, policy: Option<(&Path, &Policy)>, mode: Option<Mode>) -> Result<()> {
+    let (now, current) = (kernel::boot_ns(), ours.policy()?);
+    let Some(mut meta) = ours.meta.clone() else { return Ok(()) };
+    let places = Places::of(&ours.directory);
+    let Some((file, policy)) = policy else {
+        let Some(mode) = mode else { return Ok(()) };
+        let until = meta.policy.enforce_for_ns.map_or(0, |duration| now.saturating_add(duration));
+        let element = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current };
+        policy_maps::write_element(&element, live(&places.current))?;
+        write_shadow(&places.shadow, &element)?;
+        meta.policy.changed = kernel::now();
+        return staging::remember(&places.current, &meta);
+    };
+    let element = policy.to_abi(now, mode.unwrap_or_else(|| effective_mode(&current, now)));
+    meta.policy = PolicyMeta::new(Some(file), policy);
+    let staged = stage(places.of_policy(), policy, &element, &current)?;
+    staging::remember(&places.policy, &meta)?;
+    staged.keep();
+    let link = ours.link.as_ref().map(|(link, _)| link.as_fd());
+    finish(places.of_policy(), link)
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `run` attaches, made ready: the object before it is loaded, and the pins before there is a link.
+
+use std::path::Path;
+
+use crate::abi::{self, Mode};
+use crate::attachment::forwarding;
+use crate::attachment::plan::AttachRequest;
+use crate::attachment::staging;
+use crate::bundle::manifest::Sharing;
+use crate::error::{Error, Result};
+use crate::kernel;
+use crate::kernel::pinned::Provisional;
+use crate::object::{Loaded, Opened, Settings, policy_maps};
+use crate::policy::Policy;
+use crate::running::meta::{Meta, PolicyMeta};
+
+/// The object of a request, ready to be loaded.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(super) opened: Opened,
+    pub(super) config: abi::Config,
+    pub shards: u32,
+    pub sharing: Sharing,
+    /// Entries: of all CPUs together if they share the tables, else of each.
+    pub table_size: u32,
+    /// Bytes of both flow tables.
+    pub table_bytes: u64,
+}
+
+pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
+    let manifest = &request.bundle.manifest;
+    let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
+    let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
+    let steer = request.plane.loads_for(kinds);
+    let settings =
+        Settings { table_size: request.table_size, steer, ..Settings::live(request.plane.runs())? };
+    opened.prepare(&settings)?;
+    forwarding::join(&mut opened, request.root.path())?;
+    let config = *opened.config().ok_or_else(|| {
+        Error::input(format!(
+            "{}: the object has no ww_config, so it is no data path",
+            request.bundle_file.display()
+        ))
+    })?;
+    let table_size = (config.bucket_mask + 1) * abi::WAYS;
+    let entry = u64::from(manifest.flow.entry4_size) + u64::from(manifest.flow.entry6_size);
+    let sharing = manifest.flow.sharing;
+    let tables = if sharing == Sharing::Shared { 1 } else { settings.shards };
+    let aggregates = manifest.flow.aggregates.iter().map(|aggregate| {
+        u64::from(aggregate.table_size) * u64::from(aggregate.entry4_size + aggregate.entry6_size)
+    });
+    let table_bytes = u64::from(table_size) * u64::from(tables) * entry + aggregates.sum::<u64>();
+    Ok(Prepared { opened, config, shards: settings.shards, sharing, table_size, table_bytes })
+}
+
+/// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.
+pub(super) fn stage(
+    request: &AttachRequest,
+    loaded: &Loaded,
+    config: &abi::Config,
+    directory: &Path,
+) -> Result<Provisional> {
+    let provisional = staging::pin(loaded, directory)?;
+    staging::keep_object(directory, request.plane, &request.bundle)?;
+    let all_pass = Policy::all_pass(&request.bundle.manifest.classes);
+    let (file, policy) = match &request.policy {
+        Some((file, policy)) => (Some(file.as_path()), policy),
+        None => (None, &all_pass),
+    };
+    let element = policy.to_abi(kernel::boot_ns(), request.mode.unwrap_or(Mode::Observe));
+    policy_maps::write(policy, &element, |name| loaded.map(name), || Ok(()))?;
+    let meta = Meta::new(
+        &request.bundle,
+        &request.bundle_file,
+        &request.interface,
+        request.plane,
+        config,
+        PolicyMeta::new(file, policy),
+    );
+    let meta = Meta { joining: request.joining, begins: true, ..meta };
+    staging::remember(directory, &meta)?;
+    Ok(provisional)
+}
