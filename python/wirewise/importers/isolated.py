@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from wirewise.errors import MissingFeatureError
-from wirewise.importers.limits import Limits
 from wirewise.importers.registry import FORMATS
 from wirewise.importers.request import Imported, Request, Rows
+from wirewise.importers.task import Limits, Task
 
 PACKAGE_ROOM = 1 << 30
 """Memory that the libraries themselves may take."""
@@ -44,9 +44,14 @@ _MAIN = "import sys; sys.path[:] = {path!r}; from wirewise.importers.reading imp
 def import_isolated(path: str, request: Request) -> Imported:
     """As `dispatch.import_file`, from another process. Raises InputError if that process does not survive."""
     reader = _Reader(path, request)
-    answer = reader.ask((path, request, list(FORMATS.values())))
+    answer = reader.ask(Task(path, request, list(FORMATS.values())))
     assert isinstance(answer, Imported)
     return replace(answer, predict=reader.predict)
+
+
+def try_out(path: str, request: Request) -> None:
+    """Loads a saved estimator elsewhere and has it predict. Raises InputError if that ends in a crash."""
+    _Reader(path, request).ask(Task(path, request, [], only_try=True))
 
 
 class _Reader:

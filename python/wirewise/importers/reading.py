@@ -14,9 +14,10 @@ from typing import Any
 
 from wirewise.errors import InputError, WirewiseError
 from wirewise.importers.dispatch import read_file
-from wirewise.importers.limits import Limits
 from wirewise.importers.registry import FORMATS
 from wirewise.importers.request import Imported, Request
+from wirewise.importers.saved import try_out
+from wirewise.importers.task import Limits, Task
 
 
 def main(end: int) -> None:
@@ -27,11 +28,13 @@ def main(end: int) -> None:
         limits: Limits = connection.recv()
         limits.set()
         connection.send(None)
-        path, request, formats = connection.recv()
-        for entry in formats:
+        task: Task = connection.recv()
+        request = task.request
+        for entry in task.formats:
             if entry.key not in FORMATS:
                 FORMATS.add(entry)
-        result = _result(request, limits, read_file, path, request)
+        read = try_out if task.only_try else read_file
+        result = _result(request, limits, read, task.path, request)
         if not isinstance(result, Imported):
             connection.send(result)
             return

@@ -7,6 +7,7 @@ trust, made. skops loads types it knows to be safe, and those that `skops_file` 
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import re
 import warnings
@@ -14,7 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wirewise.importers import skops_file
+import numpy as np
+
+from wirewise.importers import isolated, skops_file
 from wirewise.importers.dispatch import import_estimator
 from wirewise.importers.lowering import library
 from wirewise.importers.request import Imported, Request
@@ -38,8 +41,17 @@ def load(path: Path) -> Any:
     request = Request(subject=str(path))
     if path.suffix not in (".pkl", ".pickle", ".joblib", ".skops"):
         raise request.refuse("is no saved estimator", "give a .pkl, .pickle, .joblib or .skops file")
+    isolated.try_out(str(path), request)
     found, _ = _load(str(path), request)
     return found
+
+
+def try_out(path: str, request: Request) -> None:
+    """Loads an estimator and has it predict; what it then says, or raises, does not matter."""
+    found, _ = _load(path, request)
+    rows = np.random.default_rng(0).integers(-100_000, 100_000, (1000, getattr(found, "n_features_in_", 1)))
+    with contextlib.suppress(Exception):
+        found.predict(rows)
 
 
 def _load(path: str, request: Request) -> tuple[Any, list[str]]:

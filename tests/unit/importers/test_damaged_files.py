@@ -24,7 +24,7 @@ from sklearn.neural_network import MLPClassifier
 from tests import needs
 from tests.damage import mutants, outcomes
 from wirewise.errors import InputError
-from wirewise.importers import import_model, isolated
+from wirewise.importers import import_model, isolated, saved
 
 ROOT = Path(__file__).parents[3]
 X = np.random.default_rng(1).integers(0, 1500, (400, 4))
@@ -186,6 +186,23 @@ def test_the_reading_process_ends_with_a_killed_caller(tmp_path: Path) -> None:
     finally:
         caller.kill()
         caller.wait()
+
+
+def test_a_crash_of_a_teacher_is_one_line(tmp_path: Path) -> None:
+    """`wirewise train --teacher FILE` loads the estimator itself, after another process did."""
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(Runs("import os; os.abort()")))
+    with pytest.raises(InputError, match=r"crashes the library that reads it \(SIGABRT\)"):
+        saved.load(path)
+    forest = RandomForestClassifier(1, max_depth=2, random_state=0).fit(X, Y)
+    state = forest.estimators_[0].tree_.__getstate__()
+    state["nodes"]["left_child"][0] = 2**40
+    forest.estimators_[0].tree_.__setstate__(state)
+    path.write_bytes(pickle.dumps(forest))
+    with pytest.raises(InputError, match=r"crashes the library that reads it \(SIGSEGV\)"):
+        saved.load(path)
+    with pytest.raises(InputError, match="nodes do not form a tree"):
+        import_model(path)
 
 
 def test_memory_has_a_limit(tmp_path: Path) -> None:

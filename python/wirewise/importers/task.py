@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of the process that reads a model file."""
+"""What the process that reads a model file is told: its limits, and its task."""
 
 from __future__ import annotations
 
 import resource
 import signal
 from dataclasses import dataclass
+
+from wirewise.importers.registry import Format
+from wirewise.importers.request import Request
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file to import. formats: those known to the process that asks. only_try: load and predict."""
+
+    path: str
+    request: Request
+    formats: list[Format]
+    only_try: bool = False
 
 
 @dataclass(frozen=True)
