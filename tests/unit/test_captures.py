@@ -150,9 +150,9 @@ def test_damaged_pcapng_is_refused_or_read(tmp_path: Path, damage: int) -> None:
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist; give a pcap"):
+    with pytest.raises(InputError, match="does not exist; give the path of a pcap"):
         list(read_capture(tmp_path / "no.pcap"))
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         list(read_capture(tmp_path))
     (tmp_path / "sll.pcap").write_bytes(pcap("<", 0xA1B2C3D4, [(1, 1, FRAME, 64)], link_type=113))
     with pytest.raises(InputError, match="packet 1 has link type LINUX_SLL, not ETHERNET"):

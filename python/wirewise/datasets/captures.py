@@ -18,7 +18,7 @@ from dpkt import pcap, pcapng
 from dpkt.dpkt import Error as DpktError
 
 from wirewise.errors import InputError
-from wirewise.files import replacing
+from wirewise.files import open_file, replacing
 
 ETHERNET = 1
 _LINK_NAMES = {
@@ -83,10 +83,9 @@ def read_capture(path: str | Path) -> Iterator[CapturedPacket]:
     it breaks off.
     """
     path = Path(path)
-    if not path.exists():
-        raise InputError(str(path), "does not exist", "give a pcap or pcapng file")
     try:
-        with path.open("rb") as file:
+        # A pipe gives what another program writes.
+        with open_file(path, what="pcap or pcapng file", pipe=True) as file:
             source = _Source(path, file)
             magic = source.take(4, "the file header", may_end=True)
             if magic in _PCAP_MAGIC:

@@ -7,6 +7,7 @@ sorted in runs on disk, which are then merged, so memory does not grow with thei
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import tempfile
@@ -20,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wirewise.errors import InputError
-from wirewise.files import replacing
+from wirewise.files import open_file, replacing
 
 RECORD = np.dtype(
     [
@@ -52,6 +53,7 @@ _HEADER = struct.Struct("<8sQQQ32x")
 _RUN = 1 << 19  # flows sorted at once: 32 MiB
 _PIECE = 1 << 14  # flows of each run in memory while runs are merged
 _MAX_LABELS = 4096
+_MAX_NAMES = 1 << 20  # bytes
 _DOTTED = r"^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$"
 _WITH_PORTS = (6, 17, 33, 132, 136)
 
@@ -92,19 +94,26 @@ class FlowList:
     def read(cls, path: str | Path) -> FlowList:
         """Counts the flows of a list, a piece at a time. Raises InputError if it is none."""
         path = Path(path)
-        with path.open("rb") as file:
+        with open_file(path, what="sorted list of flows") as file:
             head = file.read(_HEADER.size)
             if len(head) < _HEADER.size or not head.startswith(_MAGIC):
                 raise InputError(str(path), "is no sorted list of flows", "make it with `wirewise datasets`")
             _, count, _, length = _HEADER.unpack(head)
+            size = os.fstat(file.fileno()).st_size
+            if length > _MAX_NAMES or size != _HEADER.size + count * RECORD.itemsize + length:
+                raise InputError(
+                    str(path), "is cut off, or was changed", "make it again with `wirewise datasets`"
+                )
             counts = np.zeros(_MAX_LABELS, np.int64)
             first, last = 2**63 - 1, 0
             for records in records_of(path):
+                if (records["label"] >= _MAX_LABELS).any():
+                    raise InputError(str(path), "has a label without a name", "make it again")
                 counts += np.bincount(records["label"], minlength=_MAX_LABELS)
                 first = min(first, int(records["from_ns"][0]))
                 last = max(last, int(records["until_ns"].max()))
             file.seek(_HEADER.size + count * RECORD.itemsize)
-            names = file.read(length).decode().splitlines()
+            names = file.read(length).decode("utf-8", "replace").splitlines()
         return cls(count, dict(zip(names, counts.tolist(), strict=False)), first if count else 0, last)
 
 

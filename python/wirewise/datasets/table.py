@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from polars.exceptions import PolarsError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -31,14 +30,16 @@ from wirewise.abi import Status
 from wirewise.datasets import applications
 from wirewise.datasets.captures import CapturedPacket, read_ethernet
 from wirewise.datasets.labels import UNLABELLED, Labeller, Labels
+from wirewise.datasets.parquet import read_parquet
 from wirewise.errors import InputError
 from wirewise.feature_sets import Extractor, FeatureSet
 from wirewise.feature_sets.packet import Packet, parse
-from wirewise.files import replacing
+from wirewise.files import parse_json, replacing
 from wirewise.frames import Frame, to_polars
 from wirewise.text import address_text
 
 _METADATA = "wirewise.feature_set"
+_ELEMENTS = 1 << 15  # values in a feature set
 VARIANT = "variant"
 """Column of tables with variants of captures: "" for a row of an original, else which variant it is of."""
 _FIXED = {
@@ -142,18 +143,18 @@ class Table:
             raise InputError(
                 str(path), "does not exist or is no file", "make a table with `wirewise features`"
             )
-        try:
-            frame = pl.read_parquet(path)
-            metadata = pl.read_parquet_metadata(path)
-        except (PolarsError, OSError) as error:
-            raise InputError(
-                str(path), f"is not Parquet ({error})", "make a table with `wirewise features`"
-            ) from error
+        frame, metadata = read_parquet(path, what="table")
         if _METADATA not in metadata:
             raise InputError(
                 str(path), "does not say its feature set", "make the table with `wirewise features`"
             )
-        feature_set = FeatureSet.from_dict(json.loads(metadata[_METADATA]), source=str(path))
+        try:
+            document = parse_json(metadata[_METADATA].encode(), elements=_ELEMENTS)
+        except ValueError as error:
+            raise InputError(
+                str(path), f"its feature set is not JSON ({error})", "make the table with `wirewise features`"
+            ) from error
+        feature_set = FeatureSet.from_dict(document, source=str(path))
         missing = [name for name in [*_FIXED, *feature_set.feature_names] if name not in frame.columns]
         if missing:
             raise InputError(

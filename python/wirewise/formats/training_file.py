@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
-from wirewise.files import describe_validation_error, parse_json, read_bytes
+from wirewise.files import describe_validation_error, open_file, parse_json, read_bytes
 
 KEY = "training"
 MAX_BYTES = 1 << 30
@@ -101,7 +101,7 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a table: of the file, or of a folder's parts in the order of their names."""
     total = hashlib.sha256()
     for part in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
-        with part.open("rb") as file:
+        with open_file(part, what="table") as file:
             while piece := file.read(1 << 20):
                 total.update(piece)
     return total.hexdigest()

@@ -43,7 +43,7 @@ const MAX_UNPACKED: u64 = 16 << 20;
 const MAX_RATIO: u64 = 8;
 const MAX_MEMBERS: usize = 4096;
 /// A feature set has 128 features, with a few parameters each.
-const FEATURES_LIMITS: Limits = Limits { bytes: 1 << 20, depth: 16, elements: 1 << 15 };
+pub const FEATURES_LIMITS: Limits = Limits { bytes: 1 << 20, depth: 16, elements: 1 << 15 };
 /// Hexadecimal digits of SHA-256.
 const SEAL: usize = 64;
 const AGAIN: &str = "copy it again or make one with `wirewise compile`";

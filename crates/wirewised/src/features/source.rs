@@ -10,9 +10,7 @@ use crate::bundle;
 use crate::bundle::Bundle;
 use crate::bundle::model::used_features;
 use crate::error::{Error, Result};
-use crate::files;
-
-const MAX_FEATURES_FILE: u64 = 16 << 20;
+use crate::files::{self, json};
 
 pub struct Source {
     /// What errors call the object.
@@ -54,9 +52,9 @@ impl Source {
                 "{name}: {rule}; give the feature set's JSON (`wirewise features -f NAME --json`)"
             ))
         };
-        let bytes = files::read(features, MAX_FEATURES_FILE)?;
-        let feature_set: Value =
-            serde_json::from_slice(&bytes).map_err(|error| refuse(&format!("is not JSON: {error}")))?;
+        let bytes = files::read(features, bundle::FEATURES_LIMITS.bytes as u64)?;
+        let feature_set: Value = json::from_slice(&bytes, &bundle::FEATURES_LIMITS)
+            .map_err(|rule| refuse(&format!("is no feature set: it {rule}")))?;
         let list = feature_set["features"].as_array().ok_or_else(|| refuse("has no list `features`"))?;
         let name = |feature: &Value| feature["name"].as_str().or_else(|| feature.as_str()).map(str::to_owned);
         let names: Option<Vec<String>> = list.iter().map(name).collect();

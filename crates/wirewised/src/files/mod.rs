@@ -2,6 +2,7 @@
 //! Files, in and out: inputs whose size is checked, outputs that appear when they are complete.
 
 pub mod json;
+pub mod lines;
 pub mod owned;
 pub mod whole_file;
 pub mod yaml;

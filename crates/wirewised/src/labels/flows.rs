@@ -14,6 +14,7 @@ use super::values::Protocol;
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
 use crate::files::Input;
+use crate::files::lines::Lines;
 use crate::packets::outer::{self, Conversation, Outer};
 
 /// A line of the file.
@@ -63,7 +64,9 @@ impl FlowList {
         let otherwise = names.id(otherwise.unwrap_or_default());
         let mut flows: HashMap<Conversation, Vec<Entry>> = HashMap::new();
         let mut reader =
-            csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(input);
+            csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(Lines::of(input));
+        // Without its first line that can be read, the reader would give no line at all.
+        reader.headers().map_err(|error| error.to_string())?;
         for line in reader.deserialize::<Line>() {
             let line = line.map_err(|error| error.to_string())?;
             let refuse = |rule: String| format!("the flow of {} to {}: {rule}", line.src, line.dst);

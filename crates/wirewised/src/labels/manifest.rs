@@ -11,8 +11,11 @@ use super::rule::{Ready, Rule};
 use super::{LabelId, Names, Seen, UNLABELLED};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::files::json::{self, Limits};
 
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 64 << 20;
+/// A file has some thirty values.
+const LIMITS: Limits = Limits { bytes: MAX_BYTES as usize, depth: 16, elements: 1 << 20 };
 const BENIGN: &str = "benign";
 
 /// What the manifest says of one file; what we do not need is ignored.
@@ -52,8 +55,8 @@ impl Folder {
         let refuse =
             |rule: String| Error::input(format!("{}: {rule}; see docs/labels.md", manifest.display()));
         let bytes = files::read(&manifest, MAX_BYTES)?;
-        let list: Vec<Entry> = serde_json::from_slice(&bytes)
-            .map_err(|error| refuse(format!("is no manifest of captures: {error}")))?;
+        let list: Vec<Entry> = json::from_slice(&bytes, &LIMITS)
+            .map_err(|rule| refuse(format!("is no manifest of captures: it {rule}")))?;
         let folder = manifest.parent().unwrap_or(Path::new("."));
         let mut names = Names::new();
         let benign = names.id(BENIGN);

@@ -22,6 +22,8 @@ const HEADER: u64 = 64;
 /// Records read at once.
 const BLOCK: usize = 4096;
 const MAX_NAMES: u64 = 1 << 20;
+/// Two bits of memory for each: a sparse file may claim any number.
+const MAX_FLOWS: u64 = 1 << 30;
 /// Packets may come this much later than one with a higher time without reading the list again from there.
 const DISORDER_NS: u64 = 2_000_000_000;
 /// A capture that goes back in time more often than this would never be done.
@@ -91,9 +93,9 @@ impl SortedFlows {
         }
         let [count, longest_ns, names_length] = [header[1], header[2], header[3]];
         let records = count.checked_mul(size_of::<Record>() as u64).and_then(|end| end.checked_add(HEADER));
-        let Some(end) =
-            records.filter(|end| names_length <= MAX_NAMES && end.checked_add(names_length) == Some(size))
-        else {
+        let Some(end) = records.filter(|end| {
+            count <= MAX_FLOWS && names_length <= MAX_NAMES && end.checked_add(names_length) == Some(size)
+        }) else {
             return Err(refuse("is cut off, or was changed"));
         };
         let mut text = vec![0; names_length as usize];

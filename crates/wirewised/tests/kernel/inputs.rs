@@ -351,3 +351,57 @@ fn signing_a_link_signs_what_it_leads_to() {
     assert!(is_link(&place.path("b.wirewise")) && is_link(&place.path("one")));
     assert!(place.stdout("verify --no-load --bundle real/b.wirewise").contains("which is not trusted here"));
 }
+
+/// Deep, long, and with a header that lies: labels, feature sets and policies take no more than this.
+#[test]
+fn other_files_cost_no_memory_before_they_are_refused() {
+    let Some(place) = object(&[]).map(|object| Place::new(&object)) else { return };
+    place.write("x.pcap", &pcap(&[udp(1, 60)]));
+    let aliases: String =
+        (1..9).map(|n| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(","))).collect();
+    let yaml = |text: &str| format!("version: 1\nrules: {text}\n").into_bytes();
+    let flows = |count: u64, names: u64| {
+        let head = [u64::from_le_bytes(*b"WWFLOWS1"), count, 1, names];
+        let mut bytes: Vec<u8> = head.iter().flat_map(|number| number.to_le_bytes()).collect();
+        bytes.resize(64, 0);
+        bytes
+    };
+    let labels = "features x.pcap --caged --bundle b.wirewise -o t.jsonl --labels";
+    let cases: Vec<(&str, &str, Vec<u8>)> = vec![
+        (labels, "deep.yaml", yaml(&"[".repeat(1 << 20))),
+        (labels, "long.yaml", yaml(&long("a", 8 << 20))),
+        (labels, "objects.yaml", yaml(&long("{a: b}", 8 << 20))),
+        (labels, "aliases.yaml", format!("a0: &a0 [x]\n{aliases}").into_bytes()),
+        (labels, "text.yaml", yaml(&format!("'{}'", "a".repeat(8 << 20)))),
+        (labels, "deep.json", deep(20 << 20)),
+        (labels, "long.json", long("0", 40 << 20).into_bytes()),
+        (labels, "objects.json", long("{}", 40 << 20).into_bytes()),
+        (labels, "line.csv", vec![b'a'; 64 << 20]),
+        (labels, "columns.csv", long("a", 64 << 20).into_bytes()),
+        (labels, "count.flows", flows(1 << 57, 0)),
+        (labels, "names.flows", flows(0, u64::MAX)),
+        (
+            "features x.pcap --caged --object x.bpf.o -o t.jsonl -f",
+            "long.json",
+            long("0", 1 << 20).into_bytes(),
+        ),
+        ("features x.pcap --caged --object x.bpf.o -o t.jsonl -f", "deep.json", deep(1 << 19)),
+        ("replay x.pcap --caged --bundle b.wirewise --policy", "long.yaml", long("a", 1 << 19).into_bytes()),
+        ("replay x.pcap --caged --bundle b.wirewise --policy", "deep.yaml", deep(1 << 18)),
+    ];
+    for (command, name, bytes) in cases {
+        fs::write(place.path(name), &bytes).unwrap();
+        let command = format!("{command} {name}");
+        let Ended { code, stderr } = ended_within(&place, &command.split(' ').collect::<Vec<_>>(), 256 << 20);
+        assert!(code == 2 && stderr.lines().count() == 1, "{command}: {code}, {stderr}");
+        assert!(stderr.contains(name), "{command}: {stderr}");
+    }
+    // A sparse file of the size that its header claims.
+    let file = fs::File::create(place.path("sparse.flows")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &flows(1 << 36, 0), 0).unwrap();
+    if file.set_len(64 + (64 << 36)).is_ok() {
+        let command = format!("{labels} sparse.flows");
+        let Ended { code, stderr } = ended_within(&place, &command.split(' ').collect::<Vec<_>>(), 256 << 20);
+        assert!(code == 2 && stderr.lines().count() == 1, "{code}, {stderr}");
+    }
+}

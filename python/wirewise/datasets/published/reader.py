@@ -16,6 +16,7 @@ from polars.exceptions import PolarsError
 
 from wirewise.datasets.flow_list import Skipped
 from wirewise.errors import InputError, choose
+from wirewise.files import open_file
 from wirewise.registry import Registry
 
 BENIGN = "benign"
@@ -78,10 +79,8 @@ def _plain(path: Path) -> str:
 
 def open_text(path: Path) -> BinaryIO:
     """A file as bytes, unpacked if its name ends in .gz."""
-    try:
-        return cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", "check its permissions") from error
+    file = open_file(path, what="file of labels")
+    return cast(BinaryIO, gzip.open(file)) if path.suffix == ".gz" else file
 
 
 def chunks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:

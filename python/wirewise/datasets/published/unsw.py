@@ -33,6 +33,7 @@ from wirewise.datasets.published.reader import (
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
+from wirewise.files import open_file
 
 WIDTH = 49
 _COLUMNS = {
@@ -111,6 +112,7 @@ def read_set(path: Path) -> tuple[Table, list[str]]:
     bits for means. argus counts the bytes of Ethernet headers too. Every row is a flow of its own.
     """
     feature_set = FeatureSet.load("siracusano2022")
+    open_file(path, what="CSV").close()
     try:
         frame = pl.read_csv(path, infer_schema=False, encoding="utf8-lossy", truncate_ragged_lines=True)
     except (PolarsError, OSError) as error:

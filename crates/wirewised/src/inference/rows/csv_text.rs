@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows as text: a line with the names of the columns, then whole numbers.
 
-use std::io::{self, Read};
-
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
 use super::{CHUNK, Source};
+use crate::files::lines::Lines;
 
 /// Of a row: what no table of features comes near.
 const MAX_COLUMNS: usize = 1 << 12;
-const MAX_LINE: usize = 1 << 20;
 
 pub struct Csv {
-    reader: Reader<Lines>,
+    reader: Reader<Lines<Source>>,
     record: ByteRecord,
     names: Vec<String>,
     /// Where each feature stands that the model reads.
@@ -21,7 +19,7 @@ pub struct Csv {
 
 impl Csv {
     pub fn open(source: Source, names: &[String], needed: &[bool]) -> Result<Self, String> {
-        let mut reader = ReaderBuilder::new().trim(csv::Trim::All).from_reader(Lines { source, length: 0 });
+        let mut reader = ReaderBuilder::new().trim(csv::Trim::All).from_reader(Lines::of(source));
         let heading = reader.byte_headers().map_err(|error| broken(&error))?;
         if heading.len() > MAX_COLUMNS {
             return Err(format!("has {} columns, more than {MAX_COLUMNS}", heading.len()));
@@ -56,26 +54,6 @@ impl Csv {
             }
         }
         Ok(())
-    }
-}
-
-/// Refuses a line that would fill the memory.
-struct Lines {
-    source: Source,
-    length: usize,
-}
-
-impl Read for Lines {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(buffer)?;
-        self.length = match buffer[..count].iter().rposition(|byte| *byte == b'\n') {
-            Some(end) => count - end - 1,
-            None => self.length + count,
-        };
-        if self.length > MAX_LINE {
-            return Err(io::Error::other(format!("it has a line of more than {MAX_LINE} bytes")));
-        }
-        Ok(count)
     }
 }
 
