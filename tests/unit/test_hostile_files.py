@@ -340,6 +340,20 @@ def test_what_is_not_a_file_is_refused_and_never_waited_for(tmp_path: Path) -> N
     signal.alarm(0)
 
 
+def test_a_damaged_archive_that_was_sealed_again() -> None:
+    body, rng = full()[:-64], random.Random(5)
+    for number in range(600):
+        data = bytearray(body)
+        for _ in range(rng.choice([1, 1, 3])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        again = bytes(data) + sha256(data).hexdigest().encode()
+        refused_or_shown(
+            lambda again=again: Bundle.from_bytes(again, source="b.wirewise"),  # type: ignore[misc]
+            shown,
+            f"damage {number}",
+        )
+
+
 def test_damaged_tables_are_refused_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     frame = pl.DataFrame(
         {

@@ -17,6 +17,7 @@ import json
 import platform
 import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -51,6 +52,10 @@ SIGNATURE = "signature.json"
 SOURCES = "sources/"
 _SEAL = 64  # hex digits of SHA-256
 _ARCHIVE_END = struct.Struct("<4s6xH I4xH")  # signature, members, bytes of their list, bytes of the comment
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError, OSError, ValueError, OverflowError,
+    LookupError,
+)  # fmt: skip
 _LISTED = 46 + 200 + 64  # bytes of a member's entry in that list: name and what else there may be
 
 
@@ -298,7 +303,7 @@ def _unpack(data: bytes, source: str) -> dict[str, bytes]:
             if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in infos):
                 raise InputError(source, "holds a member that is not packed with deflate", "compile it again")
             return {name: archive.read(name) for name in names}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+    except _UNREADABLE as error:
         raise InputError(source, f"is not a readable archive ({error})", "compile it again") from error
 
 
