@@ -43,9 +43,7 @@ def fold(model: Any, request: Request) -> tuple[dict[str, NDArray[Any]], list[An
     Raises InputError for a node that cannot be computed, naming it.
     """
     onnx = library("onnx")
-    constants: dict[str, NDArray[Any]] = {
-        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
-    }
+    constants = {tensor.name: _array(tensor, request) for tensor in model.graph.initializer}
     left = []
     for node in model.graph.node:
         names = [name for name in node.input if name]
@@ -66,6 +64,15 @@ def fold(model: Any, request: Request) -> tuple[dict[str, NDArray[Any]], list[An
             ) from None
         constants.update(zip(node.output, map(np.asarray, results), strict=True))
     return constants, left
+
+
+def _array(tensor: Any, request: Request) -> NDArray[Any]:
+    try:
+        return np.asarray(library("onnx").numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError) as error:
+        raise request.refuse(
+            f"its constant {tensor.name!r} is damaged ({first_line(error)})", "export it again"
+        ) from None
 
 
 def _alone(onnx: Any, model: Any, node: Any) -> Any:

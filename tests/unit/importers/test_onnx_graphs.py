@@ -110,9 +110,18 @@ def test_constants_are_computed(model: Any) -> None:
     assert (imported.model.predict(X)[0] == said).mean() > 0.98
 
 
+def with_surplus() -> Any:
+    model = network()
+    tensor = next(one for one in model.graph.initializer if one.name == "b2")
+    tensor.ClearField("raw_data")
+    tensor.float_data.extend([1.0, 2.0, 3.0])
+    return model
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
+        (with_surplus, "its constant 'b2' is damaged"),
         (lambda: quantised("dynamic"), "by the range of all rows given at once (DynamicQuantizeLinear)"),
         (lambda: quantised("QDQ"), "is quantised already, with activations in integers (QuantizeLinear)"),
         (lambda: quantised("QOperator"), "with activations in integers (QuantizeLinear, QLinear"),
