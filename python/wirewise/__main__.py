@@ -1,6 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m wirewise`: the command line, where its script is not on PATH."""
+"""The process called `wirewise`, and `python -m wirewise` where its script is not on PATH.
 
-from wirewise.cli import run
+Signals are handled before anything large is imported.
+"""
 
-run()
+from __future__ import annotations
+
+from wirewise import ending
+
+
+def run() -> None:
+    ending.install()
+    try:
+        from wirewise.cli import run
+
+        run()
+    except KeyboardInterrupt:
+        ending.leave()
+
+
+if __name__ == "__main__":
+    run()

@@ -10,7 +10,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from wirewise import ending
 from wirewise.errors import InputError, MissingFeatureError, RefusedError, ToldError, WirewiseError
 
 _TRACE_FIELDS = (
@@ -138,8 +138,8 @@ def trace(
         "--plane": plane, "--cpus": cpus, "--object": object_file,
     }  # fmt: skip
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
-        output = Path(folder) / "trace"
+    with ending.temporary_folder() as folder:
+        output = folder / "trace"
         run("trace", capture, "--bundle", bundle, *given, "--format", "raw", "-o", output, timeout=None)
         data = output.read_bytes()
     magic, features, scores = struct.unpack_from("<8sII", data)
@@ -152,6 +152,11 @@ def trace(
     return np.frombuffer(data, record, offset=16)
 
 
+def environment() -> dict[str, str]:
+    """For an agent that is to end with this process."""
+    return {**os.environ, "WIREWISED_PARENT": str(os.getpid())}
+
+
 def _start(
     arguments: Sequence[str | Path],
     timeout: float | None,
@@ -160,6 +165,7 @@ def _start(
     shown: bool = False,
     asks: bool = True,
 ) -> tuple[list[str], subprocess.CompletedProcess[str]]:
+    ending.refuse_to_begin()
     command = [*within, str(find()), *map(str, arguments)]
     stderr = None if shown else subprocess.PIPE
     try:
@@ -169,6 +175,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=stderr,
             encoding="utf-8",
+            env=environment(),
             timeout=timeout,
             check=False,
         )
@@ -202,7 +209,7 @@ def verify(object_file: bytes) -> dict[str, Any]:
 
     Nothing is attached. Raises MissingFeatureError without the privilege to load programs.
     """
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
-        path = Path(folder) / "program.bpf.o"
+    with ending.temporary_folder() as folder:
+        path = folder / "program.bpf.o"
         path.write_bytes(object_file)
         return call("verify", "--object", path)

@@ -46,6 +46,12 @@ class RefusedError(WirewiseError):
     exit_code = 4
 
 
+class UnfinishedError(WirewiseError):
+    """A signal ended the work; the message says what was kept."""
+
+    exit_code = 130
+
+
 class ToldError(WirewiseError):
     """The agent has said on the terminal what was wrong; its exit code is left to pass on."""
 

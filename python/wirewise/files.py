@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +17,9 @@ from typing import Any, BinaryIO, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from wirewise import ending
 from wirewise.errors import InputError, choose
+from wirewise.places import Place, find_place, keep_attributes
 
 ELEMENTS = 1 << 22  # of a JSON document: values and keys; a forest of 100 trees of depth 10 has 200,000
 CONTAINERS = 1 << 20  # lists and objects, which take 64 bytes and more each
@@ -152,18 +154,7 @@ def parse_yaml(text: str, loader: type[Any] = yaml.SafeLoader, *, nodes: int = N
 
 def check_place(path: str | Path) -> None:
     """Raises InputError unless a file can be written here: before the work, rather than behind it."""
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(str(path), "is a folder", "give the path of a file to write")
-    if not path.parent.is_dir():
-        rule = "is no folder" if path.parent.exists() else "does not exist"
-        way_out = f"give another place, or make the folder: mkdir -p {shlex.quote(str(path.parent))}"
-        raise InputError(str(path), f"cannot be written: the folder {path.parent} {rule}", way_out)
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(
-            str(path), f"cannot be written: the folder {path.parent} is not yours to write to",
-            "give another place",
-        )  # fmt: skip
+    find_place(path)
 
 
 def check_folder(path: str | Path) -> None:
@@ -177,33 +168,66 @@ def check_folder(path: str | Path) -> None:
 
 @contextmanager
 def replacing(path: str | Path, suffix: str = "") -> Iterator[Path]:
-    """Yields a temporary path beside `path`; renamed onto it at the end, removed if the block fails.
+    """Every output: yields a path beside it; renamed onto it at the end, removed if the block fails.
 
-    suffix : of the temporary name, for readers that go by it.
+    It keeps owner and mode of the file that it replaces. Links are followed; what is written for a device or
+    a pipe is copied into it at the end. suffix : of the temporary name, for readers that go by it.
 
     Raises InputError where it cannot be written; no folder is made.
     """
     path = Path(path)
-    check_place(path)
-    temporary: Path | None = None
+    place = find_place(path)
+    if place.is_stream:
+        with ending.temporary_folder() as folder:
+            temporary = folder / f"output{suffix}"
+            yield temporary
+            _copy(temporary, path, place)
+        return
+    hidden: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=suffix, dir=path.parent)
-        os.fchmod(handle, 0o666 & ~_umask())
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        temporary.replace(path)
+        hidden = _hidden(place, suffix)
+        yield hidden
+        hidden.replace(place.path)
     except OSError as error:
-        if error.filename is not None and str(error.filename) not in (
-            str(path),
-            str(path.parent),
-            str(temporary),
-        ):
+        own = (path, place.path, place.path.parent, hidden)
+        if error.filename is not None and str(error.filename) not in map(str, own):
             raise
         raise InputError(str(path), f"cannot be written: {error.strerror}", "give another place") from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        if hidden is not None:
+            hidden.unlink(missing_ok=True)
+            ending.keep(hidden)
+
+
+def _hidden(place: Place, suffix: str) -> Path:
+    """A new file beside the place, with the attributes of the file that is there."""
+    with ending.deferred():
+        handle, name = tempfile.mkstemp(f"{suffix}", f".{place.path.name[:64]}.", place.path.parent)
+        ending.remove_at_end(name)
+    try:
+        if place.status:
+            keep_attributes(handle, place)
+        else:
+            os.fchmod(handle, 0o666 & ~_umask())
+    except OSError as error:
+        Path(name).unlink()
+        raise InputError(
+            str(place.path), f"its owner or mode cannot be kept ({error.strerror})",
+            "give another name, or remove it",
+        ) from error  # fmt: skip
+    finally:
+        os.close(handle)
+    return Path(name)
+
+
+def _copy(content: Path, path: Path, place: Place) -> None:
+    try:
+        with content.open("rb") as source, os.fdopen(place.open(), "wb") as stream:
+            shutil.copyfileobj(source, stream, 1 << 20)
+    except BrokenPipeError as error:
+        raise InputError(str(path), "was closed by what reads from it", "let it read to the end") from error
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror}", "give another place") from error
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:

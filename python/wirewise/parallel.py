@@ -15,20 +15,24 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from wirewise import ending
 from wirewise.errors import InputError, MissingFeatureError, WirewiseError
 
 S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 
-_shared: Any = None
-"""In a worker of this machine: what all its jobs read."""
+_MAIN = "import sys; sys.path[:] = {path!r}; from wirewise.parallel import serve; serve({end}, {parent})"
 
 
 class Workers(Generic[S]):
@@ -49,7 +53,8 @@ class Workers(Generic[S]):
             raise InputError(f"{jobs} jobs", "must be 1 or more")
         self._shared = shared
         self._jobs = jobs or os.cpu_count() or 1
-        self._pool: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._processes: _Processes | None = None
         self._waits = waits
         self._ray = _Ray(ray, shared) if ray else None
 
@@ -61,9 +66,10 @@ class Workers(Generic[S]):
     ) -> None:
         if self._ray:
             self._ray.close()
-        if self._pool:
-            ending = {"cancel_futures": True} if self._waits else {"kill_workers": kind is not None}
-            self._pool.shutdown(wait=True, **ending)
+        if self._threads:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._processes:
+            self._processes.close()
 
     def over(self, work: Callable[[S, T], R], tasks: Sequence[T]) -> Iterator[tuple[int, R]]:
         """Yields (number of the task, its result) as they are ready.
@@ -75,39 +81,121 @@ class Workers(Generic[S]):
         elif self._jobs == 1:
             for index, task in enumerate(tasks):
                 yield index, work(self._shared, task)
+        elif self._waits:
+            yield from self._over_threads(work, tasks)
         else:
-            yield from self._over_processes(work, tasks)
+            if self._processes is None:
+                self._processes = _Processes(self._shared, self._jobs)
+            yield from self._processes.over(work, tasks)
 
-    def _over_processes(self, work: Callable[[S, T], R], tasks: Sequence[T]) -> Iterator[tuple[int, R]]:
-        if self._pool is None and self._waits:
-            self._pool = ThreadPoolExecutor(self._jobs)
-        elif self._pool is None:
-            # joblib's processes are started afresh (a forked one would inherit the locks of threads that it
-            # does not have), and do not run the caller's script again, as those of the standard library do.
-            from joblib.externals.loky import ProcessPoolExecutor
-
-            self._pool = ProcessPoolExecutor(self._jobs, initializer=_begin, initargs=(self._shared,))
+    def _over_threads(self, work: Callable[[S, T], R], tasks: Sequence[T]) -> Iterator[tuple[int, R]]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._jobs)
         futures: dict[Future[R], int] = {
-            self._pool.submit(*((work, self._shared) if self._waits else (_do, work)), task): index
-            for index, task in enumerate(tasks)
+            self._threads.submit(work, self._shared, task): index for index, task in enumerate(tasks)
         }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+class _Processes:
+    """Python processes that answer over a pipe, each in a session of its own: a Ctrl-C on the terminal is not
+    for them, and what they have started is killed with them.
+    """
+
+    def __init__(self, shared: Any, jobs: int) -> None:
+        self._shared, self._jobs = shared, jobs
+        self._open = ExitStack()
+        self._connections: list[Connection] = []
+
+    def _start(self) -> None:
+        folder = self._open.enter_context(ending.temporary_folder())
+        shared = bytes(ForkingPickler.dumps(self._shared))
+        for _ in range(self._jobs):
+            ours, theirs = Pipe()
+            with theirs, ending.deferred():
+                program = _MAIN.format(path=sys.path, end=theirs.fileno(), parent=os.getpid())
+                process = subprocess.Popen(
+                    [sys.executable, "-c", program],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                    # What a killed one leaves goes with our folder.
+                    env={**os.environ, "TMPDIR": str(folder)},
+                )
+                self._open.callback(_kill, process)
+                self._open.enter_context(ours)
+                self._connections.append(ours)
+        for connection in self._connections:
+            with suppress(BrokenPipeError):  # it is seen when it does not answer
+                connection.send_bytes(shared)
+
+    def over(self, work: Callable[[Any, T], R], tasks: Sequence[T]) -> Iterator[tuple[int, R]]:
+        if not self._connections:
+            self._start()
+        waiting = iter(enumerate(tasks))
+        idle, busy = list(self._connections), dict[Connection, int]()
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BrokenProcessPool:
-            raise WirewiseError(
-                "a worker process ended without a result, probably for want of memory; try fewer --jobs"
-            ) from None
+            while True:
+                while idle and (following := next(waiting, None)):
+                    index, task = following
+                    with suppress(BrokenPipeError):
+                        idle[-1].send((work, task))
+                    busy[idle.pop()] = index
+                if not busy:
+                    return
+                for connection in wait(list(busy)):
+                    assert isinstance(connection, Connection)
+                    result = _received(connection)
+                    index = busy.pop(connection)
+                    idle.append(connection)
+                    yield index, result
+        finally:
+            if busy:  # nobody waits for what they do
+                self.close()
+
+    def close(self) -> None:
+        self._connections.clear()
+        self._open.close()
 
 
-def _begin(shared: Any) -> None:
-    global _shared
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started them
-    _shared = shared
+def _received(connection: Connection) -> Any:
+    try:
+        succeeded, result = connection.recv()
+    except (EOFError, ConnectionError):
+        raise WirewiseError(
+            "a worker process ended without a result, probably for want of memory; try fewer --jobs"
+        ) from None
+    if not succeeded:
+        raise result
+    return result
 
 
-def _do(work: Callable[[Any, T], R], task: T) -> R:
-    return work(_shared, task)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def serve(end: int, parent: int) -> None:
+    """What a process does that was started by `_Processes`, until nobody asks it any more."""
+    ending.end_with_parent(parent)
+    with Connection(end) as connection, suppress(EOFError, ConnectionError):
+        shared = ForkingPickler.loads(connection.recv_bytes())
+        while True:
+            work, task = connection.recv()
+            try:
+                answer = ForkingPickler.dumps((True, work(shared, task)))
+            except Exception as error:
+                answer = _failure(error)
+            connection.send_bytes(answer)
+
+
+def _failure(error: Exception) -> Any:
+    try:
+        return ForkingPickler.dumps((False, error))
+    except Exception:  # some errors hold what cannot be pickled
+        return ForkingPickler.dumps((False, WirewiseError(f"{type(error).__name__}: {error}")))
 
 
 class _Ray:

@@ -7,13 +7,12 @@ features that the model reads, and the bundle's own. What one takes more than th
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wirewise import agent, html
+from wirewise import agent, ending, html
 from wirewise.errors import MissingFeatureError
 from wirewise.feature_sets import Feature
 from wirewise.formats.bundle import Bundle
@@ -102,10 +101,10 @@ def bench(objects: list[bytes]) -> dict[str, Any]:
     """What `wirewised bench` says of programs that take turns in this kernel, packets of one flow. Raises
     MissingFeatureError.
     """
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+    with ending.temporary_folder() as folder:
         arguments: list[str | Path] = []
         for index, data in enumerate(objects):
-            path = Path(folder) / f"{index}.bpf.o"
+            path = folder / f"{index}.bpf.o"
             path.write_bytes(data)
             arguments += ["--object", path]
         return agent.call("bench", *arguments)

@@ -121,7 +121,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130
+    assert process.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in err
     assert left_behind(process.pid) == []
     assert not (tmp_path / "report.json").exists()

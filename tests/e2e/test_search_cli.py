@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.unit.test_search import table
+from tests.unit.test_search import numbered_table
 from wirewise.cli import app
 from wirewise.errors import WirewiseError
 
@@ -22,11 +22,7 @@ from wirewise.errors import WirewiseError
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a table, whose packets are numbered as those of captures are."""
-    import polars as pl
-
-    made = table()
-    numbers = (pl.int_range(pl.len()).over("capture") + 1).alias("packet")
-    type(made)(made.frame.with_columns(numbers), made.feature_set).write(tmp_path / "table.parquet")
+    numbered_table().write(tmp_path / "table.parquet")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -89,7 +85,7 @@ def test_features_that_are_left_make_a_feature_set(place: Path) -> None:
 def test_ctrl_c_leaves_a_journal_and_a_model_only_if_asked(place: Path, keep: bool) -> None:
     words = [*SEARCH, "--method", "random", "--trials", "200", "--journal", "journal", "-o", "model.pkl"]
     words += ["--keep-best"] if keep else []
-    code = f"import sys; sys.argv = ['wirewise', *{words!r}]; from wirewise.cli import run; run()"
+    code = f"import sys; sys.argv = ['wirewise', *{words!r}]; from wirewise.__main__ import run; run()"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     try:
         limit = time.monotonic() + 60
@@ -101,7 +97,7 @@ def test_ctrl_c_leaves_a_journal_and_a_model_only_if_asked(place: Path, keep: bo
         said = process.communicate(timeout=60)[1]
     finally:
         process.kill()
-    assert process.returncode == 1 and "interrupted after" in said and "Traceback" not in said
+    assert process.returncode == 130 and "interrupted after" in said and "Traceback" not in said
     assert (place / "model.pkl").exists() == keep
     assert not [path for path in place.iterdir() if path.name.startswith(".")]
 

@@ -50,6 +50,13 @@ def table(captures: int = 12, flows: int = 6, packets: int = 4, seed: int = 0) -
     return Table.of(frame, FEATURES)
 
 
+def numbered_table() -> Table:
+    """As `table`, with packets numbered as those of captures are."""
+    made = table()
+    numbers = (pl.int_range(pl.len()).over("capture") + 1).alias("packet")
+    return Table(made.frame.with_columns(numbers), made.feature_set)
+
+
 def settings(**other: Any) -> Settings:
     return Settings(**{
         "estimator": "extra-trees", "depth": 4, "trees": 3, "leaf": 1, "hidden": (), "benign": "1",

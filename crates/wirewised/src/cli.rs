@@ -4,12 +4,14 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands;
 use crate::completing;
+use crate::ending;
 use crate::error::{Error, Kind, Result};
+use crate::files::place;
 use crate::kernel::libbpf_log;
 use crate::text::output;
 
@@ -100,8 +102,16 @@ pub fn main() -> ExitCode {
     completing::answer(Cli::command);
     // Also of a command line that cannot be read. A terminal has a person behind it.
     let json = std::env::args_os().any(|argument| argument == "--json") && !io::stderr().is_terminal();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    ending::follow_parent();
+    if let Err(error) = ending::init(json) {
+        return failed(&error, json);
+    }
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((cli, matches))
+    });
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) if error.use_stderr() && json => return failed(&usage(&error), json),
         Err(error) => {
             return match error.print() {
@@ -123,7 +133,7 @@ pub fn main() -> ExitCode {
         .log_internal_errors(false)
         .init();
     libbpf_log::init();
-    match cli.command.run().and_then(|()| output::check()) {
+    match place::check_arguments(&matches).and_then(|()| cli.command.run()).and_then(|()| output::check()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error, json),
     }

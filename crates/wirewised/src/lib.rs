@@ -13,6 +13,7 @@ pub mod carrying;
 pub mod cli;
 pub mod commands;
 pub mod completing;
+pub mod ending;
 pub mod error;
 pub mod features;
 pub mod files;

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Sequence
 from os import PathLike
@@ -12,7 +11,7 @@ from typing import Any, Literal, overload
 
 import polars as pl
 
-from wirewise import agent
+from wirewise import agent, ending
 from wirewise.api.inputs import (
     AnyBundle,
     AnyFeatureSet,
@@ -186,10 +185,10 @@ def replay(
     with (
         bundle_file(bundle) as bundle_path,
         document_file(policy, "policy") as policy_path,
-        tempfile.TemporaryDirectory(prefix="wirewise-") as folder,
+        ending.temporary_folder() as folder,
     ):
         rules = ["--policy", str(policy_path)] if policy_path else []
-        verdicts = Path(folder) / "verdicts.parquet"
+        verdicts = folder / "verdicts.parquet"
         said = agent.call(
             "replay", *map(str, paths), "--bundle", bundle_path, *rules, *options, "--verdicts", verdicts,
             timeout=None,

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from wirewise import ending
 from wirewise.compiler import Compiled
 from wirewise.datasets import Table
 from wirewise.errors import InputError
@@ -38,9 +38,9 @@ def bundle_file(bundle: AnyBundle) -> Iterator[Path]:
             "is none",
             "give the path of one, or what compile gives",
         )
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+    with ending.temporary_folder() as folder:
         inner = bundle if isinstance(bundle, Bundle) else bundle.bundle
-        path = Path(folder) / "model.wirewise"
+        path = folder / "model.wirewise"
         inner.write(path)
         yield path
 
@@ -51,8 +51,8 @@ def document_file(document: Document | None, name: str) -> Iterator[Path | None]
     if document is None or isinstance(document, str | PathLike):
         yield None if document is None else Path(document)
         return
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
-        path = Path(folder) / f"{name}.yaml"
+    with ending.temporary_folder() as folder:
+        path = folder / f"{name}.yaml"
         path.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
         yield path
 

@@ -8,12 +8,12 @@ original is; the column `variant` says their number from 1, what was varied, and
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
+from wirewise import ending
 from wirewise.augment.draw import number, permutation
 from wirewise.augment.frames import Drawn, locate, pace, right_checksum
 from wirewise.augment.kinds import Augmentation
@@ -43,11 +43,11 @@ def with_variants(
     for copy in range(1, copies + 1):
         own = number(seed, "copy", copy - 1)
         said = f"{copy}: {', '.join(entry.name for entry in what)}; seed {seed}"
-        with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+        with ending.temporary_folder() as folder:
             names = {}
             for index, capture in enumerate(captures):
                 drawn = Drawn(own, capture, permutation(pool, own, "ports", capture))
-                path = Path(folder) / f"{index}.pcap"
+                path = folder / f"{index}.pcap"
                 write_capture(path, rewritten(capture, what, drawn))
                 names[str(path)] = capture
             made, _ = table_of([Path(name) for name in names], table.feature_set, progress=progress)

@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 import typer
 
 import wirewise
+from wirewise import ending
 from wirewise.cli import utf8
-from wirewise.errors import InputError, ToldError, WirewiseError, did_you_mean
+from wirewise.cli.outputs import check_commands
+from wirewise.errors import InputError, ToldError, UnfinishedError, WirewiseError, did_you_mean
 from wirewise.text import harmless
 
 _EPILOG = (
@@ -64,10 +66,12 @@ def _root(
 
 for _verb in _VERBS:
     import_module(f"wirewise.cli.{_verb}").register(app)
+check_commands(app)
 
 
 def run() -> None:
     """The process called `wirewise`."""
+    ending.install()
     utf8.ensure()
     main()
 
@@ -76,14 +80,18 @@ def main() -> None:
     """Runs the command line. Every error ends here: one line on standard error and an exit code."""
     try:
         code = app(standalone_mode=False)  # errors are ours to print
+        _leave_if_ended()  # typer makes an exit code of an interruption
         if isinstance(code, int):
             sys.exit(code)
+    except UnfinishedError as error:
+        ending.leave(harmless(" ".join(str(error).split())))
     except ToldError as error:
+        _leave_if_ended()
         sys.exit(error.exit_code)
     except WirewiseError as error:
         _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", 130)
+        ending.leave()
     except BrokenPipeError:  # `wirewise inspect ... | head`
         # Nothing may flush into the closed pipe.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
@@ -117,6 +125,13 @@ def _refuse_usage(error: Any) -> NoReturn:
     _fail(f"{message}{'' if message.endswith('?') else ';'} see `{command} --help`", InputError.exit_code)
 
 
+def _leave_if_ended() -> None:
+    """After a signal, other errors are only what it did to processes and libraries."""
+    if ending.came():
+        ending.leave()
+
+
 def _fail(message: str, code: int) -> NoReturn:
+    _leave_if_ended()
     print(f"error: {harmless(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)

@@ -27,6 +27,7 @@ from wirewise.cli.options import (
     NetworkOption,
     TargetOption,
 )
+from wirewise.cli.outputs import OUTPUT
 from wirewise.cli.target_options import TargetCommand, find_target
 from wirewise.console import console, grid, note, print_json, step, warn
 
@@ -52,6 +53,7 @@ def compile_(
             "-o",
             help="Bundle to write, such as model.wirewise; for a target without programs, a folder.",
         ),
+        OUTPUT,
     ],
     feature_set: FeatureSetOption = None,
     table: Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wirewise.cli.options import FeatureSetOption, Json
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import grid, listing, note, print_json, progress_console, warn
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ LabelFiles = Annotated[
 OutputFolder = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Folder for the table, or a file.flows for the labels alone."),
+    OUTPUT,
 ]
 Otherwise = Annotated[
     str | None, typer.Option(help="Label of packets that belong to no labelled flow. Without it: none.")
@@ -285,7 +287,9 @@ def _show_job(outcome: Outcome, as_json: bool) -> None:
 def lucid(
     arrays: Annotated[list[Path], typer.Argument(help="HDF5 files (.hdf5), or folders of them.")],
     feature_set: FeatureSetOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write."), OUTPUT
+    ] = None,
     attack: Annotated[
         str | None,
         typer.Option(help="Label of the attack. Default: from the folder's name, such as 01-LDAP."),
@@ -336,7 +340,9 @@ def unsw_sets(
     sets: Annotated[
         list[Path], typer.Argument(help="UNSW_NB15_training-set.csv, UNSW_NB15_testing-set.csv.")
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write."), OUTPUT
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """UNSW-NB15: the training and testing sets, a row for each flow, with the features of siracusano2022.

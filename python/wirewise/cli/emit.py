@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wirewise.cli.options import BundleArgument, ForceOption, Json, TargetOption
+from wirewise.cli.outputs import OUTPUT
 from wirewise.cli.target_options import SourcesCommand, find_target
 from wirewise.console import grid, print_json
 
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def emit(
     context: typer.Context,
     bundle: BundleArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the sources.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the sources."), OUTPUT],
     target: TargetOption = "ebpf",
     force: ForceOption = False,
     as_json: Json = False,

@@ -15,6 +15,7 @@ from wirewise.cli import completing
 from wirewise.cli.evaluation_text import print_comparison, print_evaluation
 from wirewise.cli.judging import Asked, on_captures, on_table
 from wirewise.cli.options import Json, PlotOption
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import grid, print_json, step, warn
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def evaluate(
             help="Write a page (.html) that says whether to enforce, why, and what nobody has seen; and the "
             "same as .json beside it."
         ),
+        OUTPUT,
     ] = None,
     plot: PlotOption = None,
     as_json: Json = False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wirewise.cli.options import FeatureSetOption, Json
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import console, grid, listing, name_and_summary, note, print_json, warn
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def features(
         str | None,
         typer.Option(help="With a list of flows: the label of packets that belong to none of them."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Table (Parquet) to write."), OUTPUT
+    ] = None,
     at: Annotated[
         str | None, typer.Option(help="Rows only for these packets of each flow, such as 1,2,4,8.")
     ] = None,

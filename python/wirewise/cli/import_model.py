@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from wirewise.cli.options import CalibrationOption, FineTuneOption, Json, NetworkOption
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import console, grid, listing, note, print_json, warn
 
 
@@ -18,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
 def import_(
     model: Annotated[Path | None, typer.Argument(help="Saved estimator; --formats lists the kinds.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Model file (JSON) to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Model file (JSON) to write."), OUTPUT
+    ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Class names in order, comma-separated, instead of the model's own.")
     ] = None,

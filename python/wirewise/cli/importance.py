@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wirewise.cli.options import Json, TableArgument
+from wirewise.cli.outputs import OUTPUT
 from wirewise.cli.search import jobs_bar
 from wirewise.console import grid, listing, note, print_json
 
@@ -29,6 +30,7 @@ def importance(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Feature set to write, such as features.yaml; with --eliminate."),
+        OUTPUT,
     ] = None,
     tolerance: Annotated[
         float, typer.Option(min=0, help="Points of F1 that a cheaper feature set may lose.")
@@ -49,10 +51,10 @@ def importance(
         str | None, typer.Option(help="Address of a Ray cluster to work on (wirewise[ray]).")
     ] = None,
     journal: Annotated[
-        Path | None, typer.Option(help="File of what is finished; the same command goes on with it.")
+        Path | None, typer.Option(help="File of what is finished; the same command goes on with it."), OUTPUT
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Plot it to a .html, .svg, .png or .pdf.")
+        Path | None, typer.Option("--plot", help="Plot it to a .html, .svg, .png or .pdf."), OUTPUT
     ] = None,
     as_json: Json = False,
 ) -> None:

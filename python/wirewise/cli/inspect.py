@@ -13,6 +13,7 @@ import typer
 import wirewise
 from wirewise.cli.models import print_fidelity
 from wirewise.cli.options import BundleArgument, Json
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import console, grid, heading, listing, name_and_summary, print_json
 
 
@@ -30,6 +31,7 @@ def inspect(
     html: Annotated[
         Path | None,
         typer.Option("--html", help="Write all of it to a page that needs no other file."),
+        OUTPUT,
     ] = None,
     measure: Annotated[
         bool,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from wirewise.cli import completing
+from wirewise.cli.outputs import OUTPUT
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 BundleOption = Annotated[
@@ -54,4 +55,5 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace sources that
 PlotOption = Annotated[
     Path | None,
     typer.Option("--plot", help="Plot confusion and importance of features to a .html, .svg, .png or .pdf."),
+    OUTPUT,
 ]

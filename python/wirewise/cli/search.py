@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wirewise.cli.options import Json, TableArgument
+from wirewise.cli.outputs import OUTPUT
 from wirewise.cli.train import print_report, print_split, write_estimator
 from wirewise.console import console, grid, listing, note, print_json, progress_console, warn
 
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def search(
     table: TableArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Best model to write, such as model.pkl.")
+        Path | None, typer.Option("--output", "-o", help="Best model to write, such as model.pkl."), OUTPUT
     ] = None,
     estimator: Annotated[
         list[str] | None,
@@ -102,12 +103,15 @@ def search(
     journal: Annotated[
         Path | None,
         typer.Option(help="File of finished trials; a search that was stopped goes on with it."),
+        OUTPUT,
     ] = None,
     keep_best: Annotated[
         bool, typer.Option("--keep-best", help="On Ctrl-C, write the best model so far.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Plot F1 against cost to a .html, .svg, .png or .pdf.")
+        Path | None,
+        typer.Option("--plot", help="Plot F1 against cost to a .html, .svg, .png or .pdf."),
+        OUTPUT,
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -118,7 +122,7 @@ def search(
     report is about the best model on those. `compile` takes what is written as it takes a model of `train`.
     """
     from wirewise.datasets import Table
-    from wirewise.errors import InputError, WirewiseError
+    from wirewise.errors import InputError, UnfinishedError
     from wirewise.files import check_place
     from wirewise.formats.training_file import file_digest
     from wirewise.plots import check_plot, write_plot
@@ -161,9 +165,9 @@ def search(
             why = (
                 "nothing was written" if output is None or not keep_best else "no model was fit to be written"
             )
-            raise WirewiseError(f"interrupted after {stopped.done:,} jobs; {why}; {resume}") from None
+            raise UnfinishedError(f"interrupted after {stopped.done:,} jobs; {why}; {resume}") from None
         _write(stopped.best, table, output)
-        raise WirewiseError(
+        raise UnfinishedError(
             f"interrupted after {stopped.done:,} jobs; the best model so far is in {output}; {resume}"
         ) from None
     if output:

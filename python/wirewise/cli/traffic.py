@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wirewise.cli.options import Json
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import grid, listing, note, print_json, progress_console
 
 if TYPE_CHECKING:
@@ -36,10 +37,13 @@ def traffic(
         str | None,
         typer.Argument(help="A profile, or one kind of traffic (--list shows them).", autocompletion=_names),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Capture (.pcap) to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Capture (.pcap) to write."), OUTPUT
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option("--labels", "-l", help="Labels to write: .flows (default, beside the capture) or .csv."),
+        OUTPUT,
     ] = None,
     duration: Annotated[str, typer.Option(help="Length of the capture, such as 10m.")] = "60s",
     rate: Annotated[

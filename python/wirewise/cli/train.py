@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wirewise.cli.options import Json, NetworkOption, PlotOption, TableArgument
+from wirewise.cli.outputs import OUTPUT
 from wirewise.console import console, grid, listing, note, percent, print_json, step, warn
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def train(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Estimator to write, such as model.pkl; for bnn, model.bnn."),
+        OUTPUT,
     ] = None,
     estimator: Annotated[
         str,

@@ -7,18 +7,18 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from wirewise import agent
+from wirewise import agent, ending
 from wirewise.datasets.manifest import CaptureFolder
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
 from wirewise.files import replacing
+from wirewise.places import note_inputs
 from wirewise.targets import ebpf
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
@@ -93,8 +93,8 @@ def extract_table(
     if not captures:
         raise InputError("no capture was given", way_out="name at least one pcap or pcapng file")
     built = ebpf.build(ebpf.emit(None, feature_set), clang=clang)
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
-        program, features = Path(folder) / "features.bpf.o", Path(folder) / "features.json"
+    with ending.temporary_folder() as folder:
+        program, features = folder / "features.bpf.o", folder / "features.json"
         program.write_bytes(built.object)
         features.write_text(json.dumps(feature_set.to_dict()), encoding="utf-8")
         return agent.call(
@@ -140,9 +140,9 @@ def table_of(
     """As `extract_table`, with the table in memory, and in a file if output is given; and warnings about
     captures that break off, packets that were skipped, and labels that fit nothing.
     """
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as folder:
+    with ending.temporary_folder() as folder:
         # The agent keeps what it could read of a capture that breaks off; here that is no table to train on.
-        with replacing(output or Path(folder) / "table", suffix=".parquet") as written:
+        with replacing(output or folder / "table", suffix=".parquet") as written:
             said = extract_table(
                 captures,
                 feature_set,
@@ -181,7 +181,9 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
         if not usable:
             why = left_out[0] if left_out else "its manifest is empty"
             raise InputError(str(captures[0]), f"has no Ethernet capture to learn from: {why}")
-        return [folder.file(entry) for entry in usable], captures[0], left_out
+        files = [folder.file(entry) for entry in usable]
+        note_inputs(files)
+        return files, captures[0], left_out
     paths: list[Path] = []
     for path in captures:
         if path.is_dir():
@@ -193,6 +195,7 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
             paths.append(path)
         else:
             raise InputError(str(path), "does not exist", "give pcap or pcapng files, or folders of them")
+    note_inputs(paths)
     return paths, None, []
 
 

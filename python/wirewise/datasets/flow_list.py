@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wirewise import ending
 from wirewise.errors import InputError
 from wirewise.files import open_file, replacing
+from wirewise.places import find_place
 
 RECORD = np.dtype(
     [
@@ -286,6 +288,7 @@ def _merged(sources: list[tuple[Path, NDArray[np.uint16]]]) -> Iterator[NDArray[
         yield records[np.argsort(records["from_ns"], kind="stable")]
 
 
-def temporary_runs(beside: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder for runs, on the disk that gets the list."""
-    return tempfile.TemporaryDirectory(prefix=".runs-", dir=beside)
+def temporary_runs(path: Path) -> AbstractContextManager[Path]:
+    """A folder for the runs of a list, on the disk that gets the list."""
+    place = find_place(path)
+    return ending.temporary_folder(None if place.is_stream else place.path.parent)

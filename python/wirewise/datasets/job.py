@@ -115,10 +115,10 @@ def index_labels(
     sizes = [file.stat().st_size for file in files]
     total, done = sum(sizes), 0
     runs, skipped = dict[int, Run](), Skipped()
-    with temporary_runs(path.parent) as folder:
+    with temporary_runs(path) as folder:
         tasks = []
         for index, file in enumerate(files):
-            place = Path(folder) / str(index)
+            place = folder / str(index)
             place.mkdir()
             tasks.append((place, reader, file, options))
         for index, (run, left_out) in _over(_index, tasks, jobs):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from wirewise import ending
 from wirewise.datasets.captures import ETHERNET, CapturedPacket, read_capture
 from wirewise.datasets.extraction import Truth, extract_table
 from wirewise.datasets.manifest import BENIGN, CaptureFolder
@@ -105,8 +105,8 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
     usable, left_out = captures.usable()
     if not usable:
         raise InputError(str(folder), "has no Ethernet capture to learn from", "see its manifest.json")
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as temporary:
-        table_file = Path(temporary) / "table.parquet"
+    with ending.temporary_folder() as temporary:
+        table_file = temporary / "table.parquet"
         files = [captures.file(entry) for entry in usable]
         extract_table(files, feature_set, table_file, truth=Truth(Path(folder)))
         every = Table.read(table_file)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from wirewise import agent
+from wirewise import agent, ending
 from wirewise.errors import MissingFeatureError, WirewiseError
 
 _NAMESPACES = Path("/run/netns")
@@ -56,7 +56,7 @@ def wire() -> Iterator[Wire]:
     check_needs()
     _remove_leftovers()
     made = _names(os.getpid())
-    try:
+    with ending.held(), _removed_at_end(made):
         for namespace in (made.outside, made.inside):
             _run("ip", "netns", "add", namespace)
         _run(
@@ -67,6 +67,12 @@ def wire() -> Iterator[Wire]:
             inside_namespace(namespace, partial(_silence, interface))
             _run("ip", "-n", namespace, "link", "set", interface, "arp", "off", "up")
         yield made
+
+
+@contextmanager
+def _removed_at_end(made: Wire) -> Iterator[None]:
+    try:
+        yield
     finally:
         _remove(made)
 

@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import yaml
@@ -58,29 +54,28 @@ def run(options: Options) -> dict[str, Any]:
     """
     began = time.monotonic()
     check_needs()
-    with _ending_is_an_exception():
-        material = _material(options)
-        _make_folder(options.output)
-        with step("training the forest", quiet=options.quiet):
-            training = train(
-                material.table,
-                "forest",
-                depth=options.depth,
-                trees=options.trees,
-                class_weight=material.class_weight,
-                seed=options.seed,
-                refit=True,
-            )
-        bundle = _compile(options, material, training)
-        bundle_path, policy_path = options.output / "demo.wirewise", options.output / "policy.yaml"
-        bundle.write(bundle_path)
-        write_atomically(policy_path, _policy(bundle.classes).encode())
-        with wire() as made:
-            tags = 2 * len(material.kinds)
-            played = play(made, bundle_path, policy_path, material.tagged(), tags, watch=options.watch)
-        with step("looking at what was missed", quiet=options.quiet):
-            features = len(material.feature_set.features)
-            offline = second_look(material, bundle_path, policy_path, options.output, features)
+    material = _material(options)
+    _make_folder(options.output)
+    with step("training the forest", quiet=options.quiet):
+        training = train(
+            material.table,
+            "forest",
+            depth=options.depth,
+            trees=options.trees,
+            class_weight=material.class_weight,
+            seed=options.seed,
+            refit=True,
+        )
+    bundle = _compile(options, material, training)
+    bundle_path, policy_path = options.output / "demo.wirewise", options.output / "policy.yaml"
+    bundle.write(bundle_path)
+    write_atomically(policy_path, _policy(bundle.classes).encode())
+    with wire() as made:
+        tags = 2 * len(material.kinds)
+        played = play(made, bundle_path, policy_path, material.tagged(), tags, watch=options.watch)
+    with step("looking at what was missed", quiet=options.quiet):
+        features = len(material.feature_set.features)
+        offline = second_look(material, bundle_path, policy_path, options.output, features)
     facts = {
         "source": str(options.captures) if options.captures else f"made here, seed {options.seed}",
         "split": options.split if options.captures else "another seed",
@@ -137,18 +132,3 @@ def _policy(classes: list[str]) -> str:
     """Drop every class but benign."""
     actions = {name: "pass" if name == BENIGN else "drop" for name in classes}
     return yaml.safe_dump({"version": 1, "classes": actions, "trigger": "every"}, sort_keys=False)
-
-
-@contextmanager
-def _ending_is_an_exception() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the process as Ctrl-C does: through the clean-up."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

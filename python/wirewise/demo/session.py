@@ -92,7 +92,7 @@ def _view(wire: Wire, packets: int, watch: bool) -> Iterator[Any]:
     """
     if watch and sys.stdout.isatty():
         command = [*within(wire.inside), str(agent.find()), "stats", "--interface", wire.receiver, "--watch"]
-        view = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        view = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=agent.environment())
         try:
             yield lambda sent: None
         finally:

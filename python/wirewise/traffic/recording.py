@@ -58,7 +58,7 @@ def record(
     kinds = np.zeros(len(ALL_KINDS), np.int64)
     size = 0
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(temporary_runs(labels.parent)))
+        folder = stack.enter_context(temporary_runs(labels))
         part = stack.enter_context(replacing(labels))
         book = _Book(Run(folder))
 

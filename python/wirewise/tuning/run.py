@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wirewise import ending
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks
@@ -184,7 +185,8 @@ def search(
         except KeyboardInterrupt:
             found = None
             if keep_best and state.finished:
-                found = _found(state, usable, parts, classes, asked)
+                with ending.held():
+                    found = _found(state, usable, parts, classes, asked)
             raise Stopped(found, work.done) from None
     return _found(state, usable, parts, classes, asked)
 

@@ -13,6 +13,7 @@ use super::EngineArgs;
 use crate::abi::{self, Mode};
 use crate::error::{Error, Result};
 use crate::features::{Counts, Extraction, FeatureRows, Selection, Shape, Source};
+use crate::files::place::OutputPath;
 use crate::labels::{Joined, Labels};
 use crate::offline::engine_run::{Prepared, Trust};
 use crate::offline::runner;
@@ -55,8 +56,9 @@ pub struct Args {
     feature_set: Option<PathBuf>,
 
     /// Table to write: .parquet or .jsonl
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    output: OutputPath,
 
     /// What each packet is: a label file (.yaml), a list of flows (.csv, or sorted: .flows), or a folder of captures with its manifest.json
     #[arg(short, long, value_name = "PATH")]

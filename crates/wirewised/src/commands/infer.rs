@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::bundle::{Bundle, MODEL};
 use crate::error::{Error, Result};
+use crate::files::place::OutputPath;
 use crate::files::{Input, json};
 use crate::inference::rows::Rows;
 use crate::inference::{Executor, Verdicts};
@@ -37,8 +38,9 @@ pub struct Args {
     bundle: PathBuf,
 
     /// Write class and scores of each row to this table: .parquet or .jsonl
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    output: Option<OutputPath>,
 
     /// Print the summary as JSON
     #[arg(long)]

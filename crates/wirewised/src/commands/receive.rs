@@ -2,7 +2,6 @@
 //! `wirewised receive`.
 
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -11,6 +10,7 @@ use wirewise_capture::{LinkType, Packet};
 
 use crate::attachment::args::AttachmentArgs;
 use crate::error::{Error, Result};
+use crate::files::place::OutputPath;
 use crate::object::SOCKETS;
 use crate::offline::capture_out::CaptureOut;
 use crate::plane::Receiver;
@@ -39,8 +39,9 @@ pub struct Args {
     queue: u32,
 
     /// The capture; its name says the format (.pcap or .pcapng). It appears when it is whole
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    write: PathBuf,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    write: OutputPath,
 
     /// End after so many packets
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]

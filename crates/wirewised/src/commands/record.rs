@@ -14,6 +14,7 @@ use crate::abi::{self, Clock, Mode};
 use crate::carrying::unpinned::Workers;
 use crate::error::{Error, Result};
 use crate::features::{Counts, FeatureRows, Shape, Source};
+use crate::files::place::OutputPath;
 use crate::interface::{netdev, netns};
 use crate::kernel;
 use crate::labels::Labels;
@@ -64,8 +65,9 @@ pub struct Args {
     feature_set: PathBuf,
 
     /// Table to write: .parquet or .jsonl; with --part-rows or --part-every a folder for .parquet files
-    #[arg(short, long, value_name = "PATH")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "PATH", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    output: OutputPath,
 
     /// Label of every packet
     #[arg(long, value_name = "LABEL")]

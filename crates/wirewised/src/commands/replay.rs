@@ -12,7 +12,8 @@ use super::EngineArgs;
 use super::trace::{ModeArg, without_sockets};
 use crate::abi::{self, Mode};
 use crate::bundle::Bundle;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::files::place::OutputPath;
 use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
 use crate::offline::replay::{
@@ -58,24 +59,28 @@ pub struct Args {
     workers: u16,
 
     /// Write the packets that pass to this capture, with their link types (.pcapng can have several)
-    #[arg(long, value_name = "FILE")]
-    passed: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    passed: Option<OutputPath>,
 
     /// Write the packets that are dropped to this capture
-    #[arg(long, value_name = "FILE")]
-    dropped: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    dropped: Option<OutputPath>,
 
     /// Write the packets that go to another interface or back to this capture
-    #[arg(long, value_name = "FILE")]
-    steered: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    steered: Option<OutputPath>,
 
     /// Write the packets that go elsewhere to this folder, a capture for each place: to-eth2.pcapng, bounced.pcapng
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
 
     /// Write verdicts to this table: .parquet or .jsonl
-    #[arg(long, value_name = "FILE")]
-    verdicts: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    verdicts: Option<OutputPath>,
 
     /// What a row of the verdicts is
     #[arg(long, value_enum, default_value_t = Per::Packet, requires = "verdicts")]
@@ -208,15 +213,6 @@ fn workers(args: &Args, bundle: &Bundle, policy: &Policy, config: &abi::Config) 
 }
 
 fn outputs(args: &Args, names: &Arc<Names>, policy: &Policy) -> Result<Outputs> {
-    let files = [&args.passed, &args.dropped, &args.steered, &args.verdicts]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>();
-    for (index, path) in files.iter().enumerate() {
-        if files[..index].contains(path) {
-            return Err(Error::input(format!("{}: is named for two outputs", path.display())));
-        }
-    }
     let mut outputs = Outputs {
         passed: args.passed.as_deref().map(CaptureOut::create).transpose()?,
         dropped: args.dropped.as_deref().map(CaptureOut::create).transpose()?,
@@ -244,12 +240,12 @@ fn outputs(args: &Args, names: &Arc<Names>, policy: &Policy) -> Result<Outputs> 
 
 fn written(args: &Args) -> Map<String, serde_json::Value> {
     let files = [
-        ("passed", &args.passed),
-        ("dropped", &args.dropped),
-        ("steered", &args.steered),
-        ("elsewhere", &args.out_dir),
-        ("verdicts", &args.verdicts),
+        ("passed", args.passed.as_deref()),
+        ("dropped", args.dropped.as_deref()),
+        ("steered", args.steered.as_deref()),
+        ("elsewhere", args.out_dir.as_deref()),
+        ("verdicts", args.verdicts.as_deref()),
     ];
-    let files = files.into_iter().filter_map(|(what, path)| Some((what, path.as_ref()?)));
+    let files = files.into_iter().filter_map(|(what, path)| Some((what, path?)));
     files.map(|(what, path)| (what.to_owned(), path.display().to_string().into())).collect()
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised sign`.
 
-use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -10,8 +8,8 @@ use serde_json::json;
 use crate::bundle::signature;
 use crate::bundle::{self, Bundle};
 use crate::error::{Error, Result};
-use crate::files;
-use crate::files::whole_file::{self, cannot_write};
+use crate::files::place::OutputPath;
+use crate::files::whole_file::WholeFile;
 use crate::text::output;
 use crate::trust::keys;
 
@@ -35,8 +33,9 @@ pub struct Args {
     key: PathBuf,
 
     /// Where the signed bundle goes [default: the bundle's own place]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    output: Option<OutputPath>,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -53,13 +52,12 @@ pub fn run(args: &Args) -> Result<()> {
     let signed = bundle::with_signature(&bytes, document.as_bytes()).map_err(named)?;
     // As everybody will read it.
     let Bundle { signer, digest, .. } = Bundle::from_bytes(&signed).map_err(named)?;
-    // A link stays what it is, and leads to the signed bundle.
-    let own_place =
-        || fs::canonicalize(&args.bundle).map_err(|error| files::cannot_read(&args.bundle, &error));
-    let output = &args.output.clone().map_or_else(own_place, Ok)?;
-    whole_file::write(output, |mut file| {
-        file.write_all(&signed).map_err(|error| cannot_write(output, &error))
-    })?;
+    let (output, mut file) = match &args.output {
+        Some(output) => (&**output, WholeFile::create(output)?),
+        None => (args.bundle.as_path(), WholeFile::rewrite(&args.bundle)?),
+    };
+    file.write_all(&signed)?;
+    file.commit()?;
     let fingerprint = signer.map(|signer| signer.fingerprint);
     if args.json {
         return output::print_json(&json!({

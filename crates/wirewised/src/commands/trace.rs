@@ -13,6 +13,7 @@ use crate::bundle;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::files::place::OutputPath;
 use crate::files::whole_file;
 use crate::offline::capture_out::CaptureOut;
 use crate::offline::runner::{self, Options, Runner};
@@ -44,8 +45,9 @@ pub struct Args {
     object: Option<PathBuf>,
 
     /// Write to this file instead of standard output; it appears when the whole capture was run
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    output: Option<OutputPath>,
 
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
@@ -55,12 +57,14 @@ pub struct Args {
     json: bool,
 
     /// Write the packets that are not dropped to this capture, as the program leaves them
-    #[arg(long, value_name = "FILE")]
-    write_packets: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    write_packets: Option<OutputPath>,
 
     /// At the end, write the flow table to this file, one JSON object a flow
-    #[arg(long, value_name = "FILE")]
-    dump_flows: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
+          value_hint = clap::ValueHint::FilePath)]
+    dump_flows: Option<OutputPath>,
 }
 
 /// What a run of captured packets needs, here and for `explain`.

@@ -4,6 +4,7 @@
 pub mod json;
 pub mod lines;
 pub mod owned;
+pub mod place;
 pub mod whole_file;
 pub mod yaml;
 
@@ -45,7 +46,9 @@ impl Input {
                 options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
             }
             let file = options.open(path)?;
-            self.admit(file.metadata()?.file_type())?;
+            let about = file.metadata()?;
+            self.admit(about.file_type())?;
+            place::note_opened(&about);
             Ok(file)
         });
         opened.map_err(|error| cannot_read(path, &error))

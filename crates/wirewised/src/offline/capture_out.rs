@@ -8,7 +8,8 @@ use std::path::Path;
 use wirewise_capture::{Format, Packet, Writer};
 
 use crate::error::Result;
-use crate::files::whole_file::{WholeFile, cannot_write};
+use crate::files::place::cannot_write;
+use crate::files::whole_file::WholeFile;
 
 pub struct CaptureOut {
     file: WholeFile,

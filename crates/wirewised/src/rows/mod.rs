@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use crate::error::{Error, Result};
+use crate::files::place::Place;
 use crate::files::whole_file::WholeFile;
 use crate::packets::outer::Conversation;
 
@@ -61,6 +62,8 @@ impl Format {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("parquet") => Ok(Self::Parquet),
             Some("jsonl" | "ndjson") => Ok(Self::JsonLines),
+            // A device or a pipe, such as `/dev/stdout`.
+            None if Place::of(path)?.is_stream() => Ok(Self::JsonLines),
             _ => Err(Error::input(format!("{}: name the file .parquet or .jsonl", path.display()))),
         }
     }
@@ -88,7 +91,7 @@ impl<B: Batch> Table<B> {
             Format::JsonLines => Box::new(json_lines::JsonLines::new(out)),
             Format::Parquet => {
                 let writer = parquet_file::ParquetFile::new(out, blank, metadata);
-                Box::new(writer.map_err(|error| crate::files::whole_file::cannot_write(path, &error))?)
+                Box::new(writer.map_err(|error| crate::files::place::cannot_write(path, &error))?)
             }
         };
         // One batch is written while the next one fills.
@@ -148,6 +151,6 @@ impl<B: Batch> Table<B> {
         self.sender = None;
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let written = thread.join().unwrap_or_else(|_| Err("the writer stopped".to_owned()));
-        written.map_err(|error| crate::files::whole_file::cannot_write(self.file.path(), &error))
+        written.map_err(|error| crate::files::place::cannot_write(self.file.path(), &error))
     }
 }

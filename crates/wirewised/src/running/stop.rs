@@ -5,22 +5,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::ending;
 use crate::error::{Error, Result};
 
 /// How soon a key or a signal is noticed.
 pub const RESPONSE: Duration = Duration::from_millis(100);
 
-/// Set by SIGINT and SIGTERM, so that a command ends in order.
+/// Set by SIGINT, SIGTERM and SIGHUP, so that a command ends in order.
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     pub fn on_signals() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // Of `nohup`.
+            if signal == libc::SIGHUP && ending::is_ignored(signal) {
+                continue;
+            }
             signal_hook::flag::register(signal, Arc::clone(&flag))
                 .map_err(|error| Error::other(format!("cannot wait for signals: {error}")))?;
         }
+        ending::hold().keep();
         Ok(Self(flag))
     }
 

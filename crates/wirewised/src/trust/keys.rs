@@ -15,7 +15,7 @@ use ed25519_dalek::{SigningKey, VerifyingKey};
 use crate::bundle::Bundle;
 use crate::bundle::signature::{self, Signer};
 use crate::error::{Error, Result};
-use crate::files::whole_file::cannot_write;
+use crate::files::place::cannot_write;
 use crate::files::{self, Input, owned};
 use crate::text::shell::quoted;
 

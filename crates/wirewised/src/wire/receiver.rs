@@ -17,6 +17,7 @@ use crate::abi::{Mode, Status};
 use crate::attachment::Attachment;
 use crate::attachment::detach::detach;
 use crate::attachment::pins::Root;
+use crate::ending;
 use crate::error::{Error, Kind, Result};
 use crate::plane::{Drops, Plane};
 use crate::running::Running;
@@ -67,7 +68,7 @@ impl Receiver {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         // SAFETY: between fork and exec it only makes system calls, which are async-signal-safe.
-        unsafe { command.pre_exec(move || end_with(parent)) };
+        unsafe { command.pre_exec(move || ending::end_with(parent)) };
         let mut agent = Agent(command.spawn().map_err(|error| failed(&error))?);
         // Its report comes when packets are judged.
         let mut said = String::new();
@@ -144,18 +145,6 @@ impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Has this process killed when `parent` ends.
-fn end_with(parent: u32) -> io::Result<()> {
-    // SAFETY: takes numbers only.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    match std::os::unix::process::parent_id() == parent {
-        true => Ok(()),
-        false => Err(io::ErrorKind::BrokenPipe.into()),
     }
 }
 

@@ -7,11 +7,11 @@ import hashlib
 import re
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from wirewise import ending
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.feature_sets.feature_set import AGGREGATES
 
@@ -108,8 +108,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
     """
     clang = clang or find_clang()
     version = clang_version(clang)
-    with tempfile.TemporaryDirectory(prefix="wirewise-") as name, as_file(files("wirewise") / "bpf") as bpf:
-        folder = Path(name)
+    with ending.temporary_folder() as folder, as_file(files("wirewise") / "bpf") as bpf:
         for file, text in sources.items():
             (folder / file).write_text(text, encoding="utf-8")
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]

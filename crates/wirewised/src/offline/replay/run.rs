@@ -14,7 +14,7 @@ use super::worker::{FlowRecord, Item, Share, Worker};
 use super::{FlowRows, Names, PacketRows};
 use crate::abi::{self, Fate};
 use crate::error::{Error, Result};
-use crate::files::whole_file::cannot_write;
+use crate::files::place::cannot_write;
 use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
 use crate::packets::outer::Outer;

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::ending;
 use crate::error::{Error, Result};
 use crate::trust::rebuild::datapath;
 
@@ -82,8 +83,9 @@ impl Compiler {
         if self.as_nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
+        let parent = std::process::id();
         // SAFETY: between fork and exec it only makes system calls, which are async-signal-safe.
-        unsafe { command.pre_exec(confine) };
+        unsafe { command.pre_exec(move || confine(parent)) };
         let mut child = command.spawn().map_err(|error| Error::missing(format!("{}: {error}", self.name)))?;
         let (object, said) = (collect(child.stdout.take()), collect(child.stderr.take()));
         let done = wait(&mut child);
@@ -102,8 +104,9 @@ fn system_includes() -> Vec<PathBuf> {
     found.filter(|path| path.join("asm").is_dir()).collect()
 }
 
-/// No new privilege, no file to write, no core; an end to time and memory.
-fn confine() -> io::Result<()> {
+/// No new privilege, no file to write, no core; an end to time and memory, and with us.
+fn confine(parent: u32) -> io::Result<()> {
+    ending::end_with(parent)?;
     let limits = [
         (libc::RLIMIT_CPU, PATIENCE.as_secs()),
         (libc::RLIMIT_AS, MEMORY),
@@ -140,6 +143,11 @@ fn wait(child: &mut Child) -> io::Result<bool> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
+        }
+        if ending::came() {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::from(io::ErrorKind::Interrupted));
         }
         if start.elapsed() > PATIENCE {
             child.kill()?;

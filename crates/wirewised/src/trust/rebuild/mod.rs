@@ -15,6 +15,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::bundle::Bundle;
+use crate::ending;
 use crate::error::{Error, Result};
 use compare::Content;
 use compiler::Compiler;
@@ -39,6 +40,8 @@ pub struct Rebuilt {
 pub fn rebuild(input: &str, bundle: &Bundle) -> Result<Rebuilt> {
     check_sources(input, bundle)?;
     let compiler = Compiler::find(input, &bundle.manifest.program.clang)?;
+    // A signal is seen while clang runs, and the folder removed.
+    let _held = ending::hold();
     let folder = tempfile::Builder::new()
         .prefix("wirewised-rebuild-")
         .permissions(PermissionsExt::from_mode(0o750))

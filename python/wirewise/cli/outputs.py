@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every command does before its work: look at the files that it is to write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+OUTPUT = "output"
+"""Marks an option that names a file to write: Annotated[Path, typer.Option(...), OUTPUT]."""
+
+
+class _Checked(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        from wirewise.places import check_outputs, reading
+
+        outputs = output_names(self.callback)
+        given = {name: list(_paths(value)) for name, value in ctx.params.items()}
+        with reading(path for name, paths in given.items() if name not in outputs for path in paths):
+            check_outputs(path for name in outputs for path in given.get(name, []))
+            return super().invoke(ctx)
+
+
+def check_commands(app: typer.Typer) -> None:
+    """For all commands that are registered."""
+    for command in app.registered_commands:
+        own = command.cls or TyperCommand
+        command.cls = type(own.__name__, (_Checked, own) if own is not TyperCommand else (_Checked,), {})
+    for group in app.registered_groups:
+        if group.typer_instance:
+            check_commands(group.typer_instance)
+
+
+def output_names(callback: Any) -> list[str]:
+    """The parameters of a command that name files to write."""
+    hints = get_type_hints(inspect.unwrap(callback), include_extras=True)
+    return [name for name, hint in hints.items() if OUTPUT in getattr(hint, "__metadata__", ())]
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """Every text may name a file, such as that of a feature set."""
+    if isinstance(value, str | Path):
+        yield Path(value)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _paths(each)
