@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the agent's readers of bundles and policies, and the whole engine, with libFuzzer on the stable compiler.
+# Fuzzes the agent's readers of bundles, objects, their types and policies, and the whole engine, with libFuzzer on the stable compiler.
 #
 #   scripts/fuzz.sh [SECONDS]     each target for so long (default 60), all at once
 #
@@ -32,30 +32,45 @@ FUZZ_FLAGS=$coverage RUSTC_WORKSPACE_WRAPPER=$root/scripts/fuzz-rustc.sh nice ca
 
 declare -A program=(
 	[bundle]=$work/build/$host/release/bundle
+	[object]=$work/build/$host/release/object
+	[btf]=$work/build/$host/release/btf
 	[policy]=$work/build/$host/release/policy
 	[engine]=$root/target/release/fuzz-engine
 )
 declare -A limits=(
-	[bundle]="-max_len=32768"
-	[policy]="-max_len=32768"
+	[bundle]="-max_len=32768 -rss_limit_mb=2048"
+	[object]="-max_len=131072 -rss_limit_mb=256"
+	[btf]="-max_len=65536 -rss_limit_mb=256"
+	[policy]="-max_len=32768 -rss_limit_mb=2048"
 	# Drawn from few bytes: long ones are worth trying from the start.
-	[engine]="-max_len=1024 -len_control=0"
+	[engine]="-max_len=1024 -len_control=0 -rss_limit_mb=2048"
 )
+# An object to begin with: the small data path of the tests, and its types.
+seeds_made=$work/seeds
+mkdir -p "$seeds_made/object" "$seeds_made/btf"
+if command -v clang >/dev/null; then
+	small=$seeds_made/object/small.bpf.o
+	clang -O2 -g -DTAIL_CALL -target bpf -mcpu=v3 -I"$root/bpf" -I"$root/crates/wirewised/tests/fixtures/datapath" \
+		-I"/usr/include/$(uname -m)-linux-gnu" -c "$root/crates/wirewised/tests/fixtures/fixture.bpf.c" -o "$small"
+	python3 "$root/scripts/btf_seed.py" "$small" "$seeds_made/btf/small"
+fi
 declare -A pids
-for target in bundle policy engine; do
+for target in bundle object btf policy engine; do
 	mkdir -p "$work/corpus/$target" "$work/artifacts/$target"
 	seeds=()
-	if [[ -d $crate/seeds/$target ]]; then
-		seeds=("$crate/seeds/$target")
-	fi
+	for folder in "$crate/seeds/$target" "$seeds_made/$target"; do
+		if [[ -d $folder ]]; then
+			seeds+=("$folder")
+		fi
+	done
 	read -ra limit <<<"${limits[$target]}"
 	nice "${program[$target]}" "$work/corpus/$target" "${seeds[@]}" "${limit[@]}" \
-		-max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+		-max_total_time="$seconds" -timeout=10 -print_final_stats=1 \
 		-artifact_prefix="$work/artifacts/$target/" >"$work/$target.log" 2>&1 &
 	pids[$target]=$!
 done
 failed=0
-for target in bundle policy engine; do
+for target in bundle object btf policy engine; do
 	if wait "${pids[$target]}"; then
 		runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$target.log")
 		coverage=$(grep -o 'cov: [0-9]*' "$work/$target.log" | tail -1)

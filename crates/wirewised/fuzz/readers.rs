@@ -7,7 +7,7 @@ extern crate self as wirewise_engine;
 
 #[path = "../src/abi.rs"]
 pub mod abi;
-#[path = "../../wirewise-engine/src/loader/btf.rs"]
+#[path = "../../wirewise-engine/src/loader/btf/mod.rs"]
 pub mod btf;
 #[path = "../src/bundle/mod.rs"]
 pub mod bundle;

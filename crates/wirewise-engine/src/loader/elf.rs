@@ -2,7 +2,7 @@
 //! Links an object file in user space, as libbpf does before it asks the kernel: the same order of maps and subprograms, so
 //! that both ways give the same byte code.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
@@ -165,11 +165,23 @@ impl Linker<'_> {
             return refuse(format!("it has {} maps; at most {} are taken", symbols.len(), limits::MAPS));
         }
         symbols.sort_unstable();
+        let names: BTreeSet<_> = symbols.iter().map(|(_, name)| *name).collect();
+        if (symbols.len(), names.len()) != (definitions.len(), definitions.len()) {
+            return refuse("its symbols are not the maps that its types describe, each once");
+        }
         for (offset, name) in symbols {
-            let Some(definition) = definitions.get(name) else {
+            let Some(btf::Map { definition, offset: stated }) = definitions.get(name) else {
                 return refuse(format!("map {name} has no description"));
             };
-            self.by_offset.insert(offset, self.maps.len());
+            // libbpf goes by the types where they have places.
+            if stated.is_some_and(|stated| stated != offset) {
+                return refuse(format!(
+                    "map {name} has one place in the types and another in the symbol table"
+                ));
+            }
+            if self.by_offset.insert(offset, self.maps.len()).is_some() {
+                return refuse(format!("map {name} is where another one is"));
+            }
             self.maps.push(map_spec(name, definition)?);
         }
         Ok(())

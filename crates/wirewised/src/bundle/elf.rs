@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An object's ELF file, as far as it is looked into.
 
+use std::collections::BTreeMap;
+
 use object::LittleEndian;
 use object::ObjectSection;
 use object::read::elf::{ElfFile64, ElfSection64};
 
 pub type File<'data> = ElfFile64<'data, LittleEndian>;
 pub type Section<'data, 'file> = ElfSection64<'data, 'file, LittleEndian>;
+/// By their names, of which none stands twice.
+pub type Sections<'data, 'file> = BTreeMap<&'file str, Section<'data, 'file>>;
 pub type Checked<T = ()> = Result<T, String>;
 
 pub fn damaged(error: object::Error) -> String {

@@ -20,7 +20,8 @@ pub(super) const MAPS: &str = ".maps";
 pub(super) const BTF: &str = ".BTF";
 pub(super) const BTF_EXT: &str = ".BTF.ext";
 pub(super) const CONFIG: &str = ".rodata.ww_config";
-pub(super) const REQUIRED: [&str; 5] = [PROGRAMS, MAPS, BTF, CONFIG, "license"];
+pub(super) const LICENSE: &str = "license";
+pub(super) const REQUIRED: [&str; 6] = [PROGRAMS, MAPS, BTF, BTF_EXT, CONFIG, LICENSE];
 
 /// Sections that become maps of one element, and how many bytes they may have. Those of the model have what it needs.
 pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
@@ -35,7 +36,7 @@ pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
 ];
 
 /// Sections that the kernel never gets, beside those whose name starts with `.debug_`, and relocations.
-pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, "license", ".strtab", ".symtab", ".llvm_addrsig"];
+pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, LICENSE, ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
 pub(super) const HELPERS: [(i32, &str); 32] = [

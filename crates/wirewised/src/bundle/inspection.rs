@@ -10,34 +10,56 @@ use wirewise_engine::btf::{self, Btf, Definition};
 
 use crate::abi;
 use crate::bundle::byte_code;
-use crate::bundle::elf::{Checked, File, Section, damaged, data};
+use crate::bundle::elf::{Checked, File, Sections, damaged, data};
 use crate::bundle::emitted::{
     BTF, BTF_EXT, CLAIM, CONFIG, DATA, ENTRY, FUNCTIONS, MAPS, MAX_TAIL_CALLS, MODEL, MapRule, OTHERS,
     PROGRAMS, REQUIRED, map_rules, tail_call_index,
 };
 use crate::bundle::manifest::{ClockName, Flow};
+use crate::bundle::program::Program;
 
-/// Refuses what wirewise does not emit, by its name, and what is not as the manifest says. The error says what the object holds.
-pub fn check(bytes: &[u8], flow: &Flow) -> Checked {
+/// Reads the program, and refuses what wirewise does not emit, by its name, and what is not as the manifest says. The error says
+/// what the object holds.
+pub fn check(bytes: &[u8], flow: &Flow) -> Checked<Program> {
+    let file = parse(bytes)?;
+    let sections = check_sections(&file)?;
+    let program = read_parts(&file, &sections)?;
+    check_maps(&program, flow)?;
+    let types = Btf::parse(data(&sections[BTF])?).ok_or("has damaged BTF")?;
+    check_state(&types, flow)?;
+    check_config(data(&sections[CONFIG])?, flow)?;
+    Ok(program)
+}
+
+/// Reads the program; there is no manifest to compare it with.
+pub fn read(bytes: &[u8]) -> Checked<Program> {
+    let file = parse(bytes)?;
+    read_parts(&file, &check_sections(&file)?)
+}
+
+fn parse(bytes: &[u8]) -> Checked<File<'_>> {
     let file = File::parse(bytes).map_err(|error| format!("is no ELF object of 64 bits: {error}"))?;
     if file.architecture() != object::Architecture::Bpf || file.kind() != object::ObjectKind::Relocatable {
         return Err("is no relocatable object for eBPF".to_string());
     }
-    let sections = check_sections(&file)?;
-    check_symbols(&file)?;
+    Ok(file)
+}
+
+fn read_parts(file: &File<'_>, sections: &Sections<'_, '_>) -> Checked<Program> {
+    check_symbols(file)?;
     for name in [PROGRAMS, FUNCTIONS] {
         if let Some(section) = sections.get(name) {
-            byte_code::check(&file, section, name)?;
+            byte_code::check(file, section, name)?;
         }
     }
-    check_types(&file, &sections, flow)?;
-    check_config(data(&sections[CONFIG])?, flow)
+    if btf::wants_co_re(data(&sections[BTF_EXT])?) {
+        return Err("wants code changed for the running kernel (CO-RE)".to_string());
+    }
+    Program::read(file, sections)
 }
 
 /// The sections by their names, of which none stands twice.
-fn check_sections<'data, 'file>(
-    file: &'file File<'data>,
-) -> Checked<BTreeMap<&'file str, Section<'data, 'file>>> {
+fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'data, 'file>> {
     let mut sections = BTreeMap::new();
     for section in file.sections() {
         let name = section.name().map_err(damaged)?;
@@ -58,7 +80,8 @@ fn check_sections<'data, 'file>(
         }
         let is_data = DATA.iter().any(|(known, _)| *known == name);
         let wrong_kind = ((code || name == MAPS || is_data) && ![SHT_PROGBITS, SHT_NOBITS].contains(&kind))
-            || (code && kind != SHT_PROGBITS);
+            || (code && kind != SHT_PROGBITS)
+            || (is_data && (kind == SHT_NOBITS) != (name == ".bss"));
         if wrong_kind || (executable && !code) {
             return Err(format!("section {name:?} is of another kind than wirewise's"));
         }
@@ -137,30 +160,15 @@ fn check_symbols(file: &File<'_>) -> Checked {
     Ok(())
 }
 
-/// Maps and the state of a flow, as the object's own types describe them.
-fn check_types(file: &File<'_>, sections: &BTreeMap<&str, Section<'_, '_>>, flow: &Flow) -> Checked {
-    if let Some(section) = sections.get(BTF_EXT)
-        && btf::wants_co_re(data(section)?)
-    {
-        return Err("wants code changed for the running kernel (CO-RE)".to_string());
-    }
-    let types = Btf::parse(data(&sections[BTF])?).ok_or("has damaged BTF")?;
-    let maps = types.maps()?;
+fn check_maps(program: &Program, flow: &Flow) -> Checked {
     let rules = map_rules(flow);
-    for (name, definition) in &maps {
+    for (name, definition) in &program.maps {
         let Some(rule) = rules.iter().find(|rule| rule.name == name) else {
             return Err(format!("holds the map {name:?}"));
         };
         check_map(rule, definition)?;
     }
-    let place = sections[MAPS].index();
-    for symbol in file.symbols().filter(|symbol| symbol.section_index() == Some(place)) {
-        let name = symbol.name().map_err(damaged)?;
-        if symbol.kind() != SymbolKind::Section && !maps.contains_key(name) {
-            return Err(format!("holds the map {name:?} without a description"));
-        }
-    }
-    check_state(&types, flow)
+    Ok(())
 }
 
 fn check_map(rule: &MapRule, definition: &Definition) -> Checked {

@@ -8,6 +8,7 @@ pub mod emitted;
 pub mod inspection;
 pub mod manifest;
 pub mod model;
+pub mod program;
 pub mod reference;
 mod shape;
 pub mod signature;
@@ -22,6 +23,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::bundle::manifest::Manifest;
+use crate::bundle::program::Program;
 use crate::bundle::signature::{Signer, sha256};
 use crate::error::{Error, Result};
 use crate::files;
@@ -52,7 +54,7 @@ const AGAIN: &str = "copy it again or make one with `wirewise compile`";
 #[derive(Debug, Clone)]
 pub struct Bundle {
     pub manifest: Manifest,
-    /// `program.bpf.o`.
+    /// `program.bpf.o`; of a bundle from a file, what the agent writes in its place.
     pub object: Vec<u8>,
     /// `model.json`, the model IR: within its limits, and of the form that its family has.
     pub model: Vec<u8>,
@@ -69,15 +71,24 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a bundle from its file, and refuses one with a program that wirewise does not make.
+    /// Reads a bundle from its file, and refuses one with a program that wirewise does not make. Its object is then the agent's own,
+    /// written from what was inspected.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = read_file(path)?;
-        let bundle = Self::from_bytes(&bytes).and_then(|bundle| bundle.check_program().map(|()| bundle));
+        let bundle = Self::from_bytes(&bytes).and_then(|bundle| {
+            let object = bundle.program()?.encode();
+            Ok(Self { object, ..bundle })
+        });
         bundle.map_err(|message| Error::input(format_args!("{}: {message}", path.display())))
     }
 
     /// Whether the program is one that wirewise makes, and the manifest tells the truth about it.
     pub fn check_program(&self) -> std::result::Result<(), String> {
+        self.program().map(drop)
+    }
+
+    /// The program as the agent reads it.
+    pub fn program(&self) -> std::result::Result<Program, String> {
         inspection::check(&self.object, &self.manifest.flow).map_err(|what| {
             format!("{PROGRAM} {what}; a bundle's program is what `wirewise compile` makes, and nothing else")
         })

@@ -1,21 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What libbpf says: kept while an object is opened or loaded, and shown with --verbose only.
 
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use libbpf_rs::PrintLevel;
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static IN_USE: Mutex<()> = Mutex::new(());
 
-fn keep(level: PrintLevel, text: String) {
+unsafe extern "C" {
+    /// A `va_list` as an argument is a pointer on the platforms we support; its type has another name on each.
+    fn vasprintf(to: *mut *mut c_char, format: *const c_char, arguments: *mut c_void) -> c_int;
+}
+
+/// The callback for libbpf. Its messages quote names from files, which can be any bytes. No panic may cross into C.
+unsafe extern "C" fn print(level: u32, format: *const c_char, arguments: *mut c_void) -> c_int {
+    let mut text: *mut c_char = ptr::null_mut();
+    // SAFETY: format and arguments belong together, and vasprintf allocates the text.
+    let length = unsafe { vasprintf(&raw mut text, format, arguments) };
+    if length < 0 || text.is_null() {
+        return 0;
+    }
+    // SAFETY: vasprintf has written a text that ends in a zero byte.
+    let message = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    // SAFETY: vasprintf took it from malloc, and nothing refers to it any more.
+    unsafe { libc::free(text.cast()) };
+    let _ = panic::catch_unwind(|| keep(level, &message));
+    0
+}
+
+fn keep(level: u32, text: &str) {
     let text = text.trim_end();
     match level {
-        PrintLevel::Debug => tracing::debug!("{text}"),
-        PrintLevel::Info | PrintLevel::Warn => tracing::info!("{text}"),
-    }
-    if level == PrintLevel::Warn {
-        lock(&WARNINGS).push(text.to_owned());
+        libbpf_sys::LIBBPF_WARN => {
+            tracing::info!("{text}");
+            lock(&WARNINGS).push(text.to_owned());
+        }
+        libbpf_sys::LIBBPF_INFO => tracing::info!("{text}"),
+        _ => tracing::debug!("{text}"),
     }
 }
 
@@ -28,12 +51,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn collect<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
     let _turn = lock(&IN_USE);
     lock(&WARNINGS).clear();
-    libbpf_rs::set_print(Some((PrintLevel::Debug, keep)));
+    init();
     let result = call();
     (result, std::mem::take(&mut *lock(&WARNINGS)))
 }
 
 /// Silences what libbpf would otherwise print by itself, outside of `collect`.
 pub fn init() {
-    libbpf_rs::set_print(Some((PrintLevel::Debug, keep)));
+    let print: unsafe extern "C" fn(u32, *const c_char, *mut c_void) -> c_int = print;
+    // SAFETY: the types differ in the name of va_list alone, which is passed as a pointer.
+    unsafe { libbpf_sys::libbpf_set_print(Some(std::mem::transmute(print))) };
 }

@@ -5,6 +5,7 @@
 
 mod abi;
 mod bench;
+mod canonical;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;

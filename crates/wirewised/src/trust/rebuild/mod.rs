@@ -14,10 +14,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, inspection};
 use crate::ending;
 use crate::error::{Error, Result};
-use compare::Content;
 use compiler::Compiler;
 
 const MAIN: &str = "xdp.bpf.c";
@@ -50,13 +49,14 @@ pub fn rebuild(input: &str, bundle: &Bundle) -> Result<Rebuilt> {
     write_sources(folder.path(), bundle)
         .map_err(|error| Error::other(format!("{}: {error}", folder.path().display())))?;
     compiler.admit(folder.path())?;
-    let theirs = Content::of(&bundle.object).map_err(|what| Error::input(format!("{input}: {what}")))?;
+    let theirs = inspection::read(&bundle.object).map_err(|what| Error::input(format!("{input}: {what}")))?;
     let mut difference = None;
     // The compiler driver decides by the size of the stack; either is right.
     for split in [false, true] {
         let object = compiler.compile(input, &folder.path().join(MAIN), split)?;
-        let ours = Content::of(&object).map_err(|what| Error::other(format!("what clang made {what}")))?;
-        match theirs.difference(&ours) {
+        let ours =
+            inspection::read(&object).map_err(|what| Error::other(format!("what clang made {what}")))?;
+        match compare::difference(&theirs, &ours) {
             None => return Ok(Rebuilt { clang: compiler.version, same: true, difference: None }),
             // The nearer one tells more.
             Some(found) if difference.as_ref().is_none_or(|(at, _)| found.0 > *at) => {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! As much of BTF as describes maps and structures (kernel documentation, bpf/btf).
 
+mod code;
+
 use std::collections::BTreeMap;
+
+pub use code::{Argument, Function, Line, Shape};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
@@ -32,12 +36,15 @@ const MAX_MEMBERS: u32 = 10_000;
 const MAX_PREFIX: usize = 256;
 /// Bytes of a name (KSYM_NAME_LEN).
 const MAX_NAME: usize = 512;
+/// Of the section.
+const MAX_BYTES: usize = 4 << 20;
 /// Maps of an object.
 pub(crate) const MAX_MAPS: usize = 256;
 /// Of a map's description: libbpf knows 15.
 const MAX_FIELDS: usize = 64;
 
 /// One type; `data` is what follows its three words.
+#[derive(Debug)]
 struct Type<'a> {
     name: u32,
     info: u32,
@@ -52,6 +59,7 @@ impl Type<'_> {
 }
 
 /// The types of an object, from its section `.BTF`.
+#[derive(Debug)]
 pub struct Btf<'a> {
     types: Vec<Type<'a>>,
     strings: &'a [u8],
@@ -60,6 +68,15 @@ pub struct Btf<'a> {
 /// A map's description: numbers by name (`type`, `max_entries`, `map_flags`, ...), and sizes of the types of key and value
 /// (`key_size`, `value_size`).
 pub type Definition = BTreeMap<String, u64>;
+
+/// A map of section `.maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Map {
+    /// What it is.
+    pub definition: Definition,
+    /// Where the types place it in the section; `None`: clang leaves that to the symbol table.
+    pub offset: Option<u64>,
+}
 
 /// A member of a structure; offset and size in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,8 +114,9 @@ pub fn wants_co_re(bytes: &[u8]) -> bool {
 }
 
 impl<'a> Btf<'a> {
-    /// `None` if the section is damaged.
+    /// `None` if the section is damaged, or far larger than any that clang makes of a data path.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        (bytes.len() <= MAX_BYTES).then_some(())?;
         let header = header(bytes)?;
         (header >= HEADER_BYTES).then_some(())?;
         let mut rest = part(bytes, header, 8)?;
@@ -205,23 +223,53 @@ impl<'a> Btf<'a> {
         Some(())
     }
 
+    /// Refuses names that are not printable ASCII, and kinds of types that clang does not make of C.
+    ///
+    /// # Errors
+    /// Names the first.
+    pub fn check_names(&self) -> Result<(), String> {
+        for found in &self.types {
+            let (names, step) = match found.kind() {
+                STRUCT | UNION | ENUM64 => (found.data, 12),
+                ENUM | FUNC_PROTO => (found.data, 8),
+                INT..=ENUM64 => (&[][..], 12),
+                kind => return Err(format!("holds types of kind {kind}")),
+            };
+            let members = names.chunks_exact(step).filter_map(|member| word(member, 0));
+            for offset in members.chain([found.name]) {
+                let plain = |name: &&str| name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+                if self.string(offset).filter(plain).is_none() {
+                    let bytes = self.strings.get(offset as usize..).unwrap_or_default();
+                    let name: Vec<_> = bytes.iter().copied().take(64).take_while(|byte| *byte != 0).collect();
+                    return Err(format!("holds a type with the name {:?}", String::from_utf8_lossy(&name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The maps of section `.maps`, by name.
     ///
     /// # Errors
     /// Names the map that cannot be read, or that stands twice; or there are too many.
-    pub fn maps(&self) -> Result<BTreeMap<String, Definition>, String> {
-        let section = self
-            .types
-            .iter()
-            .find(|found| found.kind() == DATASEC && self.string(found.name) == Some(".maps"));
+    pub fn maps(&self) -> Result<BTreeMap<String, Map>, String> {
+        let is = |found: &&Type<'_>| found.kind() == DATASEC && self.string(found.name) == Some(".maps");
+        let mut sections = self.types.iter().filter(is);
         let mut maps = BTreeMap::new();
-        for entry in section.map_or(&[][..], |section| section.data).chunks_exact(12) {
+        let Some(section) = sections.next() else { return Ok(maps) };
+        if sections.next().is_some() {
+            return Err("describes the section \".maps\" twice".to_owned());
+        }
+        // libbpf fills in the offsets where there is no size.
+        let placed = section.size_or_type != 0;
+        for entry in section.data.chunks_exact(12) {
             let variable = word(entry, 0).and_then(|id| self.get(id)).filter(|found| found.kind() == VAR);
             let variable = variable.ok_or("damaged BTF")?;
             let name = self.string(variable.name).ok_or("damaged BTF")?;
             let definition = self.definition(variable.size_or_type);
             let definition = definition.ok_or(format!("map {name} has no readable description"))?;
-            if maps.insert(name.to_owned(), definition).is_some() {
+            let offset = word(entry, 4).filter(|_| placed).map(u64::from);
+            if maps.insert(name.to_owned(), Map { definition, offset }).is_some() {
                 return Err(format!("map {name} stands twice"));
             }
             if maps.len() > MAX_MAPS {
