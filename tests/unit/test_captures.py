@@ -187,7 +187,9 @@ def test_real_captures_are_read_as_their_manifest_says() -> None:
 
 @given(st.data())
 @examples(60)
-def test_captures_joined_by_cat_are_read_as_one(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_captures_joined_by_cat_are_read_as_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     frames = [(1_700_000_000, 5, FRAME, 64), (1_700_000_001, 6, FRAME[:20], 20)]
     kinds = [
         *(pcap(order, magic, frames) for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D)),

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +163,7 @@ def test_moments_are_read_exactly() -> None:
         "yesterday": None,
         "": None,
     }
-    frame = pl.DataFrame({"ts": list(nanoseconds)}).select(moment_ns("ts"))
+    frame = pl.DataFrame({"ts": list(nanoseconds)}).select(moment_ns("ts").alias("ts"))
     assert frame["ts"].to_list() == list(nanoseconds.values())
 
 

@@ -140,8 +140,8 @@ def _read_pcap(source: _Source, order: str, tick_ns: int, header_length: int) ->
 
 
 def _begins_capture(record: bytes) -> bool:
-    """Whether what stands in the place of a record's header is that of another capture: the magic number would be a
-    time in 1975 or 2055, and the version its microseconds.
+    """Whether another capture begins here: as a record's time, its magic number would be in 1975 or 2055,
+    with the version as microseconds.
     """
     if record[:4] == _PCAPNG_MAGIC:
         return record[8:12] in (pcapng.BYTE_ORDER_MAGIC.to_bytes(4, order) for order in ("little", "big"))

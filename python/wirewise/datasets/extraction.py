@@ -84,8 +84,8 @@ def extract_table(
     """Run captures through the feature set's own program, each with an empty flow table, into a Parquet file.
 
     captures : pcap or pcapng files, also compressed (gzip, zstd, xz, bzip2, lz4), of any link type that
-    carries IP. output : read it with `Table.read`. keep_going : a capture that breaks off is a warning. progress : show it on a
-    terminal, on stderr.
+    carries IP. output : read it with `Table.read`. keep_going : a capture that breaks off is a warning.
+    progress : show it on a terminal, on stderr.
 
     Gives what `wirewised features --json` says. Raises InputError for captures or labels that cannot be read;
     MissingFeatureError without clang or the agent.

@@ -196,8 +196,8 @@ def epoch_ns(column: str) -> pl.Expr:
 
 
 def moment_ns(column: str) -> pl.Expr:
-    """Ns since 1970 from text: seconds with a decimal fraction, whole milliseconds, or ISO 8601, in UTC where it
-    names no offset. So logs of sensors have them.
+    """Ns since 1970 from the times that sensors log, as text: seconds with a decimal fraction, whole
+    milliseconds, or ISO 8601 (in UTC if it has no offset).
 
     A number of twelve or thirteen digits is milliseconds (as seconds it would be after the year 5100).
     """
