@@ -183,3 +183,28 @@ def test_real_captures_are_read_as_their_manifest_says() -> None:
             label = entry.labeller()
             labels = [label(p, parse(p.frame)[1]) for p in packets]
             assert labels.count(entry.group.replace("_", "-")) == entry.attack_packets, entry.path
+
+
+@given(st.data())
+@examples(60)
+def test_captures_joined_by_cat_are_read_as_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    frames = [(1_700_000_000, 5, FRAME, 64), (1_700_000_001, 6, FRAME[:20], 20)]
+    kinds = [
+        *(pcap(order, magic, frames) for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D)),
+        *(section(order) + interface(order) + packet(order, 0, 7, FRAME, 64) for order in "<>"),
+        pcap("<", 0xA1B2C3D4, [(1_700_000_000, 0, b"", 0)], 101),
+        pcap(">", 0xA1B2C3D4, []),
+    ]
+    chosen = data.draw(st.lists(st.sampled_from(kinds), min_size=2, max_size=4))
+    folder = tmp_path_factory.mktemp("joined")
+    expected = []
+    for number, kind in enumerate(chosen):
+        (folder / f"{number}.pcap").write_bytes(kind)
+        expected += read_capture(folder / f"{number}.pcap")
+    (folder / "all.pcap").write_bytes(b"".join(chosen))
+    assert list(read_capture(folder / "all.pcap")) == expected
+    (folder / "cut.pcap").write_bytes(b"".join(chosen) + kinds[0][:10])
+    with pytest.raises(InputError, match="cut off"):
+        list(read_capture(folder / "cut.pcap"))

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.published import Flow
 from wirewise.datasets import flow_list
 from wirewise.datasets.flow_list import RECORD, FlowList, Run, Skipped, write_list
 from wirewise.datasets.published import READERS, LabelOptions, find_label_files
+from wirewise.datasets.published.reader import moment_ns
 from wirewise.errors import InputError
 
 # 2017-07-07 18:30:05 UTC: half past three in the afternoon in Fredericton.
@@ -122,6 +125,46 @@ def test_zeek_as_text_json_and_by_notices(tmp_path: Path) -> None:
     assert [row["label"] for row in named] == ["benign", "scan-port-scan", "benign"]
     with pytest.raises(InputError, match=r"no field that names a class.*--alerts"):
         read("zeek", tmp_path / "plain.log", files.zeek(flows, labelled=False))
+
+
+@pytest.mark.parametrize("form", ["seconds", "milliseconds", "iso", "offset"])
+@pytest.mark.parametrize("shape", ["dotted", "nested", "underscored"])
+def test_zeek_writes_times_and_names_in_several_ways(tmp_path: Path, form: str, shape: str) -> None:
+    """`JSON::TimestampFormat` of Zeek, and names as those who ship its logs on change them."""
+    start = datetime.fromtimestamp(AFTERNOON // 10**9, tz=timezone.utc)
+    moment = {
+        "seconds": AFTERNOON / 10**9,
+        "milliseconds": AFTERNOON // 10**6,
+        "iso": start.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
+        "offset": (start.astimezone(timezone(timedelta(hours=-3)))).isoformat(),
+    }[form]
+    ends = {"orig_h": "192.0.2.76", "orig_p": 36844, "resp_h": "192.0.2.1", "resp_p": 53}
+    ids: dict[str, Any] = {"nested": {"id": ends}}.get(
+        shape, {f"id{'.' if shape == 'dotted' else '_'}{name}": value for name, value in ends.items()}
+    )
+    row = {"ts": moment, "uid": "C1", **ids, "proto": "udp", "duration": 0.5, "label": "dns"}
+    ((read_row,), skipped) = read("zeek", tmp_path / "conn.log", json.dumps(row) + "\n")
+    assert not skipped.rows
+    assert read_row["from_ns"] == AFTERNOON and read_row["until_ns"] == AFTERNOON + 501_000_000
+    assert [read_row[name] for name in ("src", "sport", "dst", "dport")] == list(ends.values())
+
+
+def test_moments_are_read_exactly() -> None:
+    nanoseconds = {
+        "1591368000": 1_591_368_000_000_000_000,
+        "1591368000.000000001": 1_591_368_000_000_000_001,
+        "1591368000123": 1_591_368_000_123_000_000,
+        "2020-06-05T14:40:00.123456789Z": 1_591_368_000_123_456_789,
+        "2020-06-05 14:40:00": 1_591_368_000_000_000_000,
+        "2020-06-05T11:40:00.5-0300": 1_591_368_000_500_000_000,
+        "2020-06-05T11:40:00.5-03:00": 1_591_368_000_500_000_000,
+        "2020-06-05T14:40:00+00": 1_591_368_000_000_000_000,
+        "2020-13-05T14:40:00Z": None,
+        "yesterday": None,
+        "": None,
+    }
+    frame = pl.DataFrame({"ts": list(nanoseconds)}).select(moment_ns("ts").alias("ts"))
+    assert frame["ts"].to_list() == list(nanoseconds.values())
 
 
 def test_suricata_by_the_gravest_alert(tmp_path: Path) -> None:

@@ -139,17 +139,20 @@ def test_what_a_manifest_leaves_out_is_named(tmp_path: Path) -> None:
         for name, link, label in (
             ("a", "ETHERNET", "benign"),
             ("b", "RAW", "attack"),
-            ("c", "ETHERNET", "odd"),
+            ("c", "228", "attack"),
+            *((f"odd{n}", "ETHERNET", "odd") for n in range(500)),
+            ("d", "PPP", "attack"),
         )
     ]
     (tmp_path / "manifest.json").write_text(json.dumps(entries))
     paths, labels, left_out = find_captures([tmp_path])
-    assert [path.name for path in paths] == ["a.pcap"] and labels == tmp_path
+    assert [path.name for path in paths] == ["a.pcap", "b.pcap", "c.pcap"] and labels == tmp_path
     assert left_out == [
-        "2 of 3 captures left out: b.pcap (RAW, not ETHERNET), c.pcap (odd: for testing parsers)"
+        "501 of 504 captures left out: 500 odd (odd0.pcap, odd1.pcap, odd2.pcap, ...); "
+        "1 of link type PPP (d.pcap)"
     ]
-    (tmp_path / "manifest.json").write_text(json.dumps(entries[1:]))
-    with pytest.raises(InputError, match=r"no Ethernet capture to learn from.*b\.pcap"):
+    (tmp_path / "manifest.json").write_text(json.dumps(entries[3:]))
+    with pytest.raises(InputError, match=r"no capture to learn from.*odd0\.pcap"):
         find_captures([tmp_path])
 
 

@@ -4,6 +4,7 @@
 mod error;
 mod link;
 mod merge;
+mod packing;
 mod pcap;
 mod pcapng;
 mod reader;

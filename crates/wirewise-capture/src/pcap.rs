@@ -2,7 +2,8 @@
 //! The classic format: a header of 24 bytes, then records.
 
 use crate::link::LinkType;
-use crate::reader::{Broken, MAX_RECORD, Record};
+use crate::pcapng;
+use crate::reader::{Broken, MAX_RECORD, Next, Record};
 use crate::source::Source;
 
 pub(crate) const HEADER: usize = 24;
@@ -41,16 +42,20 @@ impl Pcap {
         }
     }
 
-    /// The record at the start of the source, which stays there; `None` at the end.
+    /// The record at the start of the source, which stays there.
     #[inline]
-    pub fn next(&self, source: &mut Source) -> Result<Option<Record>, Broken> {
+    pub fn next(&self, source: &mut Source) -> Result<Next, Broken> {
         let head = self.record_header;
         if !source.need(head) {
-            return Broken::at_end(source, head).map_or(Ok(None), Err);
+            return Broken::at_end(source, head);
         }
-        let Some(header) = source.bytes().first_chunk::<16>() else { return Ok(None) };
+        let Some(header) = source.bytes().first_chunk::<16>() else { return Ok(Next::End) };
         let number = |at: usize| word(header, at, self.big_endian);
         let (seconds, ticks, captured, wire_length) = (number(0), number(4), number(8) as usize, number(12));
+        // As a record, the header of a pcap has no bytes, and that of a pcapng too many.
+        if (captured == 0 || captured > MAX_RECORD) && begins_capture(header) {
+            return Ok(Next::Capture);
+        }
         if captured > MAX_RECORD {
             return Err(Broken::damaged(format!("has a record of impossible length, {captured} bytes")));
         }
@@ -59,7 +64,7 @@ impl Pcap {
             return Err(Broken::cut_off(source, length));
         }
         let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * self.tick_ns;
-        Ok(Some(Record {
+        Ok(Next::Packet(Record {
             length,
             start: head,
             end: length,
@@ -68,6 +73,21 @@ impl Pcap {
             link: self.link,
             unusable: None,
         }))
+    }
+}
+
+/// Whether this is the start of a capture rather than a record: the magic number would be a time in 1975 or 2055, and the version, 2.4,
+/// its microseconds.
+#[cold]
+fn begins_capture(header: &[u8; 16]) -> bool {
+    let word = |at: usize, big_endian| word(header, at, big_endian);
+    match header.first_chunk().copied() {
+        Some(pcapng::MAGIC) => [word(8, false), word(8, true)].contains(&pcapng::BYTE_ORDER),
+        Some(magic) => Pcap::is_magic(magic).is_some_and(|big_endian| {
+            let version = if big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
+            header[4..8] == version
+        }),
+        None => false,
     }
 }
 

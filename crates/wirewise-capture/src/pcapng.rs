@@ -2,12 +2,13 @@
 //! The next generation: blocks in sections, packets of several interfaces.
 
 use crate::link::LinkType;
-use crate::reader::{Broken, MAX_RECORD, Record};
+use crate::pcap::Pcap;
+use crate::reader::{Broken, MAX_RECORD, Next, Record};
 use crate::source::Source;
 
 pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const SECTION: u32 = 0x0a0d_0d0a;
-const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+pub(crate) const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const INTERFACE: u32 = 1;
 const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
@@ -15,7 +16,7 @@ const ENHANCED_PACKET: u32 = 6;
 const TSRESOL: u16 = 9;
 const TSOFFSET: u16 = 14;
 /// Type and length in front, length behind.
-const FRAME: usize = 12;
+pub(crate) const FRAME: usize = 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pcapng {
@@ -56,10 +57,13 @@ impl Interface {
 
 impl Pcapng {
     /// The packet block at the start of the source, which stays there; other blocks are taken in and consumed.
-    pub fn next(&mut self, source: &mut Source) -> Result<Option<Record>, Broken> {
+    pub fn next(&mut self, source: &mut Source) -> Result<Next, Broken> {
         loop {
             if !source.need(FRAME) {
-                return Broken::at_end(source, FRAME).map_or(Ok(None), Err);
+                return Broken::at_end(source, FRAME);
+            }
+            if source.bytes().first_chunk().copied().and_then(Pcap::is_magic).is_some() {
+                return Ok(Next::Capture);
             }
             let kind = self.word(source.bytes(), 0);
             if kind == SECTION {
@@ -84,7 +88,7 @@ impl Pcapng {
                 ENHANCED_PACKET | OBSOLETE_PACKET | SIMPLE_PACKET => {
                     let packet = self.packet(kind, block).ok_or_else(inconsistent)?;
                     self.time_ns = packet.time_ns;
-                    return Ok(Some(packet));
+                    return Ok(Next::Packet(packet));
                 }
                 _ => {}
             }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
 use crate::link::LinkType;
+use crate::packing::unread;
 use crate::pcap::{self, Pcap};
 use crate::pcapng::{self, Pcapng};
 use crate::source::Source;
@@ -44,6 +45,14 @@ pub(crate) struct Record {
     pub unusable: Option<&'static str>,
 }
 
+/// What comes next in a capture.
+pub(crate) enum Next {
+    Packet(Record),
+    /// The header of another capture: two files were joined by `cat`.
+    Capture,
+    End,
+}
+
 /// Why there is no next record, without the file's name.
 #[derive(Debug)]
 pub(crate) struct Broken {
@@ -68,16 +77,34 @@ impl Broken {
         }
     }
 
-    /// `None` if the file ends where a record ends.
+    /// An error unless the file ends where a record ends.
     #[cold]
-    pub fn at_end(source: &Source, expected: usize) -> Option<Self> {
-        (!source.bytes().is_empty() || source.failure().is_some()).then(|| Self::cut_off(source, expected))
+    pub fn at_end(source: &Source, expected: usize) -> std::result::Result<Next, Self> {
+        if source.bytes().is_empty() && source.failure().is_none() {
+            return Ok(Next::End);
+        }
+        Err(Self::cut_off(source, expected))
     }
 }
 
 enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),
+}
+
+impl Format {
+    /// From the header at the start of the source; `None` if it is none, or breaks off.
+    fn begin(source: &mut Source) -> Option<Self> {
+        source.need(pcap::HEADER);
+        let bytes = source.bytes();
+        if bytes.starts_with(&pcapng::MAGIC) {
+            // Its header is a block, which the format reads itself.
+            return (bytes.len() >= pcapng::FRAME).then(|| Self::Pcapng(Pcapng::default()));
+        }
+        let pcap = bytes.first_chunk().and_then(Pcap::from_header)?;
+        source.consume(pcap::HEADER);
+        Some(Self::Pcap(pcap))
+    }
 }
 
 pub struct Reader {
@@ -94,6 +121,11 @@ pub struct Reader {
 
 /// What is wrong with a file that begins so.
 fn no_capture(first: &[u8]) -> String {
+    if let Some((packing, command)) = unread(first) {
+        return format!(
+            "is compressed by {packing}, which is not read: unpack it first (`{command}`), or use gzip, zstd, xz, bzip2 or lz4"
+        );
+    }
     let bytes: Vec<_> = first.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!(
         "neither a pcap nor a pcapng capture (at byte 0 it has {}); leave it out, or convert it (`editcap FILE OUT.pcapng` reads many \
@@ -138,23 +170,13 @@ impl Reader {
                 (None, false) => refuse(Kind::NotACapture, &no_capture(source.bytes())),
             };
         };
-        let cut = |length: usize| {
+        if *magic != pcapng::MAGIC && Pcap::is_magic(*magic).is_none() {
+            return refuse(Kind::NotACapture, &no_capture(source.bytes()));
+        }
+        let Some(format) = Format::begin(&mut source) else {
+            let length = source.bytes().len();
             let rule = format!("the capture breaks off inside its header, at byte {length}");
-            refuse(Kind::NotACapture, &rule)
-        };
-        let format = if *magic == pcapng::MAGIC {
-            if source.bytes().len() < 12 {
-                return cut(source.bytes().len());
-            }
-            Format::Pcapng(Pcapng::default())
-        } else if Pcap::is_magic(*magic).is_some() {
-            let Some(pcap) = source.bytes().first_chunk().and_then(Pcap::from_header) else {
-                return cut(source.bytes().len());
-            };
-            source.consume(pcap::HEADER);
-            Format::Pcap(pcap)
-        } else {
-            return refuse(Kind::NotACapture, &no_capture(magic));
+            return refuse(Kind::NotACapture, &rule);
         };
         let current = Record {
             length: 0,
@@ -185,12 +207,12 @@ impl Reader {
         if self.ended {
             return Ok(false);
         }
-        let next = match &mut self.format {
-            Format::Pcap(pcap) => pcap.next(&mut self.source),
-            Format::Pcapng(pcapng) => pcapng.next(&mut self.source),
-        };
+        let mut next = self.next();
+        while let Ok(Next::Capture) = next {
+            next = self.next_capture();
+        }
         match next {
-            Ok(Some(record)) => {
+            Ok(Next::Packet(record)) => {
                 self.current = record;
                 self.packets += 1;
                 if self.current.link != LinkType::ETHERNET || self.current.unusable.is_some() {
@@ -198,7 +220,7 @@ impl Reader {
                 }
                 Ok(true)
             }
-            Ok(None) => {
+            Ok(Next::End | Next::Capture) => {
                 self.ended = true;
                 self.current.end = self.current.start;
                 Ok(false)
@@ -208,6 +230,23 @@ impl Reader {
                 Err(self.error(broken))
             }
         }
+    }
+
+    #[inline]
+    fn next(&mut self) -> std::result::Result<Next, Broken> {
+        match &mut self.format {
+            Format::Pcap(pcap) => pcap.next(&mut self.source),
+            Format::Pcapng(pcapng) => pcapng.next(&mut self.source),
+        }
+    }
+
+    #[cold]
+    fn next_capture(&mut self) -> std::result::Result<Next, Broken> {
+        match Format::begin(&mut self.source) {
+            Some(format) => self.format = format,
+            None => return Err(Broken::cut_off(&self.source, pcap::HEADER)),
+        }
+        self.next()
     }
 
     #[cold]

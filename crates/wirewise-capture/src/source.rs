@@ -2,21 +2,19 @@
 //! The bytes of a file, unpacked, through one buffer that grows only for a record that is really there.
 
 use std::fs::{File, Metadata};
-use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Small enough for a second-level cache, large enough that a system call per refill costs nothing.
-const BUFFER: usize = 256 << 10;
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+use crate::packing::unpacked;
 
-type Input = Box<dyn Read + Send>;
+/// Small enough for a second-level cache, large enough that a system call per refill costs nothing.
+pub(crate) const BUFFER: usize = 256 << 10;
 
 pub(crate) struct Source {
-    input: Input,
+    input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -75,19 +73,7 @@ impl Source {
 
     pub fn new(input: impl Read + Send + 'static) -> io::Result<Self> {
         let taken = Arc::new(AtomicU64::new(0));
-        let mut input = Counted { input, taken: Arc::clone(&taken) };
-        let mut magic = Vec::with_capacity(4);
-        input.by_ref().take(4).read_to_end(&mut magic)?;
-        let packed = magic.starts_with(&GZIP) || magic == ZSTD;
-        let gzip = magic.starts_with(&GZIP);
-        let input = Cursor::new(magic).chain(input);
-        let input: Input = match (packed, gzip) {
-            (false, _) => Box::new(input),
-            (true, true) => {
-                Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, input)))
-            }
-            (true, false) => Box::new(zstd::Decoder::with_buffer(BufReader::with_capacity(BUFFER, input))?),
-        };
+        let input = unpacked(Box::new(Counted { input, taken: Arc::clone(&taken) }))?;
         Ok(Self {
             input,
             buffer: vec![0; BUFFER],

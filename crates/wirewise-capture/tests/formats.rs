@@ -208,6 +208,72 @@ fn what_is_no_capture_is_refused() {
 }
 
 #[test]
+fn captures_of_every_kind_are_read_behind_each_other() {
+    let mut modified = pcap(0xa1b2_cd34, 1, &[]);
+    modified.extend([3u32, 0, 0, 0, 9, 9].iter().flat_map(|n| n.to_le_bytes()));
+    let mut big = pcap(0xa1b2_3c4d, 1, &[]);
+    big[4..6].reverse();
+    big[6..8].reverse();
+    for at in [0, 16, 20] {
+        big[at..at + 4].reverse();
+    }
+    big.extend([4u32, 0, 0, 0].iter().flat_map(|n| n.to_be_bytes()));
+    let kinds = [
+        pcap(0xa1b2_c3d4, 1, &[(3, 0, &[]), (4, 0, &[1; 60])]),
+        pcap(0xa1b2_3c4d, 101, &[(4, 0, &[0x45; 20])]),
+        modified,
+        big,
+        Ng::new(false).interface(1, 0, &[]).packet(0, 4_000_000, &[0; 14]).file,
+        Ng::new(true).interface(1, 0, &[]).packet(0, 4_000_000, &[0; 14]).file,
+    ];
+    for first in &kinds {
+        for second in &kinds {
+            let alone = [times(first.clone()).unwrap(), times(second.clone()).unwrap()].concat();
+            assert_eq!(times([&first[..], second].concat()).unwrap(), alone);
+        }
+        let cut = [&first[..], &kinds[0][..20]].concat();
+        let error = times(cut).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (Kind::CutOff, first.len() as u64), "{error}");
+    }
+}
+
+#[test]
+fn a_packet_without_bytes_from_the_year_2055_is_no_header() {
+    let file = pcap(0xa1b2_c3d4, 1, &[(0xa1b2_c3d4, 7, &[]), (5, 0, &[1; 60])]);
+    assert_eq!(times(file), Ok(vec![0xa1b2_c3d4_u64 * 1_000_000_000 + 7000, 5_000_000_000]));
+}
+
+#[test]
+fn other_compression_is_named_with_the_way_out() {
+    for (file, name, command) in [
+        (&b"PK\x03\x04rest"[..], "zip", "`unzip`"),
+        (&[0x02, 0x21, 0x4c, 0x18, 0, 0], "lz4's old format", "`lz4 -d`"),
+        (&[0x1f, 0x9d, 0x90, 0, 0, 0], "compress (.Z)", "`uncompress`"),
+    ] {
+        let error = times(file.to_vec()).unwrap_err().to_string();
+        assert!(error.contains(&format!("compressed by {name}")) && error.contains(command), "{error}");
+    }
+}
+
+/// A file of a few hundred bytes may ask for a dictionary of gigabytes.
+#[test]
+fn a_decoder_takes_bounded_memory() {
+    use liblzma::stream::{Check, Filters, LzmaOptions, Stream};
+    let mut options = LzmaOptions::new_preset(0).unwrap();
+    options.dict_size(1 << 30);
+    let stream = Stream::new_stream_encoder(Filters::new().lzma2(&options), Check::Crc32).unwrap();
+    let capture = pcap(0xa1b2_c3d4, 1, &[(1, 0, &[0; 60])]);
+    let mut packed = Vec::new();
+    std::io::Read::read_to_end(
+        &mut liblzma::bufread::XzEncoder::new_stream(&capture[..], stream),
+        &mut packed,
+    )
+    .unwrap();
+    let error = times(packed).unwrap_err().to_string();
+    assert!(error.contains("memory"), "{error}");
+}
+
+#[test]
 fn an_impossible_length_does_not_eat_the_memory() {
     let mut file = pcap(0xa1b2_c3d4, 1, &[(1, 0, &[0; 60])]);
     file[32..36].copy_from_slice(&u32::MAX.to_le_bytes());

@@ -84,16 +84,51 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
+fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    packer.write_all(bytes).unwrap();
+    packer.finish().unwrap()
+}
+
+fn lz4(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    packer.write_all(bytes).unwrap();
+    packer.finish().unwrap()
+}
+
+/// Each compression format that is read.
+const PACKERS: [fn(&[u8]) -> Vec<u8>; 5] = [
+    gzip,
+    |bytes| zstd::encode_all(bytes, 1).unwrap(),
+    |bytes| liblzma::encode_all(bytes, 0).unwrap(),
+    bzip2,
+    lz4,
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
     fn what_is_written_reads_back_packed_or_not((samples, format) in captures()) {
         let file = written(&samples, format);
-        for packed in [gzip(&file), zstd::encode_all(&file[..], 1).unwrap(), file] {
+        for packed in PACKERS.map(|pack| pack(&file)).into_iter().chain([file]) {
             let (read, error) = read(packed);
             prop_assert_eq!(error, None);
             prop_assert_eq!(&read, &samples);
+        }
+    }
+
+    /// `cat A B > C`, of captures and of compressed captures.
+    #[test]
+    fn captures_behind_each_other_read_as_one(captures in vec(captures(), 1..4), packer in 0..PACKERS.len()) {
+        let files: Vec<_> = captures.iter().map(|(samples, format)| written(samples, *format)).collect();
+        let all: Vec<_> = captures.into_iter().flat_map(|(samples, _)| samples).collect();
+        let pack = PACKERS[packer];
+        let members: Vec<_> = files.iter().flat_map(|file| pack(file)).collect();
+        for file in [files.concat(), pack(&files.concat()), members] {
+            let (read, error) = read(file);
+            prop_assert_eq!(error, None);
+            prop_assert_eq!(&read, &all);
         }
     }
 
@@ -128,7 +163,7 @@ proptest! {
     #[test]
     fn a_packed_capture_cut_at_any_byte_is_an_error((samples, format) in captures(), cut: proptest::sample::Index) {
         let file = written(&samples, format);
-        for packed in [gzip(&file), zstd::encode_all(&file[..], 1).unwrap()] {
+        for packed in PACKERS.map(|pack| pack(&file)) {
             let length = 4 + cut.index(packed.len() - 4);
             let (read, error) = read(packed[..length].to_vec());
             prop_assert_eq!(&read[..], &samples[..read.len()]);
@@ -137,11 +172,12 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_or_read(file in vec(any::<u8>(), 0..600), magic in 0usize..9) {
-        let magics: [&[u8]; 9] = [
+    fn garbage_is_refused_or_read(file in vec(any::<u8>(), 0..600), magic in 0usize..12) {
+        let magics: [&[u8]; 12] = [
             &[], &[0xd4, 0xc3, 0xb2, 0xa1], &[0xa1, 0xb2, 0xc3, 0xd4], &[0x4d, 0x3c, 0xb2, 0xa1],
             &[0x34, 0xcd, 0xb2, 0xa1], &[10, 13, 13, 10], &[10, 13, 13, 10, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a],
             &[0x1f, 0x8b, 8], &[0x28, 0xb5, 0x2f, 0xfd],
+            b"BZh9", &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x04, 0x22, 0x4d, 0x18],
         ];
         read([magics[magic], &file].concat());
     }

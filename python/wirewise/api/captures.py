@@ -69,7 +69,7 @@ def features(
 ) -> Any:
     """The features of every packet of some captures, computed by the program that is deployed.
 
-    - captures: pcap or pcapng files (also .gz, .zst), folders of them, one or several. Each starts with an
+    - captures: pcap or pcapng files (also compressed), folders of them, one or several. Each starts with an
       empty flow table.
     - feature_set: a preset's name, a YAML file, a `FeatureSet` or its JSON form.
     - labels: a label file (.yaml) or what would stand in it, a list of flows (.csv), or a folder with a
@@ -157,7 +157,7 @@ def replay(
 
     No interface is touched, and no privilege is needed.
 
-    - captures: pcap or pcapng files (also .gz, .zst), or folders of them; several are merged by time.
+    - captures: pcap or pcapng files (also compressed), or folders of them; several are merged by time.
     - bundle: the path of one, a `Bundle`, or what `compile` gives.
     - policy: a policy file or what would stand in it; without one every class passes.
     - mode: "observe", or "enforce": then the policy's drops happen.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Captures = Annotated[
     list[Path] | None,
-    typer.Argument(help="pcap or pcapng files (also .gz, .zst), or folders of them."),
+    typer.Argument(help="pcap or pcapng files (also compressed), or folders of them."),
 ]
 LabelFiles = Annotated[
     list[Path] | None,

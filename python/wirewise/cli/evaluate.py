@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wirewise.evaluate.evaluation import Evaluation
     from wirewise.evaluate.judging import Found
 
-_CAPTURES = (".pcap", ".pcapng", ".cap", ".gz", ".zst")
+_CAPTURES = (".pcap", ".pcapng", ".cap", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
 def register(app: typer.Typer) -> None:

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def features(
     captures: Annotated[
         list[Path] | None,
-        typer.Argument(help="pcap or pcapng files (also .gz, .zst), or folders of them."),
+        typer.Argument(help="pcap or pcapng files (also compressed), or folders of them."),
     ] = None,
     feature_set: FeatureSetOption = None,
     labels: Annotated[

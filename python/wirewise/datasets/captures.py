@@ -48,6 +48,10 @@ class CapturedPacket(NamedTuple):
     link_type: int  # LINKTYPE_ number; 1: Ethernet
 
 
+READABLE_LINKS = frozenset(("ETHERNET", "RAW", "IPV4", "IPV6", "LINUX_SLL", "LINUX_SLL2", "NULL", "LOOP"))
+"""Names of the link types that the agent reads (`LinkType::is_known`)."""
+
+
 def link_name(link_type: int) -> str:
     """The name of a link type: `ETHERNET`, `LINUX_SLL`, or `LINKTYPE_182` where we know no better."""
     return _LINK_NAMES.get(link_type, f"LINKTYPE_{link_type}")
@@ -60,10 +64,16 @@ class _Source:
     path: Path
     file: BinaryIO
     offset: int = 0
+    ahead: bytes = b""  # read, but not taken
+
+    def put_back(self, data: bytes) -> None:
+        self.ahead = data + self.ahead
+        self.offset -= len(data)
 
     def take(self, size: int, what: str, *, may_end: bool = False) -> bytes:
         """The next size bytes; at the end of the file b"" if `may_end`. Raises InputError if cut off."""
-        data = self.file.read(size)
+        data, self.ahead = self.ahead[:size], self.ahead[size:]
+        data += self.file.read(size - len(data))
         if len(data) < size and (data or not may_end):
             raise self.error(
                 f"is cut off: {what} at byte {self.offset} needs {size} bytes, {len(data)} are left",
@@ -77,7 +87,7 @@ class _Source:
 
 
 def read_capture(path: str | Path) -> Iterator[CapturedPacket]:
-    """The packets of a pcap or pcapng file, in file order.
+    """The packets of a pcap or pcapng file, or of several one behind the other, in file order.
 
     Raises InputError when the file cannot be read or is no capture, and, behind its last whole packet, when
     it breaks off.
@@ -88,12 +98,16 @@ def read_capture(path: str | Path) -> Iterator[CapturedPacket]:
         with open_file(path, what="pcap or pcapng file", pipe=True) as file:
             source = _Source(path, file)
             magic = source.take(4, "the file header", may_end=True)
-            if magic in _PCAP_MAGIC:
-                yield from _read_pcap(source, *_PCAP_MAGIC[magic])
-            elif magic == _PCAPNG_MAGIC:
-                yield from _read_pcapng(source)
-            else:
-                raise source.error("is no capture: it is empty" if not magic else "is no capture")
+            if not magic:
+                raise source.error("is empty, not a capture")
+            while magic:  # of each of the captures that `cat` joined
+                if magic in _PCAP_MAGIC:
+                    yield from _read_pcap(source, *_PCAP_MAGIC[magic])
+                elif magic == _PCAPNG_MAGIC:
+                    yield from _read_pcapng(source)
+                else:
+                    raise source.error("is not a capture")
+                magic = source.take(4, "the header of the next capture", may_end=True)
     except OSError as error:
         rule = f"cannot be read: {error.strerror}"
         raise InputError(str(path), rule, "give a pcap or pcapng file") from error
@@ -115,11 +129,26 @@ def _read_pcap(source: _Source, order: str, tick_ns: int, header_length: int) ->
     link_type = struct.unpack_from(order + "I", header, 16)[0] & 0xFFFF  # above: about check sequences
     record = struct.Struct(order + "IIII")
     while head := source.take(header_length, "a packet header", may_end=True):
+        if _begins_capture(head):
+            source.put_back(head)
+            return
         seconds, ticks, captured, wire_length = record.unpack_from(head)
         if captured > _MAX_RECORD:
             raise source.error(f"is damaged: the packet at byte {source.offset} claims {captured} bytes")
         frame = source.take(captured, "a packet")
         yield CapturedPacket(seconds * 1_000_000_000 + ticks * tick_ns, frame, wire_length, link_type)
+
+
+def _begins_capture(record: bytes) -> bool:
+    """Whether another capture begins here: as a record's time, its magic number would be in 1975 or 2055,
+    with the version as microseconds.
+    """
+    if record[:4] == _PCAPNG_MAGIC:
+        return record[8:12] in (pcapng.BYTE_ORDER_MAGIC.to_bytes(4, order) for order in ("little", "big"))
+    if record[:4] not in _PCAP_MAGIC or any(record[8:12]):
+        return False
+    order = _PCAP_MAGIC[record[:4]][0]
+    return struct.unpack_from(order + "HH", record, 4) == (2, 4)
 
 
 @dataclass(frozen=True)
@@ -137,6 +166,9 @@ def _read_pcapng(source: _Source) -> Iterator[CapturedPacket]:
     order, interfaces = "<", list[_Interface]()
     kind_bytes = _PCAPNG_MAGIC  # already read
     while kind_bytes:
+        if kind_bytes in _PCAP_MAGIC:
+            source.put_back(kind_bytes)
+            return
         start = source.offset - 4
         head = source.take(4, "a block header")
         if kind_bytes == _PCAPNG_MAGIC:  # a section: its byte order decides how its own length is read

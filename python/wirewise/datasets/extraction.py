@@ -22,7 +22,7 @@ from wirewise.places import note_inputs
 from wirewise.targets import ebpf
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
-_PACKED = (".gz", ".zst")
+_PACKED = (".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
 SEED = "0"
@@ -83,9 +83,9 @@ def extract_table(
 ) -> dict[str, Any]:
     """Run captures through the feature set's own program, each with an empty flow table, into a Parquet file.
 
-    captures : pcap or pcapng files, also packed with gzip or zstd, of any link type that carries IP. output :
-    read it with `Table.read`. keep_going : a capture that breaks off is a warning. progress : show it on a
-    terminal, on stderr.
+    captures : pcap or pcapng files, also compressed (gzip, zstd, xz, bzip2, lz4), of any link type that
+    carries IP. output : read it with `Table.read`. keep_going : a capture that breaks off is a warning.
+    progress : show it on a terminal, on stderr.
 
     Gives what `wirewised features --json` says. Raises InputError for captures or labels that cannot be read;
     MissingFeatureError without clang or the agent.
@@ -180,7 +180,7 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
         usable, left_out = folder.usable()
         if not usable:
             why = left_out[0] if left_out else "its manifest is empty"
-            raise InputError(str(captures[0]), f"has no Ethernet capture to learn from: {why}")
+            raise InputError(str(captures[0]), f"has no capture to learn from: {why}")
         files = [folder.file(entry) for entry in usable]
         note_inputs(files)
         return files, captures[0], left_out

@@ -14,17 +14,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name
+from wirewise.datasets.captures import READABLE_LINKS, CapturedPacket, link_name
 from wirewise.datasets.labels import UNLABELLED, Labeller, Rule
 from wirewise.errors import InputError
 from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, parse_json, read_bytes
 
 BENIGN = "benign"
-_ETHERNET = link_name(ETHERNET)
 _LIMIT = 256 << 20
-_NAMED = 20
-"""Captures that are named in one line."""
+_NAMED = 3
+"""Captures that are named for each reason to leave some out."""
 
 
 class CaptureEntry(BaseModel):
@@ -90,20 +89,26 @@ class CaptureFolder:
             raise InputError(str(file), rule, "give a folder with a manifest.json") from error
         return cls(path, tuple(entries))
 
-    def usable(self) -> tuple[list[CaptureEntry], list[str]]:
-        """The captures to learn from: of Ethernet, and not `odd`; and a line that names the others."""
-        usable, left_out = [], []
+    def usable(self, links: frozenset[str] = READABLE_LINKS) -> tuple[list[CaptureEntry], list[str]]:
+        """The captures to learn from: of these link types, and not `odd`; and a line about the others."""
+        usable: list[CaptureEntry] = []
+        left_out: dict[str, list[str]] = {}
         for entry in self.entries:
+            link = link_name(int(entry.link_type)) if entry.link_type.isdecimal() else entry.link_type
             if entry.label == "odd":
-                left_out.append(f"{entry.path} (odd: for testing parsers)")
-            elif entry.link_type != _ETHERNET:
-                left_out.append(f"{entry.path} ({entry.link_type}, not {_ETHERNET})")
+                left_out.setdefault("odd", []).append(entry.path)
+            elif link not in links:
+                left_out.setdefault(f"of link type {link}", []).append(entry.path)
             else:
                 usable.append(entry)
-        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-        named = ", ".join(left_out[:_NAMED]) + more
-        told = f"{len(left_out)} of {len(self.entries)} captures left out: {named}"
-        return usable, [told] if left_out else []
+        if not left_out:
+            return usable, []
+        count = sum(map(len, left_out.values()))
+        reasons = "; ".join(
+            f"{len(paths)} {reason} ({', '.join(paths[:_NAMED])}{', ...' if len(paths) > _NAMED else ''})"
+            for reason, paths in sorted(left_out.items(), key=lambda item: -len(item[1]))
+        )
+        return usable, [f"{count} of {len(self.entries)} captures left out: {reasons}"]
 
     def file(self, entry: CaptureEntry) -> Path:
         return self.path / entry.path

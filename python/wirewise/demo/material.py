@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from wirewise import ending
-from wirewise.datasets.captures import ETHERNET, CapturedPacket, read_capture
+from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name, read_capture
 from wirewise.datasets.extraction import Truth, extract_table
 from wirewise.datasets.manifest import BENIGN, CaptureFolder
 from wirewise.datasets.table import Table, build_table_from
@@ -102,7 +102,7 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
     """
     captures = CaptureFolder.read(folder)
     feature_set = FeatureSet.load(HERE / "features-captures.yaml")
-    usable, left_out = captures.usable()
+    usable, left_out = captures.usable(frozenset((link_name(ETHERNET),)))
     if not usable:
         raise InputError(str(folder), "has no Ethernet capture to learn from", "see its manifest.json")
     with ending.temporary_folder() as temporary:

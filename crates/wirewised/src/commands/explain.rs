@@ -28,7 +28,7 @@ use crate::text::units::thousands;
 #[command(after_help = "\
 Example: wirewised explain attack.pcap --packet 17 --bundle forest.wirewise --policy policy.yaml")]
 pub struct Args {
-    /// pcap or pcapng file, also packed with gzip or zstd; - reads standard input
+    /// pcap or pcapng file, also compressed (gzip, zstd, xz, bzip2, lz4); - reads standard input
     capture: PathBuf,
 
     /// Number of the packet; 1 is the first of the capture

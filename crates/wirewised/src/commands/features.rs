@@ -39,7 +39,7 @@ Examples:
 #[command(group = clap::ArgGroup::new("program").required(true).args(["bundle", "object"]))]
 #[command(group = clap::ArgGroup::new("selection").args(["at", "interval", "at_end"]))]
 pub struct Args {
-    /// pcap or pcapng files, also packed with gzip or zstd; - reads standard input
+    /// pcap or pcapng files, also compressed (gzip, zstd, xz, bzip2, lz4); - reads standard input
     #[arg(required = true)]
     captures: Vec<PathBuf>,
 

@@ -38,7 +38,7 @@ Examples:
   wirewised replay a.pcap b.pcapng --bundle forest.wirewise --policy policy.yaml --mode enforce \\
       --passed clean.pcap --dropped attack.pcap --verdicts verdicts.parquet --workers 4")]
 pub struct Args {
-    /// pcap or pcapng files, also packed with gzip or zstd; - reads standard input
+    /// pcap or pcapng files, also compressed (gzip, zstd, xz, bzip2, lz4); - reads standard input
     #[arg(required = true)]
     captures: Vec<PathBuf>,
 

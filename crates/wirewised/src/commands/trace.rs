@@ -34,7 +34,7 @@ const PROGRESS_EVERY: u64 = 1 << 14;
 #[command(after_help = "\
 Example: wirewised trace attack.pcap --bundle forest.wirewise --policy policy.yaml --mode enforce | head")]
 pub struct Args {
-    /// pcap or pcapng file, also packed with gzip or zstd; - reads standard input
+    /// pcap or pcapng file, also compressed (gzip, zstd, xz, bzip2, lz4); - reads standard input
     capture: PathBuf,
 
     #[command(flatten)]

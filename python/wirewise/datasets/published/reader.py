@@ -195,6 +195,25 @@ def epoch_ns(column: str) -> pl.Expr:
     return parts.struct.field("1").cast(pl.Int64, strict=False) * NS + fraction
 
 
+def moment_ns(column: str) -> pl.Expr:
+    """Ns since 1970 from the times that sensors log, as text: seconds with a decimal fraction, whole
+    milliseconds, or ISO 8601 (in UTC if it has no offset).
+
+    A number of twelve or thirteen digits is milliseconds (as seconds it would be after the year 5100).
+    """
+    text = pl.col(column).str.strip_chars()
+    millis = text.str.extract(r"^(\d{12,13})(?:\.0*)?$").cast(pl.Int64, strict=False) * 1_000_000
+    iso = text.str.extract_groups(
+        r"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?\s*(?:(Z|[+-]\d\d):?(\d\d)?)?$"
+    )
+    part = iso.struct.field
+    hours = part("4").replace("Z", "+00").fill_null("+00")
+    zoned = pl.concat_str(part("1"), pl.lit("T"), part("2"), hours, pl.lit(":"), part("5").fill_null("00"))
+    seconds = zoned.str.to_datetime("%Y-%m-%dT%H:%M:%S%:z", time_unit="ns", strict=False).dt.timestamp("ns")
+    fraction = part("3").fill_null("").str.pad_end(9, "0").cast(pl.Int64, strict=False)
+    return pl.coalesce(epoch_ns(column), millis, seconds + fraction)
+
+
 def duration_ns(column: str) -> pl.Expr:
     """Ns from seconds as text; 0 where there is none."""
     seconds = pl.col(column).cast(pl.Float64, strict=False)

@@ -22,6 +22,7 @@ from wirewise.datasets.published.reader import (
     LabelOptions,
     Reader,
     chunks_of_lines,
+    moment_ns,
     protocol,
     slug,
 )
@@ -55,10 +56,7 @@ def _read(path: Path, options: LabelOptions, skipped: Skipped) -> Iterator[pl.Da
             schema=_FLOW,
         )  # fmt: skip
         frame = frame.join(ids, on="flow_id", how="left", maintain_order="left")
-        start, end = (
-            pl.col(name).str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="ns", strict=False)
-            .dt.timestamp("ns") for name in ("start", "end")
-        )  # fmt: skip
+        start, end = moment_ns("start"), moment_ns("end")
         yield frame.select(
             start.alias("from_ns"),
             (pl.coalesce(end, start) + _ENDS_NS).alias("until_ns"),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zeek's conn.log as labels: tab-separated with `#fields`, or JSON lines; plain or .gz.
+"""Zeek's conn.log as labels: tab-separated with `#fields`, or JSON lines with any of its times; plain or .gz.
+
+What ships logs on often renames their fields: `id.orig_h` may be `id_orig_h`, or `orig_h` of an object `id`.
 
 The class is a column (`label`, as IoT-23 adds it, or one that is named), or follows from Zeek's notices: a
 connection that notice.log names by its uid has the notice's name, the others are benign.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -21,7 +24,7 @@ from wirewise.datasets.published.reader import (
     Reader,
     chunks_of_lines,
     duration_ns,
-    epoch_ns,
+    moment_ns,
     open_text,
     protocol,
     slug,
@@ -29,6 +32,7 @@ from wirewise.datasets.published.reader import (
 from wirewise.errors import InputError, choose
 
 _FIELDS = ("ts", "uid", "id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p", "proto", "duration")
+_DOTTED = {name.replace(".", "_"): name for name in _FIELDS}
 _LABELS = ("label", "detailed-label", "attack", "class")
 _ENDS_NS = 1_000_000  # the log has microseconds, and in part fewer digits
 _UNSET = ("-", "(empty)", "")
@@ -50,7 +54,7 @@ def _read(path: Path, options: LabelOptions, skipped: Skipped) -> Iterator[pl.Da
             )  # fmt: skip
         else:
             name = pl.when(pl.col(column).is_in(_UNSET)).then(None).otherwise(slug(column))
-        start = epoch_ns("ts")
+        start = moment_ns("ts")
         yield frame.select(
             start.alias("from_ns"),
             (start + duration_ns("duration") + _ENDS_NS).alias("until_ns"),
@@ -109,7 +113,7 @@ def _separated(path: Path, wanted: tuple[str, ...], skipped: Skipped) -> Iterato
                         str(path), "is not separated by tabs", "write the log with Zeek's defaults"
                     )
                 if text.startswith("#fields"):
-                    fields = _split(text)[1:]
+                    fields = [_DOTTED.get(field, field) for field in _split(text)[1:]]
                 continue
             if text:
                 cells = _split(text)
@@ -156,7 +160,7 @@ def _json(path: Path, wanted: tuple[str, ...], skipped: Skipped) -> Iterator[tup
                 broken += 1
                 continue
             for name, values in columns.items():
-                value = row.get(name)
+                value = _value(row, name)
                 values.append(None if value is None else str(value))
         skipped.rows += broken
         skipped.add("no JSON object", broken, place)
@@ -167,6 +171,15 @@ def _json(path: Path, wanted: tuple[str, ...], skipped: Skipped) -> Iterator[tup
             if name in _FIELDS or any(v is not None for v in values)
         }
         yield place, pl.DataFrame(present, schema=dict.fromkeys(present, pl.String))
+
+
+def _value(row: dict[str, Any], name: str) -> Any:
+    """A field of a JSON line, under its name, an underscored one, or as objects in each other."""
+    if name in row or "." not in name:
+        return row.get(name)
+    outer, _, inner = name.partition(".")
+    nested = row.get(outer)
+    return nested.get(inner) if isinstance(nested, dict) else row.get(name.replace(".", "_"))
 
 
 READERS.add(
