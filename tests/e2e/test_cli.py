@@ -608,7 +608,7 @@ def test_other_bad_arguments(run: Run, made: Path, out: Path) -> None:
     refused(run("train", made / "a.parquet", "--test-share", "1"), "test share")
     refused(run("explain", made / "a.pcap", "-n", 10**6, "-b", made / "m.wirewise"), "has no packet 1000000")
     refused(run("inspect", made / "a.pcap"), "not a wirewise bundle")
-    refused(run("inspect", out), "is not a file")
+    refused(run("inspect", out), "is a folder, not a file")
     assert not any(out.iterdir())
     refused(run("compile"), "Missing", "compile --help")
     for wrong, meant in (("compil", "compile"), ("explian", "explain")):

@@ -57,6 +57,32 @@ def captures(folder: Path) -> list[Path]:
     return sorted(folder.glob("?.pcap"))
 
 
+def test_a_class_that_has_no_score_is_judged_too(made: Path) -> None:
+    """`unknown` is one class more than the model has scores."""
+    bundle, table = made / "open.wirewise", made / "t.parquet"
+    run("compile", made / "m.pkl", "--table", table, "-o", bundle, "--no-verify", "--unknown")
+    on_rows = evaluate(bundle, table, "--all-rows")
+    on_packets = evaluate(bundle, *captures(made), "-l", made / "labels.yaml")
+    assert on_rows["classes"][-1]["name"] == "unknown" and on_rows["packets"] > 4000
+    assert on_rows["confusion"] == on_packets["confusion"]
+    assert run("evaluate", bundle, table, "--report", made / "open.html").exit_code == 0
+    assert evaluate(made / "m.pkl", table)["packets"] > 1000
+
+
+def test_packets_that_have_no_flow_count_as_none(tmp_path: Path) -> None:
+    arp = bytes(12) + b"\x08\x06" + bytes(28)
+    (packet, *_) = generate(seed=1, duration_s=1, packets=10)
+    write_capture(tmp_path / "arp.pcap", [(10**9, arp), (2 * 10**9, arp)])
+    write_capture(tmp_path / "both.pcap", [(10**9, arp), (2 * 10**9, packet.frame)])
+    flows = {
+        name: json.loads(run("features", tmp_path / f"{name}.pcap", "-f", "hara2026", "--json").output)[
+            "flows"
+        ]
+        for name in ("arp", "both")
+    }
+    assert flows == {"arp": 0, "both": 1}
+
+
 @pytest.mark.parametrize("plane", ["engine", pytest.param("kernel", marks=needs.root)])
 def test_the_program_says_what_the_integers_say(made: Path, plane: str) -> None:
     bundle = made / "m.wirewise"

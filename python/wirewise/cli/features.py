@@ -176,7 +176,7 @@ def _summarise(table: Any, output: Path | None, left_out: list[str], as_json: bo
         print_json(
             {
                 "packets": len(frame),
-                "flows": frame["flow"].n_unique(),
+                "flows": frame.select(_flows()).item(),
                 "labels": labels,
                 "statuses": statuses,
                 "feature_set": table.feature_set.to_dict(),
@@ -185,7 +185,7 @@ def _summarise(table: Any, output: Path | None, left_out: list[str], as_json: bo
             }
         )
         return
-    flows = frame.group_by("label").agg(pl_unique_flows())
+    flows = frame.group_by("label").agg(_flows())
     by_label = dict(flows.rows())
     listing(
         ("label", "packets", "flows"),
@@ -208,10 +208,11 @@ def _summarise(table: Any, output: Path | None, left_out: list[str], as_json: bo
         note("nothing was written; give -o table.parquet to keep the table")
 
 
-def pl_unique_flows() -> Any:
+def _flows() -> Any:
+    """The number of flows. Packets that have none, such as those that are not IP, count as none."""
     import polars as pl
 
-    return pl.col("flow").n_unique()
+    return pl.col("flow").filter(pl.col("flow") != "").n_unique()
 
 
 def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:

@@ -63,7 +63,8 @@ class Judged:
         if scores is not None and scores.shape[1] == 1:
             ahead = scores[:, 0] if benign == 0 else 1 - scores[:, 0]
         elif scores is not None:
-            ahead = lead(scores[:, order])
+            # A class that a model says outside its bounds, `unknown`, has no score.
+            ahead = lead(scores[:, [number for number in order if number < scores.shape[1]]])
         return cls(frame, place[truth], place[said], ahead), [classes[number] for number in order]
 
 
