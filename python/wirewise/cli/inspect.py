@@ -165,7 +165,6 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
             ("shape", f"{program.shape}: {program.why}"),
             ("tail calls", ", ".join(program.tail_calls) or "none"),
             ("size", f"{program.instructions:,} instructions, {_size(program.object_bytes)}"),
-            *_facts(program.predicted, "predicted"),
             *(_facts(program.verifier, "verifier") or [("verifier", "not asked when this was compiled")]),
         ],
         title="Program",

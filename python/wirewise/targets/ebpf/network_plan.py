@@ -26,16 +26,13 @@ def plan(sizes: Sequence[int], n_used_features: int, shape: str) -> Plan:
     instructions = total + shapes.INSTRUCTIONS_OF_THE_REST
     verified = of_model + shapes.verified_of_the_rest(n_used_features)
     if shape == "inline" or (shape == "auto" and total <= shapes.INLINE_INSTRUCTIONS):
-        why = f"about {total} instructions: up to {shapes.INLINE_INSTRUCTIONS} stand in place, without a call"
+        why = "small enough to stand in place, without a call"
         verified += (shapes.WAYS_TO_INFERENCE - 1) * of_model
         return Plan("inline", why, ((tuple(range(len(sizes))),),), instructions + total, verified)
     chunks = _filled([(piece,) for piece in range(len(sizes))], sizes, shapes.FUNCTION_INSTRUCTIONS)
     fits = len(chunks) <= shapes.SUBPROGRAM_LIMIT and verified <= shapes.VERIFIED_LIMIT
     if shape == "functions" or (shape == "auto" and fits):
-        why = (
-            f"about {total} instructions: over {shapes.INLINE_INSTRUCTIONS}, "
-            f"so {len(chunks)} functions, verified once each"
-        )
+        why = f"too large to stand in place: {len(chunks)} functions, verified once each"
         return Plan("functions", why, (tuple(chunks),), instructions, verified)
     room = int((shapes.VERIFIED_LIMIT - shapes.VERIFIED_OF_THE_REST) / VERIFIED_PER_INSTRUCTION)
     programs = _programs(chunks, sizes, room)
@@ -44,9 +41,7 @@ def plan(sizes: Sequence[int], n_used_features: int, shape: str) -> Plan:
             f"model: its layers need about {total} instructions, {len(programs)} tail calls; the kernel "
             f"allows {shapes.TAIL_CALL_LIMIT}: train a network with fewer or narrower layers"
         )
-    why = (
-        f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
-    )
+    why = f"too large for one program: a chain of {len(programs)}"
     return Plan("tail-calls", why, tuple(programs), instructions, verified)
 
 

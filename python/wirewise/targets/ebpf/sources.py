@@ -18,7 +18,8 @@ from wirewise.targets.ebpf.shapes import Lowered, tail_calls
 
 @dataclass(frozen=True)
 class Sources(target.Sources):
-    """Generated C. shape, why: what the emitter chose. predicted: instructions and verified instructions.
+    """Generated C. shape, why: what the emitter chose. predicted: instructions and verified instructions, for
+    that choice alone: they may be off by two or three times.
     tail_calls: programs behind ww_xdp, in order.
     """
 
@@ -28,8 +29,7 @@ class Sources(target.Sources):
     tail_calls: tuple[str, ...]
 
     def about(self) -> list[tuple[str, str]]:
-        predicted = ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in self.predicted.items())
-        return [("shape", f"{self.shape} ({self.why})"), ("predicted", predicted)]
+        return [("shape", f"{self.shape} ({self.why})")]
 
 
 def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -> Sources:

@@ -29,7 +29,7 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
         of_trees + shapes.verified_of_the_rest(len(model.used_features)),
     )
     if shape == "inline" or (shape == "auto" and total <= shapes.INLINE_INSTRUCTIONS):
-        why = f"about {total} instructions: up to {shapes.INLINE_INSTRUCTIONS} stand in place, without a call"
+        why = "small enough to stand in place, without a call"
         verified += (shapes.WAYS_TO_INFERENCE - 1) * of_trees
         return Plan("inline", why, ((tuple(order(model)),),), instructions + total, verified)
     _check_nesting(model)
@@ -37,10 +37,7 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
     functions = len(chunks) + sum(len(cut(model, tree)) for tree in model.trees)
     fits = functions <= shapes.SUBPROGRAM_LIMIT and verified <= shapes.VERIFIED_LIMIT
     if shape == "functions" or (shape == "auto" and fits):
-        why = (
-            f"about {total} instructions: over {shapes.INLINE_INSTRUCTIONS}, "
-            f"so {functions} functions, verified once each"
-        )
+        why = f"too large to stand in place: {functions} functions, verified once each"
         return Plan("functions", why, (tuple(chunks),), instructions, verified)
     programs = _programs(model, chunks, size)
     if len(programs) > shapes.TAIL_CALL_LIMIT:
@@ -50,9 +47,7 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
             f"allows {shapes.TAIL_CALL_LIMIT}: about {nodes * shapes.TAIL_CALL_LIMIT // len(programs)} nodes "
             "would fit; train fewer or shallower trees (max_depth, max_leaf_nodes)"
         )
-    why = (
-        f"about {total} instructions: over half of a program's limits, so a chain of {len(programs)} programs"
-    )
+    why = f"too large for one program: a chain of {len(programs)}"
     return Plan("tail-calls", why, tuple(programs), instructions, verified)
 
 
