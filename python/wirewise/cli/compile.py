@@ -118,8 +118,9 @@ def compile_(
 
     Another --target may generate sources in a folder instead.
 
-    Where privileges allow (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON), the kernel's verifier is asked; nothing
-    is attached. With a table, the integer model is compared with the estimator. A neural network is quantised with a part of the table and compared on the rest.
+    Where privileges allow (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON), the kernel's verifier is asked; nothing is
+    attached. With a table, the integer model is compared with the estimator. A neural network is quantised
+    with a part of the table and compared on the rest.
     """
     from wirewise import compiler
     from wirewise.datasets import Table
