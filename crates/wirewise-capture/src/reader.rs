@@ -123,7 +123,8 @@ pub struct Reader {
 fn no_capture(first: &[u8]) -> String {
     if let Some((packing, command)) = unread(first) {
         return format!(
-            "is compressed by {packing}, which is not read: unpack it first (`{command}`), or use gzip, zstd, xz, bzip2 or lz4"
+            "neither a pcap nor a pcapng capture, but compressed by {packing}, which is not read: unpack it first (`{command}`), or use \
+             gzip, zstd, xz, bzip2 or lz4"
         );
     }
     let bytes: Vec<_> = first.iter().take(4).map(|byte| format!("{byte:02x}")).collect();

@@ -233,7 +233,7 @@ fn bad_input_is_one_line_and_leaves_no_file() {
         ("replay y.pcap --bundle b.wirewise --keep-going", "at byte 0 it has 6e 6f 20 63); leave it out"),
         ("replay x.pcap --bundle x.pcap", "x.pcap"),
         ("replay x.pcap --bundle b.wirewise --verdicts v.csv", ".parquet or .jsonl"),
-        ("replay x.pcap --bundle b.wirewise --passed o.pcap --dropped o.pcap", "two outputs"),
+        ("replay x.pcap --bundle b.wirewise --passed o.pcap --dropped o.pcap", "same file as another output"),
         ("replay x.pcap --bundle b.wirewise --table-size 100", "power of two"),
         ("replay x.pcap --bundle b.wirewise --passed nowhere/p.pcap", "nowhere/p.pcap"),
     ] {
