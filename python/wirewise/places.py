@@ -162,8 +162,6 @@ def check_outputs(paths: Iterable[Path]) -> None:
     """Raises InputError for an output that cannot be written, is also an input, or is given twice."""
     known = set[tuple[int, int, str]]()
     for path in paths:
-        if path.is_dir():  # some commands take a folder in the same option, and say so themselves
-            continue
         keys = find_place(path).keys
         if keys & known:
             raise InputError(str(path), "is the same file as another output", "give each a file of its own")

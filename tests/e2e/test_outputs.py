@@ -22,7 +22,7 @@ import typer
 from tests.unit.test_search import numbered_table
 from wirewise import agent
 from wirewise.cli import app
-from wirewise.cli.outputs import output_names
+from wirewise.cli.outputs import OUTPUT_OR_FOLDER, output_names
 
 WIREWISE = [sys.executable, "-m", "wirewise"]
 AGENT = str(agent.find())
@@ -141,7 +141,7 @@ def options_of_toolkit(of: typer.Typer = app, prefix: str = "wirewise") -> Itera
         assert group.typer_instance
         yield from options_of_toolkit(group.typer_instance, f"{prefix} {group.name}")
     for command in of.registered_commands:
-        for name in output_names(command.callback):
+        for name in (*output_names(command.callback), *output_names(command.callback, OUTPUT_OR_FOLDER)):
             yield f"{prefix} {command.name} --{name}"
 
 
@@ -177,7 +177,7 @@ def test_every_option_of_a_path_of_the_toolkit_is_an_input_or_marked() -> None:
         for command in of.registered_commands:
             assert command.callback
             hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
-            marked = output_names(command.callback)
+            marked = [*output_names(command.callback), *output_names(command.callback, OUTPUT_OR_FOLDER)]
             for name, hint in hints.items():
                 about = " ".join(
                     getattr(each, "help", "") or "" for each in getattr(hint, "__metadata__", ())

@@ -111,7 +111,7 @@ def test_ctrl_c_leaves_a_journal_and_a_model_only_if_asked(place: Path, keep: bo
         (["search", "table.parquet", "--packet", "x"], "is no list of numbers"),
         (["search", "table.parquet", "--method", "halvin"], "did you mean 'halving'"),
         (["search", "table.parquet", "-o", "no/model.pkl"], "does not exist"),
-        (["search", "table.parquet", "--journal", "table.parquet"], "is not UTF-8 text"),
+        (["search", "table.parquet", "--journal", "table.parquet"], "is also an input"),
         (["importance", "table.parquet", "-o", "x.yaml"], "add --eliminate"),
         (["train", "table.parquet", "--teacher", "no.pkl"], "does not exist"),
         (["train", "table.parquet", "--augment", "pace"], "wirewise features --augment pace"),

@@ -27,7 +27,7 @@ from wirewise.cli.options import (
     NetworkOption,
     TargetOption,
 )
-from wirewise.cli.outputs import OUTPUT
+from wirewise.cli.outputs import OUTPUT_OR_FOLDER
 from wirewise.cli.target_options import TargetCommand, find_target
 from wirewise.console import console, grid, note, print_json, step, warn
 
@@ -53,7 +53,7 @@ def compile_(
             "-o",
             help="Bundle to write, such as model.wirewise; for a target without programs, a folder.",
         ),
-        OUTPUT,
+        OUTPUT_OR_FOLDER,
     ],
     feature_set: FeatureSetOption = None,
     table: Annotated[

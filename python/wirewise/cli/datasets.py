@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wirewise.cli.options import FeatureSetOption, Json
-from wirewise.cli.outputs import OUTPUT
+from wirewise.cli.outputs import OUTPUT, OUTPUT_OR_FOLDER
 from wirewise.console import grid, listing, note, print_json, progress_console, warn
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LabelFiles = Annotated[
 OutputFolder = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Folder for the table, or a file.flows for the labels alone."),
-    OUTPUT,
+    OUTPUT_OR_FOLDER,
 ]
 Otherwise = Annotated[
     str | None, typer.Option(help="Label of packets that belong to no labelled flow. Without it: none.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wirewise.cli.options import BundleArgument, ForceOption, Json, TargetOption
-from wirewise.cli.outputs import OUTPUT
+from wirewise.cli.outputs import OUTPUT_OR_FOLDER
 from wirewise.cli.target_options import SourcesCommand, find_target
 from wirewise.console import grid, print_json
 
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def emit(
     context: typer.Context,
     bundle: BundleArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the sources."), OUTPUT],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the sources."), OUTPUT_OR_FOLDER],
     target: TargetOption = "ebpf",
     force: ForceOption = False,
     as_json: Json = False,

@@ -13,6 +13,8 @@ from typer.core import TyperCommand
 
 OUTPUT = "output"
 """Marks an option that names a file to write: Annotated[Path, typer.Option(...), OUTPUT]."""
+OUTPUT_OR_FOLDER = "output or folder"
+"""The same where some uses of the command write a folder."""
 
 
 class _Checked(TyperCommand):
@@ -20,9 +22,13 @@ class _Checked(TyperCommand):
         from wirewise.places import check_outputs, reading
 
         outputs = output_names(self.callback)
+        folders = output_names(self.callback, OUTPUT_OR_FOLDER)
         given = {name: list(_paths(value)) for name, value in ctx.params.items()}
-        with reading(path for name, paths in given.items() if name not in outputs for path in paths):
-            check_outputs(path for name in outputs for path in given.get(name, []))
+        marked = (*outputs, *folders)
+        with reading(path for name, paths in given.items() if name not in marked for path in paths):
+            written = [path for name in outputs for path in given.get(name, [])]
+            written += [path for name in folders for path in given.get(name, []) if not path.is_dir()]
+            check_outputs(written)
             return super().invoke(ctx)
 
 
@@ -36,10 +42,10 @@ def check_commands(app: typer.Typer) -> None:
             check_commands(group.typer_instance)
 
 
-def output_names(callback: Any) -> list[str]:
-    """The parameters of a command that name files to write."""
+def output_names(callback: Any, mark: str = OUTPUT) -> list[str]:
+    """The parameters of a command that have a mark."""
     hints = get_type_hints(inspect.unwrap(callback), include_extras=True)
-    return [name for name, hint in hints.items() if OUTPUT in getattr(hint, "__metadata__", ())]
+    return [name for name, hint in hints.items() if mark in getattr(hint, "__metadata__", ())]
 
 
 def _paths(value: Any) -> Iterator[Path]:

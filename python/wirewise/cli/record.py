@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wirewise.cli.options import FeatureSetOption, Json
-from wirewise.cli.outputs import OUTPUT
+from wirewise.cli.outputs import OUTPUT_OR_FOLDER
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +22,7 @@ def record(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Table to write (.parquet); with parts, a folder for them."),
-        OUTPUT,
+        OUTPUT_OR_FOLDER,
     ] = None,
     label: Annotated[str | None, typer.Option(help="Label of every packet.")] = None,
     labels: Annotated[
