@@ -11,6 +11,8 @@ pub mod abi;
 pub mod btf;
 #[path = "../src/bundle/mod.rs"]
 pub mod bundle;
+#[path = "../src/ending.rs"]
+pub mod ending;
 #[path = "../src/error.rs"]
 pub mod error;
 #[path = "../src/files/mod.rs"]

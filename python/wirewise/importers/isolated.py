@@ -38,7 +38,7 @@ ROWS_AT_ONCE = 1 << 16
 MOST_THREADS = 4
 """Threads of a library: each reserves memory, and the limit of memory counts it."""
 
-_MAIN = "import sys; sys.path[:] = {path!r}; from wirewise.importers.reading import main; main({end})"
+_MAIN = "import sys; sys.path[:] = {path!a}; from wirewise.importers.reading import main; main({end})"
 
 
 def import_isolated(path: str, request: Request) -> Imported:
@@ -71,7 +71,13 @@ class _Reader:
         quiet = None if os.environ.get("WIREWISE_DEBUG") else subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN.format(path=sys.path, end=theirs.fileno())],
+                [
+                    sys.executable,
+                    "-X",
+                    f"utf8={sys.flags.utf8_mode}",
+                    "-c",
+                    _MAIN.format(path=sys.path, end=theirs.fileno()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=quiet,
                 stderr=quiet,
