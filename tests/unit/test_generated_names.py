@@ -166,7 +166,7 @@ def test_the_tokens_are_the_same_whatever_names_hold(case: tuple[str, str], data
 def test_clang_preprocesses_hostile_names_to_the_same_tokens(case: tuple[str, str], tmp_path: Path) -> None:
     clang = next((path for n in range(24, 13, -1) if (path := shutil.which(f"clang-{n}"))), None)
     if clang is None:
-        pytest.skip("no clang")
+        pytest.skip("clang: it is not installed")
 
     def preprocessed(files: dict[str, str]) -> str:
         bare = {n: re.sub(r'(?m)^#include "wirewise/.*$', "", text) for n, text in files.items()}
