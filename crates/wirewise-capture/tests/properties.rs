@@ -96,8 +96,10 @@ fn lz4(bytes: &[u8]) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
+type Packer = fn(&[u8]) -> Vec<u8>;
+
 /// Each compression format that is read.
-const PACKERS: [fn(&[u8]) -> Vec<u8>; 5] = [
+const PACKERS: [Packer; 5] = [
     gzip,
     |bytes| zstd::encode_all(bytes, 1).unwrap(),
     |bytes| liblzma::encode_all(bytes, 0).unwrap(),

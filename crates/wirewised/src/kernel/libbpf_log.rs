@@ -57,6 +57,7 @@ pub fn collect<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
 }
 
 /// Silences what libbpf would otherwise print by itself, outside of `collect`.
+#[expect(clippy::missing_transmute_annotations, reason = "what va_list is called differs by processor")]
 pub fn init() {
     let print: unsafe extern "C" fn(u32, *const c_char, *mut c_void) -> c_int = print;
     // SAFETY: the types differ in the name of va_list alone, which is passed as a pointer.
