@@ -8,6 +8,9 @@ use super::{
     TYPEDEF, Type, VOLATILE, header, part, word,
 };
 
+/// A section's name, and what `.BTF.ext` has of it.
+type Records<'a> = (String, Vec<&'a [u8]>);
+
 /// Of a function: what registers hold.
 const MAX_ARGUMENTS: usize = 5;
 /// Pointers and arrays in each other, in a function's arguments.
@@ -119,7 +122,7 @@ impl<'a> Btf<'a> {
     }
 
     /// What `.BTF.ext` has of each section, from the offset and length at a place of its header.
-    fn records<'b>(&self, ext: &'b [u8], place: usize) -> Option<Vec<(String, Vec<&'b [u8]>)>> {
+    fn records<'b>(&self, ext: &'b [u8], place: usize) -> Option<Vec<Records<'b>>> {
         let part = part(ext, header(ext)?, place)?;
         let mut all = Vec::new();
         if part.is_empty() {
