@@ -48,9 +48,10 @@ declare -A limits=(
 # An object to begin with: the small data path of the tests, and its types.
 seeds_made=$work/seeds
 mkdir -p "$seeds_made/object" "$seeds_made/btf"
-if command -v clang >/dev/null; then
+clang=$(command -v clang-19 clang clang-16 clang-14 | head -1 || true)
+if [[ -n $clang ]]; then
 	small=$seeds_made/object/small.bpf.o
-	clang -O2 -g -DTAIL_CALL -target bpf -mcpu=v3 -I"$root/bpf" -I"$root/crates/wirewised/tests/fixtures/datapath" \
+	"$clang" -O2 -g -DTAIL_CALL -target bpf -mcpu=v3 -I"$root/bpf" -I"$root/crates/wirewised/tests/fixtures/datapath" \
 		-I"/usr/include/$(uname -m)-linux-gnu" -c "$root/crates/wirewised/tests/fixtures/fixture.bpf.c" -o "$small"
 	python3 "$root/scripts/btf_seed.py" "$small" "$seeds_made/btf/small"
 fi

@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static IN_USE: Mutex<()> = Mutex::new(());
 
+type Print = unsafe extern "C" fn(u32, *const c_char, *mut c_void) -> c_int;
+
 unsafe extern "C" {
     /// A `va_list` as an argument is a pointer on the platforms we support; its type has another name on each.
     fn vasprintf(to: *mut *mut c_char, format: *const c_char, arguments: *mut c_void) -> c_int;
@@ -57,9 +59,9 @@ pub fn collect<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
 }
 
 /// Silences what libbpf would otherwise print by itself, outside of `collect`.
-#[expect(clippy::missing_transmute_annotations, reason = "what va_list is called differs by processor")]
 pub fn init() {
-    let print: unsafe extern "C" fn(u32, *const c_char, *mut c_void) -> c_int = print;
     // SAFETY: the types differ in the name of va_list alone, which is passed as a pointer.
-    unsafe { libbpf_sys::libbpf_set_print(Some(std::mem::transmute(print))) };
+    let print = unsafe { std::mem::transmute::<Print, libbpf_sys::libbpf_print_fn_t>(print) };
+    // SAFETY: the callback lives as long as the process, and any thread may call it.
+    unsafe { libbpf_sys::libbpf_set_print(print) };
 }

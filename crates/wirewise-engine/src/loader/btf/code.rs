@@ -8,8 +8,8 @@ use super::{
     TYPEDEF, Type, VOLATILE, header, part, word,
 };
 
-/// A section's name, and its records.
-type Records<'b> = (String, Vec<&'b [u8]>);
+/// A section's name, and what `.BTF.ext` has of it.
+type Records<'a> = (String, Vec<&'a [u8]>);
 
 /// Of a function: what registers hold.
 const MAX_ARGUMENTS: usize = 5;
