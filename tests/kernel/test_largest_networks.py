@@ -47,4 +47,3 @@ def test_a_network_loads(name: str, clang: str, tmp_path: Path) -> None:
     assert max(program["verified_instructions"] for program in said["programs"]) < 500_000
     # The prediction decides the shape.
     assert 0.7 < built.instructions / sources.predicted["instructions"] < 1.3
-    assert "about" in sources.why

@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     progress.clear();
     let lost = receiver.lost();
-    capture.finish()?;
+    capture.finish()?.commit()?;
     if args.json {
         return print_json(&json!({"packets": packets, "bytes": bytes, "lost": lost, "file": args.write}));
     }

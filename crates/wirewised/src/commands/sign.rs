@@ -9,7 +9,7 @@ use crate::bundle::signature;
 use crate::bundle::{self, Bundle};
 use crate::error::{Error, Result};
 use crate::files::place::OutputPath;
-use crate::files::whole_file::WholeFile;
+use crate::files::whole_file::{WholeFile, commit_all};
 use crate::text::output;
 use crate::trust::keys;
 
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
         None => (args.bundle.as_path(), WholeFile::rewrite(&args.bundle)?),
     };
     file.write_all(&signed)?;
-    file.commit()?;
+    commit_all([file])?;
     let fingerprint = signer.map(|signer| signer.fingerprint);
     if args.json {
         return output::print_json(&json!({

@@ -169,17 +169,23 @@ pub fn run(args: &Args) -> Result<()> {
     let mut left = args.write_packets.as_deref().map(CaptureOut::create).transpose()?;
     let mut run =
         |out: &mut dyn Write| run_all(args.format, &bundle, &mut runner, &mut capture, &mut left, out);
+    let mut files = Vec::new();
     let packets = match &args.output {
-        None => run(&mut io::stdout().lock()),
-        Some(path) => whole_file::write(path, |mut file| run(&mut file)),
-    }?;
+        None => run(&mut io::stdout().lock())?,
+        Some(path) => {
+            let (packets, file) = whole_file::write(path, |mut file| run(&mut file))?;
+            files.push(file);
+            packets
+        }
+    };
     if let Some(left) = left {
-        left.finish()?;
+        files.push(left.finish()?);
     }
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &args.dump_flows {
-        whole_file::write(path, |file| dump_flows(&runner, file))?;
+        files.push(whole_file::write(path, |file| dump_flows(&runner, file))?.1);
     }
+    whole_file::commit_all(files)?;
     if args.output.is_some() {
         let rate = packets as f64 / seconds.max(1e-9);
         let load_ms = runner.load_time().as_secs_f64() * 1e3;

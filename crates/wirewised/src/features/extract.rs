@@ -9,6 +9,7 @@ use wirewise_capture::Reader;
 use super::rows::{FeatureRows, Row, Shape};
 use crate::abi::{self, Status};
 use crate::error::{Error, Result};
+use crate::files::whole_file::commit_all;
 use crate::labels::{Labeller, Seen};
 use crate::offline::engine_run::Worker;
 use crate::offline::tracker::{End, Tracker};
@@ -232,10 +233,10 @@ impl<'a> Extraction<'a> {
         Ok(self.worker.own()?.stats)
     }
 
-    /// Completes the table.
+    /// Completes the table, the last of the command's work.
     pub fn finish(self) -> Result<Counts> {
         let shape = self.shape;
-        self.table.finish(self.rows, || FeatureRows::new(shape))?;
+        commit_all([self.table.finish(self.rows, || FeatureRows::new(shape))?])?;
         Ok(self.counts)
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
-use crate::ending::Removal;
+use crate::ending::{self, Removal};
 use crate::error::{Error, Result};
 use crate::files::place::{self, Place, cannot_write, folder_of};
 
@@ -147,10 +147,15 @@ fn link(file: &File, place: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets `write` fill a file.
-pub fn write<T>(path: &Path, write: impl FnOnce(File) -> Result<T>) -> Result<T> {
+/// The last that a command does, so that all of its outputs appear, or none: a signal comes too late from here on.
+pub fn commit_all(files: impl IntoIterator<Item = WholeFile>) -> Result<()> {
+    ending::hold().keep();
+    files.into_iter().try_for_each(WholeFile::commit)
+}
+
+/// Lets `write` fill a file, which has no name yet.
+pub fn write<T>(path: &Path, write: impl FnOnce(File) -> Result<T>) -> Result<(T, WholeFile)> {
     let file = WholeFile::create(path)?;
     let result = write(file.file()?)?;
-    file.commit()?;
-    Ok(result)
+    Ok((result, file))
 }

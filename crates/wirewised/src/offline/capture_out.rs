@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A capture that is being written, and appears when it is whole.
+//! A capture that is being written.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -28,10 +28,10 @@ impl CaptureOut {
         self.writer.write(packet).map_err(|error| cannot_write(self.file.path(), &error))
     }
 
-    /// Number of packets.
-    pub fn finish(self) -> Result<u64> {
-        let (file, packets) = (self.file, self.writer.packets());
+    /// The whole file, to commit.
+    pub fn finish(self) -> Result<WholeFile> {
+        let file = self.file;
         self.writer.finish().map_err(|error| cannot_write(file.path(), &error))?;
-        file.commit().map(|()| packets)
+        Ok(file)
     }
 }

@@ -110,7 +110,7 @@ impl Parts {
     fn end(&mut self, last: FeatureRows, fresh: impl FnOnce() -> FeatureRows) -> Result<()> {
         let path = self.path();
         if let Some(table) = self.table.take() {
-            table.finish(last, fresh)?;
+            table.finish(last, fresh)?.commit()?;
             self.bytes += fs::metadata(&path).map_or(0, |file| file.len());
             self.done.push(path.display().to_string());
         }

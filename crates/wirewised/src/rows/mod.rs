@@ -74,7 +74,7 @@ trait Sink<B>: Send {
     fn finish(&mut self) -> std::result::Result<(), String>;
 }
 
-/// A table that is being written. Dropped before `finish`, it leaves no file.
+/// A table that is being written. Until it is finished and committed there is no file.
 pub struct Table<B> {
     file: WholeFile,
     sender: Option<SyncSender<B>>,
@@ -126,13 +126,13 @@ impl<B: Batch> Table<B> {
         }
     }
 
-    /// Completes the file with the rows of a last batch.
-    pub fn finish(mut self, mut last: B, fresh: impl FnOnce() -> B) -> Result<()> {
+    /// The whole file, with the rows of a last batch, to commit.
+    pub fn finish(mut self, mut last: B, fresh: impl FnOnce() -> B) -> Result<WholeFile> {
         if !last.is_empty() {
             self.write(&mut last, fresh)?;
         }
         self.join()?;
-        self.file.commit()
+        Ok(self.file)
     }
 
     /// Bytes in the file so far.

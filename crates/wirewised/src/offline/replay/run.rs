@@ -15,6 +15,7 @@ use super::{FlowRows, Names, PacketRows};
 use crate::abi::{self, Fate};
 use crate::error::{Error, Result};
 use crate::files::place::cannot_write;
+use crate::files::whole_file::commit_all;
 use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
 use crate::packets::outer::Outer;
@@ -310,14 +311,15 @@ impl Replay<'_> {
         let outputs = std::mem::take(&mut self.outputs);
         let captures = [outputs.passed, outputs.dropped, outputs.steered].into_iter().flatten();
         let elsewhere = outputs.elsewhere.map_or_else(Vec::new, |elsewhere| elsewhere.captures);
-        captures.chain(elsewhere).map(CaptureOut::finish).try_for_each(|written| written.map(drop))?;
+        let mut files = captures.chain(elsewhere).map(CaptureOut::finish).collect::<Result<Vec<_>>>()?;
         let names = &self.names;
         if let Some((table, rows)) = outputs.packets {
-            table.finish(rows, || PacketRows::new(Arc::clone(names)))?;
+            files.push(table.finish(rows, || PacketRows::new(Arc::clone(names)))?);
         }
         if let Some((table, rows)) = outputs.flows {
-            table.finish(rows, || FlowRows::new(Arc::clone(names)))?;
+            files.push(table.finish(rows, || FlowRows::new(Arc::clone(names)))?);
         }
+        commit_all(files)?;
         Ok(sum)
     }
 }
