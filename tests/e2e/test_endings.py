@@ -32,7 +32,7 @@ COMMANDS = {
     "traffic": "traffic syn-flood --rate 50000 --duration 600s -o out.pcap",
     "train": "train table.parquet -e forest --trees 400 -o out.pkl",
     "compile": "compile model.pkl --table table.parquet -o out.wirewise",
-    "evaluate": "evaluate model.wirewise day.pcap --labels day.flows --report out.html",
+    "evaluate": "evaluate model.wirewise day.pcap --labels labels.yaml --report out.html",
     "importance": "importance table.parquet --eliminate -j 2 -o out.yaml",
     "search": "search table.parquet -j 2 --trials 500 --method random -o out.pkl",
     "search -j 1": "search table.parquet -j 1 --trials 500 -e forest --trees 100-200 -o out.pkl",
@@ -84,6 +84,8 @@ def folder() -> Iterator[Folder]:
 
 def filled(made: Folder) -> Folder:
     numbered_table().write(made.path / "table.parquet")
+    # Of the classes that the table has.
+    (made.path / "labels.yaml").write_text('version: 1\nrules:\n  - {label: flood, src: 0.0.0.0/1}\notherwise: benign\n')
     commands = (
         "traffic syn-flood --rate 20000 --duration 10s -o day.pcap",
         "train table.parquet -e forest --trees 5 -o model.pkl",
@@ -161,6 +163,7 @@ def pressed(folder: Folder, command: list[str], times: int) -> list[float]:
         while folder.processes():
             time.sleep(0.05)
         folder.clear(before)
+    assert whole.returncode in (0, -signal.SIGKILL), f"{command} cannot be done at all"
     length = time.monotonic() - start
     draw = random.Random(" ".join(command[1:]))
     took = [

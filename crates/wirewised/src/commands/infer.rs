@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::bundle::{Bundle, MODEL};
 use crate::error::{Error, Result};
 use crate::files::place::OutputPath;
+use crate::files::whole_file::commit_all;
 use crate::files::{Input, json};
 use crate::inference::rows::Rows;
 use crate::inference::{Executor, Verdicts};
@@ -97,7 +98,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if let Some(table) = table {
-        table.finish(batch, fresh)?;
+        commit_all([table.finish(batch, fresh)?])?;
     }
     let rows: u64 = counts.iter().sum();
     let summary = Summary {

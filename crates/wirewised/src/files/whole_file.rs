@@ -19,6 +19,7 @@ use crate::files::place::{self, Place, cannot_write, folder_of};
 const PRIVATE: u32 = 0o600;
 const ORDINARY: u32 = 0o666;
 
+#[must_use = "no file appears unless it is committed"]
 pub struct WholeFile {
     /// As the user named it.
     path: PathBuf,
