@@ -4,6 +4,7 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "wirewise/abi_layout.h"
 #include "wirewise/pipeline.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* What the data path and user space share: map values, codes and limits.
  *
- * The only place where these are defined. crates/wirewised/src/abi.rs mirrors it and a test compares
- * both with the BTF of a compiled object; raise WW_ABI_VERSION with any change. Integers are in host byte order
- * unless the type says __be.
+ * The only place where these are defined. scripts/abi.py (`make abi`) writes the agent's types, the toolkit's enums, abi_layout.h and
+ * docs/abi.md from it, and reads plain C only: no holes, no bit fields. Raise WW_ABI_VERSION with any change. Integers are in host byte
+ * order unless the type says __be.
  */
 #ifndef WW_ABI_H
 #define WW_ABI_H
@@ -20,6 +20,12 @@
 #define WW_HASH_SEEDS 13    /* one for each word, and one to finish with */
 #define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
+
+#define WW_ALLOW_PREFIXES 262144 /* more than two policy files can name; a trie grows with what it holds */
+#define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
+#define WW_STATIONS 16384  /* seen behind the ports of a bridge */
+#define WW_FIXED 4096	   /* stations that both files name */
+#define WW_MEMORY 65536	   /* flows that are remembered for steering */
 
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
 enum ww_status {

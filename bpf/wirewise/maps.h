@@ -17,19 +17,6 @@
 #include "arith.h"
 #include "config.h"
 
-/* More than the old and the new policy file together can name; a trie takes memory for what it holds only. */
-#define WW_ALLOW_PREFIXES 262144
-
-/* Those of each class of the old and of the new policy; for forwarding, all that there are. */
-#define WW_INTERFACES 1024
-
-/* Stations behind the ports of a bridge: learned, and from the old and the new policy. */
-#define WW_STATIONS 16384
-#define WW_FIXED 4096
-
-/* Flows that are remembered for steering. */
-#define WW_MEMORY 65536
-
 #define WW_MAP(name, map_type, key_type, value_type, entries, flags) \
 	struct {                                                     \
 		__uint(type, map_type);                              \

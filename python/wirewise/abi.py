@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What user space shares with the data path: the Python side of bpf/wirewise/abi.h.
+"""What the toolkit needs of the contract with the data path.
 
-Limits and codes stand here once for all of the package, and a test compares each with the header
-(tests/unit/test_abi.py).
+Written by scripts/abi.py from bpf/wirewise/abi.h, where the meaning of each stands: `make abi`.
 """
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import IntEnum
 
-VERSION = 10
-
+ABI_VERSION = 10
 MAX_FEATURES = 128
 MAX_CLASSES = 64
 MAX_WIDTH = 128
@@ -20,17 +18,22 @@ HASH_WORDS = 12
 HASH_SEEDS = 13
 TRIGGER_WORDS = 16
 MAX_AFTER = 15
+PLACES = 65_537
+POOLS = 16
+BACKENDS = 2048
+POOL_NAME = 32
+CHECK_PATH = 64
 
 SLOT_SIZE = 16
 KEY_SIZE = {4: 16, 6: 40}
 TUNNEL_SIZE = 8
-"""Bytes of struct ww_slot; of struct ww_key4 and ww_key6, by IP version; and of what ww_tunnel_key4 and
-ww_tunnel_key6 have beside those.
+"""Bytes of struct ww_slot; of struct ww_key4 and ww_key6, by IP version; and of the rest of
+ww_tunnel_key4 and ww_tunnel_key6.
 """
 
 
 class Status(IntEnum):
-    """Why a packet was or was not classified: enum ww_status."""
+    """enum ww_status. Why a packet was or was not classified. Order is the order of ww_stats.status."""
 
     CLASSIFIED = 0
     NOT_IP = 1
@@ -45,14 +48,12 @@ class Status(IntEnum):
     UNDECIDED = 10
     ALLOWED_ESSENTIAL = 11
 
-    @property
-    def malformed(self) -> bool:
-        """What a policy with `malformed: drop` drops."""
-        return Status.MALFORMED_ETHERNET <= self <= Status.TOO_MANY_EXTENSIONS
+    def __str__(self) -> str:
+        return self.name.lower()
 
 
 class Action(IntEnum):
-    """What the policy asks for a class: enum ww_action."""
+    """enum ww_action. What the policy asks for a class."""
 
     PASS = 0
     DROP = 1
@@ -64,52 +65,20 @@ class Action(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-class Fate(Enum):
-    """Where a packet goes."""
-
-    PASS = "passes"
-    DROP = "is dropped"
-    BOUNCE = "goes back to who sent it"
-    REDIRECT = "goes to another interface"
-
-
 class Outcome(IntEnum):
-    """What became of a classified packet, and its fate: enum ww_outcome. The would-be outcomes are those of
-    observe mode. What is steered passes, unless its class says that it goes elsewhere (`Steering.fate`).
+    """enum ww_outcome. What became of a classified packet. The would_ outcomes are those of observe mode: the
+    packet passed.
     """
 
-    fate: Fate
-
-    def __new__(cls, code: int, fate: Fate) -> Outcome:
-        outcome = int.__new__(cls, code)
-        outcome._value_ = code
-        outcome.fate = fate
-        return outcome
-
-    PASS = 0, Fate.PASS
-    DROP = 1, Fate.DROP
-    LIMITED = 2, Fate.DROP
-    WOULD_DROP = 3, Fate.PASS
-    WOULD_LIMIT = 4, Fate.PASS
-    ESTABLISHED = 5, Fate.PASS
-    """In either mode, where it would be dropped: of a connection of the host."""
-    STEERED = 6, Fate.PASS
-    WOULD_STEER = 7, Fate.PASS
-    UNSTEERED = 8, Fate.PASS
-    """It could not be done, as when an interface is gone or no backend is for it: passes unchanged."""
+    PASS = 0
+    DROP = 1
+    LIMITED = 2
+    WOULD_DROP = 3
+    WOULD_LIMIT = 4
+    ESTABLISHED = 5
+    STEERED = 6
+    WOULD_STEER = 7
+    UNSTEERED = 8
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")
-
-    @property
-    def drops(self) -> bool:
-        return self.fate is Fate.DROP
-
-
-def fate(status: Status, outcome: Outcome | None, *, drop_malformed: bool) -> Fate:
-    """Where a packet goes. outcome: None unless it was classified. drop_malformed: the policy says so and is
-    enforced.
-    """
-    if outcome is not None:
-        return outcome.fate
-    return Fate.DROP if status.malformed and drop_malformed else Fate.PASS

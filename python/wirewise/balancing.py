@@ -16,16 +16,16 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 
+from wirewise.abi import BACKENDS, CHECK_PATH, PLACES, POOL_NAME, POOLS
 from wirewise.errors import InputError, choose
 from wirewise.units import parse_duration, parse_number
 
-PLACES = 65_537
-"""Of a pool's table, a prime."""
-MAX_POOLS = 8
-MAX_BACKENDS = 1023
+# While a policy changes, those of both are there. Place 0 of the backends stays empty.
+MAX_POOLS = POOLS // 2
+MAX_BACKENDS = BACKENDS // 2 - 1
 """Of all pools of a policy together."""
-MAX_NAME = 31
-MAX_PATH = 63
+MAX_NAME = POOL_NAME - 1
+MAX_PATH = CHECK_PATH - 1
 METHODS = ("dsr", "ip-in-ip", "gue")
 
 _ALL = (1 << 64) - 1

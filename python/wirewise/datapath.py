@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wirewise.abi import Action, Fate, Outcome, Status, fate
+from wirewise.abi import Action, Outcome, Status
+from wirewise.fate import Fate, fate
 from wirewise.feature_sets import Extractor, FeatureSet, Observation
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
@@ -98,7 +99,7 @@ class DataPath:
             return Decision(Status.UNDECIDED, Fate.PASS, packet, seen, frame=frame)
         class_id = self.policy.counted(flow.verdict, flow.streak)
         action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
-        goes = outcome.fate
+        goes = fate(Status.CLASSIFIED, outcome, drop_malformed=False)
         steering = self.policy.actions[class_id].steering
         if outcome is Outcome.STEERED and steering is not None:
             left = steering.apply(frame)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from wirewise import agent, html
-from wirewise.abi import Fate
 from wirewise.datapath import DataPath, Decision
 from wirewise.datasets import read_ethernet
 from wirewise.errors import InputError, MissingFeatureError, choose
+from wirewise.fate import Fate
 from wirewise.feature_sets.flow import seed_from
 from wirewise.formats.bundle import Bundle
 from wirewise.models import Bounded, Model, TreeEnsemble

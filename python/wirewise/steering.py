@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wirewise.abi import Fate, Outcome
+from wirewise.abi import Outcome
 from wirewise.balancing import Pool
 from wirewise.errors import choose
+from wirewise.fate import Fate
 from wirewise.gtp import Pass, write_inside
 from wirewise.tunnels import Table, parse_kind, parse_qfi
 from wirewise.units import parse_number

@@ -27,11 +27,12 @@ from tests import needs
 from tests.parity.cases import HASH_SEED, SMALL_LIMITS, Case
 from tests.parity.frames import TimedFrame
 from wirewise import agent
-from wirewise.abi import Fate, Status
+from wirewise.abi import Status
 from wirewise.compiler import compile
 from wirewise.datapath import DataPath
 from wirewise.datasets import read_ethernet, write_capture
 from wirewise.errors import WirewiseError
+from wirewise.fate import Fate
 from wirewise.feature_sets import Extractor
 from wirewise.feature_sets.accumulators import CELLS
 from wirewise.feature_sets.flow import Entry, seed_from

@@ -21,9 +21,10 @@ from tests.parity.cases import END_OF_PCAP_NS, Case, reading_all_features, with_
 from tests.parity.cases import observed_values as observed
 from tests.parity.frames import TimedFrame
 from tests.parity.harness import PLANES, XDP_CODES, Comparison, Run, assert_agree, fail, needs_kernel
-from wirewise.abi import Fate, Status
+from wirewise.abi import Status
 from wirewise.datasets import read_capture
 from wirewise.errors import InputError
+from wirewise.fate import Fate
 from wirewise.feature_sets import FIELDS, PRESETS, FeatureSet
 from wirewise.feature_sets.packet import TUNNELS, parse
 from wirewise.models.random import random_tree_ensemble

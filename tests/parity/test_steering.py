@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.parity.cases import Case
 from tests.parity.frames import TimedFrame, ethernet, ipv4, ipv6, udp
 from tests.parity.harness import XDP_CODES, Run, assert_agree, needs_kernel
-from wirewise.abi import Action, Fate, Outcome
+from wirewise.abi import Action, Outcome
+from wirewise.fate import Fate
 from wirewise.feature_sets import FeatureSet
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 from wirewise.steering import with_dscp

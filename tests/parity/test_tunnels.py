@@ -21,7 +21,8 @@ from tests.parity.cases import Case
 from tests.parity.frames import IPV4, IPV6, TimedFrame, ethernet, ipv4, ipv6, tcp, udp
 from tests.parity.harness import PLANES, XDP_CODES, Comparison, Run, assert_agree, needs_kernel
 from tests.parity.test_steering import FEATURES, MODEL
-from wirewise.abi import Fate, Outcome
+from wirewise.abi import Outcome
+from wirewise.fate import Fate
 from wirewise.gtp import Pass, find, write_inside
 from wirewise.tunnels import Table, Tunnel
 

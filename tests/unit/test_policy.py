@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from wirewise.abi import Action, Outcome, Status
 from wirewise.errors import InputError
+from wirewise.fate import DROPPING
 from wirewise.feature_sets.packet import Packet
 from wirewise.policy import ClassPolicy, Decider, Limit, Policy, Port, Trigger
 
@@ -320,8 +321,8 @@ def test_outcomes_by_mode(enforce: bool) -> None:
         decider = Decider(allowed, enforce=enforce)
         outcome = Outcome.ESTABLISHED if allowed is passing and connected else dropped
         assert decider.decide(1, 0, connected=connected) == (Action.DROP, outcome)
-    assert not Outcome.ESTABLISHED.drops
-    assert Outcome.DROP.drops and not Outcome.WOULD_DROP.drops
+    assert Outcome.ESTABLISHED not in DROPPING
+    assert Outcome.DROP in DROPPING and Outcome.WOULD_DROP not in DROPPING
 
 
 @given(

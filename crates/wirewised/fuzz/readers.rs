@@ -5,7 +5,7 @@
 // As the agent's modules call it: of the engine, the readers need one module.
 extern crate self as wirewise_engine;
 
-#[path = "../src/abi.rs"]
+#[path = "../src/abi/mod.rs"]
 pub mod abi;
 #[path = "../../wirewise-engine/src/loader/btf/mod.rs"]
 pub mod btf;

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise import agent
-from wirewise.abi import Outcome, Status
+from wirewise.abi import Status
 from wirewise.datasets.captures import write_capture
 from wirewise.demo.material import Material, tag_of
 from wirewise.demo.session import Played
 from wirewise.errors import WirewiseError
+from wirewise.fate import DROPPING
 
 _KEPT = 192
 """Bytes of each frame that are kept for the second look: all headers."""
@@ -87,8 +88,7 @@ def second_look(
 
 def dropped(seen: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which packets of a trace were dropped, by their outcomes: the demo's policy drops nothing malformed."""
-    dropping = [outcome for outcome in Outcome if outcome.drops]
-    mask: NDArray[np.bool_] = np.isin(seen["outcome"], dropping) & (seen["status"] == Status.CLASSIFIED)
+    mask: NDArray[np.bool_] = np.isin(seen["outcome"], DROPPING) & (seen["status"] == Status.CLASSIFIED)
     return mask
 
 

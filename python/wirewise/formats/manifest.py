@@ -11,8 +11,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wirewise.abi import MAX_CLASSES, MAX_FEATURES
-from wirewise.abi import VERSION as ABI
+from wirewise.abi import ABI_VERSION, MAX_CLASSES, MAX_FEATURES
 from wirewise.errors import InputError
 from wirewise.files import describe_validation_error
 from wirewise.formats.records import AccuracyFacts, FidelityFacts, TrainingFacts, VerifierFacts
@@ -161,7 +160,7 @@ class Manifest(_Record):
 
     format: Literal["wirewise-bundle"] = FORMAT
     version: Literal[1] = VERSION
-    abi: int = ABI
+    abi: int = ABI_VERSION
     name: str
     created: str
     classes: list[str] = Field(min_length=2, max_length=MAX_CLASSES)
@@ -189,7 +188,7 @@ class Manifest(_Record):
             raise InputError(
                 source, "its manifest is not one of a wirewise bundle", "make one with `wirewise compile`"
             )
-        for key, known in (("version", VERSION), ("abi", ABI)):
+        for key, known in (("version", VERSION), ("abi", ABI_VERSION)):
             if document.get(key) != known:
                 raise InputError(
                     source, f"{key} {document.get(key)!r} is unknown, this wirewise reads {key} {known}",

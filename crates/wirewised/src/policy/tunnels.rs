@@ -255,6 +255,9 @@ impl OneOrMoreTexts {
     }
 }
 
+const IN: u8 = abi::TunnelSide::In as u8;
+const OUT: u8 = abi::TunnelSide::Out as u8;
+
 fn bytes(address: IpAddr) -> [u8; 16] {
     let mut bytes = [0; 16];
     match address {
@@ -273,7 +276,7 @@ fn end(address: IpAddr, side: u8, teid: u32) -> abi::TunnelEnd {
 pub fn end_name(end: &abi::TunnelEnd) -> String {
     let address = address_of(end.address, end.ip_version);
     match end.side {
-        abi::TUNNEL_IN => format!("TEID {:#x} at {address}", end.teid),
+        IN => format!("TEID {:#x} at {address}", end.teid),
         _ => format!("ue {address}"),
     }
 }
@@ -309,9 +312,9 @@ impl Tunnel {
         if let Some(v6) = self.ue.v6 {
             value.ue6.copy_from_slice(&v6.octets()[..8]);
         }
-        let mut ends: Vec<_> = self.teid.iter().map(|teid| end(self.local, abi::TUNNEL_IN, *teid)).collect();
+        let mut ends: Vec<_> = self.teid.iter().map(|teid| end(self.local, IN, *teid)).collect();
         if self.peer.is_some() {
-            ends.extend(self.ue.addresses().map(|address| end(address, abi::TUNNEL_OUT, 0)));
+            ends.extend(self.ue.addresses().map(|address| end(address, OUT, 0)));
         }
         ends.into_iter().map(|end| (end, value)).collect()
     }
@@ -364,10 +367,10 @@ impl std::str::FromStr for EndName {
             text.split_once('/').map_or((text, None), |(address, rest)| (address, Some(rest)));
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         match (address, rest) {
-            (IpAddr::V4(_), None) | (IpAddr::V6(_), Some("64")) => Ok(Self(end(address, abi::TUNNEL_OUT, 0))),
+            (IpAddr::V4(_), None) | (IpAddr::V6(_), Some("64")) => Ok(Self(end(address, OUT, 0))),
             (_, Some(teid)) => {
                 let Number(teid) = teid.parse().map_err(|_| refuse())?;
-                Ok(Self(end(address, abi::TUNNEL_IN, teid)))
+                Ok(Self(end(address, IN, teid)))
             }
             _ => Err(refuse()),
         }
@@ -395,7 +398,7 @@ mod tests {
             for (end, value) in tunnel.ends() {
                 assert_eq!(Tunnel::of(&value), *tunnel);
                 let name = match end.side {
-                    abi::TUNNEL_IN => format!("{}/{:#x}", tunnel.local, end.teid),
+                    IN => format!("{}/{:#x}", tunnel.local, end.teid),
                     _ if end.ip_version == 4 => "10.45.0.2".to_string(),
                     _ => "2001:db8:45:2::/64".to_string(),
                 };

@@ -15,7 +15,7 @@ use crate::running::Running;
 pub struct Tunnels {
     pub interface: String,
     pub tunnels: Vec<TunnelState>,
-    /// Packets by what became of them: `abi::TUNNEL_COUNTS`.
+    /// Packets by what became of them: `abi::TunnelCount`.
     pub packets: BTreeMap<&'static str, u64>,
 }
 
@@ -66,8 +66,8 @@ pub fn of(running: &(impl Running + ?Sized)) -> Result<Tunnels> {
     let tunnels = tunnels.collect();
     let mut packets = BTreeMap::new();
     if let Some(counts) = running.optional_map(TUNNEL_COUNTS)? {
-        for (index, name) in (0..).zip(abi::TUNNEL_COUNTS) {
-            packets.insert(name, sum_of_cpus(&counts, index)?.packets);
+        for count in abi::TunnelCount::ALL {
+            packets.insert(count.name(), sum_of_cpus(&counts, count.code())?.packets);
         }
     }
     Ok(Tunnels { interface: running.interface().to_string(), tunnels, packets })

@@ -13,7 +13,8 @@ pub fn print(tunnels: &Tunnels) -> Result<()> {
     let rows: Vec<_> =
         std::iter::once(head.map(str::to_string)).chain(tunnels.tunnels.iter().map(row)).collect();
     table::print(&rows, 5);
-    let known = abi::TUNNEL_COUNTS.iter().filter_map(|name| {
+    let known = abi::TunnelCount::ALL.iter().filter_map(|count| {
+        let name = count.name();
         let packets = tunnels.packets.get(name).copied().unwrap_or(0);
         (packets > 0).then(|| format!("{packets} {name}"))
     });

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the data path and user space share: `contract` is written from `bpf/wirewise/abi.h`, where the meaning of each field stands;
+//! here is what the agent knows of it beside.
+//!
+//! Integers are in host byte order; addresses and ports are as in the packet (network byte order).
+
+use bytemuck::Zeroable;
+
+/// An enum of `abi.h`: codes from 0 on, each with the name that options, JSON and tables use.
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+        #[repr(u32)]
+        pub enum $name {
+            $(#[serde(rename = $text)] $variant),+
+        }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+            pub const COUNT: usize = Self::ALL.len();
+
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text),+
+                }
+            }
+
+            /// The value of a code the kernel wrote; `None` if it is none of ours.
+            pub fn from_code(code: u32) -> Option<$name> {
+                Self::ALL.get(code as usize).copied()
+            }
+
+            pub fn code(self) -> u32 {
+                self as u32
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+mod contract;
+
+pub use contract::*;
+
+/// Trigger `packets` can name packets 1 to this of a flow.
+pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
+/// Those by which a packet does not come to its receiver.
+pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT
+    | STEER_BOUNCE
+    | STEER_SOCKET
+    | STEER_FORWARD
+    | STEER_CHALLENGE
+    | STEER_BACKEND
+    | STEER_DECAPSULATE;
+/// Those by which a packet grows or shrinks at its front.
+pub const STEER_THROUGH_TUNNELS: u32 = STEER_DECAPSULATE | STEER_ENCAPSULATE;
+/// Each kind with the key of a policy file.
+pub const STEERING: [(u32, &str); 16] = [
+    (STEER_REDIRECT, "redirect"),
+    (STEER_BOUNCE, "bounce"),
+    (STEER_DSCP, "dscp"),
+    (STEER_MARK, "mark"),
+    (STEER_PRIORITY, "priority"),
+    (STEER_QUEUE, "queue"),
+    (STEER_CPU, "cpu"),
+    (STEER_SOCKET, "socket"),
+    (STEER_MIRROR, "mirror"),
+    (STEER_FORWARD, "forward"),
+    (STEER_BACKEND, "backend"),
+    (STEER_CHALLENGE, "challenge"),
+    (STEER_DECAPSULATE, "decapsulate"),
+    (STEER_ENCAPSULATE, "encapsulate"),
+    (STEER_QFI, "qfi"),
+    (STEER_INNER_DSCP, "inner-dscp"),
+];
+
+/// Of the map `ww_tunnels`.
+pub const ENDS_OF_A_TUNNEL: usize = 3;
+
+/// What becomes of a packet, by the code that its program returns to the hook (XDP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Dropped = 1,
+    Passed = 2,
+    /// Back to who sent it.
+    Bounced = 3,
+    /// To another interface.
+    Redirected = 4,
+}
+
+impl Fate {
+    /// Any other code is no verdict: XDP_ABORTED, and what the data path has no use for.
+    pub fn from_code(code: u32) -> Result<Self, String> {
+        let all = [Self::Dropped, Self::Passed, Self::Bounced, Self::Redirected];
+        all.into_iter().find(|fate| *fate as u32 == code).ok_or_else(|| {
+            format!("the program returned {code}, which is no verdict: 1 drops a packet, 2 passes it, 3 and 4 send it elsewhere")
+        })
+    }
+
+    /// The same, of a program of TC: TC_ACT_UNSPEC, which goes on to the next program, TC_ACT_SHOT and TC_ACT_REDIRECT, which is also
+    /// of packets that bounce.
+    pub fn from_tc(code: u32) -> Result<Self, String> {
+        match code.cast_signed() {
+            -1 => Ok(Self::Passed),
+            2 => Ok(Self::Dropped),
+            7 => Ok(Self::Redirected),
+            code => Err(format!(
+                "the program returned {code}, which is no verdict: -1 passes a packet, 2 drops it, 7 sends it elsewhere"
+            )),
+        }
+    }
+
+    pub fn passed(self) -> bool {
+        self == Self::Passed
+    }
+}
+
+impl Action {
+    /// Whether a packet of the class may be dropped.
+    pub fn may_drop(self) -> bool {
+        match self {
+            Self::Drop | Self::RateLimit => true,
+            Self::Pass | Self::Count | Self::Steer => false,
+        }
+    }
+}
+
+impl Outcome {
+    /// Above a column of packets.
+    pub fn title(self) -> String {
+        self.name().replace('-', " ")
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::zeroed()
+    }
+}
+
+impl Config {
+    /// Where the data path reads the time, in words.
+    pub fn describe_clock(&self) -> &'static str {
+        match Clock::from_code(self.clock) {
+            Some(Clock::Coarse) if self.jiffy_ns != 0 => "coarse (jiffies)",
+            Some(Clock::Coarse) => "coarse (helper)",
+            Some(clock) => clock.name(),
+            None => "unknown",
+        }
+    }
+}
+
+impl From<Key4> for Key6 {
+    /// The form of events and traces: an IPv4 address lies in the first four bytes.
+    fn from(key: Key4) -> Self {
+        let mut long = Self { source_port: key.source_port, protocol: key.protocol, ..Self::zeroed() };
+        long.destination_port = key.destination_port;
+        long.source[..4].copy_from_slice(&key.source);
+        long.destination[..4].copy_from_slice(&key.destination);
+        long
+    }
+}
+
+impl Policy {
+    /// What the policy asks of a program beside passing and dropping: `STEER_*` bits.
+    pub fn steering(&self) -> u32 {
+        self.steered().fold(0, |kinds, (_, steer)| kinds | steer.kinds)
+    }
+
+    /// The classes that are steered, each with its number.
+    pub fn steered(&self) -> impl Iterator<Item = (usize, &Steer)> {
+        let rules = self.class_policy.iter().zip(&self.steer).enumerate();
+        rules
+            .filter(|(_, (rule, _))| rule.action == Action::Steer.code())
+            .map(|(class, (_, steer))| (class, steer))
+    }
+
+    /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
+    pub fn takes_away(&self, class: usize) -> bool {
+        let action = Action::from_code(self.class_policy[class].action);
+        let elsewhere = self.steer[class].kinds & STEER_ELSEWHERE != 0;
+        action.is_some_and(|action| action.may_drop() || action == Action::Steer && elsewhere)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_go_both_ways() {
+        assert_eq!(Status::from_code(9), Some(Status::NoPolicy));
+        assert_eq!(Status::from_code(11), Some(Status::AllowedEssential));
+        assert_eq!(Status::from_code(12), None);
+        assert_eq!(Outcome::WouldLimit.code(), 4);
+        assert_eq!(Action::RateLimit.to_string(), "rate-limit");
+        assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");
+    }
+
+    #[test]
+    fn a_code_that_is_no_verdict_is_no_fate() {
+        assert_eq!((Fate::from_code(1), Fate::from_code(2)), (Ok(Fate::Dropped), Ok(Fate::Passed)));
+        assert_eq!((Fate::from_code(3), Fate::from_code(4)), (Ok(Fate::Bounced), Ok(Fate::Redirected)));
+        for code in [0, 5, u32::MAX] {
+            assert!(Fate::from_code(code).unwrap_err().contains(&format!("returned {code},")));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where packets go: what an outcome, or a packet without one, comes to."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from wirewise.abi import Outcome, Status
+
+
+class Fate(Enum):
+    """Where a packet goes."""
+
+    PASS = "passes"
+    DROP = "is dropped"
+    BOUNCE = "goes back to who sent it"
+    REDIRECT = "goes to another interface"
+
+
+DROPPING = (Outcome.DROP, Outcome.LIMITED)
+"""Outcomes of packets that are dropped."""
+
+MALFORMED = (
+    Status.MALFORMED_ETHERNET, Status.MALFORMED_IP, Status.MALFORMED_TRANSPORT, Status.MALFORMED_TUNNEL,
+    Status.TOO_MANY_EXTENSIONS,
+)  # fmt: skip
+"""What a policy with `malformed: drop` drops."""
+
+
+def fate(status: Status, outcome: Outcome | None, *, drop_malformed: bool) -> Fate:
+    """Where a packet goes. What is steered passes, unless its class says that it goes elsewhere
+    (`Steering.fate`). outcome: None unless it was classified. drop_malformed: the policy says so and is
+    enforced.
+    """
+    dropped = outcome in DROPPING or (outcome is None and drop_malformed and status in MALFORMED)
+    return Fate.DROP if dropped else Fate.PASS
