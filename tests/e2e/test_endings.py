@@ -84,8 +84,10 @@ def folder() -> Iterator[Folder]:
 
 def filled(made: Folder) -> Folder:
     numbered_table().write(made.path / "table.parquet")
-    # Of the classes that the table has.
-    (made.path / "labels.yaml").write_text('version: 1\nrules:\n  - {label: flood, src: 0.0.0.0/1}\notherwise: benign\n')
+    labels = (
+        "version: 1\nrules: [{label: flood, src: 0.0.0.0/1}]\notherwise: benign\n"  # classes of the table
+    )
+    (made.path / "labels.yaml").write_text(labels)
     commands = (
         "traffic syn-flood --rate 20000 --duration 10s -o day.pcap",
         "train table.parquet -e forest --trees 5 -o model.pkl",
