@@ -114,8 +114,8 @@ enum ww_hook { WW_HOOK_XDP = 0, WW_HOOK_TC_INGRESS, WW_HOOK_TC_EGRESS };
 enum ww_clock {
 	WW_CLOCK_COARSE =
 		0, /* some milliseconds, a few ns to read: jiffies, or bpf_ktime_get_coarse_ns if jiffy_ns is 0 */
-	WW_CLOCK_FINE, /* bpf_ktime_get_ns */
-	WW_CLOCK_METADATA, /* __u64 ns that come with the packet (XDP metadata, a socket buffer's time): replay and tests */
+	WW_CLOCK_FINE,	   /* bpf_ktime_get_ns */
+	WW_CLOCK_METADATA, /* comes with the packet (struct ww_captured): replay and tests */
 };
 
 /* Where a flow's entry came from; the order of ww_stats.flows_*. */

@@ -29,14 +29,14 @@ struct ww_gtp_extensions {
 #define WW_GTP_QFI(found) ((found) >> 24 & 63)
 
 /* Opens the header at the cursor, which stays at what is inside. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, unchanged: no IP.
- * start: of the frame. */
-static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, void *start, __u32 *found,
-				       struct ww_gtp_extensions *extensions)
+ * room: bytes from the header on, in the packet around it. start: of the frame. */
+static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, void *start, __u32 room,
+				       __u32 *found, struct ww_gtp_extensions *extensions)
 {
 	struct ww_gtp *gtp = cursor->at;
 	__u8 *inner;
 
-	if ((void *)(gtp + 1) > cursor->end)
+	if ((void *)(gtp + 1) > cursor->end || room < sizeof(*gtp))
 		return WW_MALFORMED_TUNNEL;
 	if (gtp->flags >> 4 != 3 || gtp->message != 255)
 		return 0;
@@ -79,7 +79,7 @@ static __always_inline int ww_open_gtp(struct ww_cursor *cursor, __be16 *type, v
 			return WW_MALFORMED_TUNNEL;
 	}
 	inner = cursor->at;
-	if ((void *)(inner + 1) > cursor->end)
+	if ((void *)(inner + 1) > cursor->end || (__u32)((void *)inner - (void *)gtp) >= room)
 		return WW_MALFORMED_TUNNEL;
 	if (*inner >> 4 == 4)
 		*type = bpf_htons(ETH_P_IP);

@@ -73,6 +73,13 @@ struct ww_input {
 	__u32 tag;    /* 1 << 16 | TCI of a VLAN tag that the driver or the kernel took off; 0: none */
 };
 
+/* What comes with a captured frame: at XDP in front of it; at TC its time is the receive time, and its length in cb[0]. */
+struct ww_captured {
+	__u64 time_ns;
+	__u32 length; /* of the frame, which may be cut */
+	__u32 reserved;
+};
+
 static __always_inline int ww_at_tc(void)
 {
 	return ww_config.hook != WW_HOOK_XDP;
@@ -127,15 +134,33 @@ static __always_inline void ww_pull_headers(WW_HOOK_CTX *ctx)
 	}
 }
 
-/* The time that a captured packet brings with it: in front of the frame at XDP, its receive time at TC. */
+/* The time that a captured packet brings with it. */
 static __always_inline __u64 ww_captured_time(const WW_HOOK_CTX *ctx)
 {
-	__u64 *time;
+	struct ww_captured *captured;
 
 	if (ww_at_tc())
 		return ww_field64(ctx, struct __sk_buff, tstamp);
-	time = (void *)ww_field(ctx, struct xdp_md, data_meta);
-	return (void *)(time + 1) > ww_data(ctx) ? 0 : *time;
+	captured = (void *)ww_field(ctx, struct xdp_md, data_meta);
+	return (void *)(captured + 1) > ww_data(ctx) ? 0 : captured->time_ns;
+}
+
+/* Bytes of the whole frame, without a tag that is beside it. A test run gets no more of a captured one than its headers. */
+static __always_inline __u32 ww_whole_length(const WW_HOOK_CTX *ctx)
+{
+	__u32 length;
+
+	if (ww_at_tc()) {
+		length = ww_config.trace ? ww_field(ctx, struct __sk_buff, cb[0]) : 0;
+		return length ?: ww_field(ctx, struct __sk_buff, len);
+	}
+	if (ww_config.trace) {
+		struct ww_captured *captured = (void *)ww_field(ctx, struct xdp_md, data_meta);
+
+		if ((void *)(captured + 1) <= ww_data(ctx))
+			return captured->length;
+	}
+	return ww_data_end(ctx) - ww_data(ctx);
 }
 
 /* The hook's code for a verdict. At TC, what passes goes on to the next program, if there is one. */

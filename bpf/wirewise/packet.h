@@ -18,6 +18,7 @@ struct ww_packet {
 	__u32 protocol;
 	__u32 length; /* IP length: header and payload */
 	__u32 network_header_length;
+	__u32 transport_length; /* behind the network header: by the IP length, or by UDP's if that is less */
 	__u32 transport_header_length;
 	__u32 payload_length;
 	__u32 ttl;

@@ -2,6 +2,7 @@
 /* Parsing: Ethernet, VLAN, IPv4, IPv6, transport, and one level of tunnel.
  *
  * Each parser takes a cursor, checks bounds before it reads, moves the cursor behind what it read and returns an enum ww_status (0: go on).
+ * Two bounds hold: the frame's end, which the verifier wants, and the datagram's, by its length fields: behind that is padding.
  * Reference: feature_sets/packet.py. Tunnels cost nothing unless the feature set asks for them (WW_DECAPSULATE_*).
  */
 #ifndef WW_PARSE_H
@@ -27,6 +28,11 @@
 #define WW_MAX_VLAN_TAGS 2
 #define WW_MAX_EXTENSIONS 8
 #define WW_MAX_GTP_EXTENSIONS 4
+#define WW_MAX_HOP_BY_HOP_OPTIONS 8 /* in front of and with the one that gives a jumbogram's length */
+#define WW_MAX_FIELD 0xffff	    /* of a 16-bit length */
+#define WW_MAX_LENGTH 0xfffff	    /* of an IP packet; longer ones count as this long */
+#define WW_OPTION_PAD1 0
+#define WW_OPTION_JUMBO 0xc2
 
 #define WW_ETH_QINQ_OLD 0x9100
 #define WW_ETH_TRANSPARENT 0x6558 /* GRE: an Ethernet frame */
@@ -91,7 +97,16 @@ static __always_inline int ww_parse_outer(struct ww_cursor *cursor, __u32 tag, _
 	return ww_parse_tagged(cursor, type, vlan_id, tag != 0);
 }
 
-static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_packet *p)
+/* Bytes of the frame from an offset on, if those are more than a 16-bit length can say; else 0. Packets that were merged, or are to be cut to segments,
+ * have a length of 0 then. */
+static __always_inline __u32 ww_long_rest(WW_HOOK_CTX *ctx, __u32 offset)
+{
+	__u32 rest = ww_whole_length(ctx) - offset;
+
+	return rest > WW_MAX_FIELD ? rest : 0;
+}
+
+static __always_inline int ww_parse_ipv4(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, struct ww_packet *p)
 {
 	struct iphdr *ip = cursor->at;
 	__u32 header_length = sizeof(*ip), fragment;
@@ -111,14 +126,21 @@ static __always_inline int ww_parse_ipv4(struct ww_cursor *cursor, struct ww_pac
 		if (cursor->at > cursor->end)
 			return WW_MALFORMED_IP;
 	}
-	if (ww_unlikely(header_length > p->length))
-		return WW_MALFORMED_IP;
+	if (ww_unlikely(header_length > p->length)) {
+		if (p->length || p->tunnelled)
+			return WW_MALFORMED_IP;
+		p->length = ww_long_rest(ctx, (void *)ip - ww_data(ctx));
+		if (!p->length)
+			return WW_MALFORMED_IP;
+		p->length = ww_min(p->length, WW_MAX_LENGTH);
+	}
 	fragment = bpf_ntohs(ip->frag_off);
 	p->ip_version = 4;
 	p->source4 = ip->saddr;
 	p->destination4 = ip->daddr;
 	p->protocol = ip->protocol;
 	p->network_header_length = header_length;
+	p->transport_length = p->length - header_length;
 	p->ttl = ip->ttl;
 	p->tos = ip->tos;
 	p->fragment = (fragment & 0x3fff) != 0;
@@ -133,26 +155,73 @@ static __always_inline int ww_is_extension(__u32 protocol)
 	       protocol == 139 || protocol == 140;
 }
 
-/* Walks a chain of IPv6 extension headers. offset: of the first, from the start of the frame; protocol: its type.
- * Returns enum ww_status << 32 | any fragment << 25 | fragment other than the first << 24 | protocol behind << 16 | offset behind.
- * A global function: verified once, and out of the way of packets that have none. */
-__noinline __u64 ww_skip_extensions(WW_HOOK_ARG *ctx, __u32 offset, __u32 protocol)
+/* The payload length that a hop-by-hop header gives (RFC 2675); 0 if it has no such option, or that says what a 16-bit length can say. offset: of the
+ * header in the frame. */
+static __always_inline __u32 ww_jumbo_payload(void *data, void *end, __u32 offset)
+{
+	__u8 *option = data + offset;
+	__u32 behind, payload;
+
+	if ((void *)(option + 8) > end)
+		return 0;
+	behind = offset + (option[1] + 1) * 8;
+	offset += 2;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < WW_MAX_HOP_BY_HOP_OPTIONS; i++) {
+		option = data + offset;
+		if (offset + 6 > behind || (void *)(option + 6) > end)
+			break;
+		if (option[0] == WW_OPTION_JUMBO) {
+			payload = (__u32)option[2] << 24 | option[3] << 16 | option[4] << 8 | option[5];
+			return option[1] == 4 && payload > WW_MAX_FIELD ? payload : 0;
+		}
+		offset += option[0] == WW_OPTION_PAD1 ? 1 : 2 + option[1];
+	}
+	return 0;
+}
+
+/* What ww_skip_extensions returns. */
+#define WW_BEHIND_OFFSET(behind) ((behind) & 0x7fff) /* eight extensions end far below */
+#define WW_BEHIND_PROTOCOL(behind) ((behind) >> 16 & 0xff)
+#define WW_BEHIND_LATER(behind) ((behind) >> 24 & 1) /* a fragment other than the first */
+#define WW_BEHIND_FRAGMENT(behind) ((behind) >> 25 & 1)
+#define WW_BEHIND_STATUS(behind) ((behind) >> 28 & 15) /* enum ww_status; then all else is 0 */
+#define WW_BEHIND_LENGTH(behind) ((behind) >> 32)      /* what the packet has left there */
+#define WW_STOP(status) ((__u64)(status) << 28)
+
+/* Walks a chain of IPv6 extension headers, and finds the payload's length where its own field is 0: an option gives that, or the frame, as newer kernels
+ * leave the option out of what they merge. offset: behind the fixed header, from the start of the frame; protocol: of what is there; payload: as the field
+ * has it; tunnelled: then 0 is 0. A global function: verified once, and out of the way of packets that have none. */
+__noinline __u64 ww_skip_extensions(WW_HOOK_ARG *ctx, __u32 offset, __u32 protocol, __u32 payload,
+				    __u32 tunnelled)
 {
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	__u64 fragment = 0;
+	__u32 limit;
 
+	/* A bound for the verifier, as below. */
+	if (offset > 0x7fff)
+		return WW_STOP(WW_MALFORMED_IP);
+	if (!payload && !tunnelled) {
+		if (protocol == IPPROTO_HOPOPTS)
+			payload = ww_jumbo_payload(data, end, offset);
+		if (!payload)
+			payload = ww_long_rest(ctx, offset);
+		payload = ww_min(payload, WW_MAX_LENGTH - sizeof(struct ipv6hdr));
+	}
+	limit = offset + payload;
 	for (int i = 0; ww_is_extension(protocol); i++) {
 		__u8 *extension;
 		__u32 size;
 
 		if (i == WW_MAX_EXTENSIONS)
-			return (__u64)WW_TOO_MANY_EXTENSIONS << 32;
+			return WW_STOP(WW_TOO_MANY_EXTENSIONS);
 		/* A bound for the verifier; no frame reaches it. */
 		if (offset > 0x7fff)
-			return (__u64)WW_MALFORMED_IP << 32;
+			return WW_STOP(WW_MALFORMED_IP);
 		extension = data + offset;
-		if (ww_unlikely((void *)(extension + 8) > end))
-			return (__u64)WW_MALFORMED_IP << 32;
+		if (ww_unlikely((void *)(extension + 8) > end || offset + 8 > limit))
+			return WW_STOP(WW_MALFORMED_IP);
 		size = (extension[1] + 1) * 8;
 		if (protocol == IPPROTO_AH) {
 			size = (extension[1] + 2) * 4;
@@ -161,13 +230,13 @@ __noinline __u64 ww_skip_extensions(WW_HOOK_ARG *ctx, __u32 offset, __u32 protoc
 			fragment = bpf_ntohs(*(__be16 *)(extension + 2)) >> 3 ? 3 << 24 : 2 << 24;
 		}
 		protocol = extension[0];
-		if (ww_unlikely((void *)extension + size > end))
-			return (__u64)WW_MALFORMED_IP << 32;
+		if (ww_unlikely((void *)extension + size > end || offset + size > limit))
+			return WW_STOP(WW_MALFORMED_IP);
 		offset += size;
 		if (fragment == 3 << 24)
 			break;
 	}
-	return fragment | protocol << 16 | offset;
+	return (__u64)(limit - offset) << 32 | fragment | protocol << 16 | offset;
 }
 
 static __always_inline int ww_parse_ipv6(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, struct ww_packet *p)
@@ -183,28 +252,42 @@ static __always_inline int ww_parse_ipv6(WW_HOOK_CTX *ctx, struct ww_cursor *cur
 	p->ip_version = 6;
 	p->addresses6 = (const void *)&ip->saddr;
 	p->protocol = ip->nexthdr;
-	p->length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	p->transport_length = bpf_ntohs(ip->payload_len);
 	p->network_header_length = sizeof(*ip);
 	p->ttl = ip->hop_limit;
 	p->tos = first_word >> 20 & 255;
 	p->fragment = 0;
 	p->fragment_offset = 0;
 	cursor->at = ip + 1;
-	if (ww_unlikely(ww_is_extension(p->protocol))) {
+	if (ww_unlikely(ww_is_extension(p->protocol) || !p->transport_length)) {
 		void *data = ww_data(ctx);
-		__u64 start = cursor->at - data, behind = ww_skip_extensions(ctx, start, p->protocol);
+		__u64 start = cursor->at - data,
+		      behind = ww_skip_extensions(ctx, start, p->protocol, p->transport_length, p->tunnelled);
 		__u32 offset;
 
 		ww_hide(behind);
-		if (behind >> 32)
-			return behind >> 32 & 15;
-		offset = behind & 0x7fff; /* eight extensions end far below */
-		p->protocol = behind >> 16 & 0xff;
-		p->fragment_offset = behind >> 24 & 1;
-		p->fragment = behind >> 25 & 1;
+		if (WW_BEHIND_STATUS(behind))
+			return WW_BEHIND_STATUS(behind);
+		offset = WW_BEHIND_OFFSET(behind);
+		p->protocol = WW_BEHIND_PROTOCOL(behind);
+		p->fragment_offset = WW_BEHIND_LATER(behind);
+		p->fragment = WW_BEHIND_FRAGMENT(behind);
+		p->transport_length = WW_BEHIND_LENGTH(behind);
 		p->network_header_length += offset - start;
 		cursor->at = data + offset;
 	}
+	p->length = p->network_header_length + p->transport_length;
+	return 0;
+}
+
+/* What UDP's own length leaves of the packet; of a fragment it is about all fragments, of a jumbogram 0. Returns an enum ww_status. */
+static __always_inline int ww_bound_by_udp(struct ww_packet *p, __u32 length)
+{
+	if (ww_unlikely(length < sizeof(struct udphdr)))
+		return length || p->transport_length <= WW_MAX_FIELD ? WW_MALFORMED_TRANSPORT : 0;
+	if (ww_unlikely(length > p->transport_length))
+		return p->fragment ? 0 : WW_MALFORMED_TRANSPORT;
+	p->transport_length = length;
 	return 0;
 }
 
@@ -228,7 +311,8 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 		if (ww_unlikely((void *)(tcp + 1) > end))
 			return WW_MALFORMED_TRANSPORT;
 		p->transport_header_length = (((__u8 *)at)[12] >> 4) * 4;
-		if (ww_unlikely(p->transport_header_length < sizeof(*tcp)))
+		if (ww_unlikely(p->transport_header_length < sizeof(*tcp) ||
+				p->transport_header_length > p->transport_length))
 			return WW_MALFORMED_TRANSPORT;
 		p->source_port_be = tcp->source;
 		p->destination_port_be = tcp->dest;
@@ -246,10 +330,13 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 		p->transport_header_length = sizeof(*udp);
 		p->source_port_be = udp->source;
 		p->destination_port_be = udp->dest;
+		if (p->protocol == IPPROTO_UDP) {
+			if (ww_unlikely(ww_bound_by_udp(p, bpf_ntohs(udp->len))))
+				return WW_MALFORMED_TRANSPORT;
 #if WW_PROBES
-		if (p->protocol == IPPROTO_UDP)
 			ww_parse_probe(udp, end, p);
 #endif
+		}
 		break;
 	}
 	case IPPROTO_SCTP:
@@ -269,7 +356,7 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 		p->icmp_code = ((__u8 *)at)[1];
 		break;
 	}
-	return 0;
+	return ww_unlikely(p->transport_header_length > p->transport_length) ? WW_MALFORMED_TRANSPORT : 0;
 }
 
 /* An IP packet and its transport header; the cursor stays at the transport header. */
@@ -279,7 +366,7 @@ static __always_inline int ww_parse_ip(WW_HOOK_CTX *ctx, struct ww_cursor *curso
 	int status;
 
 	if (type == bpf_htons(ETH_P_IP))
-		status = ww_parse_ipv4(cursor, p);
+		status = ww_parse_ipv4(ctx, cursor, p);
 	else
 		status = ww_parse_ipv6(ctx, cursor, p);
 	return status ? status : ww_parse_transport(cursor, p);
@@ -301,14 +388,12 @@ static __always_inline int ww_parse_network(WW_HOOK_CTX *ctx, struct ww_cursor *
 					    struct ww_packet *p)
 {
 	int status = ww_parse_ip(ctx, cursor, type, p);
-	__s32 payload;
 
 	if (status)
 		return status;
 	p->source_port = bpf_ntohs(p->source_port_be);
 	p->destination_port = bpf_ntohs(p->destination_port_be);
-	payload = p->length - p->network_header_length - p->transport_header_length;
-	p->payload_length = payload > 0 ? payload : 0;
+	p->payload_length = p->transport_length - p->transport_header_length;
 	return 0;
 }
 

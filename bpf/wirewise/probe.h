@@ -36,8 +36,8 @@ static __always_inline void ww_parse_probe(const struct udphdr *udp, const void 
 	const struct ww_probe *probe = (const void *)(udp + 1);
 
 	if (ww_likely(udp->dest != bpf_htons(WW_PORT_PROBE)) || p->fragment ||
-	    p->length < p->network_header_length + sizeof(*udp) + sizeof(*probe) ||
-	    (const void *)(probe + 1) > end || probe->magic != bpf_htonl(WW_PROBE_MAGIC))
+	    p->transport_length < sizeof(*udp) + sizeof(*probe) || (const void *)(probe + 1) > end ||
+	    probe->magic != bpf_htonl(WW_PROBE_MAGIC))
 		return;
 	p->probe_round = bpf_ntohl(probe->round);
 	p->probe_unit_ns = bpf_ntohl(probe->unit_ns);

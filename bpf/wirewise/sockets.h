@@ -49,28 +49,34 @@ static __always_inline int ww_connected_udp(WW_HOOK_CTX *ctx, struct bpf_sock_tu
 }
 
 /* The packet as the host gets it, so without a look into tunnels. Read again, as what was parsed is long forgotten here (a key may lack
- * addresses, and a model be a program of its own). A global function, so that it takes nothing from the usual packet's registers. */
+ * addresses, and a model be a program of its own); its transport header is known to be there. A global function, so that it takes nothing from
+ * the usual packet's registers. */
 __noinline int ww_established(WW_HOOK_ARG *ctx)
 {
 	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
 	struct bpf_sock_tuple tuple;
 	struct ww_packet p = {};
 	__u32 size = sizeof(tuple.ipv4);
-	__be16 type;
+	__be16 type, *ports;
 
 	/* Captured packets belong to no socket of this host: the kernel answers as user space does, which has none. */
 	if (ww_config.clock == WW_CLOCK_METADATA)
 		return 0;
 	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &p.vlan_id) ||
 	    (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6)) ||
-	    ww_parse_ip(ctx, &cursor, type, &p) || p.fragment_offset)
+	    (type == bpf_htons(ETH_P_IP) ? ww_parse_ipv4(ctx, &cursor, &p)
+					 : ww_parse_ipv6(ctx, &cursor, &p)) ||
+	    p.fragment_offset)
+		return 0;
+	ports = cursor.at;
+	if ((void *)(ports + 2) > cursor.end)
 		return 0;
 	/* Sockets are found by the packets that come to them. */
 	if (p.ip_version == 4) {
 		tuple.ipv4.saddr = ww_outgoing() ? p.destination4 : p.source4;
 		tuple.ipv4.daddr = ww_outgoing() ? p.source4 : p.destination4;
-		tuple.ipv4.sport = ww_outgoing() ? p.destination_port_be : p.source_port_be;
-		tuple.ipv4.dport = ww_outgoing() ? p.source_port_be : p.destination_port_be;
+		tuple.ipv4.sport = ww_outgoing() ? ports[1] : ports[0];
+		tuple.ipv4.dport = ww_outgoing() ? ports[0] : ports[1];
 	} else {
 		const __be32 *peer = p.addresses6 + (ww_outgoing() ? 4 : 0);
 		const __be32 *own = p.addresses6 + (ww_outgoing() ? 0 : 4);
@@ -78,8 +84,8 @@ __noinline int ww_established(WW_HOOK_ARG *ctx)
 		size = sizeof(tuple.ipv6);
 		__builtin_memcpy(tuple.ipv6.saddr, peer, sizeof(tuple.ipv6.saddr));
 		__builtin_memcpy(tuple.ipv6.daddr, own, sizeof(tuple.ipv6.daddr));
-		tuple.ipv6.sport = ww_outgoing() ? p.destination_port_be : p.source_port_be;
-		tuple.ipv6.dport = ww_outgoing() ? p.source_port_be : p.destination_port_be;
+		tuple.ipv6.sport = ww_outgoing() ? ports[1] : ports[0];
+		tuple.ipv6.dport = ww_outgoing() ? ports[0] : ports[1];
 	}
 	if (p.protocol == IPPROTO_TCP)
 		return ww_connected_tcp(ctx, &tuple, size);

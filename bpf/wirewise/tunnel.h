@@ -9,12 +9,13 @@
 
 #include "gtp.h"
 
-/* Each opens one header at the cursor. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, 0: no tunnel for us. */
-static __always_inline int ww_open_vxlan(struct ww_cursor *cursor, __be16 *type)
+/* Each opens one header at the cursor. Returns 0, or WW_MALFORMED_TUNNEL; *type: EtherType inside, 0: no tunnel for us. room: bytes from the
+ * header on, in the packet around it. */
+static __always_inline int ww_open_vxlan(struct ww_cursor *cursor, __u32 room, __be16 *type)
 {
 	__u8 *vxlan = cursor->at;
 
-	if ((void *)(vxlan + 8) > cursor->end)
+	if ((void *)(vxlan + 8) > cursor->end || room < 8)
 		return WW_MALFORMED_TUNNEL;
 	if (vxlan[0] & 0x08)
 		*type = bpf_htons(WW_ETH_TRANSPARENT);
@@ -22,7 +23,7 @@ static __always_inline int ww_open_vxlan(struct ww_cursor *cursor, __be16 *type)
 	return 0;
 }
 
-static __always_inline int ww_open_gre(struct ww_cursor *cursor, __be16 *type)
+static __always_inline int ww_open_gre(struct ww_cursor *cursor, __u32 room, __be16 *type)
 {
 	struct {
 		__be16 flags;
@@ -30,7 +31,7 @@ static __always_inline int ww_open_gre(struct ww_cursor *cursor, __be16 *type)
 	} *gre = cursor->at;
 	__u32 flags;
 
-	if ((void *)(gre + 1) > cursor->end)
+	if ((void *)(gre + 1) > cursor->end || room < sizeof(*gre))
 		return WW_MALFORMED_TUNNEL;
 	flags = bpf_ntohs(gre->flags);
 	if (flags & 0x4007) /* source routing, or another version */
@@ -49,24 +50,40 @@ static __always_inline int ww_open_tunnel(struct ww_cursor *cursor, const struct
 					  __be16 *type, void *start, __u32 *gtp)
 {
 	__be16 port = outer->destination_port_be;
+	__u32 room = outer->transport_length;
 
 	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_GTP_U && port == bpf_htons(WW_PORT_GTP_U)) {
 		struct ww_gtp_extensions unused;
 
 		cursor->at += sizeof(struct udphdr);
-		return ww_open_gtp(cursor, type, start, gtp, &unused);
+		return ww_open_gtp(cursor, type, start, room - sizeof(struct udphdr), gtp, &unused);
 	}
 	if (outer->protocol == IPPROTO_UDP && WW_DECAPSULATE_VXLAN && port == bpf_htons(WW_PORT_VXLAN)) {
 		cursor->at += sizeof(struct udphdr);
-		return ww_open_vxlan(cursor, type);
+		return ww_open_vxlan(cursor, room - sizeof(struct udphdr), type);
 	}
 	if (outer->protocol == IPPROTO_GRE && WW_DECAPSULATE_GRE)
-		return ww_open_gre(cursor, type);
+		return ww_open_gre(cursor, room, type);
 	if (outer->protocol == IPPROTO_IPIP && WW_DECAPSULATE_IP_IN_IP)
 		*type = bpf_htons(ETH_P_IP);
 	if (outer->protocol == IPPROTO_IPV6 && WW_DECAPSULATE_IP_IN_IP)
 		*type = bpf_htons(ETH_P_IPV6);
 	return 0;
+}
+
+/* Whether the IP packet at the cursor ends, by its own length, in the packet around it, which ends `behind` bytes from the start of the frame.
+ * Headers that end behind the inner packet are its parser's to find. */
+static __always_inline int ww_fits_inside(struct ww_cursor *cursor, __be16 type, void *start, __u32 behind)
+{
+	/* Total length of IPv4, payload length of IPv6. */
+	__be16 *word = cursor->at;
+	__u32 length;
+
+	if ((void *)(word + 3) > cursor->end)
+		return 0;
+	length = type == bpf_htons(ETH_P_IP) ? bpf_ntohs(word[1])
+					     : bpf_ntohs(word[2]) + sizeof(struct ipv6hdr);
+	return (__u32)(cursor->at - start) + length <= behind;
 }
 
 /* What ww_find_network returns. */
@@ -83,7 +100,7 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 {
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	struct ww_cursor cursor = {data, end}, network;
-	__u32 vlan_id = 0, inner_vlan, gtp = 0;
+	__u32 vlan_id = 0, inner_vlan, gtp = 0, behind = 0;
 	__u64 inner = WW_FOUND_INNER;
 	struct ww_packet outer = {};
 	__be16 type, inner_type = 0;
@@ -97,9 +114,17 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 	network = cursor;
 	/* What is malformed outside is parsed again, and refused, where there are no tunnels. */
 	if (!ww_parse_ip(ctx, &cursor, type, &outer) && !outer.fragment) {
+		/* Where what it carries ends at the latest. */
+		behind = cursor.at - data + outer.transport_length;
 		status = ww_open_tunnel(&cursor, &outer, &inner_type, data, &gtp);
-		if (!status && inner_type == bpf_htons(WW_ETH_TRANSPARENT))
+		if (!status && inner_type == bpf_htons(WW_ETH_TRANSPARENT)) {
 			status = ww_parse_ethernet(&cursor, &inner_type, &inner_vlan);
+			if ((__u32)(cursor.at - data) > behind)
+				status = WW_MALFORMED_TUNNEL;
+		}
+		if (!status && (inner_type == bpf_htons(ETH_P_IP) || inner_type == bpf_htons(ETH_P_IPV6)) &&
+		    !ww_fits_inside(&cursor, inner_type, data, behind))
+			status = WW_MALFORMED_TUNNEL;
 		if (status)
 			return (__u64)WW_MALFORMED_TUNNEL << 15;
 	}

@@ -108,7 +108,7 @@ static __always_inline __u32 ww_measure(struct ww_cursor *cursor, int is_ipv6, i
 		protocol = ip->frag_off & bpf_htons(WW_IPV4_OFFSET) ? 0 : ip->protocol;
 	}
 	udp = cursor->at + header;
-	if (protocol == IPPROTO_UDP && (void *)(udp + 1) <= cursor->end)
+	if (protocol == IPPROTO_UDP && (void *)(udp + 1) <= cursor->end && length >= header + sizeof(*udp))
 		*tunnel = udp->dest == bpf_htons(WW_PORT_GTP_U);
 	return length;
 }
@@ -181,7 +181,7 @@ __noinline __u64 ww_find_gtp(WW_HOOK_ARG *ctx)
 	gtp = outer + length + sizeof(*udp);
 	cursor.at = header;
 	type = 0;
-	if (ww_open_gtp(&cursor, &type, data, &unused, &extensions))
+	if (ww_open_gtp(&cursor, &type, data, left, &unused, &extensions))
 		return WW_PASSES(WW_TUNNEL_MALFORMED);
 	if (type == bpf_htons(ETH_P_IPV6))
 		flags |= WW_INNER_IS_IPV6;

@@ -120,6 +120,7 @@ def find(frame: bytes) -> Found:
     left = 8 + int.from_bytes(message[2:4], "big")
     if left > size - 8:
         raise Pass(Why.MALFORMED)
+    message = message[:left]
     if message[0] >> 4 != 3 or message[1] != 255:
         raise Pass(Why.OTHER)
     session, at, unknown = _skip_extensions(message)
@@ -133,7 +134,7 @@ def find(frame: bytes) -> Found:
     inside = _length(inner)
     if inside is None or at + inside > left:
         raise Pass(Why.MALFORMED)
-    if _is_gtp(inner):
+    if _is_gtp(inner[:inside]):
         raise Pass(Why.NESTED)
     gtp_at = outer + header + 8
     return Found(

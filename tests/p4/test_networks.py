@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.p4.cases import OPTIONS, Case, bounded, feature_set, options_for, random_network, rows_for
+from tests.p4.cases import OPTIONS, PORTS, Case, bounded, feature_set, options_for, random_network, rows_for
 from wirewise.models import BinaryLayer, BinaryMlp, random_binary_mlp
 from wirewise.targets.p4 import Options, emit
 
@@ -78,6 +78,22 @@ def test_without_entries_packets_pass_unclassified(weights: str) -> None:
     case = Case.of(model, Options(weights=weights), ready=False)
     out = case.run([5] * model.n_features)
     assert (out.port, out.frame, out.meta["class_id"]) == (0, case.frame([5] * model.n_features), 0)
+
+
+@pytest.mark.parametrize("flavour", ["v1model", "netfpga"])
+def test_padding_is_no_transport_header(flavour: str) -> None:
+    """Of IPv4 packets that end before the header that the ports would be of, none is classified."""
+    model = random_network(np.random.default_rng(4), extreme=False)
+    case = Case.of(model, Options(input="registers", flavour=flavour))
+    row = [5] * model.n_features
+    right = case.frame(row)
+    for protocol, header in ((17, 8), (6, 20)):
+        for length in (0, 20, 24, 20 + header - 1, 20 + header, 60, 65535):
+            changed = bytearray(right)
+            changed[15:18], changed[23] = b"\xff" + length.to_bytes(2, "big"), protocol
+            out = case.switch.run(PORTS[flavour][1], bytes(changed))
+            # A class is written as DSCP.
+            assert (out.frame[15] != 0xFF) == (length >= 20 + header), (protocol, length)
 
 
 @pytest.mark.parametrize("weights", ["tables", "registers"])

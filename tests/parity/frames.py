@@ -80,7 +80,18 @@ def tcp(source: int, destination: int, flags: int, window: int = 1024, options: 
 
 
 def udp(source: int, destination: int, length: int = 8) -> bytes:
+    """length: of the header and the payload behind it."""
     return struct.pack(">HHHH", source, destination, length & 0xFFFF, 0)
+
+
+def jumbo(payload: int, *, before: bytes = b"") -> tuple[int, bytes]:
+    """A hop-by-hop header, as `ipv6` takes extensions, with the option that gives a jumbogram's length.
+
+    before: options in front of it.
+    """
+    options = before + b"\xc2\x04" + struct.pack(">I", payload & 0xFFFFFFFF)
+    padding = -(2 + len(options)) % 8
+    return 0, bytes([(2 + len(options) + padding) // 8 - 1]) + options + bytes(padding)
 
 
 # -- drawn
@@ -177,7 +188,9 @@ class Fuzzer:
                 ends = outer[carrier == 6]
                 network = tunnel(network, ether_type, carrier, ends[0], ends[1], wild)
                 ether_type = IPV4 if carrier == 4 else IPV6
-            return ethernet(network, ether_type, tags)
+            # What a card adds to short frames, and what some devices leave behind any.
+            padding = _bytes(random, random.choice((1, 7, 18, 46))) if random.random() < 0.2 else b""
+            return ethernet(network, ether_type, tags) + padding
 
         return build
 
@@ -205,15 +218,21 @@ class Fuzzer:
         wild: bool,
     ) -> bytes:
         random = self.random
-        transport = self._transport(protocol, from_port, to_port) + bytes(random.randrange(24))
+        payload = bytes(random.randrange(24))
+        transport = self._transport(protocol, from_port, to_port, payload) + payload
         return self._ip(version, source, destination, protocol, transport, wild)
 
-    def _transport(self, protocol: int, source: int, destination: int) -> bytes:
+    def _transport(self, protocol: int, source: int, destination: int, payload: bytes) -> bytes:
         random = self.random
         if protocol == TCP:
             options = bytes(4 * random.randrange(11)) if random.random() < 0.3 else b""
-            return tcp(source, destination, random.getrandbits(8), random.getrandbits(16), options)
-        if protocol in (UDP, UDP_LITE):
+            header = tcp(source, destination, random.getrandbits(8), random.getrandbits(16), options)
+            if random.random() < 0.03:
+                header = header[:12] + bytes([random.randrange(16) << 4]) + header[13:]
+            return header
+        if protocol == UDP:
+            return udp(source, destination, self._length(8, 8 + len(payload)))
+        if protocol == UDP_LITE:
             return udp(source, destination, random.getrandbits(16))
         if protocol in (SCTP, DCCP):
             return struct.pack(">HHII", source, destination, 0, 0)
@@ -221,13 +240,25 @@ class Fuzzer:
             return struct.pack(">BBHI", random.choice(ICMP_TYPES), random.randrange(5), 0, 0)
         return _bytes(random, 8)
 
+    def _length(self, header: int, right: int) -> int:
+        """A length as a header of so many bytes gives it: right, or a lie."""
+        random = self.random
+        if random.random() < 0.9:
+            return right
+        lies = (0, header - 1, header, header + 7, right - 1, right + 1, right + 100, random.randrange(65536))
+        return max(0, random.choice(lies))
+
     def _ip(
         self, version: int, source: bytes, destination: bytes, protocol: int, payload: bytes, wild: bool
     ) -> bytes:
-        """wild: with options or extension headers, fragments, and lengths that do not fit the frame."""
+        """wild: with options or extension headers, fragments, and more lengths that do not fit the frame."""
         random = self.random
         ttl, tos = random.choice((1, 63, 64, 128, 255)), random.choice((0, 0, 4, 184, 255))
-        length = None if random.random() < 0.5 else random.choice((1500, 65535, random.randrange(60, 9000)))
+        length = None
+        if random.random() < 0.15:  # as of a frame that was cut
+            length = random.choice((1500, 65535, random.randrange(60, 9000)))
+        elif random.random() < 0.3:
+            length = self._length(*((20, 20 + len(payload)) if version == 4 else (1, len(payload))))
         if version == 4:
             options, fragment = b"", 0x4000
             if wild:
@@ -242,6 +273,11 @@ class Fuzzer:
         if wild:
             length = random.choice((length, random.randrange(65536)))
             extensions = [self._extension() for _ in range(random.choice((0, 1, 1, 2, 3, 7, 8, 9)))]
+            if random.random() < 0.2:
+                before = random.choice((b"", b"", b"\0" * 3, b"\x05\x02\0\0" + b"\x01\0", b"\0" * 8))
+                payload_length = random.choice((65535, 65536, 70_000, 1 << 20, (1 << 32) - 1))
+                extensions.insert(0, jumbo(payload_length, before=before))
+                length = random.choice((0, 0, 0, length))
         return ipv6(
             source, destination, protocol, payload, extensions=extensions, ttl=ttl, tos=tos, length=length
         )
@@ -281,9 +317,22 @@ class Fuzzer:
                         else b"\0\0\0\0"
                     )
         teid = random.choice((1, 2, 0xFFFFFFFF, random.getrandbits(32)))
-        header = struct.pack(">BBHI", flags, message, len(inner) & 0xFFFF, teid) + options
+        length = self._length(0, len(options) + len(inner)) & 0xFFFF
+        message_bytes = struct.pack(">BBHI", flags, message, length, teid) + options + inner
         port = 2152 if random.random() < 0.95 else 2153
-        return self._ip(carrier, source, destination, UDP, udp(2152, port) + header + inner, wild)
+        return self._in_udp(carrier, source, destination, (2152, port), message_bytes, wild)
+
+    def _in_udp(
+        self,
+        carrier: int,
+        source: bytes,
+        destination: bytes,
+        ports: tuple[int, int],
+        payload: bytes,
+        wild: bool,
+    ) -> bytes:
+        head = udp(*ports, self._length(8, 8 + len(payload)))
+        return self._ip(carrier, source, destination, UDP, head + payload, wild)
 
     def _session(self, size: int) -> bytes:
         """Content of a GTP-U extension header: a PDU session container's, more often than not."""
@@ -299,7 +348,7 @@ class Fuzzer:
         tags = [(random.choice(VLAN_TYPES), 7)] * random.choice((0, 0, 0, 1, 2, 3))
         frame = ethernet(inner, ether_type if random.random() < 0.95 else 0x0806, tags)
         header = bytes([flags, 0, 0, 0]) + _bytes(random, 4)
-        return self._ip(carrier, source, destination, UDP, udp(4789, 4789) + header + frame, wild)
+        return self._in_udp(carrier, source, destination, (4789, 4789), header + frame, wild)
 
     def _gre(
         self, inner: bytes, ether_type: int, carrier: int, source: bytes, destination: bytes, wild: bool

@@ -163,7 +163,7 @@ def test_tunnels_of_other_makers(tmp_path: Path) -> None:
     for frame in list(distinct.values())[:40]:
         frames += [(now_ns, frame[:end]) for end in range(14, min(len(frame), 130))]
         gtp = bytes.fromhex("34ff00000000002a0000008501100900") + frame[14:]
-        outer = made.ipv4(bytes(4), bytes(4), made.UDP, made.udp(2152, 2152) + gtp)
+        outer = made.ipv4(bytes(4), bytes(4), made.UDP, made.udp(2152, 2152, 8 + len(gtp)) + gtp)
         frames.append((now_ns, made.ethernet(outer, made.IPV4)))
 
     def seen(run: Run) -> None:

@@ -36,7 +36,8 @@ def _gtp(teid: int) -> bytes:
     a, b = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
     inner = packets.ipv4(a, b, packets.UDP, packets.udp(1, 2))
     header = b"\x30\xff" + len(inner).to_bytes(2, "big") + teid.to_bytes(4, "big")
-    outer = packets.ipv4(a, b, packets.UDP, packets.udp(2152, 2152) + header + inner)
+    size = 8 + len(header) + len(inner)
+    outer = packets.ipv4(a, b, packets.UDP, packets.udp(2152, 2152, size) + header + inner)
     return packets.ethernet(outer, packets.IPV4)
 
 

@@ -35,7 +35,7 @@ MS = 1_000_000
 def udp_frame(
     source: int = 1000, destination: int = 53, *, length: int = 100, hosts: tuple[bytes, bytes] = (A, B)
 ) -> bytes:
-    transport = frames.udp(source, destination)
+    transport = frames.udp(source, destination, max(8, length - 20))
     return frames.ethernet(frames.ipv4(*hosts, frames.UDP, transport, length=length), frames.IPV4)
 
 
@@ -46,7 +46,8 @@ def tcp_frame(flags: int, window: int, length: int) -> bytes:
 
 def tunnel_of(gtp: bytes) -> bytes:
     """A frame with this in a datagram for GTP-U."""
-    return frames.ethernet(frames.ipv4(A, B, frames.UDP, frames.udp(2152, 2152) + gtp), frames.IPV4)
+    header = frames.udp(2152, 2152, 8 + len(gtp))
+    return frames.ethernet(frames.ipv4(A, B, frames.UDP, header + gtp), frames.IPV4)
 
 
 # -- parsing
@@ -152,7 +153,7 @@ def test_only_the_first_fragment_has_ports() -> None:
 
 def test_extension_headers_count_as_network_header() -> None:
     extensions = [(0, b"\x01" + bytes(14)), (51, b"\x02" + bytes(14)), (44, b"\x00\x00\x01" + bytes(4))]
-    network = frames.ipv6(A6, B6, frames.UDP, frames.udp(1, 2) + bytes(5), extensions=extensions)
+    network = frames.ipv6(A6, B6, frames.UDP, frames.udp(1, 2, 13) + bytes(5), extensions=extensions)
     packet = packet_of(frames.ethernet(network, frames.IPV6, [(0x88A8, 7), (0x8100, 9)]))
     assert packet.network_header_length == 40 + 16 + 16 + 8
     assert (packet.protocol, packet.fragment, packet.fragment_offset) == (17, 1, 0)
@@ -162,10 +163,18 @@ def test_extension_headers_count_as_network_header() -> None:
 @pytest.mark.parametrize(
     ("tunnel", "header", "protocol"),
     [
-        ("gtp-u", frames.udp(2152, 2152) + b"\x30\xff\0\0\0\0\0\x2a", frames.UDP),
+        ("gtp-u", frames.udp(2152, 2152, 56) + b"\x30\xff\0\x28\0\0\0\x2a", frames.UDP),
         # sequence number and one extension header of 4 bytes
-        ("gtp-u", frames.udp(2152, 2152) + b"\x36\xff\0\0\0\0\0\x2a\0\0\0\x85\1\0\0\0", frames.UDP),
-        ("vxlan", frames.udp(1, 4789) + b"\x08" + bytes(7) + frames.ethernet(b"", frames.IPV4), frames.UDP),
+        (
+            "gtp-u",
+            frames.udp(2152, 2152, 64) + b"\x36\xff\0\x30\0\0\0\x2a\0\0\0\x85\1\0\0\0",
+            frames.UDP,
+        ),
+        (
+            "vxlan",
+            frames.udp(1, 4789, 70) + b"\x08" + bytes(7) + frames.ethernet(b"", frames.IPV4),
+            frames.UDP,
+        ),
         ("gre", b"\xb0\0\x08\0" + bytes(12), 47),
         ("gre", b"\0\0\x65\x58" + frames.ethernet(b"", frames.IPV4, [(0x8100, 3)]), 47),
         ("ip-in-ip", b"", 4),
@@ -512,7 +521,7 @@ def test_galvao2026() -> None:
     right after that, and beyond a window without any.
     """
     extractor = Extractor(PRESETS["galvao2026"])
-    tunnel = tunnel_of(b"\x30\xff\0\0\0\0\0\x07" + udp_frame()[14:])
+    tunnel = tunnel_of(b"\x30\xff\0\x1c\0\0\0\x07" + udp_frame(length=28)[14:])
     rows = [
         extractor.process(tunnel, 10**15 + at * MS // 10).features for at in (0, 100, 405, 5000, 14990, 15000)
     ]
@@ -583,12 +592,12 @@ def test_a_tunnel_in_the_key_that_cannot_be(change: dict[str, object], expected:
     ],
 )
 def test_the_pdu_session_container(container: bytes, expected: tuple[int, int, int]) -> None:
-    inner = udp_frame()[14:]
-    frame = tunnel_of(b"\x34\xff\0\0\0\0\0\x07\0\0\0\x85" + container + inner)
+    inner = udp_frame(length=28)[14:]
+    frame = tunnel_of(b"\x34\xff\0\x24\0\0\0\x07\0\0\0\x85" + container + inner)
     packet = packet_of(frame, "gtp-u")
     assert (packet.teid, packet.tunnelled) == (7, True)
     assert (packet.qfi, packet.pdu_type, packet.pdu_direction) == expected
-    bare = packet_of(tunnel_of(b"\x30\xff\0\0\0\0\0\x07" + inner), "gtp-u")
+    bare = packet_of(tunnel_of(b"\x30\xff\0\x1c\0\0\0\x07" + inner), "gtp-u")
     assert (bare.teid, bare.qfi, bare.pdu_type, bare.pdu_direction) == (7, 0, 0, 0)
 
 

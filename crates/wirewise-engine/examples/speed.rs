@@ -6,8 +6,8 @@
 //!       [--metadata] [--entries MAP=N] [--data MAP:OFFSET=HEX] [--write MAP:OFFSET=HEX] [--tails MAP=PREFIX]
 //! ```
 //!
-//! The frames are UDP over IPv4, one for each flow, in an order without a pattern. `--metadata` puts eight bytes of time, microseconds
-//! apart, in front of each. `--data` changes the initial bytes of global data, `--write` those of an array in the engine.
+//! The frames are UDP over IPv4, one for each flow, in an order without a pattern. `--metadata` puts time, microseconds apart, and length
+//! (`struct ww_captured`) in front of each. `--data` changes the initial bytes of global data, `--write` those of an array in the engine.
 //! `--verified` loads the object into the kernel first (needs root); otherwise it is trusted to be what the kernel accepts, as this is
 //! a measurement of our own objects.
 
@@ -234,13 +234,14 @@ fn run() -> Result<(), Failure> {
 
 /// All frames in one buffer, and the order in which they come.
 fn packets(arguments: &Arguments) -> (Vec<u8>, Vec<PacketSpan>) {
-    let metadata = if arguments.metadata { 8 } else { 0 };
+    let metadata = if arguments.metadata { 16 } else { 0 };
     let mut buffer = Vec::new();
     let mut spans = Vec::new();
     for flow in 0..arguments.flows {
         let (start, time_ns) = (buffer.len(), 1_000_000_000 + 1000 * flow as u64);
         if arguments.metadata {
             buffer.extend(time_ns.to_le_bytes());
+            buffer.extend((arguments.bytes as u64).to_le_bytes());
         }
         buffer.extend(frame(flow as u32, arguments.bytes));
         let length = metadata + arguments.bytes;

@@ -158,12 +158,14 @@ def _frame(number: int, time_ns: int, row: NDArray[Any]) -> CapturedPacket:
         transport = struct.pack(">HHIIBBHHH", 1, 2, 0, 0, words << 4, tcp_flags & 0xFF, window & 0xFFFF, 0, 0)
         transport += bytes(words * 4 - 20)
     elif protocols & _UDP:
-        protocol, transport = 17, struct.pack(">HHHH", 1, 2, udp_length & 0xFFFF, 0)
+        # A fragment's header has the length of all of them.
+        most = 65535 if flags & 0x3FFF else max(8, length - 20)
+        protocol, transport = 17, struct.pack(">HHHH", 1, 2, min(most, max(8, udp_length)), 0)
     elif protocols & _ICMP:
         protocol, transport = 1, struct.pack(">BBHHH", icmp & 0xFF, 0, 0, 0, 0)
     else:
         protocol, transport = 255, b""
-    total = min(65535, max(length, 20))
+    total = min(65535, max(length, 20 + (len(transport) if first else 0)))
     source, destination = 0x0A000000 + (number & 0xFFFFFF), 0xC0000201
     header = struct.pack(
         ">BBHHHBBHII", 0x45, 0, total, 0, flags & 0xFFFF, 64, protocol, 0, source, destination

@@ -37,8 +37,8 @@ def divide(dividend: int, divisor: int) -> int:
 
 
 def welford_fraction_bits(field: Field) -> int:
-    """Fractional bits of the running mean: 8 for fields of up to 17 bits, 4 for wider ones (times, TEID)."""
-    return 8 if field.maximum < 1 << 17 else 4
+    """Fractional bits of the running mean: 8 for fields of up to 20 bits, 4 for wider ones (times, TEID)."""
+    return 8 if field.maximum < 1 << 20 else 4
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirewise.abi import HASH_WORDS
-from wirewise.feature_sets.packet import Packet
+from wirewise.feature_sets.packet import MAX_LENGTH, Packet
 from wirewise.feature_sets.probes import LOST
 from wirewise.registry import Registry
 
@@ -135,9 +135,10 @@ FIELDS: Registry[Field] = Registry(
     "packet field",
     lambda field: field.name,
     (
-        _packet_field("length", "bytes", 65575, "IP length (IPv6: payload length + 40)"),
+        _packet_field("length", "bytes", MAX_LENGTH, "IP length (IPv6: payload length + 40)"),
         _packet_field(
-            "payload_length", "bytes", 65575, "bytes behind the transport header, by the IP length"
+            "payload_length", "bytes", MAX_LENGTH,
+            "bytes behind the transport header, by the IP length, or UDP's if that is less",
         ),
         _packet_field(
             "network_header_length", "bytes", 65575, "IPv4 header with options, IPv6 with extensions"

@@ -2,7 +2,8 @@
 """Reference parser: what the data path reads of a frame, and why it may refuse it.
 
 The same rules in C are bpf/wirewise/parse.h; docs/architecture.md ("Parsing") states them in words.
-Written to be obvious: offsets are counted, nothing is shared with the C.
+Written to be obvious: offsets are counted, nothing is shared with the C. What a length field says ends before
+the frame does is cut off the frame before anything behind that field is read, so no reader sees padding.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ TUNNELS = ("gtp-u", "vxlan", "gre", "ip-in-ip")
 MAX_VLAN_TAGS = 2
 MAX_EXTENSIONS = 8
 MAX_GTP_EXTENSIONS = 4
+MAX_HOP_BY_HOP_OPTIONS = 8
+"""Options in front of and with the one that gives a jumbogram's length."""
+MAX_FIELD = 0xFFFF
+"""The largest number that a 16-bit length field holds."""
+MAX_LENGTH = (1 << 20) - 1
+"""The longest IP packet told apart: longer ones count as this long. Linux makes none of more than 512 KiB
+(GSO_MAX_SIZE)."""
 
 _VLAN_TYPES = {0x8100, 0x88A8, 0x9100}
 _IPV4, _IPV6, _TRANSPARENT_ETHERNET = 0x0800, 0x86DD, 0x6558
@@ -34,6 +42,7 @@ _HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6 =
 )
 _EXTENSIONS = {_HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6}
 _IP_IN_IP = {4: _IPV4, 41: _IPV6}
+_PAD1, _JUMBO = 0, 0xC2
 _GRE, _GTP_PORT, _VXLAN_PORT = 47, 2152, 4789
 _PDU_SESSION = 0x85
 """The PDU session container among the extension headers of GTP-U."""
@@ -56,7 +65,7 @@ class Packet:
     destination: bytes
     protocol: int
     length: int
-    """IP length: IPv4 total length, IPv6 payload length + 40."""
+    """IP length: IPv4 total length, IPv6 payload length + 40; of longer ones too, up to `MAX_LENGTH`."""
     network_header_length: int
     """IPv4 header with options; IPv6 header with extension headers."""
     ttl: int
@@ -64,6 +73,8 @@ class Packet:
     fragment: int
     """1 for every fragment, the first too."""
     fragment_offset: int = 0
+    transport_length: int = 0
+    """Bytes behind the network header, by the IP length, or by UDP's own if that says fewer."""
     source_port: int = 0
     destination_port: int = 0
     transport_header_length: int = 0
@@ -86,8 +97,8 @@ class Packet:
 
     @property
     def payload_length(self) -> int:
-        """Bytes behind the transport header, by the IP length; never negative."""
-        return max(0, self.length - self.network_header_length - self.transport_header_length)
+        """Bytes behind the transport header, by the length fields; never negative."""
+        return self.transport_length - self.transport_header_length
 
 
 class _Gtp(NamedTuple):
@@ -97,6 +108,14 @@ class _Gtp(NamedTuple):
     qfi: int = 0
     pdu_type: int = 0
     pdu_direction: int = 0
+
+
+class _Inside(NamedTuple):
+    """What a tunnel carries, and where in the frame that begins."""
+
+    network_type: int
+    offset: int
+    gtp: _Gtp = _Gtp()
 
 
 class _Refused(Exception):
@@ -123,18 +142,21 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
         network_type, offset, vlan_id = _parse_ethernet(frame, 0)
         if network_type not in (_IPV4, _IPV6):
             return Status.NOT_IP, None
-        packet, offset = _parse_ip(frame, offset, network_type)
+        packet, offset, end = _parse_ip(frame, offset, network_type, len(frame) - offset)
         packet.vlan_id = vlan_id
-        inner = _tunnel(frame, offset, packet, decapsulate) if not packet.fragment else None
+        inner = _tunnel(frame[:end], offset, packet, decapsulate) if not packet.fragment else None
         if inner is None:
             return Status.CLASSIFIED, packet
         try:
             network_type, offset, gtp = inner
+            frame = frame[:end]
             if network_type == _TRANSPARENT_ETHERNET:
                 network_type, offset, _ = _parse_ethernet(frame, offset)
                 if network_type not in (_IPV4, _IPV6):
                     return Status.CLASSIFIED, packet
-            inner_packet, _ = _parse_ip(frame, offset, network_type)
+            inner_packet, offset, _ = _parse_ip(frame, offset, network_type, None)
+            if offset - inner_packet.network_header_length + inner_packet.length > end:
+                return Status.MALFORMED_TUNNEL, None
         except _Refused:
             return Status.MALFORMED_TUNNEL, None
         inner_packet.vlan_id, inner_packet.tunnelled = vlan_id, True
@@ -159,19 +181,31 @@ def _parse_ethernet(frame: bytes, offset: int) -> tuple[int, int, int]:
     return network_type, offset, vlan_id
 
 
-def _parse_ip(frame: bytes, offset: int, network_type: int) -> tuple[Packet, int]:
-    """The packet at an IP header, and the offset of its transport header."""
-    packet, offset = (_parse_ipv4 if network_type == _IPV4 else _parse_ipv6)(frame, offset)
+def _parse_ip(frame: bytes, offset: int, network_type: int, room: int | None) -> tuple[Packet, int, int]:
+    """The packet at an IP header, the offset of its transport header, and the offset where its datagram ends,
+    which may be beyond a frame that is cut.
+
+    room : bytes of the frame from the IP header on; None inside a tunnel, where no packet is longer than its
+    length field can say.
+    """
+    start = offset
+    if network_type == _IPV4:
+        packet, offset = _parse_ipv4(frame, offset, room)
+    else:
+        packet, offset = _parse_ipv6(frame, offset, room)
+    packet.transport_length = packet.length - packet.network_header_length
     if not packet.fragment_offset:
-        _parse_transport(frame, offset, packet)
-    return packet, offset
+        _parse_transport(frame[: start + packet.length], offset, packet)
+    return packet, offset, offset + packet.transport_length
 
 
-def _parse_ipv4(frame: bytes, offset: int) -> tuple[Packet, int]:
+def _parse_ipv4(frame: bytes, offset: int, room: int | None) -> tuple[Packet, int]:
     bad = Status.MALFORMED_IP
     _need(frame, offset, 20, bad)
     header_length = (frame[offset] & 15) * 4
     length = _number(frame, offset + 2, 2)
+    if length == 0 and room is not None and room > MAX_FIELD:
+        length = min(room, MAX_LENGTH)
     if frame[offset] >> 4 != 4 or header_length < 20 or header_length > length:
         raise _Refused(bad)
     _need(frame, offset, header_length, bad)
@@ -190,13 +224,15 @@ def _parse_ipv4(frame: bytes, offset: int) -> tuple[Packet, int]:
     ), offset + header_length
 
 
-def _parse_ipv6(frame: bytes, offset: int) -> tuple[Packet, int]:
+def _parse_ipv6(frame: bytes, offset: int, room: int | None) -> tuple[Packet, int]:
     bad, start = Status.MALFORMED_IP, offset
     _need(frame, offset, 40, bad)
     first_word = _number(frame, offset, 4)
     if first_word >> 28 != 6:
         raise _Refused(bad)
     protocol, offset = frame[start + 6], offset + 40
+    length = _ipv6_length(frame, start, room)
+    frame = frame[: start + length]
     fragment = fragment_offset = extensions = 0
     while protocol in _EXTENSIONS and not fragment_offset:
         if extensions == MAX_EXTENSIONS:
@@ -216,13 +252,46 @@ def _parse_ipv6(frame: bytes, offset: int) -> tuple[Packet, int]:
         source=frame[start + 8 : start + 24],
         destination=frame[start + 24 : start + 40],
         protocol=protocol,
-        length=_number(frame, start + 4, 2) + 40,
+        length=length,
         network_header_length=offset - start,
         ttl=frame[start + 7],
         tos=first_word >> 20 & 255,
         fragment=fragment,
         fragment_offset=fragment_offset,
     ), offset
+
+
+def _ipv6_length(frame: bytes, start: int, room: int | None) -> int:
+    """Bytes of the packet whose fixed header, which is there, is at `start`.
+
+    A payload length of 0 means more than the field can say if a jumbo payload option says how much (RFC
+    2675), or if the frame is that long: later kernels leave the option out of packets that they merge.
+    """
+    payload = _number(frame, start + 4, 2)
+    if payload or room is None:
+        return payload + 40
+    if frame[start + 6] == _HOP_BY_HOP:
+        payload = _jumbo_payload(frame, start + 40)
+    if not payload and room - 40 > MAX_FIELD:
+        payload = room - 40
+    return min(payload + 40, MAX_LENGTH)
+
+
+def _jumbo_payload(frame: bytes, offset: int) -> int:
+    """The jumbo payload length in the hop-by-hop header at `offset`; 0 without that option, and where it says
+    what the 16-bit field could have said.
+    """
+    if offset + 8 > len(frame):
+        return 0
+    end, at = offset + (frame[offset + 1] + 1) * 8, offset + 2
+    for _ in range(MAX_HOP_BY_HOP_OPTIONS):
+        if at + 6 > min(end, len(frame)):
+            return 0
+        if frame[at] == _JUMBO:
+            payload = _number(frame, at + 2, 4)
+            return payload if frame[at + 1] == 4 and payload > MAX_FIELD else 0
+        at += 1 if frame[at] == _PAD1 else 2 + frame[at + 1]
+    return 0
 
 
 def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
@@ -239,33 +308,47 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
         if size < 20:
             raise _Refused(bad)
         packet.tcp_flags, packet.tcp_window = frame[offset + 13], _number(frame, offset + 14, 2)
+    elif protocol == _UDP:
+        packet.transport_length = _udp_length(frame, offset, packet)
     elif protocol in (_ICMP, _ICMP6):
         packet.icmp_type, packet.icmp_code = frame[offset], frame[offset + 1]
+    if size > packet.transport_length:
+        raise _Refused(bad)
     packet.transport_header_length = size
     if protocol == _UDP and packet.destination_port == probes.PORT and not packet.fragment:
         behind = offset + size
         packet.probe = probes.Probe.read(frame[behind : min(len(frame), behind + packet.payload_length)])
 
 
-def _tunnel(
-    frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]
-) -> tuple[int, int, _Gtp] | None:
-    """EtherType and offset of what a tunnel header at `offset` carries, and what a GTP-U header says
-    besides; None where there is no tunnel.
+def _udp_length(frame: bytes, offset: int, packet: Packet) -> int:
+    """Bytes of the UDP header and payload in this packet. The field of a fragment is about all fragments; of
+    a jumbogram it is 0.
+    """
+    size = _number(frame, offset + 4, 2)
+    if size == 0 and packet.transport_length > MAX_FIELD:
+        return packet.transport_length
+    if size < 8 or (size > packet.transport_length and not packet.fragment):
+        raise _Refused(Status.MALFORMED_TRANSPORT)
+    return min(size, packet.transport_length)
+
+
+def _tunnel(frame: bytes, offset: int, packet: Packet, decapsulate: tuple[str, ...]) -> _Inside | None:
+    """What a tunnel header at `offset` carries; None where there is no tunnel. frame : up to where the packet
+    around the tunnel ends, or less of it.
     """
     if packet.protocol == _UDP and packet.destination_port == _GTP_PORT and "gtp-u" in decapsulate:
         return _gtp(frame, offset + 8)
     if packet.protocol == _UDP and packet.destination_port == _VXLAN_PORT and "vxlan" in decapsulate:
         _need(frame, offset + 8, 8, Status.MALFORMED_TUNNEL)
-        return (_TRANSPARENT_ETHERNET, offset + 16, _Gtp()) if frame[offset + 8] & 0x08 else None
+        return _Inside(_TRANSPARENT_ETHERNET, offset + 16) if frame[offset + 8] & 0x08 else None
     if packet.protocol == _GRE and "gre" in decapsulate:
         return _gre(frame, offset)
     if packet.protocol in _IP_IN_IP and "ip-in-ip" in decapsulate:
-        return _IP_IN_IP[packet.protocol], offset, _Gtp()
+        return _Inside(_IP_IN_IP[packet.protocol], offset)
     return None
 
 
-def _gtp(frame: bytes, offset: int) -> tuple[int, int, _Gtp] | None:
+def _gtp(frame: bytes, offset: int) -> _Inside | None:
     bad = Status.MALFORMED_TUNNEL
     _need(frame, offset, 8, bad)
     flags = frame[offset]
@@ -292,7 +375,7 @@ def _gtp(frame: bytes, offset: int) -> tuple[int, int, _Gtp] | None:
             raise _Refused(bad)
     _need(frame, offset, 1, bad)
     inner = {4: _IPV4, 6: _IPV6}.get(frame[offset] >> 4)
-    return None if inner is None else (inner, offset, gtp)
+    return None if inner is None else _Inside(inner, offset, gtp)
 
 
 def _pdu_session(teid: int, first: int, second: int) -> _Gtp:
@@ -305,10 +388,10 @@ def _pdu_session(teid: int, first: int, second: int) -> _Gtp:
     return _Gtp(teid, second & 63, pdu_type, 1 + pdu_type)
 
 
-def _gre(frame: bytes, offset: int) -> tuple[int, int, _Gtp] | None:
+def _gre(frame: bytes, offset: int) -> _Inside | None:
     _need(frame, offset, 4, Status.MALFORMED_TUNNEL)
     flags, inner = _number(frame, offset, 2), _number(frame, offset + 2, 2)
     if flags & 0x4007 or inner not in (_IPV4, _IPV6, _TRANSPARENT_ETHERNET):
         return None
     optional = 4 * (flags >> 15) + 4 * (flags >> 13 & 1) + 4 * (flags >> 12 & 1)
-    return inner, offset + 4 + optional, _Gtp()
+    return _Inside(inner, offset + 4 + optional)

@@ -60,6 +60,7 @@ fn frames() -> Vec<Vec<u8>> {
             frame[ip + 12..ip + 20].copy_from_slice(&[10, 0, 0, (number % 20) as u8, 10, 0, 0, 1]);
         } else {
             frame[ip] = 0x60;
+            frame[ip + 4..ip + 6].copy_from_slice(&((length - ip) as u16).saturating_sub(40).to_be_bytes());
             frame[ip + 6] = protocol;
             frame[ip + 8..ip + 40].fill((number % 5) as u8);
         }
@@ -67,6 +68,9 @@ fn frames() -> Vec<Vec<u8>> {
         let ports = ip + if ip_type[0] == 8 { 20 } else { 40 };
         if ports + 13 < length {
             frame[ports..ports + 4].copy_from_slice(&[0, 80, 1, (random() % 4) as u8]);
+            if protocol == 17 {
+                frame[ports + 4..ports + 6].copy_from_slice(&((length - ports) as u16).to_be_bytes());
+            }
             frame[ports + 12] = 0x50;
         }
         frame.truncate(if number % 17 == 0 { 14 + (random() as usize % 40) } else { length });

@@ -11,7 +11,7 @@ use wirewise_engine::PacketSpan;
 use wirewised::error::{Error, Result};
 use wirewised::object;
 use wirewised::offline::engine_run::{Prepared, Worker};
-use wirewised::offline::runtime::{METADATA, Ran, RunSettings, Runtime, RuntimeName};
+use wirewised::offline::runtime::{Captured, METADATA, Ran, RunSettings, Runtime, RuntimeName};
 use wirewised::policy::Policy;
 use wirewised::text::output;
 use wirewised::{abi, bundle, files};
@@ -115,7 +115,7 @@ impl Checked {
     fn run(&mut self, memory: &mut LowMemory, frame: &[u8], time_ns: u64) -> Result<Made> {
         let length = METADATA + frame.len();
         let packet = &mut memory.bytes()[..length];
-        packet[..METADATA].copy_from_slice(&time_ns.to_le_bytes());
+        packet[..METADATA].copy_from_slice(bytemuck::bytes_of(&Captured::of(frame, time_ns)));
         packet[METADATA..].copy_from_slice(frame);
         match self {
             Self::Kernel(plane) => {

@@ -126,8 +126,14 @@ impl Worker {
     /// A frame at its captured time. Returns the XDP code.
     #[inline]
     pub fn run(&mut self, frame: &mut [u8], time_ns: u64) -> Result<u32> {
+        self.run_behind(frame, 0, time_ns)
+    }
+
+    /// One with so many bytes of metadata in front.
+    #[inline]
+    pub fn run_behind(&mut self, packet: &mut [u8], metadata: usize, time_ns: u64) -> Result<u32> {
         self.engine.set_time(time_ns);
-        let code = self.engine.run_xdp(self.entry, frame, 0);
+        let code = self.engine.run_xdp(self.entry, packet, metadata);
         code.map_err(|trap| Error::other(format!("{}: {trap}", self.input)))
     }
 

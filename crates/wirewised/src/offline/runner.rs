@@ -14,11 +14,8 @@ use crate::error::{Error, Result};
 use crate::object;
 use crate::object::flow_table::{FlowTable, TABLES};
 use crate::offline::engine_run::Trust;
-use crate::offline::runtime::{Ran, RunSettings, Runtime, RuntimeName};
+use crate::offline::runtime::{MAX_FRAME, Ran, RunSettings, Runtime, RuntimeName};
 use crate::policy::Policy;
-
-/// Only headers are read of a frame, and no headers reach further; the kernel runs no frame that is much longer.
-pub const MAX_FRAME: usize = 2048;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -126,8 +123,7 @@ impl<'a> Runner<'a> {
             Some(policy) => policy,
             None => self.write_policy(packet.time_ns)?,
         };
-        let frame = &packet.frame[..packet.frame.len().min(MAX_FRAME)];
-        match self.runtime.run(frame, packet.time_ns)? {
+        match self.runtime.run(packet.frame, packet.time_ns)? {
             Ran::Program(fate, scratch) => self.observe(*scratch, fate),
             Ran::TooShort(status) => Ok(self.too_short(status, &policy, packet.time_ns)),
         }

@@ -17,8 +17,27 @@ use crate::object::{self, Loaded, Opened, Runs, Settings};
 use crate::offline::engine_run::{Prepared, Trust, Worker};
 use crate::policy::Policy;
 
-/// In the kernel the time stands in front of the frame, as XDP metadata.
-pub const METADATA: usize = size_of::<u64>();
+/// Only headers are read of a frame, and no headers reach further; the kernel runs no frame that is much longer.
+pub const MAX_FRAME: usize = 2048;
+
+/// `struct ww_captured` of bpf/wirewise/hook.h, in front of the frame as XDP metadata.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Captured {
+    time_ns: u64,
+    /// Of the frame before it was cut.
+    length: u32,
+    reserved: u32,
+}
+
+pub const METADATA: usize = size_of::<Captured>();
+
+impl Captured {
+    /// frame : all of it.
+    pub fn of(frame: &[u8], time_ns: u64) -> Self {
+        Self { time_ns, length: frame.len() as u32, reserved: 0 }
+    }
+}
 /// Ethernet.
 const LINK_HEADER: usize = 14;
 /// Bytes by which a frame may grow: the largest headers of a tunnel.
@@ -103,22 +122,24 @@ impl Runtime {
         })
     }
 
-    /// What became of the packet, and what the program left behind.
+    /// What became of the packet, and what the program left behind. Of the frame it reads the first `MAX_FRAME` bytes, and the length.
     pub fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<Ran> {
+        let captured = Captured::of(frame, time_ns);
+        let frame = &frame[..frame.len().min(MAX_FRAME)];
         match self {
-            Self::Kernel(runtime) => runtime.run(frame, time_ns),
+            Self::Kernel(runtime) => runtime.run(frame, captured),
             Self::Engine(runtime) => {
-                let (code, scratch) = runtime.run(frame, time_ns)?;
+                let (code, scratch) = runtime.run(frame, captured)?;
                 Ok(Ran::Program(Fate::from_code(code).map_err(Error::other)?, Box::new(scratch)))
             }
         }
     }
 
-    /// The last frame that ran, as the program left it; of one that was too short, nothing.
+    /// The last frame that ran, as the program left it, up to where it was cut; of one that was too short, nothing.
     pub fn frame(&self) -> &[u8] {
         match self {
             Self::Kernel(runtime) => &runtime.left,
-            Self::Engine(runtime) => &runtime.data,
+            Self::Engine(runtime) => runtime.data.get(METADATA..).unwrap_or_default(),
         }
     }
 
@@ -177,11 +198,13 @@ pub struct KernelRuntime {
     left: Vec<u8>,
 }
 
-/// `struct __sk_buff` of linux/bpf.h, up to the only field that we give.
+/// `struct __sk_buff` of linux/bpf.h, up to the last of the fields that we give.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct TcContext {
-    before: [u64; 19],
+    before: [u64; 6],
+    control_block: [u32; 2],
+    between: [u64; 12],
     tstamp: u64,
 }
 
@@ -242,7 +265,7 @@ impl KernelRuntime {
         })
     }
 
-    fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<Ran> {
+    fn run(&mut self, frame: &[u8], captured: Captured) -> Result<Ran> {
         self.left.clear();
         if let Some(status) = too_short(frame, self.hook) {
             return Ok(Ran::TooShort(status));
@@ -252,13 +275,14 @@ impl KernelRuntime {
         let (mut at_xdp, mut at_tc) = (XdpContext::zeroed(), TcContext::zeroed());
         let context = match self.hook {
             Hook::Xdp => {
-                self.data.extend_from_slice(&time_ns.to_le_bytes());
+                self.data.extend_from_slice(bytemuck::bytes_of(&captured));
                 at_xdp.data = METADATA as u32;
                 at_xdp.data_end = (METADATA + frame.len()) as u32;
                 bytemuck::bytes_of_mut(&mut at_xdp)
             }
             _ => {
-                at_tc.tstamp = time_ns;
+                at_tc.tstamp = captured.time_ns;
+                at_tc.control_block[0] = captured.length;
                 bytemuck::bytes_of_mut(&mut at_tc)
             }
         };
@@ -322,10 +346,11 @@ impl EngineRuntime {
         Ok(Self { worker, buckets, load_time: start.elapsed(), trust, data: Vec::new() })
     }
 
-    fn run(&mut self, frame: &[u8], time_ns: u64) -> Result<(u32, abi::Scratch)> {
+    fn run(&mut self, frame: &[u8], captured: Captured) -> Result<(u32, abi::Scratch)> {
         self.data.clear();
+        self.data.extend_from_slice(bytemuck::bytes_of(&captured));
         self.data.extend_from_slice(frame);
-        let code = self.worker.run(&mut self.data, time_ns)?;
+        let code = self.worker.run_behind(&mut self.data, METADATA, captured.time_ns)?;
         Ok((code, self.worker.own()?.scratch))
     }
 }

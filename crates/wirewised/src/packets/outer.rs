@@ -12,6 +12,13 @@ const MAX_EXTENSIONS: usize = 8;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 pub const TCP: u8 = 6;
+const UDP: u8 = 17;
+const HOP_BY_HOP: u8 = 0;
+const PAD1: u8 = 0;
+const JUMBO: u8 = 0xc2;
+const MAX_HOP_BY_HOP_OPTIONS: usize = 8;
+/// The largest number that a 16-bit length holds.
+const MAX_FIELD: usize = 0xffff;
 
 /// An address as a number whose first byte is the highest; IPv4 in the first four, the rest zero. A number, so that it goes through
 /// registers: its bytes would be written one part at a time and read as a whole, which stalls the processor.
@@ -70,7 +77,10 @@ impl Outer {
     fn parse_ipv4(packet: &[u8]) -> Option<Self> {
         let header = packet.first_chunk::<20>()?;
         let length = usize::from(header[0] & 15) * 4;
-        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let mut total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if total == 0 && packet.len() > MAX_FIELD {
+            total = packet.len();
+        }
         if header[0] >> 4 != 4 || length < 20 || length > total {
             return None;
         }
@@ -87,7 +97,7 @@ impl Outer {
             icmp_type: 0,
         };
         let transport = packet.get(length..)?;
-        if fragment & 0x1fff == 0 { outer.with_transport(transport) } else { Some(outer) }
+        if fragment & 0x1fff == 0 { outer.with_transport(transport, total - length) } else { Some(outer) }
     }
 
     fn parse_ipv6(packet: &[u8]) -> Option<Self> {
@@ -106,6 +116,7 @@ impl Outer {
             tcp_flags: 0,
             icmp_type: 0,
         };
+        let mut left = ipv6_payload(header, rest);
         let mut offset = 0;
         let mut extensions = 0;
         while matches!(outer.protocol, 0 | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
@@ -115,7 +126,7 @@ impl Outer {
                 return None;
             }
             extensions += 1;
-            let extension = rest.first_chunk::<8>()?;
+            let extension = rest.get(..left.min(rest.len()))?.first_chunk::<8>()?;
             let length = usize::from(extension[1]);
             let size = match outer.protocol {
                 AUTHENTICATION => (length + 2) * 4,
@@ -128,18 +139,23 @@ impl Outer {
             }
             outer.protocol = extension[0];
             rest = rest.get(size..)?;
+            left = left.checked_sub(size)?;
         }
-        if offset == 0 { outer.with_transport(rest) } else { Some(outer) }
+        if offset == 0 { outer.with_transport(rest, left) } else { Some(outer) }
     }
 
-    fn with_transport(mut self, transport: &[u8]) -> Option<Self> {
+    /// length : of the transport header and the payload, by the IP header. More is padding; less, a frame that was cut.
+    fn with_transport(mut self, transport: &[u8], length: usize) -> Option<Self> {
         let size = match self.protocol {
             TCP => 20,
-            17 | 136 | 1 | 58 => 8,
+            UDP | 136 | 1 | 58 => 8,
             132 | 33 => 12,
             _ => return Some(self),
         };
         let header = transport.get(..size)?;
+        if size > length {
+            return None;
+        }
         match self.protocol {
             1 | 58 => self.icmp_type = header[0],
             _ => {
@@ -148,10 +164,19 @@ impl Outer {
             }
         }
         if self.protocol == TCP {
-            if header[12] >> 4 < 5 {
+            let words = usize::from(header[12] >> 4);
+            if words < 5 || words * 4 > length {
                 return None;
             }
             self.tcp_flags = header[13];
+        }
+        if self.protocol == UDP {
+            // Of a fragment it is about all fragments, of a jumbogram 0.
+            let own = usize::from(u16::from_be_bytes([header[4], header[5]]));
+            let large = own == 0 && length > MAX_FIELD;
+            if !large && (own < size || (own > length && !self.fragment)) {
+                return None;
+            }
         }
         Some(self)
     }
@@ -173,6 +198,30 @@ impl Outer {
             ports: [self.source_port ^ port, self.destination_port ^ port],
         }
     }
+}
+
+/// Bytes behind the fixed header of IPv6: of larger payloads an option says how many (RFC 2675), or the frame.
+fn ipv6_payload(header: &[u8; 40], rest: &[u8]) -> usize {
+    let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if payload > 0 {
+        return payload;
+    }
+    let jumbo = if header[6] == HOP_BY_HOP { jumbo_payload(rest) } else { None };
+    jumbo.unwrap_or(if rest.len() > MAX_FIELD { rest.len() } else { 0 })
+}
+
+fn jumbo_payload(rest: &[u8]) -> Option<usize> {
+    let size = (usize::from(*rest.get(1)?) + 1) * 8;
+    let mut options = rest.get(2..size.min(rest.len()))?;
+    for _ in 0..MAX_HOP_BY_HOP_OPTIONS {
+        let [kind, length, a, b, c, d] = *options.first_chunk()?;
+        if kind == JUMBO {
+            let payload = u32::from_be_bytes([a, b, c, d]) as usize;
+            return (length == 4 && payload > MAX_FIELD).then_some(payload);
+        }
+        options = options.get(if kind == PAD1 { 1 } else { 2 + usize::from(length) }..)?;
+    }
+    None
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -268,6 +317,59 @@ mod tests {
         assert_eq!(back.conversation(), there.conversation());
         let six = Outer::parse(&frame(true, false, (1, 2), false)).unwrap().conversation().to_string();
         assert_eq!(six, "17 707:707:707:707:707:707:707:707|2 909:909:909:909:909:909:909:909|1");
+    }
+
+    #[test]
+    fn headers_end_where_the_lengths_say() {
+        // Whether ports are read, by layer, IP version, and what is added to the length that is right.
+        let read = |v6: bool, tcp: bool, at: usize, length: u16| {
+            let mut bytes = frame(v6, tcp, (1, 2), true);
+            bytes.extend([7; 30]);
+            bytes[at..at + 2].copy_from_slice(&length.to_be_bytes());
+            Outer::parse(&bytes).is_some()
+        };
+        for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (at, fixed) = if v6 { (22, 0) } else { (20, 20) };
+            let header = fixed + if tcp { 20 } else { 8 };
+            for length in 0..header {
+                assert!(!read(v6, tcp, at, length), "IPv6 {v6}, TCP {tcp}, length {length}");
+            }
+            // UDP's own length is 17.
+            assert!(read(v6, tcp, at, header + 9) && read(v6, tcp, at, 9000));
+            assert_eq!(read(v6, tcp, at, header), tcp);
+        }
+        for (v6, at) in [(false, 42), (true, 62)] {
+            for (length, fits) in [(0, false), (7, false), (8, true), (17, true), (18, false)] {
+                assert_eq!(read(v6, false, at, length), fits, "UDP length {length}");
+            }
+        }
+        for (v6, at) in [(false, 50), (true, 70)] {
+            for (words, fits) in [(4, false), (5, true), (7, true), (8, false), (15, false)] {
+                assert_eq!(read(v6, true, at, words << 12), fits, "data offset {words}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_of_0_is_more_than_the_field_can_say() {
+        let large = |v6: bool, bytes: usize| {
+            let mut frame = frame(v6, true, (1, 2), true);
+            let at = if v6 { 22 } else { 20 };
+            frame[at..at + 2].fill(0);
+            frame.resize(frame.len() + bytes, 0);
+            Outer::parse(&frame).is_some()
+        };
+        for v6 in [false, true] {
+            assert!(!large(v6, 1000) && large(v6, 1 << 16));
+        }
+        let mut frame = frame(true, true, (1, 2), true);
+        frame[22..24].fill(0);
+        frame[24] = 0;
+        let option = [6, 0, 0xc2, 4, 0, 1, 0, 0];
+        frame.splice(58..58, option);
+        assert!(Outer::parse(&frame).is_some());
+        frame[63] = 0; // a length that the field could have said
+        assert_eq!(Outer::parse(&frame), None);
     }
 
     #[test]

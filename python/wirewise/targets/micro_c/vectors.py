@@ -93,7 +93,15 @@ def _others() -> list[bytes]:
     return [
         bytes(12) + b"\x86\xdd" + bytes(60),
         bytes(12) + b"\x88\xb5",
-        bytes(12) + b"\x08\x00\x46" + bytes(8) + b"\x06" + bytes(30),  # IPv4 with options
-        bytes(12) + b"\x08\x00\x45" + bytes(5) + b"\x20\x01\x40\x11" + bytes(30),  # a fragment
-        bytes(12) + b"\x08\x00\x45" + bytes(8) + b"\x01" + bytes(30),  # ICMP
+        *(
+            bytes(12) + b"\x08\x00" + struct.pack(">BxHxxHxB", first, length, fragment, protocol) + bytes(30)
+            for first, length, fragment, protocol in (
+                (0x46, 44, 0, 6),  # IPv4 with options
+                (0x45, 40, 0x2001, _UDP),  # a fragment
+                (0x45, 40, 0, 1),  # ICMP
+                (0x45, 39, 0, 6),  # padding where the header of TCP should end
+                (0x45, 27, 0, _UDP),
+                (0x45, 0, 0, _UDP),
+            )
+        ),
     ]

@@ -121,6 +121,13 @@ _IPV4 = [
 ]  # fmt: skip
 
 
+_IN_DATAGRAM = (
+    "hdr.ports.isValid() && (hdr.ipv4.total_length >= 16w40 || "
+    "(hdr.ipv4.protocol == 8w17 && hdr.ipv4.total_length >= 16w28))"
+)
+"""The ports are those of a transport header that the IP packet has whole, and not of padding behind it."""
+
+
 def _fields(what: str, fields: Sequence[tuple[int, str]]) -> list[str]:
     return [f"{what} {{", *(f"    bit<{bits}> {name};" for bits, name in fields), "}", ""]
 
@@ -159,7 +166,7 @@ def _parser_states(program: Program, first: Sequence[str]) -> list[str]:
 def _control(program: Program, condition: str) -> list[str]:
     """The body of the control that has everything."""
     options = program.options
-    valid = "hdr.ports.isValid()" if options.input == "registers" else "hdr.features.isValid()"
+    valid = _IN_DATAGRAM if options.input == "registers" else "hdr.features.isValid()"
     if program.result_header:
         valid = "hdr.result.isValid()"
     inner = [f"    {line}" if line else "" for line in program.statements]

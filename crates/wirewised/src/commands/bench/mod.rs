@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::kernel;
 use crate::object::{self, Loaded, MAX_TABLE_SIZE, Settings};
-use crate::offline::runner::MAX_FRAME;
+use crate::offline::runtime::MAX_FRAME;
 use crate::offline::test_run::{self, Timed};
 use crate::plane::Plane;
 use crate::text::output;

@@ -7,7 +7,7 @@ __export __shared __emem uint32_t ww_flows[(1 << WW_FLOW_BITS) * 2 * WW_FEATURES
 /* A thread's own: the flow's element, and the words of the IPv4 header that its result goes to. */
 static __lmem uint32_t ww_flow[3];
 
-/* Whether the model judges a frame: IPv4 without options, no fragment, TCP or UDP. */
+/* Whether the model judges a frame: IPv4 without options, no fragment, TCP or UDP, whose headers end where the total length says or before. */
 static uint32_t ww_select(__mem40 uint8_t *frame, uint32_t length)
 {
 	__xread uint32_t head[7]; /* from the type of Ethernet to the ports, 2 bytes off IPv4's words */
@@ -19,7 +19,7 @@ static uint32_t ww_select(__mem40 uint8_t *frame, uint32_t length)
 	protocol = head[2] & 0xff;
 	if (head[0] >> 8 != 0x080045 || head[2] >> 16 & 0x3fff)
 		return 0;
-	if (protocol != 6 && protocol != 17)
+	if (protocol == 6 ? head[1] >> 16 < 40 : protocol != 17 || head[1] >> 16 < 28)
 		return 0;
 	folded = head[3] << 16 | head[4] >> 16;
 	folded ^= head[4] << 16 | head[5] >> 16;
