@@ -54,8 +54,7 @@ def running(
         return
     run += ["--workers", "1"] if plane == "af-packet" else []  # so that one order of packets is judged
     run += ["--driver", driver] if plane == "dpdk" else []
-    # AF_XDP beside a second interface sees all, else ARP and the like stay in the kernel.
-    if plane == "af-xdp" or (plane, driver) == ("dpdk", "net_af_xdp"):
+    if (plane, driver) == ("dpdk", "net_af_xdp"):
         run += ["--to", _sink(namespace, mtu)]
     with carried([*there, str(agent.find()), *run, "--json"]) as carrier:
         yield ask, carrier

@@ -303,14 +303,11 @@ def lucid(
     from wirewise.datasets.lucid import read_arrays
     from wirewise.errors import InputError
     from wirewise.feature_sets import FeatureSet
-    from wirewise.files import check_place
 
     if feature_set is None:
         raise InputError(
             "no feature set was given", way_out="give -f hara2026, another preset or a YAML file"
         )
-    if output:
-        check_place(output)
     read = read_arrays(arrays, FeatureSet.load(feature_set), attack)
     if output:
         read.table.write(output)
@@ -353,10 +350,7 @@ def unsw_sets(
 
     from wirewise.datasets import Table
     from wirewise.datasets.published.unsw import NOT_COMPUTED, read_set
-    from wirewise.files import check_place
 
-    if output:
-        check_place(output)
     read = [read_set(path) for path in sets]
     table = Table(pl.concat([table.frame for table, _ in read]), read[0][0].feature_set)
     if output:

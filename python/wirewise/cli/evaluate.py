@@ -110,7 +110,6 @@ def evaluate(
     from wirewise.datasets import CaptureFolder, Table, Truth, find_captures
     from wirewise.errors import InputError
     from wirewise.evaluate.verdict import Limits
-    from wirewise.files import check_place
     from wirewise.plots import check_plot
     from wirewise.units import parse_share
 
@@ -118,10 +117,8 @@ def evaluate(
         raise InputError(f"--packet {packet}", "must be 1 or more")
     if plot:
         check_plot(plot)
-    if report:
-        if report.suffix.lower() != ".html":
-            raise InputError(str(report), "must end in .html", "it is a page")
-        check_place(report)
+    if report and report.suffix.lower() != ".html":
+        raise InputError(str(report), "must end in .html", "it is a page")
     loss = parse_share(max_benign_loss, what="--max-benign-loss")
     asked = Asked(
         packet,

@@ -85,7 +85,6 @@ def features(
     from wirewise.datasets import Rows, Truth, find_captures, table_of
     from wirewise.errors import InputError
     from wirewise.feature_sets import FeatureSet
-    from wirewise.files import check_place
 
     if not captures:
         _catalogue(FeatureSet.load(feature_set) if feature_set else None, as_json)
@@ -98,8 +97,6 @@ def features(
     paths, own_labels, left_out = find_captures(captures)
     warn(*left_out)
     rows = Rows(numbers(at), interval, at_end)
-    if output:
-        check_place(output)
     labels = labels or own_labels
     what = chosen_variants(augment.split(",")) if augment else []
     if what and (rows.options() or keep_going or reference):

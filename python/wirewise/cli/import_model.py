@@ -52,7 +52,6 @@ def import_(
     from wirewise.errors import InputError
     from wirewise.evaluate import matrix, numbers
     from wirewise.evaluate.fidelity import HeldOut, measure
-    from wirewise.files import check_place
     from wirewise.formats import model_file, training_file
     from wirewise.importers import supported
 
@@ -65,8 +64,6 @@ def import_(
         return
     if model is None:
         raise InputError("no model was given", way_out="name the file of a saved estimator, or see --formats")
-    if output:
-        check_place(output)
     record = training_file.read(model)
     loaded, split = read_model(
         model,

@@ -68,7 +68,6 @@ def importance(
 
     from wirewise.datasets import Table
     from wirewise.errors import InputError
-    from wirewise.files import check_place
     from wirewise.formats.training_file import file_digest
     from wirewise.plots import check_plot, write_plot
     from wirewise.tuning.elimination import features_worth
@@ -79,9 +78,6 @@ def importance(
         raise InputError(str(output), "is for the features that are left", "add --eliminate")
     if output and output.suffix not in (".yaml", ".yml"):
         raise InputError(str(output), "must end in .yaml", "feature sets are written in YAML")
-    for place in (output, journal):
-        if place:
-            check_place(place)
     if plot:
         check_plot(plot)
     wish = None if max_benign_loss == "none" else parse_share(max_benign_loss, what="--max-benign-loss")

@@ -123,7 +123,6 @@ def search(
     """
     from wirewise.datasets import Table
     from wirewise.errors import InputError, UnfinishedError
-    from wirewise.files import check_place
     from wirewise.formats.training_file import file_digest
     from wirewise.plots import check_plot, write_plot
     from wirewise.tuning import Limits, Space
@@ -133,9 +132,6 @@ def search(
 
     if output is not None and output.suffix not in (".pkl", ".pickle"):
         raise InputError(str(output), "must end in .pkl", "estimators are written with pickle")
-    for place in (output, journal):
-        if place:
-            check_place(place)
     if plot:
         check_plot(plot)
     space = Space(

@@ -207,9 +207,7 @@ def _start(text: str) -> int:
 
 def _check_size(output: Path, packets: float, large: bool) -> None:
     from wirewise.errors import InputError
-    from wirewise.files import check_place
 
-    check_place(output)
     if not packets < _MOST_PACKETS and not large:
         raise InputError(
             f"{packets:,.0f} packets", f"are more than {_MOST_PACKETS:,}",

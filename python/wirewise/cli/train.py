@@ -112,7 +112,6 @@ def train(
     from wirewise.evaluate import train as fit
     from wirewise.evaluate.networks import HIDDEN
     from wirewise.evaluate.train import NETWORKS
-    from wirewise.files import check_place
     from wirewise.plots import check_plot, write_plot
     from wirewise.quantize import Options
 
@@ -131,8 +130,6 @@ def train(
         raise InputError(f"--encoding {encoding}", "is for binary networks", "add --estimator bnn")
     kind = "binary" if binary else Options(network=network or "int8").network
     widths = _widths(hidden) if hidden else HIDDEN[kind]
-    if output:
-        check_place(output)
     loaded = Table.read(table)
     with percent(f"training on {len(loaded.frame):,} packets", quiet=as_json) as progress:
         training = fit(

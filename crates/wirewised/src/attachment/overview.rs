@@ -5,6 +5,7 @@ use crate::attachment::pins::{self, Root};
 use crate::attachment::unpinned::{self, Unpinned};
 use crate::attachment::{Attachment, Listing, Unreadable, Whereabouts};
 use crate::error::{Error, Result};
+use crate::plane::note::Carrier;
 use crate::running::Running;
 use crate::running::status::Status;
 
@@ -17,6 +18,8 @@ pub struct Overview {
     /// In other network namespaces, though the interface asked for has the same name.
     namesakes: Vec<String>,
     pub unpinned: Vec<Unpinned>,
+    /// Those whose packets are carried by a process that does not answer, and what to say of it.
+    silent: Vec<String>,
     /// Else there are no pins to be seen, whatever is attached.
     pub bpf_file_system: bool,
 }
@@ -38,7 +41,15 @@ impl Overview {
             all = Attachment::of_interface(all, interface);
         }
         let bpf_file_system = root.is_in_bpf_file_system();
-        Ok(Self { root, attachments: all, unreadable, namesakes, unpinned, bpf_file_system })
+        Ok(Self {
+            root,
+            attachments: all,
+            unreadable,
+            namesakes,
+            unpinned,
+            silent: Vec::new(),
+            bpf_file_system,
+        })
     }
 
     /// Of all that can be read; what cannot is counted among the unreadable from here on.
@@ -46,14 +57,19 @@ impl Overview {
         let mut all = Vec::new();
         for attachment in &self.attachments {
             match attachment.status() {
-                Ok(status) => all.push(status),
+                Ok(status) => {
+                    let silent =
+                        status.carrier.as_ref().filter(|_| status.attached).and_then(Carrier::silence);
+                    self.silent.extend(silent.map(|silence| format!("{}: {silence}", status.interface)));
+                    all.push(status);
+                }
                 Err(why) => self.unreadable.push(Unreadable::new(&attachment.directory, why)),
             }
         }
         all
     }
 
-    /// What a health check wants to know. Attached is what is here, and what is elsewhere if no interface is named.
+    /// What a health check wants to know, of what `statuses` found. Attached is what is here, and what is elsewhere if no interface is named.
     pub fn verdict(&self, interface: Option<&str>) -> Result<()> {
         if let Some(unreadable) = self.unreadable.first() {
             return Err(Error::unreadable(unreadable));
@@ -64,6 +80,9 @@ impl Overview {
                  `wirewised run` attaches again",
                 gone.interface
             )));
+        }
+        if let Some(silent) = self.silent.first() {
+            return Err(Error::not_attached(silent));
         }
         if !self.attachments.is_empty() {
             return Ok(());

@@ -82,8 +82,18 @@ impl Carrier {
         options: &Options,
         stop: &Stop,
     ) -> Result<Self> {
-        let carried = plane.carried().ok_or_else(|| Error::other(format!("{plane} is the kernel's")))?;
         refuse_time_namespaces(plane)?;
+        note.show_life_during(|| Self::begin(attachment, note, plane, options, stop))
+    }
+
+    fn begin(
+        attachment: &Attachment,
+        note: &Arc<Note>,
+        plane: Plane,
+        options: &Options,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let carried = plane.carried().ok_or_else(|| Error::other(format!("{plane} is the kernel's")))?;
         let lanes = carried.open(&options.wanted(&attachment.interface, attachment.shards()?))?;
         let program = note.wanted();
         let pinned = Pinned::find(&attachment.directory, program)?;
@@ -186,15 +196,18 @@ impl Control {
             if !holds(&self.note) || self.stop.asked() {
                 return;
             }
+            self.note.show_life();
             thread::sleep(note::LOOK);
         }
     }
 
     /// All workers change between two bursts. What they had before is gone when this returns.
     fn change_program(&self, program: u32) -> Result<()> {
-        let pinned = Pinned::find(&self.directory, program)?;
-        let judges = (0..self.workers.len()).map(|number| pinned.judge(number as u32));
-        let judges = judges.collect::<Result<Vec<_>>>()?;
+        let judges = self.note.show_life_during(|| {
+            let pinned = Pinned::find(&self.directory, program)?;
+            let judges = (0..self.workers.len()).map(|number| pinned.judge(number as u32));
+            judges.collect::<Result<Vec<_>>>()
+        })?;
         for (worker, judge) in self.workers.iter().zip(judges) {
             worker.seat.give(judge);
         }
@@ -204,7 +217,8 @@ impl Control {
     }
 
     fn change_allow_list(&self) -> Result<()> {
-        let list = Arc::new(engines::allow_list(&self.directory, self.note.running())?);
+        let list = self.note.show_life_during(|| engines::allow_list(&self.directory, self.note.running()));
+        let list = Arc::new(list?);
         for worker in &self.workers {
             worker.seat.allow(Arc::clone(&list));
         }
@@ -212,6 +226,7 @@ impl Control {
         Ok(())
     }
 
+    /// Shows no life meanwhile: if a worker is stuck, nobody waits for this process.
     fn wait_for_workers(&self) {
         let busy = |worker: &Worker| !worker.seat.is_settled() && !worker.thread.is_finished();
         while self.workers.iter().any(busy) {

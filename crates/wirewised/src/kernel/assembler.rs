@@ -17,7 +17,6 @@ pub type Line = (u8, u8, u8, i16, i32);
 pub const THE_MAP: u8 = bpf::BPF_PSEUDO_MAP_FD as u8;
 pub const ITS_VALUE: u8 = bpf::BPF_PSEUDO_MAP_VALUE as u8;
 
-pub const LOAD_U8: u8 = 0x71;
 pub const LOAD_U16: u8 = 0x69;
 pub const LOAD_U32: u8 = 0x61;
 pub const LOAD_U64: u8 = 0x79;
@@ -31,6 +30,8 @@ pub const LOAD_MAP: u8 = 0x18;
 pub const SECOND_HALF: Line = (0, 0, 0, 0, 0);
 pub const MOVE: u8 = 0xbf;
 pub const SET: u8 = 0xb7;
+/// To a number of 32 bits without a sign.
+pub const SET_LOW: u8 = 0xb4;
 pub const ADD: u8 = 0x07;
 pub const ADD_REGISTER: u8 = 0x0f;
 pub const AND: u8 = 0x57;
@@ -39,10 +40,12 @@ pub const SHIFT_LEFT: u8 = 0x67;
 pub const TO_BIG_ENDIAN: u8 = 0xdc;
 pub const IF_EQUAL: u8 = 0x15;
 pub const IF_NOT: u8 = 0x55;
-pub const IF_BELOW: u8 = 0xa5;
-pub const IF_ABOVE: u8 = 0x25;
 pub const IF_BEYOND: u8 = 0x2d;
+/// From another register.
+pub const IF_DIFFERS: u8 = 0x5d;
 pub const CALL: u8 = 0x85;
+/// Of `CALL`, as the other register: a function of the kernel by its number, instead of a helper.
+pub const KERNEL_FUNCTION: u8 = bpf::BPF_PSEUDO_KFUNC_CALL as u8;
 pub const EXIT: u8 = 0x95;
 
 /// places : what stands in a line for where to jump to (no number that a line needs for anything else), and the line it means.
@@ -68,5 +71,35 @@ pub fn load(kind: bpf::bpf_prog_type, name: &CStr, code: &[bpf::bpf_insn]) -> io
     // SAFETY: both names end in NUL; `code` has `code.len()` instructions and outlives the call.
     owned(unsafe {
         bpf::bpf_prog_load(kind, name.as_ptr(), license, code.as_ptr(), code.len() as u64, no_options)
+    })
+}
+
+/// The number of one of the kernel's functions; `None`: it has none of this name, or does not say.
+pub fn kernel_function(name: &CStr) -> Option<i32> {
+    // SAFETY: takes nothing; null is an error.
+    let types = unsafe { bpf::btf__load_vmlinux_btf() };
+    if types.is_null() {
+        return None;
+    }
+    // SAFETY: the types are there until they are freed, and the name is a C string.
+    let id = unsafe { bpf::btf__find_by_name_kind(types, name.as_ptr(), bpf::BTF_KIND_FUNC) };
+    // SAFETY: they are not used any more.
+    unsafe { bpf::btf__free(types) };
+    (id > 0).then_some(id)
+}
+
+/// As `load`, for XDP on this interface alone, of whose driver it may then ask what it knows of a packet. The kernel gives its functions only
+/// to programs under its own licence: whoever uses this puts the program under (GPL-2.0-only OR BSD-2-Clause), as those in bpf/ are.
+pub fn load_for_driver(name: &CStr, code: &[bpf::bpf_insn], ifindex: u32) -> io::Result<OwnedFd> {
+    let mut opts = bpf::bpf_prog_load_opts {
+        sz: size_of::<bpf::bpf_prog_load_opts>() as _,
+        prog_flags: bpf::BPF_F_XDP_DEV_BOUND_ONLY,
+        prog_ifindex: ifindex,
+        ..Default::default()
+    };
+    let (kind, license) = (bpf::BPF_PROG_TYPE_XDP, c"Dual BSD/GPL".as_ptr());
+    // SAFETY: both names end in NUL; `code` has `code.len()` instructions, `opts` says its size, and all outlive the call.
+    owned(unsafe {
+        bpf::bpf_prog_load(kind, name.as_ptr(), license, code.as_ptr(), code.len() as u64, &mut opts)
     })
 }

@@ -14,6 +14,8 @@ use crate::object::mapped::MappedArray;
 
 /// Buckets that are mapped at a time; a multiple of them begins at a page, whatever the size of a bucket and of a page.
 const WINDOW: u32 = 8192;
+/// Flows that are read at a time where they are wanted in another order than they lie in: some MiB.
+const TOGETHER: usize = 8192;
 
 /// Where a flow lies, and how it compares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,11 +118,26 @@ impl Listing {
         Ok((found, first.into_sorted_vec().into_iter().map(|Reverse(place)| place).collect()))
     }
 
-    /// The flow at a place, as it is now. `None`: it is gone.
-    pub fn at(&self, place: &Place) -> Result<Option<Flow>> {
-        let Some(table) = self.tables.get(place.table) else { return Ok(None) };
-        let flows = self.window(table, place.bucket / WINDOW * WINDOW)?;
-        Ok(flows.at(place.bucket, place.way).filter(|flow| self.wants(table, flow)))
+    /// Calls for the flow at each place, as it is now, in the order given; not for those that are gone. Flows next to each other in rank
+    /// lie anywhere in the tables, so many are read at a time, in the order in which they lie.
+    pub fn each_at(&self, places: &[Place], mut visit: impl FnMut(&Flow) -> Result<()>) -> Result<()> {
+        for places in places.chunks(TOGETHER) {
+            let window = |at: usize| (places[at].table, places[at].bucket / WINDOW * WINDOW);
+            let mut order: Vec<usize> = (0..places.len()).collect();
+            order.sort_unstable_by_key(|at| (places[*at].table, places[*at].bucket));
+            let mut flows: Vec<Option<Flow>> = vec![None; places.len()];
+            for near in order.chunk_by(|a, b| window(*a) == window(*b)) {
+                let (table, first) = window(near[0]);
+                let table = &self.tables[table];
+                let mapped = self.window(table, first)?;
+                for at in near {
+                    let flow = mapped.at(places[*at].bucket, places[*at].way);
+                    flows[*at] = flow.filter(|flow| self.wants(table, flow));
+                }
+            }
+            flows.iter().flatten().try_for_each(&mut visit)?;
+        }
+        Ok(())
     }
 }
 

@@ -74,12 +74,8 @@ impl Flows {
         let visit = |flow: &Flow| visit(&self.found(flow));
         match &self.chosen {
             None => self.listing.each(visit),
-            Some((_, places)) => self.each_at(places, visit),
+            Some((_, places)) => self.listing.each_at(places, visit),
         }
-    }
-
-    fn each_at(&self, places: &[Place], mut visit: impl FnMut(&Flow) -> Result<()>) -> Result<()> {
-        places.iter().try_for_each(|place| self.listing.at(place)?.map_or(Ok(()), |flow| visit(&flow)))
     }
 
     /// How many there are, those beyond the limit too. `None`: as many as `each` visits.

@@ -72,7 +72,8 @@ pub fn print(status: &Status) {
         let mut all = LaneCounts::default();
         carrier.lanes.iter().for_each(|lane| all.add(lane));
         let to = carrier.to.as_ref().map_or(String::new(), |to| format!(", between it and {to}"));
-        row("carried by", &format!("process {}, {}{to}", carrier.process, carrier.obtained));
+        let silent = if carrier.answers { "" } else { ", which does not answer" };
+        row("carried by", &format!("process {}{silent}, {}{to}", carrier.process, carrier.obtained));
         let mut packets =
             format!("{} received, {} lost to full queues", thousands(all.received), thousands(all.lost));
         if carrier.to.is_some() {

@@ -198,10 +198,15 @@ impl Lab {
 
     /// Joins the namespaces, which they are from the beginning, until one of the two interfaces is deleted.
     pub fn join(&self) {
+        self.join_with("");
+    }
+
+    /// As `join`; queues : `numrxqueues 2 numtxqueues 2`, of the interface under test.
+    pub fn join_with(&self, queues: &str) {
         let (sender, receiver) = (&self.sender.0, &self.receiver.0);
         sh(&format!(
             "ip link add ww1 netns {sender} address 02:00:00:00:00:01 type veth \
-             peer name {INTERFACE} netns {receiver} address 02:00:00:00:00:02"
+             peer name {INTERFACE} {queues} netns {receiver} address 02:00:00:00:00:02"
         ));
         self.sender.sh(&format!("ip addr add {SENDER}/24 dev ww1"));
         self.receiver.sh(&format!("ip addr add {RECEIVER}/24 dev {INTERFACE}"));
@@ -210,7 +215,7 @@ impl Lab {
         self.sender.sh(&format!("ip neigh add {RECEIVER} lladdr 02:00:00:00:00:02 dev ww1"));
     }
 
-    /// veth leaves checksums to a card that is not there; a real card sends whole packets.
+    /// veth leaves checksums to a card that is not there, and a program at XDP sees them undone; a real card sends whole packets.
     pub fn whole_packets(&self) {
         self.sender_sh("ethtool -K ww1 tx off");
     }

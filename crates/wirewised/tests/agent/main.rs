@@ -16,6 +16,7 @@ mod clsact;
 mod companion;
 mod completions;
 mod deaths;
+mod delivery;
 #[cfg(feature = "dpdk")]
 mod devices;
 mod drift;

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -63,6 +63,45 @@ fn a_killed_agent_is_seen_to_be_gone_and_another_begins_anew() {
     carrier.signal(libc::SIGKILL);
     carrier.end();
     lab.ok(&format!("detach --interface {INTERFACE}"));
+    lab.assert_untouched();
+}
+
+/// Whoever asks hears it, and nobody waits long or keeps the lock.
+#[test]
+fn a_stopped_agent_is_told_of_and_not_waited_for() {
+    let Some(lab) = Lab::new() else { return };
+    lab.write("longer.wirewise", &bundle("longer", &variant("BORDER=600")));
+    lab.policy("classes: {attack: drop}\nallow: {prefixes: [10.9.0.0/24]}");
+    let carrier = Carrier::start(&lab, "");
+    lab.ok("status --check");
+    assert_eq!(lab.status()["carrier"]["answers"], true);
+    carrier.signal(libc::SIGSTOP);
+    let silent = format!("process {}, which carries the packets, does not answer", carrier.id());
+    let check = lab.run("status --check");
+    assert_eq!(check.status.code(), Some(5));
+    assert!(String::from_utf8(check.stderr).unwrap().contains(&silent));
+    assert_eq!(lab.status()["carrier"]["answers"], false);
+    assert!(lab.ok("status").contains("which does not answer"));
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes");
+    for command in ["swap --bundle longer.wirewise", "swap --shadow --bundle longer.wirewise", &run] {
+        let begin = Instant::now();
+        let error = lab.error(command, 1);
+        assert!(error.contains(&silent) && error.contains("kill -CONT"), "{command}: {error}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{command}: {:?}", begin.elapsed());
+    }
+    carrier.signal(libc::SIGCONT);
+    let begin = Instant::now();
+    while !lab.run("status --check").status.success() {
+        if begin.elapsed() > Duration::from_secs(10) {
+            panic!("it does not answer again: {:?}", carrier.end());
+        }
+    }
+    assert_eq!(lab.status()["bundle"]["name"], "first");
+    lab.ok("swap --bundle longer.wirewise");
+    lab.send(1000, ATTACK, 3);
+    wait("the new border holds", || lab.status()["bundle"]["name"] == "longer");
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert_eq!(carrier.end().0, Some(0));
     lab.assert_untouched();
 }
 
@@ -305,7 +344,6 @@ fn several_workers_give_the_verdicts_of_one() {
 #[test]
 fn af_xdp_gives_the_host_what_passes() {
     let Some(lab) = Lab::new() else { return };
-    lab.whole_packets();
     lab.policy("classes: {attack: drop}");
     let carrier = Carrier::of(&lab, "af-xdp", "--policy p.yaml --mode enforce");
     assert_eq!((lab.send(1000, BENIGN, 7), lab.send(1000, ATTACK, 5)), (7, 0));
@@ -330,7 +368,6 @@ fn af_xdp_gives_the_host_what_passes() {
 #[test]
 fn a_killed_af_xdp_agent_leaves_no_black_hole() {
     let Some(lab) = Lab::new() else { return };
-    lab.whole_packets();
     let carrier = Carrier::of(&lab, "af-xdp", "");
     assert_eq!(lab.send(1000, BENIGN, 3), 3);
     carrier.signal(libc::SIGKILL);
@@ -353,7 +390,6 @@ fn a_killed_af_xdp_agent_leaves_no_black_hole() {
 fn af_xdp_between_two_interfaces_loses_no_frame() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
-    lab.whole_packets();
     lab.policy("classes: {attack: drop}");
     let _carrier = Carrier::of(&lab, "af-xdp", &format!("--to {SECOND} --policy p.yaml --mode enforce"));
     assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 7), 7);
@@ -378,7 +414,6 @@ fn af_xdp_between_two_interfaces_loses_no_frame() {
 fn a_class_is_written_on_its_way() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
-    lab.whole_packets();
     for (plane, offloads) in [("af-packet", "--offloads off"), ("af-xdp", "")] {
         lab.policy("classes: {attack: drop}");
         let options = format!("--to {SECOND} --policy p.yaml --mode enforce {offloads}");
@@ -414,11 +449,30 @@ fn a_plane_takes_only_its_own_options() {
     lab.assert_untouched();
 }
 
+/// What the run refuses, the dry run refuses in the same words.
+#[test]
+fn more_workers_than_cpus_are_refused_before_anything_is_touched() {
+    let Some(lab) = Lab::new() else { return };
+    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    let cpus = 1 + cpus.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap();
+    let (run, too_many) = (format!("run --bundle b.wirewise --interface {INTERFACE} --yes"), cpus + 1);
+    let by_number = format!("{run} --plane af-packet --workers {too_many}");
+    lab.sh(&format!("ip link delete {INTERFACE}"));
+    lab.join_with(&format!("numrxqueues {too_many} numtxqueues {too_many}"));
+    lab.sh(&format!("ethtool -L {INTERFACE} rx {too_many} tx {too_many}"));
+    let by_queues = format!("{run} --plane af-xdp");
+    for command in [by_number, by_queues] {
+        let error = lab.error(&format!("{command} --dry-run"), 2);
+        assert!(error.contains(&format!("there are {cpus} CPU")), "{error}");
+        assert_eq!(lab.error(&command, 2), error);
+        lab.assert_untouched();
+    }
+}
+
 #[cfg(feature = "dpdk")]
 #[test]
 fn dpdk_carries_as_the_raw_socket_does() {
     let Some(lab) = Lab::new() else { return };
-    lab.whole_packets();
     lab.policy("classes: {attack: drop}");
     let error = lab.error(
         &format!("run --bundle b.wirewise --interface {INTERFACE} --plane dpdk --driver net_af_xdp"),
@@ -442,7 +496,6 @@ fn dpdk_carries_as_the_raw_socket_does() {
 fn dpdk_between_two_interfaces_drops_what_the_policy_says() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
-    lab.whole_packets();
     far.0.sh("ethtool -K far0 tx off");
     lab.policy("classes: {attack: drop}");
     for driver in ["net_af_packet", "net_af_xdp"] {

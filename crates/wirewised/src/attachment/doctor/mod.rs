@@ -170,7 +170,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
             findings.push(Finding::warning("xdp", format!("cannot be asked: {error}"), "see `ip link`"))
         }
         Ok((driver, attached)) => {
-            findings.extend(offered::check(interface, index, plane, driver, &device));
+            findings.extend(offered::check(interface, index, plane, driver));
             findings.push(check_programs(interface, index, plane, driver, &attached, root));
             findings.extend(check_steering(index, root));
         }

@@ -2,7 +2,6 @@
 //! What kernel, driver and process offer for a plane.
 
 use crate::attachment::doctor::finding::Finding;
-use crate::interface::netdev::Device;
 use crate::kernel;
 use crate::object::Runs;
 use crate::plane::{Driver, Plane, tc};
@@ -12,7 +11,7 @@ const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
 /// `NETDEV_XDP_ACT_BASIC` (linux/netdev.h).
 const XDP_BASIC: u64 = 1;
 
-pub fn check(interface: &str, index: u32, plane: Plane, driver: Driver, device: &Device) -> Vec<Finding> {
+pub fn check(interface: &str, index: u32, plane: Plane, driver: Driver) -> Vec<Finding> {
     let (release, native) = (kernel::release(), plane.abilities().native);
     let mut findings = match plane.runs() {
         _ if plane.is_of_tc() => vec![check_tc(index)],
@@ -21,7 +20,6 @@ pub fn check(interface: &str, index: u32, plane: Plane, driver: Driver, device: 
     };
     if plane.is_in_user_space() {
         findings.push(check_raw_sockets(plane));
-        findings.extend(check_checksums(device).filter(|_| native));
     }
     findings
 }
@@ -52,17 +50,6 @@ fn check_raw_sockets(plane: Plane) -> Finding {
         format!("CAP_NET_RAW is missing ({plane} receives packets)"),
         "run as root, or add cap_net_raw to the capabilities of the program",
     )
-}
-
-/// AF_XDP hands over packets as they are in memory.
-fn check_checksums(device: &Device) -> Option<Finding> {
-    (device.driver().as_deref() == Some("veth")).then(|| {
-        Finding::warning(
-            "checksums",
-            "a veth pair leaves checksums of what is sent at the other end unmade, and they stay so",
-            "`ethtool -K PEER tx off` there",
-        )
-    })
 }
 
 /// By what a program is attached at TC.

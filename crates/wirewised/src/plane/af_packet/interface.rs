@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An interface, and what is asked of its packet sockets.
+//! An interface, and what goes wrong with it.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
 use crate::error::{Error, Result};
 use crate::interface::netdev;
@@ -39,48 +38,4 @@ impl Interface {
         }
         Err(Error::other(format!("{}: the interface was deleted, or left this network namespace", self.name)))
     }
-}
-
-/// Sets an option of a socket.
-pub fn set<T>(socket: &impl AsRawFd, level: i32, option: i32, value: &T) -> io::Result<()> {
-    let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` has `length` bytes, which the call reads.
-    let code = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
-    };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Reads an option of a socket, of a type of which any bits are a value.
-pub fn get<T: Default + bytemuck::Pod>(socket: &impl AsRawFd, level: i32, option: i32) -> io::Result<T> {
-    let mut value = T::default();
-    let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the call writes at most `length` bytes to `value`.
-    let code = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_mut(&mut value).cast(),
-            &mut length,
-        )
-    };
-    if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Makes a socket that of one interface. protocol : 0 receives nothing.
-pub fn bind(socket: &impl AsRawFd, interface: &Interface, protocol: i32) -> io::Result<()> {
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as u16,
-        sll_protocol: (protocol as u16).to_be(),
-        sll_ifindex: interface.index as i32,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is a sockaddr_ll of `length` bytes.
-    let code = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -67,7 +67,7 @@ impl Carried for AfPacket {
 
 fn workers(wanted: &Wanted<'_>) -> Result<u32> {
     let most = wanted.most_workers.min(kernel::allowed_cpus()?.len() as u32);
-    Ok(wanted.workers.unwrap_or(most).max(1))
+    wanted.admit(wanted.workers.unwrap_or(most).max(1))
 }
 
 /// A worker's sockets, one for each direction.

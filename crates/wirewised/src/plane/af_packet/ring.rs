@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::interface::{Interface, bind, get, set};
+use super::interface::Interface;
 use crate::error::Result;
-use crate::interface::socket;
+use crate::interface::socket::{self, get, set};
 use crate::plane::{BURST, Span};
 
 /// A block has room for the largest merged packet.
@@ -160,7 +160,7 @@ impl Ring {
             cut,
         };
         // Packets come from here on.
-        bind(&ring.socket, interface, libc::ETH_P_ALL).map_err(failed)?;
+        socket::bind(&ring.socket, interface.index, libc::ETH_P_ALL).map_err(failed)?;
         fanout.enter(&ring.socket).map_err(failed)?;
         if to_send {
             let all = libc::packet_mreq {

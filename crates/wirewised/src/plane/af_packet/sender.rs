@@ -2,10 +2,10 @@
 //! Sending what passes, or goes back.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr;
 
-use super::interface::{Interface, bind, set};
+use super::interface::Interface;
 use super::ring::{Burst, OFFLOAD_BYTES};
 use crate::error::Result;
 use crate::interface::socket;
@@ -21,8 +21,8 @@ impl Sender {
         let failed = |error: io::Error| interface.failed("a raw socket", &error);
         let socket = socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed)?;
         // The kernel finishes checksums and segments as it would have for the sender.
-        set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32).map_err(failed)?;
-        bind(&socket, &interface, 0).map_err(failed)?;
+        socket::set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32).map_err(failed)?;
+        socket::bind(&socket, interface.index, 0).map_err(failed)?;
         Ok(Self { interface, socket })
     }
 
@@ -51,27 +51,13 @@ impl Sender {
             message.msg_hdr.msg_iov = part.as_mut_ptr();
             message.msg_hdr.msg_iovlen = part.len() as _;
         }
-        let (mut at, mut sent) = (0, 0);
-        while at < count {
-            let rest = &mut messages[at..count];
-            let (first, length) = (rest.as_mut_ptr(), rest.len() as u32);
-            // SAFETY: `length` messages, whose parts point into the burst and outlive the call.
-            let done = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), first, length, libc::MSG_DONTWAIT) };
-            if done > 0 {
-                (at, sent) = (at + done as usize, sent + done as u64);
-                continue;
-            }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EINTR) => continue,
-                Some(libc::ENXIO | libc::ENODEV) => {
-                    self.interface.require()?;
-                    return Err(self.interface.failed("sending", &error));
-                }
-                // This one is too long for the interface, it is down, or its queue is full: the packet is lost, as on a wire.
-                _ => (at, unsent) = (at + 1, unsent + 1),
+        // SAFETY: the messages' parts point into the burst, which outlives the call.
+        match unsafe { socket::send_each(&self.socket, &mut messages[..count]) } {
+            Ok((sent, too)) => Ok((sent, unsent + too)),
+            Err(error) => {
+                self.interface.require()?;
+                Err(self.interface.failed("sending", &error))
             }
         }
-        Ok((sent, unsent))
     }
 }

@@ -50,7 +50,7 @@ pub fn open(interface: &str, to: Option<&str>, options: &Options) -> Result<Vec<
     let frame_size = frame_size(&interfaces)?;
     let stack = match to {
         Some(_) => None,
-        None => Some(Arc::new(Stack::beside(&interfaces[0])?)),
+        None => Some(Arc::new(Stack::of(&interfaces[0], frame_size)?)),
     };
     let mut routes = Vec::new();
     for queue in 0..interfaces.iter().map(|interface| interface.rx_queues).max().unwrap_or(0) {
@@ -74,14 +74,14 @@ pub fn open(interface: &str, to: Option<&str>, options: &Options) -> Result<Vec<
                 ways: vec![way],
                 queue,
                 busy_poll: options.busy_poll.is_some(),
-                _redirects: Vec::new(),
+                redirects: Vec::new(),
             }),
         }
     }
     // Last, so that no packet comes before everything is in place.
     for (interface, sockets) in interfaces.iter().zip(&sockets) {
-        let redirect = Arc::new(Redirect::attach(interface, sockets, to.is_none())?);
-        lanes.iter_mut().for_each(|lane| lane._redirects.push(Arc::clone(&redirect)));
+        let redirect = Arc::new(Redirect::attach(interface, sockets)?);
+        lanes.iter_mut().for_each(|lane| lane.redirects.push(Arc::clone(&redirect)));
     }
     Ok(lanes)
 }
@@ -146,7 +146,7 @@ pub struct XdpLane {
     ways: Vec<Way>,
     queue: u32,
     busy_poll: bool,
-    _redirects: Vec<Arc<Redirect>>,
+    redirects: Vec<Arc<Redirect>>,
 }
 
 impl Lane for XdpLane {
@@ -169,6 +169,11 @@ impl XdpLane {
     /// Whether the kernel puts packets into the lane's memory without a copy.
     pub fn is_zero_copy(&self) -> bool {
         self.ways.iter().all(|way| way.zero_copy)
+    }
+
+    /// Whether VLAN tags that the drivers take off come back.
+    pub fn restores_tags(&self) -> bool {
+        self.redirects.iter().all(|redirect| redirect.restores_tags)
     }
 
     fn bursts(&mut self, judge: &mut dyn Judge) -> Result<usize, String> {

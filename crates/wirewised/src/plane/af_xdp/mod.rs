@@ -3,6 +3,7 @@
 //! interface, or back into the stack. There is no crate for the rings: of those that are kept up, one (xdpilone 1.3) is under the EUPL, which a
 //! static program of ours cannot take in, the other (xdp 0.8) cannot share memory between two devices.
 
+mod checksums;
 mod interface;
 mod lanes;
 mod options;
@@ -17,7 +18,6 @@ mod way;
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, STEERS, Wanted};
-use crate::text::shell::quoted;
 use options::{BusyPoll, Options};
 
 pub use options::Copying;
@@ -50,7 +50,7 @@ impl Carried for AfXdp {
     fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
         let (lanes, bytes) =
             lanes::area(wanted.interface, wanted.to, &Options::default()).map_err(Error::other)?;
-        Ok(Footprint { lanes, used: bytes, mapped: bytes })
+        Ok(Footprint { lanes: wanted.admit(lanes)?, used: bytes, mapped: bytes })
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
@@ -58,19 +58,15 @@ impl Carried for AfXdp {
             wanted.busy_poll_us.map(|microseconds| BusyPoll { microseconds, budget: BUSY_BUDGET });
         let options = Options { copying: wanted.copying, busy_poll, ..Options::default() };
         let lanes = lanes::open(wanted.interface, wanted.to, &options).map_err(Error::other)?;
-        if lanes.len() > wanted.most_workers as usize {
-            return Err(Error::input(format!(
-                "{}: {} queues need as many workers, and there are {} CPUs; `ethtool -L {} combined {}`",
-                wanted.interface,
-                lanes.len(),
-                wanted.most_workers,
-                quoted(wanted.interface),
-                wanted.most_workers
-            )));
-        }
+        // Queues may have been added since the footprint was taken.
+        wanted.admit(lanes.len() as u32)?;
         let zero_copy = lanes.iter().all(lanes::XdpLane::is_zero_copy);
         let queues = if lanes.len() == 1 { "1 queue".to_string() } else { format!("{} queues", lanes.len()) };
-        let obtained = format!("{queues}, {}", if zero_copy { "zero-copy" } else { "copied by the driver" });
+        let mut obtained =
+            format!("{queues}, {}", if zero_copy { "zero-copy" } else { "copied by the driver" });
+        if !lanes.iter().all(lanes::XdpLane::restores_tags) {
+            obtained += ", without VLAN tags that the driver takes off (Linux 6.8 puts them back)";
+        }
         let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
         Ok(Lanes { lanes, obtained })
     }

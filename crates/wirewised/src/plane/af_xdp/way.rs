@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use libc::xdp_desc;
 
+use super::checksums;
 use super::interface::Interface;
 use super::options::Options;
 use super::ports::{Outlet, Port};
@@ -230,13 +231,14 @@ impl Way {
         for (desc, span) in self.held.iter_mut().zip(&self.spans) {
             (desc.addr, desc.len) = (self.start + span.start as u64, span.length as u32);
         }
+        let leaving = self.spans.iter().zip(&self.fates).filter(|(_, fate)| **fate != Fate::Ends);
+        leaving.for_each(|(span, _)| checksums::finish(&mut part[span.start..span.start + span.length]));
         let Some(stack) = &self.stack else { return Ok(()) };
-        for (span, _) in self.spans.iter().zip(&self.fates).filter(|(_, fate)| **fate == Fate::Passes) {
-            match stack.give(&part[span.start..span.start + span.length])? {
-                true => self.counts.sent += 1,
-                false => self.counts.unsent += 1,
-            }
-        }
+        let passing = self.spans.iter().zip(&self.fates).filter(|(_, fate)| **fate == Fate::Passes);
+        let (sent, unsent) =
+            stack.give(passing.map(|(span, _)| &part[span.start..span.start + span.length]))?;
+        self.counts.sent += sent;
+        self.counts.unsent += unsent;
         Ok(())
     }
 

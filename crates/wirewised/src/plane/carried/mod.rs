@@ -7,6 +7,7 @@ pub mod note;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::plane::Copying;
+use crate::text::shell::quoted;
 use lane::Lane;
 
 /// What a policy may ask of every plane in user space: `abi::STEER_*` bits.
@@ -58,6 +59,26 @@ pub struct Wanted<'a> {
     pub busy_poll_us: Option<u32>,
     /// That there can be: CPUs that have counters.
     pub most_workers: u32,
+}
+
+impl Wanted<'_> {
+    /// lanes : each of which takes a worker. Fails if there cannot be so many.
+    pub fn admit(&self, lanes: u32) -> Result<u32> {
+        let most = self.most_workers;
+        if lanes <= most {
+            return Ok(lanes);
+        }
+        let (interface, cpus) = (self.interface, if most == 1 { "CPU" } else { "CPUs" });
+        Err(Error::input(match self.workers {
+            Some(_) => format!(
+                "--workers {lanes}: there are {most} {cpus}, and each worker needs one; `--workers {most}` is the most"
+            ),
+            None => format!(
+                "{interface}: {lanes} queues need as many workers, and there are {most} {cpus}; `ethtool -L {} combined {most}`",
+                quoted(interface)
+            ),
+        }))
+    }
 }
 
 /// What was obtained.

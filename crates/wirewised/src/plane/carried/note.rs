@@ -6,7 +6,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,11 @@ pub const LOOK: Duration = Duration::from_millis(10);
 const TAKE_OVER: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(10);
 /// Without a sign of life for so long, an agent that cannot be looked for is taken for dead.
-const SILENCE_NS: u64 = 5_000_000_000;
+const SILENCE_NS: u64 = SILENCE.as_nanos() as u64;
+/// One that can be found is stopped, or stuck: nobody waits for it any longer.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Until an agent is asked no more whether it is there: it shows that a hundred times a second, where others leave it a CPU.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Written by one side at a time, in whole words; zeros are a note that nobody has begun.
 #[repr(C)]
@@ -70,11 +74,31 @@ pub struct Carrier {
     pub process: u32,
     /// False: it has ended, and nobody carries packets.
     pub is_alive: bool,
+    /// False: it has ended, is stopped, or is stuck.
+    pub answers: bool,
     /// The second interface, to which what passes is sent on.
     pub to: Option<String>,
     pub obtained: String,
     /// One for each worker.
     pub lanes: Vec<LaneCounts>,
+}
+
+impl Carrier {
+    /// What there is to say if it does not answer.
+    pub fn silence(&self) -> Option<String> {
+        (!self.answers).then(|| silence(self.process, self.is_alive))
+    }
+}
+
+fn silence(process: u32, is_alive: bool) -> String {
+    if is_alive {
+        format!(
+            "process {process}, which carries the packets, does not answer; `kill -CONT {process}` if it was stopped, \
+             `kill -KILL {process}` ends it"
+        )
+    } else {
+        format!("process {process}, which carried the packets, has ended")
+    }
 }
 
 /// A note in this process' memory.
@@ -170,6 +194,7 @@ impl Note {
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Carrier {
             is_alive: self.is_alive(),
+            answers: self.answers(),
             process: words.process.load(Ordering::Relaxed),
             to: text(&words.to),
             obtained: read_text(&words.obtained),
@@ -189,9 +214,9 @@ impl Note {
     /// Asks for another program, and waits until all packets are its.
     pub(in crate::plane) fn change_program(&self, program: u32) -> io::Result<()> {
         let words = self.words();
-        let before = words.running.load(Ordering::Acquire);
         words.refused.store(0, Ordering::Relaxed);
-        words.wanted.store(program, Ordering::Release);
+        // An agent that has only begun runs nothing yet.
+        let before = words.wanted.swap(program, Ordering::AcqRel);
         change::made("note");
         let done = || {
             let refused = words.refused.load(Ordering::Acquire) == program;
@@ -200,7 +225,7 @@ impl Note {
         match self.wait(TAKE_OVER, done) {
             Some(false) => Ok(()),
             refused => {
-                // What ran goes on.
+                // What ran, or was about to, goes on.
                 words.wanted.store(before, Ordering::Release);
                 Err(if refused.is_some() { io::Error::other(read_text(&words.why)) } else { self.silent() })
             }
@@ -224,26 +249,42 @@ impl Note {
         self.wait(STOP, taken_up).ok_or_else(|| self.silent())
     }
 
+    /// Gives up on an agent that is gone, or silent.
     fn wait<T>(&self, most: Duration, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         let end = Instant::now() + most;
+        let (mut sign, mut since) = (self.last_sign(), Instant::now());
         loop {
             if let Some(done) = done() {
                 return Some(done);
             }
-            if Instant::now() > end || !self.is_alive() {
+            if self.last_sign() != sign {
+                (sign, since) = (self.last_sign(), Instant::now());
+            }
+            if Instant::now() > end || since.elapsed() > SILENCE || !self.is_alive() {
                 return done();
             }
             thread::sleep(LOOK);
         }
     }
 
+    fn last_sign(&self) -> u64 {
+        self.words().alive_ns.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a sign of life.
+    fn answers(&self) -> bool {
+        let (sign, begin) = (self.last_sign(), Instant::now());
+        while self.is_alive() && begin.elapsed() < ANSWER {
+            if self.last_sign() != sign {
+                return true;
+            }
+            thread::sleep(LOOK / 2);
+        }
+        false
+    }
+
     fn silent(&self) -> io::Error {
-        let process = self.words().process.load(Ordering::Relaxed);
-        io::Error::other(if self.is_alive() {
-            format!("process {process}, which carries the packets, does not answer")
-        } else {
-            format!("process {process}, which carried the packets, has ended")
-        })
+        io::Error::other(silence(self.words().process.load(Ordering::Relaxed), self.is_alive()))
     }
 }
 
@@ -251,6 +292,28 @@ impl Note {
 impl Note {
     pub fn show_life(&self) {
         self.words().alive_ns.store(kernel::monotonic_ns(), Ordering::Relaxed);
+    }
+
+    /// Shows life while this thread does something that takes long.
+    pub fn show_life_during<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // Also when `work` panics, for the scope waits.
+            let _over = Over(&over);
+            scope.spawn(|| {
+                while !over.load(Ordering::Acquire) {
+                    self.show_life();
+                    thread::sleep(LOOK);
+                }
+            });
+            work()
+        })
     }
 
     /// Number of the program asked for; 0: end.

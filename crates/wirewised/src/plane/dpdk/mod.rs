@@ -39,8 +39,8 @@ const EAL_BYTES: u64 = 64 << 20;
 
 struct Dpdk;
 
-fn workers(wanted: &Wanted<'_>) -> u32 {
-    wanted.workers.unwrap_or(1).min(wanted.most_workers)
+fn workers(wanted: &Wanted<'_>) -> Result<u32> {
+    wanted.admit(wanted.workers.unwrap_or(1))
 }
 
 impl Carried for Dpdk {
@@ -58,7 +58,7 @@ impl Carried for Dpdk {
 
     fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
         let devices = if wanted.to.is_some() { 2 } else { 1 };
-        let lanes = workers(wanted);
+        let lanes = workers(wanted)?;
         let (used, mapped) = footprint(devices, lanes);
         // EAL's own threads, and what its libraries reserve.
         Ok(Footprint { lanes, used, mapped: mapped + EAL_BYTES })
@@ -82,7 +82,7 @@ impl Carried for Dpdk {
             (_, COPIES) => name.to_string(),
             _ => format!("{driver}{number},iface={name}"),
         };
-        let workers = workers(wanted);
+        let workers = workers(wanted)?;
         let to = wanted.to.map(|to| device(1, to, None));
         let first = device(0, wanted.interface, wanted.arguments);
         let lanes = open(&first, to.as_deref(), workers).map_err(Error::other)?;
