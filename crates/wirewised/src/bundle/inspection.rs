@@ -18,6 +18,10 @@ use crate::bundle::emitted::{
 use crate::bundle::manifest::{ClockName, Flow};
 use crate::bundle::program::Program;
 
+/// Sections of an object, most of them for debuggers; symbols, of which clang 14 makes one for each place that is jumped to.
+const MAX_SECTIONS: usize = 1024;
+const MAX_SYMBOLS: usize = 1 << 18;
+
 /// Reads the program, and refuses what wirewise does not emit, by its name, and what is not as the manifest says. The error says
 /// what the object holds.
 pub fn check(bytes: &[u8], flow: &Flow) -> Checked<Program> {
@@ -42,7 +46,25 @@ fn parse(bytes: &[u8]) -> Checked<File<'_>> {
     if file.architecture() != object::Architecture::Bpf || file.kind() != object::ObjectKind::Relocatable {
         return Err("is no relocatable object for eBPF".to_string());
     }
+    check_size(&file, bytes.len())?;
     Ok(file)
+}
+
+/// What is read of a file is no larger than the file.
+fn check_size(file: &File<'_>, bytes: usize) -> Checked {
+    let (sections, symbols) = (file.sections().count(), file.symbols().count());
+    if sections > MAX_SECTIONS {
+        return Err(format!("holds {sections} sections, more than {MAX_SECTIONS}"));
+    }
+    if symbols > MAX_SYMBOLS {
+        return Err(format!("holds {symbols} symbols, more than {MAX_SYMBOLS}"));
+    }
+    let in_file = file.sections().filter_map(|section| section.file_range());
+    let sum = in_file.fold(0u64, |sum, (_, size)| sum.saturating_add(size));
+    if sum > bytes as u64 {
+        return Err("has sections that overlap".to_string());
+    }
+    Ok(())
 }
 
 fn read_parts(file: &File<'_>, sections: &Sections<'_, '_>) -> Checked<Program> {

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod abi;
+mod alterations;
+mod altered;
 mod bench;
 mod canonical;
 mod clock;
