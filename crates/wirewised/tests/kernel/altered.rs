@@ -83,11 +83,14 @@ impl Altered {
         self.set(section, NAME, name);
     }
 
+    /// Number of a symbol.
+    pub fn symbol_index(&self, name: &str) -> usize {
+        object::File::parse(&*self.0).unwrap().symbol_by_name(name).unwrap().index().0
+    }
+
     /// Where a symbol is.
     pub fn symbol(&self, name: &str) -> usize {
-        let file = object::File::parse(&*self.0).unwrap();
-        let index = file.symbol_by_name(name).unwrap().index().0;
-        self.section(".symtab").start + 24 * index
+        self.section(".symtab").start + 24 * self.symbol_index(name)
     }
 
     pub fn set_symbol(&mut self, symbol: &str, field: (usize, usize), number: u64) {

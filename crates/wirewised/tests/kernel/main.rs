@@ -17,6 +17,7 @@ mod features;
 mod fixture;
 mod flood;
 mod inputs;
+mod large_programs;
 mod replay;
 mod signatures;
 mod trace;

@@ -8,7 +8,7 @@ use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget
 use wirewise_engine::btf::{self, Btf};
 
 use super::{Data, Function, Line, Program, Reference, SLOT, Slot, Variable};
-use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data};
+use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data, named};
 use crate::bundle::emitted::{BTF, BTF_EXT, DATA, FUNCTIONS, LICENSE, MAPS, PROGRAMS};
 
 const CALL: u8 = 0x85;
@@ -79,7 +79,7 @@ fn is_global(symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>) -> C
     match (raw.st_bind(), raw.st_visibility()) {
         (object::elf::STB_LOCAL, object::elf::STV_DEFAULT) => Ok(false),
         (object::elf::STB_GLOBAL, object::elf::STV_DEFAULT) => Ok(true),
-        _ => Err(format!("holds {:?} neither global nor local", symbol.name().map_err(damaged)?)),
+        _ => Err(format!("holds {:?} neither global nor local", named(symbol.name())?)),
     }
 }
 
@@ -95,7 +95,7 @@ impl<'data, 'file> Reader<'data, 'file> {
             if symbol.kind() == SymbolKind::Section {
                 continue;
             }
-            let name = symbol.name().map_err(damaged)?;
+            let name = named(symbol.name())?;
             if let Some(other) = symbols.insert(symbol.address(), name) {
                 return Err(format!("holds the maps {other:?} and {name:?} in one place"));
             }
@@ -141,7 +141,7 @@ impl<'data, 'file> Reader<'data, 'file> {
                 if symbol.kind() != SymbolKind::Data || !is_global(&symbol)? {
                     continue;
                 }
-                let name = identifier(symbol.name().map_err(damaged)?)?;
+                let name = identifier(named(symbol.name())?)?;
                 let (offset, size) = (small(symbol.address())?, small(symbol.size())?);
                 variables.push(Variable { name, offset, size });
             }
@@ -181,7 +181,7 @@ impl<'data, 'file> Reader<'data, 'file> {
             symbols.sort_unstable_by_key(|symbol| symbol.address());
             let mut next = 0;
             for symbol in &symbols {
-                let function = symbol.name().map_err(damaged)?;
+                let function = named(symbol.name())?;
                 let global = is_global(symbol)?;
                 let code = usize::try_from(symbol.size() / SLOT as u64).ok().and_then(|count| {
                     let whole = symbol.address() == (next * SLOT) as u64
