@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wirewised::trust::keys;
+use readers::keys;
 
 fuzz_target!(|data: &[u8]| {
     keys::public_key(data);

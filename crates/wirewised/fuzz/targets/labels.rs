@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Any bytes as a file of labels, of the kind that the first byte says, and what it says of a few packets.
 #![no_main]
-#![allow(clippy::panic, clippy::expect_used, reason = "a finding ends the process")]
 
 use std::fs;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use wirewised::error::Result;
-use wirewised::labels::{Labels, Seen};
-use wirewised::packets::outer::Outer;
-
-#[path = "../one_line.rs"]
-mod one_line;
+use readers::error::Result;
+use readers::labels::{Labels, Seen};
+use readers::packets::outer::Outer;
 
 /// Seeds begin with the digits of these places.
 const FILES: [(&str, Option<&str>); 4] =
@@ -31,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
     let (name, otherwise) = FILES[usize::from(kind % 4)];
     fs::write(FOLDER.path().join(name), content).expect("the folder is writable");
     if let Err(error) = label(name, otherwise) {
-        one_line::assert_one_line(&error.to_string());
+        readers::assert_one_line(error);
     }
 });
 

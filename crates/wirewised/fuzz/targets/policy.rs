@@ -16,14 +16,14 @@ fuzz_target!(|data: &[u8]| {
                 assert!(tunnel.ends().iter().all(|(_, value)| Tunnel::of(value) == tunnel));
             }
         }
-        Err(message) => readers::assert_one_line(&message),
+        Err(message) => readers::assert_one_line(message),
     }
-    let _ = tunnels::one(text).map_err(|message| readers::assert_one_line(&message));
+    let _ = tunnels::one(text).map_err(|message| readers::assert_one_line(message));
     let classes = ["benign", "attack", "scan", "other"].map(String::from);
     let policy = match Policy::parse(text, &classes) {
         Ok(policy) => policy,
         Err(message) => {
-            readers::assert_one_line(&message);
+            readers::assert_one_line(message);
             return;
         }
     };

@@ -18,6 +18,7 @@ mod fixture;
 mod flood;
 mod inputs;
 mod large_programs;
+mod loading;
 mod replay;
 mod signatures;
 mod trace;
