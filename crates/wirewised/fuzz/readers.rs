@@ -27,7 +27,7 @@ pub mod labels;
 pub mod packets;
 #[path = "../src/policy/mod.rs"]
 pub mod policy;
-#[path = "../src/inference/rows.rs"]
+#[path = "../src/inference/rows/mod.rs"]
 pub mod rows;
 #[macro_use]
 #[path = "../src/text/mod.rs"]

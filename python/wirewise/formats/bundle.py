@@ -229,7 +229,8 @@ class Bundle:
         try:
             model = load_model(_parse_json(members[MODEL], source, MODEL))
         except InputError as error:
-            raise InputError(f"{source}: {MODEL}: {error}") from error
+            way_out = error.way_out or "the bundle is damaged; compile it again"
+            raise InputError(f"{source}: {MODEL}: {error.subject}", error.rule, way_out) from error
         document = _parse_json(members[FEATURES], source, FEATURES, _FEATURES_ELEMENTS)
         features = FeatureSet.from_dict(document, source=f"{source}: {FEATURES}")
         bundle = cls(
