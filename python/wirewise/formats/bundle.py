@@ -38,7 +38,7 @@ from wirewise.text import harmless_document
 
 MAX_BYTES = 256 << 20  # of the file
 MAX_OBJECT = 16 << 20  # of the program
-# What members unpack to: so much, and so many times the file, as in the agent (bundle/mod.rs).
+# Members may unpack to _MAX_UNPACKED bytes plus _MAX_RATIO times the file, as in the agent (bundle/mod.rs).
 _MAX_UNPACKED, _MAX_RATIO = 16 << 20, 8
 _MAX_MEMBERS = 4096
 _MANIFEST_ELEMENTS, _FEATURES_ELEMENTS = 320_000, 1 << 15

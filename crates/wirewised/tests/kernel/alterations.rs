@@ -155,7 +155,7 @@ const ALTERATIONS: &[Alteration] = &[
     (
         "a program among functions",
         |o| o.set_symbol("ww_xdp", SECTION, o.index(".text") as u64),
-        Refused("ww_xdp"),
+        Refused(""),
     ),
     ("a local map", |o| o.set_symbol("ww_limit", KIND, 0x01), Refused("ww_limit")),
     ("a weak program", |o| o.set_symbol("ww_xdp", KIND, 0x22), Refused("neither global nor local")),
@@ -168,7 +168,7 @@ const ALTERATIONS: &[Alteration] = &[
         Refused("no program ww_xdp"),
     ),
     ("a shorter program", |o| o.set_symbol("ww_xdp", LENGTH, 8), Refused("")),
-    ("a program without an end", |o| o.set_symbol("ww_xdp", LENGTH, u64::MAX), Refused("in one place")),
+    ("a program without an end", |o| o.set_symbol("ww_xdp", LENGTH, u64::MAX), Refused("")),
     ("a program of no length", |o| o.set_symbol("ww_xdp", LENGTH, 0), Refused("")),
     ("a program that begins later", |o| o.set_symbol("ww_xdp", VALUE, 16), Refused("")),
     (
@@ -243,9 +243,8 @@ const ALTERATIONS: &[Alteration] = &[
     (
         "a circle of types",
         |o| {
-            let at = o.types(14)[0].0;
-            let own = o.number(o.data_section(".maps") + 12, 4);
-            o.put(at, (8, 4), own)
+            let variable = o.number(o.data_section(".maps") + 12, 4);
+            o.put(o.type_at(variable), (8, 4), variable)
         },
         Refused(""),
     ),
@@ -260,9 +259,8 @@ const ALTERATIONS: &[Alteration] = &[
     (
         "configuration of the kernel in the types",
         |o| {
-            let at = o.data_section(".rodata.ww_config");
             let name = o.btf_name(".kconfig");
-            o.put(at, (0, 4), name)
+            o.put(o.data_section(".rodata.ww_config"), (0, 4), name)
         },
         Same,
     ),

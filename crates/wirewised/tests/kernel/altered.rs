@@ -154,10 +154,15 @@ impl Altered {
     /// Where the members of a map's structure are.
     pub fn map(&self, name: &str) -> usize {
         let variable = self.types(14).into_iter().find(|(_, found)| found == name).unwrap().0;
+        self.type_at(self.number(variable + 8, 4)) + 12
+    }
+
+    /// Where a type is.
+    pub fn type_at(&self, id: u64) -> usize {
         let all = (1..20).flat_map(|kind| self.types(kind)).map(|(at, _)| at);
         let mut all: Vec<_> = all.collect();
         all.sort_unstable();
-        all[self.number(variable + 8, 4) as usize - 1] + 12
+        all[id as usize - 1]
     }
 
     /// Of `.BTF.ext`: where the functions' records, or those of lines, begin behind their size.
