@@ -271,6 +271,13 @@ struct ww_wish {
 	__u32 mirror_ifindex;
 };
 
+/* What comes with a captured frame: at XDP in front of it; at TC its time is the receive time, and its length in cb[0]. */
+struct ww_captured {
+	__u64 time_ns;
+	__u32 length; /* of the frame, which may be cut */
+	__u32 reserved;
+};
+
 /* Map ww_sockets: receive queues of an interface whose packets can go to a socket. */
 #define WW_SOCKETS 256
 

@@ -104,6 +104,11 @@ WW_AT(ww_wish, priority, 12);
 WW_AT(ww_wish, queue, 16);
 WW_AT(ww_wish, mirror_ifindex, 20);
 
+WW_SIZE(ww_captured, 16);
+WW_AT(ww_captured, time_ns, 0);
+WW_AT(ww_captured, length, 8);
+WW_AT(ww_captured, reserved, 12);
+
 WW_SIZE(ww_memory, 8);
 WW_AT(ww_memory, backend, 0);
 WW_AT(ww_memory, proven, 4);

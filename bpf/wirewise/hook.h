@@ -73,13 +73,6 @@ struct ww_input {
 	__u32 tag;    /* 1 << 16 | TCI of a VLAN tag that the driver or the kernel took off; 0: none */
 };
 
-/* What comes with a captured frame: at XDP in front of it; at TC its time is the receive time, and its length in cb[0]. */
-struct ww_captured {
-	__u64 time_ns;
-	__u32 length; /* of the frame, which may be cut */
-	__u32 reserved;
-};
-
 static __always_inline int ww_at_tc(void)
 {
 	return ww_config.hook != WW_HOOK_XDP;

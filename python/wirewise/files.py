@@ -23,7 +23,7 @@ from wirewise.places import Place, find_place, keep_attributes
 
 ELEMENTS = 1 << 22  # of a JSON document: values and keys; a forest of 100 trees of depth 10 has 200,000
 CONTAINERS = 1 << 20  # lists and objects, which take 64 bytes and more each
-NODES = 1 << 18  # of a YAML document, those that an alias stands for included
+NODES = 1 << 18  # of a YAML document; each alias counts as the nodes it repeats
 DEPTH = 64
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _DIGITS = 100
@@ -42,7 +42,7 @@ def open_file(path: str | Path, *, what: str, pipe: bool = False) -> BinaryIO:
     """
     path = Path(path)
     try:
-        # Opening a device may already do something, so it is asked first; and again of what was opened.
+        # Opening a device may have side effects, so check before opening; check again what was opened.
         mode = path.stat().st_mode
         _admit(path, mode, what, pipe)
         # A FIFO that was put there meanwhile does not hold us up.
@@ -113,7 +113,7 @@ def parse_json(data: bytes, *, elements: int = ELEMENTS, containers: int = CONTA
 
 
 class _Measured:
-    """A mix-in for YAML loaders, which bounds what is composed: an alias may stand for a million nodes."""
+    """Mix-in for YAML loaders that bounds the composed document: one alias may repeat a million nodes."""
 
     nodes = NODES
 
@@ -130,7 +130,7 @@ class _Measured:
             raise yaml.YAMLError(f"it has a number of more than {_DIGITS} digits")
         if is_alias:
             if id(node) not in sizes:
-                raise yaml.YAMLError("an alias is inside the value that it stands for")
+                raise yaml.YAMLError("an alias is inside the value that it repeats")
             vars(self)["count"] += sizes[id(node)]
         else:
             sizes[id(node)] = vars(self)["count"] - before
@@ -141,7 +141,7 @@ class _Measured:
 
 
 def parse_yaml(text: str, loader: type[Any] = yaml.SafeLoader, *, nodes: int = NODES) -> Any:
-    """A YAML document of so many nodes. Raises ValueError, in one line with the place."""
+    """A YAML document of at most `nodes` nodes. Raises ValueError, one line with the place."""
     measured = type("Measured", (_Measured, loader), {"nodes": nodes})
     try:
         return yaml.load(text, measured)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an output goes: what its name stands for, and what it must not be.
+"""Where an output goes: resolve its name, and refuse inputs and other unsafe targets.
 
 The agent's files/place.rs does the same.
 """

@@ -149,6 +149,15 @@ def test_damaged_pcapng_is_refused_or_read(tmp_path: Path, damage: int) -> None:
         assert "a.pcapng" in str(error)
 
 
+def test_interfaces_without_end_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    path.write_bytes(section("<") + interface("<") * 65_536)
+    assert list(read_capture(path)) == []
+    path.write_bytes(section("<") + interface("<") * 65_537)
+    with pytest.raises(InputError, match="describes more than 65536 interfaces"):
+        list(read_capture(path))
+
+
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist; give the path of a pcap"):
         list(read_capture(tmp_path / "no.pcap"))

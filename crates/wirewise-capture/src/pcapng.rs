@@ -15,6 +15,8 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const TSRESOL: u16 = 9;
 const TSOFFSET: u16 = 14;
+/// Of a section. A host has as many as it may have network devices, and no capture comes near.
+const MAX_INTERFACES: usize = 1 << 16;
 /// Type and length in front, length behind.
 pub(crate) const FRAME: usize = 12;
 
@@ -84,6 +86,10 @@ impl Pcapng {
                 INTERFACE => {
                     let interface = self.interface(block);
                     self.interfaces.push(interface.ok_or_else(inconsistent)?);
+                    if self.interfaces.len() > MAX_INTERFACES {
+                        let rule = format!("describes more than {MAX_INTERFACES} interfaces");
+                        return Err(Broken::damaged(rule));
+                    }
                 }
                 ENHANCED_PACKET | OBSOLETE_PACKET | SIMPLE_PACKET => {
                     let packet = self.packet(kind, block).ok_or_else(inconsistent)?;

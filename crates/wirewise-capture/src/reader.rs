@@ -11,8 +11,8 @@ use crate::pcap::{self, Pcap};
 use crate::pcapng::{self, Pcapng};
 use crate::source::Source;
 
-/// A record that claims more is damage, not a packet.
-pub(crate) const MAX_RECORD: usize = 64 << 20;
+/// A record that claims more is damage, not a packet. Wireshark has the same limit for blocks.
+pub(crate) const MAX_RECORD: usize = 16 << 20;
 
 /// A packet of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

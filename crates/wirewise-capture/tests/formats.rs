@@ -278,8 +278,21 @@ fn an_impossible_length_does_not_eat_the_memory() {
     let mut file = pcap(0xa1b2_c3d4, 1, &[(1, 0, &[0; 60])]);
     file[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(times(file.clone()).unwrap_err().to_string().contains("impossible length"));
-    file[32..36].copy_from_slice(&(60u32 << 20).to_le_bytes());
+    file[32..36].copy_from_slice(&(16u32 << 20).to_le_bytes());
     assert_eq!(times(file).unwrap_err().kind(), Kind::CutOff);
+}
+
+#[test]
+fn interfaces_without_end_do_not_eat_the_memory() {
+    const MOST: usize = 1 << 16;
+    let one = Ng { big_endian: false, file: Vec::new() }.interface(1, 0, &[]).file;
+    let described = |count: usize| [Ng::new(false).file, one.repeat(count)].concat();
+    assert_eq!(times(described(MOST)), Ok(vec![]));
+    let error = times(described(MOST + 1)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Damaged);
+    assert!(error.to_string().contains("describes more than 65536 interfaces"), "{error}");
+    // Each section has its own.
+    assert_eq!(times([described(MOST), described(MOST)].concat()), Ok(vec![]));
 }
 
 #[test]

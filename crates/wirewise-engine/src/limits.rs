@@ -9,7 +9,7 @@ pub(crate) const SYMBOLS: usize = 1 << 18;
 /// Bytes of a name (KSYM_NAME_LEN).
 pub(crate) const NAME_BYTES: usize = 512;
 /// Programs and subprograms of an object.
-pub(crate) const FUNCTIONS: usize = 4096;
+pub(crate) use crate::loader::btf::MAX_FUNCTIONS as FUNCTIONS;
 /// Programs, subprograms and callbacks that one program consists of (BPF_MAX_SUBPROGS).
 pub(crate) const PROGRAM_FUNCTIONS: usize = 256;
 /// Instructions of a program with its subprograms; the kernel verifies no more.

@@ -19,14 +19,22 @@ pub mod error;
 pub mod files;
 #[path = "../src/harmless.rs"]
 pub mod harmless;
+#[path = "../src/trust/keys.rs"]
+pub mod keys;
+#[path = "../src/labels/mod.rs"]
+pub mod labels;
+#[path = "../src/packets/mod.rs"]
+pub mod packets;
 #[path = "../src/policy/mod.rs"]
 pub mod policy;
+#[path = "../src/inference/rows/mod.rs"]
+pub mod rows;
 #[macro_use]
 #[path = "../src/text/mod.rs"]
 pub mod text;
 
 /// What a person gets to see of a refusal.
-pub fn assert_one_line(message: &str) {
+pub fn assert_one_line(message: impl std::fmt::Display) {
     let shown = error::Error::input(message).to_string();
     assert!(!shown.is_empty() && !shown.chars().any(char::is_control), "not one line: {shown:?}");
     assert!(shown.len() < 2000, "not short: {} bytes", shown.len());

@@ -26,7 +26,9 @@ _LINK_NAMES = {
     105: "IEEE802_11", 107: "FRELAY", 108: "LOOP", 113: "LINUX_SLL", 127: "IEEE802_11_RADIOTAP",
     228: "IPV4", 229: "IPV6", 276: "LINUX_SLL2",
 }  # fmt: skip
-_MAX_RECORD = 1 << 26  # bytes; a record that claims more is damage, not a packet
+_MAX_RECORD = 1 << 24  # bytes; a record that claims more is damage, not a packet
+_MAX_INTERFACES = 1 << 16  # of a section
+_SNAP_LENGTH = 1 << 18  # bytes; what the readers of captures take
 
 # The first four bytes as they stand in the file: byte order, nanoseconds per tick, bytes of a record header.
 _PCAP_MAGIC = {
@@ -183,6 +185,8 @@ def _read_pcapng(source: _Source) -> Iterator[CapturedPacket]:
         try:
             if kind == pcapng.PCAPNG_BT_IDB:
                 interfaces.append(_interface(block, order))
+                if len(interfaces) > _MAX_INTERFACES:
+                    raise source.error(f"is damaged: it describes more than {_MAX_INTERFACES} interfaces")
             elif kind == pcapng.PCAPNG_BT_EPB:
                 index, high, low, captured, wire_length = struct.unpack_from(order + "IIIII", block, 8)
                 yield _packet(block, 28, captured, wire_length, interfaces[index], high, low)
@@ -227,7 +231,7 @@ def write_capture(path: str | Path, packets: Iterable[tuple[int, bytes]]) -> int
     """
     count = 0
     with replacing(path) as temporary, temporary.open("wb", buffering=1 << 20) as file:
-        header = pcap.FileHdr(magic=pcap.TCPDUMP_MAGIC_NANO, snaplen=_MAX_RECORD >> 8, linktype=ETHERNET)
+        header = pcap.FileHdr(magic=pcap.TCPDUMP_MAGIC_NANO, snaplen=_SNAP_LENGTH, linktype=ETHERNET)
         file.write(bytes(header))
         record = struct.Struct(">IIII")
         for time_ns, frame in packets:

@@ -38,7 +38,7 @@ from wirewise.text import harmless_document
 
 MAX_BYTES = 256 << 20  # of the file
 MAX_OBJECT = 16 << 20  # of the program
-# What members unpack to: so much, and so many times the file, as in the agent (bundle/mod.rs).
+# Members may unpack to _MAX_UNPACKED bytes plus _MAX_RATIO times the file, as in the agent (bundle/mod.rs).
 _MAX_UNPACKED, _MAX_RATIO = 16 << 20, 8
 _MAX_MEMBERS = 4096
 _MANIFEST_ELEMENTS, _FEATURES_ELEMENTS = 320_000, 1 << 15
@@ -229,7 +229,8 @@ class Bundle:
         try:
             model = load_model(_parse_json(members[MODEL], source, MODEL))
         except InputError as error:
-            raise InputError(f"{source}: {MODEL}: {error}") from error
+            way_out = error.way_out or "the bundle is damaged; compile it again"
+            raise InputError(f"{source}: {MODEL}: {error.subject}", error.rule, way_out) from error
         document = _parse_json(members[FEATURES], source, FEATURES, _FEATURES_ELEMENTS)
         features = FeatureSet.from_dict(document, source=f"{source}: {FEATURES}")
         bundle = cls(

@@ -90,7 +90,8 @@ def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
     try:
         model = load_model(document["model"])
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        way_out = error.way_out or "import the estimator again"
+        raise InputError(f"{path}: {error.subject}", error.rule, way_out) from error
     try:
         facts = _Facts.model_validate({key: document[key] for key in _Facts.model_fields})
     except ValidationError as error:

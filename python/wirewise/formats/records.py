@@ -146,7 +146,7 @@ class Fidelity(_Part):
 
 
 class Verifier(_Part):
-    """What the kernel said of the program."""
+    """The kernel verifier's figures for the program."""
 
     kernel: str
     verified_instructions: Whole

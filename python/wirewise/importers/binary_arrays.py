@@ -76,6 +76,11 @@ def _read(path: str, request: Request) -> Arrays:
         if not isinstance(loaded, np.lib.npyio.NpzFile):
             raise request.refuse("is a single array", "save the arrays by name, with np.savez")
         with loaded:
+            # A packed file may be of zeros.
+            if sum(member.file_size for member in loaded.zip.infolist()) > LARGEST_FILE:
+                raise request.refuse(
+                    f"unpacks to more than {LARGEST_FILE >> 20} MiB", "no network of our size needs that"
+                )
             return {name: loaded[name] for name in loaded.files}
     except (OSError, ValueError, EOFError, BadZipFile, MemoryError) as error:
         raise request.refuse(f"cannot be read as arrays: {error}", "save them with np.savez") from None

@@ -55,7 +55,7 @@ def import_classifier(estimator: Any, request: Request) -> Imported:
 
 
 def import_booster(booster: Any, request: Request) -> Imported:
-    """A Booster (up to its best iteration, as its `predict`)."""
+    """Import a Booster up to its best iteration, which is what its `predict` uses."""
     return _import(read(booster.model_to_string(), request), request, _predict(booster))
 
 

@@ -27,7 +27,7 @@ _AFTER_TREES = ("end of trees", "feature importances:", "feature_importances:", 
 # Bits of decision_type.
 CATEGORICAL, DEFAULT_LEFT = 1, 2
 MISSING_ZERO = 1
-"""Of the two bits above them: 0 is taken for missing."""
+"""Value of the two bits above: zero counts as missing."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _blocks(lines: list[str], text: _Text) -> tuple[list[str], list[list[str]]]:
 
 
 def _objective(objective: str, n_outputs: int, text: _Text) -> str:
-    """Of the objectives that can be imported: as LightGBM writes it, with the one parameter each has."""
+    """An importable objective as LightGBM writes it, with its one parameter."""
     name, *parameters = objective.split() or [""]
     known = dict(part.split(":", 1) for part in parameters if ":" in part)
     try:

@@ -122,9 +122,9 @@ def build(
     try:
         model = TreeEnsemble(n_features, n_classes, votes, lowered, len(integer_base), tuple(integer_base))
     except InputError as error:  # say whose model it is
-        raise InputError(
-            error.subject.replace("model", request.subject, 1), error.rule, error.way_out
-        ) from None
+        subject = error.subject.replace("model", request.subject, 1)
+        way_out = error.way_out or "the file is damaged: save the estimator again"
+        raise InputError(subject, error.rule, way_out) from None
     ids = (
         part.nodes if tree.ids is None else tree.ids[part.nodes]
         for tree, part in zip(trees, kept, strict=True)

@@ -14,7 +14,7 @@ from wirewise.importers.onnx_runtime import first_line
 from wirewise.importers.request import Request
 
 MOST_NUMBERS = 1 << 24
-"""Of one constant: beyond every network that can be imported."""
+"""Elements of one constant: more than any importable network has."""
 _ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Pow")
 _FOLDED = (
     "Constant",

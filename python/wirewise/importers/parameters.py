@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Parameters:
-    """Of some estimators. kept, refused: name -> how, or when. rest: names of those that matter in training,
-    for speed or for what is printed.
+    """How the parameters of some estimators are treated. kept, refused: name -> how, or when. rest: names
+    of parameters that only affect training, speed or printing.
     """
 
     estimators: tuple[str, ...]

@@ -55,7 +55,7 @@ def try_out(path: str, request: Request) -> None:
 
 
 def _load(path: str, request: Request) -> tuple[Any, list[str]]:
-    """The object in a file, and what is to be said of it."""
+    """The object in a file, and notes about it."""
     if path.lower().endswith(".skops"):
         return skops_file.load(path, request), []
     return _load_pickle(path, request)

@@ -23,7 +23,7 @@ def check_fitted(estimator: Any, request: Request) -> None:
 
 
 def predict_with(estimator: Any, fed_as: type[Any] = np.int64) -> Predict:
-    """What the estimator's own `predict` says of rows, as numbers in its order of class names."""
+    """The estimator's own `predict`, as class numbers in the order of its class names."""
 
     def predict(x: Rows) -> Any:
         with warnings.catch_warnings():

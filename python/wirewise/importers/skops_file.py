@@ -96,7 +96,7 @@ def _versions(path: str, request: Request) -> str:
 
 
 def _sklearn_version(schema: Any) -> str | None:
-    """What the first estimator of a schema says of the version that made it."""
+    """The scikit-learn version that the schema's first estimator records."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def tree_nodes(left: Sequence[int], right: Sequence[int], is_leaf: Sequence[bool]) -> list[int] | None:
-    """The nodes below node 0, in order of their visit; None if some child is no node or is reached twice."""
+    """The nodes below node 0 in visiting order; None if a child does not exist or is reached twice."""
     seen = [False] * len(left)
     nodes: list[int] = []
     stack = [0]

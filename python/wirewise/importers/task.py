@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that reads a model file is told: its limits, and its task."""
+"""The limits and the task of the process that reads a model file."""
 
 from __future__ import annotations
 

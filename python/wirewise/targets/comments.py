@@ -28,5 +28,5 @@ def of_model(model: Model) -> str:
 
 
 def of_features(feature_set: FeatureSet) -> str:
-    """Which feature set they were generated from, likewise."""
+    """The feature set that sources were generated from, as a comment."""
     return f"feature set {comment(feature_set.name)} ({feature_set.digest[:12]})"

@@ -131,6 +131,14 @@ def test_what_is_no_npz_is_refused(content: bytes, tmp_path: Path) -> None:
         import_model(tmp_path / "network.npz")
 
 
+def test_zeros_that_were_packed_are_not_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "network.npz"
+    np.savez_compressed(path, kernel_0=np.zeros((9 << 20,)))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(InputError, match="unpacks to more than 64 MiB"):
+        import_model(path)
+
+
 def test_it_has_no_trees_that_vote(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trees that could vote"):
         import_model(written(tmp_path, arrays()), votes="majority")

@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         types.lines(ext).err(),
     ];
     for message in errors.into_iter().flatten() {
-        readers::assert_one_line(&message);
+        readers::assert_one_line(message);
     }
     for line in types.lines(ext).into_iter().flat_map(|lines| lines.into_values().flatten()) {
         types.line_texts(&line);

@@ -51,6 +51,6 @@ fn read(data: &[u8]) -> Result<(), String> {
 
 fn check(result: Result<(), String>) {
     if let Err(message) = result {
-        readers::assert_one_line(&message);
+        readers::assert_one_line(message);
     }
 }

@@ -7,5 +7,5 @@ use readers::bundle::inspection;
 
 fuzz_target!(|data: &[u8]| match inspection::read(data) {
     Ok(program) => assert_eq!(inspection::read(&program.encode()), Ok(program)),
-    Err(message) => readers::assert_one_line(&message),
+    Err(message) => readers::assert_one_line(message),
 });

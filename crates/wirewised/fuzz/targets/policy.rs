@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The policy reader on any text: an error is one line, and what is accepted keeps its promises in the map.
+//! The readers of policies and of files of tunnels on any text: an error is one line, and what is accepted keeps its promises in
+//! the maps.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use readers::abi::{Action, Mode, Trigger};
 use readers::policy::Policy;
+use readers::policy::tunnels::{self, Tunnel};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
+    match tunnels::parse(text) {
+        Ok(tunnels) => {
+            for tunnel in tunnels {
+                assert!(tunnel.ends().iter().all(|(_, value)| Tunnel::of(value) == tunnel));
+            }
+        }
+        Err(message) => readers::assert_one_line(message),
+    }
+    let _ = tunnels::one(text).map_err(|message| readers::assert_one_line(message));
     let classes = ["benign", "attack", "scan", "other"].map(String::from);
     let policy = match Policy::parse(text, &classes) {
         Ok(policy) => policy,
         Err(message) => {
-            readers::assert_one_line(&message);
+            readers::assert_one_line(message);
             return;
         }
     };

@@ -467,6 +467,22 @@ const _: () = {
     assert!(offset_of!(Wish, mirror_ifindex) == 20);
 };
 
+/// `struct ww_captured`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Captured {
+    pub time_ns: u64,
+    pub length: u32,
+    pub reserved: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Captured>() == 16);
+    assert!(offset_of!(Captured, time_ns) == 0);
+    assert!(offset_of!(Captured, length) == 8);
+    assert!(offset_of!(Captured, reserved) == 12);
+};
+
 /// `struct ww_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]

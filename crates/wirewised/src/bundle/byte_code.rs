@@ -4,7 +4,7 @@
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget};
 
-use crate::bundle::elf::{Checked, File, Section, damaged, data};
+use crate::bundle::elf::{Checked, File, Section, damaged, data, named};
 use crate::bundle::emitted::{DATA, FUNCTIONS, HELPERS, MAPS};
 
 /// One slot of byte code.
@@ -63,12 +63,12 @@ pub fn check(file: &File<'_>, section: &Section<'_, '_>, name: &str) -> Checked 
             return Err(format!("a relocation in section {name:?} has no symbol"));
         };
         let symbol = file.symbol_by_index(index).map_err(damaged)?;
-        let of = symbol.name().map_err(damaged)?;
+        let of = named(symbol.name())?;
         let Some(target) = symbol.section_index() else {
             return Err(format!("needs {of:?} from outside (extern)"));
         };
         let target = file.section_by_index(target).map_err(damaged)?;
-        let target = target.name().map_err(damaged)?;
+        let target = named(target.name())?;
         let code = usize::try_from(offset).ok().filter(|offset| offset % 8 == 0).and_then(|o| slot(o / 8));
         let memory = target == MAPS || DATA.iter().any(|(known, _)| *known == target);
         let allowed = match (relocation.flags(), code.map(|slot| slot.code)) {

@@ -10,13 +10,17 @@ use wirewise_engine::btf::{self, Btf, Definition};
 
 use crate::abi;
 use crate::bundle::byte_code;
-use crate::bundle::elf::{Checked, File, Sections, damaged, data};
+use crate::bundle::elf::{Checked, File, Sections, damaged, data, named};
 use crate::bundle::emitted::{
     BTF, BTF_EXT, CLAIM, CONFIG, DATA, ENTRY, FUNCTIONS, MAPS, MAX_TAIL_CALLS, MODEL, MapRule, OTHERS,
     PROGRAMS, REQUIRED, map_rules, tail_call_index,
 };
 use crate::bundle::manifest::{ClockName, Flow};
 use crate::bundle::program::Program;
+
+/// Sections of an object, most of them for debuggers; symbols, of which clang 14 makes one for each place that is jumped to.
+const MAX_SECTIONS: usize = 1024;
+const MAX_SYMBOLS: usize = 1 << 18;
 
 /// Reads the program, and refuses what wirewise does not emit, by its name, and what is not as the manifest says. The error says
 /// what the object holds.
@@ -42,7 +46,25 @@ fn parse(bytes: &[u8]) -> Checked<File<'_>> {
     if file.architecture() != object::Architecture::Bpf || file.kind() != object::ObjectKind::Relocatable {
         return Err("is no relocatable object for eBPF".to_string());
     }
+    check_size(&file, bytes.len())?;
     Ok(file)
+}
+
+/// What is read of a file is no larger than the file.
+fn check_size(file: &File<'_>, bytes: usize) -> Checked {
+    let (sections, symbols) = (file.sections().count(), file.symbols().count());
+    if sections > MAX_SECTIONS {
+        return Err(format!("holds {sections} sections, more than {MAX_SECTIONS}"));
+    }
+    if symbols > MAX_SYMBOLS {
+        return Err(format!("holds {symbols} symbols, more than {MAX_SYMBOLS}"));
+    }
+    let in_file = file.sections().filter_map(|section| section.file_range());
+    let sum = in_file.fold(0u64, |sum, (_, size)| sum.saturating_add(size));
+    if sum > bytes as u64 {
+        return Err("has sections that overlap".to_string());
+    }
+    Ok(())
 }
 
 fn read_parts(file: &File<'_>, sections: &Sections<'_, '_>) -> Checked<Program> {
@@ -62,7 +84,7 @@ fn read_parts(file: &File<'_>, sections: &Sections<'_, '_>) -> Checked<Program> 
 fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'data, 'file>> {
     let mut sections = BTreeMap::new();
     for section in file.sections() {
-        let name = section.name().map_err(damaged)?;
+        let name = named(section.name())?;
         let header = section.elf_section_header();
         let (kind, size) = (header.sh_type(LittleEndian), section.size());
         let code = name == PROGRAMS || name == FUNCTIONS;
@@ -98,7 +120,7 @@ fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'d
 /// Relocations change code, and what describes it; data and maps have none.
 fn check_relocation_section(file: &File<'_>, name: &str, target: u32) -> Checked {
     let target = file.section_by_index(object::SectionIndex(target as usize)).map_err(damaged)?;
-    let target = target.name().map_err(damaged)?;
+    let target = named(target.name())?;
     let allowed = [PROGRAMS, FUNCTIONS, BTF, BTF_EXT].contains(&target) || target.starts_with(".debug_");
     if allowed && name.strip_prefix(".rel") == Some(target) {
         Ok(())
@@ -111,7 +133,7 @@ fn check_relocation_section(file: &File<'_>, name: &str, target: u32) -> Checked
 fn check_symbols(file: &File<'_>) -> Checked {
     let (mut names, mut chain, mut functions) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for symbol in file.symbols() {
-        let name = symbol.name().map_err(damaged)?;
+        let name = named(symbol.name())?;
         if matches!(symbol.kind(), SymbolKind::Section | SymbolKind::File) {
             continue;
         }
@@ -119,7 +141,7 @@ fn check_symbols(file: &File<'_>) -> Checked {
             return Err(format!("needs {name:?} from outside (extern)"));
         };
         let section = file.section_by_index(index).map_err(damaged)?;
-        let place = section.name().map_err(damaged)?;
+        let place = named(section.name())?;
         if place != PROGRAMS && place != FUNCTIONS {
             continue;
         }

@@ -2,9 +2,9 @@
 //! Files, in and out: inputs whose size is checked, outputs that appear when they are complete.
 
 pub mod json;
-pub mod lines;
 pub mod owned;
 pub mod place;
+pub mod records;
 pub mod whole_file;
 pub mod yaml;
 

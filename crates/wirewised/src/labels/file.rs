@@ -64,7 +64,7 @@ impl LabelFile {
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.names.0.clone()
+        self.names.list.clone()
     }
 
     pub fn of_capture(&self, capture: &Path) -> FileLabeller<'_> {

@@ -14,7 +14,7 @@ use super::values::Protocol;
 use super::{LabelId, Names, Seen};
 use crate::error::{Error, Result};
 use crate::files::Input;
-use crate::files::lines::Lines;
+use crate::files::records::Records;
 use crate::packets::outer::{self, Conversation, Outer};
 
 /// A line of the file.
@@ -63,12 +63,19 @@ impl FlowList {
         let mut names = Names::new();
         let otherwise = names.id(otherwise.unwrap_or_default());
         let mut flows: HashMap<Conversation, Vec<Entry>> = HashMap::new();
+        let input = Records::of(input);
         let mut reader =
-            csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(Lines::of(input));
+            csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(input);
+        let unreadable = |error: csv::Error| error.to_string();
         // Without its first line that can be read, the reader would give no line at all.
-        reader.headers().map_err(|error| error.to_string())?;
-        for line in reader.deserialize::<Line>() {
-            let line = line.map_err(|error| error.to_string())?;
+        let headers = reader.headers().map_err(unreadable)?.clone();
+        let mut record = csv::StringRecord::new();
+        loop {
+            reader.get_mut().begin();
+            if !reader.read_record(&mut record).map_err(unreadable)? {
+                break;
+            }
+            let line: Line = record.deserialize(Some(&headers)).map_err(unreadable)?;
             let refuse = |rule: String| format!("the flow of {} to {}: {rule}", line.src, line.dst);
             if line.src.is_ipv4() != line.dst.is_ipv4() {
                 return Err(refuse("one address is IPv4, the other IPv6".to_owned()));
@@ -103,7 +110,7 @@ impl FlowList {
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.names.0.clone()
+        self.names.list.clone()
     }
 
     pub fn of_capture(&self, capture: &Path) -> FlowLabeller<'_> {

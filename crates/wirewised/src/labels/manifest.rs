@@ -72,7 +72,7 @@ impl Folder {
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.names.0.clone()
+        self.names.list.clone()
     }
 
     pub fn of_capture(&self, capture: &Path) -> Result<EntryLabeller<'_>> {

@@ -10,6 +10,7 @@ mod rule;
 mod sorted;
 mod values;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 pub use sorted::Joined;
@@ -140,18 +141,25 @@ impl Labeller<'_> {
 
 /// Label names with their numbers.
 #[derive(Debug)]
-struct Names(Vec<String>);
+struct Names {
+    list: Vec<String>,
+    ids: HashMap<String, LabelId>,
+}
 
 impl Names {
     fn new() -> Self {
-        Self(vec![String::new()])
+        let mut names = Self { list: Vec::new(), ids: HashMap::new() };
+        names.id("");
+        names
     }
 
     fn id(&mut self, name: &str) -> LabelId {
-        let known = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.0.push(name.to_owned());
-            self.0.len() - 1
-        });
-        known as LabelId
+        if let Some(known) = self.ids.get(name) {
+            return *known;
+        }
+        let id = self.list.len() as LabelId;
+        self.list.push(name.to_owned());
+        self.ids.insert(name.to_owned(), id);
+        id
     }
 }

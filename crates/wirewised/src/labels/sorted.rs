@@ -108,7 +108,7 @@ impl SortedFlows {
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.names.0.clone()
+        self.names.list.clone()
     }
 
     pub fn of_capture(&self) -> SortedLabeller<'_> {

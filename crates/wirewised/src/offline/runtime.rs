@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytemuck::Zeroable;
 use libbpf_rs::ProgramInput;
 
-use crate::abi::{self, Clock, Fate, Hook, Status};
+use crate::abi::{self, Captured, Clock, Fate, Hook, Status};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::flow_table::Elements;
@@ -19,16 +19,6 @@ use crate::policy::Policy;
 
 /// Only headers are read of a frame, and no headers reach further; the kernel runs no frame that is much longer.
 pub const MAX_FRAME: usize = 2048;
-
-/// `struct ww_captured` of bpf/wirewise/hook.h, in front of the frame as XDP metadata.
-#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub struct Captured {
-    time_ns: u64,
-    /// Of the frame before it was cut.
-    length: u32,
-    reserved: u32,
-}
 
 pub const METADATA: usize = size_of::<Captured>();
 

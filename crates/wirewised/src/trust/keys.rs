@@ -106,9 +106,14 @@ fn read_public(path: &Path) -> Result<VerifyingKey> {
     let file = Input::File.open(path)?;
     only_ours(path, &file)?;
     let text = files::read_open(file, path, MAX_KEY_BYTES)?;
-    std::str::from_utf8(&text).ok().and_then(|text| VerifyingKey::from_public_key_pem(text).ok()).ok_or_else(
-        || failed(&"is no public Ed25519 key (PEM); `wirewised keygen` makes one: correct or remove it"),
-    )
+    public_key(&text).ok_or_else(|| {
+        failed(&"is no public Ed25519 key (PEM); `wirewised keygen` makes one: correct or remove it")
+    })
+}
+
+/// The key of a `.pub` file's content.
+pub fn public_key(text: &[u8]) -> Option<VerifyingKey> {
+    VerifyingKey::from_public_key_pem(std::str::from_utf8(text).ok()?).ok()
 }
 
 pub fn read_private(path: &Path) -> Result<SigningKey> {
@@ -119,10 +124,13 @@ pub fn read_private(path: &Path) -> Result<SigningKey> {
         return Err(failed(&"others than its owner may read or write this private key; `chmod 600` it"));
     }
     let text = files::read_open(file, path, MAX_KEY_BYTES)?;
-    std::str::from_utf8(&text)
-        .ok()
-        .and_then(|text| SigningKey::from_pkcs8_pem(text).ok())
+    private_key(&text)
         .ok_or_else(|| failed(&"is no private Ed25519 key (PKCS#8, PEM); `wirewised keygen` makes one"))
+}
+
+/// The key of a private key file's content.
+pub fn private_key(text: &[u8]) -> Option<SigningKey> {
+    SigningKey::from_pkcs8_pem(std::str::from_utf8(text).ok()?).ok()
 }
 
 /// Writes a new private key, and beside it its public key. Returns that file and the key's fingerprint.

@@ -2,12 +2,12 @@
 //! What is loaded is the agent's own reading of a program, whatever the file would mean to others.
 
 use libbpf_rs::ObjectBuilder;
-use object::{Object, ObjectSection};
 use wirewise_engine::Linked;
 use wirewised::bundle::Bundle;
 use wirewised::bundle::inspection;
 use wirewised::bundle::program::{Program, Reference};
 
+use crate::altered::Altered;
 use crate::common::bundle;
 use crate::fixture::{Place, data_path, object};
 
@@ -21,9 +21,7 @@ fn manifest_accepts(bytes: &[u8]) -> Result<Program, String> {
 }
 
 fn section(bytes: &[u8], name: &str) -> std::ops::Range<usize> {
-    let file = object::File::parse(bytes).unwrap();
-    let (start, size) = file.section_by_name(name).unwrap().file_range().unwrap();
-    start as usize..(start + size) as usize
+    Altered(bytes.to_vec()).section(name)
 }
 
 #[test]
@@ -116,43 +114,19 @@ fn exchanged_fields_are_refused_or_read_as_they_are_loaded() {
     assert!(refused > 200 && accepted > 200, "{accepted} accepted, {other} are others, {refused} refused");
 }
 
-/// Words of `.maps` in BTF as (place of the offset, name); the section's size is before them.
-fn map_entries(object: &[u8]) -> (usize, Vec<usize>) {
-    let btf = section(object, ".BTF");
-    let word = |at: usize| u32::from_le_bytes(object[at..at + 4].try_into().unwrap()) as usize;
-    let header = word(btf.start + 4);
-    let (types, end) = (btf.start + header, btf.start + header + word(btf.start + 12));
-    let strings = btf.start + header + word(btf.start + 16);
-    let mut at = types;
-    while at < end {
-        let (kind, count) = (word(at + 4) >> 24 & 31, word(at + 4) & 0xffff);
-        if kind == 15 && object[strings + word(at)..].starts_with(b".maps\0") {
-            return (at + 8, (0..count).map(|entry| at + 16 + 12 * entry).collect());
-        }
-        at += 12
-            + match kind {
-                1 | 14 | 17 => 4,
-                3 => 12,
-                4 | 5 | 15 | 19 => 12 * count,
-                6 | 13 => 8 * count,
-                _ => 0,
-            };
-    }
-    panic!("no .maps in the BTF");
-}
-
 /// libbpf takes the offsets as they are, where the section has a size.
 #[test]
 fn maps_exchanged_in_the_types_are_refused() {
-    let Some(mut object) = object(&[]) else { return };
-    let (size, offsets) = map_entries(&object);
-    let section = section(&object, ".maps").len() as u32;
-    object[size..size + 4].copy_from_slice(&section.to_le_bytes());
-    for (entry, at) in offsets.iter().enumerate() {
+    let Some(mut object) = object(&[]).map(Altered) else { return };
+    let maps = object.data_section(".maps");
+    let (size, count) = (object.section(".maps").len(), object.number(maps + 4, 2) as usize);
+    object.put(maps, (8, 4), size as u64);
+    for entry in 0..count {
         // All are 40 bytes; the first two change places.
-        let place = 40 * [1, 0].get(entry).copied().unwrap_or(entry) as u32;
-        object[*at..at + 4].copy_from_slice(&place.to_le_bytes());
+        let place = 40 * [1, 0].get(entry).copied().unwrap_or(entry);
+        object.put(maps + 12 + 12 * entry, (4, 4), place as u64);
     }
+    let object = object.0;
     let place = Place::new(&object);
     for command in [
         "verify --bundle b.wirewise --no-load",

@@ -19,9 +19,9 @@ use crate::fixture::{Place, object, pcap, udp};
 /// Seconds after which a command hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Ended {
-    code: i32,
-    stderr: String,
+pub struct Ended {
+    pub code: i32,
+    pub stderr: String,
 }
 
 /// Runs the agent; a run that waits for something fails the test.
@@ -30,7 +30,7 @@ fn ended(place: &Place, arguments: &[&str]) -> Ended {
 }
 
 /// As `ended`, with so many bytes of memory; the agent dies if it wants more.
-fn ended_within(place: &Place, arguments: &[&str], memory: u64) -> Ended {
+pub fn ended_within(place: &Place, arguments: &[&str], memory: u64) -> Ended {
     let stderr = place.path("stderr");
     let mut command = Command::new(env!("CARGO_BIN_EXE_wirewised"));
     command.args(arguments).current_dir(place.path(""));

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod alterations;
+mod altered;
 mod bench;
 mod canonical;
 mod clock;
@@ -14,6 +16,8 @@ mod features;
 mod fixture;
 mod flood;
 mod inputs;
+mod large_programs;
+mod loading;
 mod replay;
 mod signatures;
 mod trace;

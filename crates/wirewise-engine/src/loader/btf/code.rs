@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ARRAY, Btf, CONST, DECL_TAG, ENUM, ENUM64, FUNC_PROTO, INT, MAX_DEPTH, PTR, RESTRICT, STRUCT, TYPE_TAG,
-    TYPEDEF, Type, VOLATILE, header, part, word,
+    ARRAY, Btf, CONST, DECL_TAG, ENUM, ENUM64, FUNC_PROTO, INT, MAX_BYTES, MAX_DEPTH, MAX_FUNCTIONS, PTR, RESTRICT,
+    STRUCT, TYPE_TAG, TYPEDEF, Type, VOLATILE, header, part, word,
 };
 
 /// A section's name, and what `.BTF.ext` has of it.
 type Records<'a> = (String, Vec<&'a [u8]>);
 
+/// Sections of code; wirewise's have two.
+const MAX_SECTIONS: usize = 256;
 /// Of a function: what registers hold.
 const MAX_ARGUMENTS: usize = 5;
 /// Pointers and arrays in each other, in a function's arguments.
@@ -73,7 +75,11 @@ impl<'a> Btf<'a> {
         const FUNC_INFO_AT: usize = 8;
         let contexts = self.contexts()?;
         let mut sections = BTreeMap::new();
-        for (section, records) in self.records(ext, FUNC_INFO_AT).ok_or("damaged BTF")? {
+        let sections_of_code = self.records(ext, FUNC_INFO_AT).ok_or("damaged BTF")?;
+        if sections_of_code.iter().map(|(_, records)| records.len()).sum::<usize>() > MAX_FUNCTIONS {
+            return Err(format!("describes more than {MAX_FUNCTIONS} functions"));
+        }
+        for (section, records) in sections_of_code {
             let mut functions = BTreeMap::new();
             for record in records {
                 let (at, id) = word(record, 0).zip(word(record, 4)).ok_or("damaged BTF")?;
@@ -123,6 +129,7 @@ impl<'a> Btf<'a> {
 
     /// What `.BTF.ext` has of each section, from the offset and length at a place of its header.
     fn records<'b>(&self, ext: &'b [u8], place: usize) -> Option<Vec<Records<'b>>> {
+        (ext.len() <= MAX_BYTES).then_some(())?;
         let part = part(ext, header(ext)?, place)?;
         let mut all = Vec::new();
         if part.is_empty() {
@@ -132,6 +139,7 @@ impl<'a> Btf<'a> {
         (8..=256).contains(&size).then_some(())?;
         let mut rest = &part[4..];
         while !rest.is_empty() {
+            (all.len() < MAX_SECTIONS).then_some(())?;
             let (name, count) = (self.string(word(rest, 0)?)?, word(rest, 4)? as usize);
             let length = count.checked_mul(size)?;
             let records = rest.get(8..)?.get(..length)?;

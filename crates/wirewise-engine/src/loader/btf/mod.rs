@@ -36,10 +36,12 @@ const MAX_MEMBERS: u32 = 10_000;
 const MAX_PREFIX: usize = 256;
 /// Bytes of a name (KSYM_NAME_LEN).
 const MAX_NAME: usize = 512;
-/// Of the section.
+/// Of a section, .BTF or .BTF.ext.
 const MAX_BYTES: usize = 4 << 20;
 /// Maps of an object.
 pub(crate) const MAX_MAPS: usize = 256;
+/// Functions of an object: each is a few bytes in it, and may have long names.
+pub(crate) const MAX_FUNCTIONS: usize = 4096;
 /// Of a map's description: libbpf knows 15.
 const MAX_FIELDS: usize = 64;
 

@@ -7,6 +7,7 @@ mod read;
 mod types;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use wirewise_engine::btf::{Argument, Definition, Shape};
 
@@ -67,8 +68,8 @@ pub struct Variable {
 #[derive(Debug)]
 struct Line {
     slot: usize,
-    file: String,
-    text: String,
+    file: Arc<str>,
+    text: Arc<str>,
     position: u32,
 }
 

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads an object whose sections, symbols and byte code `inspection.rs` has accepted.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use wirewise_engine::btf::{self, Btf};
 
 use super::{Data, Function, Line, Program, Reference, SLOT, Slot, Variable};
-use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data};
+use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data, named};
 use crate::bundle::emitted::{BTF, BTF_EXT, DATA, FUNCTIONS, LICENSE, MAPS, PROGRAMS};
 
 const CALL: u8 = 0x85;
 const OWN_FUNCTION: u8 = 1;
-/// Source lines of a section: with more of them the verifier's log goes without.
+/// Source lines of a section, and bytes of their texts: with more of them the verifier's log goes without.
 const MAX_LINES: usize = 1 << 16;
+const MAX_LINE_BYTES: usize = 1 << 20;
 pub(super) const LICENSE_TEXT: &[u8] = b"Dual BSD/GPL\0";
 
 impl Program {
@@ -77,7 +79,7 @@ fn is_global(symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>) -> C
     match (raw.st_bind(), raw.st_visibility()) {
         (object::elf::STB_LOCAL, object::elf::STV_DEFAULT) => Ok(false),
         (object::elf::STB_GLOBAL, object::elf::STV_DEFAULT) => Ok(true),
-        _ => Err(format!("holds {:?} neither global nor local", symbol.name().map_err(damaged)?)),
+        _ => Err(format!("holds {:?} neither global nor local", named(symbol.name())?)),
     }
 }
 
@@ -93,7 +95,7 @@ impl<'data, 'file> Reader<'data, 'file> {
             if symbol.kind() == SymbolKind::Section {
                 continue;
             }
-            let name = symbol.name().map_err(damaged)?;
+            let name = named(symbol.name())?;
             if let Some(other) = symbols.insert(symbol.address(), name) {
                 return Err(format!("holds the maps {other:?} and {name:?} in one place"));
             }
@@ -139,7 +141,7 @@ impl<'data, 'file> Reader<'data, 'file> {
                 if symbol.kind() != SymbolKind::Data || !is_global(&symbol)? {
                     continue;
                 }
-                let name = identifier(symbol.name().map_err(damaged)?)?;
+                let name = identifier(named(symbol.name())?)?;
                 let (offset, size) = (small(symbol.address())?, small(symbol.size())?);
                 variables.push(Variable { name, offset, size });
             }
@@ -165,6 +167,7 @@ impl<'data, 'file> Reader<'data, 'file> {
         ext: &[u8],
     ) -> Checked<Vec<Function>> {
         let (mut described, lines) = (types.functions(ext)?, types.lines(ext)?);
+        let mut texts = Texts::default();
         let mut all = Vec::new();
         for name in [FUNCTIONS, PROGRAMS] {
             let Some(section) = sections.get(name).filter(|section| section.size() > 0) else { continue };
@@ -178,7 +181,7 @@ impl<'data, 'file> Reader<'data, 'file> {
             symbols.sort_unstable_by_key(|symbol| symbol.address());
             let mut next = 0;
             for symbol in &symbols {
-                let function = symbol.name().map_err(damaged)?;
+                let function = named(symbol.name())?;
                 let global = is_global(symbol)?;
                 let code = usize::try_from(symbol.size() / SLOT as u64).ok().and_then(|count| {
                     let whole = symbol.address() == (next * SLOT) as u64
@@ -202,7 +205,7 @@ impl<'data, 'file> Reader<'data, 'file> {
                     arguments: stated.arguments,
                     slots: code.to_vec(),
                     references: BTreeMap::new(),
-                    lines: own_lines(types, lines.get(name), first, next),
+                    lines: own_lines(types, lines.get(name), first, next, &mut texts),
                 });
             }
             if next != slots.len() || !described.is_empty() {
@@ -297,13 +300,39 @@ fn immediate(slot: Slot) -> i32 {
     i32::from_le_bytes([a, b, c, d])
 }
 
+/// Texts of source lines, each once.
+#[derive(Default)]
+struct Texts {
+    known: HashSet<Arc<str>>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// `None`: there are too many.
+    fn keep(&mut self, text: &str) -> Option<Arc<str>> {
+        if let Some(known) = self.known.get(text) {
+            return Some(Arc::clone(known));
+        }
+        self.bytes += text.len();
+        let text = (self.bytes <= MAX_LINE_BYTES).then(|| Arc::from(text))?;
+        self.known.insert(Arc::clone(&text));
+        Some(text)
+    }
+}
+
 /// The lines of slots `first..end` of a section, from the function's first slot.
-fn own_lines(types: &Btf<'_>, lines: Option<&Vec<btf::Line>>, first: usize, end: usize) -> Vec<Line> {
+fn own_lines(
+    types: &Btf<'_>,
+    lines: Option<&Vec<btf::Line>>,
+    first: usize,
+    end: usize,
+    texts: &mut Texts,
+) -> Vec<Line> {
     let lines = lines.filter(|lines| lines.len() <= MAX_LINES);
     let own = lines.into_iter().flatten().filter_map(|line| {
         let slot = (line.at as usize / SLOT).checked_sub(first).filter(|slot| first + slot < end)?;
         let [file, text] = types.line_texts(line);
-        Some(Line { slot, file, text, position: line.position })
+        Some(Line { slot, file: texts.keep(&file)?, text: texts.keep(&text)?, position: line.position })
     });
     let mut own: Vec<_> = own.collect();
     // The kernel wants them in order, and one a slot.

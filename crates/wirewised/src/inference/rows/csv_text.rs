@@ -4,13 +4,13 @@
 use csv::{ByteRecord, Reader, ReaderBuilder};
 
 use super::{CHUNK, Source};
-use crate::files::lines::Lines;
+use crate::files::records::Records;
 
 /// Of a row: what no table of features comes near.
 const MAX_COLUMNS: usize = 1 << 12;
 
 pub struct Csv {
-    reader: Reader<Lines<Source>>,
+    reader: Reader<Records<Source>>,
     record: ByteRecord,
     names: Vec<String>,
     /// Where each feature stands that the model reads.
@@ -19,7 +19,7 @@ pub struct Csv {
 
 impl Csv {
     pub fn open(source: Source, names: &[String], needed: &[bool]) -> Result<Self, String> {
-        let mut reader = ReaderBuilder::new().trim(csv::Trim::All).from_reader(Lines::of(source));
+        let mut reader = ReaderBuilder::new().trim(csv::Trim::All).from_reader(Records::of(source));
         let heading = reader.byte_headers().map_err(|error| broken(&error))?;
         if heading.len() > MAX_COLUMNS {
             return Err(format!("has {} columns, more than {MAX_COLUMNS}", heading.len()));
@@ -40,6 +40,7 @@ impl Csv {
     pub fn next(&mut self, rows: &mut Vec<i64>) -> Result<(), String> {
         rows.clear();
         for _ in 0..CHUNK {
+            self.reader.get_mut().begin();
             if !self.reader.read_byte_record(&mut self.record).map_err(|error| broken(&error))? {
                 break;
             }
