@@ -152,11 +152,7 @@ const ALTERATIONS: &[Alteration] = &[
         |o| o.set_symbol("ww_limit", SECTION, o.index("license") as u64),
         Refused("ww_limit"),
     ),
-    (
-        "a program among functions",
-        |o| o.set_symbol("ww_xdp", SECTION, o.index(".text") as u64),
-        Refused(""),
-    ),
+    ("a program among functions", |o| o.set_symbol("ww_xdp", SECTION, o.index(".text") as u64), Refused("")),
     ("a local map", |o| o.set_symbol("ww_limit", KIND, 0x01), Refused("ww_limit")),
     ("a weak program", |o| o.set_symbol("ww_xdp", KIND, 0x22), Refused("neither global nor local")),
     ("a hidden map", |o| o.set_symbol("ww_limit", VISIBILITY, 2), Refused("neither global nor local")),
