@@ -144,7 +144,14 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
             u64::from(abi::STATIONS),
             0,
         ),
-        rule("ww_fixed", HASH, size_of::<abi::StationKey>() as u64, exactly(4), u64::from(abi::FIXED), NO_PREALLOC),
+        rule(
+            "ww_fixed",
+            HASH,
+            size_of::<abi::StationKey>() as u64,
+            exactly(4),
+            u64::from(abi::FIXED),
+            NO_PREALLOC,
+        ),
         rule(
             "ww_memory",
             LRU_HASH,

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ARRAY, Btf, CONST, DECL_TAG, ENUM, ENUM64, FUNC_PROTO, INT, MAX_BYTES, MAX_DEPTH, MAX_FUNCTIONS, PTR, RESTRICT,
-    STRUCT, TYPE_TAG, TYPEDEF, Type, VOLATILE, header, part, word,
+    ARRAY, Btf, CONST, DECL_TAG, ENUM, ENUM64, FUNC_PROTO, INT, MAX_BYTES, MAX_DEPTH, MAX_FUNCTIONS, PTR,
+    RESTRICT, STRUCT, TYPE_TAG, TYPEDEF, Type, VOLATILE, header, part, word,
 };
 
 /// A section's name, and what `.BTF.ext` has of it.
