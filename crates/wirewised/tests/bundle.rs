@@ -141,6 +141,58 @@ fn a_manifest_that_breaks_a_rule_is_refused() {
 }
 
 #[test]
+fn names_that_could_be_code_are_refused() {
+    let with = |features: Value, change: &dyn Fn(&mut Value)| {
+        let mut members = members(b"object");
+        members.insert("features.json".to_string(), features.to_string().into_bytes());
+        let mut manifest = manifest(&members);
+        change(&mut manifest);
+        bundle_with(&manifest, &members)
+    };
+    let set = |name: &str, feature: &str, key: &str| json!({"name": name, "key": key, "features": [{"name": feature, "is": "length"}]});
+    let read = Bundle::from_bytes(&with(set("größe (2)", "length", "five-tuple"), &|_| ()));
+    assert!(read.is_ok(), "{:?}", read.err());
+    let code = "x */\n#define XDP_PASS XDP_DROP\n/* y";
+    for name in [code, "*/", "a\\", "??/", "a\nb", "`include", "", " a", "\u{202e}a", &"x".repeat(201)] {
+        let message = refusal(&with(set(name, "length", "five-tuple"), &|_| ()));
+        assert!(message.contains("is not the name of a feature set: 1 to 200 letters"), "{message}");
+    }
+    assert!(refusal(&with(json!({"name": 5}), &|_| ())).contains("is not the name of a feature set"));
+    for name in ["*/", "x */ y", "Length", "größe", "a b", "9"] {
+        let message = refusal(&with(set("a", name, "five-tuple"), &|manifest| {
+            manifest["feature_names"] = json!([name]);
+            manifest["features"][0]["name"] = name.into();
+        }));
+        assert!(message.contains("is not the name of a feature: lower-case"), "{message}");
+    }
+    let other = "its features are not those that the manifest names";
+    assert!(refusal(&with(set("a", "ttl", "five-tuple"), &|_| ())).contains(other));
+    let message = refusal(&with(json!({}), &|manifest| manifest["features"][0]["name"] = "ttl".into()));
+    assert!(message.contains("the manifest describes other features than it names"), "{message}");
+    assert!(refusal(&with(set("a", "length", "source"), &|_| ())).contains("its key is \"source\""));
+}
+
+#[test]
+fn exchanged_classes_are_refused() {
+    let mut members = members(b"object");
+    let mut model: Value = serde_json::from_slice(&members["model.json"]).unwrap();
+    model["classes"] = json!(["benign", "attack"]);
+    members.insert("model.json".to_string(), model.to_string().into_bytes());
+    assert!(Bundle::from_bytes(&bundle_with(&manifest(&members), &members)).is_ok());
+    for classes in [json!(["attack", "benign"]), json!(["benign", "other"])] {
+        let mut manifest = manifest(&members);
+        manifest["classes"] = classes;
+        let message = refusal(&bundle_with(&manifest, &members));
+        assert!(message.contains("do not name the same classes in the same order"), "{message}");
+    }
+    for classes in [json!("benign"), json!([1, 2]), json!({})] {
+        model["classes"] = classes;
+        members.insert("model.json".to_string(), model.to_string().into_bytes());
+        refusal(&bundle_with(&manifest(&members), &members));
+    }
+}
+
+#[test]
 fn hostile_archives_are_refused() {
     for name in ["../../etc/passwd", "/etc/passwd", "a/../b", "a\\b", "a//b", "./a", "a b"] {
         assert!(refusal(&seal(&[(name, b"x")])).contains("holds a member named"), "{name}");

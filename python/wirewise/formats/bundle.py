@@ -128,21 +128,10 @@ class Bundle:
             classes=classes,
             digests={},
             feature_names=feature_set.feature_names,
-            features=[
-                FeatureRecord(
-                    name=f.name, spec=f.spec, unit=f.unit, fraction_bits=f.fraction_bits,
-                    minimum=f.minimum, maximum=f.maximum,
-                )
-                for f in feature_set.features
-            ],
+            features=feature_records(feature_set),
             flow=flow,
             program=program,
-            model=ModelRecord(
-                family=model.family, digest=model.digest, n_features=model.n_features,
-                n_classes=model.n_classes, summary=model.describe(), source=source, notes=notes or [],
-                used_features=list(model.used_features), n_outputs=model.n_outputs,
-                networks=model_networks(model),
-            ),
+            model=model_record(model, source, notes or []),
             reference=reference,
             training=training,
             fidelity=fidelity,
@@ -157,6 +146,7 @@ class Bundle:
         texts = ("model", "program", "training", "fidelity", "accuracy", "tools")
         document |= {key: harmless_document(document[key]) for key in texts}
         manifest = Manifest.model_validate(document)
+        manifest.check_names(name)
         card = write_card(manifest, model)
         bundle = cls(manifest, model, feature_set, object_file, card, dict(sources))
         digests = {member: _sha256(data) for member, data in bundle._members().items()}
@@ -307,6 +297,27 @@ def _unpack(data: bytes, source: str) -> dict[str, bytes]:
         raise InputError(source, f"is not a readable archive ({error})", "compile it again") from error
 
 
+def feature_records(feature_set: FeatureSet) -> list[FeatureRecord]:
+    """What a manifest says of the features."""
+    return [
+        FeatureRecord(
+            name=f.name, spec=f.spec, unit=f.unit, fraction_bits=f.fraction_bits,
+            minimum=f.minimum, maximum=f.maximum,
+        )
+        for f in feature_set.features
+    ]  # fmt: skip
+
+
+def model_record(model: Model, source: str, notes: list[str]) -> ModelRecord:
+    """What a manifest says of the model. source, notes : of the importer."""
+    return ModelRecord(
+        family=model.family, digest=model.digest, n_features=model.n_features,
+        n_classes=model.n_classes, summary=model.describe(), source=source, notes=notes,
+        used_features=list(model.used_features), n_outputs=model.n_outputs,
+        networks=model_networks(model),
+    )  # fmt: skip
+
+
 def model_networks(model: Model) -> list[str] | None:
     """Names of a bank's networks; None of other models."""
     inside = model.model if isinstance(model, Bounded) else model
@@ -335,8 +346,3 @@ def _check_parts_agree(bundle: Bundle, source: str) -> None:
                 source, f"{what}: {stated!r} where the parts say {actual!r}",
                 "model, feature set and classes must belong together",
             )  # fmt: skip
-    if len(set(manifest.classes)) != len(manifest.classes):
-        raise InputError(source, "a class name stands twice", "name each class once")
-    for name in (manifest.name, *manifest.classes):  # they are printed to terminals, and written in policies
-        if not 0 < len(name) <= 200 or not name.isprintable():
-            raise InputError(source, f"{name!r} cannot be a name", "use 1 to 200 printable characters")

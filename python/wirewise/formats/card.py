@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,15 +12,22 @@ from wirewise.formats.manifest import Manifest
 from wirewise.models import Model
 from wirewise.units import format_duration
 
+_MARKUP = re.compile(r"[\\`*<\[]")
+
+
+def _text(text: object) -> str:
+    """Text of others, which Markdown takes as text."""
+    return _MARKUP.sub(lambda match: f"\\{match[0]}", str(text))
+
 
 def write_card(manifest: Manifest, model: Model) -> str:
     """The card of a bundle, from its manifest and model."""
     sections = [
-        f"# {manifest.name}",
+        f"# {_text(manifest.name)}",
         f"{manifest.model.summary}. Compiled {manifest.created} by {manifest.made_by}"
-        + (f" from {manifest.model.source}." if manifest.model.source else "."),
+        + (f" from {_text(manifest.model.source)}." if manifest.model.source else "."),
         "## Classes",
-        _list(f"{index}: {name}" for index, name in enumerate(manifest.classes)),
+        _list(f"{index}: {_text(name)}" for index, name in enumerate(manifest.classes)),
         "## What it reads",
         f"Flows by {manifest.flow.key}, forgotten after {format_duration(manifest.flow.idle_timeout_ns)} "
         f"without a packet, {manifest.flow.table_size:,} flows per IP version"
@@ -51,7 +59,7 @@ def write_card(manifest: Manifest, model: Model) -> str:
         "enforce, keep an allow list, and compare `wirewised stats` with what you expect.",
     ]
     if manifest.model.notes:
-        sections += ["## Notes of the importer", _list(manifest.model.notes)]
+        sections += ["## Notes of the importer", _list(map(_text, manifest.model.notes))]
     return "\n\n".join(sections) + "\n"
 
 
@@ -82,13 +90,13 @@ def _facts(facts: dict[str, Any] | None, *, depth: int = 0) -> str:
         return "Not recorded."
     lines = []
     for key, value in facts.items():
-        label = f"{'  ' * depth}- {str(key).replace('_', ' ')}:"
+        label = f"{'  ' * depth}- {_text(key).replace('_', ' ')}:"
         if isinstance(value, dict) and value:
             lines += [label, _facts(value, depth=depth + 1)]
         elif isinstance(value, float):
             lines.append(f"{label} {value:.6g}")
         elif isinstance(value, list):
-            lines.append(f"{label} {', '.join(map(str, value[:20]))}{', ...' if len(value) > 20 else ''}")
+            lines.append(f"{label} {', '.join(map(_text, value[:20]))}{', ...' if len(value) > 20 else ''}")
         else:
-            lines.append(f"{label} {value}")
+            lines.append(f"{label} {_text(value)}")
     return "\n".join(lines)

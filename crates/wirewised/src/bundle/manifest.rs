@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::abi;
+use crate::bundle::names;
 use crate::bundle::reference::Reference;
 use crate::files::json::{self, Limits};
 use crate::harmless::is_harmful;
@@ -377,19 +378,25 @@ impl Manifest {
         if self.classes.iter().collect::<HashSet<_>>().len() != classes {
             return Err("a class name stands twice".to_string());
         }
-        // A person writes them too.
-        let shown = self
-            .classes
-            .iter()
-            .chain(networks)
-            .chain(&self.feature_names)
-            .chain([&self.name, &self.program.entry]);
-        for name in
-            shown.chain(&self.program.tail_calls).chain(self.flow.state.iter().map(|field| &field.name))
-        {
-            if name.is_empty() || name.len() > 200 {
-                return Err(format!("{name:?} cannot be a name"));
-            }
+        if let Some(name) = networks.iter().find(|name| !names::is_network_name(name)) {
+            return Err(format!("{name:?} is not the name of a network: letters, digits and _ . -"));
+        }
+        let shown = self.classes.iter().chain([&self.name, &self.program.clang]);
+        if let Some(name) = shown.chain(self.tools.iter().flat_map(<[_; 2]>::from)).find(|name| !names::is_name(name)) {
+            return Err(format!("{name:?} cannot be a name: use 1 to {} printable characters", names::MAX));
+        }
+        let identifiers = self.feature_names.iter().chain(self.features.iter().map(|feature| &feature.name));
+        let identifiers = identifiers
+            .chain([&self.program.entry])
+            .chain(&self.program.tail_calls)
+            .chain(self.flow.state.iter().map(|field| &field.name))
+            .chain(self.flow.features.iter().map(|feature| &feature.name));
+        if let Some(name) = identifiers.into_iter().find(|name| !names::is_feature_name(name)) {
+            return Err(format!("{name:?} is not the name of a feature: lower-case letters, digits and _"));
+        }
+        let described = self.features.iter().map(|feature| &feature.name);
+        if !self.features.is_empty() && !described.eq(&self.feature_names) {
+            return Err("it describes other features than it names".to_string());
         }
         let flow = &self.flow;
         if !flow.table_size.is_power_of_two() || flow.table_size < abi::WAYS {

@@ -5,9 +5,11 @@
 mod byte_code;
 mod elf;
 pub mod emitted;
+mod features;
 pub mod inspection;
 pub mod manifest;
 pub mod model;
+pub mod names;
 pub mod program;
 pub mod reference;
 mod shape;
@@ -122,6 +124,7 @@ impl Bundle {
         if !features.is_object() {
             return Err(format!("{FEATURES} is no feature set; {AGAIN}"));
         }
+        features::check(&features, &manifest).map_err(|rule| format!("{FEATURES}: {rule}; {AGAIN}"))?;
         let digests = manifest.digests.iter().map(|(name, digest)| (name.as_str(), digest.as_str()));
         let statement = signature::statement(digests.chain([(MANIFEST, manifest_digest.as_str())]));
         let signer = signed.map(|document| signature::check(&document, &statement)).transpose()?;

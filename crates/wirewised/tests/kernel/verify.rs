@@ -101,6 +101,13 @@ fn three_capabilities_are_enough() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// As `wirewise compile` does.
+fn name_classes(members: &mut std::collections::BTreeMap<String, Vec<u8>>) {
+    let mut model: serde_json::Value = serde_json::from_slice(&members["model.json"]).unwrap();
+    model["classes"] = serde_json::json!(["benign", "attack"]);
+    members.insert("model.json".to_owned(), model.to_string().into_bytes());
+}
+
 /// A bundle that holds what its object was compiled from.
 fn with_sources(
     object: &[u8],
@@ -116,6 +123,7 @@ fn with_sources(
     ] {
         members.insert(format!("sources/{name}"), std::fs::read(here.join(path)).unwrap());
     }
+    name_classes(&mut members);
     change(&mut members);
     let mut manifest = manifest(&members);
     manifest["program"]["clang"] = clang_version()?.into();
@@ -146,24 +154,38 @@ fn sources_that_give_the_program_are_told_from_others() {
 }
 
 #[test]
-fn hostile_sources_get_nothing() {
+fn hostile_sources_are_not_compiled() {
     let Some(object) = hostile(&[]) else { return };
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "a_secret of_root").unwrap();
-    let include = format!("#include \"{}\"\n", secret.path().display());
-    let place = with_sources(&object, |members| {
-        members.get_mut("sources/ww_model.h").unwrap().extend(include.as_bytes());
-    });
-    let error = place.unwrap().error(REBUILD, 2);
-    assert!(error.contains("do not compile"), "{error}");
-    // SAFETY: the call has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        assert!(!error.contains("a_secret"), "{error}");
+    let path = secret.path().display();
+    for (text, what) in [
+        (format!("#include \"{path}\"\n"), "includes"),
+        (format!("static char x[] = {{\n#embed \"{path}\"\n}};\n"), "#embed"),
+        (format!("asm(\".section .rodata\\n.incbin \\\"{path}\\\"\\n.text\");\n"), "holds \\"),
+        (format!("asm(\".incbin '{path}'\");\n"), "holds asm"),
+        (format!("__asm__(\".include '{path}'\");\n"), "__asm__"),
+        ("#define XDP_PASS XDP_DROP\n".to_owned(), "defines XDP_PASS"),
+        ("/* */ #pragma once\n".to_owned(), "#pragma"),
+    ] {
+        for header in ["ww_feature_set.h", "ww_model.h"] {
+            let place = with_sources(&object, |members| {
+                members.get_mut(&format!("sources/{header}")).unwrap().extend(text.as_bytes());
+            });
+            let error = place.unwrap().error(REBUILD, 2);
+            assert!(error.contains(&format!("sources/{header}: ")) && error.contains(what), "{error}");
+            assert!(!error.contains("a_secret"), "{error}");
+        }
     }
     let place = with_sources(&object, |members| {
         members.insert("sources/evil.h".to_owned(), b"".to_vec());
     });
     assert!(place.unwrap().error(REBUILD, 2).contains("\"evil.h\", which wirewise does not write"));
+    let place = with_sources(&object, |members| {
+        let old = b"{\"family\": \"rules\"}".to_vec();
+        members.insert("model.json".to_owned(), old);
+    });
+    assert!(place.unwrap().error(REBUILD, 2).contains("does not name the classes"));
 }
 
 #[test]
@@ -172,6 +194,7 @@ fn the_compiler_that_is_missing_is_named() {
     let place = with_sources(&object, |_| ()).unwrap();
     let members = members(&object);
     let mut all = members.clone();
+    name_classes(&mut all);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     all.insert("sources/xdp.bpf.c".to_owned(), std::fs::read(here.join("../../bpf/xdp.bpf.c")).unwrap());
     all.insert("sources/ww_model.h".to_owned(), Vec::new());

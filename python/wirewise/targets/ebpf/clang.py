@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -114,7 +116,8 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
         paths = [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
         command = [
-            clang,
+            *_confined(folder, bpf),
+            shutil.which(clang) or clang,
             *FLAGS,
             *paths,
             *includes,
@@ -131,6 +134,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
                 capture_output=True,
                 encoding="utf-8",
                 cwd=folder,
+                env={**os.environ, "TMPDIR": str(folder)},
                 check=False,
             )
             if missing := re.search(r"'([\w/.]+)' file not found", done.stderr):
@@ -142,6 +146,15 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             split = True
         data = (folder / "program.bpf.o").read_bytes()
     return Built(data, version, _instructions(data), split)
+
+
+def _confined(folder: Path, data_path: Path) -> list[str]:
+    """A command in front of clang's: it shall read nothing but itself, headers and these folders, and write
+    nothing but the first, whatever somebody's feature set makes of the sources. See confined.py.
+    """
+    program = str(files("wirewise.targets.ebpf") / "confined.py")
+    real = str(data_path.resolve())
+    return [sys.executable, "-I", "-S", program, str(folder), real, "--"] if sys.executable else []
 
 
 def _stack(warnings: str) -> int:
