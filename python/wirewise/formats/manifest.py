@@ -199,7 +199,9 @@ class Manifest(_Record):
                 )  # fmt: skip
         if harmless_document(document) != document:
             raise InputError(
-                source, "manifest.json holds a character that a terminal would obey or hide", "compile it again"
+                source,
+                "manifest.json holds a character that a terminal would obey or hide",
+                "compile it again",
             )
         try:
             manifest = cls.model_validate(document)
@@ -214,8 +216,8 @@ class Manifest(_Record):
         """Raises InputError for a name that is none; source: the bundle's name in errors."""
         shown = (*self.classes, self.name, self.program.clang, *self.tools.keys(), *self.tools.values())
         identifiers = (
-            *self.feature_names, *(f.name for f in self.features), self.program.entry, *self.program.tail_calls,
-            *(f.name for f in self.flow.state), *(f.name for f in self.flow.features),
+            *self.feature_names, *(f.name for f in self.features), *(f.name for f in self.flow.features),
+            *(f.name for f in self.flow.state), self.program.entry, *self.program.tail_calls,
         )  # fmt: skip
         for names, is_one, rule in (
             (shown, is_name, f"use 1 to {MAX} printable characters"),

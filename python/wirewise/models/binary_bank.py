@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from wirewise.abi import MAX_CLASSES
 from wirewise.errors import InputError
-from wirewise.names import is_network_name
 from wirewise.models import rules
 from wirewise.models.binary_mlp import BinaryInput, BinaryMlp
 from wirewise.models.network import Ints, Network, Rows
+from wirewise.names import is_network_name
 
 MAX_NETWORKS = MAX_CLASSES  # whose scores find room
 

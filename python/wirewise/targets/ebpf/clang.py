@@ -16,6 +16,7 @@ from pathlib import Path
 from wirewise import ending
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.feature_sets.feature_set import AGGREGATES
+from wirewise.targets.ebpf import confined
 
 MINIMUM = 14
 _FRAME = re.compile(r"stack frame size \((\d+)\)[^\n]* in(?: function)? '(\w+)'")
@@ -117,7 +118,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
         paths = [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
         command = [
             *_confined(folder, bpf),
-            shutil.which(clang) or clang,
+            str(Path(shutil.which(clang) or clang).absolute()),
             *FLAGS,
             *paths,
             *includes,
@@ -137,6 +138,8 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
                 env={**os.environ, "TMPDIR": str(folder)},
                 check=False,
             )
+            if done.returncode == confined.CANNOT:
+                raise MissingFeatureError(done.stderr.strip())
             if missing := re.search(r"'([\w/.]+)' file not found", done.stderr):
                 raise MissingFeatureError(f"{clang} {version}: no header {missing[1]}; {INSTALL}")
             if done.returncode:
@@ -149,12 +152,10 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
 
 
 def _confined(folder: Path, data_path: Path) -> list[str]:
-    """A command in front of clang's: it shall read nothing but itself, headers and these folders, and write
+    """A command in front of clang's: it reads nothing but itself, headers and these folders, and writes
     nothing but the first, whatever somebody's feature set makes of the sources. See confined.py.
     """
-    program = str(files("wirewise.targets.ebpf") / "confined.py")
-    real = str(data_path.resolve())
-    return [sys.executable, "-I", "-S", program, str(folder), real, "--"] if sys.executable else []
+    return [sys.executable, "-I", "-S", confined.__file__, str(folder), str(data_path.resolve()), "--"]
 
 
 def _stack(warnings: str) -> int:

@@ -3,8 +3,8 @@
 
     python confined.py FOLDER-TO-WRITE FOLDER-TO-READ ... -- PROGRAM ARGUMENT ...
 
-It uses Landlock (Linux 5.13). On a kernel without, the program runs as it is. A process of its own, because
-Landlock confines for good, and because Python should not run between fork and exec of a process with threads.
+It uses Landlock (Linux 5.13), and runs nothing on a kernel without. A process of its own, because Landlock
+confines for good, and because Python should not run between fork and exec of a process with threads.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from pathlib import Path
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 PR_SET_NO_NEW_PRIVS = 38
+CANNOT = 125
+"""Exit status if the program did not run."""
 # linux/landlock.h
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_FILE, MAKE_REG, TRUNCATE = 1 << 5, 1 << 8, 1 << 14
 READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = READ | WRITE_FILE | REMOVE_FILE | MAKE_REG | TRUNCATE
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
-# Where compilers and their libraries are on Linux, and what the loader reads.
+# As in the agent (trust/rebuild/landlock.rs): where compilers, their libraries and headers are on Linux, and
+# what the loader and clang read of their settings.
 SYSTEM = (
     "/bin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec",
-    "/usr/include", "/usr/local/bin", "/usr/local/lib", "/usr/local/include",
-    "/etc/ld.so.cache", "/etc/ld.so.preload",
+    "/usr/include", "/usr/local/bin", "/usr/local/lib", "/usr/local/include", "/nix/store", "/gnu/store",
+    "/etc/clang", "/etc/ld.so.cache", "/etc/ld.so.preload",
 )  # fmt: skip
+INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
 RIGHTS_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,12 +48,12 @@ def _call(number: int, *arguments: object) -> int:
     return result
 
 
-def confine(writable: str, readable: list[str]) -> bool:
-    """Gives up all other files, for good. False: this kernel does not have Landlock, or it is off."""
+def confine(writable: str, readable: list[str]) -> None:
+    """Gives up all other files, for good. Raises OSError, also if this kernel does not have Landlock."""
     none, zero = ctypes.c_void_p(), ctypes.c_size_t(0)
     version = _call(CREATE_RULESET, none, zero, ctypes.c_uint32(1))
     if version < 1:
-        return False
+        raise OSError("Landlock (Linux 5.13) is missing or off in this kernel; compile on another machine")
     handled = (1 << RIGHTS_OF_VERSION.get(version, 16)) - 1
     attributes = ctypes.c_uint64(handled)
     ruleset = _call(
@@ -76,24 +80,26 @@ def confine(writable: str, readable: list[str]) -> bool:
     if _call(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)):
         _fail("landlock_restrict_self")
     os.close(ruleset)
-    return True
 
 
 def _fail(what: str) -> None:
     raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
-def installed_to(program: str) -> str:
-    """The folder that a compiler was installed to, for one outside of SYSTEM."""
-    folder = Path(program).resolve().parent
-    return str(folder.parent if (folder.parent / "lib" / "clang").is_dir() else folder)
+def parts_of(program: str) -> list[str]:
+    """What a compiler outside of SYSTEM reads of itself: its file, and the folders it was installed with."""
+    file = Path(program).resolve()
+    prefix = file.parent.parent
+    parts = [prefix / part for part in INSTALLED] if (prefix / "lib" / "clang").is_dir() else []
+    return [str(path) for path in (file, *parts)]
 
 
 if __name__ == "__main__":
     at = sys.argv.index("--")
     (to_write, *to_read), command = sys.argv[1:at], sys.argv[at + 1 :]
     try:
-        confine(to_write, [*to_read, installed_to(command[0])])
+        confine(to_write, [*to_read, *parts_of(command[0])])
         os.execv(command[0], command)
     except OSError as problem:
-        sys.exit(f"error: {command[0]} could not be confined: {problem}")
+        print(f"{command[0]} cannot be kept from files of others: {problem}", file=sys.stderr)
+        sys.exit(CANNOT)
