@@ -15,6 +15,7 @@ pub const WAYS: u32 = 4;
 pub const MAX_SAMPLES: usize = 64;
 pub const HASH_WORDS: usize = 12;
 pub const HASH_SEEDS: usize = HASH_WORDS + 1;
+pub const MEANING_BYTES: usize = 32;
 pub const TRIGGER_WORDS: usize = 16;
 /// Trigger `packets` can name packets 1 to this of a flow.
 pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
@@ -365,6 +366,8 @@ pub struct Config {
     pub key_teid: u32,
     /// Rows of a CPU in `ww_records`, a power of two; 0: nothing is recorded.
     pub record: u32,
+    /// As `Manifest::meaning` has it; zeroes: in no bundle.
+    pub meaning: [u8; MEANING_BYTES],
 }
 
 impl Config {

@@ -50,6 +50,7 @@ PROGRAM = "program.bpf.o"
 CARD = "card.md"
 SIGNATURE = "signature.json"
 SOURCES = "sources/"
+_CONFIG = b".rodata.ww_config"
 _SEAL = 64  # hex digits of SHA-256
 _ARCHIVE_END = struct.Struct("<4s6xH I4xH")  # signature, members, bytes of their list, bytes of the comment
 _UNREADABLE = (
@@ -236,6 +237,12 @@ class Bundle:
             signature,
         )
         _check_parts_agree(bundle, source)
+        # A program without its configuration is no data path; the agent loads none.
+        if _CONFIG in bundle.program and manifest.meaning not in bundle.program:
+            raise InputError(
+                source, f"{PROGRAM} is compiled for other names of classes, features or state than the manifest's",
+                "the bundle was edited; copy or compile it again",
+            )  # fmt: skip
         return bundle
 
 

@@ -7,6 +7,9 @@ that bundles made before it still load.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -212,6 +215,11 @@ class Manifest(_Record):
         manifest.check_names(source)
         return manifest
 
+    @property
+    def meaning(self) -> bytes:
+        """What `meaning` gives for what it says."""
+        return meaning(self.classes, self.feature_names, self.features, self.flow, self.model.networks)
+
     def check_names(self, source: str) -> None:
         """Raises InputError for a name that is none; source: the bundle's name in errors."""
         shown = (*self.classes, self.name, self.program.clang, *self.tools.keys(), *self.tools.values())
@@ -229,3 +237,26 @@ class Manifest(_Record):
                     raise InputError(source, f"{name!r} cannot be a name", rule)
         if len(set(self.classes)) != len(self.classes):
             raise InputError(source, "a class name stands twice", "name each class once")
+
+
+def meaning(
+    classes: Sequence[str],
+    feature_names: Sequence[str],
+    features: Sequence[FeatureRecord],
+    flow: Flow,
+    networks: Sequence[str] | None,
+) -> bytes:
+    """SHA-256, 32 bytes, of what a manifest says that the numbers of its program mean.
+
+    It is compiled into the program, so that no manifest gives its verdicts other names. The agent makes the
+    same text (`Manifest::meaning`).
+    """
+    document = {
+        "classes": list(classes),
+        "feature_names": list(feature_names),
+        "features": [feature.model_dump() for feature in features],
+        "flow": flow.model_dump(),
+        "networks": None if networks is None else list(networks),
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).digest()

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::abi;
 use crate::bundle::names;
@@ -310,6 +311,21 @@ impl Manifest {
         let point = self.fidelity.as_ref().and_then(|fidelity| fidelity.get("operating_point"));
         let after = point.and_then(|point| point.get("after")).and_then(Value::as_u64);
         after.and_then(|after| u32::try_from(after).ok()).unwrap_or(1).clamp(1, abi::MAX_AFTER)
+    }
+
+    /// SHA-256 of what it says that the program's numbers mean: classes, features, what is kept of flows, networks. It is
+    /// compiled into the program, so that no manifest gives its verdicts other names. `meaning` in `wirewise/formats/manifest.py`
+    /// makes the same text.
+    pub fn meaning(&self) -> [u8; abi::MEANING_BYTES] {
+        let mut text = json!({
+            "classes": self.classes,
+            "feature_names": self.feature_names,
+            "features": self.features,
+            "flow": self.flow,
+            "networks": self.model.networks,
+        });
+        text.sort_all_objects();
+        Sha256::digest(text.to_string()).into()
     }
 
     /// Reads and checks `manifest.json`. The error is one line without the file's name.

@@ -91,7 +91,9 @@ impl Bundle {
 
     /// The program as the agent reads it.
     pub fn program(&self) -> std::result::Result<Program, String> {
-        inspection::check(&self.object, &self.manifest.flow).map_err(|what| {
+        let program = inspection::check(&self.object, &self.manifest.flow);
+        let means = |program: &Program| inspection::check_meaning(program, &self.manifest.meaning());
+        program.and_then(|program| means(&program).map(|()| program)).map_err(|what| {
             format!("{PROGRAM} {what}; a bundle's program is what `wirewise compile` makes, and nothing else")
         })
     }

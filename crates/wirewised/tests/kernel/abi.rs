@@ -48,6 +48,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 steer,
                 key_teid,
                 record,
+                meaning,
             }),
         ),
         (

@@ -104,8 +104,9 @@ def data_path_digest() -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Built:
-    """Compile xdp.bpf.c with the generated headers. sources: file name -> text.
+def compile_sources(sources: dict[str, str], *, clang: str | None = None, meaning: bytes = b"") -> Built:
+    """Compile xdp.bpf.c with the generated headers. sources: file name -> text. meaning: what is written into
+    its `ww_config`, see `wirewise.formats.manifest.meaning`.
 
     Raises MissingFeatureError without a usable clang, WirewiseError with clang's first error otherwise.
     """
@@ -122,6 +123,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             *FLAGS,
             *paths,
             *includes,
+            *([f"-DWW_MEANING={','.join(map(str, meaning))}"] if meaning else []),
             "-c",
             str(folder / "xdp.bpf.c"),
             "-o",

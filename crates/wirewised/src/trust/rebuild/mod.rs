@@ -57,7 +57,7 @@ pub fn rebuild(input: &str, bundle: &Bundle) -> Result<Rebuilt> {
     let mut difference = None;
     // The compiler driver decides by the size of the stack; either is right.
     for split in [false, true] {
-        let object = compiler.compile(input, &folder.path().join(MAIN), split)?;
+        let object = compiler.compile(input, &folder.path().join(MAIN), split, &bundle.manifest.meaning())?;
         let ours =
             inspection::read(&object).map_err(|what| Error::other(format!("what clang made {what}")))?;
         match compare::difference(&theirs, &ours) {
