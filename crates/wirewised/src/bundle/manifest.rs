@@ -398,7 +398,9 @@ impl Manifest {
             return Err(format!("{name:?} is not the name of a network: letters, digits and _ . -"));
         }
         let shown = self.classes.iter().chain([&self.name, &self.program.clang]);
-        if let Some(name) = shown.chain(self.tools.iter().flat_map(<[_; 2]>::from)).find(|name| !names::is_name(name)) {
+        if let Some(name) =
+            shown.chain(self.tools.iter().flat_map(<[_; 2]>::from)).find(|name| !names::is_name(name))
+        {
             return Err(format!("{name:?} cannot be a name: use 1 to {} printable characters", names::MAX));
         }
         let identifiers = self.feature_names.iter().chain(self.features.iter().map(|feature| &feature.name));

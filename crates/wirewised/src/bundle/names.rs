@@ -23,9 +23,7 @@ pub fn is_set_name(text: &str) -> bool {
 /// Of features, and of variables of a flow's state: they are identifiers in generated sources.
 pub fn is_feature_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    text.len() <= MAX
-        && text.starts_with(|c: char| c.is_ascii_lowercase())
-        && text.chars().all(allowed)
+    text.len() <= MAX && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(allowed)
 }
 
 /// Of a bank's networks, which are also file names.
@@ -82,8 +80,10 @@ mod tests {
             assert_eq!(ascii, cases.ascii, "{kind}");
             assert!(is_one(&"x".repeat(cases.length)) && !is_one(&"x".repeat(cases.length + 1)), "{kind}");
             let beyond = ('\u{80}'..=char::MAX).filter(|c| is_one(&format!("a{c}a")));
-            let refused = |c: char| rules.refused.iter().any(|(first, last)| (*first..=*last).contains(&c.into()));
-            let expected = ('\u{80}'..=char::MAX).filter(|c| ["name", "set"].contains(&kind.as_str()) && !refused(*c));
+            let refused =
+                |c: char| rules.refused.iter().any(|(first, last)| (*first..=*last).contains(&c.into()));
+            let expected =
+                ('\u{80}'..=char::MAX).filter(|c| ["name", "set"].contains(&kind.as_str()) && !refused(*c));
             assert!(beyond.eq(expected), "{kind}");
         }
     }

@@ -8,9 +8,9 @@ use std::mem::offset_of;
 use object::{Object, ObjectSection};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use zip::write::SimpleFileOptions;
 use wirewised::abi::Config;
 use wirewised::bundle::manifest::Manifest;
+use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 const PROGRAM: &str = "program.bpf.o";
@@ -94,10 +94,10 @@ pub fn bundle_as_is(manifest: &Value, members: &BTreeMap<String, Vec<u8>>) -> Ve
 }
 
 /// Does nothing to what is no data path.
-fn set_meaning(object: &mut [u8], meaning: &[u8]) {
-    let section = object::File::parse(&*object).ok().and_then(|file| {
-        file.section_by_name(".rodata.ww_config").and_then(|section| section.file_range())
-    });
+pub fn set_meaning(object: &mut [u8], meaning: &[u8]) {
+    let section = object::File::parse(&*object)
+        .ok()
+        .and_then(|file| file.section_by_name(".rodata.ww_config").and_then(|section| section.file_range()));
     let Some((start, size)) = section else { return };
     let place = start as usize + offset_of!(Config, meaning);
     if size as usize == size_of::<Config>()

@@ -101,13 +101,6 @@ fn three_capabilities_are_enough() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// As `wirewise compile` does.
-fn name_classes(members: &mut std::collections::BTreeMap<String, Vec<u8>>) {
-    let mut model: serde_json::Value = serde_json::from_slice(&members["model.json"]).unwrap();
-    model["classes"] = serde_json::json!(["benign", "attack"]);
-    members.insert("model.json".to_owned(), model.to_string().into_bytes());
-}
-
 /// A bundle that holds what its object was compiled from.
 fn with_sources(
     object: &[u8],
@@ -123,7 +116,6 @@ fn with_sources(
     ] {
         members.insert(format!("sources/{name}"), std::fs::read(here.join(path)).unwrap());
     }
-    name_classes(&mut members);
     change(&mut members);
     let mut manifest = manifest(&members);
     manifest["program"]["clang"] = clang_version()?.into();
@@ -181,11 +173,6 @@ fn hostile_sources_are_not_compiled() {
         members.insert("sources/evil.h".to_owned(), b"".to_vec());
     });
     assert!(place.unwrap().error(REBUILD, 2).contains("\"evil.h\", which wirewise does not write"));
-    let place = with_sources(&object, |members| {
-        let old = b"{\"family\": \"rules\"}".to_vec();
-        members.insert("model.json".to_owned(), old);
-    });
-    assert!(place.unwrap().error(REBUILD, 2).contains("does not name the classes"));
 }
 
 #[test]
@@ -194,7 +181,6 @@ fn the_compiler_that_is_missing_is_named() {
     let place = with_sources(&object, |_| ()).unwrap();
     let members = members(&object);
     let mut all = members.clone();
-    name_classes(&mut all);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     all.insert("sources/xdp.bpf.c".to_owned(), std::fs::read(here.join("../../bpf/xdp.bpf.c")).unwrap());
     all.insert("sources/ww_model.h".to_owned(), Vec::new());

@@ -55,7 +55,10 @@ fn macros(text: &str) -> impl Iterator<Item = &str> {
 fn enumerators(text: &str) -> impl Iterator<Item = &str> {
     let lists = text.split("enum ").skip(1).filter_map(|rest| rest.split(';').next()?.split_once('{'));
     // What else is found where there is a comma is in their values, or in comments.
-    lists.flat_map(|(_, list)| list.split([',', '\n'])).map(|item| word(item.trim_start())).filter(|name| !name.is_empty())
+    lists
+        .flat_map(|(_, list)| list.split([',', '\n']))
+        .map(|item| word(item.trim_start()))
+        .filter(|name| !name.is_empty())
 }
 
 /// The identifier at the start.
@@ -240,7 +243,10 @@ mod tests {
             ("#define WW_ACTION_DROP WW_ACTION_PASS", "defines WW_ACTION_DROP, which the data path defines"),
             ("#define WW_CONFIG_OF_RUN .proven_packets = 0", "defines WW_CONFIG_OF_RUN, which"),
             ("#define WW_CONFIG_H", "defines WW_CONFIG_H, which"),
-            ("#define WW_LIKELY(x) 1\n#define WW_VERDICT_PASS WW_VERDICT_DROP", "line 2 defines WW_VERDICT_PASS, which"),
+            (
+                "#define WW_LIKELY(x) 1\n#define WW_VERDICT_PASS WW_VERDICT_DROP",
+                "line 2 defines WW_VERDICT_PASS, which",
+            ),
             ("WW_PASTE(as, m, )(x);", "holds WW_PASTE"),
             ("#define\\\n XDP_PASS XDP_DROP", "defines XDP_PASS"),
             ("#pragma clang attribute push", "holds #pragma"),
