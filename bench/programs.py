@@ -261,9 +261,10 @@ def _bundle(
 ) -> Path:
     feature_set = PRESETS["hara2023"]
     options = ebpf.Options(clang=clang_path, verify="never")
-    made = ebpf.EBPF.build(sources, model, feature_set, options, lambda text: nullcontext())
+    classes = ["one", "two"]
+    made = ebpf.EBPF.build(sources, model, feature_set, classes, options, lambda text: nullcontext())
     bundle = Bundle.create(
-        name=name, classes=["one", "two"], model=model, feature_set=feature_set, flow=made.flow,
+        name=name, classes=classes, model=model, feature_set=feature_set, flow=made.flow,
         program=made.program, object_file=made.object_file, sources=sources.files, notes=notes,
         tools=made.tools,
     )  # fmt: skip

@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "test-objects"
 
 
-def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Built:
+def compile_sources(sources: dict[str, str], *, clang: str | None = None, meaning: bytes = b"") -> Built:
     """As the one of wirewise.targets.ebpf.clang, which it calls for what is not kept."""
     path = clang or compiler.find_clang()
-    kept = FOLDER / digest(sources, path)
+    kept = FOLDER / digest(sources, path, meaning)
     try:
         built = pickle.loads(kept.read_bytes())
     except FileNotFoundError:
-        built = compiler.compile_sources(sources, clang=path)
+        built = compiler.compile_sources(sources, clang=path, meaning=meaning)
         FOLDER.mkdir(parents=True, exist_ok=True)
         # Workers write at the same time: each a file of its own, which then takes the name.
         with tempfile.NamedTemporaryFile(dir=FOLDER, delete=False) as file:
@@ -40,9 +40,9 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
     return built
 
 
-def digest(sources: dict[str, str], path: str) -> str:
+def digest(sources: dict[str, str], path: str, meaning: bytes = b"") -> str:
     """Of everything that decides what `path`, a clang, makes of the sources."""
-    parts = [_around(path), *(part.encode() for pair in sorted(sources.items()) for part in pair)]
+    parts = [_around(path), meaning, *(part.encode() for pair in sorted(sources.items()) for part in pair)]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 

@@ -10,13 +10,14 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 10
+#define WW_ABI_VERSION 11
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
 #define WW_MAX_WIDTH 128    /* words of a layer of a network */
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
 #define WW_HASH_WORDS 12    /* 32-bit words of the largest flow key (IPv6, with its tunnel) */
+#define WW_MEANING_BYTES 32
 #define WW_HASH_SEEDS 13    /* one for each word, and one to finish with */
 #define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
@@ -171,6 +172,7 @@ struct ww_config {
 	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
 	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
 	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
+	__u8 meaning[WW_MEANING_BYTES]; /* digest of what the manifest says that classes, features and flows mean; written by the compiler, read by the agent */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */

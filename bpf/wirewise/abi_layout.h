@@ -13,7 +13,7 @@
 	_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)
 #define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)
 
-WW_SIZE(ww_config, 208);
+WW_SIZE(ww_config, 240);
 WW_AT(ww_config, abi_version, 0);
 WW_AT(ww_config, clock, 4);
 WW_AT(ww_config, bucket_mask, 8);
@@ -37,6 +37,7 @@ WW_AT(ww_config, hook, 192);
 WW_AT(ww_config, steer, 196);
 WW_AT(ww_config, key_teid, 200);
 WW_AT(ww_config, record, 204);
+WW_AT(ww_config, meaning, 208);
 
 WW_SIZE(ww_key4, 16);
 WW_AT(ww_key4, source, 0);

@@ -19,6 +19,11 @@
 #define WW_CONFIG_OF_RUN
 #endif
 
+/* Bytes of a digest, which only the compiler of a bundle knows. */
+#ifndef WW_MEANING
+#define WW_MEANING 0
+#endif
+
 /* The compiler's defaults; the loader overwrites what depends on the machine and the run. */
 WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.abi_version = WW_ABI_VERSION,
@@ -32,6 +37,7 @@ WW_LOADED struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.shared = WW_SHARED,
 	.key_teid = WW_KEY_TEID,
 	.aggregate_mask = WW_AGGREGATES_SIZE / WW_WAYS - 1,
+	.meaning = {WW_MEANING},
 	WW_CONFIG_OF_RUN};
 
 #endif

@@ -98,7 +98,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
         sources = maker.emit(ir, feature_set, chosen)
     if predicted:
         predicted(sources)
-    made = maker.build(sources, ir, feature_set, chosen, step)
+    made = maker.build(sources, ir, feature_set, names, chosen, step)
     fidelity = None
     if imported and rows is not None:
         with step("comparing with the estimator"):

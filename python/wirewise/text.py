@@ -9,11 +9,16 @@ import re
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-# Control characters, and those that have no width or turn the direction of writing.
+# Control characters, those that have no width or turn the direction of writing, and halves of characters.
 _HARMFUL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    r"\U000e0000-\U000e007f]"
+    r"\U000e0000-\U000e007f\ud800-\udfff]"
 )
+
+
+def is_harmless(text: str) -> bool:
+    """Whether the text may go to a terminal as it is, in one line."""
+    return not _HARMFUL.search(text)
 
 
 def harmless(text: str, *, keep: str = "\n\t") -> str:
@@ -22,7 +27,7 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
     def escape(match: re.Match[str]) -> str:
         if match[0] in keep:
             return match[0]
-        units = match[0].encode("utf-16-be").hex()
+        units = match[0].encode("utf-16-be", "surrogatepass").hex()
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
     return _HARMFUL.sub(escape, text)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,8 @@ from numpy.typing import NDArray
 from wirewise import agent
 from wirewise.errors import InputError
 from wirewise.feature_sets import PRESETS
-from wirewise.formats.bundle import Bundle
+from wirewise.formats.bundle import Bundle, feature_records
+from wirewise.formats.manifest import meaning
 from wirewise.models import BinaryMlp, Bounded, Model
 from wirewise.models.random import random_binary_mlp, random_tree_ensemble
 from wirewise.targets import ebpf
@@ -36,7 +39,8 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Bundled:
     first = random_binary_mlp(np.random.default_rng(0), input_bits=16, layers=(), steps=False)
     sources = ebpf.emit(first, FEATURES)
     options = ebpf.Options(verify="never")
-    made = ebpf.EBPF.build(sources, first, FEATURES, options, lambda text: nullcontext())
+    made = ebpf.EBPF.build(sources, first, FEATURES, ["a", "b"], options, lambda text: nullcontext())
+    means = meaning(["a", "b"], NAMES, feature_records(FEATURES), made.flow, None)
 
     def write(model: Model) -> Path:
         bundle = Bundle.create(
@@ -44,6 +48,10 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Bundled:
             feature_set=FEATURES, flow=made.flow, program=made.program, object_file=made.object_file,
             sources=sources.files, tools=made.tools,
         )  # fmt: skip
+        program = bundle.program.replace(means, bundle.manifest.meaning)
+        digests = bundle.manifest.digests | {"program.bpf.o": hashlib.sha256(program).hexdigest()}
+        manifest = bundle.manifest.model_copy(update={"digests": digests})
+        bundle = replace(bundle, program=program, manifest=manifest)
         path = folder / f"{model.digest[:16]}.wirewise"
         bundle.write(path)
         return path

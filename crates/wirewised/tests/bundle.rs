@@ -141,6 +141,58 @@ fn a_manifest_that_breaks_a_rule_is_refused() {
 }
 
 #[test]
+fn names_that_could_be_code_are_refused() {
+    let with = |features: Value, change: &dyn Fn(&mut Value)| {
+        let mut members = members(b"object");
+        members.insert("features.json".to_string(), features.to_string().into_bytes());
+        let mut manifest = manifest(&members);
+        change(&mut manifest);
+        bundle_with(&manifest, &members)
+    };
+    let set = |name: &str, feature: &str, key: &str| json!({"name": name, "key": key, "features": [{"name": feature, "is": "length"}]});
+    let read = Bundle::from_bytes(&with(set("größe (2)", "length", "five-tuple"), &|_| ()));
+    assert!(read.is_ok(), "{:?}", read.err());
+    let code = "x */\n#define XDP_PASS XDP_DROP\n/* y";
+    for name in [code, "*/", "a\\", "??/", "a\nb", "`include", "", " a", "\u{202e}a", &"x".repeat(201)] {
+        let message = refusal(&with(set(name, "length", "five-tuple"), &|_| ()));
+        assert!(message.contains("is not the name of a feature set: 1 to 200 letters"), "{message}");
+    }
+    assert!(refusal(&with(json!({"name": 5}), &|_| ())).contains("is not the name of a feature set"));
+    for name in ["*/", "x */ y", "Length", "größe", "a b", "9"] {
+        let message = refusal(&with(set("a", name, "five-tuple"), &|manifest| {
+            manifest["feature_names"] = json!([name]);
+            manifest["features"][0]["name"] = name.into();
+        }));
+        assert!(message.contains("is not the name of a feature: lower-case"), "{message}");
+    }
+    let other = "its features are not those that the manifest names";
+    assert!(refusal(&with(set("a", "ttl", "five-tuple"), &|_| ())).contains(other));
+    let message = refusal(&with(json!({}), &|manifest| manifest["features"][0]["name"] = "ttl".into()));
+    assert!(message.contains("it describes other features than it names"), "{message}");
+    for (change, what) in [
+        (json!({"classes": ["a\u{a0}b", "attack"]}), "cannot be a name"),
+        (json!({"classes": ["benign", "x".repeat(201)]}), "cannot be a name"),
+        (json!({"name": ""}), "cannot be a name"),
+        (json!({"tools": {"wirewise": "x".repeat(201)}}), "cannot be a name"),
+        (json!({"tools": {"": "1"}}), "cannot be a name"),
+        (json!({"tools": {"wirewise": code}}), "a terminal would obey"),
+    ] {
+        let message = refusal(&with(json!({}), &|manifest| {
+            for (key, value) in change.as_object().unwrap() {
+                manifest[key] = value.clone();
+            }
+        }));
+        assert!(message.contains(what), "{change}: {message}");
+    }
+    let message = refusal(&with(json!({}), &|manifest| {
+        manifest["model"]["networks"] = json!(["*/"]);
+        manifest["model"]["n_outputs"] = json!(1);
+    }));
+    assert!(message.contains("is not the name of a network"), "{message}");
+    assert!(refusal(&with(set("a", "length", "source"), &|_| ())).contains("its key is \"source\""));
+}
+
+#[test]
 fn hostile_archives_are_refused() {
     for name in ["../../etc/passwd", "/etc/passwd", "a/../b", "a\\b", "a//b", "./a", "a b"] {
         assert!(refusal(&seal(&[(name, b"x")])).contains("holds a member named"), "{name}");

@@ -27,6 +27,7 @@ from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import MAX_PATHS
 from wirewise.files import parse_yaml, read_text
+from wirewise.names import is_feature_name, is_set_name
 from wirewise.registry import Registry
 from wirewise.units import format_duration, parse_duration
 
@@ -44,9 +45,6 @@ T = TypeVar("T")
 
 _SPEC = re.compile(r"([a-z_]+)(?:\((.*)\))?")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_DERIVED_NAME = re.compile(r"[a-z][a-z0-9_]{0,199}")
-# Of ASCII a few signs; the names end in comments of generated sources, in messages and on pages.
-_NOT_IN_A_SET_NAME = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9 ._+(),:-])")
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Feature:
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", _default_name(self))
-        if not _DERIVED_NAME.fullmatch(self.name):
+        if not is_feature_name(self.name):
             raise InputError(f"feature name {self.name!r}: use lower-case letters, digits and _")
 
     def __repr__(self) -> str:
@@ -245,18 +243,6 @@ def constant_feature(feature: Feature, key: str) -> int | None:
     if feature.scope.previous:  # a previous window may have had no packets
         return None
     return feature.accumulator.of_constant(value) if feature.accumulator.of_constant else None
-
-
-def is_set_name(text: str) -> bool:
-    """Whether a feature set can have this name: 1 to 200 printable characters, of ASCII only some, no space
-    at its ends.
-    """
-    return (
-        1 <= len(text) <= 200
-        and text == text.strip()
-        and text.isprintable()
-        and not _NOT_IN_A_SET_NAME.search(text)
-    )
 
 
 def _set_name_of(source: str) -> str:

@@ -50,6 +50,7 @@ PROGRAM = "program.bpf.o"
 CARD = "card.md"
 SIGNATURE = "signature.json"
 SOURCES = "sources/"
+_CONFIG = b".rodata.ww_config"
 _SEAL = 64  # hex digits of SHA-256
 _ARCHIVE_END = struct.Struct("<4s6xH I4xH")  # signature, members, bytes of their list, bytes of the comment
 _UNREADABLE = (
@@ -128,21 +129,10 @@ class Bundle:
             classes=classes,
             digests={},
             feature_names=feature_set.feature_names,
-            features=[
-                FeatureRecord(
-                    name=f.name, spec=f.spec, unit=f.unit, fraction_bits=f.fraction_bits,
-                    minimum=f.minimum, maximum=f.maximum,
-                )
-                for f in feature_set.features
-            ],
+            features=feature_records(feature_set),
             flow=flow,
             program=program,
-            model=ModelRecord(
-                family=model.family, digest=model.digest, n_features=model.n_features,
-                n_classes=model.n_classes, summary=model.describe(), source=source, notes=notes or [],
-                used_features=list(model.used_features), n_outputs=model.n_outputs,
-                networks=model_networks(model),
-            ),
+            model=model_record(model, source, notes or []),
             reference=reference,
             training=training,
             fidelity=fidelity,
@@ -157,6 +147,7 @@ class Bundle:
         texts = ("model", "program", "training", "fidelity", "accuracy", "tools")
         document |= {key: harmless_document(document[key]) for key in texts}
         manifest = Manifest.model_validate(document)
+        manifest.check_names(name)
         card = write_card(manifest, model)
         bundle = cls(manifest, model, feature_set, object_file, card, dict(sources))
         digests = {member: _sha256(data) for member, data in bundle._members().items()}
@@ -247,6 +238,12 @@ class Bundle:
             signature,
         )
         _check_parts_agree(bundle, source)
+        # A program without its configuration is no data path; the agent loads none.
+        if _CONFIG in bundle.program and manifest.meaning not in bundle.program:
+            raise InputError(
+                source, f"{PROGRAM} is compiled for other names of classes, features or state than are stated",
+                "the bundle was edited; copy or compile it again",
+            )  # fmt: skip
         return bundle
 
 
@@ -308,6 +305,27 @@ def _unpack(data: bytes, source: str) -> dict[str, bytes]:
         raise InputError(source, f"is not a readable archive ({error})", "compile it again") from error
 
 
+def feature_records(feature_set: FeatureSet) -> list[FeatureRecord]:
+    """What a manifest says of the features."""
+    return [
+        FeatureRecord(
+            name=f.name, spec=f.spec, unit=f.unit, fraction_bits=f.fraction_bits,
+            minimum=f.minimum, maximum=f.maximum,
+        )
+        for f in feature_set.features
+    ]  # fmt: skip
+
+
+def model_record(model: Model, source: str, notes: list[str]) -> ModelRecord:
+    """What a manifest says of the model. source, notes : of the importer."""
+    return ModelRecord(
+        family=model.family, digest=model.digest, n_features=model.n_features,
+        n_classes=model.n_classes, summary=model.describe(), source=source, notes=notes,
+        used_features=list(model.used_features), n_outputs=model.n_outputs,
+        networks=model_networks(model),
+    )  # fmt: skip
+
+
 def model_networks(model: Model) -> list[str] | None:
     """Names of a bank's networks; None of other models."""
     inside = model.model if isinstance(model, Bounded) else model
@@ -336,8 +354,3 @@ def _check_parts_agree(bundle: Bundle, source: str) -> None:
                 source, f"{what}: {stated!r} where the parts say {actual!r}",
                 "model, feature set and classes must belong together",
             )  # fmt: skip
-    if len(set(manifest.classes)) != len(manifest.classes):
-        raise InputError(source, "a class name stands twice", "name each class once")
-    for name in (manifest.name, *manifest.classes):  # they are printed to terminals, and written in policies
-        if not 0 < len(name) <= 200 or not name.isprintable():
-            raise InputError(source, f"{name!r} cannot be a name", "use 1 to 200 printable characters")

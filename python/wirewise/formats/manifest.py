@@ -7,6 +7,9 @@ that bundles made before it still load.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +18,8 @@ from wirewise.abi import ABI_VERSION, MAX_CLASSES, MAX_FEATURES
 from wirewise.errors import InputError
 from wirewise.files import describe_validation_error
 from wirewise.formats.records import AccuracyFacts, FidelityFacts, TrainingFacts, VerifierFacts
+from wirewise.names import MAX, is_feature_name, is_name, is_network_name
+from wirewise.text import harmless_document
 
 FORMAT: Final = "wirewise-bundle"
 VERSION: Final = 1
@@ -194,9 +199,63 @@ class Manifest(_Record):
                     source, f"{key} {document.get(key)!r} is unknown, this wirewise reads {key} {known}",
                     "use the wirewise that wrote it, or compile the model again",
                 )  # fmt: skip
+        if harmless_document(document) != document:
+            raise InputError(
+                source,
+                "manifest.json holds a character that a terminal would obey or hide",
+                "compile it again",
+            )
         try:
-            return cls.model_validate(document)
+            manifest = cls.model_validate(document)
         except ValidationError as error:
             raise InputError(
                 source, f"manifest.json: {describe_validation_error(error)}", "compile it again"
             ) from error
+        manifest.check_names(source)
+        return manifest
+
+    @property
+    def meaning(self) -> bytes:
+        """What `meaning` gives for what it says."""
+        return meaning(self.classes, self.feature_names, self.features, self.flow, self.model.networks)
+
+    def check_names(self, source: str) -> None:
+        """Raises InputError for a name that is none; source: the bundle's name in errors."""
+        shown = (*self.classes, self.name, self.program.clang, *self.tools.keys(), *self.tools.values())
+        identifiers = (
+            *self.feature_names, *(f.name for f in self.features), *(f.name for f in self.flow.features),
+            *(f.name for f in self.flow.state), self.program.entry, *self.program.tail_calls,
+        )  # fmt: skip
+        for names, is_one, rule in (
+            (shown, is_name, f"use 1 to {MAX} printable characters"),
+            (identifiers, is_feature_name, "use lower-case letters, digits and _"),
+            (self.model.networks or (), is_network_name, "use letters, digits and _ . -"),
+        ):
+            for name in names:
+                if not is_one(name):
+                    raise InputError(source, f"{name!r} cannot be a name", rule)
+        if len(set(self.classes)) != len(self.classes):
+            raise InputError(source, "a class name stands twice", "name each class once")
+
+
+def meaning(
+    classes: Sequence[str],
+    feature_names: Sequence[str],
+    features: Sequence[FeatureRecord],
+    flow: Flow,
+    networks: Sequence[str] | None,
+) -> bytes:
+    """SHA-256, 32 bytes, of what a manifest says that the numbers of its program mean.
+
+    It is compiled into the program, so that no manifest gives its verdicts other names. The agent makes the
+    same text (`Manifest::meaning`).
+    """
+    document = {
+        "classes": list(classes),
+        "feature_names": list(feature_names),
+        "features": [feature.model_dump() for feature in features],
+        "flow": flow.model_dump(),
+        "networks": None if networks is None else list(networks),
+    }
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).digest()

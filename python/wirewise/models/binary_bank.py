@@ -7,7 +7,6 @@ word with a bit for each network; the bank's class is 1 if any says yes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,9 +20,9 @@ from wirewise.errors import InputError
 from wirewise.models import rules
 from wirewise.models.binary_mlp import BinaryInput, BinaryMlp
 from wirewise.models.network import Ints, Network, Rows
+from wirewise.names import is_network_name
 
 MAX_NETWORKS = MAX_CLASSES  # whose scores find room
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +44,7 @@ class BinaryBank(Network):
         if len(self.names) != len(self.networks):
             raise InputError("model", f"has {len(self.names)} names for {len(self.networks)} networks")
         for index, name in enumerate(self.names):
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
+            if not isinstance(name, str) or not is_network_name(name):
                 raise InputError(
                     f"model, network {index}",
                     f"is called {name!r}",

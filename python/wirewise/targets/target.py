@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeVar
@@ -108,7 +108,11 @@ class ProgramTarget(Target[_Options, _Sources]):
         sources: _Sources,
         model: Model,
         feature_set: FeatureSet,
+        classes: Sequence[str],
         options: _Options,
         step: Step,
     ) -> Made:
-        """The program. Raises MissingFeatureError without the tools for it, RefusedError if it is refused."""
+        """The program. classes : names, index = class id.
+
+        Raises MissingFeatureError without the tools for it, RefusedError if it is refused.
+        """

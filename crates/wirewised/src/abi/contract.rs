@@ -5,12 +5,13 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 10;
+pub const ABI_VERSION: u32 = 11;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
 pub const WAYS: u32 = 4;
 pub const HASH_WORDS: usize = 12;
+pub const MEANING_BYTES: usize = 32;
 pub const HASH_SEEDS: usize = 13;
 pub const MAX_SAMPLES: usize = 64;
 pub const TRIGGER_WORDS: usize = 16;
@@ -258,10 +259,11 @@ pub struct Config {
     pub steer: u32,
     pub key_teid: u32,
     pub record: u32,
+    pub meaning: [u8; MEANING_BYTES],
 }
 
 const _: () = {
-    assert!(size_of::<Config>() == 208);
+    assert!(size_of::<Config>() == 240);
     assert!(offset_of!(Config, abi_version) == 0);
     assert!(offset_of!(Config, clock) == 4);
     assert!(offset_of!(Config, bucket_mask) == 8);
@@ -285,6 +287,7 @@ const _: () = {
     assert!(offset_of!(Config, steer) == 196);
     assert!(offset_of!(Config, key_teid) == 200);
     assert!(offset_of!(Config, record) == 204);
+    assert!(offset_of!(Config, meaning) == 208);
 };
 
 /// `struct ww_key4`.

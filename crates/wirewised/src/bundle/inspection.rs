@@ -35,6 +35,20 @@ pub fn check(bytes: &[u8], flow: &Flow) -> Checked<Program> {
     Ok(program)
 }
 
+/// It was compiled for what the manifest says of classes, features and flows.
+pub fn check_meaning(program: &Program, meaning: &[u8; abi::MEANING_BYTES]) -> Checked {
+    let data = program.data.iter().find(|data| data.name == CONFIG);
+    let config: Option<abi::Config> =
+        data.and_then(|data| bytemuck::try_pod_read_unaligned(&data.bytes).ok());
+    match config.is_some_and(|config| config.meaning == *meaning) {
+        true => Ok(()),
+        false => {
+            Err("is compiled for other names of classes, features or state than the manifest gives them"
+                .to_string())
+        }
+    }
+}
+
 /// Reads the program; there is no manifest to compare it with.
 pub fn read(bytes: &[u8]) -> Checked<Program> {
     let file = parse(bytes)?;

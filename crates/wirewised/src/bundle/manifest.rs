@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::abi;
+use crate::bundle::names;
 use crate::bundle::reference::Reference;
 use crate::files::json::{self, Limits};
 use crate::harmless::is_harmful;
@@ -311,6 +313,21 @@ impl Manifest {
         after.and_then(|after| u32::try_from(after).ok()).unwrap_or(1).clamp(1, abi::MAX_AFTER)
     }
 
+    /// SHA-256 of what it says that the program's numbers mean: classes, features, what is kept of flows, networks. It is
+    /// compiled into the program, so that no manifest gives its verdicts other names. `meaning` in `wirewise/formats/manifest.py`
+    /// makes the same text.
+    pub fn meaning(&self) -> [u8; abi::MEANING_BYTES] {
+        let mut text = json!({
+            "classes": self.classes,
+            "feature_names": self.feature_names,
+            "features": self.features,
+            "flow": self.flow,
+            "networks": self.model.networks,
+        });
+        text.sort_all_objects();
+        Sha256::digest(text.to_string()).into()
+    }
+
     /// Reads and checks `manifest.json`. The error is one line without the file's name.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
@@ -377,19 +394,27 @@ impl Manifest {
         if self.classes.iter().collect::<HashSet<_>>().len() != classes {
             return Err("a class name stands twice".to_string());
         }
-        // A person writes them too.
-        let shown = self
-            .classes
-            .iter()
-            .chain(networks)
-            .chain(&self.feature_names)
-            .chain([&self.name, &self.program.entry]);
-        for name in
-            shown.chain(&self.program.tail_calls).chain(self.flow.state.iter().map(|field| &field.name))
+        if let Some(name) = networks.iter().find(|name| !names::is_network_name(name)) {
+            return Err(format!("{name:?} is not the name of a network: letters, digits and _ . -"));
+        }
+        let shown = self.classes.iter().chain([&self.name, &self.program.clang]);
+        if let Some(name) =
+            shown.chain(self.tools.iter().flat_map(<[_; 2]>::from)).find(|name| !names::is_name(name))
         {
-            if name.is_empty() || name.len() > 200 {
-                return Err(format!("{name:?} cannot be a name"));
-            }
+            return Err(format!("{name:?} cannot be a name: use 1 to {} printable characters", names::MAX));
+        }
+        let identifiers = self.feature_names.iter().chain(self.features.iter().map(|feature| &feature.name));
+        let identifiers = identifiers
+            .chain([&self.program.entry])
+            .chain(&self.program.tail_calls)
+            .chain(self.flow.state.iter().map(|field| &field.name))
+            .chain(self.flow.features.iter().map(|feature| &feature.name));
+        if let Some(name) = identifiers.into_iter().find(|name| !names::is_feature_name(name)) {
+            return Err(format!("{name:?} is not the name of a feature: lower-case letters, digits and _"));
+        }
+        let described = self.features.iter().map(|feature| &feature.name);
+        if !self.features.is_empty() && !described.eq(&self.feature_names) {
+            return Err("it describes other features than it names".to_string());
         }
         let flow = &self.flow;
         if !flow.table_size.is_power_of_two() || flow.table_size < abi::WAYS {

@@ -5,9 +5,11 @@
 mod byte_code;
 mod elf;
 pub mod emitted;
+mod features;
 pub mod inspection;
 pub mod manifest;
 pub mod model;
+pub mod names;
 pub mod program;
 pub mod reference;
 mod shape;
@@ -89,7 +91,9 @@ impl Bundle {
 
     /// The program as the agent reads it.
     pub fn program(&self) -> std::result::Result<Program, String> {
-        inspection::check(&self.object, &self.manifest.flow).map_err(|what| {
+        let program = inspection::check(&self.object, &self.manifest.flow);
+        let means = |program: &Program| inspection::check_meaning(program, &self.manifest.meaning());
+        program.and_then(|program| means(&program).map(|()| program)).map_err(|what| {
             format!("{PROGRAM} {what}; a bundle's program is what `wirewise compile` makes, and nothing else")
         })
     }
@@ -122,6 +126,7 @@ impl Bundle {
         if !features.is_object() {
             return Err(format!("{FEATURES} is no feature set; {AGAIN}"));
         }
+        features::check(&features, &manifest).map_err(|rule| format!("{FEATURES}: {rule}; {AGAIN}"))?;
         let digests = manifest.digests.iter().map(|(name, digest)| (name.as_str(), digest.as_str()));
         let statement = signature::statement(digests.chain([(MANIFEST, manifest_digest.as_str())]));
         let signer = signed.map(|document| signature::check(&document, &statement)).transpose()?;

@@ -3,11 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
+use std::mem::offset_of;
 
+use object::{Object, ObjectSection};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use wirewised::abi::Config;
+use wirewised::bundle::manifest::Manifest;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
+
+const PROGRAM: &str = "program.bpf.o";
 
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -66,11 +72,39 @@ pub fn reseal(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
+/// Manifest and members, with a program as if it had been compiled for this manifest.
 pub fn bundle_with(manifest: &Value, members: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+    let (mut manifest, mut members) = (manifest.clone(), members.clone());
+    if let Some(object) = members.get_mut(PROGRAM)
+        && manifest["digests"][PROGRAM] == sha256(object)
+        && let Ok(parsed) = Manifest::parse(manifest.to_string().as_bytes())
+    {
+        set_meaning(object, &parsed.meaning());
+        manifest["digests"][PROGRAM] = sha256(object).into();
+    }
+    bundle_as_is(&manifest, &members)
+}
+
+/// As `bundle_with`, whatever the program was compiled for.
+pub fn bundle_as_is(manifest: &Value, members: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let manifest = manifest.to_string();
     let mut all = vec![("manifest.json", manifest.as_bytes())];
     all.extend(members.iter().map(|(name, content)| (name.as_str(), content.as_slice())));
     seal(&all)
+}
+
+/// Does nothing to what is no data path.
+pub fn set_meaning(object: &mut [u8], meaning: &[u8]) {
+    let section = object::File::parse(&*object)
+        .ok()
+        .and_then(|file| file.section_by_name(".rodata.ww_config").and_then(|section| section.file_range()));
+    let Some((start, size)) = section else { return };
+    let place = start as usize + offset_of!(Config, meaning);
+    if size as usize == size_of::<Config>()
+        && let Some(place) = object.get_mut(place..place + meaning.len())
+    {
+        place.copy_from_slice(meaning);
+    }
 }
 
 #[allow(dead_code, reason = "each test binary includes this module and uses a part of it")]

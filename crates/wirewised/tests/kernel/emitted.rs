@@ -111,6 +111,46 @@ fn what_the_manifest_says_of_the_program_must_be_so() {
     }
 }
 
+#[test]
+fn no_manifest_gives_its_numbers_other_names() {
+    use crate::common::{bundle_as_is, manifest, members, set_meaning, sha256};
+    use serde_json::json;
+
+    let Some(mut object) = object(&[]) else { return };
+    let plain = manifest(&members(&object));
+    let meaning =
+        wirewised::bundle::manifest::Manifest::parse(plain.to_string().as_bytes()).unwrap().meaning();
+    set_meaning(&mut object, &meaning);
+    let members = members(&object);
+    let place = crate::fixture::Place::new(&object);
+    let mut verify = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut manifest = manifest(&members);
+        change(&mut manifest);
+        assert_eq!(manifest["digests"]["program.bpf.o"], sha256(&object));
+        place.write("named.wirewise", &bundle_as_is(&manifest, &members));
+        place.run("verify --no-load --bundle named.wirewise")
+    };
+    assert!(verify(&|_| ()).status.success());
+    assert!(verify(&|manifest| manifest["created"] = "today".into()).status.success());
+    for (pointer, value) in [
+        ("/classes", json!(["attack", "benign"])),
+        ("/classes/1", json!("other")),
+        ("/features/0/unit", json!("seconds")),
+        ("/features/0/fraction_bits", json!(8)),
+        ("/flow/key", json!("source")),
+        (
+            "/flow/features",
+            json!([{"name": "total", "unit": "bytes", "fraction_bits": 0, "how": "value",
+            "variable": "sum_length", "samples": "packets"}]),
+        ),
+    ] {
+        let output = verify(&|manifest| *manifest.pointer_mut(pointer).unwrap() = value.clone());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("is compiled for other names of classes"), "{pointer}: {error}");
+        assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{pointer}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

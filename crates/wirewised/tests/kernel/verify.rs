@@ -146,19 +146,28 @@ fn sources_that_give_the_program_are_told_from_others() {
 }
 
 #[test]
-fn hostile_sources_get_nothing() {
+fn hostile_sources_are_not_compiled() {
     let Some(object) = hostile(&[]) else { return };
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "a_secret of_root").unwrap();
-    let include = format!("#include \"{}\"\n", secret.path().display());
-    let place = with_sources(&object, |members| {
-        members.get_mut("sources/ww_model.h").unwrap().extend(include.as_bytes());
-    });
-    let error = place.unwrap().error(REBUILD, 2);
-    assert!(error.contains("do not compile"), "{error}");
-    // SAFETY: the call has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        assert!(!error.contains("a_secret"), "{error}");
+    let path = secret.path().display();
+    for (text, what) in [
+        (format!("#include \"{path}\"\n"), "includes"),
+        (format!("static char x[] = {{\n#embed \"{path}\"\n}};\n"), "#embed"),
+        (format!("asm(\".section .rodata\\n.incbin \\\"{path}\\\"\\n.text\");\n"), "holds \\"),
+        (format!("asm(\".incbin '{path}'\");\n"), "holds asm"),
+        (format!("__asm__(\".include '{path}'\");\n"), "__asm__"),
+        ("#define XDP_PASS XDP_DROP\n".to_owned(), "defines XDP_PASS"),
+        ("/* */ #pragma once\n".to_owned(), "#pragma"),
+    ] {
+        for header in ["ww_feature_set.h", "ww_model.h"] {
+            let place = with_sources(&object, |members| {
+                members.get_mut(&format!("sources/{header}")).unwrap().extend(text.as_bytes());
+            });
+            let error = place.unwrap().error(REBUILD, 2);
+            assert!(error.contains(&format!("sources/{header}: ")) && error.contains(what), "{error}");
+            assert!(!error.contains("a_secret"), "{error}");
+        }
     }
     let place = with_sources(&object, |members| {
         members.insert("sources/evil.h".to_owned(), b"".to_vec());

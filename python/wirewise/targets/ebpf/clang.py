@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 from wirewise import ending
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.feature_sets.feature_set import AGGREGATES
+from wirewise.targets.ebpf import confined
 
 MINIMUM = 14
 _FRAME = re.compile(r"stack frame size \((\d+)\)[^\n]* in(?: function)? '(\w+)'")
@@ -101,8 +104,9 @@ def data_path_digest() -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Built:
-    """Compile xdp.bpf.c with the generated headers. sources: file name -> text.
+def compile_sources(sources: dict[str, str], *, clang: str | None = None, meaning: bytes = b"") -> Built:
+    """Compile xdp.bpf.c with the generated headers. sources: file name -> text. meaning: what is written into
+    its `ww_config`, see `wirewise.formats.manifest.meaning`.
 
     Raises MissingFeatureError without a usable clang, WirewiseError with clang's first error otherwise.
     """
@@ -114,10 +118,12 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
         includes = [f"-I{folder}", f"-I{bpf}", *(f"-isystem{path}" for path in system_includes())]
         paths = [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
         command = [
-            clang,
+            *_confined(folder, bpf),
+            str(Path(shutil.which(clang) or clang).absolute()),
             *FLAGS,
             *paths,
             *includes,
+            *([f"-DWW_MEANING={','.join(map(str, meaning))}"] if meaning else []),
             "-c",
             str(folder / "xdp.bpf.c"),
             "-o",
@@ -131,8 +137,11 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
                 capture_output=True,
                 encoding="utf-8",
                 cwd=folder,
+                env={**os.environ, "TMPDIR": str(folder)},
                 check=False,
             )
+            if done.returncode == confined.CANNOT:
+                raise MissingFeatureError(done.stderr.strip())
             if missing := re.search(r"'([\w/.]+)' file not found", done.stderr):
                 raise MissingFeatureError(f"{clang} {version}: no header {missing[1]}; {INSTALL}")
             if done.returncode:
@@ -142,6 +151,13 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None) -> Bui
             split = True
         data = (folder / "program.bpf.o").read_bytes()
     return Built(data, version, _instructions(data), split)
+
+
+def _confined(folder: Path, data_path: Path) -> list[str]:
+    """A command in front of clang's: it reads nothing but itself, headers and these folders, and writes
+    nothing but the first, whatever somebody's feature set makes of the sources. See confined.py.
+    """
+    return [sys.executable, "-I", "-S", confined.__file__, str(folder), str(data_path.resolve()), "--"]
 
 
 def _stack(warnings: str) -> int:

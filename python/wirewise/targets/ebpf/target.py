@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from wirewise import agent
 from wirewise.errors import InputError, MissingFeatureError, RefusedError, choose
 from wirewise.feature_sets import FeatureSet
-from wirewise.formats.manifest import Aggregate, Flow, Program, StateField
+from wirewise.formats.bundle import feature_records, model_networks
+from wirewise.formats.manifest import Aggregate, Flow, Program, StateField, meaning
 from wirewise.models import Model
 from wirewise.targets.ebpf.clang import Built, compile_sources, data_path_digest
 from wirewise.targets.ebpf.feature_code import claim_offset, entry_size, flow_features, state_fields
@@ -61,10 +62,19 @@ class EbpfTarget(ProgramTarget[Options, Sources]):
         return {"shape": program.shape}
 
     def build(
-        self, sources: Sources, model: Model, feature_set: FeatureSet, options: Options, step: Step
+        self,
+        sources: Sources,
+        model: Model,
+        feature_set: FeatureSet,
+        classes: Sequence[str],
+        options: Options,
+        step: Step,
     ) -> Made:
+        flow = flow_record(feature_set, model)
+        records, networks = feature_records(feature_set), model_networks(model)
+        means = meaning(classes, feature_set.feature_names, records, flow, networks)
         with step("compiling it with clang"):
-            built = build(sources, clang=options.clang)
+            built = build(sources, clang=options.clang, meaning=means)
         verifier, unverified = None, "--no-verify was given"
         if options.verify != "never":
             with step("asking the kernel's verifier"):
@@ -82,15 +92,17 @@ class EbpfTarget(ProgramTarget[Options, Sources]):
             verifier=verifier,
         )
         tools = {"datapath": data_path_digest()}
-        return Made(built.object, program, flow_record(feature_set, model), tools, unverified)
+        return Made(built.object, program, flow, tools, unverified)
 
 
 EBPF = EbpfTarget()
 
 
-def build(sources: Sources, *, clang: str | None = None) -> Built:
-    """Compile generated sources. clang: a path, or None for the newest found (14 or later)."""
-    return compile_sources(sources.files, clang=clang)
+def build(sources: Sources, *, clang: str | None = None, meaning: bytes = b"") -> Built:
+    """Compile generated sources. clang: a path, or None for the newest found (14 or later). meaning: of the
+    manifest, for a program in a bundle.
+    """
+    return compile_sources(sources.files, clang=clang, meaning=meaning)
 
 
 def ask_verifier(object_file: bytes, *, must: bool = False) -> tuple[dict[str, Any] | None, str]:

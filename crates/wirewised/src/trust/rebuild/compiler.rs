@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::ending;
 use crate::error::{Error, Result};
 use crate::trust::rebuild::datapath;
+use crate::trust::rebuild::landlock::{self, Ruleset};
 
 /// `nobody`, on every Linux.
 const NOBODY: u32 = 65_534;
@@ -61,14 +62,37 @@ impl Compiler {
             .map_err(|error| Error::other(format!("{}: {error}", folder.display())))
     }
 
-    /// The object.
-    pub fn compile(&self, input: &str, source: &Path, split: bool) -> Result<Vec<u8>> {
+    /// What clang may read: itself, the system's headers, and the sources.
+    fn files(&self, sources: &Path) -> Result<Ruleset> {
+        let Some(files) = Ruleset::new() else {
+            return Err(Error::missing(
+                "Landlock (Linux 5.13) is missing or off in this kernel, so clang could read any file for a stranger's sources: \
+                 rebuild on another machine",
+            ));
+        };
+        let allow = || {
+            for path in landlock::SYSTEM.iter().map(Path::new).chain([sources]) {
+                files.allow_reading(path)?;
+            }
+            for path in landlock::parts_of(&self.name) {
+                files.allow_reading(&path)?;
+            }
+            files.allow_writing(Path::new("/dev/null"))
+        };
+        allow().map_err(|error: io::Error| Error::other(format!("Landlock: {error}")))?;
+        Ok(files)
+    }
+
+    /// The object. meaning : of the manifest.
+    pub fn compile(&self, input: &str, source: &Path, split: bool, meaning: &[u8]) -> Result<Vec<u8>> {
+        let meaning: Vec<_> = meaning.iter().map(u8::to_string).collect();
         let folder = source.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(&self.name);
         command
             .args(datapath::FLAGS.lines())
             .args(["-w", "-fno-crash-diagnostics", "-ferror-limit=1"])
             .arg(format!("-DWW_SPLIT={}", i32::from(split)))
+            .arg(format!("-DWW_MEANING={}", meaning.join(",")))
             .arg(format!("-I{}", folder.display()))
             .args(system_includes().iter().map(|path| format!("-isystem{}", path.display())))
             .arg("-c")
@@ -84,8 +108,9 @@ impl Compiler {
             command.uid(NOBODY).gid(NOBODY);
         }
         let parent = std::process::id();
+        let files = self.files(folder)?;
         // SAFETY: between fork and exec it only makes system calls, which are async-signal-safe.
-        unsafe { command.pre_exec(move || confine(parent)) };
+        unsafe { command.pre_exec(move || confine(parent, &files)) };
         let mut child = command.spawn().map_err(|error| Error::missing(format!("{}: {error}", self.name)))?;
         let (object, said) = (collect(child.stdout.take()), collect(child.stderr.take()));
         let done = wait(&mut child);
@@ -104,8 +129,8 @@ fn system_includes() -> Vec<PathBuf> {
     found.filter(|path| path.join("asm").is_dir()).collect()
 }
 
-/// No new privilege, no file to write, no core; an end to time and memory, and with us.
-fn confine(parent: u32) -> io::Result<()> {
+/// No new privilege, no file to write, none to read but these, no core; an end to time and memory, and with us.
+fn confine(parent: u32, files: &Ruleset) -> io::Result<()> {
     ending::end_with(parent)?;
     let limits = [
         (libc::RLIMIT_CPU, PATIENCE.as_secs()),
@@ -124,7 +149,7 @@ fn confine(parent: u32) -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(())
+    files.enter()
 }
 
 fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
@@ -167,4 +192,55 @@ fn refused(input: &str, clang: &str, said: &[u8]) -> Error {
         return Error::missing(format!("{clang}: {first}; `apt-get install libbpf-dev linux-libc-dev`"));
     }
     Error::input(format!("{input}: its sources do not compile with {clang}: {first}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_needs::{Need, skip};
+
+    /// What `generated.rs` refuses, given to clang all the same.
+    #[test]
+    fn clang_reads_nothing_but_its_own_and_the_sources() {
+        let majors = (14..25).rev().map(|major: u32| major.to_string());
+        let Some(compiler) = majors.into_iter().find_map(|major| Compiler::find("test", &major).ok()) else {
+            skip(Need::Clang, "no clang");
+            return;
+        };
+        if Ruleset::new().is_none() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        compiler.admit(folder.path()).unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        // Anybody may read it, so that nothing but Landlock keeps it from clang.
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(elsewhere.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let secret = elsewhere.path().join("secret");
+        std::fs::write(&secret, "int a_secret;\n").unwrap();
+        let source = folder.path().join("x.c");
+        let compile = |text: String| {
+            std::fs::write(&source, text).unwrap();
+            compiler.compile("test", &source, false, &[])
+        };
+        let harmless = compile("#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\nint x;\n".to_string());
+        assert!(harmless.is_ok(), "{:?}", harmless.err());
+        let path = secret.display();
+        for text in [
+            format!("#include \"{path}\"\n"),
+            format!("asm(\".incbin \\\"{path}\\\"\");\n"),
+            format!("asm(\".include \\\"{path}\\\"\");\n"),
+            format!("const char x[] = {{\n#embed \"{path}\"\n}};\n"),
+            format!("#if __has_include(\"{path}\")\nint x;\n#else\n#error no\n#endif\n"),
+        ] {
+            match compile(text.clone()) {
+                Err(error) => assert!(!error.to_string().contains("a_secret"), "{error}"),
+                Ok(object) => {
+                    assert!(!object.windows(8).any(|bytes| bytes == b"a_secret"), "{text}");
+                    assert!(text.starts_with("#if"), "{text} compiled");
+                }
+            }
+        }
+    }
 }

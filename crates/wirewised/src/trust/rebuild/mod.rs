@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiles a bundle's sources again and compares the program with the one in the bundle.
 //!
-//! The sources are somebody's, and so is what they make clang do. What comes out is compared and thrown away; clang itself gets no
-//! privilege, no file to write, and limited time and memory.
+//! The sources are somebody's, and so is what they make clang do. Only what wirewise generates is compiled (`generated.rs`); what
+//! comes out is compared and thrown away; clang itself gets no privilege, no file to write, none to read but its own and the
+//! sources (`landlock.rs`), and limited time and memory.
 
 mod compare;
 mod compiler;
 pub mod datapath;
+mod generated;
+mod landlock;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +21,7 @@ use crate::bundle::{Bundle, inspection};
 use crate::ending;
 use crate::error::{Error, Result};
 use compiler::Compiler;
+use generated::DataPath;
 
 const MAIN: &str = "xdp.bpf.c";
 /// What `wirewise compile` generates.
@@ -53,7 +57,7 @@ pub fn rebuild(input: &str, bundle: &Bundle) -> Result<Rebuilt> {
     let mut difference = None;
     // The compiler driver decides by the size of the stack; either is right.
     for split in [false, true] {
-        let object = compiler.compile(input, &folder.path().join(MAIN), split)?;
+        let object = compiler.compile(input, &folder.path().join(MAIN), split, &bundle.manifest.meaning())?;
         let ours =
             inspection::read(&object).map_err(|what| Error::other(format!("what clang made {what}")))?;
         match compare::difference(&theirs, &ours) {
@@ -83,6 +87,14 @@ fn check_sources(input: &str, bundle: &Bundle) -> Result<()> {
         return Err(Error::input(format!(
             "{input}: its sources have no {missing}, so it cannot be compiled again; compile the model again"
         )));
+    }
+    let data_path = DataPath::of(datapath::FILES);
+    for name in GENERATED.iter().filter(|name| bundle.sources.contains_key(**name)) {
+        generated::check(&bundle.sources[*name], &data_path).map_err(|what| {
+            Error::input(format!(
+                "{input}: its sources/{name}: {what}, which wirewise does not write; compile the model again"
+            ))
+        })?;
     }
     let ours = datapath::FILES.iter().find(|(name, _)| *name == MAIN).map_or("", |(_, text)| text);
     let stated = bundle.manifest.tools.get(DATA_PATH);
