@@ -32,7 +32,7 @@ struct ww_packet {
 	__u32 tcp_window;
 	__u32 icmp_type;
 	__u32 icmp_code;
-	__u32 vlan_id;
+	__u32 link; /* VLAN tags, and PPPoE: parse.h */
 	__u32 teid;
 	__u32 qfi;	     /* of the PDU session container; 0: there is none, as in the next two */
 	__u32 pdu_type;	     /* 0 downlink, 1 uplink */

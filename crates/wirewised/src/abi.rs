@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 10;
+pub const ABI_VERSION: u32 = 11;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -388,7 +388,7 @@ pub struct Key4 {
     pub source_port: [u8; 2],
     pub destination_port: [u8; 2],
     pub protocol: u8,
-    pub reserved: [u8; 3],
+    pub vlans: [u8; 3],
 }
 
 /// `struct ww_key6`.
@@ -400,7 +400,7 @@ pub struct Key6 {
     pub source_port: [u8; 2],
     pub destination_port: [u8; 2],
     pub protocol: u8,
-    pub reserved: [u8; 3],
+    pub vlans: [u8; 3],
 }
 
 /// `struct ww_tunnel_key4`.
@@ -424,6 +424,7 @@ impl From<Key4> for Key6 {
     fn from(key: Key4) -> Self {
         let mut long = Self { source_port: key.source_port, protocol: key.protocol, ..Self::zeroed() };
         long.destination_port = key.destination_port;
+        long.vlans = key.vlans;
         long.source[..4].copy_from_slice(&key.source);
         long.destination[..4].copy_from_slice(&key.destination);
         long

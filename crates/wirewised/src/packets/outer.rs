@@ -7,6 +7,9 @@ use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const PPPOE_SESSION: u16 = 0x8864;
 const MAX_VLAN_TAGS: usize = 2;
 const MAX_EXTENSIONS: usize = 8;
 const FRAGMENT: u8 = 44;
@@ -33,6 +36,8 @@ fn ipv4(bytes: [u8; 4]) -> Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outer {
     pub version: u8,
+    /// Id of the outermost VLAN tag, and of the one behind it << 12.
+    pub vlans: u32,
     pub source: Address,
     pub destination: Address,
     /// Behind IPv6 extension headers.
@@ -52,19 +57,25 @@ impl Outer {
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let mut at = 14;
         let mut kind = u16_at(frame, 12)?;
-        for _ in 0..MAX_VLAN_TAGS {
+        let mut vlans = 0;
+        for tag in 0..MAX_VLAN_TAGS {
             if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
                 break;
             }
+            vlans |= u32::from(u16_at(frame, at)? & 0xfff) << (12 * tag);
             kind = u16_at(frame, at + 2)?;
             at += 4;
         }
-        let packet = frame.get(at..)?;
-        match kind {
-            0x0800 => Self::parse_ipv4(packet),
-            0x86dd => Self::parse_ipv6(packet),
-            _ => None,
+        let mut packet = frame.get(at..)?;
+        if kind == PPPOE_SESSION {
+            (kind, packet) = enter_pppoe(packet)?;
         }
+        let outer = match kind {
+            IPV4 => Self::parse_ipv4(packet),
+            IPV6 => Self::parse_ipv6(packet),
+            _ => None,
+        };
+        outer.map(|outer| Self { vlans, ..outer })
     }
 
     fn parse_ipv4(packet: &[u8]) -> Option<Self> {
@@ -77,6 +88,7 @@ impl Outer {
         let fragment = u16::from_be_bytes([header[6], header[7]]);
         let outer = Self {
             version: 4,
+            vlans: 0,
             source: ipv4(*header[12..].first_chunk()?),
             destination: ipv4(*header[16..].first_chunk()?),
             protocol: header[9],
@@ -97,6 +109,7 @@ impl Outer {
         }
         let mut outer = Self {
             version: 6,
+            vlans: 0,
             source: Address::from_be_bytes(*header[8..].first_chunk()?),
             destination: Address::from_be_bytes(*header[24..].first_chunk()?),
             protocol: header[6],
@@ -173,6 +186,19 @@ impl Outer {
             ports: [self.source_port ^ port, self.destination_port ^ port],
         }
     }
+}
+
+/// EtherType of the IP packet in a PPPoE session, and what is behind the session's header. `None`: it is not IP, or longer than that says.
+fn enter_pppoe(session: &[u8]) -> Option<(u16, &[u8])> {
+    let ([0x11, 0, _, _, length @ ..], packet) = session.split_first_chunk::<8>()? else { return None };
+    let [high, low, protocol @ ..] = *length;
+    let left = usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?;
+    let (kind, claimed) = match u16::from_be_bytes(protocol) {
+        0x0021 => (IPV4, usize::from(u16_at(packet, 2)?)),
+        0x0057 => (IPV6, usize::from(u16_at(packet, 4)?) + 40),
+        _ => return None,
+    };
+    (claimed <= left).then_some((kind, packet))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

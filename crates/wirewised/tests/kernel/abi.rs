@@ -52,11 +52,11 @@ fn ours() -> BTreeMap<&'static str, Layout> {
         ),
         (
             "ww_key4",
-            layout!(abi::Key4 { source, destination, source_port, destination_port, protocol, reserved }),
+            layout!(abi::Key4 { source, destination, source_port, destination_port, protocol, vlans }),
         ),
         (
             "ww_key6",
-            layout!(abi::Key6 { source, destination, source_port, destination_port, protocol, reserved }),
+            layout!(abi::Key6 { source, destination, source_port, destination_port, protocol, vlans }),
         ),
         ("ww_tunnel_key4", layout!(abi::TunnelKey4 { key, teid })),
         ("ww_tunnel_key6", layout!(abi::TunnelKey6 { key, teid })),

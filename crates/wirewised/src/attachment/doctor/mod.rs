@@ -16,7 +16,7 @@ use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
 use crate::attachment::steering;
-use crate::bundle::manifest::{Flow, Sharing};
+use crate::bundle::manifest::{Flow, Sharing, ends_of_key};
 use crate::error::Kind;
 use crate::interface::netdev::{self, Device};
 use crate::interface::offloads::{self, Merging};
@@ -188,7 +188,7 @@ pub fn check_outgoing(interface: &str, flow: &Flow) -> Vec<Finding> {
     let Ok(index) = netdev::index(interface) else { return Vec::new() };
     let mut findings = vec![offered::check_tc(index)];
     findings.extend(check_offloads(index, outgoing::PLANE));
-    if flow.sharing != Sharing::Shared && flow.key == BOTH_DIRECTIONS {
+    if flow.sharing != Sharing::Shared && ends_of_key(&flow.key) == BOTH_DIRECTIONS {
         findings.push(Finding::warning(
             "cpus",
             "what comes in and what goes out of one flow may be on two CPUs, and each has flow tables of its own",
