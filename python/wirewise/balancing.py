@@ -58,7 +58,8 @@ class Pool:
     def choose(self, frame: bytes) -> Backend | None:
         """Where a new flow goes that begins with this Ethernet frame; None: it goes nowhere.
 
-        That is so of fragments, in PPPoE sessions, of IPv6 packets with extension headers, and where every backend drains.
+        That is so of fragments, of IPv6 packets with extension headers, in PPPoE sessions, and where every
+        backend drains.
         """
         words = flow_words(frame)
         if words is None:

@@ -66,7 +66,9 @@ def locate(frame: bytes | bytearray) -> Place | None:
             end + bytes(frame[transport + 2 * side : transport + 2 * side + 2])
             for side, end in enumerate(ends)
         ]
-    return Place(version, at, transport, protocol, length, fragment > 0, link.pppoe, (bytes([protocol]), *sorted(ends)))
+    return Place(
+        version, at, transport, protocol, length, fragment > 0, link.pppoe, (bytes([protocol]), *sorted(ends))
+    )
 
 
 @dataclass(frozen=True)

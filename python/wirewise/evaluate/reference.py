@@ -58,7 +58,11 @@ def _flow_numbers(table: Table, key: str) -> NDArray[np.int64] | None:
     frame = table.frame
     directed = key != BIDIRECTIONAL
     # Rows name a flow by its outermost addresses and ports.
-    if table.feature_set.decapsulate or key != ends_of_key(key) or (directed and "sender" not in frame.columns):
+    if (
+        table.feature_set.decapsulate
+        or key != ends_of_key(key)
+        or (directed and "sender" not in frame.columns)
+    ):
         return None
     parts = [pl.col("flow")]
     if key == "five-tuple":

@@ -166,10 +166,8 @@ FIELDS: Registry[Field] = Registry(
         _packet_field("tcp_window", "window", 65535, "window field, not scaled"),
         _packet_field("icmp_type", "type", 255, "ICMP or ICMPv6"),
         _packet_field("icmp_code", "code", 255, "ICMP or ICMPv6"),
-        _packet_field(
-            "vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it",
-            c="(p->link & WW_VLAN_ID)",
-        ),  # fmt: skip
+        _packet_field("vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it",
+                      c="(p->link & WW_VLAN_ID)"),
         _packet_field("teid", "TEID", (1 << 32) - 1, "GTP-U tunnel, where gtp-u is looked into"),
         _packet_field("qfi", "QoS flow", 63, "of GTP-U's PDU session container (TS 38.415); 0 without",
                       pdu_session=True),

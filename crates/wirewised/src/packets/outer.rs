@@ -296,15 +296,46 @@ mod tests {
         assert_eq!(six, "17 707:707:707:707:707:707:707:707|2 909:909:909:909:909:909:909:909|1");
     }
 
+    /// The frame, behind its tag, in a session that says its packet has so many bytes more than it has.
+    fn in_session(frame: &[u8], more: i32) -> Vec<u8> {
+        let (front, packet) = frame.split_at(18);
+        let (kind, length) = if front[16..] == [8, 0] {
+            (0x21, i32::from(u16_at(packet, 2).unwrap()))
+        } else {
+            (0x57, i32::from(u16_at(packet, 4).unwrap()) + 40)
+        };
+        let [.., high, low] = (length + 2 + more).to_be_bytes();
+        [&front[..16], &[0x88, 0x64, 0x11, 0, 0, 1, high, low, 0, kind], packet].concat()
+    }
+
+    #[test]
+    fn a_session_of_pppoe_is_looked_into() {
+        for v6 in [false, true] {
+            let plain = frame(v6, true, (1, 2), true);
+            let session = in_session(&plain, 0);
+            let outer = Outer::parse(&plain);
+            assert_eq!(outer.map(|outer| outer.vlans), Some(7));
+            assert_eq!(Outer::parse(&session), outer);
+            assert_eq!(Outer::parse(&in_session(&plain, 1)), outer);
+            assert_eq!(Outer::parse(&in_session(&plain, -1)), None, "longer than the session says");
+            for (at, byte) in [(18, 0x12), (19, 9), (24, 0xc0)] {
+                let mut other = session.clone();
+                other[at] = byte;
+                assert_eq!(Outer::parse(&other), None, "byte {at}");
+            }
+        }
+    }
+
     #[test]
     fn a_frame_cut_inside_its_headers_has_no_outer_header() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
-            let whole = frame(v6, tcp, (1, 2), true);
-            let headers = whole.len() - 9;
-            for length in 0..headers {
-                assert_eq!(Outer::parse(&whole[..length]), None, "{length} of {headers}");
+            for whole in [frame(v6, tcp, (1, 2), true), in_session(&frame(v6, tcp, (1, 2), true), 0)] {
+                let headers = whole.len() - 9;
+                for length in 0..headers {
+                    assert_eq!(Outer::parse(&whole[..length]), None, "{length} of {headers}");
+                }
+                assert_eq!(Outer::parse(&whole[..headers]), Outer::parse(&whole));
             }
-            assert_eq!(Outer::parse(&whole[..headers]), Outer::parse(&whole));
         }
     }
 

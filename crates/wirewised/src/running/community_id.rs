@@ -73,7 +73,15 @@ mod tests {
     fn key(source: (&str, u16), destination: (&str, u16), protocol: u8) -> FlowKey {
         let [(source, source_port), (destination, destination_port)] =
             [source, destination].map(|(address, port)| (address.parse().unwrap(), port));
-        FlowKey { source, destination, source_port, destination_port, protocol, vlans: Vlans::default(), teid: None }
+        FlowKey {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol,
+            vlans: Vlans::default(),
+            teid: None,
+        }
     }
 
     /// Published with the specification and its reference implementation.

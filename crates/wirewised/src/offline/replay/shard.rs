@@ -144,6 +144,10 @@ mod tests {
                 worker("source-destination", &outer(a, b, other))
             );
             prop_assert!(worker("five-tuple", &there) < workers);
+            let tagged = |vlans| Outer { vlans, ..there };
+            prop_assert_eq!(worker("five-tuple", &there), worker("five-tuple", &tagged(7)));
+            let keyed = |vlans| shards("five-tuple+vlan").bucket(&tagged(vlans));
+            prop_assert_ne!([keyed(7), keyed(8)], [keyed(0), keyed(0)]);
         }
     }
 
