@@ -56,12 +56,6 @@ struct ww_pppoe {
 	__be16 protocol;
 };
 
-/* What is in front of the network header. */
-#define WW_VLANS 0xffffff /* ids of the tags: of the outermost, and of the one behind it << 12 */
-#define WW_VLAN_ID 0xfff
-#define WW_INNER_VLAN(id) ((id) << 12)
-#define WW_IN_PPPOE (1 << 24)
-
 /* Reads the headers of a PPPoE session. offset: of the first, from the start of the frame.
  * Returns enum ww_status << 32 | EtherType of what is behind << 16 | offset behind; not IP has the EtherType of the session.
  * A global function: verified once, whatever number of tags was in front. */

@@ -147,7 +147,7 @@ static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cur
 	*type = bpf_htons(found & WW_FOUND_IPV6 ? ETH_P_IPV6 : ETH_P_IP);
 	p->link = WW_FOUND_NEXT(found);
 	/* What was found has no room for the second tag. */
-	if (WW_KEY_PARTS & WW_PART_VLAN) {
+	if (WW_KEY_VLAN) {
 		struct ww_cursor again = {.at = ww_data(ctx), .end = cursor->end};
 		__be16 unused;
 

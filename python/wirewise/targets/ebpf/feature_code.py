@@ -231,6 +231,7 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
     values = {
         "WW_KEY_PARTS": f"({' | '.join(f'WW_PART_{part}' for part, has in parts.items() if has)})",
         "WW_KEY_BIDIRECTIONAL": int(key == BIDIRECTIONAL),
+        "WW_KEY_VLAN": int(s.vlan_in_key),
         "WW_KEY_TEID": int(s.tunnel_in_key),
         **{f"WW_FLOW_KEY{version}": f"struct {_key_struct(s.tunnel_in_key, version)}" for version in (4, 6)},
         "WW_PDU_SESSION": int("gtp-u" in s.decapsulate and s.needs_pdu_session(used)),
