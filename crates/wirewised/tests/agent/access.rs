@@ -64,9 +64,17 @@ fn vlans_tell_flows_apart_if_the_key_has_them() {
     for key in ["five-tuple", "five-tuple+vlan"] {
         let apart = key.ends_with("+vlan");
         let object = variant(if apart { "VLANS" } else { "BORDER=100" });
-        lab.write("b.wirewise", &changed_bundle("b", &object, |manifest| manifest["flow"]["key"] = json!(key)));
+        lab.write(
+            "b.wirewise",
+            &changed_bundle("b", &object, |manifest| manifest["flow"]["key"] = json!(key)),
+        );
         lab.policy("classes: {attack: count}");
         for plane in PLANES {
+            // Tags that come beside frames are seen behind XDP only.
+            let name = plane.split(' ').next().unwrap();
+            let doctor =
+                || lab.ok(&format!("doctor --interface {INTERFACE} --plane {name} --bundle b.wirewise"));
+            assert_eq!(doctor().contains("rxvlan off"), apart && name.starts_with("xdp"), "{plane}");
             lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
             assert_told_apart(&lab, plane, apart);
             lab.ok(&format!("detach --interface {INTERFACE}"));
@@ -83,7 +91,8 @@ fn sessions_of_pppoe_are_judged() {
     let Some(lab) = Lab::new() else { return };
     let near = sender(&lab);
     lab.policy("classes: {attack: drop}");
-    let plain = [ipv4(1000, ATTACK, 0), ipv6(1000, ATTACK), ipv4(1000, ATTACK, 0x2000), ipv4(1000, ATTACK, 64)];
+    let plain =
+        [ipv4(1000, ATTACK, 0), ipv6(1000, ATTACK), ipv4(1000, ATTACK, 0x2000), ipv4(1000, ATTACK, 64)];
     let mut sessions: Vec<_> = plain.iter().map(|frame| in_session(frame)).collect();
     sessions.extend(plain.iter().map(|frame| tagged(&in_session(frame))));
     let changed = |at: usize, byte: u8| {

@@ -178,6 +178,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
     findings.extend(check_offloads(index, plane));
+    findings.extend(flow.and_then(|flow| check_tags(interface, &device, plane, flow)));
     findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
     findings.push(spread::check(interface, &Spread::of(interface, &device), flow));
     findings
@@ -332,6 +333,21 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
         );
     }
     Finding::ok("lro", if on { "on" } else { "off" })
+}
+
+/// What keeps VLAN tags from a key that has them.
+fn check_tags(interface: &str, device: &Device, plane: Plane, flow: &Flow) -> Option<Finding> {
+    let at_xdp = matches!(plane.abilities().name, "xdp-native" | "xdp-generic" | "af-xdp");
+    (at_xdp && flow.has_vlans() && offloads::takes_tags_off(device)).then(|| {
+        Finding::warning(
+            "vlan",
+            format!("{plane} does not see VLAN tags that {interface} takes off, and the key has them"),
+            format!(
+                "`ethtool -K {} rxvlan off`; of a veth pair also `txvlan off` at its other end",
+                quoted(interface)
+            ),
+        )
+    })
 }
 
 /// What merges packets before the program, where it can see such.
