@@ -31,9 +31,9 @@
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
 enum ww_status {
 	WW_CLASSIFIED = 0,
-	WW_NOT_IP,		/* ARP, 802.3, MPLS, a third VLAN tag, ... */
-	WW_MALFORMED_ETHERNET,	/* ends inside the Ethernet or VLAN header */
-	WW_MALFORMED_IP,	/* version, header length, total length; or ends inside the header */
+	WW_NOT_IP,	       /* ARP, 802.3, MPLS, a third VLAN tag, PPP's own protocols, ... */
+	WW_MALFORMED_ETHERNET, /* ends inside the Ethernet, VLAN or PPPoE header, or is longer than that one says */
+	WW_MALFORMED_IP,       /* version, header length, total length; or ends inside the header */
 	WW_MALFORMED_TRANSPORT, /* ends inside the TCP, UDP, ... header; TCP data offset below 5 */
 	WW_MALFORMED_TUNNEL,	/* a tunnel the feature set looks into holds something broken */
 	WW_TOO_MANY_EXTENSIONS, /* more IPv6 extension headers than WW_MAX_EXTENSIONS */
@@ -172,17 +172,19 @@ struct ww_config {
 	__u32 steer;	      /* enum ww_steer_kind bits: what the policy may ask for */
 	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
 	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
-	__u8 meaning[WW_MEANING_BYTES]; /* digest of what the manifest says that classes, features and flows mean; written by the compiler, read by the agent */
+	__u8 meaning
+		[WW_MEANING_BYTES]; /* digest of what the manifest says that classes, features and flows mean; written by the compiler, read by the agent */
 };
 
-/* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. */
+/* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. vlans: the outermost tag's id, and that
+ * of the tag behind it << 12, as a little-endian number; 0: no tag, or one of priority only. */
 struct ww_key4 {
 	__be32 source;
 	__be32 destination;
 	__be16 source_port;
 	__be16 destination_port;
 	__u8 protocol;
-	__u8 reserved[3];
+	__u8 vlans[3];
 };
 
 struct ww_key6 {
@@ -191,7 +193,17 @@ struct ww_key6 {
 	__be16 source_port;
 	__be16 destination_port;
 	__u8 protocol;
-	__u8 reserved[3];
+	__u8 vlans[3];
+};
+
+/* Who sends to whom by a packet's outermost headers: struct ww_key6 of one without tags. */
+struct ww_ends_key {
+	__u8 source[16];
+	__u8 destination[16];
+	__be16 source_port;
+	__be16 destination_port;
+	__u8 protocol;
+	__u8 reserved[3]; /* the first: the IP version */
 };
 
 /* Where the feature set's key has the tunnel (WW_KEY_TEID), for flows, not for aggregates. */
@@ -283,8 +295,7 @@ struct ww_captured {
 /* Map ww_sockets: receive queues of an interface whose packets can go to a socket. */
 #define WW_SOCKETS 256
 
-/* Map ww_memory: what a class's steering remembers of a flow. The key is that of the packet's outermost headers as they are
- * (ww_read_ends), with the IP version in reserved[0]. */
+/* Map ww_memory: what a class's steering remembers of a flow. The key is struct ww_ends_key (ww_read_ends). */
 struct ww_memory {
 	__u32 backend; /* that it goes to: its place in ww_backends, and its generation << 16; 0: none */
 	__u32 proven;  /* 1: its sender returned a cookie */

@@ -45,7 +45,7 @@ WW_AT(ww_key4, destination, 4);
 WW_AT(ww_key4, source_port, 8);
 WW_AT(ww_key4, destination_port, 10);
 WW_AT(ww_key4, protocol, 12);
-WW_AT(ww_key4, reserved, 13);
+WW_AT(ww_key4, vlans, 13);
 
 WW_SIZE(ww_key6, 40);
 WW_AT(ww_key6, source, 0);
@@ -53,7 +53,15 @@ WW_AT(ww_key6, destination, 16);
 WW_AT(ww_key6, source_port, 32);
 WW_AT(ww_key6, destination_port, 34);
 WW_AT(ww_key6, protocol, 36);
-WW_AT(ww_key6, reserved, 37);
+WW_AT(ww_key6, vlans, 37);
+
+WW_SIZE(ww_ends_key, 40);
+WW_AT(ww_ends_key, source, 0);
+WW_AT(ww_ends_key, destination, 16);
+WW_AT(ww_ends_key, source_port, 32);
+WW_AT(ww_ends_key, destination_port, 34);
+WW_AT(ww_ends_key, protocol, 36);
+WW_AT(ww_ends_key, reserved, 37);
 
 WW_SIZE(ww_tunnel_key4, 24);
 WW_AT(ww_tunnel_key4, key, 0);

@@ -20,7 +20,7 @@ static __always_inline __u64 ww_compare(struct ww_cpu *percpu, const void *key, 
 	__u64 answers = percpu->scratch.answers, changed = answers, *before;
 
 	ww_copy_key(&flow, key, version);
-	flow.key.reserved[0] = version;
+	flow.teid |= (__u64)version << 32; /* TEIDs have 32 bits */
 	before = bpf_map_lookup_elem(&ww_answers, &flow);
 	if (before)
 		changed ^= *before;

@@ -44,7 +44,7 @@ struct ww_inner {
 };
 
 /* The same for all who have the same seed, so that any of several balancers sends a flow to the same backend. */
-static __always_inline __u32 ww_hash_ends(const struct ww_key6 *key, __u64 seed)
+static __always_inline __u32 ww_hash_ends(const struct ww_ends_key *key, __u64 seed)
 {
 	const __u64 *word = (const void *)key;
 	__u64 hash = seed;
@@ -71,7 +71,7 @@ static __always_inline __u32 ww_choose(__u32 pool, __u32 which, __u32 hash)
 }
 
 /* The backend that a flow went to, if it may go on there; 0: none. */
-static __always_inline __u32 ww_remembered(const struct ww_key6 *key, __u32 pool, int begins)
+static __always_inline __u32 ww_remembered(const struct ww_ends_key *key, __u32 pool, int begins)
 {
 	struct ww_memory *memory = bpf_map_lookup_elem(&ww_memory, key);
 	struct ww_backend *backend;
@@ -89,7 +89,7 @@ static __always_inline __u32 ww_remembered(const struct ww_key6 *key, __u32 pool
 	return backend->flags & WW_BACKEND_THERE ? slot : 0;
 }
 
-static __always_inline void ww_remember(const struct ww_key6 *key, __u32 backend)
+static __always_inline void ww_remember(const struct ww_ends_key *key, __u32 backend)
 {
 	struct ww_memory *memory = bpf_map_lookup_elem(&ww_memory, key);
 
@@ -291,7 +291,8 @@ __noinline int ww_balance(WW_HOOK_ARG *ctx, __u32 number)
 	__u32 hash, place, slot = 0, frame_length = ww_input(ctx).length;
 	int begins, verdict, known;
 
-	if (!(ww_config.steer & WW_STEER_BACKEND) || !ww_read_ends(ctx, &ends))
+	/* No backend knows a session of PPPoE of this host or of those behind it. */
+	if (!(ww_config.steer & WW_STEER_BACKEND) || !ww_read_ends(ctx, &ends) || ends.link & WW_IN_PPPOE)
 		return WW_UNSTEERED;
 	begins = ww_begins(ctx, &ends);
 	pool = bpf_map_lookup_elem(&ww_pools, &number);

@@ -100,7 +100,7 @@ __noinline int ww_find_receiver(WW_HOOK_ARG *ctx, int opens)
 {
 	struct ww_room *room = ww_find_room();
 	struct bpf_sock_tuple *tuple;
-	const struct ww_key6 *key;
+	const struct ww_ends_key *key;
 	struct bpf_sock *socket;
 	int found = WW_KNOWN;
 	__s64 cookie = -1;
@@ -159,7 +159,7 @@ __noinline int ww_answer(WW_HOOK_ARG *ctx)
 {
 	struct ww_room *room = ww_find_room();
 	struct ww_headers *headers;
-	const struct ww_key6 *key;
+	const struct ww_ends_key *key;
 	__u32 network, size, segment, mtu = 0;
 	__s64 cookie, sum;
 
@@ -245,6 +245,9 @@ __noinline int ww_challenge(WW_HOOK_ARG *ctx)
 		return WW_UNSTEERED;
 	ends = &room->ends;
 	if (!ww_read_ends(ctx, ends) || ends->key.protocol != IPPROTO_TCP || !ends->transport)
+		return WW_UNSTEERED;
+	/* The answer would need another length there, and segments that fit a session. */
+	if (ends->link & WW_IN_PPPOE)
 		return WW_UNSTEERED;
 	/* TCP is not for groups, and nobody may answer in their name. */
 	link = ww_data(ctx);

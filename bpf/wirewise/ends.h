@@ -10,9 +10,10 @@
 #include "parse.h"
 
 struct ww_ends {
-	struct ww_key6 key;
+	struct ww_ends_key key;
 	__u32 network; /* offset of the IP header in the frame */
 	__u32 transport; /* of the header behind; 0: a fragment other than the first, or behind an extension header of IPv6 */
+	__u32 link; /* of struct ww_packet */
 };
 
 /* Returns 0 if there is no IP header. Ports are those of TCP and UDP, else 0. */
@@ -20,10 +21,10 @@ static __always_inline int ww_read_ends(WW_HOOK_CTX *ctx, struct ww_ends *ends)
 {
 	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
 	__be16 type, *ports;
-	__u32 vlan_id, length;
+	__u32 length;
 
 	__builtin_memset(ends, 0, sizeof(*ends));
-	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+	if (ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &ends->link))
 		return 0;
 	ends->network = cursor.at - ww_data(ctx);
 	if (type == bpf_htons(ETH_P_IP)) {

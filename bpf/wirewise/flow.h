@@ -45,16 +45,21 @@ static __always_inline __u32 ww_swap6(const struct ww_packet *p)
 #define WW_PART_DESTINATION 2
 #define WW_PART_TRANSPORT 4 /* both ports and the protocol */
 #define WW_PART_SERVICE 8   /* the destination port and the protocol */
+#define WW_PART_VLAN 16	    /* ids of the VLAN tags */
+#define WW_VLAN_SHIFT 40    /* of the word that has the ports */
 
 static __always_inline __u64 ww_transport_word(const struct ww_packet *p, __u32 swapped, const int parts)
 {
 	__u64 first = swapped ? p->destination_port_be : p->source_port_be;
 	__u64 second = swapped ? p->source_port_be : p->destination_port_be;
 
+	__u64 vlans = parts & WW_PART_VLAN ? (__u64)(p->link & WW_VLANS) << WW_VLAN_SHIFT : 0;
+
 	if (parts & WW_PART_SERVICE)
 		first = 0;
-	return parts & (WW_PART_TRANSPORT | WW_PART_SERVICE) ? first | second << 16 | (__u64)p->protocol << 32
-							     : 0;
+	if (!(parts & (WW_PART_TRANSPORT | WW_PART_SERVICE)))
+		return vlans;
+	return first | second << 16 | (__u64)p->protocol << 32 | vlans;
 }
 
 static __always_inline void ww_make_key4(__u64 *word, const struct ww_packet *p, __u32 swapped,
@@ -92,6 +97,7 @@ static __always_inline void ww_copy_key(struct ww_tunnel_key6 *to, const void *f
 		to->key.source_port = key->source_port;
 		to->key.destination_port = key->destination_port;
 		to->key.protocol = key->protocol;
+		__builtin_memcpy(to->key.vlans, key->vlans, sizeof(key->vlans));
 #if WW_KEY_TEID
 		to->teid = ((const WW_FLOW_KEY4 *)from)->teid;
 #endif

@@ -70,7 +70,7 @@ WW_MAP(ww_sockets, BPF_MAP_TYPE_XSKMAP, __u32, __u32, WW_SOCKETS,
        0); /* a receive queue: whoever opened a socket */
 /* Flows that were given a backend or answered a challenge. Not in the flow table: its entries have no room to spare, and would cost all packets
  * more; and who floods it would have these forgotten. The loader makes it only for programs that ask for it. */
-WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_key6, struct ww_memory, WW_MEMORY, 0);
+WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_ends_key, struct ww_memory, WW_MEMORY, 0);
 /* Who was seen behind which port. All attachments of a network namespace share it: each learns what is behind its own. */
 WW_MAP(ww_stations, BPF_MAP_TYPE_LRU_HASH, struct ww_station_key, struct ww_station, WW_STATIONS, 0);
 /* Who is behind a port whatever was seen. */

@@ -9,6 +9,12 @@
 
 #include <linux/types.h>
 
+/* ww_packet.link: what is in front of the network header. */
+#define WW_VLANS 0xffffff /* ids of the tags: of the outermost, and of the one behind it << 12 */
+#define WW_VLAN_ID 0xfff
+#define WW_INNER_VLAN(id) ((id) << 12)
+#define WW_IN_PPPOE (1 << 24)
+
 struct ww_packet {
 	__be32 source4;
 	__be32 destination4;
@@ -33,7 +39,7 @@ struct ww_packet {
 	__u32 tcp_window;
 	__u32 icmp_type;
 	__u32 icmp_code;
-	__u32 vlan_id;
+	__u32 link;
 	__u32 teid;
 	__u32 qfi;	     /* of the PDU session container; 0: there is none, as in the next two */
 	__u32 pdu_type;	     /* 0 downlink, 1 uplink */

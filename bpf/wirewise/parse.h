@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Parsing: Ethernet, VLAN, IPv4, IPv6, transport, and one level of tunnel.
+/* Parsing: Ethernet, VLAN, PPPoE, IPv4, IPv6, transport, and one level of tunnel.
  *
  * Each parser takes a cursor, checks bounds before it reads, moves the cursor behind what it read and returns an enum ww_status (0: go on).
  * Two bounds hold: the frame's end, which the verifier wants, and the datagram's, by its length fields: behind that is padding.
@@ -35,6 +35,8 @@
 #define WW_OPTION_JUMBO 0xc2
 
 #define WW_ETH_QINQ_OLD 0x9100
+#define WW_PPP_IPV4 0x0021
+#define WW_PPP_IPV6 0x0057
 #define WW_ETH_TRANSPARENT 0x6558 /* GRE: an Ethernet frame */
 #define WW_PORT_GTP_U 2152
 #define WW_PORT_VXLAN 4789
@@ -51,9 +53,58 @@ struct ww_vlan {
 	__be16 type;
 };
 
-/* Reads the Ethernet and VLAN headers; *type gets the EtherType behind them, *vlan_id the outermost tag's. beside: 1 if a tag was taken
- * off, which counts as the first. */
-static __always_inline int ww_parse_tagged(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id, int beside)
+/* PPPoE in the session stage, and the protocol of PPP behind it: RFC 2516, section 4 and 6. */
+struct ww_pppoe {
+	__u8 version_and_type;
+	__u8 code;
+	__be16 session;
+	__be16 length; /* of what follows */
+	__be16 protocol;
+};
+
+/* Reads the headers of a PPPoE session. offset: of the first, from the start of the frame.
+ * Returns enum ww_status << 32 | EtherType of what is behind << 16 | offset behind; not IP has the EtherType of the session.
+ * A global function: verified once, whatever number of tags was in front. */
+__noinline __u64 ww_skip_pppoe(WW_HOOK_ARG *ctx, __u32 offset)
+{
+	void *data = ww_data(ctx), *end = ww_data_end(ctx);
+	struct ww_pppoe *pppoe;
+	__u32 left, datagram;
+	__be16 *word;
+
+	/* A bound for the verifier; no frame reaches it. */
+	if (offset > 0x7fff)
+		return (__u64)WW_MALFORMED_ETHERNET << 32;
+	pppoe = data + offset;
+	if ((void *)&pppoe->protocol > end)
+		return (__u64)WW_MALFORMED_ETHERNET << 32;
+	if (pppoe->version_and_type != 0x11 || pppoe->code)
+		return ETH_P_PPP_SES << 16 | offset;
+	left = bpf_ntohs(pppoe->length);
+	word = (void *)(pppoe + 1);
+	if ((void *)word > end || left < sizeof(pppoe->protocol))
+		return (__u64)WW_MALFORMED_ETHERNET << 32;
+	left -= sizeof(pppoe->protocol);
+	offset += sizeof(*pppoe);
+	/* The packet may not be longer than the session says. Where the frame ends before its length, that is seen behind this. */
+	if (pppoe->protocol == bpf_htons(WW_PPP_IPV4)) {
+		if ((void *)(word + 2) <= end && bpf_ntohs(word[1]) > left)
+			return (__u64)WW_MALFORMED_ETHERNET << 32;
+		return ETH_P_IP << 16 | offset;
+	}
+	if (pppoe->protocol == bpf_htons(WW_PPP_IPV6)) {
+		datagram = (void *)(word + 3) <= end ? bpf_ntohs(word[2]) + sizeof(struct ipv6hdr) : 0;
+		if (datagram > left)
+			return (__u64)WW_MALFORMED_ETHERNET << 32;
+		return (__u64)ETH_P_IPV6 << 16 | offset;
+	}
+	return (__u64)ETH_P_PPP_SES << 16 | offset;
+}
+
+/* Reads the Ethernet, VLAN and PPPoE headers; *type gets the EtherType behind them, *link what they are, as above. beside: 1 if a tag was
+ * taken off, which counts as the first. */
+static __always_inline int ww_parse_tagged(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __be16 *type,
+					   __u32 *link, int beside)
 {
 	/* Not struct ethhdr: that is packed, so its EtherType would be read byte by byte. */
 	__be16 *eth = cursor->at;
@@ -76,25 +127,40 @@ static __always_inline int ww_parse_tagged(struct ww_cursor *cursor, __be16 *typ
 		if (ww_unlikely((void *)(vlan + 1) > cursor->end))
 			return WW_MALFORMED_ETHERNET;
 		if (tag == 0 && ww_likely(!beside))
-			*vlan_id = bpf_ntohs(vlan->tci) & 0x0fff;
+			*link = bpf_ntohs(vlan->tci) & WW_VLAN_ID;
+		else
+			*link |= WW_INNER_VLAN(bpf_ntohs(vlan->tci) & WW_VLAN_ID);
 		*type = vlan->type;
 		cursor->at = vlan + 1;
+	}
+	if (ww_unlikely(*type == bpf_htons(ETH_P_PPP_SES))) {
+		void *data = ww_data(ctx);
+		__u64 behind = ww_skip_pppoe(ctx, cursor->at - data);
+
+		ww_hide(behind);
+		if (behind >> 32)
+			return behind >> 32 & 15;
+		*type = bpf_htons(behind >> 16);
+		*link |= WW_IN_PPPOE;
+		cursor->at = data + (behind & 0x7fff);
 	}
 	return 0;
 }
 
 /* Ethernet inside a tunnel. */
-static __always_inline int ww_parse_ethernet(struct ww_cursor *cursor, __be16 *type, __u32 *vlan_id)
+static __always_inline int ww_parse_ethernet(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __be16 *type)
 {
-	return ww_parse_tagged(cursor, type, vlan_id, 0);
+	__u32 link = 0;
+
+	return ww_parse_tagged(ctx, cursor, type, &link, 0);
 }
 
-/* The frame's own Ethernet header. */
-static __always_inline int ww_parse_outer(struct ww_cursor *cursor, __u32 tag, __be16 *type, __u32 *vlan_id)
+/* The frame's own Ethernet header. tag: beside the frame. */
+static __always_inline int ww_parse_outer(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
+					  __u32 *link)
 {
-	if (ww_unlikely(tag))
-		*vlan_id = tag & 0x0fff;
-	return ww_parse_tagged(cursor, type, vlan_id, tag != 0);
+	*link = ww_unlikely(tag) ? tag & WW_VLAN_ID : 0;
+	return ww_parse_tagged(ctx, cursor, type, link, tag != 0);
 }
 
 /* Bytes of the frame from an offset on, if those are more than a 16-bit length can say; else 0. Packets that were merged, or are to be cut to segments,
@@ -379,7 +445,7 @@ static __always_inline int ww_parse_ip(WW_HOOK_CTX *ctx, struct ww_cursor *curso
 static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
 					 struct ww_packet *p)
 {
-	return ww_parse_outer(cursor, tag, type, &p->vlan_id);
+	return ww_parse_outer(ctx, cursor, tag, type, &p->link);
 }
 #endif
 

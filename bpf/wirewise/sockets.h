@@ -62,7 +62,7 @@ __noinline int ww_established(WW_HOOK_ARG *ctx)
 	/* Captured packets belong to no socket of this host: the kernel answers as user space does, which has none. */
 	if (ww_config.clock == WW_CLOCK_METADATA)
 		return 0;
-	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &p.vlan_id) ||
+	if (ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &p.link) ||
 	    (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6)) ||
 	    (type == bpf_htons(ETH_P_IP) ? ww_parse_ipv4(ctx, &cursor, &p)
 					 : ww_parse_ipv6(ctx, &cursor, &p)) ||

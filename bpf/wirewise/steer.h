@@ -91,10 +91,10 @@ static __always_inline int ww_write_dscp(WW_HOOK_CTX *ctx, __u32 dscp)
 {
 	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
 	__u16 *word, before, after;
-	__u32 vlan_id;
+	__u32 link;
 	__be16 type;
 
-	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+	if (ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &link))
 		return 0;
 	word = cursor.at;
 	if ((void *)(word + WW_IPV4_CHECKSUM + 1) > cursor.end)

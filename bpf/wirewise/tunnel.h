@@ -89,7 +89,7 @@ static __always_inline int ww_fits_inside(struct ww_cursor *cursor, __be16 type,
 /* What ww_find_network returns. */
 #define WW_FOUND_OFFSET \
 	0x7fffULL /* of the IP header; 0: there is none, and the next bits hold an enum ww_status */
-#define WW_FOUND_NEXT(found) ((found) >> 15 & 0xfff) /* VLAN, or status */
+#define WW_FOUND_NEXT(found) ((found) >> 15 & 0xfff) /* outermost VLAN, or status */
 #define WW_FOUND_IPV6 (1ULL << 27)
 #define WW_FOUND_INNER (1ULL << 28) /* it is inside a tunnel */
 #define WW_FOUND_GTP(found) ((__u32)((found) >> 32))
@@ -100,13 +100,13 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 {
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	struct ww_cursor cursor = {data, end}, network;
-	__u32 vlan_id = 0, inner_vlan, gtp = 0, behind = 0;
+	__u32 link, gtp = 0, behind = 0;
 	__u64 inner = WW_FOUND_INNER;
 	struct ww_packet outer = {};
 	__be16 type, inner_type = 0;
 	int status;
 
-	status = ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id);
+	status = ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &link);
 	if (status)
 		return (__u64)status << 15;
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
@@ -118,7 +118,7 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 		behind = cursor.at - data + outer.transport_length;
 		status = ww_open_tunnel(&cursor, &outer, &inner_type, data, &gtp);
 		if (!status && inner_type == bpf_htons(WW_ETH_TRANSPARENT)) {
-			status = ww_parse_ethernet(&cursor, &inner_type, &inner_vlan);
+			status = ww_parse_ethernet(ctx, &cursor, &inner_type);
 			if ((__u32)(cursor.at - data) > behind)
 				status = WW_MALFORMED_TUNNEL;
 		}
@@ -135,7 +135,7 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 	}
 	if (inner_type == bpf_htons(ETH_P_IPV6))
 		inner |= WW_FOUND_IPV6;
-	return (__u64)gtp << 32 | inner | vlan_id << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
+	return (__u64)gtp << 32 | inner | (link & WW_VLAN_ID) << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
 }
 
 #if WW_PDU_SESSION
@@ -170,7 +170,14 @@ static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cur
 		return WW_FOUND_NEXT(found) & 15;
 	cursor->at = ww_data(ctx) + (found & WW_FOUND_OFFSET);
 	*type = bpf_htons(found & WW_FOUND_IPV6 ? ETH_P_IPV6 : ETH_P_IP);
-	p->vlan_id = WW_FOUND_NEXT(found);
+	p->link = WW_FOUND_NEXT(found);
+	/* What was found has no room for the second tag. */
+	if (WW_KEY_VLAN) {
+		struct ww_cursor again = {.at = ww_data(ctx), .end = cursor->end};
+		__be16 unused;
+
+		ww_parse_outer(ctx, &again, tag, &unused, &p->link);
+	}
 #if WW_PDU_SESSION
 	ww_read_gtp(cursor, ww_data(ctx), WW_FOUND_GTP(found), p);
 #else

@@ -119,7 +119,7 @@ __noinline __u64 ww_find_gtp(WW_HOOK_ARG *ctx)
 {
 	void *data = ww_data(ctx), *end = ww_data_end(ctx);
 	struct ww_cursor cursor = {.at = data, .end = end};
-	__u32 vlan_id, unused, outer, gtp, left, length;
+	__u32 link, unused, outer, gtp, left, length;
 	struct ww_gtp_extensions extensions = {};
 	__u64 flags = 0;
 	struct ww_gtp *header;
@@ -129,7 +129,7 @@ __noinline __u64 ww_find_gtp(WW_HOOK_ARG *ctx)
 
 	if (!(ww_config.steer & WW_STEER_TUNNELS))
 		return WW_PASSES(WW_TUNNEL_OTHER);
-	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+	if (ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &link))
 		return WW_PASSES(WW_TUNNEL_OTHER);
 	outer = cursor.at - data;
 	left = ww_input(ctx).length - outer;

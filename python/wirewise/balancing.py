@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from wirewise.abi import BACKENDS, CHECK_PATH, PLACES, POOL_NAME, POOLS
 from wirewise.errors import InputError, choose
+from wirewise.feature_sets.packet import parse_link
 from wirewise.units import parse_duration, parse_number
 
 # While a policy changes, those of both are there. Place 0 of the backends stays empty.
@@ -32,7 +33,6 @@ _ALL = (1 << 64) - 1
 _STEP, _END = 0x9E3779B97F4A7C15, 0x94D049BB133111EB
 _OFFSET, _SKIP = 1, 2  # seeds of the two numbers that a backend's order of places comes from
 _MILLISECOND = 1_000_000
-_VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
 _EXTENSIONS = (0, 43, 44, 51, 60, 135, 139, 140)
 
 
@@ -58,7 +58,8 @@ class Pool:
     def choose(self, frame: bytes) -> Backend | None:
         """Where a new flow goes that begins with this Ethernet frame; None: it goes nowhere.
 
-        That is so of fragments, of IPv6 packets with extension headers, and where every backend drains.
+        That is so of fragments, of IPv6 packets with extension headers, in PPPoE sessions, and where every
+        backend drains.
         """
         words = flow_words(frame)
         if words is None:
@@ -87,12 +88,13 @@ def hash_words(words: Sequence[int], seed: int) -> int:
 
 
 def flow_words(frame: bytes) -> tuple[int, ...] | None:
-    """The ends of a frame's own IP packet, as the words of struct ww_key6; None: there are none to go by."""
-    at, tags = 14, 0
-    kind = int.from_bytes(frame[12:14], "big")
-    while kind in _VLAN_TYPES and tags < 2:
-        kind = int.from_bytes(frame[at + 2 : at + 4], "big")
-        at, tags = at + 4, tags + 1
+    """The ends of a frame's own IP packet, as the words of struct ww_ends_key; None: there are none to go
+    by, or they are in a PPPoE session, of which no backend knows.
+    """
+    link = parse_link(frame)
+    if link is None or link.pppoe:
+        return None
+    kind, at = link.network_type, link.offset
     if kind == 0x0800 and len(frame) >= at + 20:
         version, source, target, protocol = (
             4,

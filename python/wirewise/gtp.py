@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address
 
+from wirewise.feature_sets.packet import parse_link
+
 PORT = 2152
 MAX_EXTENSIONS = 4
 PDU_SESSION = 0x85
@@ -18,7 +20,6 @@ PDU_SESSION = 0x85
 ETHERNET = 14
 IPV4, IPV6 = b"\x08\x00", b"\x86\xdd"
 
-_VLAN_TYPES = (b"\x81\x00", b"\x88\xa8", b"\x91\x00")
 _UDP = 17
 _HOPS = 64
 
@@ -31,7 +32,7 @@ class Why(Enum):
     """Why a packet passes as it came."""
 
     OTHER = "other"
-    """Not IP in GTP-U; of what goes in, not IP, or with a VLAN tag."""
+    """Not IP in GTP-U; of what goes in, not IP, or with a VLAN tag or in a PPPoE session."""
     UNKNOWN = "unknown"
     MALFORMED = "malformed"
     FRAGMENTED = "fragmented"
@@ -81,10 +82,10 @@ class Found:
 
 def find(frame: bytes) -> Found:
     """The tunnel that the frame's own IP header announces. Raises Pass."""
-    outer, kind = ETHERNET, frame[12:14]
-    for _ in range(2):
-        if kind in _VLAN_TYPES:
-            kind, outer = frame[outer + 2 : outer + 4], outer + 4
+    link = parse_link(frame)
+    if link is None:
+        raise Pass(Why.OTHER)
+    outer, kind = link.offset, link.network_type.to_bytes(2, "big")
     ip = frame[outer:]
     if kind == IPV4:
         if len(ip) < 20:

@@ -15,6 +15,7 @@ from wirewise.abi import Outcome
 from wirewise.balancing import Pool
 from wirewise.errors import choose
 from wirewise.fate import Fate
+from wirewise.feature_sets.packet import parse_link
 from wirewise.gtp import Pass, write_inside
 from wirewise.tunnels import Table, parse_kind, parse_qfi
 from wirewise.units import parse_number
@@ -44,8 +45,6 @@ DSCP = {
 }  # fmt: skip
 """Names of differentiated services code points: RFC 2474, 2597, 3246, 5865, 8622."""
 
-_ETHERNET = 14
-_VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
 _IPV4, _IPV6 = 0x0800, 0x86DD
 
 
@@ -262,12 +261,9 @@ def with_dscp(frame: bytes, dscp: int) -> bytes:
 
     The checksum of IPv4 is updated, not made anew (RFC 1624, equation 3), so one that was wrong stays so.
     """
-    at = _ETHERNET
-    kind = int.from_bytes(frame[at - 2 : at], "big")
-    for _ in range(2):
-        if kind in _VLAN_TYPES:
-            at += 4
-            kind = int.from_bytes(frame[at - 2 : at], "big")
+    link = parse_link(frame)
+    assert link is not None  # nothing else is classified
+    kind, at = link.network_type, link.offset
     changed = bytearray(frame)
     word = int.from_bytes(frame[at : at + 2], "big")
     if kind == _IPV4:

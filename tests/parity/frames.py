@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from random import Random
 
 VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
-IPV4, IPV6, TRANSPARENT = 0x0800, 0x86DD, 0x6558
+IPV4, IPV6, TRANSPARENT, PPPOE = 0x0800, 0x86DD, 0x6558, 0x8864
+PPP = {IPV4: 0x0021, IPV6: 0x0057}
 EXTENSIONS = (0, 43, 44, 51, 60, 135, 139, 140)
 TCP, UDP, UDP_LITE, SCTP, DCCP, ICMP, ICMP6 = 6, 17, 136, 132, 33, 1, 58
 PROTOCOLS = (TCP,) * 6 + (UDP,) * 5 + (UDP_LITE, SCTP, DCCP, ICMP, ICMP6, 2, 50, 59, 89)
@@ -34,6 +35,22 @@ def ethernet(network: bytes, ether_type: int, tags: Sequence[tuple[int, int]] = 
     for (_, vlan), inner in zip(tags, types[1:], strict=True):
         head += struct.pack(">HH", vlan | 0xE000, inner)
     return head + network
+
+
+def pppoe(
+    network: bytes,
+    ether_type: int,
+    *,
+    length: int | None = None,
+    protocol: int | None = None,
+    session: int = 1,
+    version_and_type: int = 0x11,
+    code: int = 0,
+) -> bytes:
+    """A PPPoE session's header around an IP packet of that EtherType. length: that it claims."""
+    kind = PPP[ether_type] if protocol is None else protocol
+    claimed = len(network) + 2 if length is None else length
+    return struct.pack(">BBHHH", version_and_type, code, session, claimed & 0xFFFF, kind) + network
 
 
 def ipv4(
@@ -166,7 +183,8 @@ class Fuzzer:
             ports = list(random.choice(DHCP))
         tags: list[tuple[int, int]] = []
         while random.random() < 0.15 and len(tags) < 3:
-            tags.append((random.choice(VLAN_TYPES), random.randrange(4096)))
+            tags.append((random.choice(VLAN_TYPES), random.choice((0, 1, 2, 4095, random.randrange(4096)))))
+        in_session = random.random() < 0.12
         both_ways = random.random() < 0.4
         wild = random.random() < 0.25
         tunnel = (
@@ -188,11 +206,31 @@ class Fuzzer:
                 ends = outer[carrier == 6]
                 network = tunnel(network, ether_type, carrier, ends[0], ends[1], wild)
                 ether_type = IPV4 if carrier == 4 else IPV6
+            # Of one flow in several VLANs, too.
+            here = [(kind, vlan ^ (random.random() < 0.1)) for kind, vlan in tags]
+            if in_session:
+                network, ether_type = self._pppoe(network, ether_type, wild), PPPOE
             # What a card adds to short frames, and what some devices leave behind any.
             padding = _bytes(random, random.choice((1, 7, 18, 46))) if random.random() < 0.2 else b""
-            return ethernet(network, ether_type, tags) + padding
+            return ethernet(network, ether_type, here) + padding
 
         return build
+
+    def _pppoe(self, network: bytes, ether_type: int, wild: bool) -> bytes:
+        """wild: now and then something other than IP, or than a session, or a length that does not fit."""
+        random = self.random
+        at, fixed = (2, 0) if ether_type == IPV4 else (4, 40)
+        claimed = fixed + int.from_bytes(network[at : at + 2], "big") + 2
+        if not wild:
+            return pppoe(network, ether_type, length=claimed, session=random.getrandbits(16))
+        return pppoe(
+            network,
+            ether_type,
+            length=claimed + random.choice((0, 0, 0, 0, -1, 1, -claimed, 1 - claimed, 2 - claimed)),
+            protocol=random.choice((None, None, None, None, 0xC021, 0x2145)),
+            version_and_type=random.choice((0x11,) * 6 + (0x21, 0x12)),
+            code=random.choice((0,) * 6 + (0x09,)),
+        )
 
     def _address(self, version: int) -> bytes:
         random = self.random
@@ -346,6 +384,8 @@ class Fuzzer:
         random = self.random
         flags = 0x08 if random.random() < 0.95 else 0
         tags = [(random.choice(VLAN_TYPES), 7)] * random.choice((0, 0, 0, 1, 2, 3))
+        if random.random() < 0.1:
+            inner, ether_type = self._pppoe(inner, ether_type, wild), PPPOE
         frame = ethernet(inner, ether_type if random.random() < 0.95 else 0x0806, tags)
         header = bytes([flags, 0, 0, 0]) + _bytes(random, 4)
         return self._in_udp(carrier, source, destination, (4789, 4789), header + frame, wild)

@@ -138,6 +138,64 @@ def test_status(frame: bytes, status: Status) -> None:
     assert parse(frame)[0] is status
 
 
+V4, V6 = frames.ipv4(A, B, 17, frames.udp(1, 53)), frames.ipv6(A6, B6, 17, frames.udp(1, 53))
+
+
+@pytest.mark.parametrize("tags", [[], [(0x8100, 7)], [(0x88A8, 9), (0x8100, 7)]])
+@pytest.mark.parametrize(("network", "kind"), [(V4, frames.IPV4), (V6, frames.IPV6)])
+def test_a_pppoe_session_is_read_as_if_it_were_not_there(
+    network: bytes, kind: int, tags: list[tuple[int, int]]
+) -> None:
+    plain = frames.ethernet(network, kind, tags)
+    behind = frames.ethernet(frames.pppoe(network, kind), frames.PPPOE, tags)
+    assert packet_of(behind) == packet_of(plain)
+    for tunnel in (b"\x08" + bytes(7),):
+        vxlan = frames.ipv4(B, A, 17, frames.udp(1, 4789) + tunnel + behind)
+        inner = packet_of(frames.ethernet(vxlan, frames.IPV4), "vxlan")
+        assert (inner.source, inner.tunnelled) == (packet_of(plain).source, True)
+
+
+@pytest.mark.parametrize(
+    ("session", "status"),
+    [
+        (frames.pppoe(V4, frames.IPV4)[:5], Status.MALFORMED_ETHERNET),
+        (frames.pppoe(V4, frames.IPV4)[:7], Status.MALFORMED_ETHERNET),
+        (frames.pppoe(V4, frames.IPV4)[:27], Status.MALFORMED_IP),
+        (frames.pppoe(V4, frames.IPV4)[:28], Status.MALFORMED_TRANSPORT),
+        (frames.pppoe(V4, frames.IPV4) + b"padding", Status.CLASSIFIED),
+        (frames.pppoe(V4 + b"trailer", frames.IPV4), Status.CLASSIFIED),
+        (frames.pppoe(V4, frames.IPV4, length=1), Status.MALFORMED_ETHERNET),
+        (frames.pppoe(V4, frames.IPV4, length=len(V4) + 1), Status.MALFORMED_ETHERNET),
+        (frames.pppoe(V6, frames.IPV6, length=len(V6) + 1), Status.MALFORMED_ETHERNET),
+        (frames.pppoe(V4, frames.IPV6), Status.MALFORMED_IP),
+        (frames.pppoe(V4, frames.IPV4, version_and_type=0x21), Status.NOT_IP),
+        (frames.pppoe(V4, frames.IPV4, code=9), Status.NOT_IP),
+        (frames.pppoe(V4, frames.IPV4, protocol=0xC021), Status.NOT_IP),
+        (frames.pppoe(V4, frames.IPV4, protocol=0x2145), Status.NOT_IP),
+        (frames.pppoe(b"", frames.IPV4, protocol=0xC021, length=0), Status.MALFORMED_ETHERNET),
+    ],
+)
+def test_status_of_pppoe_sessions(session: bytes, status: Status) -> None:
+    assert parse(frames.ethernet(session, frames.PPPOE))[0] is status
+    discovery = frames.ethernet(session, 0x8863)
+    assert parse(discovery)[0] is Status.NOT_IP
+
+
+def test_vlans_are_part_of_the_key_if_it_names_them() -> None:
+    tagged = [[], [(0x8100, 7)], [(0x88A8, 9), (0x8100, 7)], [(0x88A8, 7), (0x8100, 9)], [(0x8100, 0)]]
+    packets = [packet_of(frames.ethernet(V4, frames.IPV4, tags)) for tags in tagged]
+    for ends in ("five-tuple", "source", "five-tuple-bidirectional"):
+        assert len({make_key(packet, ends)[0] for packet in packets}) == 1
+        keys = [make_key(packet, f"{ends}+vlan")[0] for packet in packets]
+        # A tag of priority only names no VLAN.
+        assert keys[0] == keys[4] and len(set(keys)) == 4
+        assert [key.pack()[13:16] for key in keys[1:4]] == [b"\x07\0\0", b"\x09\x70\0", b"\x07\x90\0"]
+        assert [str(key).partition(" vlan ")[2] for key in keys] == ["", "7", "9.7", "7.9", ""]
+    there = packet_of(frames.ethernet(frames.ipv4(B, A, 17, frames.udp(53, 1)), frames.IPV4, [(0x8100, 7)]))
+    both = "five-tuple-bidirectional+vlan"
+    assert make_key(there, both)[0] == make_key(packets[1], both)[0]
+
+
 def test_only_the_first_fragment_has_ports() -> None:
     def fragment(word: int) -> Packet:
         transport = frames.udp(1000, 53)

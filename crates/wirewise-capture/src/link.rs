@@ -9,6 +9,7 @@ pub struct LinkType(pub u16);
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+const PPPOE_SESSION: u16 = 0x8864;
 /// No Ethernet type, and no length of an 802.3 frame that could be taken for one of ours.
 const NOTHING: u16 = 0;
 const ETHERNET_HEADER: usize = 14;
@@ -22,6 +23,9 @@ const WITHOUT_PROTOCOL: [u16; 5] = [770, 801, 802, 803, 824];
 impl LinkType {
     pub const NULL: Self = Self(0);
     pub const ETHERNET: Self = Self(1);
+    pub const PPP: Self = Self(9);
+    pub const PPP_HDLC: Self = Self(50);
+    pub const PPP_ETHER: Self = Self(51);
     pub const RAW: Self = Self(101);
     pub const LOOP: Self = Self(108);
     pub const LINUX_SLL: Self = Self(113);
@@ -31,7 +35,7 @@ impl LinkType {
 
     /// Whether packets of this type can be handed on.
     pub fn is_known(self) -> bool {
-        matches!(self.0, 0 | 1 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
+        matches!(self.0, 0 | 1 | 9 | 12 | 14 | 50 | 51 | 101 | 108 | 113 | 228 | 229 | 276)
     }
 
     /// Bytes in front of the network header and the Ethernet type it has. `None`: the packet ends before.
@@ -40,6 +44,13 @@ impl LinkType {
         Some(match self {
             Self::IPV4 => (0, IPV4),
             Self::IPV6 => (0, IPV6),
+            // From the header of PPPoE on.
+            Self::PPP_ETHER => (0, PPPOE_SESSION),
+            Self::PPP | Self::PPP_HDLC => {
+                // Address and control of HDLC-like framing (RFC 1662) may be left out.
+                let start = if u16_at(0)? == 0xff03 { 2 } else { 0 };
+                (start + 2, ppp(u16_at(start)?))
+            }
             Self::NULL | Self::LOOP => (4, family(*packet.first_chunk()?)),
             Self::LINUX_SLL if packet.len() >= 16 => (16, cooked(u16_at(2)?, u16_at(14)?)),
             Self::LINUX_SLL2 if packet.len() >= 20 => (20, cooked(u16_at(8)?, u16_at(0)?)),
@@ -72,6 +83,15 @@ fn family(bytes: [u8; 4]) -> u16 {
     }
 }
 
+/// By the protocol of PPP, in two bytes.
+fn ppp(protocol: u16) -> u16 {
+    match protocol {
+        0x0021 => IPV4,
+        0x0057 => IPV6,
+        _ => NOTHING,
+    }
+}
+
 fn cooked(device: u16, protocol: u16) -> u16 {
     if WITHOUT_PROTOCOL.contains(&device) { NOTHING } else { protocol }
 }
@@ -85,6 +105,7 @@ impl fmt::Display for LinkType {
             9 => "PPP",
             12 | 14 | 101 => "RAW",
             50 => "PPP_HDLC",
+            51 => "PPP_ETHER",
             104 => "C_HDLC",
             105 => "IEEE802_11",
             107 => "FRELAY",
@@ -133,6 +154,11 @@ mod tests {
             (0, vec![30, 0, 0, 0, 0x60, 9], 0x86dd),
             (108, vec![0, 0, 0, 24, 0x60, 9], 0x86dd),
             (108, vec![0, 0, 0, 7, 0x60, 9], 0),
+            (9, vec![0xff, 3, 0, 0x21, 0x45, 9], 0x0800),
+            (9, vec![0, 0x57, 0x60, 9], 0x86dd),
+            (50, vec![0xff, 3, 0, 0x57, 0x60, 9], 0x86dd),
+            (50, vec![0xff, 3, 0xc0, 0x21, 0x60, 9], 0),
+            (51, vec![0x11, 0], 0x8864),
             (113, sll(1, 0x0800), 0x0800),
             (113, sll(824, 0x0800), 0),
             (276, sll2, 0x86dd),
@@ -146,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_ends_inside_its_link_header_is_no_whole_ethernet_header() {
-        for (link, length) in [(113, 15), (276, 19), (0, 3), (108, 0)] {
+        for (link, length) in [(113, 15), (276, 19), (0, 3), (108, 0), (9, 1), (50, 0)] {
             assert_eq!(ethernet(link, &vec![1; length]), vec![0; length.min(13)], "{link}");
         }
         assert_eq!(ethernet(101, &[]).len(), 14);

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wirewise.augment.draw import number, share
+from wirewise.feature_sets.packet import parse_link
 
 TCP, UDP, ICMP, ICMP6 = 6, 17, 1, 58
-_VLAN = {0x8100, 0x88A8, 0x9100}
 _FIN, _SYN, _RST, _PSH, _ACK, _ECE, _CWR = 0x01, 0x02, 0x04, 0x08, 0x10, 0x40, 0x80
 MOST_LENGTH = 1500
 """Bytes of an IP packet that no padding goes beyond: a longer one would have been fragmented."""
@@ -33,16 +33,16 @@ class Place:
     protocol: int
     length: int
     fragment: bool
+    pppoe: bool
     conversation: tuple[bytes, ...]
 
 
 def locate(frame: bytes | bytearray) -> Place | None:
     """None for what stays as it is."""
-    if len(frame) < 14:
+    link = parse_link(bytes(frame))
+    if link is None:
         return None
-    kind, at = int.from_bytes(frame[12:14], "big"), 14
-    while kind in _VLAN and at + 4 <= len(frame):
-        kind, at = int.from_bytes(frame[at + 2 : at + 4], "big"), at + 4
+    kind, at = link.network_type, link.offset
     if kind == 0x0800 and at + 20 <= len(frame) and frame[at] >> 4 == 4:
         size, length = 4 * (frame[at] & 15), int.from_bytes(frame[at + 2 : at + 4], "big")
         fragment = int.from_bytes(frame[at + 6 : at + 8], "big") & 0x3FFF
@@ -66,7 +66,9 @@ def locate(frame: bytes | bytearray) -> Place | None:
             end + bytes(frame[transport + 2 * side : transport + 2 * side + 2])
             for side, end in enumerate(ends)
         ]
-    return Place(version, at, transport, protocol, length, fragment > 0, (bytes([protocol]), *sorted(ends)))
+    return Place(
+        version, at, transport, protocol, length, fragment > 0, link.pppoe, (bytes([protocol]), *sorted(ends))
+    )
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ def padding(frame: bytearray, place: Place, drawn: Drawn) -> None:
         frame[at + 2 : at + 4] = length.to_bytes(2, "big")
     else:
         frame[at + 4 : at + 6] = (length - 40).to_bytes(2, "big")
+    if place.pppoe:  # which counts PPP's protocol too, in front of the packet
+        frame[at - 4 : at - 2] = (length + 2).to_bytes(2, "big")
     if place.protocol == UDP:
         said = int.from_bytes(frame[place.transport + 4 : place.transport + 6], "big") + more
         frame[place.transport + 4 : place.transport + 6] = min(said, 0xFFFF).to_bytes(2, "big")

@@ -19,6 +19,7 @@ from wirewise.augment.kinds import Augmentation
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import Feature, FeatureSet
+from wirewise.feature_sets.fields import ends_of_key
 
 _SAME = ("first", "min", "max", "mean")
 """Accumulators that give the value itself where all samples are the same, and shift as the samples do."""
@@ -110,7 +111,7 @@ def _columns(name: str, feature_set: FeatureSet, fields: Sequence[str]) -> list[
             f"augmentation {name!r}", f"changes nothing here: no feature reads {' or '.join(fields)}",
             "leave it out",
         )  # fmt: skip
-    if feature_set.key != "five-tuple":
+    if ends_of_key(feature_set.key) != "five-tuple":
         raise InputError(
             f"augmentation {name!r}",
             f"cannot be done on a table with flow key {feature_set.key}: an entry holds more than one "

@@ -22,9 +22,9 @@ from wirewise.files import open_file, replacing
 
 ETHERNET = 1
 _LINK_NAMES = {
-    0: "NULL", 1: "ETHERNET", 8: "SLIP", 9: "PPP", 12: "RAW", 50: "PPP_HDLC", 101: "RAW", 104: "C_HDLC",
-    105: "IEEE802_11", 107: "FRELAY", 108: "LOOP", 113: "LINUX_SLL", 127: "IEEE802_11_RADIOTAP",
-    228: "IPV4", 229: "IPV6", 276: "LINUX_SLL2",
+    0: "NULL", 1: "ETHERNET", 8: "SLIP", 9: "PPP", 12: "RAW", 50: "PPP_HDLC", 51: "PPP_ETHER",
+    101: "RAW", 104: "C_HDLC", 105: "IEEE802_11", 107: "FRELAY", 108: "LOOP", 113: "LINUX_SLL",
+    127: "IEEE802_11_RADIOTAP", 228: "IPV4", 229: "IPV6", 276: "LINUX_SLL2",
 }  # fmt: skip
 _MAX_RECORD = 1 << 24  # bytes; a record that claims more is damage, not a packet
 _MAX_INTERFACES = 1 << 16  # of a section
@@ -50,7 +50,10 @@ class CapturedPacket(NamedTuple):
     link_type: int  # LINKTYPE_ number; 1: Ethernet
 
 
-READABLE_LINKS = frozenset(("ETHERNET", "RAW", "IPV4", "IPV6", "LINUX_SLL", "LINUX_SLL2", "NULL", "LOOP"))
+READABLE_LINKS = frozenset((
+    "ETHERNET", "RAW", "IPV4", "IPV6", "LINUX_SLL", "LINUX_SLL2", "NULL", "LOOP",
+    "PPP", "PPP_HDLC", "PPP_ETHER",
+))  # fmt: skip
 """Names of the link types that the agent reads (`LinkType::is_known`)."""
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
 from wirewise.evaluate.train import matrix
-from wirewise.feature_sets.fields import BIDIRECTIONAL
+from wirewise.feature_sets.fields import BIDIRECTIONAL, ends_of_key
 from wirewise.formats.manifest import Flow, Histogram, Reference
 from wirewise.models import Model
 
@@ -57,7 +57,12 @@ def _flow_numbers(table: Table, key: str) -> NDArray[np.int64] | None:
     """Of each row, a number that is its flow's alone, as flow tables with this key have flows."""
     frame = table.frame
     directed = key != BIDIRECTIONAL
-    if table.feature_set.decapsulate or (directed and "sender" not in frame.columns):
+    # Rows name a flow by its outermost addresses and ports.
+    if (
+        table.feature_set.decapsulate
+        or key != ends_of_key(key)
+        or (directed and "sender" not in frame.columns)
+    ):
         return None
     parts = [pl.col("flow")]
     if key == "five-tuple":

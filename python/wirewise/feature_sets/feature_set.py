@@ -23,7 +23,7 @@ from wirewise import html
 from wirewise.abi import MAX_FEATURES
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumulator
-from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field
+from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, TEID, VLAN, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import MAX_PATHS
 from wirewise.files import parse_yaml, read_text
@@ -31,10 +31,12 @@ from wirewise.names import is_feature_name, is_set_name
 from wirewise.registry import Registry
 from wirewise.units import format_duration, parse_duration
 
-TEID = "+teid"
-"""Of a key: and the GTP-U tunnel, since the same inner addresses may be in use in two of them."""
 _DIRECTIONAL = ("five-tuple", "source", "destination", "source-destination")
-KEYS = (*_DIRECTIONAL, BIDIRECTIONAL, *(key + TEID for key in _DIRECTIONAL))
+_WITHOUT_TUNNEL = tuple(key + vlan for vlan in ("", VLAN) for key in (*_DIRECTIONAL, BIDIRECTIONAL))
+KEYS = (
+    *_WITHOUT_TUNNEL,
+    *(key + TEID for key in _WITHOUT_TUNNEL if not key.startswith(BIDIRECTIONAL)),
+)
 AGGREGATES = ("source", "destination", "service")
 """What packets of several flows can be accumulated by, besides their flow's key."""
 SHARINGS = ("shared", "per-cpu")
@@ -257,7 +259,7 @@ def default_sharing(key: str) -> str:
     A network card spreads packets over CPUs by their addresses and ports, as they stand: all packets of a
     directional five-tuple come to one CPU. Of every other key some go elsewhere.
     """
-    return "per-cpu" if key.removesuffix(TEID) == "five-tuple" else "shared"
+    return "per-cpu" if ends_of_key(key) == "five-tuple" else "shared"
 
 
 @dataclass(frozen=True)
@@ -303,7 +305,7 @@ class FeatureSet:
                 "leave one out or name it: {name: ..., is: ...}"
             )
         if self.key not in KEYS:
-            if self.key == BIDIRECTIONAL + TEID:
+            if self.key.endswith(TEID) and self.key.removesuffix(TEID) in _WITHOUT_TUNNEL:
                 raise InputError(
                     f"{where}: no flow of key {self.key!r} would have both directions, as each has a TEID of "
                     f"its own; leave out {TEID}, or take five-tuple{TEID}"
@@ -348,6 +350,11 @@ class FeatureSet:
     def tunnel_in_key(self) -> bool:
         """The flow key has the TEID of GTP-U."""
         return self.key.endswith(TEID)
+
+    @property
+    def vlan_in_key(self) -> bool:
+        """The flow key has the ids of the VLAN tags."""
+        return self.key.removesuffix(TEID).endswith(VLAN)
 
     @property
     def feature_names(self) -> list[str]:

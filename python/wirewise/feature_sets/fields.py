@@ -20,7 +20,16 @@ from wirewise.registry import Registry
 _U32_MAX = (1 << 32) - 1
 IAT_MAX = _U32_MAX
 BIDIRECTIONAL = "five-tuple-bidirectional"
-"""The one flow key under which both directions are one flow."""
+"""The flow key under which both directions are one flow."""
+VLAN = "+vlan"
+"""Of a key: and the ids of the VLAN tags, since the same addresses may be in use in two VLANs."""
+TEID = "+teid"
+"""Of a key: and the GTP-U tunnel, since the same inner addresses may be in use in two of them."""
+
+
+def ends_of_key(key: str) -> str:
+    """A flow key without what it has beside addresses, ports and protocol."""
+    return key.removesuffix(TEID).removesuffix(VLAN)
 
 
 _MASK64 = (1 << 64) - 1
@@ -96,9 +105,11 @@ class Field:
     identity: bool = False
 
 
-def _packet_field(name: str, unit: str, maximum: int, doc: str, *, pdu_session: bool = False) -> Field:
+def _packet_field(
+    name: str, unit: str, maximum: int, doc: str, *, c: str = "", pdu_session: bool = False
+) -> Field:
     return Field(
-        name, unit, maximum, doc, f"p->{name}", lambda c: int(getattr(c.packet, name)),
+        name, unit, maximum, doc, c or f"p->{name}", lambda c: int(getattr(c.packet, name)),
         needs_pdu_session=pdu_session,
     )  # fmt: skip
 
@@ -156,7 +167,8 @@ FIELDS: Registry[Field] = Registry(
         _packet_field("tcp_window", "window", 65535, "window field, not scaled"),
         _packet_field("icmp_type", "type", 255, "ICMP or ICMPv6"),
         _packet_field("icmp_code", "code", 255, "ICMP or ICMPv6"),
-        _packet_field("vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it"),
+        _packet_field("vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it",
+                      c="(p->link & WW_VLAN_ID)"),
         _packet_field("teid", "TEID", (1 << 32) - 1, "GTP-U tunnel, where gtp-u is looked into"),
         _packet_field("qfi", "QoS flow", 63, "of GTP-U's PDU session container (TS 38.415); 0 without",
                       pdu_session=True),
@@ -181,7 +193,7 @@ FIELDS: Registry[Field] = Registry(
             "1 if the packet goes the way of the flow's first packet (always, with a directional key)",
             "c->forward",
             lambda c: c.forward,
-            constant=lambda key: None if key == BIDIRECTIONAL else 1,
+            constant=lambda key: None if ends_of_key(key) == BIDIRECTIONAL else 1,
         ),
         Field(
             "iat",

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from wirewise.abi import HASH_SEEDS, HASH_WORDS, WAYS
-from wirewise.feature_sets.feature_set import TEID, FeatureSet
-from wirewise.feature_sets.fields import BIDIRECTIONAL
+from wirewise.feature_sets.feature_set import FeatureSet
+from wirewise.feature_sets.fields import BIDIRECTIONAL, TEID, VLAN
 from wirewise.feature_sets.packet import Packet
 from wirewise.text import address_text
 
@@ -33,18 +33,25 @@ class Key(NamedTuple):
     protocol: int
     teid: int | None = None
     """Of the GTP-U tunnel, 0 without one; None: the key has no such part."""
+    vlan_id: int = 0
+    """Of the outermost VLAN tag."""
+    inner_vlan_id: int = 0
+    """Of the tag behind it."""
 
     def pack(self) -> bytes:
         """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes); with a tunnel, ww_tunnel_key4 or
         ww_tunnel_key6 (8 bytes more).
         """
-        ports = struct.pack(">HHB3x", self.source_port, self.destination_port, self.protocol)
+        ports = struct.pack(">HHB", self.source_port, self.destination_port, self.protocol)
+        vlans = (self.vlan_id | self.inner_vlan_id << 12).to_bytes(3, "little")
         tunnel = b"" if self.teid is None else struct.pack("<Q", self.teid)
-        return self.source + self.destination + ports + tunnel
+        return self.source + self.destination + ports + vlans + tunnel
 
     def __str__(self) -> str:
         source, destination = address_text(self.source), address_text(self.destination)
         text = f"{source}:{self.source_port} > {destination}:{self.destination_port} proto {self.protocol}"
+        if self.vlan_id or self.inner_vlan_id:
+            text += f" vlan {self.vlan_id}" + (f".{self.inner_vlan_id}" if self.inner_vlan_id else "")
         return f"{text} teid {self.teid:#x}" if self.teid else text
 
 
@@ -57,6 +64,9 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
     if kind.endswith(TEID):
         key, swapped = make_key(packet, kind.removesuffix(TEID))
         return key._replace(teid=packet.teid), swapped
+    if kind.endswith(VLAN):
+        key, swapped = make_key(packet, kind.removesuffix(VLAN))
+        return key._replace(vlan_id=packet.vlan_id, inner_vlan_id=packet.inner_vlan_id), swapped
     nowhere = bytes(len(packet.source))
     p = packet
     if kind == "source":

@@ -28,7 +28,9 @@ MAX_LENGTH = (1 << 20) - 1
 (GSO_MAX_SIZE)."""
 
 _VLAN_TYPES = {0x8100, 0x88A8, 0x9100}
-_IPV4, _IPV6, _TRANSPARENT_ETHERNET = 0x0800, 0x86DD, 0x6558
+_IPV4, _IPV6, _TRANSPARENT_ETHERNET, _PPPOE_SESSION = 0x0800, 0x86DD, 0x6558, 0x8864
+_PPP_TYPES = {0x0021: _IPV4, 0x0057: _IPV6}
+"""EtherTypes of what PPP carries under these protocols."""
 _TCP, _UDP, _UDP_LITE, _SCTP, _DCCP, _ICMP, _ICMP6 = 6, 17, 136, 132, 33, 1, 58
 _HOP_BY_HOP, _ROUTING, _FRAGMENT, _AUTH, _DESTINATION, _MOBILITY, _HIP, _SHIM6 = (
     0,
@@ -84,6 +86,8 @@ class Packet:
     icmp_code: int = 0
     vlan_id: int = 0
     """VLAN of the outermost tag."""
+    inner_vlan_id: int = 0
+    """Of the tag behind it."""
     teid: int = 0
     """GTP-U tunnel endpoint, where gtp-u is looked into."""
     qfi: int = 0
@@ -99,6 +103,18 @@ class Packet:
     def payload_length(self) -> int:
         """Bytes behind the transport header, by the length fields; never negative."""
         return self.transport_length - self.transport_header_length
+
+
+class Link(NamedTuple):
+    """What is in front of a network header."""
+
+    network_type: int
+    """EtherType of what is behind; of PPP, that of the IP packet it carries, or of PPPoE."""
+    offset: int
+    """Of what is behind."""
+    vlan_id: int
+    inner_vlan_id: int
+    pppoe: bool
 
 
 class _Gtp(NamedTuple):
@@ -139,11 +155,11 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
     decapsulate : of TUNNELS, those to look into.
     """
     try:
-        network_type, offset, vlan_id = _parse_ethernet(frame, 0)
-        if network_type not in (_IPV4, _IPV6):
+        link = _parse_link(frame, 0)
+        if link.network_type not in (_IPV4, _IPV6):
             return Status.NOT_IP, None
-        packet, offset, end = _parse_ip(frame, offset, network_type, len(frame) - offset)
-        packet.vlan_id = vlan_id
+        packet, offset, end = _parse_ip(frame, link.offset, link.network_type, len(frame) - link.offset)
+        packet.vlan_id, packet.inner_vlan_id = link.vlan_id, link.inner_vlan_id
         inner = _tunnel(frame[:end], offset, packet, decapsulate) if not packet.fragment else None
         if inner is None:
             return Status.CLASSIFIED, packet
@@ -151,7 +167,7 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
             network_type, offset, gtp = inner
             frame = frame[:end]
             if network_type == _TRANSPARENT_ETHERNET:
-                network_type, offset, _ = _parse_ethernet(frame, offset)
+                network_type, offset, *_ = _parse_link(frame, offset)
                 if network_type not in (_IPV4, _IPV6):
                     return Status.CLASSIFIED, packet
             inner_packet, offset, _ = _parse_ip(frame, offset, network_type, None)
@@ -159,7 +175,8 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
                 return Status.MALFORMED_TUNNEL, None
         except _Refused:
             return Status.MALFORMED_TUNNEL, None
-        inner_packet.vlan_id, inner_packet.tunnelled = vlan_id, True
+        inner_packet.vlan_id, inner_packet.inner_vlan_id = link.vlan_id, link.inner_vlan_id
+        inner_packet.tunnelled = True
         inner_packet.teid, inner_packet.qfi = gtp.teid, gtp.qfi
         inner_packet.pdu_type, inner_packet.pdu_direction = gtp.pdu_type, gtp.pdu_direction
         return Status.CLASSIFIED, inner_packet
@@ -167,18 +184,50 @@ def parse(frame: bytes, decapsulate: tuple[str, ...] = ()) -> tuple[Status, Pack
         return refused.status, None
 
 
-def _parse_ethernet(frame: bytes, offset: int) -> tuple[int, int, int]:
-    """EtherType behind the VLAN tags, offset behind them, id of the outermost tag."""
+def parse_link(frame: bytes) -> Link | None:
+    """The headers in front of an Ethernet frame's own network header; None: they are malformed."""
+    try:
+        return _parse_link(frame, 0)
+    except _Refused:
+        return None
+
+
+def _parse_link(frame: bytes, offset: int) -> Link:
+    """Ethernet, VLAN tags, and a PPPoE session."""
     _need(frame, offset, 14, Status.MALFORMED_ETHERNET)
-    network_type, offset, vlan_id = _number(frame, offset + 12, 2), offset + 14, 0
+    network_type, offset, vlans = _number(frame, offset + 12, 2), offset + 14, [0, 0]
     for tag in range(MAX_VLAN_TAGS):
         if network_type not in _VLAN_TYPES:
             break
         _need(frame, offset, 4, Status.MALFORMED_ETHERNET)
-        if tag == 0:
-            vlan_id = _number(frame, offset, 2) & 0x0FFF
+        vlans[tag] = _number(frame, offset, 2) & 0x0FFF
         network_type, offset = _number(frame, offset + 2, 2), offset + 4
-    return network_type, offset, vlan_id
+    pppoe = network_type == _PPPOE_SESSION
+    if pppoe:
+        network_type, offset = _parse_pppoe(frame, offset)
+    return Link(network_type, offset, vlans[0], vlans[1], pppoe)
+
+
+def _parse_pppoe(frame: bytes, offset: int) -> tuple[int, int]:
+    """EtherType of the IP packet in a PPPoE session (RFC 2516), and its offset; of what is not IP, that of
+    PPPoE.
+
+    The packet may not be longer than the session's header says.
+    """
+    bad = Status.MALFORMED_ETHERNET
+    _need(frame, offset, 6, bad)
+    if frame[offset] != 0x11 or frame[offset + 1] != 0:  # version and type 1; code 0, session data
+        return _PPPOE_SESSION, offset
+    length = _number(frame, offset + 4, 2)
+    _need(frame, offset + 6, 2, bad)
+    if length < 2:
+        raise _Refused(bad)
+    network_type, offset = _PPP_TYPES.get(_number(frame, offset + 6, 2), _PPPOE_SESSION), offset + 8
+    at, fixed = {_IPV4: (offset + 2, 0), _IPV6: (offset + 4, 40)}.get(network_type, (len(frame), 0))
+    # Where the frame ends before the packet's length, its own header is malformed.
+    if at + 2 <= len(frame) and fixed + _number(frame, at, 2) > length - 2:
+        raise _Refused(bad)
+    return network_type, offset
 
 
 def _parse_ip(frame: bytes, offset: int, network_type: int, room: int | None) -> tuple[Packet, int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wirewise.abi import Status
 from wirewise.feature_sets.feature_set import FeatureSet
-from wirewise.feature_sets.fields import BIDIRECTIONAL, Context
+from wirewise.feature_sets.fields import BIDIRECTIONAL, Context, ends_of_key
 from wirewise.feature_sets.flow import (
     PACKETS_MAX,
     Entry,
@@ -137,7 +137,7 @@ class Extractor:
             age_ns=max(0, time_ns - entry.state.first_seen_ns),
             flow_packets=flow.entry.packets if flow else entry.packets,
             flow_hash=flow.context.flow_hash if flow else hash_key(key, self._seed),
-            both=self.feature_set.key == BIDIRECTIONAL,
+            both=ends_of_key(self.feature_set.key) == BIDIRECTIONAL,
             now_ns=time_ns,
             seed=self._seed,
         )

@@ -241,7 +241,8 @@ class Bundle:
         # A program without its configuration is no data path; the agent loads none.
         if _CONFIG in bundle.program and manifest.meaning not in bundle.program:
             raise InputError(
-                source, f"{PROGRAM} is compiled for other names of classes, features or state than are stated",
+                source,
+                f"{PROGRAM} is compiled for other names of classes, features or state than are stated",
                 "the bundle was edited; copy or compile it again",
             )  # fmt: skip
         return bundle

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -75,9 +75,9 @@ def _read(path: str, request: Request) -> Arrays:
         loaded = np.load(path, allow_pickle=False)
         if not isinstance(loaded, np.lib.npyio.NpzFile):
             raise request.refuse("is a single array", "save the arrays by name, with np.savez")
-        with loaded:
+        with loaded, ZipFile(path) as archive:
             # A packed file may be of zeros.
-            if sum(member.file_size for member in loaded.zip.infolist()) > LARGEST_FILE:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST_FILE:
                 raise request.refuse(
                     f"unpacks to more than {LARGEST_FILE >> 20} MiB", "no network of our size needs that"
                 )

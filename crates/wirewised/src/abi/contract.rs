@@ -299,7 +299,7 @@ pub struct Key4 {
     pub source_port: [u8; 2],
     pub destination_port: [u8; 2],
     pub protocol: u8,
-    pub reserved: [u8; 3],
+    pub vlans: [u8; 3],
 }
 
 const _: () = {
@@ -309,7 +309,7 @@ const _: () = {
     assert!(offset_of!(Key4, source_port) == 8);
     assert!(offset_of!(Key4, destination_port) == 10);
     assert!(offset_of!(Key4, protocol) == 12);
-    assert!(offset_of!(Key4, reserved) == 13);
+    assert!(offset_of!(Key4, vlans) == 13);
 };
 
 /// `struct ww_key6`.
@@ -321,7 +321,7 @@ pub struct Key6 {
     pub source_port: [u8; 2],
     pub destination_port: [u8; 2],
     pub protocol: u8,
-    pub reserved: [u8; 3],
+    pub vlans: [u8; 3],
 }
 
 const _: () = {
@@ -331,7 +331,29 @@ const _: () = {
     assert!(offset_of!(Key6, source_port) == 32);
     assert!(offset_of!(Key6, destination_port) == 34);
     assert!(offset_of!(Key6, protocol) == 36);
-    assert!(offset_of!(Key6, reserved) == 37);
+    assert!(offset_of!(Key6, vlans) == 37);
+};
+
+/// `struct ww_ends_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct EndsKey {
+    pub source: [u8; 16],
+    pub destination: [u8; 16],
+    pub source_port: [u8; 2],
+    pub destination_port: [u8; 2],
+    pub protocol: u8,
+    pub reserved: [u8; 3],
+}
+
+const _: () = {
+    assert!(size_of::<EndsKey>() == 40);
+    assert!(offset_of!(EndsKey, source) == 0);
+    assert!(offset_of!(EndsKey, destination) == 16);
+    assert!(offset_of!(EndsKey, source_port) == 32);
+    assert!(offset_of!(EndsKey, destination_port) == 34);
+    assert!(offset_of!(EndsKey, protocol) == 36);
+    assert!(offset_of!(EndsKey, reserved) == 37);
 };
 
 /// `struct ww_tunnel_key4`.

@@ -161,6 +161,7 @@ impl From<Key4> for Key6 {
     fn from(key: Key4) -> Self {
         let mut long = Self { source_port: key.source_port, protocol: key.protocol, ..Self::zeroed() };
         long.destination_port = key.destination_port;
+        long.vlans = key.vlans;
         long.source[..4].copy_from_slice(&key.source);
         long.destination[..4].copy_from_slice(&key.destination);
         long

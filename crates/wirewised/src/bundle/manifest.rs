@@ -84,12 +84,25 @@ pub struct Flow {
 }
 
 /// What the name of a flow key ends with if the tunnel is part of it.
-pub const TEID: &str = "+teid";
+const TEID: &str = "+teid";
+/// Likewise of VLAN tags, in front of that.
+pub const VLAN: &str = "+vlan";
+
+/// A flow key without what it has beside addresses, ports and protocol.
+pub fn ends_of_key(key: &str) -> &str {
+    let key = key.strip_suffix(TEID).unwrap_or(key);
+    key.strip_suffix(VLAN).unwrap_or(key)
+}
 
 impl Flow {
     /// The flow key has the TEID of GTP-U.
     pub fn has_teid(&self) -> bool {
         self.key.ends_with(TEID)
+    }
+
+    /// The flow key has the ids of VLAN tags.
+    pub fn has_vlans(&self) -> bool {
+        self.key.contains(VLAN)
     }
 
     /// Where the state starts in an entry: behind the slot and the key.

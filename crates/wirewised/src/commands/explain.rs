@@ -169,7 +169,9 @@ fn meaning(status: Status) -> &'static str {
     match status {
         Status::Classified => "classified",
         Status::NotIp => "not IP: passes unclassified",
-        Status::MalformedEthernet => "malformed: ends inside the Ethernet or VLAN header",
+        Status::MalformedEthernet => {
+            "malformed: ends inside the Ethernet, VLAN or PPPoE header, or is longer than PPPoE says"
+        }
         Status::MalformedIp => "malformed IP header",
         Status::MalformedTransport => "malformed transport header",
         Status::MalformedTunnel => "a tunnel with a malformed packet inside",

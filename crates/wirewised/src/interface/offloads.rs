@@ -29,6 +29,7 @@ const ETH_SS_FEATURES: u32 = 4;
 const STRING: usize = 32 / 4;
 
 const MERGING: [&str; 5] = ["rx-gro", "rx-gro-hw", "rx-lro", "rx-gro-list", "rx-udp-gro-forwarding"];
+const TAGS: &str = "rx-vlan-hw-parse";
 /// `ethtool -K` has short names for what people know.
 const SHORT: [(&str, &str); 2] = [("rx-gro", "gro"), ("rx-lro", "lro")];
 /// It switches all of these as `tso`.
@@ -47,6 +48,11 @@ pub struct Merging {
     /// Of what the host sends: how many segments one packet may be.
     #[serde(default)]
     pub segments: Option<u32>,
+}
+
+/// Whether VLAN tags come beside frames, where XDP does not see them: the card takes them off, or a veth pair's other end never put them in.
+pub fn takes_tags_off(device: &Device) -> bool {
+    Features::of(device).is_some_and(|features| features.active().any(|name| name == TAGS))
 }
 
 /// Receive side: what puts packets together.

@@ -94,6 +94,7 @@ impl FlowList {
                 },
             };
             let outer = Outer {
+                vlans: 0,
                 version: if line.src.is_ipv4() { 4 } else { 6 },
                 source: outer::address(line.src),
                 destination: outer::address(line.dst),

@@ -51,6 +51,7 @@ struct Record {
 impl Record {
     fn conversation(&self) -> Conversation {
         Outer {
+            vlans: 0,
             version: self.version,
             source: u128::from_be_bytes(self.source),
             destination: u128::from_be_bytes(self.destination),
@@ -394,6 +395,7 @@ mod tests {
 
     fn label(labeller: &mut SortedLabeller<'_>, time_ns: u64, port: u16, protocol: u8, back: bool) -> String {
         let mut outer = Outer {
+            vlans: 0,
             version: 4,
             source: u128::from(u32::from_be_bytes([10, 0, 0, 2])) << 96,
             destination: u128::from(u32::from_be_bytes([10, 0, 0, 1])) << 96,

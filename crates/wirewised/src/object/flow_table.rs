@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows as they lie in the tables `ww_flows4` and `ww_flows6`.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::abi;
@@ -22,6 +23,8 @@ pub struct FlowKey {
     pub source_port: u16,
     pub destination_port: u16,
     pub protocol: u8,
+    #[serde(rename = "vlan", skip_serializing_if = "Vlans::is_none")]
+    pub vlans: Vlans,
     /// Of the GTP-U tunnel, 0 without one. `None`: the key has no such part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teid: Option<u32>,
@@ -35,6 +38,7 @@ impl From<&abi::Key4> for FlowKey {
             source_port: u16::from_be_bytes(key.source_port),
             destination_port: u16::from_be_bytes(key.destination_port),
             protocol: key.protocol,
+            vlans: Vlans(key.vlans),
             teid: None,
         }
     }
@@ -48,8 +52,48 @@ impl From<&abi::Key6> for FlowKey {
             source_port: u16::from_be_bytes(key.source_port),
             destination_port: u16::from_be_bytes(key.destination_port),
             protocol: key.protocol,
+            vlans: Vlans(key.vlans),
             teid: None,
         }
+    }
+}
+
+/// Ids of up to two VLAN tags, as a key has them. Shown as Suricata does: a list, of the outermost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Vlans(pub [u8; 3]);
+
+impl Vlans {
+    /// No tag, or none that names a VLAN; or the flow key has no such part.
+    pub fn is_none(&self) -> bool {
+        self.0 == [0; 3]
+    }
+
+    /// Of the outermost tag, and of the one behind it, 0: none.
+    fn ids(self) -> [u16; 2] {
+        let [low, middle, high] = self.0.map(u16::from);
+        [low | (middle & 15) << 8, middle >> 4 | high << 4]
+    }
+
+    fn list(self) -> Vec<u16> {
+        match self.ids() {
+            [0, 0] => Vec::new(),
+            [outer, 0] => vec![outer],
+            both => both.to_vec(),
+        }
+    }
+}
+
+impl Serialize for Vlans {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.list().serialize(serializer)
+    }
+}
+
+impl fmt::Display for Vlans {
+    /// `7`; of two tags `9.7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<_> = self.list().iter().map(u16::to_string).collect();
+        f.write_str(&ids.join("."))
     }
 }
 

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, LinkSlice, TransportSlice};
 use serde::Serialize;
 
+const PPPOE_SESSION: u16 = 0x8864;
+
 /// One header: `IPv4 10.0.0.1 -> 10.0.0.2, protocol 6, ...`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Header {
@@ -45,12 +47,41 @@ pub fn of(frame: &[u8]) -> Vec<Header> {
             LaxLinkExtSlice::Macsec(_) => Header::new("MACsec", "encrypted or authenticated".to_owned()),
         });
     }
-    headers.extend(packet.net.as_ref().map(net));
+    let payload = packet.ether_payload();
+    let session = payload.as_ref().filter(|payload| payload.ether_type.0 == PPPOE_SESSION);
+    match session.and_then(|session| session.payload.split_first_chunk::<8>()) {
+        Some((header, behind)) => headers.extend(pppoe(*header, behind)),
+        None => headers.extend(behind_link(&packet)),
+    }
+    headers
+}
+
+fn behind_link(packet: &LaxSlicedPacket<'_>) -> Vec<Header> {
+    let mut headers: Vec<Header> = packet.net.as_ref().map(net).into_iter().collect();
     headers.extend(packet.transport.as_ref().map(transport));
     if let Some((error, _)) = &packet.stop_err {
         headers.push(Header::new("unreadable", error.to_string()));
     }
     headers
+}
+
+/// header : of PPPoE, and PPP's protocol.
+fn pppoe(header: [u8; 8], behind: &[u8]) -> Vec<Header> {
+    let [_, code, session, length, protocol] =
+        [header[0].into(), header[1].into(), at(header, 2), at(header, 4), at(header, 6)];
+    let text = format!("session {session}, code {code}, length {length} bytes, PPP protocol {protocol:#06x}");
+    let mut headers = vec![Header::new("PPPoE", text)];
+    if matches!(protocol, 0x0021 | 0x0057) {
+        match LaxSlicedPacket::from_ip(behind) {
+            Ok(packet) => headers.extend(behind_link(&packet)),
+            Err(error) => headers.push(Header::new("unreadable", error.to_string())),
+        }
+    }
+    headers
+}
+
+fn at(header: [u8; 8], at: usize) -> u16 {
+    u16::from_be_bytes([header[at], header[at + 1]])
 }
 
 fn mac(address: [u8; 6]) -> String {
@@ -155,6 +186,19 @@ mod tests {
                 "TCP port 40000 -> 443, flags SYN, window 1024, header 20 bytes",
             ]
         );
+    }
+
+    #[test]
+    fn a_session_of_pppoe_is_a_header() {
+        let mut packet = Vec::new();
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(5, 53).write(&mut packet, &[]).unwrap();
+        let mut frame = [[2; 6], [4; 6]].concat();
+        frame.extend([0x88, 0x64, 0x11, 0, 0, 9, 0, 30, 0, 0x21]);
+        let shown = |frame: &[u8]| of(frame).iter().map(|header| header.name).collect::<Vec<_>>();
+        assert_eq!(shown(&[&frame[..], &packet].concat()), ["Ethernet", "PPPoE", "IPv4", "UDP"]);
+        let session = of(&frame)[1].text.clone();
+        assert_eq!(session, "session 9, code 0, length 30 bytes, PPP protocol 0x0021");
+        assert_eq!(shown(&frame), ["Ethernet", "PPPoE", "unreadable"]);
     }
 
     proptest! {

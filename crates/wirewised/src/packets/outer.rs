@@ -7,6 +7,9 @@ use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const PPPOE_SESSION: u16 = 0x8864;
 const MAX_VLAN_TAGS: usize = 2;
 const MAX_EXTENSIONS: usize = 8;
 const FRAGMENT: u8 = 44;
@@ -40,6 +43,8 @@ fn ipv4(bytes: [u8; 4]) -> Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outer {
     pub version: u8,
+    /// Id of the outermost VLAN tag, and of the one behind it << 12.
+    pub vlans: u32,
     pub source: Address,
     pub destination: Address,
     /// Behind IPv6 extension headers.
@@ -59,19 +64,25 @@ impl Outer {
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let mut at = 14;
         let mut kind = u16_at(frame, 12)?;
-        for _ in 0..MAX_VLAN_TAGS {
+        let mut vlans = 0;
+        for tag in 0..MAX_VLAN_TAGS {
             if !matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
                 break;
             }
+            vlans |= u32::from(u16_at(frame, at)? & 0xfff) << (12 * tag);
             kind = u16_at(frame, at + 2)?;
             at += 4;
         }
-        let packet = frame.get(at..)?;
-        match kind {
-            0x0800 => Self::parse_ipv4(packet),
-            0x86dd => Self::parse_ipv6(packet),
-            _ => None,
+        let mut packet = frame.get(at..)?;
+        if kind == PPPOE_SESSION {
+            (kind, packet) = enter_pppoe(packet)?;
         }
+        let outer = match kind {
+            IPV4 => Self::parse_ipv4(packet),
+            IPV6 => Self::parse_ipv6(packet),
+            _ => None,
+        };
+        outer.map(|outer| Self { vlans, ..outer })
     }
 
     fn parse_ipv4(packet: &[u8]) -> Option<Self> {
@@ -87,6 +98,7 @@ impl Outer {
         let fragment = u16::from_be_bytes([header[6], header[7]]);
         let outer = Self {
             version: 4,
+            vlans: 0,
             source: ipv4(*header[12..].first_chunk()?),
             destination: ipv4(*header[16..].first_chunk()?),
             protocol: header[9],
@@ -107,6 +119,7 @@ impl Outer {
         }
         let mut outer = Self {
             version: 6,
+            vlans: 0,
             source: Address::from_be_bytes(*header[8..].first_chunk()?),
             destination: Address::from_be_bytes(*header[24..].first_chunk()?),
             protocol: header[6],
@@ -224,6 +237,19 @@ fn jumbo_payload(rest: &[u8]) -> Option<usize> {
     None
 }
 
+/// EtherType of the IP packet in a PPPoE session, and what is behind the session's header. `None`: it is not IP, or longer than that says.
+fn enter_pppoe(session: &[u8]) -> Option<(u16, &[u8])> {
+    let ([0x11, 0, _, _, length @ ..], packet) = session.split_first_chunk::<8>()? else { return None };
+    let [high, low, protocol @ ..] = *length;
+    let left = usize::from(u16::from_be_bytes([high, low])).checked_sub(2)?;
+    let (kind, claimed) = match u16::from_be_bytes(protocol) {
+        0x0021 => (IPV4, usize::from(u16_at(packet, 2)?)),
+        0x0057 => (IPV6, usize::from(u16_at(packet, 4)?) + 40),
+        _ => return None,
+    };
+    (claimed <= left).then_some((kind, packet))
+}
+
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
@@ -319,6 +345,36 @@ mod tests {
         assert_eq!(six, "17 707:707:707:707:707:707:707:707|2 909:909:909:909:909:909:909:909|1");
     }
 
+    /// The frame, behind its tag, in a session that says its packet has so many bytes more than it has.
+    fn in_session(frame: &[u8], more: i32) -> Vec<u8> {
+        let (front, packet) = frame.split_at(18);
+        let (kind, length) = if front[16..] == [8, 0] {
+            (0x21, i32::from(u16_at(packet, 2).unwrap()))
+        } else {
+            (0x57, i32::from(u16_at(packet, 4).unwrap()) + 40)
+        };
+        let [.., high, low] = (length + 2 + more).to_be_bytes();
+        [&front[..16], &[0x88, 0x64, 0x11, 0, 0, 1, high, low, 0, kind], packet].concat()
+    }
+
+    #[test]
+    fn a_session_of_pppoe_is_looked_into() {
+        for v6 in [false, true] {
+            let plain = frame(v6, true, (1, 2), true);
+            let session = in_session(&plain, 0);
+            let outer = Outer::parse(&plain);
+            assert_eq!(outer.map(|outer| outer.vlans), Some(7));
+            assert_eq!(Outer::parse(&session), outer);
+            assert_eq!(Outer::parse(&in_session(&plain, 1)), outer);
+            assert_eq!(Outer::parse(&in_session(&plain, -1)), None, "longer than the session says");
+            for (at, byte) in [(18, 0x12), (19, 9), (24, 0xc0)] {
+                let mut other = session.clone();
+                other[at] = byte;
+                assert_eq!(Outer::parse(&other), None, "byte {at}");
+            }
+        }
+    }
+
     #[test]
     fn headers_end_where_the_lengths_say() {
         // Whether ports are read, by layer, IP version, and what is added to the length that is right.
@@ -375,12 +431,13 @@ mod tests {
     #[test]
     fn a_frame_cut_inside_its_headers_has_no_outer_header() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
-            let whole = frame(v6, tcp, (1, 2), true);
-            let headers = whole.len() - 9;
-            for length in 0..headers {
-                assert_eq!(Outer::parse(&whole[..length]), None, "{length} of {headers}");
+            for whole in [frame(v6, tcp, (1, 2), true), in_session(&frame(v6, tcp, (1, 2), true), 0)] {
+                let headers = whole.len() - 9;
+                for length in 0..headers {
+                    assert_eq!(Outer::parse(&whole[..length]), None, "{length} of {headers}");
+                }
+                assert_eq!(Outer::parse(&whole[..headers]), Outer::parse(&whole));
             }
-            assert_eq!(Outer::parse(&whole[..headers]), Outer::parse(&whole));
         }
     }
 

@@ -47,6 +47,9 @@ pub fn flow_id(key: &FlowKey) -> u64 {
         hash.update(port.to_be_bytes());
     }
     hash.update([key.protocol]);
+    if !key.vlans.is_none() {
+        hash.update(key.vlans.0);
+    }
     if let Some(teid) = key.teid {
         hash.update(teid.to_be_bytes());
     }
@@ -65,11 +68,20 @@ fn octets(address: IpAddr) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::flow_table::Vlans;
 
     fn key(source: (&str, u16), destination: (&str, u16), protocol: u8) -> FlowKey {
         let [(source, source_port), (destination, destination_port)] =
             [source, destination].map(|(address, port)| (address.parse().unwrap(), port));
-        FlowKey { source, destination, source_port, destination_port, protocol, teid: None }
+        FlowKey {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol,
+            vlans: Vlans::default(),
+            teid: None,
+        }
     }
 
     /// Published with the specification and its reference implementation.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::abi::{self, Action, Key4, Outcome};
 use crate::error::Result;
 use crate::kernel;
-use crate::object::flow_table::FlowKey;
+use crate::object::flow_table::{FlowKey, Vlans};
 use crate::running::community_id::{community_id, flow_id};
 use crate::running::event_ring::EventRing;
 use crate::running::stop::Stop;
@@ -47,6 +47,9 @@ pub struct Tuple {
     pub dest_port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proto: Option<String>,
+    /// Where the flow key has them.
+    #[serde(skip_serializing_if = "Vlans::is_none")]
+    pub vlan: Vlans,
     /// Of the GTP-U tunnel around it, where the flow key has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub teid: Option<u32>,
@@ -101,6 +104,7 @@ impl From<&FlowKey> for Tuple {
             dest_ip,
             dest_port,
             proto: key.protocol_name(),
+            vlan: key.vlans,
             teid: key.teid,
             community_id,
         }
@@ -210,7 +214,7 @@ fn key(event: &abi::Event) -> FlowKey {
         source_port: key.source_port,
         destination_port: key.destination_port,
         protocol: key.protocol,
-        reserved: key.reserved,
+        vlans: key.vlans,
     });
     FlowKey { teid, ..short }
 }
@@ -232,6 +236,7 @@ mod tests {
             source_port: 80,
             destination_port: 34855,
             protocol: 6,
+            vlans: Vlans([9, 0x70, 0]),
             teid: None,
         };
         let wirewise = Judgement {
@@ -252,7 +257,7 @@ mod tests {
         };
         let expected = concat!(
             r#"{"timestamp":"2003-12-16T13:21:44.891921+0000","flow_id":5,"in_iface":"eth0","event_type":"wirewise","#,
-            r#""src_ip":"66.35.250.204","src_port":80,"dest_ip":"128.232.110.120","dest_port":34855,"proto":"TCP","#,
+            r#""src_ip":"66.35.250.204","src_port":80,"dest_ip":"128.232.110.120","dest_port":34855,"proto":"TCP","vlan":[9,7],"#,
             r#""community_id":"1:LQU9qZlK+B5F3KDmev6m5PMibrg=","#,
             r#""wirewise":{"class":"attack","action":"drop","outcome":"drop","packets":3,"length":40}}"#
         );
@@ -275,6 +280,7 @@ mod tests {
             source_port: 0,
             destination_port: 0,
             protocol: 0,
+            vlans: Vlans::default(),
             teid: None,
         };
         assert_eq!(serde_json::to_string(&Tuple::from(&key)).unwrap(), r#"{"src_ip":"10.0.0.1"}"#);

@@ -110,8 +110,9 @@ fn describe(flow: &Flow) -> String {
     let key = &flow.key;
     let [from, to] = key.ends().map(end);
     let (from, to) = if flow.swapped { (to, from) } else { (from, to) };
+    let vlans = if key.vlans.is_none() { String::new() } else { format!(" vlan {}", key.vlans) };
     let tunnel = key.teid.map(|teid| format!(" teid {teid:#x}")).unwrap_or_default();
-    format!("{from} > {to} {}{tunnel}", key.protocol_name().unwrap_or_default())
+    format!("{from} > {to} {}{vlans}{tunnel}", key.protocol_name().unwrap_or_default())
 }
 
 fn describe_features(features: &[FlowValue<'_>]) -> String {

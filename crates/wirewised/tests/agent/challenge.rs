@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapHandle};
 
 use crate::lab::{BENIGN, INTERFACE, Lab, RECEIVER, bundle, variant};
 use crate::steering::{outcome, passing, sender};
-use crate::wire::{FAR, NEAR, Wire, ethernet, sum, tagged};
+use crate::wire::{FAR, NEAR, Wire, ethernet, in_session, sum, tagged};
 
 const PLANES: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
 const RECEIVER6: &str = "fd00::2";
@@ -248,6 +248,9 @@ fn a_flood_is_answered_and_leaves_nothing() {
             let [answer] = &answers_to(&near, &[tagged(&flood[0])])[..] else { panic!("{plane}") };
             // The kernel hands a packet socket the tag beside the frame.
             assert_answers(answer, &flood[0]);
+            // A session's header would need another length.
+            assert!(answers_to(&near, &[in_session(&flood[0])]).is_empty(), "{plane}");
+            assert_eq!(outcome(&it.lab, 1, "unsteered"), u64::from(version / 2 - 1), "{plane}");
             // Shorter than its answer, and as long as a SYN can be.
             for options in [vec![], vec![1; 40]] {
                 let syn = with_options(version, 7, PORT, SYN, 0, &options);

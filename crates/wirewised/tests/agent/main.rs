@@ -8,6 +8,7 @@ mod challenge;
 mod common;
 mod lab;
 
+mod access;
 mod balanced_servers;
 mod balancing;
 mod bench_planes;

@@ -79,6 +79,11 @@ impl Wire {
         self.frames(|frame| is_of(frame, protocol))
     }
 
+    /// Those in sessions of PPPoE.
+    pub fn sessions(&self) -> Vec<Vec<u8>> {
+        self.frames(|frame| frame[12..14] == [0x88, 0x64])
+    }
+
     /// As `received`, with those that carry other packets.
     pub fn all(&self) -> Vec<Vec<u8>> {
         self.frames(|frame| {
@@ -169,6 +174,13 @@ fn udp(port: u16, payload: usize) -> Vec<u8> {
     header[4..6].copy_from_slice(&(8 + payload as u16).to_be_bytes());
     header.resize(8 + payload, 0);
     header
+}
+
+/// The frame, which has no tag, in a session of PPPoE.
+pub fn in_session(frame: &[u8]) -> Vec<u8> {
+    let protocol = if frame[12..14] == [8, 0] { 0x21 } else { 0x57 };
+    let [high, low] = (frame.len() as u16 - 14 + 2).to_be_bytes();
+    [&frame[..12], &[0x88, 0x64, 0x11, 0, 0, 9, high, low, 0, protocol], &frame[14..]].concat()
 }
 
 /// The frame with a VLAN tag.

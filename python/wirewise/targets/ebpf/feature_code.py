@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from wirewise.abi import KEY_SIZE, SLOT_SIZE, TUNNEL_SIZE
 from wirewise.feature_sets.accumulators import CELLS, LINEAR_COUNTING, SKETCH_FULL, OfState
-from wirewise.feature_sets.feature_set import AGGREGATES, TEID, Feature, FeatureSet, constant_feature
-from wirewise.feature_sets.fields import BIDIRECTIONAL, Field
+from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, constant_feature
+from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.state import StateLayout, Track, Window, layouts
@@ -221,15 +221,17 @@ def _table(table: Table, feature_set: FeatureSet, used: Collection[int]) -> list
 
 
 def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
-    key = s.key.removesuffix(TEID)
+    key = ends_of_key(s.key)
     parts = {
         "SOURCE": key != "destination",
         "DESTINATION": key != "source",
-        "TRANSPORT": s.key.startswith("five-tuple"),
+        "TRANSPORT": key.startswith("five-tuple"),
+        "VLAN": s.vlan_in_key,
     }
     values = {
         "WW_KEY_PARTS": f"({' | '.join(f'WW_PART_{part}' for part, has in parts.items() if has)})",
-        "WW_KEY_BIDIRECTIONAL": int(s.key == BIDIRECTIONAL),
+        "WW_KEY_BIDIRECTIONAL": int(key == BIDIRECTIONAL),
+        "WW_KEY_VLAN": int(s.vlan_in_key),
         "WW_KEY_TEID": int(s.tunnel_in_key),
         **{f"WW_FLOW_KEY{version}": f"struct {_key_struct(s.tunnel_in_key, version)}" for version in (4, 6)},
         "WW_PDU_SESSION": int("gtp-u" in s.decapsulate and s.needs_pdu_session(used)),

@@ -16,7 +16,7 @@ use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
 use crate::attachment::steering;
-use crate::bundle::manifest::{Flow, Sharing};
+use crate::bundle::manifest::{Flow, Sharing, ends_of_key};
 use crate::error::Kind;
 use crate::interface::netdev::{self, Device};
 use crate::interface::offloads::{self, Merging};
@@ -178,6 +178,7 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
     findings.extend(check_offloads(index, plane));
+    findings.extend(flow.and_then(|flow| check_tags(interface, &device, plane, flow)));
     findings.extend(device.receive_queues().map(|queues| check_queues(interface, queues)));
     findings.push(spread::check(interface, &Spread::of(interface, &device), flow));
     findings
@@ -188,7 +189,7 @@ pub fn check_outgoing(interface: &str, flow: &Flow) -> Vec<Finding> {
     let Ok(index) = netdev::index(interface) else { return Vec::new() };
     let mut findings = vec![offered::check_tc(index)];
     findings.extend(check_offloads(index, outgoing::PLANE));
-    if flow.sharing != Sharing::Shared && flow.key == BOTH_DIRECTIONS {
+    if flow.sharing != Sharing::Shared && ends_of_key(&flow.key) == BOTH_DIRECTIONS {
         findings.push(Finding::warning(
             "cpus",
             "what comes in and what goes out of one flow may be on two CPUs, and each has flow tables of its own",
@@ -332,6 +333,21 @@ fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
         );
     }
     Finding::ok("lro", if on { "on" } else { "off" })
+}
+
+/// What keeps VLAN tags from a key that has them.
+fn check_tags(interface: &str, device: &Device, plane: Plane, flow: &Flow) -> Option<Finding> {
+    let at_xdp = matches!(plane.abilities().name, "xdp-native" | "xdp-generic" | "af-xdp");
+    (at_xdp && flow.has_vlans() && offloads::takes_tags_off(device)).then(|| {
+        Finding::warning(
+            "vlan",
+            format!("{plane} does not see VLAN tags that {interface} takes off, and the key has them"),
+            format!(
+                "`ethtool -K {} rxvlan off`; of a veth pair also `txvlan off` at its other end",
+                quoted(interface)
+            ),
+        )
+    })
 }
 
 /// What merges packets before the program, where it can see such.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::attachment::doctor::finding::Finding;
-use crate::bundle::manifest::{Flow, Sharing, TEID};
+use crate::bundle::manifest::{Flow, Sharing, ends_of_key};
 use crate::interface::netdev::{self, Device, HashFields};
 use crate::text::shell::quoted;
 
@@ -83,7 +83,7 @@ impl Spread {
             return Some("a flow whose packets are sent from two CPUs is two flows");
         }
         let fields = self.fields.unwrap_or(HashFields::UNKNOWN);
-        match key.trim_end_matches(TEID) {
+        match ends_of_key(key) {
             "five-tuple" => None,
             "five-tuple-bidirectional" => {
                 let whole = self.symmetric == Some(true) && !self.steering;

@@ -5,6 +5,7 @@
 //! what one does alone, whatever their number, and without a lock between them.
 
 use crate::abi;
+use crate::bundle::manifest::VLAN;
 use crate::packets::outer::{Address, Outer};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ enum Key {
 #[derive(Debug, Clone)]
 pub struct Shards {
     key: Key,
+    /// Its VLAN tags too.
+    vlans: bool,
     hash_seed: [u64; abi::HASH_SEEDS],
     bucket_mask: u32,
 }
@@ -26,7 +29,11 @@ pub struct Shards {
 impl Shards {
     /// key : of a feature set; `None`: no part of the outer header says which flow a packet is of.
     pub fn new(key: &str, config: &abi::Config) -> Option<Self> {
-        let key = match key {
+        let (ends, vlans) = match key.strip_suffix(VLAN) {
+            Some(ends) => (ends, true),
+            None => (key, false),
+        };
+        let key = match ends {
             "five-tuple" => Key::FiveTuple,
             "five-tuple-bidirectional" => Key::Bidirectional,
             "source" => Key::Source,
@@ -34,7 +41,7 @@ impl Shards {
             "source-destination" => Key::Addresses,
             _ => return None,
         };
-        Some(Self { key, hash_seed: config.hash_seed, bucket_mask: config.bucket_mask })
+        Some(Self { key, vlans, hash_seed: config.hash_seed, bucket_mask: config.bucket_mask })
     }
 
     /// From 0 to workers - 1. What is not IP has no flow: the first worker counts it.
@@ -65,6 +72,7 @@ impl Shards {
             }
             Key::Source | Key::Destination | Key::Addresses => 0,
         };
+        let transport = if self.vlans { transport | u64::from(outer.vlans) << 40 } else { transport };
         // Addresses as a little-endian processor loads them from the packet.
         let sum = if outer.version == 4 {
             let [first, second] = addresses.map(|address| u64::from(((address >> 96) as u32).swap_bytes()));
@@ -109,6 +117,7 @@ mod tests {
         let address = |bytes: [u8; 4]| crate::packets::outer::address(bytes.into());
         Outer {
             version: 4,
+            vlans: 0,
             source: address(source),
             destination: address(destination),
             protocol: 6,
@@ -135,6 +144,10 @@ mod tests {
                 worker("source-destination", &outer(a, b, other))
             );
             prop_assert!(worker("five-tuple", &there) < workers);
+            let tagged = |vlans| Outer { vlans, ..there };
+            prop_assert_eq!(worker("five-tuple", &there), worker("five-tuple", &tagged(7)));
+            let keyed = |vlans| shards("five-tuple+vlan").bucket(&tagged(vlans));
+            prop_assert_ne!([keyed(7), keyed(8)], [keyed(0), keyed(0)]);
         }
     }
 

@@ -183,7 +183,7 @@ fn draw_table(
 mod tests {
     use super::*;
     use crate::abi::{Action, Outcome};
-    use crate::object::flow_table::FlowKey;
+    use crate::object::flow_table::{FlowKey, Vlans};
     use crate::running::agreement::{Agreement, Pair};
     use crate::running::counters::{EventCounters, FlowCounters};
     use crate::running::events::{EVENT_TYPE, Event, Judgement, Tuple};
@@ -271,6 +271,7 @@ mod tests {
             source_port: port,
             destination_port: 54321,
             protocol: 6,
+            vlans: Vlans::default(),
             teid: None,
         };
         Event {
