@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-VERSION = 10
+VERSION = 11
 
 MAX_FEATURES = 128
 MAX_CLASSES = 64

@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 
-pub const ABI_VERSION: u32 = 10;
+pub const ABI_VERSION: u32 = 11;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -61,6 +61,9 @@ pub const STEER_ELSEWHERE: u32 = STEER_REDIRECT
     | STEER_DECAPSULATE;
 /// What only a socket buffer has: XDP hands it over to a program at TC.
 pub const STEER_BY_COMPANION: u32 = STEER_MARK | STEER_PRIORITY | STEER_QUEUE | STEER_MIRROR;
+/// `WW_COPY` and `WW_COPIES`: the tc_index of a copy.
+pub const COPY: i32 = 0x7e50;
+pub const COPIES: i32 = 4;
 /// Begins a `Wish`.
 pub const WISH: u32 = 0x3157_ecab;
 /// Of constants only: a plane in user space sends what goes elsewhere.
@@ -103,11 +106,13 @@ pub const TUNNEL_HAS_OUT: u8 = 2;
 pub const TUNNEL_HAS_UE4: u8 = 4;
 pub const TUNNEL_HAS_UE6: u8 = 8;
 pub const TUNNEL_HAS_QFI: u8 = 16;
+/// Of a host's IPv4 networks, that a challenge knows of.
+pub const BROADCASTS: usize = 8;
 /// `enum ww_tunnel_side`.
 pub const TUNNEL_IN: u8 = 0;
 pub const TUNNEL_OUT: u8 = 1;
 /// `enum ww_tunnel_count`, in words: what was done first, then why packets passed.
-pub const TUNNEL_COUNTS: [&str; 13] = [
+pub const TUNNEL_COUNTS: [&str; 14] = [
     "taken-out",
     "put-in",
     "written",
@@ -121,6 +126,7 @@ pub const TUNNEL_COUNTS: [&str; 13] = [
     "foreign",
     "too-long",
     "no-way",
+    "unanswered",
 ];
 
 /// Pools of the old and of the new policy together, and backends of all of them.
@@ -474,6 +480,7 @@ pub struct Steer {
     pub reserved: u16,
     pub own4: [u8; 4],
     pub own6: [u8; 16],
+    pub broadcast: [[u8; 4]; BROADCASTS],
 }
 
 /// `struct ww_tunnel_end`, key of the map `ww_tunnels`.
@@ -677,6 +684,7 @@ pub struct Stats {
     pub aggregates_missed: u64,
     /// Of a bank: packets to which each network said yes.
     pub said_yes: [u64; MAX_CLASSES],
+    pub answer_tat_ns: u64,
 }
 
 /// Events of a CPU in `ww_events`.
@@ -796,7 +804,7 @@ mod tests {
         assert_eq!(offset_of!(Policy, trigger_packets), 40);
         assert_eq!(offset_of!(Policy, class_policy), 184);
         assert_eq!(size_of::<Policy>(), 184 + 64 * (24 + size_of::<Steer>()));
-        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (100, 38));
+        assert_eq!((size_of::<Steer>(), offset_of!(Steer, address)), (132, 38));
         assert_eq!((size_of::<StationKey>(), size_of::<Station>()), (12, 16));
         assert_eq!((size_of::<Prefix4>(), size_of::<Prefix6>()), (8, 20));
         assert_eq!(offset_of!(Stats, class_outcome), 12 * 16);
