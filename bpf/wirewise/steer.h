@@ -13,6 +13,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "arith.h"
 #include "balance.h"
 #include "bridge.h"
 #include "challenge.h"
@@ -28,8 +29,9 @@
 #include "tunnel_leave.h"
 #include "way_out.h"
 
-/* Has the packet leave elsewhere as it came but for a hop. */
-#define WW_STEER_HOP (WW_STEER_REDIRECT | WW_STEER_BOUNCE)
+/* Bounces without loss of a hop: 1,000 per second and CPU, in bursts of 100. */
+#define WW_BOUNCE_INTERVAL_NS 1000000ULL
+#define WW_BOUNCE_BURST_NS (99 * WW_BOUNCE_INTERVAL_NS)
 
 /* 16-bit words of IP headers. */
 #define WW_IPV4_DSCP 0x00fc
@@ -125,17 +127,27 @@ static __always_inline int ww_write_dscp(WW_HOOK_CTX *ctx, __u32 dscp)
 	return 1;
 }
 
-/* Takes a hop from a packet that is sent elsewhere: whatever it comes round by, even another host, it does so 254 times at most. Returns 0 if it
- * has none left. A global function: the ways to the header are forgotten at its end. */
-__noinline int ww_spend_hop(WW_HOOK_ARG *ctx)
+/* Whether a packet may bounce. If the other end of the wire bounces too, the packet comes back for ever, as fast as the CPU allows. No mark
+ * survives a wire, so each packet above a rate that such a loop exceeds at once loses a hop, and is dropped without one left. Below it, packets
+ * bounce unchanged. A global function: the verifier forgets the branches of the parser at its end. */
+__noinline int ww_may_bounce(WW_HOOK_ARG *ctx)
 {
 	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
+	struct ww_cpu *percpu;
 	__u32 vlan_id, is_ipv4;
 	__u16 *word;
 	__be16 type;
 
 	/* Before Linux 6.8 a global function is verified even if nothing calls it. */
-	if (!(ww_config.steer & WW_STEER_HOP) || ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+	if (!(ww_config.steer & WW_STEER_BOUNCE))
+		return 0;
+	percpu = ww_this_cpu(bpf_get_smp_processor_id());
+	if (!percpu)
+		return 0;
+	if (ww_within_rate(&percpu->stats.bounce_tat_ns, bpf_ktime_get_ns(), WW_BOUNCE_INTERVAL_NS,
+			   WW_BOUNCE_BURST_NS))
+		return 1;
+	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
 		return 0;
 	word = cursor.at;
 	is_ipv4 = type == bpf_htons(ETH_P_IP);
@@ -222,7 +234,8 @@ static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *wh
 	if (!ww_at_tc() && !(ww_config.steer & WW_STEER_CARRIED) && ww_steers(what, WW_STEER_BY_COMPANION) &&
 	    !ww_wish_for(ctx, class_id))
 		return WW_UNSTEERED;
-	if (ww_steers(what, WW_STEER_HOP) && !ww_spend_hop(ctx))
+	/* What is captured goes nowhere. */
+	if (!(ww_config.steer & WW_STEER_TOLD) && ww_steers(what, WW_STEER_BOUNCE) && !ww_may_bounce(ctx))
 		return WW_VERDICT_DROP;
 	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
 		return WW_UNSTEERED;
@@ -263,7 +276,7 @@ static __always_inline __u32 ww_outcome_of(int steered)
 {
 	if (steered == WW_UNSTEERED)
 		return WW_OUTCOME_UNSTEERED;
-	if (ww_config.steer & (WW_STEER_CHALLENGE | WW_STEER_HOP | WW_STEER_ENCAPSULATE) &&
+	if (ww_config.steer & (WW_STEER_CHALLENGE | WW_STEER_BOUNCE | WW_STEER_ENCAPSULATE) &&
 	    steered == WW_VERDICT_DROP)
 		return WW_OUTCOME_DROP;
 	return ww_config.steer & WW_STEER_CHALLENGE && steered == WW_PROVEN ? WW_OUTCOME_PASS

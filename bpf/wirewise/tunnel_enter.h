@@ -12,6 +12,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "arith.h"
 #include "checksum.h"
 #include "forward.h"
 #include "gtp.h"
@@ -73,29 +74,15 @@ __noinline __u32 ww_sum_udp6(WW_HOOK_ARG *ctx)
 	return ww_checksum(sum) ?: 0xffff;
 }
 
-/* So many senders a second does a CPU tell that their packets are too long, and so many at once: as icmp_msgs_per_sec and icmp_msgs_burst. */
+/* ICMP answers: 1,000 per second and CPU, in bursts of 50, as the kernel's icmp_msgs_per_sec and icmp_msgs_burst. */
 #define WW_ANSWER_INTERVAL_NS 1000000ULL
-#define WW_ANSWER_BURST_NS (50 * WW_ANSWER_INTERVAL_NS)
+#define WW_ANSWER_BURST_NS (49 * WW_ANSWER_INTERVAL_NS)
 
-/* Whether one more may be told (GCRA). */
-static __always_inline int ww_may_answer(void)
-{
-	struct ww_cpu *percpu = ww_this_cpu(bpf_get_smp_processor_id());
-	__u64 now = bpf_ktime_get_ns(), start;
-
-	if (!percpu)
-		return 0;
-	start = ww_max(now, percpu->stats.answer_tat_ns);
-	if (start - now > WW_ANSWER_BURST_NS)
-		return 0;
-	percpu->stats.answer_tat_ns = start + WW_ANSWER_INTERVAL_NS;
-	return 1;
-}
-
-/* Puts in the place of a packet that is too long an answer to its sender: WW_ANSWERED, or WW_ANSWERED_ENOUGH; 0, with nothing changed, if
- * there is to be none. */
+/* Results of ww_answer_too_long. */
 #define WW_ANSWERED 1
-#define WW_ANSWERED_ENOUGH 2
+#define WW_ANSWERED_ENOUGH 2 /* the rate of answers is exceeded; the packet is unchanged */
+
+/* Replaces a packet that is too long by an answer to its sender. Returns 0, with nothing changed, if there is to be none. */
 __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 {
 	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
@@ -103,6 +90,7 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 	__u32 size = sizeof(struct iphdr), mtu, more;
 	__u16 *ethernet = data, *icmp;
 	struct ww_passage *room;
+	struct ww_cpu *percpu;
 	int is_ipv6, protocol = IPPROTO_ICMP;
 	__s64 sum;
 
@@ -139,7 +127,9 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 		__builtin_memcpy(room->end.address, &ip->saddr, 4);
 	}
 	more = size + WW_ICMP_BYTES;
-	if (!ww_may_answer())
+	percpu = ww_this_cpu(bpf_get_smp_processor_id());
+	if (!percpu || !ww_within_rate(&percpu->stats.answer_tat_ns, bpf_ktime_get_ns(),
+				       WW_ANSWER_INTERVAL_NS, WW_ANSWER_BURST_NS))
 		return WW_ANSWERED_ENOUGH;
 	if (bpf_xdp_adjust_head(ctx, -(int)more))
 		return 0;

@@ -14,7 +14,6 @@ from wirewise.feature_sets import Extractor, FeatureSet, Observation
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
 from wirewise.policy import Decider, Policy
-from wirewise.steering import NoHops
 
 
 @dataclass(frozen=True)
@@ -102,15 +101,11 @@ class DataPath:
         goes = outcome.fate
         steering = self.policy.actions[class_id].steering
         if outcome is Outcome.STEERED and steering is not None:
-            try:
-                left = steering.apply(frame)
-                if left is None:
-                    outcome = Outcome.UNSTEERED
-                else:
-                    goes, frame = steering.fate, left
-            except NoHops:
-                outcome = Outcome.DROP
-                goes = outcome.fate
+            left = steering.apply(frame)
+            if left is None:
+                outcome = Outcome.UNSTEERED
+            else:
+                goes, frame = steering.fate, left
         return Decision(
             Status.CLASSIFIED, goes, packet, seen, inferred, scores, class_id, action, outcome, frame=frame
         )

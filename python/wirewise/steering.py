@@ -210,7 +210,7 @@ class Steering:
 
     def apply(self, frame: bytes) -> bytes | None:
         """The Ethernet frame as it leaves; None: what is asked for cannot be done. frame: one that was
-        classified. Raises NoHops.
+        classified.
         """
         try:
             frame = self._through_tunnel(frame)
@@ -221,8 +221,6 @@ class Steering:
             if to_backend is None:
                 return None
             frame = to_backend
-        if self.redirect is not None or self.bounce:
-            frame = with_hop_less(frame)
         if self.dscp is not None:
             frame = with_dscp(frame, self.dscp)
         return frame[6:12] + frame[:6] + frame[12:] if self.bounce else frame
@@ -258,55 +256,30 @@ class Steering:
         return ", ".join(part for part in parts if part)
 
 
-class NoHops(Exception):
-    """A packet that is sent elsewhere has come to the end of its hops: it is dropped."""
-
-
-def with_hop_less(frame: bytes) -> bytes:
-    """The frame with one hop less in its outermost IP header, and the checksum of IPv4 updated as in
-    `with_dscp`: packets that are sent round in a loop come to an end. Raises NoHops.
-    """
-    at, kind = _network(frame)
-    word, step = (at + 8, 0x0100) if kind == _IPV4 else (at + 6, 1)
-    before = int.from_bytes(frame[word : word + 2], "big")
-    if (before >> 8 if kind == _IPV4 else before & 0xFF) <= 1:
-        raise NoHops
-    return _with_word(frame, at, kind, word, before - step)
-
-
 def with_dscp(frame: bytes, dscp: int) -> bytes:
     """The frame with another DSCP in its outermost IP header, and the same ECN.
 
     The checksum of IPv4 is updated, not made anew (RFC 1624, equation 3), so one that was wrong stays so.
     """
-    at, kind = _network(frame)
-    word = int.from_bytes(frame[at : at + 2], "big")
-    after = (word & ~0x00FC) | dscp << 2 if kind == _IPV4 else (word & ~0x0FC0) | dscp << 6
-    return _with_word(frame, at, kind, at, after)
-
-
-def _network(frame: bytes) -> tuple[int, int]:
-    """Where the outermost IP header is, and which."""
     at = _ETHERNET
     kind = int.from_bytes(frame[at - 2 : at], "big")
     for _ in range(2):
         if kind in _VLAN_TYPES:
             at += 4
             kind = int.from_bytes(frame[at - 2 : at], "big")
-    assert kind in (_IPV4, _IPV6)  # nothing else is classified
-    return at, kind
-
-
-def _with_word(frame: bytes, at: int, kind: int, word: int, after: int) -> bytes:
-    """With other two bytes in the IP header at an offset, and the checksum of IPv4."""
     changed = bytearray(frame)
+    word = int.from_bytes(frame[at : at + 2], "big")
     if kind == _IPV4:
-        before, checksum = (int.from_bytes(frame[of : of + 2], "big") for of in (word, at + 10))
-        total = (~checksum & 0xFFFF) + (~before & 0xFFFF) + after
+        after = (word & ~0x00FC) | dscp << 2
+        checksum = int.from_bytes(frame[at + 10 : at + 12], "big")
+        total = (~checksum & 0xFFFF) + (~word & 0xFFFF) + after
         while total > 0xFFFF:
             total = (total >> 16) + (total & 0xFFFF)
         changed[at + 10 : at + 12] = (~total & 0xFFFF).to_bytes(2, "big")
-    changed[word : word + 2] = after.to_bytes(2, "big")
+    else:
+        assert kind == _IPV6  # nothing else is classified
+        after = (word & ~0x0FC0) | dscp << 6
+    changed[at : at + 2] = after.to_bytes(2, "big")
     return bytes(changed)
 
 

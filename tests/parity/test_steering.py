@@ -178,32 +178,6 @@ def test_who_observes_changes_nothing(tmp_path: Path) -> None:
     assert ours.left == packets()
 
 
-@needs_kernel
-@pytest.mark.parametrize("shape", ["inline", "tail-calls"])
-@pytest.mark.parametrize("rule", ["bounce", {"redirect": {"interface": "eth9"}, "dscp": "EF"}])
-def test_what_goes_elsewhere_spends_a_hop_and_ends_without_one(tmp_path: Path, rule: Any, shape: str) -> None:
-    """Whatever a packet comes round by, it does so 254 times at most."""
-    frames: list[bytes] = []
-    for hops in (255, 64, 2, 1, 0):
-        v4, v6, later, tagged, twice, tunnelled, *_ = packets()
-        for frame, at in [(v4, 14), (later, 14), (tagged, 18), (twice, 22), (tunnelled, 14)]:
-            packet = frame[at : at + 8] + bytes([hops]) + frame[at + 9 :]
-            frames.append(frame[:at] + with_checksum(packet))
-        frames.append(v6[:21] + bytes([hops]) + v6[22:])
-    runs: list[Run] = []
-    timed: list[TimedFrame] = [(10**9 + 1000 * n, frame) for n, frame in enumerate(frames)]
-    assert_agree(case(rule, "enforce", shape), timed, tmp_path, seen=runs.append)
-    [ours] = runs
-    assert ours.heads[:, 4].tolist() == [Outcome.STEERED] * 18 + [Outcome.DROP] * 12
-    assert set(ours.heads[18:, 7].tolist()) == {XDP_CODES[Fate.DROP]}
-    assert ours.left is not None
-    for frame, left in zip(frames[:18], ours.left, strict=True):
-        at = {b"\x81\0": 18, b"\x88\xa8": 22}.get(frame[12:14], 14)
-        hops = at + (7 if frame[at] >> 4 == 6 else 8)
-        assert left[hops] == frame[hops] - 1
-        assert frame[at] >> 4 == 6 or dpkt.in_cksum(left[at : at + 20]) == 0
-
-
 def test_a_written_header_is_whole() -> None:
     v4, v6, later, tagged, twice, tunnelled, wrong, _ = packets()
     for frame, at in [(v4, 14), (later, 14), (tagged, 18), (twice, 22), (tunnelled, 14)]:

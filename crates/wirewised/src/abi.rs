@@ -685,6 +685,7 @@ pub struct Stats {
     /// Of a bank: packets to which each network said yes.
     pub said_yes: [u64; MAX_CLASSES],
     pub answer_tat_ns: u64,
+    pub bounce_tat_ns: u64,
 }
 
 /// Events of a CPU in `ww_events`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Policies of several interfaces that send packets, or copies of them, round in a circle. Two interfaces that redirect to each other what comes
 //! in are none: a packet that leaves is not judged again, unless what is sent is judged too (TC only), or it comes in at once by the other end of
-//! a veth pair, here or in another network namespace where this agent judges. What a bridge or a router does with it is not known; that
-//! stays bounded in the data path (`ww_spend_hop` and `WW_COPY` in bpf/wirewise).
+//! a veth pair, here or in another network namespace where this agent judges. What a bridge, a router or another host does with it is not known:
+//! there the data path bounds copies (`WW_COPY` in bpf/wirewise) and bounces (`ww_may_bounce`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -107,29 +107,30 @@ impl Networks {
     }
 }
 
-/// Where a running policy sends packets of an interface.
-fn targets_of(policy: &abi::Policy, own: u32, ports: &BTreeSet<u32>) -> BTreeSet<u32> {
+/// Where a policy sends packets of an interface. The ports of a bridge and the pools of servers are in other maps.
+fn targets_of(policy: &abi::Policy, own: u32) -> BTreeSet<u32> {
     let of = |steer: &abi::Steer| {
         let asks = |kind| steer.kinds & kind != 0;
         let redirect = asks(abi::STEER_REDIRECT).then_some(steer.ifindex);
         let mirror = asks(abi::STEER_MIRROR).then_some(steer.mirror_ifindex);
         let bounce = asks(abi::STEER_BOUNCE).then_some(own);
-        let bridge = asks(abi::STEER_BRIDGE).then(|| ports.iter().copied()).into_iter().flatten();
-        redirect.into_iter().chain(mirror).chain(bounce).chain(bridge).collect::<Vec<_>>()
+        [redirect, mirror, bounce].into_iter().flatten()
     };
     policy.steered().flat_map(|(_, steer)| of(steer)).collect()
 }
 
-/// The ports to which packets of an interface are forwarded.
-fn ports_of(policy: &Policy, own: u32) -> BTreeSet<u32> {
+/// Where it forwards them: to ports of a bridge, and to servers of a pool.
+fn forwards_of(policy: &Policy, own: u32) -> BTreeSet<u32> {
     let bridges = policy.steering().filter_map(|(_, it)| it.forward.as_ref()?.bridge.as_ref());
-    bridges.flat_map(|it| it.ports.iter().map(|port| port.ifindex)).filter(|port| *port != own).collect()
+    let ports = bridges.flat_map(|it| it.ports.iter().map(|port| port.ifindex)).filter(|port| *port != own);
+    let pools = policy.pools.iter().map(|pool| pool.interface.as_ref().map_or(own, |target| target.ifindex));
+    ports.chain(pools).collect()
 }
 
 /// Refuses a policy whose packets would come back to where it judges them. own : the interface's index.
 pub fn refuse(policy: &Policy, interface: &str, own: u32, planes: &[Plane], root: &Root) -> Result<()> {
-    let asked = policy.to_abi(0, abi::Mode::Observe);
-    let targets = targets_of(&asked, own, &ports_of(policy, own));
+    let mut targets = targets_of(&policy.to_abi(0, abi::Mode::Observe), own);
+    targets.append(&mut forwards_of(policy, own));
     if targets.is_empty() {
         return Ok(());
     }
@@ -156,7 +157,7 @@ pub fn refuse(policy: &Policy, interface: &str, own: u32, planes: &[Plane], root
         };
         let Some(plane) = plane.filter(|_| (network, index) != (0, own)) else { continue };
         let Ok(policy) = other.policy() else { continue };
-        let targets = targets_of(&policy, index, &BTreeSet::new());
+        let targets = targets_of(&policy, index);
         let both = std::iter::once(plane).chain(other.outgoing.map(|_| outgoing::PLANE));
         judges.extend(both.map(|plane| Judge::new((network, index), plane, targets.clone())));
     }

@@ -67,7 +67,6 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
     findings.extend(forwarding::admit(policy, interface, own, planes)?);
-    circles::refuse(policy, interface, own, planes, root)?;
     findings.extend(tunnels::admit(policy, interface, own)?);
     for pool in &mut policy.pools {
         pools::resolve(pool, own)?;
@@ -75,6 +74,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
             findings.extend(check_target(&target.interface, target.ifindex, planes));
         }
     }
+    circles::refuse(policy, interface, own, planes, root)?;
     Ok(findings)
 }
 

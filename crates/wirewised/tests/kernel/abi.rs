@@ -102,6 +102,7 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 reserved,
                 own4,
                 own6,
+                broadcast,
             }),
         ),
         ("ww_tunnel_end", layout!(abi::TunnelEnd { address, teid, ip_version, side, reserved })),
@@ -182,6 +183,8 @@ fn ours() -> BTreeMap<&'static str, Layout> {
                 aggregates_refused,
                 aggregates_missed,
                 said_yes,
+                answer_tat_ns,
+                bounce_tat_ns,
             }),
         ),
         (
