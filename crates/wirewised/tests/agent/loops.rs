@@ -164,7 +164,10 @@ fn bounces_lose_a_hop_only_above_the_rate_of_a_loop() {
             assert_eq!(outcome(&lab, 1, "drop") > 0, ends, "{plane}");
             // What a socket has room for.
             let left: Vec<_> = near.received().iter().map(|frame| frame[22]).collect();
-            assert!(left.contains(&hops) && left.iter().all(|left| *left == hops || !ends && *left == 1), "{plane}");
+            assert!(
+                left.contains(&hops) && left.iter().all(|left| *left == hops || !ends && *left == 1),
+                "{plane}"
+            );
         }
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
