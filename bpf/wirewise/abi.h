@@ -248,6 +248,8 @@ struct ww_class_policy {
 
 /* CPUs that a class's packets go to, at most. */
 #define WW_MAX_SPREAD 16
+/* Broadcast addresses of the host that a challenge compares with. */
+#define WW_BROADCASTS 8
 
 struct ww_steer {
 	__u32 kinds;   /* enum ww_steer_kind bits; of the rest, what they name means something */
@@ -270,7 +272,14 @@ struct ww_steer {
 	__u16 reserved;
 	__u8 own4[4]; /* the judged interface's IP addresses, by which it answers; zeros: it has none */
 	__u8 own6[16];
+	/* Of a challenge: broadcast addresses of this host's IPv4 networks; zeros: no more. */
+	__u8 broadcast[WW_BROADCASTS][4];
 };
+
+/* The tc_index of a copy says how many copies it is of: this, and 1 to WW_COPIES. The last is not copied again. Of all that a socket buffer
+ * carries, it is what veth pairs, bridges and other network namespaces leave alone, and little else uses it. */
+#define WW_COPY 0x7e50
+#define WW_COPIES 4
 
 /* Begins a struct ww_wish, so that metadata of others is not taken for one. */
 #define WW_WISH 0x3157ecab
@@ -430,6 +439,8 @@ enum ww_tunnel_count {
 	WW_TUNNEL_FOREIGN,  /* its sender is not who the tunnel belongs to */
 	WW_TUNNEL_TOO_LONG,
 	WW_TUNNEL_NO_WAY, /* no route, no neighbour, no hops left */
+	/* Dropped: too long for the route, and the rate of answers is exceeded. */
+	WW_TUNNEL_UNANSWERED,
 	WW_TUNNEL_COUNTS
 };
 
@@ -489,6 +500,8 @@ struct ww_stats {
 	__u64 aggregates_refused;
 	__u64 aggregates_missed;
 	__u64 said_yes[WW_MAX_CLASSES]; /* of a bank: packets to which each network did */
+	__u64 answer_tat_ns;		/* of ICMP answers to packets that are too long for their tunnel */
+	__u64 bounce_tat_ns;		/* of bounces that cost no hop */
 };
 
 /* Events of a CPU in ww_events, a power of two; the newest takes the place of the oldest. */

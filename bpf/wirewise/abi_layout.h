@@ -84,7 +84,7 @@ WW_AT(ww_class_policy, after, 4);
 WW_AT(ww_class_policy, interval_ns, 8);
 WW_AT(ww_class_policy, burst_ns, 16);
 
-WW_SIZE(ww_steer, 100);
+WW_SIZE(ww_steer, 132);
 WW_AT(ww_steer, kinds, 0);
 WW_AT(ww_steer, ifindex, 4);
 WW_AT(ww_steer, mark, 8);
@@ -104,6 +104,7 @@ WW_AT(ww_steer, inner_dscp, 77);
 WW_AT(ww_steer, reserved, 78);
 WW_AT(ww_steer, own4, 80);
 WW_AT(ww_steer, own6, 84);
+WW_AT(ww_steer, broadcast, 100);
 
 WW_SIZE(ww_wish, 24);
 WW_AT(ww_wish, magic, 0);
@@ -183,7 +184,7 @@ WW_AT(ww_tunnel, reserved, 55);
 WW_AT(ww_tunnel, packets, 56);
 WW_AT(ww_tunnel, bytes, 64);
 
-WW_SIZE(ww_policy, 8120);
+WW_SIZE(ww_policy, 10168);
 WW_AT(ww_policy, allow, 0);
 WW_AT(ww_policy, mode, 4);
 WW_AT(ww_policy, enforce_until_ns, 8);
@@ -210,7 +211,7 @@ WW_SIZE(ww_counter, 16);
 WW_AT(ww_counter, packets, 0);
 WW_AT(ww_counter, bytes, 8);
 
-WW_SIZE(ww_stats, 10032);
+WW_SIZE(ww_stats, 10048);
 WW_AT(ww_stats, status, 0);
 WW_AT(ww_stats, class_outcome, 192);
 WW_AT(ww_stats, inferred, 9408);
@@ -228,6 +229,8 @@ WW_AT(ww_stats, aggregates_evicted, 9496);
 WW_AT(ww_stats, aggregates_refused, 9504);
 WW_AT(ww_stats, aggregates_missed, 9512);
 WW_AT(ww_stats, said_yes, 9520);
+WW_AT(ww_stats, answer_tat_ns, 10032);
+WW_AT(ww_stats, bounce_tat_ns, 10040);
 
 WW_SIZE(ww_event, 88);
 WW_AT(ww_event, time_ns, 0);
@@ -291,9 +294,9 @@ WW_AT(ww_agreement, now_ns, 520);
 WW_AT(ww_agreement, class_id, 528);
 WW_AT(ww_agreement, reserved, 532);
 
-WW_SIZE(ww_cpu, 14104);
+WW_SIZE(ww_cpu, 14120);
 WW_AT(ww_cpu, stats, 0);
-WW_AT(ww_cpu, scratch, 10032);
+WW_AT(ww_cpu, scratch, 10048);
 
 #undef WW_AT
 #undef WW_SIZE

@@ -55,6 +55,18 @@ static __always_inline __u64 ww_elapsed(__u64 now, __u64 then)
 	return elapsed & ~(elapsed >> 63);
 }
 
+/* Generic cell rate algorithm: whether one more is within the rate. arrival: the theoretical time of the next, which is kept. interval: time
+ * between two; burst: how far ahead of now that may be. */
+static __always_inline int ww_within_rate(__u64 *arrival, __u64 now, __u64 interval, __u64 burst)
+{
+	__u64 start = ww_max(now, *arrival);
+
+	if (start - now > burst)
+		return 0;
+	*arrival = start + interval;
+	return 1;
+}
+
 /* Nanoseconds to microseconds, saturating at 2^32 - 1. */
 static __always_inline __u32 ww_microseconds(__u64 ns)
 {

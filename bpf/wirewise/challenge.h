@@ -21,6 +21,7 @@
 #include "arith.h"
 #include "checksum.h"
 #include "ends.h"
+#include "forward.h"
 #include "hook.h"
 #include "maps.h"
 
@@ -36,6 +37,10 @@
 #define WW_LEAST_FRAME 60
 /* The window of the answer: what clients send at first. The listener's own comes with its first packet. */
 #define WW_FIRST_SEGMENTS 10
+
+#define WW_SUMMED 512
+#define WW_SUMMED_BLOCKS 18 /* of the longest frames that there are */
+#define WW_MAX_IPV4_HEADER 60
 
 /* Headers as helpers want them: in memory of a known size. */
 struct ww_headers {
@@ -57,6 +62,8 @@ struct ww_headers {
 struct ww_room {
 	struct ww_ends ends;
 	struct ww_headers headers;
+	struct bpf_fib_lookup route;
+	__u8 block[WW_SUMMED]; /* of the packet, as much as bpf_csum_diff takes at once */
 };
 
 _Static_assert(sizeof(struct ww_room) <= sizeof(((struct ww_scratch *)0)->activation), "no room");
@@ -85,6 +92,113 @@ static __always_inline __u32 ww_read_headers(WW_HOOK_CTX *ctx, struct ww_room *r
 	if (size < sizeof(headers->tcp) || bpf_xdp_load_bytes(ctx, at, headers->bytes, size))
 		return 0;
 	return size;
+}
+
+/* The sum of some bytes of the frame, on top of another, as ww_checksum takes it; negative if there are not so many. */
+static __always_inline __s64 ww_sum_frame(WW_HOOK_CTX *ctx, struct ww_room *room, __u32 at, __u32 length,
+					  __s64 sum)
+{
+	for (int i = 0; i < WW_SUMMED_BLOCKS && length; i++) {
+		__u32 size = ww_min(length, WW_SUMMED), words;
+
+		ww_hide(size); /* otherwise the compiler takes another register's bounds for it */
+		if (size < 1 || size > WW_SUMMED)
+			return -1;
+		/* What is behind the last byte counts as zeros. */
+		words = (size + 3) & ~3;
+		ww_hide(words);
+		if (words < 4 || words > WW_SUMMED)
+			return -1;
+		*(__u32 *)(room->block + words - 4) = 0;
+		if (bpf_xdp_load_bytes(ctx, at, room->block, size))
+			return -1;
+		sum = bpf_csum_diff(0, 0, (void *)room->block, words, sum);
+		if (sum < 0)
+			return -1;
+		at += size;
+		length -= size;
+	}
+	return length ? -1 : sum;
+}
+
+/* Whether the packet is one that this host's TCP would look at: addressed to one station here, from one elsewhere, and with right checksums. Who
+ * sends others is not answered: with a sender's address in them, answers could be had from groups, or by everybody at once. */
+__noinline int ww_is_sound(WW_HOOK_ARG *ctx, __u32 class_id)
+{
+	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
+	struct ww_room *room = ww_find_room();
+	__u16 *ethernet = ww_data(ctx), check;
+	const __be32 *source, *destination;
+	__u32 size, segment, pseudo;
+	struct ww_ends *ends;
+	__s64 sum;
+
+	if (!room || (void *)(ethernet + WW_ETH_WORDS) > ww_data_end(ctx) ||
+	    !ww_is_for(ethernet, what->address))
+		return 0;
+	ends = &room->ends;
+	source = (void *)ends->key.source;
+	destination = (void *)ends->key.destination;
+	__builtin_memset(&room->route, 0, sizeof(room->route));
+	if (ends->key.reserved[0] == 4) {
+		size = ends->transport - ends->network;
+		if (!ww_is_routed4(*source) || !ww_is_routed4(*destination) || *source == *destination)
+			return 0;
+		for (int i = 0; i < WW_BROADCASTS; i++) {
+			__be32 group = *(__be32 *)what->broadcast[i];
+
+			if (group && (group == *source || group == *destination))
+				return 0;
+		}
+		if (size < sizeof(struct iphdr) || size > WW_MAX_IPV4_HEADER)
+			return 0;
+		sum = ww_sum_frame(ctx, room, ends->network, size, 0);
+		if (sum < 0 || ww_checksum(sum) ||
+		    bpf_xdp_load_bytes(ctx, ends->network, &room->headers, sizeof(room->headers.ip4)))
+			return 0;
+		segment = bpf_ntohs(room->headers.ip4.tot_len);
+		if (*(__u8 *)&room->headers >> 4 != 4 || segment < size)
+			return 0;
+		segment -= size;
+		room->route.family = WW_AF_INET;
+		room->route.ipv4_src = *source;
+		room->route.ipv4_dst = *destination;
+	} else {
+		/* With 64 zeros begin ::, ::1 and those that carry one of IPv4. */
+		if (!(source[0] | source[1]) || !(destination[0] | destination[1]) ||
+		    ends->key.source[0] == 0xff || ends->key.destination[0] == 0xff ||
+		    (source[0] == destination[0] && source[1] == destination[1] &&
+		     source[2] == destination[2] && source[3] == destination[3]))
+			return 0;
+		if (bpf_xdp_load_bytes(ctx, ends->network, &room->headers, sizeof(room->headers.ip6)))
+			return 0;
+		segment = bpf_ntohs(room->headers.ip6.payload_len);
+		room->route.family = WW_AF_INET6;
+		__builtin_memcpy(room->route.ipv6_src, ends->key.source, 16);
+		__builtin_memcpy(room->route.ipv6_dst, ends->key.destination, 16);
+	}
+	/* A router's listener is not asked about packets that only pass by. */
+	room->route.ifindex = ww_field(ctx, struct xdp_md, ingress_ifindex);
+	switch (bpf_fib_lookup(ctx, &room->route, sizeof(room->route), 0)) {
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+	case BPF_FIB_LKUP_RET_FWD_DISABLED:
+		break;
+	default:
+		return 0;
+	}
+	/* The addresses lie behind each other in the key; of IPv4 they have zeros between them. */
+	sum = bpf_csum_diff(0, 0, (void *)ends->key.source, 2 * sizeof(ends->key.source),
+			    bpf_htons(IPPROTO_TCP) + bpf_htons(segment));
+	if (sum < 0 || segment < sizeof(struct tcphdr) ||
+	    bpf_xdp_load_bytes(ctx, ends->transport + __builtin_offsetof(struct tcphdr, check), &check,
+			       sizeof(check)))
+		return 0;
+	pseudo = (__u16)~ww_checksum(sum);
+	/* A veth pair's other end leaves the rest to a card that is not there. */
+	if (check == pseudo)
+		return 1;
+	sum = ww_sum_frame(ctx, room, ends->transport, segment, sum);
+	return sum >= 0 && !ww_checksum(sum);
 }
 
 /* What a TCP packet is to this host's sockets. */
@@ -229,10 +343,10 @@ __noinline int ww_answer(WW_HOOK_ARG *ctx)
 }
 
 /* What becomes of a packet that has to prove its sender: the verdict, WW_PROVEN, or WW_UNSTEERED of what no cookie is for. */
-__noinline int ww_challenge(WW_HOOK_ARG *ctx)
+__noinline int ww_challenge(WW_HOOK_ARG *ctx, __u32 class_id)
 {
 	struct ww_memory proven = {.proven = 1}, *known = 0;
-	__u8 flags, *link;
+	__u8 flags;
 	struct ww_room *room;
 	struct ww_ends *ends;
 	__be16 fragment = 0;
@@ -249,10 +363,6 @@ __noinline int ww_challenge(WW_HOOK_ARG *ctx)
 	/* The answer would need another length there, and segments that fit a session. */
 	if (ends->link & WW_IN_PPPOE)
 		return WW_UNSTEERED;
-	/* TCP is not for groups, and nobody may answer in their name. */
-	link = ww_data(ctx);
-	if ((void *)(link + 1) > ww_data_end(ctx) || link[0] & 1)
-		return WW_UNSTEERED;
 	if (ends->key.reserved[0] == 4 &&
 	    bpf_xdp_load_bytes(ctx, ends->network + __builtin_offsetof(struct iphdr, frag_off), &fragment,
 			       sizeof(fragment)))
@@ -267,6 +377,8 @@ __noinline int ww_challenge(WW_HOOK_ARG *ctx)
 		if (known && known->proven)
 			return WW_PROVEN;
 	}
+	if (!ww_is_sound(ctx, class_id))
+		return WW_UNSTEERED;
 	receiver = ww_find_receiver(ctx, flags == WW_TCP_SYN);
 	if (receiver == WW_NOBODY)
 		return WW_UNSTEERED;

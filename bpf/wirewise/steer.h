@@ -13,6 +13,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "arith.h"
 #include "balance.h"
 #include "bridge.h"
 #include "challenge.h"
@@ -27,6 +28,10 @@
 #include "tunnel_enter.h"
 #include "tunnel_leave.h"
 #include "way_out.h"
+
+/* Bounces without loss of a hop: 1,000 per second and CPU, in bursts of 100. */
+#define WW_BOUNCE_INTERVAL_NS 1000000ULL
+#define WW_BOUNCE_BURST_NS (99 * WW_BOUNCE_INTERVAL_NS)
 
 /* 16-bit words of IP headers. */
 #define WW_IPV4_DSCP 0x00fc
@@ -77,7 +82,14 @@ static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, struct ww_steer *what)
 	if (!ww_draws(what))
 		return;
 	if (ww_at_tc()) {
+		__u64 mark = ww_field(ctx, struct __sk_buff, tc_index), generation = mark - WW_COPY;
+
+		if (generation == WW_COPIES)
+			return;
+		ww_set_field(ctx, struct __sk_buff, tc_index,
+			     generation < WW_COPIES ? mark + 1 : WW_COPY + 1);
 		bpf_clone_redirect(ctx, what->mirror_ifindex, 0);
+		ww_set_field(ctx, struct __sk_buff, tc_index, mark);
 		return;
 	}
 	if (what->mirror_snap)
@@ -115,6 +127,38 @@ static __always_inline int ww_write_dscp(WW_HOOK_CTX *ctx, __u32 dscp)
 	return 1;
 }
 
+/* Whether a packet may bounce. If the other end of the wire bounces too, the packet comes back for ever, as fast as the CPU allows. No mark
+ * survives a wire, so each packet above a rate that such a loop exceeds at once loses a hop, and is dropped without one left. Below it, packets
+ * bounce unchanged. A global function: the verifier forgets the branches of the parser at its end. */
+__noinline int ww_may_bounce(WW_HOOK_ARG *ctx)
+{
+	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
+	struct ww_cpu *percpu;
+	__u32 vlan_id, is_ipv4;
+	__u16 *word;
+	__be16 type;
+
+	/* Before Linux 6.8 a global function is verified even if nothing calls it. */
+	if (!(ww_config.steer & WW_STEER_BOUNCE))
+		return 0;
+	percpu = ww_this_cpu(bpf_get_smp_processor_id());
+	if (!percpu)
+		return 0;
+	if (ww_within_rate(&percpu->stats.bounce_tat_ns, bpf_ktime_get_ns(), WW_BOUNCE_INTERVAL_NS,
+			   WW_BOUNCE_BURST_NS))
+		return 1;
+	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+		return 0;
+	word = cursor.at;
+	is_ipv4 = type == bpf_htons(ETH_P_IP);
+	if ((void *)(word + WW_IPV4_CHECKSUM + 1) > cursor.end || (!is_ipv4 && type != bpf_htons(ETH_P_IPV6)))
+		return 0;
+	if (((__u8 *)word)[is_ipv4 ? 2 * WW_IPV4_TTL : 2 * WW_IPV6_HOPS + 1] <= 1)
+		return 0;
+	ww_take_hop(ctx, word, is_ipv4);
+	return 1;
+}
+
 /* Has the packet leave by the interface it came by, to who sent it. */
 static __always_inline int ww_bounce(WW_HOOK_CTX *ctx)
 {
@@ -138,7 +182,7 @@ static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *wh
 	int verdict = WW_VERDICT_PASS;
 
 	if (ww_steers(what, WW_STEER_CHALLENGE)) {
-		verdict = ww_challenge(ctx);
+		verdict = ww_challenge(ctx, class_id);
 		return verdict == WW_VERDICT_BOUNCE && !ww_bounce(ctx) ? WW_VERDICT_DROP : verdict;
 	}
 	/* The copy is of the packet as it came. Before all others: sending it may run programs that redirect, and the kernel remembers one
@@ -172,7 +216,7 @@ static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *wh
 		verdict = ww_enter_tunnel(ctx, class_id);
 		if (verdict == WW_VERDICT_BOUNCE)
 			return ww_bounce(ctx) ? verdict : WW_VERDICT_DROP;
-		if (verdict == WW_UNSTEERED)
+		if (verdict == WW_UNSTEERED || verdict == WW_VERDICT_DROP)
 			return verdict;
 	} else if (ww_steers(what, WW_STEER_FORWARD)) {
 		if (ww_forward(ctx, class_id))
@@ -190,6 +234,9 @@ static __always_inline int ww_steer_packet(WW_HOOK_CTX *ctx, struct ww_steer *wh
 	if (!ww_at_tc() && !(ww_config.steer & WW_STEER_CARRIED) && ww_steers(what, WW_STEER_BY_COMPANION) &&
 	    !ww_wish_for(ctx, class_id))
 		return WW_UNSTEERED;
+	/* What is captured goes nowhere. */
+	if (!(ww_config.steer & WW_STEER_TOLD) && ww_steers(what, WW_STEER_BOUNCE) && !ww_may_bounce(ctx))
+		return WW_VERDICT_DROP;
 	if (ww_steers(what, WW_STEER_DSCP) && !ww_write_dscp(ctx, what->dscp & 63))
 		return WW_UNSTEERED;
 	if (ww_steers(what, WW_STEER_BOUNCE)) {
@@ -229,7 +276,8 @@ static __always_inline __u32 ww_outcome_of(int steered)
 {
 	if (steered == WW_UNSTEERED)
 		return WW_OUTCOME_UNSTEERED;
-	if (ww_config.steer & WW_STEER_CHALLENGE && steered == WW_VERDICT_DROP)
+	if (ww_config.steer & (WW_STEER_CHALLENGE | WW_STEER_BOUNCE | WW_STEER_ENCAPSULATE) &&
+	    steered == WW_VERDICT_DROP)
 		return WW_OUTCOME_DROP;
 	return ww_config.steer & WW_STEER_CHALLENGE && steered == WW_PROVEN ? WW_OUTCOME_PASS
 									    : WW_OUTCOME_STEERED;

@@ -82,6 +82,24 @@ __noinline int ww_count_passage(__u32 what)
 	return 0;
 }
 
+#define WW_MAX_IPV4_WORDS 30
+
+/* Whether an IPv4 header of so many bytes adds up, as a router asks (RFC 1812, 5.2.2). The checksum of what is behind is for the receiver. */
+static __always_inline int ww_adds_up(struct ww_cursor *cursor, __u32 header)
+{
+	__u16 *word = cursor->at;
+	__u64 sum = 0;
+
+	for (__u32 i = 0; i < WW_MAX_IPV4_WORDS; i++) {
+		if (2 * i >= header)
+			break;
+		if ((void *)(word + i + 1) > cursor->end)
+			return 0;
+		sum += word[i];
+	}
+	return !ww_checksum(sum);
+}
+
 /* The IP packet at an offset in the frame: its length, 0: it is none. *tunnel: 1 if it is to the port of GTP-U. */
 static __always_inline __u32 ww_measure(struct ww_cursor *cursor, int is_ipv6, int *tunnel)
 {
@@ -103,7 +121,7 @@ static __always_inline __u32 ww_measure(struct ww_cursor *cursor, int is_ipv6, i
 			return 0;
 		header = (*(__u8 *)ip & 15) * 4;
 		length = bpf_ntohs(ip->tot_len);
-		if (header < sizeof(*ip) || length < header)
+		if (header < sizeof(*ip) || length < header || !ww_adds_up(cursor, header))
 			return 0;
 		protocol = ip->frag_off & bpf_htons(WW_IPV4_OFFSET) ? 0 : ip->protocol;
 	}

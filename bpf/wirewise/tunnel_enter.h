@@ -12,6 +12,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "arith.h"
 #include "checksum.h"
 #include "forward.h"
 #include "gtp.h"
@@ -73,7 +74,15 @@ __noinline __u32 ww_sum_udp6(WW_HOOK_ARG *ctx)
 	return ww_checksum(sum) ?: 0xffff;
 }
 
-/* Puts in the place of a packet that is too long an answer to its sender: 1; 0, with nothing changed, if there is to be none. */
+/* ICMP answers: 1,000 per second and CPU, in bursts of 50, as the kernel's icmp_msgs_per_sec and icmp_msgs_burst. */
+#define WW_ANSWER_INTERVAL_NS 1000000ULL
+#define WW_ANSWER_BURST_NS (49 * WW_ANSWER_INTERVAL_NS)
+
+/* Results of ww_answer_too_long. */
+#define WW_ANSWERED 1
+#define WW_ANSWERED_ENOUGH 2 /* the rate of answers is exceeded; the packet is unchanged */
+
+/* Replaces a packet that is too long by an answer to its sender. Returns 0, with nothing changed, if there is to be none. */
 __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 {
 	struct ww_steer *what = &ww_policy.steer[class_id & (WW_MAX_CLASSES - 1)];
@@ -81,6 +90,7 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 	__u32 size = sizeof(struct iphdr), mtu, more;
 	__u16 *ethernet = data, *icmp;
 	struct ww_passage *room;
+	struct ww_cpu *percpu;
 	int is_ipv6, protocol = IPPROTO_ICMP;
 	__s64 sum;
 
@@ -117,6 +127,10 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 		__builtin_memcpy(room->end.address, &ip->saddr, 4);
 	}
 	more = size + WW_ICMP_BYTES;
+	percpu = ww_this_cpu(bpf_get_smp_processor_id());
+	if (!percpu || !ww_within_rate(&percpu->stats.answer_tat_ns, bpf_ktime_get_ns(),
+				       WW_ANSWER_INTERVAL_NS, WW_ANSWER_BURST_NS))
+		return WW_ANSWERED_ENOUGH;
 	if (bpf_xdp_adjust_head(ctx, -(int)more))
 		return 0;
 	/* Shorter than it was: that cannot fail. */
@@ -146,7 +160,7 @@ __noinline int ww_answer_too_long(WW_HOOK_ARG *ctx, __u32 class_id)
 	}
 	sum = bpf_csum_diff(0, 0, (void *)icmp, WW_ICMP_BYTES + WW_QUOTE, sum);
 	icmp[1] = ww_checksum(sum);
-	return 1;
+	return WW_ANSWERED;
 }
 
 /* Where the packet that is put in goes, by the outer header that it gets. Returns 0 and the way in room->route, or an enum ww_tunnel_count. */
@@ -348,9 +362,16 @@ static __always_inline int ww_enter_tunnel(WW_HOOK_CTX *ctx, __u32 class_id)
 	if (!why) {
 		why = WW_TUNNEL_PUT_IN;
 		verdict = ww_write_tunnel(ctx, class_id) ? WW_VERDICT_REDIRECT : WW_VERDICT_DROP;
-	} else if (why == WW_TUNNEL_TOO_LONG && ww_answer_too_long(ctx, class_id)) {
-		why = WW_TUNNEL_ANSWERED;
-		verdict = WW_VERDICT_BOUNCE;
+	} else if (why == WW_TUNNEL_TOO_LONG) {
+		int answered = ww_answer_too_long(ctx, class_id);
+
+		if (answered == WW_ANSWERED) {
+			why = WW_TUNNEL_ANSWERED;
+			verdict = WW_VERDICT_BOUNCE;
+		} else if (answered == WW_ANSWERED_ENOUGH) {
+			why = WW_TUNNEL_UNANSWERED;
+			verdict = WW_VERDICT_DROP;
+		}
 	}
 	ww_count_passage(why);
 	return verdict;

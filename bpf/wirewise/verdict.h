@@ -80,15 +80,15 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 					 const struct ww_slot *slot, const void *key, __u64 what,
 					 const __u32 version)
 {
-	__u64 now = slot->last_seen_ns, start = ww_max(now, stats->event_tat_ns);
+	__u64 now = slot->last_seen_ns;
 	__u32 index = bpf_get_smp_processor_id() * WW_EVENTS + (stats->events_sent & (WW_EVENTS - 1));
 	struct ww_event *event;
 
-	if (start - now > ww_policy.event_burst_ns) {
+	if (!ww_within_rate(&stats->event_tat_ns, now, ww_policy.event_interval_ns,
+			    ww_policy.event_burst_ns)) {
 		stats->events_limited++;
 		return 0;
 	}
-	stats->event_tat_ns = start + ww_policy.event_interval_ns;
 	event = bpf_map_lookup_elem(&ww_events, &index);
 	if (!event)
 		return 0;

@@ -30,6 +30,9 @@ pub const SLOT_STREAK_SHIFT: u8 = 4;
 pub const MAX_STREAK: u32 = 15;
 pub const MAX_AFTER: u32 = 15;
 pub const MAX_SPREAD: usize = 16;
+pub const BROADCASTS: usize = 8;
+pub const COPY: u32 = 0x0000_7e50;
+pub const COPIES: u32 = 4;
 pub const WISH: u32 = 0x3157_ecab;
 pub const SOCKETS: u32 = 256;
 pub const POOLS: usize = 16;
@@ -229,6 +232,7 @@ codes! {
         Foreign = "foreign",
         TooLong = "too-long",
         NoWay = "no-way",
+        Unanswered = "unanswered",
     }
 }
 
@@ -445,10 +449,11 @@ pub struct Steer {
     pub reserved: u16,
     pub own4: [u8; 4],
     pub own6: [u8; 16],
+    pub broadcast: [[u8; 4]; BROADCASTS],
 }
 
 const _: () = {
-    assert!(size_of::<Steer>() == 100);
+    assert!(size_of::<Steer>() == 132);
     assert!(offset_of!(Steer, kinds) == 0);
     assert!(offset_of!(Steer, ifindex) == 4);
     assert!(offset_of!(Steer, mark) == 8);
@@ -468,6 +473,7 @@ const _: () = {
     assert!(offset_of!(Steer, reserved) == 78);
     assert!(offset_of!(Steer, own4) == 80);
     assert!(offset_of!(Steer, own6) == 84);
+    assert!(offset_of!(Steer, broadcast) == 100);
 };
 
 /// `struct ww_wish`.
@@ -706,7 +712,7 @@ pub struct Policy {
 }
 
 const _: () = {
-    assert!(size_of::<Policy>() == 8120);
+    assert!(size_of::<Policy>() == 10168);
     assert!(offset_of!(Policy, allow) == 0);
     assert!(offset_of!(Policy, mode) == 4);
     assert!(offset_of!(Policy, enforce_until_ns) == 8);
@@ -785,10 +791,12 @@ pub struct Stats {
     pub aggregates_refused: u64,
     pub aggregates_missed: u64,
     pub said_yes: [u64; MAX_CLASSES],
+    pub answer_tat_ns: u64,
+    pub bounce_tat_ns: u64,
 }
 
 const _: () = {
-    assert!(size_of::<Stats>() == 10032);
+    assert!(size_of::<Stats>() == 10048);
     assert!(offset_of!(Stats, status) == 0);
     assert!(offset_of!(Stats, class_outcome) == 192);
     assert!(offset_of!(Stats, inferred) == 9408);
@@ -806,6 +814,8 @@ const _: () = {
     assert!(offset_of!(Stats, aggregates_refused) == 9504);
     assert!(offset_of!(Stats, aggregates_missed) == 9512);
     assert!(offset_of!(Stats, said_yes) == 9520);
+    assert!(offset_of!(Stats, answer_tat_ns) == 10032);
+    assert!(offset_of!(Stats, bounce_tat_ns) == 10040);
 };
 
 /// `struct ww_event`.
@@ -971,7 +981,7 @@ pub struct Cpu {
 }
 
 const _: () = {
-    assert!(size_of::<Cpu>() == 14104);
+    assert!(size_of::<Cpu>() == 14120);
     assert!(offset_of!(Cpu, stats) == 0);
-    assert!(offset_of!(Cpu, scratch) == 10032);
+    assert!(offset_of!(Cpu, scratch) == 10048);
 };

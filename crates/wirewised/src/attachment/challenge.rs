@@ -3,8 +3,14 @@
 
 use std::fs;
 
+use crate::abi;
 use crate::attachment::doctor::finding::{Finding, Level};
+use crate::error::{Error, Result};
+use crate::interface::netdev::Device;
+use crate::interface::rtnetlink;
 use crate::kernel;
+use crate::policy::Policy;
+use crate::policy::steering::Guarded;
 
 pub const CHECK: &str = "challenge";
 const COOKIES: &str = "/proc/sys/net/ipv4/tcp_syncookies";
@@ -15,6 +21,19 @@ const HELPERS: [u32; 4] = [
     libbpf_sys::BPF_FUNC_tcp_raw_check_syncookie_ipv4,
     libbpf_sys::BPF_FUNC_tcp_raw_check_syncookie_ipv6,
 ];
+
+/// Looks up what SYNs have to be addressed to, and what they must not be.
+pub fn admit(policy: &mut Policy, interface: &str) -> Result<()> {
+    let address = Device::open(interface)?.address();
+    let address =
+        address.ok_or_else(|| Error::other(format!("{interface}: cannot ask for its Ethernet address")))?;
+    let known = rtnetlink::broadcasts()
+        .map_err(|error| Error::other(format!("cannot list the addresses of this host: {error}")))?;
+    let mut broadcast = [[0; 4]; abi::BROADCASTS];
+    broadcast.iter_mut().zip(known).for_each(|(place, address)| *place = address.octets());
+    policy.challenging_mut().for_each(|steering| steering.guarded = Guarded { address, broadcast });
+    Ok(())
+}
 
 /// Whether who answers a challenge gets a connection. Of listeners in the network namespace of this thread.
 pub fn check() -> Finding {

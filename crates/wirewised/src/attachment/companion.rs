@@ -19,8 +19,8 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel::assembler::{
-    self, ADD, AND, CALL, EXIT, IF_BEYOND, IF_EQUAL, IF_NOT, LOAD_MAP, LOAD_U32, Line, MOVE, SECOND_HALF,
-    SET, STORE_U32, THE_MAP, assemble,
+    self, ADD, AND, CALL, EXIT, IF_BELOW, IF_BEYOND, IF_EQUAL, IF_NOT, LOAD_MAP, LOAD_U32, Line, MOVE,
+    SECOND_HALF, SET, STORE_U32, THE_MAP, assemble,
 };
 use crate::kernel::change;
 use crate::kernel::objects;
@@ -132,6 +132,7 @@ fn load() -> io::Result<(OwnedFd, MapHandle)> {
 const MARK: i16 = 8;
 const QUEUE_MAPPING: i16 = 12;
 const PRIORITY: i16 = 32;
+const TC_INDEX: i16 = 44;
 const CB: i16 = 48;
 const DATA: i16 = 76;
 const DATA_META: i16 = 140;
@@ -198,10 +199,19 @@ fn second() -> Vec<bpf::bpf_insn> {
     lines.extend(if_wished(
         abi::STEER_MIRROR,
         &[
+            (LOAD_U32, 8, 6, TC_INDEX, 0), // r8: what it has now; r5: how many copies it is of
+            (MOVE, 5, 8, 0, 0),
+            (ADD, 5, 0, 0, -(abi::COPY as i32)),
+            (IF_EQUAL, 5, 0, 9, abi::COPIES as i32), // no more
+            (IF_BELOW, 5, 0, 1, abi::COPIES as i32),
+            (SET, 5, 0, 0, 0),
+            (ADD, 5, 0, 0, abi::COPY as i32 + 1),
+            (STORE_U32, 6, 5, TC_INDEX, 0),
             (MOVE, 1, 6, 0, 0),
             (LOAD_U32, 2, 6, MIRROR_TO, 0),
             (SET, 3, 0, 0, 0),
             (CALL, 0, 0, 0, bpf::BPF_FUNC_clone_redirect as i32),
+            (STORE_U32, 6, 8, TC_INDEX, 0),
         ],
     ));
     lines.extend(if_wished(abi::STEER_MARK, &[(LOAD_U32, 5, 6, MARK_WISHED, 0), (STORE_U32, 6, 5, MARK, 0)]));

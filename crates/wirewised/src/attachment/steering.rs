@@ -48,6 +48,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         findings.extend(check_bounces(interface, own));
     }
     if policy.steering_kinds() & abi::STEER_CHALLENGE != 0 {
+        challenge::admit(policy, interface)?;
         findings.push(challenge::check());
     }
     check_cpus(policy)?;
@@ -65,7 +66,6 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         let planes = if key == "mirror" { &[] } else { planes };
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
-    circles::refuse(policy, interface, own, planes, root)?;
     findings.extend(forwarding::admit(policy, interface, own, planes)?);
     findings.extend(tunnels::admit(policy, interface, own)?);
     for pool in &mut policy.pools {
@@ -74,6 +74,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
             findings.extend(check_target(&target.interface, target.ifindex, planes));
         }
     }
+    circles::refuse(policy, interface, own, planes, root)?;
     Ok(findings)
 }
 

@@ -2,9 +2,10 @@
 //! What the kernel says of interfaces and of the links between them, over a routing socket. Of an answer only the few attributes are
 //! read that are needed here, so that a newer kernel's answers are understood too.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
 
 use crate::interface::socket;
@@ -21,6 +22,8 @@ const NSID_BODY: usize = 4;
 /// `struct rtmsg` and `struct ndmsg`.
 const ROUTE_BODY: usize = 12;
 const NEIGHBOUR_BODY: usize = 12;
+/// `struct ifaddrmsg`.
+const ADDRESS_BODY: usize = 8;
 /// linux/neighbour.h.
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
@@ -211,6 +214,31 @@ fn parse_neighbour(answer: &[u8]) -> Option<[u8; 6]> {
     (state & (NUD_INCOMPLETE | NUD_FAILED) == 0).then_some(mac)
 }
 
+/// The broadcast addresses of this namespace's IPv4 networks but those of loopback: as the kernel's table has them.
+pub fn broadcasts() -> io::Result<BTreeSet<Ipv4Addr>> {
+    let mut body = [0; ADDRESS_BODY];
+    body[0] = libc::AF_INET as u8;
+    let answers = ask(libc::RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, &body, &[])?;
+    Ok(answers.iter().flat_map(|answer| parse_broadcasts(answer)).filter(|it| !it.is_loopback()).collect())
+}
+
+/// The one that was given with an address, and the last of its network.
+fn parse_broadcasts(answer: &[u8]) -> Vec<Ipv4Addr> {
+    let (Some(length), Some(rest)) = (answer.get(1).copied(), answer.get(ADDRESS_BODY..)) else {
+        return Vec::new();
+    };
+    attributes(rest)
+        .filter_map(|(kind, value)| {
+            let address = Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?);
+            match kind {
+                libc::IFA_BROADCAST => Some(address),
+                libc::IFA_ADDRESS if length < 31 => Some(address | Ipv4Addr::from(u32::MAX >> length)),
+                _ => None,
+            }
+        })
+        .collect()
+}
+
 fn family(of: IpAddr) -> u8 {
     if of.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
 }
@@ -344,7 +372,7 @@ mod tests {
         #[test]
         fn no_answer_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_link(&bytes);
-            let _ = (parse_route(&bytes), parse_neighbour(&bytes));
+            let _ = (parse_route(&bytes), parse_neighbour(&bytes), parse_broadcasts(&bytes));
             let _ = take(&bytes, &mut Vec::new());
         }
     }

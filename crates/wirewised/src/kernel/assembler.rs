@@ -40,6 +40,7 @@ pub const SHIFT_LEFT: u8 = 0x67;
 pub const TO_BIG_ENDIAN: u8 = 0xdc;
 pub const IF_EQUAL: u8 = 0x15;
 pub const IF_NOT: u8 = 0x55;
+pub const IF_BELOW: u8 = 0xa5;
 pub const IF_BEYOND: u8 = 0x2d;
 /// From another register.
 pub const IF_DIFFERS: u8 = 0x5d;

@@ -276,6 +276,11 @@ impl Policy {
         self.steering_mut().filter(|steering| steering.encapsulate)
     }
 
+    /// The classes whose packets are challenged.
+    pub fn challenging_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
+        self.steering_mut().filter(|steering| steering.challenge)
+    }
+
     /// The interfaces that forwarded packets may leave by at XDP.
     pub fn ways(&self) -> impl Iterator<Item = u32> {
         let forwards = self.steering().filter_map(|(_, steering)| steering.forward.as_ref());

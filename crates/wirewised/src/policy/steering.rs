@@ -54,6 +54,15 @@ pub struct Steering {
     pub inner_dscp: Option<Dscp>,
     /// The judged interface's addresses, of IPv4 and IPv6, to be looked up; zeros: it has none.
     pub own: ([u8; 4], [u8; 16]),
+    /// Of a challenge: who is to be addressed, to be looked up.
+    pub guarded: Guarded,
+}
+
+/// A host that a challenge answers for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Guarded {
+    pub address: [u8; 6],
+    pub broadcast: [[u8; 4]; abi::BROADCASTS],
 }
 
 impl Steering {
@@ -119,13 +128,14 @@ impl Steering {
             mirror_ifindex: self.mirror.as_ref().map_or(0, |mirror| mirror.target.ifindex),
             mirror_every: self.mirror.as_ref().map_or(0, |mirror| mirror.rate.every),
             mirror_snap: self.mirror.as_ref().and_then(|mirror| mirror.snap).unwrap_or(0),
-            address: self.forward.as_ref().map_or([0; 6], |forward| forward.address.0),
+            address: self.forward.as_ref().map_or(self.guarded.address, |forward| forward.address.0),
             pool: self.backend.as_ref().map_or(0, |pool| pool.number),
             qfi: self.qfi.unwrap_or(0),
             inner_dscp: self.inner_dscp.map_or(0, |dscp| dscp.0),
             reserved: 0,
             own4: self.own.0,
             own6: self.own.1,
+            broadcast: self.guarded.broadcast,
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn count_classified(stats: &mut Stats) {
 
 /// Counters of one more CPU.
 pub fn add(sum: &mut Stats, more: &Stats) {
-    // All members are u64 counters, but for event_tat_ns, which nobody reads.
+    // All members are u64 counters, except for the times of rate limits, which nobody reads.
     let words = bytemuck::bytes_of_mut(sum);
     let words: &mut [u64] = bytemuck::cast_slice_mut(words);
     let more: &[u64] = bytemuck::cast_slice(bytemuck::bytes_of(more));

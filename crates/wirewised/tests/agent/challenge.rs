@@ -361,6 +361,84 @@ fn what_no_cookie_is_for_passes() {
     }
 }
 
+/// The frame with other bytes in its IP header, and both checksums right.
+fn rewritten(mut frame: Vec<u8>, change: impl Fn(&mut [u8])) -> Vec<u8> {
+    change(&mut frame[14..]);
+    let (addresses, header) = if frame[14] >> 4 == 4 { (12, 20) } else { (8, 40) };
+    let half = (header - addresses) / 2;
+    let (ip, segment) = frame[14..].split_at_mut(header);
+    segment[16..18].fill(0);
+    let (source, destination) = ip[addresses..].split_at(half);
+    let check = sum(&[&pseudo(source, destination, segment.len())[..], segment].concat());
+    segment[16..18].copy_from_slice(&check.to_be_bytes());
+    if header == 20 {
+        ip[10..12].fill(0);
+        let check = sum(ip);
+        ip[10..12].copy_from_slice(&check.to_be_bytes());
+    }
+    frame
+}
+
+/// What no TCP of a host would answer: a stranger could have answers sent to, or in the name of, whom he likes.
+#[test]
+fn what_a_hosts_tcp_would_not_answer_is_not_answered() {
+    let Some(it) = Challenged::new(0) else { return };
+    it.listen();
+    // A router, whose listener is not asked about what passes by.
+    it.lab.sh("sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0");
+    let near = sender(&it.lab);
+    let syn = |version| tcp(version, 3, PORT, SYN, 0);
+    let from = |address: [u8; 4]| rewritten(syn(4), move |ip| ip[12..16].copy_from_slice(&address));
+    let to = |address: [u8; 4]| rewritten(syn(4), move |ip| ip[16..20].copy_from_slice(&address));
+    let six = |at: usize, address: &str| {
+        let octets = address.parse::<std::net::Ipv6Addr>().unwrap().octets();
+        rewritten(syn(6), move |ip| ip[at..at + 16].copy_from_slice(&octets))
+    };
+    let with = |version, at: usize| {
+        let mut frame = syn(version);
+        frame[at] ^= 0x10;
+        frame
+    };
+    let mut unsound = vec![
+        ("a header's checksum", with(4, 24)),
+        ("TCP's checksum", with(4, 14 + 20 + 16)),
+        ("TCP's checksum over IPv6", with(6, 14 + 40 + 17)),
+        ("another station", with(4, 3)),
+        ("another station, IPv6", with(6, 3)),
+    ];
+    for address in [[0, 0, 0, 1], [127, 0, 0, 1], [224, 0, 0, 1], [240, 0, 0, 1], [255; 4], [10, 9, 0, 255]] {
+        unsound.extend([("from", from(address)), ("to", to(address))]);
+    }
+    unsound.extend([("from itself", from([10, 9, 0, 2])), ("to another host", to([10, 9, 0, 9]))]);
+    for address in ["::", "::1", "ff02::1", "::ffff:10.9.0.1"] {
+        unsound.extend([("from", six(8, address)), ("to", six(24, address))]);
+    }
+    unsound.push(("from itself, IPv6", six(8, RECEIVER6)));
+    for plane in PLANES {
+        it.enforce(plane);
+        near.clear();
+        for (what, frame) in &unsound {
+            let answers = answers_to(&near, std::slice::from_ref(frame));
+            let cookies = answers.iter().filter(|answer| answer.len() <= 78 && answer[..6] == FAR).count();
+            assert_eq!((cookies, outcome(&it.lab, 1, "steered")), (0, 0), "{plane}: {what} {frame:x?}");
+        }
+        for version in [4, 6] {
+            let syn = syn(version);
+            let [answer] = &answers_to(&near, std::slice::from_ref(&syn))[..] else { panic!("{plane}") };
+            assert_answers(answer, &syn);
+            // With the sum of the addresses alone, as a veth pair's other end leaves it to a card.
+            let mut partial = syn.clone();
+            let header = if version == 4 { 20 } else { 40 };
+            let addresses = if version == 4 { 12 } else { 8 };
+            let (source, destination) = syn[14 + addresses..14 + header].split_at((header - addresses) / 2);
+            let check = !sum(&pseudo(source, destination, syn.len() - 14 - header));
+            partial[14 + header + 16..14 + header + 18].copy_from_slice(&check.to_be_bytes());
+            assert_eq!(answers_to(&near, &[partial]).len(), 1, "{plane}");
+        }
+        it.detach();
+    }
+}
+
 #[test]
 fn who_observes_leaves_it_to_the_stack() {
     let Some(it) = Challenged::new(0) else { return };

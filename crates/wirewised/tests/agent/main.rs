@@ -29,6 +29,7 @@ mod kept;
 mod kills;
 mod life;
 mod limits;
+mod loops;
 mod mount;
 mod names;
 mod namespaces;

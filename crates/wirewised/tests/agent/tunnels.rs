@@ -8,13 +8,14 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::carrier::wait;
 use crate::lab::{INTERFACE, Lab, bind};
 use crate::steering::{Beyond, OUT};
-use crate::wire::{FAR, NEAR, Wire};
+use crate::wire::{FAR, NEAR, Wire, sum};
 
 const PLANES: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
 const OUT_OF: &str = "{decapsulate: gtp-u, action: forward}";
@@ -265,6 +266,31 @@ fn senders_are_told_what_is_too_long() {
     }
 }
 
+#[test]
+fn senders_are_told_only_so_often() {
+    const PACKETS: u64 = 2000;
+    let Some(core) = Core::new() else { return };
+    core.lab.sh(&format!("ip route add 10.9.0.1/32 dev {INTERFACE} mtu lock 1500"));
+    core.attach(PLANES[1]);
+    core.lab.sh("ping -c 1 10.9.0.1");
+    // From a server, to the phone: as long as a frame can be.
+    let mut packet = from([10, 8, 0, 2], 5000, 1472);
+    packet[16..20].copy_from_slice(&[10, 45, 0, 2]);
+    packet[10..12].fill(0);
+    let check = sum(&packet[..20]);
+    packet[10..12].copy_from_slice(&check.to_be_bytes());
+    let out = core.lab.sh(&format!("cat /sys/class/net/{OUT}/address"));
+    let to: Vec<_> = out.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let frame = [&to[..], &FAR, &[8, 0], &packet].concat();
+    let began = Instant::now();
+    core.beyond.wire.send(&vec![frame; PACKETS as usize]);
+    wait("all are counted", || core.count(OUT, "answered") + core.count(OUT, "unanswered") == PACKETS);
+    // Each CPU has a thousand a second, and fifty at once.
+    let most = (began.elapsed().as_millis() as u64 + 51) * 2;
+    assert!(core.count(OUT, "answered") <= most, "{}: {most}", core.count(OUT, "answered"));
+    assert!(core.count(OUT, "answered") >= 50 && core.count(OUT, "unanswered") > 0, "{}", core.tunnels(OUT));
+}
+
 /// IPv4 and UDP from a phone to the server.
 fn from(source: [u8; 4], port: u16, payload: usize) -> Vec<u8> {
     let length = 28 + payload as u16;
@@ -303,6 +329,8 @@ fn what_is_in_no_known_tunnel_passes_and_is_counted() {
         assert_eq!((got(&server), core.count(INTERFACE, "taken-out")), (Some(100), 1), "{plane}");
         let mut cut = tunnelled(TEID, &inner);
         cut[3] += 1;
+        let mut untrue = tunnelled(TEID, &inner);
+        untrue[16 + 10] ^= 1;
         let mut required = tunnelled(TEID, &inner);
         required[11] = 0xc0;
         let passes = [
@@ -310,6 +338,8 @@ fn what_is_in_no_known_tunnel_passes_and_is_counted() {
             ("foreign", tunnelled(TEID, &from(other, 5000, 100))),
             ("nested", tunnelled(TEID, &from(phone, PORT, 100))),
             ("malformed", cut),
+            // A router does not forward what its header's checksum is wrong of.
+            ("malformed", untrue),
             ("extended", required),
             // An echo request.
             ("other", vec![0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0]),

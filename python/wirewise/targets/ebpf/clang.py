@@ -38,14 +38,14 @@ STEERING = frozenset(
         "ww_steer", "ww_send_to_cpu", "ww_balance", "ww_forward", "ww_challenge", "ww_find_receiver",
         "ww_returns_cookie", "ww_answer", "ww_wish_for", "ww_find_gtp", "ww_leave_tunnel",
         "ww_open_tunnel_to", "ww_write_tunnel", "ww_count_passage", "ww_write_inside", "ww_sum_udp6",
-        "ww_answer_too_long",
+        "ww_answer_too_long", "ww_may_bounce", "ww_is_sound",
     }
 )  # fmt: skip
 """Global functions of bpf/wirewise/steer.h and of what that includes."""
 _THROUGH_TUNNELS = (
     "ww_leave_tunnel", "ww_write_inside", "ww_open_tunnel_to", "ww_write_tunnel", "ww_answer_too_long",
 )  # fmt: skip
-_STEERED = ("ww_balance", "ww_forward", "ww_send_to_cpu", "ww_wish_for")
+_STEERED = ("ww_balance", "ww_forward", "ww_send_to_cpu", "ww_wish_for", "ww_may_bounce")
 """What ww_steer calls, beside ww_challenge and what moves packets through tunnels."""
 # Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
 STACK_LIMIT = 512
@@ -180,8 +180,9 @@ def _stack(warnings: str) -> int:
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
     steering = frames.get("ww_steer", _FRAME_UNIT)
+    answering = ("ww_answer", "ww_find_receiver", "ww_is_sound", "ww_returns_cookie")
     challenge = frames.get("ww_challenge", _FRAME_UNIT) + max(
-        frames.get(name, _FRAME_UNIT) for name in ("ww_answer", "ww_find_receiver", "ww_returns_cookie")
+        frames.get(name, _FRAME_UNIT) for name in answering
     )
     steered = [frames.get(name, _FRAME_UNIT) for name in _STEERED]
     tunnels = max(frames.get(name, _FRAME_UNIT) for name in _THROUGH_TUNNELS) + max(
