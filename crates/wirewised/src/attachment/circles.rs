@@ -293,12 +293,10 @@ mod tests {
             Network {
                 links: vec![link(1, "veth", 1, Some(7)), link(2, "veth", 2, Some(7))],
                 others: vec![(7, 1)],
-                ..Network::default()
             },
             Network {
                 links: vec![link(1, "veth", 1, Some(9)), link(2, "veth", 2, Some(9))],
                 others: vec![(9, 0)],
-                ..Network::default()
             },
         ]);
         let mut judges = vec![judge(1, Received, false, &[2]), in_network(1, 2, Received, true, &[1])];

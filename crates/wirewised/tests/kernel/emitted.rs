@@ -123,7 +123,7 @@ fn no_manifest_gives_its_numbers_other_names() {
     set_meaning(&mut object, &meaning);
     let members = members(&object);
     let place = crate::fixture::Place::new(&object);
-    let mut verify = |change: &dyn Fn(&mut serde_json::Value)| {
+    let verify = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut manifest = manifest(&members);
         change(&mut manifest);
         assert_eq!(manifest["digests"]["program.bpf.o"], sha256(&object));

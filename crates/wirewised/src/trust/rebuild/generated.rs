@@ -103,8 +103,8 @@ fn without_comments(text: &str) -> Result<String, String> {
     while let Some(at) = rest.find("/*").into_iter().chain(rest.find("//")).chain(rest.find('"')).min() {
         code.push_str(&rest[..at]);
         let found = &rest[at..];
-        let end = if found.starts_with('"') {
-            let end = found[1..].find(['"', '\n']).filter(|end| found[1..].as_bytes()[*end] == b'"');
+        let end = if let Some(string) = found.strip_prefix('"') {
+            let end = string.find(['"', '\n']).filter(|end| string.as_bytes()[*end] == b'"');
             end.map(|end| end + 2).ok_or("a string has no end")?
         } else if found.starts_with("//") {
             found.find('\n').unwrap_or(found.len())
