@@ -136,7 +136,7 @@ def test_digests_are_checked_even_if_the_seal_is_right() -> None:
         ({"classes": ["benign"]}, "manifest.json: classes"),
         ({"colour": "red"}, "manifest.json: colour"),
         ({"classes": ["benign", "benign"]}, "twice"),
-        ({"classes": ["benign", "a\x1b[2J"]}, "cannot be a name"),
+        ({"classes": ["benign", "a\x1b[2J"]}, "a terminal would obey or hide"),
         ({"feature_names": ["a", "b"]}, "feature names"),
         ({"model": {"used_features": [0]}}, "used features: [0] where the parts say [1]"),
         ({"model": {"n_outputs": 1}}, "number of outputs: 1 where the parts say 2"),
@@ -181,7 +181,8 @@ def test_writing_where_it_cannot_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "folder"]
 
 
-HOSTILE = "\x1b]0;title\x07\x9b31m\u202e[bold]x[/bold] :boom:"
+MARKUP = "[bold]x[/bold] :boom:"
+HOSTILE = f"\x1b]0;title\x07\x9b31m\u202e{MARKUP}"
 
 
 def test_a_signature_is_kept_and_shown(tmp_path: Path) -> None:
@@ -208,16 +209,22 @@ def inspected(folder: Path, content: bytes, *options: str) -> Result:
 
 def test_what_others_wrote_is_shown_as_text(tmp_path: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(io.BytesIO(CONTENT)).read("manifest.json"))
-    manifest["model"]["summary"] = manifest["model"]["source"] = HOSTILE
-    manifest["model"]["notes"] = [HOSTILE]
+    manifest["model"]["summary"] = manifest["model"]["source"] = MARKUP
+    manifest["model"]["notes"] = [MARKUP]
     card = f"# card {HOSTILE}\n".encode()
     manifest["digests"]["card.md"] = sha256(card).hexdigest()
     content = repack(CONTENT, **{"manifest.json": json.dumps(manifest).encode(), "card.md": card})
-    for options in ([], ["--card"], ["--json"]):
+    for options, text in (
+        ([], MARKUP), (["--json"], MARKUP), (["--card"], f"\\u001b]0;title\\u0007\\u009b31m\\u202e{MARKUP}")
+    ):  # fmt: skip
         shown = inspected(tmp_path, content, *options).output
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), repr(shown)
-        assert "\\u001b]0;title\\u0007\\u009b31m\\u202e[bold]x[/bold] :boom:" in shown
-    assert json.loads(inspected(tmp_path, content, "--json").output)["model"]["summary"] == HOSTILE
+        assert text in shown
+    assert json.loads(inspected(tmp_path, content, "--json").output)["model"]["summary"] == MARKUP
+    manifest["model"]["notes"] = [HOSTILE]
+    assert "would obey or hide" in refusal(
+        repack(CONTENT, **{"manifest.json": json.dumps(manifest).encode()})
+    )
 
 
 def test_a_new_bundle_has_no_such_text() -> None:

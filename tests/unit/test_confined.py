@@ -77,7 +77,7 @@ def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_without_landlock_nothing_is_compiled(tmp_path: Path) -> None:
+def test_without_landlock_what_was_generated_here_is_compiled() -> None:
     """As on an older kernel: a seccomp filter answers ENOSYS to landlock_create_ruleset."""
     program = (
         "import ctypes, struct\n"
@@ -89,11 +89,7 @@ def test_without_landlock_nothing_is_compiled(tmp_path: Path) -> None:
         "table = struct.pack('HxxxxxxQ', 4, ctypes.addressof(held))\n"
         "assert libc.prctl(22, 2, table, 0, 0) == 0\n"
         "from wirewise.targets.ebpf.clang import compile_sources\n"
-        "from wirewise.errors import MissingFeatureError\n"
-        "try:\n"
-        f"    compile_sources({{'xdp.bpf.c': {HARMLESS!r}}})\n"
-        "except MissingFeatureError as error:\n"
-        "    print(error)\n"
+        f"print(len(compile_sources({{'xdp.bpf.c': {HARMLESS!r}}}).object))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
-    assert "Landlock (Linux 5.13) is missing or off" in done.stdout and done.stdout.count("\n") == 1
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0 and int(done.stdout) > 0, done.stderr

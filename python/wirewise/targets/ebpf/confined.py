@@ -48,13 +48,16 @@ def _call(number: int, *arguments: object) -> int:
     return result
 
 
+def version() -> int:
+    """Of this kernel's Landlock; below 1: it has none, or none that is on."""
+    return _call(CREATE_RULESET, ctypes.c_void_p(), ctypes.c_size_t(0), ctypes.c_uint32(1))
+
+
 def confine(writable: str, readable: list[str]) -> None:
     """Gives up all other files, for good. Raises OSError, also if this kernel does not have Landlock."""
-    none, zero = ctypes.c_void_p(), ctypes.c_size_t(0)
-    version = _call(CREATE_RULESET, none, zero, ctypes.c_uint32(1))
-    if version < 1:
-        raise OSError("Landlock (Linux 5.13) is missing or off in this kernel; compile on another machine")
-    handled = (1 << RIGHTS_OF_VERSION.get(version, 16)) - 1
+    if version() < 1:
+        raise OSError("Landlock (Linux 5.13) is missing or off in this kernel")
+    handled = (1 << RIGHTS_OF_VERSION.get(version(), 16)) - 1
     attributes = ctypes.c_uint64(handled)
     ruleset = _call(
         CREATE_RULESET,
