@@ -134,7 +134,7 @@ __noinline int ww_may_bounce(WW_HOOK_ARG *ctx)
 {
 	struct ww_cursor cursor = {.at = ww_data(ctx), .end = ww_data_end(ctx)};
 	struct ww_cpu *percpu;
-	__u32 vlan_id, is_ipv4;
+	__u32 link, is_ipv4;
 	__u16 *word;
 	__be16 type;
 
@@ -147,7 +147,7 @@ __noinline int ww_may_bounce(WW_HOOK_ARG *ctx)
 	if (ww_within_rate(&percpu->stats.bounce_tat_ns, bpf_ktime_get_ns(), WW_BOUNCE_INTERVAL_NS,
 			   WW_BOUNCE_BURST_NS))
 		return 1;
-	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+	if (ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &link))
 		return 0;
 	word = cursor.at;
 	is_ipv4 = type == bpf_htons(ETH_P_IP);
