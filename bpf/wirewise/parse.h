@@ -79,7 +79,7 @@ __noinline __u64 ww_skip_pppoe(WW_HOOK_ARG *ctx, __u32 offset)
 	if ((void *)&pppoe->protocol > end)
 		return (__u64)WW_MALFORMED_ETHERNET << 32;
 	if (pppoe->version_and_type != 0x11 || pppoe->code)
-		return ETH_P_PPP_SES << 16 | offset;
+		return (__u64)ETH_P_PPP_SES << 16 | (offset + __builtin_offsetof(struct ww_pppoe, protocol));
 	left = bpf_ntohs(pppoe->length);
 	word = (void *)(pppoe + 1);
 	if ((void *)word > end || left < sizeof(pppoe->protocol))
@@ -90,7 +90,7 @@ __noinline __u64 ww_skip_pppoe(WW_HOOK_ARG *ctx, __u32 offset)
 	if (pppoe->protocol == bpf_htons(WW_PPP_IPV4)) {
 		if ((void *)(word + 2) <= end && bpf_ntohs(word[1]) > left)
 			return (__u64)WW_MALFORMED_ETHERNET << 32;
-		return ETH_P_IP << 16 | offset;
+		return (__u64)ETH_P_IP << 16 | offset;
 	}
 	if (pppoe->protocol == bpf_htons(WW_PPP_IPV6)) {
 		datagram = (void *)(word + 3) <= end ? bpf_ntohs(word[2]) + sizeof(struct ipv6hdr) : 0;

@@ -420,8 +420,10 @@ impl Manifest {
         let identifiers = identifiers
             .chain([&self.program.entry])
             .chain(&self.program.tail_calls)
-            .chain(self.flow.state.iter().map(|field| &field.name))
-            .chain(self.flow.features.iter().map(|feature| &feature.name));
+            .chain(self.flow.features.iter().map(|feature| &feature.name))
+            .map(String::as_str)
+            // Of a window, and of what is in it.
+            .chain(self.flow.state.iter().flat_map(|field| field.name.split('.')));
         if let Some(name) = identifiers.into_iter().find(|name| !names::is_feature_name(name)) {
             return Err(format!("{name:?} is not the name of a feature: lower-case letters, digits and _"));
         }
