@@ -147,7 +147,7 @@ __noinline int ww_may_bounce(WW_HOOK_ARG *ctx)
 	if (ww_within_rate(&percpu->stats.bounce_tat_ns, bpf_ktime_get_ns(), WW_BOUNCE_INTERVAL_NS,
 			   WW_BOUNCE_BURST_NS))
 		return 1;
-	if (ww_parse_outer(&cursor, ww_tag(ctx), &type, &vlan_id))
+	if (ww_parse_outer(ctx, &cursor, ww_tag(ctx), &type, &vlan_id))
 		return 0;
 	word = cursor.at;
 	is_ipv4 = type == bpf_htons(ETH_P_IP);
