@@ -16,11 +16,13 @@ use crate::bundle::emitted::{
     PROGRAMS, REQUIRED, map_rules, tail_call_index,
 };
 use crate::bundle::manifest::{ClockName, Flow};
-use crate::bundle::program::Program;
+use crate::bundle::program::{Program, SLOT};
 
 /// Sections of an object, most of them for debuggers; symbols, of which clang 14 makes one for each place that is jumped to.
 const MAX_SECTIONS: usize = 1024;
 const MAX_SYMBOLS: usize = 1 << 18;
+/// The kernel verifies a million (BPF_COMPLEXITY_LIMIT_INSNS).
+const MAX_INSTRUCTIONS: u64 = 1 << 20;
 
 /// Reads the program, and refuses what wirewise does not emit, by its name, and what is not as the manifest says. The error says
 /// what the object holds.
@@ -83,6 +85,11 @@ fn check_size(file: &File<'_>, bytes: usize) -> Checked {
 
 fn read_parts(file: &File<'_>, sections: &Sections<'_, '_>) -> Checked<Program> {
     check_symbols(file)?;
+    let code = [PROGRAMS, FUNCTIONS].iter().filter_map(|name| sections.get(name));
+    let instructions = code.map(|section| section.size() / SLOT as u64).sum::<u64>();
+    if instructions > MAX_INSTRUCTIONS {
+        return Err(format!("holds {instructions} instructions, more than {MAX_INSTRUCTIONS}"));
+    }
     for name in [PROGRAMS, FUNCTIONS] {
         if let Some(section) = sections.get(name) {
             byte_code::check(file, section, name)?;

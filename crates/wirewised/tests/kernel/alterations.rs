@@ -367,6 +367,7 @@ fn what_is_altered_is_refused_or_loaded_as_it_was_read() {
     let may_load = wirewised::kernel::missing_capabilities().is_empty();
     let honest = object.read().unwrap();
     for (what, alter, outcome) in ALTERATIONS {
+        println!("{what}");
         let mut altered = object.clone();
         alter(&mut altered);
         assert!(altered.0 != object.0, "{what}: nothing was altered");

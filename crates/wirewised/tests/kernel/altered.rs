@@ -62,11 +62,11 @@ impl Altered {
 
     /// Other content for a section, at the end of the file.
     pub fn replace(&mut self, section: &str, content: &[u8]) {
-        let end = self.0.len().next_multiple_of(8);
+        let (header, end) = (self.header(section), self.0.len().next_multiple_of(8));
         self.0.resize(end, 0);
-        self.set(section, OFFSET, end as u64);
-        self.set(section, SIZE, content.len() as u64);
         self.0.extend(content);
+        self.put(header, OFFSET, end as u64);
+        self.put(header, SIZE, content.len() as u64);
     }
 
     /// A name of its own at the end of the string table, whose other names share endings.

@@ -10,6 +10,8 @@ use crate::inputs::{Ended, ended_within};
 
 /// Just under what a member may have.
 const MUCH: usize = 15 << 20;
+/// Under what types, and what connects them with code, may have.
+const TYPES: usize = 3 << 20;
 const WIDE: u8 = 0x18;
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -41,9 +43,9 @@ fn functions(object: &mut Altered, sections: bool) {
     let start = object.ext(8);
     let (section, id) = (object.number(start, 4) as u32, object.number(start + 12, 4) as u32);
     let part = if sections {
-        [words(&[8]), records(MUCH, |_| words(&[name, 0])).1].concat()
+        [words(&[8]), records(TYPES, |_| words(&[name, 0])).1].concat()
     } else {
-        let (count, all) = records(MUCH, |number| words(&[8 * number, id]));
+        let (count, all) = records(TYPES, |number| words(&[8 * number, id]));
         [words(&[8, section, count]), all].concat()
     };
     object.replace(".BTF.ext", &ext(&part, &[]));
@@ -127,7 +129,7 @@ fn a_program_of_many_equal_parts_takes_little_memory() {
         ("symbols", symbols),
         ("sections", sections),
         ("large types", |o| types(o, MUCH)),
-        ("many types", |o| types(o, 3 << 20)),
+        ("many types", |o| types(o, TYPES)),
         ("a long name of a section", |o| {
             let name = o.name(&"\u{1}".repeat(MUCH));
             let header = o.header(".debug_info");

@@ -114,8 +114,9 @@ impl Program {
     }
 
     fn code(&self, section: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for function in self.functions.iter().filter(|function| function.section == section) {
+        let own = || self.functions.iter().filter(|function| function.section == section);
+        let mut bytes = Vec::with_capacity(own().map(|function| SLOT * function.slots.len()).sum());
+        for function in own() {
             for (at, slot) in function.slots.iter().enumerate() {
                 let number = match function.references.get(&at) {
                     Some(Reference::Data(_, byte)) => *byte as i32,
@@ -195,9 +196,11 @@ fn file(mut sections: Vec<Section>, mut names: Names) -> Vec<u8> {
     if let Some(strtab) = sections.last_mut() {
         (strtab.size, strtab.bytes) = (names.0.len() as u64, names.0);
     }
-    let mut bytes = vec![0; HEADER];
-    let mut headers = Vec::new();
-    for (section, name) in sections.iter().zip(name_places) {
+    let contents: usize = sections.iter().map(|section| section.bytes.len() + HEADER + SLOT).sum();
+    let mut bytes = Vec::with_capacity(HEADER + contents);
+    bytes.resize(HEADER, 0);
+    let (mut headers, count) = (Vec::new(), sections.len() as u16);
+    for (section, name) in sections.into_iter().zip(name_places) {
         bytes.resize(bytes.len().next_multiple_of(SLOT), 0);
         headers.extend(name.to_le_bytes());
         headers.extend(section.kind.to_le_bytes());
@@ -215,7 +218,6 @@ fn file(mut sections: Vec<Section>, mut names: Names) -> Vec<u8> {
     bytes.resize(bytes.len().next_multiple_of(SLOT), 0);
     let table = bytes.len() as u64;
     bytes.extend(headers);
-    let count = sections.len() as u16;
     let mut header = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for half in [ET_REL, EM_BPF] {
         header.extend(half.to_le_bytes());

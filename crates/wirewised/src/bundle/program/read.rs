@@ -7,12 +7,14 @@ use std::sync::Arc;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionIndex, SymbolKind};
 use wirewise_engine::btf::{self, Btf};
 
-use super::{Data, Function, Line, Program, Reference, SLOT, Slot, Variable};
+use super::{Data, Function, Line, Lines, Program, Reference, SLOT, Slot, Variable};
 use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data, named};
 use crate::bundle::emitted::{BTF, BTF_EXT, DATA, FUNCTIONS, LICENSE, MAPS, PROGRAMS};
 
 const CALL: u8 = 0x85;
 const OWN_FUNCTION: u8 = 1;
+/// Places of the code that name something: a program of a million instructions has some thousands.
+const MAX_REFERENCES: usize = 1 << 17;
 /// Source lines of a section, and bytes of their texts: with more of them the verifier's log goes without.
 const MAX_LINES: usize = 1 << 16;
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -231,6 +233,9 @@ impl<'data, 'file> Reader<'data, 'file> {
                 if targets.insert((name, offset), (section, symbol.address())).is_some() {
                     return Err(format!("relocates byte {offset} of section {name:?} twice"));
                 }
+                if targets.len() > MAX_REFERENCES {
+                    return Err(format!("has more than {MAX_REFERENCES} relocations of its code"));
+                }
             }
         }
         let text = sections.get(FUNCTIONS).map(|section| section.index());
@@ -327,7 +332,7 @@ fn own_lines(
     first: usize,
     end: usize,
     texts: &mut Texts,
-) -> Vec<Line> {
+) -> Lines {
     let lines = lines.filter(|lines| lines.len() <= MAX_LINES);
     let own = lines.into_iter().flatten().filter_map(|line| {
         let slot = (line.at as usize / SLOT).checked_sub(first).filter(|slot| first + slot < end)?;
@@ -338,5 +343,5 @@ fn own_lines(
     // The kernel wants them in order, and one a slot.
     own.sort_by_key(|line| line.slot);
     own.dedup_by_key(|line| line.slot);
-    own
+    Lines(own)
 }

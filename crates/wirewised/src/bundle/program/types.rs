@@ -179,7 +179,7 @@ impl Program {
             let (mut start, mut own, mut own_lines) = (0, Vec::new(), Vec::new());
             for (function, id) in self.functions.iter().zip(&ids).filter(|(f, _)| f.section == section) {
                 own.extend([start, *id]);
-                for line in &function.lines {
+                for line in &function.lines.0 {
                     let at = start + (line.slot * SLOT) as u32;
                     own_lines.extend([at, writer.name(&line.file), writer.name(&line.text), line.position]);
                 }
