@@ -73,7 +73,7 @@ def test_the_feature_set_is_as_generated(sharing: str) -> None:
 def test_the_model_is_as_generated() -> None:
     generated = emit(MODEL, feature_set("per-cpu")).files["ww_model.h"]
     fixture = (FOLDER / "ww_model.h").read_text()
-    assert settled(tokens(fixture, set()), "BORDER") == tokens(generated, set())
+    assert settled(tokens(fixture, set()), "WW_BORDER") == tokens(generated, set())
 
 
 def test_a_difference_is_found() -> None:
