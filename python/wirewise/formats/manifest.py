@@ -225,7 +225,8 @@ class Manifest(_Record):
         identifiers = (
             *self.feature_names, *(f.name for f in self.features), *(f.name for f in self.flow.features),
             # Of a window, and of what is in it.
-            *(part for f in self.flow.state for part in f.name.split(".")), self.program.entry, *self.program.tail_calls,
+            *(part for f in self.flow.state for part in f.name.split(".")),
+            self.program.entry, *self.program.tail_calls,
         )  # fmt: skip
         for names, is_one, rule in (
             (shown, is_name, f"use 1 to {MAX} printable characters"),
