@@ -9,6 +9,7 @@ that imports wirewise) signals are left alone.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -57,6 +58,13 @@ def install() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _on_signal)
+    # The first that is registered is the last that runs: all is done, and Python would give up its handlers.
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def came() -> int:
@@ -165,12 +173,14 @@ def leave(message: str = "") -> NoReturn:
 
 
 def _watch(reader: int) -> None:
-    """Waits for a signal, then for the main thread."""
-    while os.read(reader, 1)[0] not in SIGNALS:
+    """Waits for a signal, then for the main thread, which may not even have been told of it."""
+    global _came
+    while (number := os.read(reader, 1)[0]) not in SIGNALS:
         pass
     start = time.monotonic()
     while time.monotonic() - start < (HELD_S if _held else PATIENCE_S):
         time.sleep(0.02)
+    _came = _came or number
     leave()
 
 

@@ -184,7 +184,7 @@ def test_compile_writes_a_program_that_checks_itself(written: list[str], tmp_pat
     assert "model-parallel: 8 threads judge a packet together" in " ".join(done.stdout.split())
     chip.build(folder)
     said = chip.run(folder)
-    assert said.right and said.results == 64 + 5
+    assert said.right and said.results == 64 + 8
 
 
 def test_the_documented_command_checks_what_was_written(tmp_path: Path) -> None:
