@@ -37,9 +37,13 @@ const ALTERATIONS: &[Alteration] = &[
     ("programs for fragments", |o| o.rename("xdp", "xdp.frags"), Refused("holds the section")),
     ("programs in place of another", |o| o.rename("xdp", "freplace/ww_xdp"), Refused("holds the section")),
     ("programs of a map", |o| o.rename("xdp", "xdp/devmap"), Refused("holds the section")),
-    ("operations of the kernel", |o| o.rename(".bss", ".struct_ops.link"), Refused("holds the section")),
-    ("configuration of the kernel", |o| o.rename(".bss", ".kconfig"), Refused("holds the section")),
-    ("symbols of the kernel", |o| o.rename(".bss", ".ksyms"), Refused("holds the section")),
+    (
+        "operations of the kernel",
+        |o| o.rename(".debug_info", ".struct_ops.link"),
+        Refused("holds the section"),
+    ),
+    ("configuration of the kernel", |o| o.rename(".debug_info", ".kconfig"), Refused("holds the section")),
+    ("symbols of the kernel", |o| o.rename(".debug_info", ".ksyms"), Refused("holds the section")),
     ("version", |o| o.rename("license", "version"), Refused("holds the section")),
     ("two sections of programs", |o| o.rename(".debug_info", "xdp"), Refused("section \"xdp\"")),
     ("two sections of maps", |o| o.rename(".debug_info", ".maps"), Refused("section \".maps\" twice")),
@@ -47,7 +51,7 @@ const ALTERATIONS: &[Alteration] = &[
     ("two licences", |o| o.rename(".debug_info", "license"), Refused("section \"license\" twice")),
     ("data without bytes", |o| o.set(".data.ww_policy", TYPE, 8), Refused("of another kind")),
     ("code without bytes", |o| o.set("xdp", TYPE, 8), Refused("of another kind")),
-    ("zeros with bytes", |o| o.set(".bss", TYPE, 1), Refused("")),
+    ("zeros with bytes", |o| o.rename(".data.ww_policy", ".bss"), Refused("")),
     ("data that runs", |o| o.set(".data.ww_policy", FLAGS, 7), Refused("of another kind")),
     ("constants that are written", |o| o.set(".rodata.ww_config", FLAGS, 3), Same),
     ("code at an address", |o| o.set("xdp", ADDRESS, 64), Same),
@@ -248,7 +252,7 @@ const ALTERATIONS: &[Alteration] = &[
         "two sections of maps in the types",
         |o| {
             let name = o.string(".maps");
-            o.put(o.data_section(".bss"), (0, 4), name)
+            o.put(o.data_section(".rodata.ww_config"), (0, 4), name)
         },
         Refused("twice"),
     ),

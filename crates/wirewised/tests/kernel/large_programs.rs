@@ -126,6 +126,7 @@ fn a_program_of_many_equal_parts_takes_little_memory() {
         ("instructions", |o| instructions(o, MUCH / 8)),
         ("a million instructions", |o| instructions(o, 1_000_000)),
         ("references", |o| references(o, MUCH / 32)),
+        ("as many references as there may be", |o| references(o, 1 << 17)),
         ("symbols", symbols),
         ("sections", sections),
         ("large types", |o| types(o, MUCH)),
