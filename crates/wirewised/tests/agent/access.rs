@@ -71,10 +71,10 @@ fn vlans_tell_flows_apart_if_the_key_has_them() {
         lab.policy("classes: {attack: count}");
         for plane in PLANES {
             // Tags that come beside frames are seen behind XDP only.
-            let name = plane.split(' ').next().unwrap();
-            let doctor =
-                || lab.ok(&format!("doctor --interface {INTERFACE} --plane {name} --bundle b.wirewise"));
-            assert_eq!(doctor().contains("rxvlan off"), apart && name.starts_with("xdp"), "{plane}");
+            let run =
+                format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce");
+            let told = lab.ok(&format!("{run} --plane {plane} --dry-run"));
+            assert_eq!(told.contains("rxvlan off"), apart && plane.starts_with("xdp"), "{plane}: {told}");
             lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
             assert_told_apart(&lab, plane, apart);
             lab.ok(&format!("detach --interface {INTERFACE}"));
