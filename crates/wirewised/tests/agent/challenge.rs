@@ -249,8 +249,9 @@ fn a_flood_is_answered_and_leaves_nothing() {
             // The kernel hands a packet socket the tag beside the frame.
             assert_answers(answer, &flood[0]);
             // A session's header would need another length.
+            let unsteered = outcome(&it.lab, 1, "unsteered");
             assert!(answers_to(&near, &[in_session(&flood[0])]).is_empty(), "{plane}");
-            assert_eq!(outcome(&it.lab, 1, "unsteered"), u64::from(version / 2 - 1), "{plane}");
+            assert!(outcome(&it.lab, 1, "unsteered") > unsteered, "{plane}");
             // Shorter than its answer, and as long as a SYN can be.
             for options in [vec![], vec![1; 40]] {
                 let syn = with_options(version, 7, PORT, SYN, 0, &options);
