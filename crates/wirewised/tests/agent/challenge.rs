@@ -156,6 +156,17 @@ fn with_options(version: u8, host: u16, port: u16, flags: u8, acknowledged: u32,
     ethernet(0x86dd, &[header, source, destination, segment].concat())
 }
 
+/// Gives a segment another sequence number, and the checksum for it.
+fn renumber(version: u8, frame: &mut [u8], number: u32) {
+    let (addresses, begin) = if version == 4 { (26, 34) } else { (22, 54) };
+    let (ends, segment) = frame.split_at_mut(begin);
+    let (source, destination) = ends[addresses..].split_at((begin - addresses) / 2);
+    segment[4..8].copy_from_slice(&number.to_be_bytes());
+    segment[16..18].fill(0);
+    let check = sum(&[pseudo(source, destination, segment.len()), segment.to_vec()].concat());
+    segment[16..18].copy_from_slice(&check.to_be_bytes());
+}
+
 /// What a TCP checksum is over, beside the segment.
 fn pseudo(source: &[u8], destination: &[u8], length: usize) -> Vec<u8> {
     [source, destination, &[0, 6], &(length as u16).to_be_bytes()].concat()
@@ -293,13 +304,12 @@ fn a_cookie_is_right_only_from_who_got_it() {
         let cookie = u32::from_be_bytes(answers[0][at..at + 4].try_into().unwrap());
         let mut returned = tcp(version, 9, PORT, ACK, cookie.wrapping_add(1));
         // Its number is one more than the SYN's.
-        let number = at..at + 4;
-        let before = u32::from_be_bytes(returned[number.clone()].try_into().unwrap());
-        returned[number.clone()].copy_from_slice(&(before - 1000).to_be_bytes());
+        let before = u32::from_be_bytes(returned[at..at + 4].try_into().unwrap());
+        renumber(version, &mut returned, before - 1000);
         let (dropped, passed) = (outcome(&it.lab, 1, "drop"), outcome(&it.lab, 1, "pass"));
         answers_to(&near, &[returned.clone(), tcp(version, 10, PORT, ACK, cookie.wrapping_add(1))]);
         assert_eq!(outcome(&it.lab, 1, "drop"), dropped + 2);
-        returned[number].copy_from_slice(&(before + 1).to_be_bytes());
+        renumber(version, &mut returned, before + 1);
         let remembered = it.remembered();
         answers_to(&near, &[returned]);
         assert_eq!((outcome(&it.lab, 1, "drop"), outcome(&it.lab, 1, "pass")), (dropped + 2, passed + 1));
