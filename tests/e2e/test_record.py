@@ -92,12 +92,6 @@ def frames_of(seed: str) -> list[bytes]:
     return frames
 
 
-def stays_in_the_kernel(frame: bytes) -> bool:
-    """With af-xdp and no --to: what is not IP, and neighbour discovery."""
-    discovery = len(frame) > 54 and frame[20] == 58 and 133 <= frame[54] <= 137
-    return frame[12:14] not in (b"\x08\0", b"\x86\xdd", *TAGS) or (frame[12:14] == b"\x86\xdd" and discovery)
-
-
 @pytest.mark.parametrize(
     "plane", ["xdp-native", "xdp-generic", "tc-ingress", "tc-egress", "af-packet", "af-xdp"]
 )
@@ -105,8 +99,6 @@ def test_rows_are_those_of_a_capture(made: Wire, plane: str, tmp_path: Path) -> 
     feature_set = FeatureSet.from_dict(IN_TUNNELS) if plane == "xdp-native" else PRESETS["intrusion"]
     (tmp_path / "set.yaml").write_text(json.dumps(feature_set.to_dict()))
     frames, table = frames_of(plane), tmp_path / "live.parquet"
-    if plane == "af-xdp":
-        frames = [frame for frame in frames if not stays_in_the_kernel(frame)]
     options = ("-f", tmp_path / "set.yaml", "-o", table, "--rows", str(len(frames)), "--label", "urllc")
     # One worker, so that rows come in the order of the packets.
     more = ("--workers", "1") if plane == "af-packet" else ()
