@@ -162,7 +162,7 @@ fn packets_that_do_not_fit_are_traps() {
     let mut engine = Engine::new(&linked(vec![insn(0xb7, 0, 0, 0, 2), EXIT]), Options::default()).unwrap();
     let id = engine.program("test").unwrap();
     assert_eq!(engine.run_xdp(id, &mut [0; 10], 11), Err(Trap::Packet));
-    assert_eq!(engine.run_xdp(id, &mut vec![0; 1 << 20], 0), Err(Trap::Packet));
+    assert_eq!(engine.run_xdp(id, &mut vec![0; 2 << 20], 0), Err(Trap::Packet));
     assert_eq!(engine.run_xdp(id, &mut [], 0), Ok(2));
 }
 
