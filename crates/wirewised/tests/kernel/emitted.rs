@@ -144,7 +144,10 @@ fn no_manifest_gives_its_numbers_other_names() {
             "variable": "sum_length", "samples": "packets"}]),
         ),
     ] {
-        let output = verify(&|manifest| *manifest.pointer_mut(pointer).unwrap() = value.clone());
+        let output = verify(&|manifest| match manifest.pointer_mut(pointer) {
+            Some(place) => *place = value.clone(),
+            None => manifest["flow"]["features"] = value.clone(),
+        });
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.contains("is compiled for other names of classes"), "{pointer}: {error}");
         assert_eq!((output.status.code(), error.lines().count()), (Some(2), 1), "{pointer}");
