@@ -7,8 +7,7 @@ use crate::lab::{ATTACK, INTERFACE, Lab};
 use crate::steering::{outcome, passing, sender};
 use crate::wire::{FAR, NEAR, Wire, ipv4, sum};
 
-const PLANES: [&str; 3] =
-    ["tc-ingress --offloads off", "xdp-generic --offloads off", "xdp-native --offloads off"];
+const PLANES: [&str; 3] = ["tc-ingress --offloads off", "xdp-generic --offloads off", "xdp-native"];
 /// A copy is copied so often.
 const COPIES: u64 = 4;
 /// More than the bounces of one packet whose hops end, and fewer than those of a tenth of a second without an end.
@@ -57,10 +56,9 @@ impl Ring {
 
     fn received(&self) -> u64 {
         let of = |end: &str| {
-            self.sh(end, &format!("cat /sys/class/net/{end}/statistics/rx_packets"))
-                .trim()
-                .parse::<u64>()
-                .unwrap()
+            let said = self.sh(end, &format!("ip -j -s link show {end}"));
+            let links: serde_json::Value = serde_json::from_str(&said).unwrap();
+            links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
         };
         ["a0", "a1", "b0", "b1"].into_iter().map(of).sum()
     }
@@ -122,7 +120,9 @@ fn bounces_at_both_ends_come_to_an_end() {
             ring.lab.ok(&ring.run("a0", "bounce", PLANES[planes[0]], "one"));
             ring.lab.ok(&ring.run("a1", "bounce", PLANES[planes[1]], "two"));
             let often = ring.comes_round("a1");
-            assert!((64..BOUNCES).contains(&often), "{planes:?}: {often}");
+            // Generic XDP does not see what TC has sent on (skb_is_redirected): there it ends by itself.
+            let least = if planes[0] == 1 { 2 } else { 64 };
+            assert!((least..BOUNCES).contains(&often), "{planes:?}: {often}");
         }
     }
 }
@@ -180,7 +180,9 @@ fn a_copy_of_a_copy_is_not_copied_for_ever() {
             let Some(ring) = Ring::new(apart) else { return };
             ring.lab.ok(&ring.run("a0", "{mirror: {interface: b0}}", PLANES[planes[0]], "one"));
             ring.lab.ok(&ring.run("b1", "{mirror: {interface: a1}}", PLANES[planes[1]], "two"));
-            assert_eq!(ring.comes_round("a1"), 1 + COPIES, "{planes:?}, apart: {apart}");
+            let often = ring.comes_round("a1");
+            let least = if planes[0] == 1 { 2 } else { 1 + COPIES };
+            assert!((least..=1 + COPIES).contains(&often), "{planes:?}, apart: {apart}: {often}");
         }
     }
 }
