@@ -272,15 +272,15 @@ fn senders_are_told_only_so_often() {
     let Some(core) = Core::new() else { return };
     core.lab.sh(&format!("ip route add 10.9.0.1/32 dev {INTERFACE} mtu lock 1500"));
     core.attach(PLANES[1]);
-    core.lab.sh("ping -c 1 10.9.0.1");
+    core.lab.sh(&format!("ip neigh replace 10.9.0.1 lladdr 02:00:00:00:00:01 dev {INTERFACE} nud permanent"));
     // From a server, to the phone: as long as a frame can be.
     let mut packet = from([10, 8, 0, 2], 5000, 1472);
     packet[16..20].copy_from_slice(&[10, 45, 0, 2]);
     packet[10..12].fill(0);
     let check = sum(&packet[..20]);
     packet[10..12].copy_from_slice(&check.to_be_bytes());
-    let out = core.lab.sh(&format!("cat /sys/class/net/{OUT}/address"));
-    let to: Vec<_> = out.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let links: Value = serde_json::from_str(&core.lab.sh(&format!("ip -j link show {OUT}"))).unwrap();
+    let to: Vec<_> = links[0]["address"].as_str().unwrap().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     let frame = [&to[..], &FAR, &[8, 0], &packet].concat();
     let began = Instant::now();
     core.beyond.wire.send(&vec![frame; PACKETS as usize]);
