@@ -141,7 +141,7 @@ def test_what_a_manifest_leaves_out_is_named(tmp_path: Path) -> None:
             ("b", "RAW", "attack"),
             ("c", "228", "attack"),
             *((f"odd{n}", "ETHERNET", "odd") for n in range(500)),
-            ("d", "PPP", "attack"),
+            ("d", "SLIP", "attack"),
         )
     ]
     (tmp_path / "manifest.json").write_text(json.dumps(entries))
@@ -149,7 +149,7 @@ def test_what_a_manifest_leaves_out_is_named(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["a.pcap", "b.pcap", "c.pcap"] and labels == tmp_path
     assert left_out == [
         "501 of 504 captures left out: 500 odd (odd0.pcap, odd1.pcap, odd2.pcap, ...); "
-        "1 of link type PPP (d.pcap)"
+        "1 of link type SLIP (d.pcap)"
     ]
     (tmp_path / "manifest.json").write_text(json.dumps(entries[3:]))
     with pytest.raises(InputError, match=r"no capture to learn from.*odd0\.pcap"):
