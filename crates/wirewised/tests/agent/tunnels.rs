@@ -280,7 +280,12 @@ fn senders_are_told_only_so_often() {
     let check = sum(&packet[..20]);
     packet[10..12].copy_from_slice(&check.to_be_bytes());
     let links: Value = serde_json::from_str(&core.lab.sh(&format!("ip -j link show {OUT}"))).unwrap();
-    let to: Vec<_> = links[0]["address"].as_str().unwrap().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let to: Vec<_> = links[0]["address"]
+        .as_str()
+        .unwrap()
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        .collect();
     let frame = [&to[..], &FAR, &[8, 0], &packet].concat();
     let began = Instant::now();
     core.beyond.wire.send(&vec![frame; PACKETS as usize]);
