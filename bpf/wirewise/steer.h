@@ -29,9 +29,9 @@
 #include "tunnel_leave.h"
 #include "way_out.h"
 
-/* Bounces without loss of a hop: 1,000 per second and CPU, in bursts of 100. */
+/* Bounces without loss of a hop: 1,000 per second and CPU, in bursts of as many. */
 #define WW_BOUNCE_INTERVAL_NS 1000000ULL
-#define WW_BOUNCE_BURST_NS (99 * WW_BOUNCE_INTERVAL_NS)
+#define WW_BOUNCE_BURST_NS (999 * WW_BOUNCE_INTERVAL_NS)
 
 /* 16-bit words of IP headers. */
 #define WW_IPV4_DSCP 0x00fc
