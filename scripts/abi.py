@@ -102,6 +102,11 @@ class Struct:
     align: int
 
 
+def totals(enum: str) -> tuple[str, str]:
+    """What the member that only counts the others may be called, without WW_."""
+    return f"{enum.upper()}S", f"{enum.upper()}ES"
+
+
 def camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
@@ -116,7 +121,6 @@ class Contract:
     """What abi.h says. Raises ValueError, naming the place, for what has no certain layout."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
         self._numbers: dict[str, int] = {}
         self.defines: list[Define] = []
         self.enums: list[Enum] = []
@@ -173,14 +177,8 @@ class Contract:
             codes.append(Code(full, following, words(comment)))
             following += 1
         flags = len(codes) > 1 and all(code.value & (code.value - 1) == 0 and code.value for code in codes)
-        counts = [
-            code
-            for code in codes
-            if code.name.endswith("S") and f"{code.name[3:-1].lower()}" in (name, f"{name}e")
-        ]
-        at = min((codes.index(code) for code in counts), default=len(codes))
-        members = codes[:at] + codes[at + 1 :]
-        prefix = self._prefix(name, [code.name for code in codes[:at]])
+        members = [code for code in codes if code.name.removeprefix("WW_") not in totals(name)]
+        prefix = self._prefix(name, [code.name for code in members])
         own = (Code(code.name.removeprefix(prefix), code.value, code.about) for code in members)
         return Enum(name, about, prefix.removeprefix("WW_"), tuple(own), flags)
 
@@ -254,7 +252,7 @@ def rust(contract: Contract) -> str:
     def dimension(text: str) -> str:
         name = text.removeprefix("WW_")
         for enum, count in sizes.items():
-            if name in (f"{enum.upper()}S", f"{enum.upper()}ES"):
+            if name in totals(enum):
                 return count
         return name
 
@@ -387,9 +385,7 @@ def page(contract: Contract) -> str:
     def table(head: str, rows: Iterator[tuple[object, ...]]) -> list[str]:
         columns = head.count("|") - 1
         lines = ["", head, "|" + " --- |" * columns]
-        return lines + [
-            "| " + " | ".join(str(each) for each in row).replace("|  |", "| |") + " |" for row in rows
-        ]
+        return lines + ["| " + " | ".join(str(each) for each in row) + " |" for row in rows]
 
     version = next(define.value for define in contract.defines if define.name == "ABI_VERSION")
     lines = [
