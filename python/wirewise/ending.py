@@ -173,7 +173,7 @@ def leave(message: str = "") -> NoReturn:
 
 
 def _watch(reader: int) -> None:
-    """Waits for a signal, then for the main thread, which may not even have been told of it."""
+    """Waits for a signal, then for the main thread, which may not even have noticed it."""
     global _came
     while (number := os.read(reader, 1)[0]) not in SIGNALS:
         pass

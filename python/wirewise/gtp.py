@@ -179,7 +179,7 @@ def _length(packet: bytes) -> int | None:
     header, length = 4 * (packet[0] & 15), int.from_bytes(packet[2:4], "big")
     if not 20 <= header <= length or len(packet) < header:
         return None
-    # A router asks of each header whether it adds up (RFC 1812, 5.2.2); what is behind is for the receiver.
+    # A router checks the sum of each header (RFC 1812, 5.2.2); the rest is for the receiver.
     return length if _sum(packet[:header]) == 0xFFFF else None
 
 

@@ -22,9 +22,9 @@ IAT_MAX = _U32_MAX
 BIDIRECTIONAL = "five-tuple-bidirectional"
 """The flow key under which both directions are one flow."""
 VLAN = "+vlan"
-"""Of a key: and the ids of the VLAN tags, since the same addresses may be in use in two VLANs."""
+"""Adds the ids of the VLAN tags to a key, since two VLANs may use the same addresses."""
 TEID = "+teid"
-"""Of a key: and the GTP-U tunnel, since the same inner addresses may be in use in two of them."""
+"""Adds the GTP-U tunnel to a key, since two tunnels may use the same inner addresses."""
 
 
 def ends_of_key(key: str) -> str:

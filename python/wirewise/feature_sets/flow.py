@@ -34,9 +34,9 @@ class Key(NamedTuple):
     teid: int | None = None
     """Of the GTP-U tunnel, 0 without one; None: the key has no such part."""
     vlan_id: int = 0
-    """Of the outermost VLAN tag."""
+    """The outermost VLAN tag's."""
     inner_vlan_id: int = 0
-    """Of the tag behind it."""
+    """The next tag's."""
 
     def pack(self) -> bytes:
         """Struct ww_key4 (16 bytes) or struct ww_key6 (40 bytes); with a tunnel, ww_tunnel_key4 or

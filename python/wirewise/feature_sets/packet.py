@@ -87,7 +87,7 @@ class Packet:
     vlan_id: int = 0
     """VLAN of the outermost tag."""
     inner_vlan_id: int = 0
-    """Of the tag behind it."""
+    """VLAN of the next tag."""
     teid: int = 0
     """GTP-U tunnel endpoint, where gtp-u is looked into."""
     qfi: int = 0
@@ -111,7 +111,7 @@ class Link(NamedTuple):
     network_type: int
     """EtherType of what is behind; of PPP, that of the IP packet it carries, or of PPPoE."""
     offset: int
-    """Of what is behind."""
+    """Where that begins."""
     vlan_id: int
     inner_vlan_id: int
     pppoe: bool

@@ -238,7 +238,7 @@ class Bundle:
             signature,
         )
         _check_parts_agree(bundle, source)
-        # A program without its configuration is no data path; the agent loads none.
+        # The agent loads no program without a configuration.
         if _CONFIG in bundle.program and manifest.meaning not in bundle.program:
             raise InputError(
                 source,
@@ -307,7 +307,7 @@ def _unpack(data: bytes, source: str) -> dict[str, bytes]:
 
 
 def feature_records(feature_set: FeatureSet) -> list[FeatureRecord]:
-    """What a manifest says of the features."""
+    """The features, as a manifest lists them."""
     return [
         FeatureRecord(
             name=f.name, spec=f.spec, unit=f.unit, fraction_bits=f.fraction_bits,
@@ -318,7 +318,7 @@ def feature_records(feature_set: FeatureSet) -> list[FeatureRecord]:
 
 
 def model_record(model: Model, source: str, notes: list[str]) -> ModelRecord:
-    """What a manifest says of the model. source, notes : of the importer."""
+    """The model, as a manifest describes it. source, notes : of the importer."""
     return ModelRecord(
         family=model.family, digest=model.digest, n_features=model.n_features,
         n_classes=model.n_classes, summary=model.describe(), source=source, notes=notes,

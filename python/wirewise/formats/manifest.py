@@ -247,7 +247,7 @@ def meaning(
     flow: Flow,
     networks: Sequence[str] | None,
 ) -> bytes:
-    """SHA-256, 32 bytes, of what a manifest says that the numbers of its program mean.
+    """SHA-256, 32 bytes, of what the numbers of a program mean by its manifest.
 
     It is compiled into the program, so that no manifest gives its verdicts other names. The agent makes the
     same text (`Manifest::meaning`).

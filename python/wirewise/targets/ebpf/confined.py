@@ -49,7 +49,7 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def version() -> int:
-    """Of this kernel's Landlock; below 1: it has none, or none that is on."""
+    """The version of this kernel's Landlock; below 1: it is missing or off."""
     return _call(CREATE_RULESET, ctypes.c_void_p(), ctypes.c_size_t(0), ctypes.c_uint32(1))
 
 
