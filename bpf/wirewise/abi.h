@@ -17,10 +17,10 @@
 #define WW_MAX_WIDTH 128    /* words of a layer of a network */
 #define WW_WAYS 4	    /* entries of a flow-table bucket */
 #define WW_HASH_WORDS 12    /* 32-bit words of the largest flow key (IPv6, with its tunnel) */
-#define WW_MEANING_BYTES 32
 #define WW_HASH_SEEDS 13    /* one for each word, and one to finish with */
 #define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
+#define WW_MEANING_BYTES 32 /* SHA-256 */
 
 #define WW_ALLOW_PREFIXES 262144 /* more than two policy files can name; a trie grows with what it holds */
 #define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
@@ -173,7 +173,7 @@ struct ww_config {
 	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
 	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 	__u8 meaning
-		[WW_MEANING_BYTES]; /* digest of what the manifest says that classes, features and flows mean; written by the compiler, read by the agent */
+		[WW_MEANING_BYTES]; /* digest of the names in the manifest; written by the compiler, read by the agent */
 };
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. vlans: the outermost tag's id, and that
@@ -272,12 +272,12 @@ struct ww_steer {
 	__u16 reserved;
 	__u8 own4[4]; /* the judged interface's IP addresses, by which it answers; zeros: it has none */
 	__u8 own6[16];
-	/* Of a challenge: broadcast addresses of this host's IPv4 networks; zeros: no more. */
+	/* For challenges: the broadcast addresses of this host's IPv4 networks; zeros: no more. */
 	__u8 broadcast[WW_BROADCASTS][4];
 };
 
-/* The tc_index of a copy says how many copies it is of: this, and 1 to WW_COPIES. The last is not copied again. Of all that a socket buffer
- * carries, it is what veth pairs, bridges and other network namespaces leave alone, and little else uses it. */
+/* The tc_index of a copy counts copies of copies: WW_COPY plus 1 to WW_COPIES. The last is not copied again. Veth pairs, bridges and network
+ * namespaces leave this field of a socket buffer alone, and little else uses it. */
 #define WW_COPY 0x7e50
 #define WW_COPIES 4
 
