@@ -155,7 +155,7 @@ pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
         rule(
             "ww_memory",
             LRU_HASH,
-            size_of::<abi::Key6>() as u64,
+            size_of::<abi::EndsKey>() as u64,
             exactly(size_of::<abi::Memory>()),
             u64::from(abi::MEMORY),
             0,
