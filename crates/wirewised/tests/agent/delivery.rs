@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -195,13 +195,17 @@ fn name_in(packet: &[u8]) -> Option<String> {
     Some(if packet.len() > 400 { format!("{name}{}", packet.len()) } else { name })
 }
 
-/// What a socket gets until the end, of which several may come, in the order of names: where addresses are asked for, packets overtake others.
+fn receive(socket: &UdpSocket) -> String {
+    let mut packet = vec![0; 65536];
+    let length = socket.recv(&mut packet).expect("the last packet arrives");
+    name_in(&packet[..length]).unwrap()
+}
+
+/// What a socket gets until the end, of which several may come, in the order of names.
 fn received(socket: &UdpSocket, mut ends: usize) -> Vec<String> {
     let mut names = Vec::new();
-    let mut packet = vec![0; 65536];
     while ends > 0 {
-        let length = socket.recv(&mut packet).expect("the last packet arrives");
-        match name_in(&packet[..length]).unwrap() {
+        match receive(socket) {
             name if name == END => ends -= 1,
             name => names.push(name),
         }
@@ -299,45 +303,46 @@ fn of_stack(lab: &Lab) -> Vec<String> {
     let socket = listen(lab, None);
     let long = |name: &str, length: usize| [name.as_bytes(), &vec![0; length - name.len()][..]].concat();
     lab.sender_sh("ip neigh flush dev ww1");
+    // One packet waits while an address is asked for. Later ones might overtake those that wait.
+    let asked = ["<asked for by ARP>", "<asked for by neighbour discovery>", "<link-local>"];
     lab.enter_sender(|| {
+        let index = netdev::index("ww1").unwrap();
+        let address = |to: &str| -> SocketAddrV6 { format!("[{to}]:{PORT}").parse().unwrap() };
+        let hosts = ["::ffff:10.9.0.2".into(), "fd00::2".into(), format!("fe80::ff:fe00:2%{index}")];
+        let both = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
+        for (host, name) in hosts.iter().zip(asked) {
+            both.send_to(name.as_bytes(), address(host)).unwrap();
+            assert_eq!(receive(&socket), name);
+        }
+        for (host, name) in hosts.iter().zip(asked) {
+            both.send_to(&long(name, 4000), address(host)).unwrap();
+        }
         let sender = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         sender.set_broadcast(true).unwrap();
         set(&sender, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &u32::from_ne_bytes([10, 9, 0, 1]));
-        for (to, name) in [
-            ("10.9.0.2", "<asked for by ARP>"),
-            ("10.9.0.255", "<broadcast>"),
-            ("239.1.2.3", "<joined group>"),
-            ("239.9.9.9", "<other group>"),
-        ] {
+        for (to, name) in
+            [("10.9.0.255", "<broadcast>"), ("239.1.2.3", "<joined group>"), ("239.9.9.9", "<other group>")]
+        {
             sender.send_to(name.as_bytes(), (to, PORT)).unwrap();
             sender.send_to(&long(name, 4000), (to, PORT)).unwrap();
         }
-        let sender = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
-        let index = netdev::index("ww1").unwrap();
-        set(&sender, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, &index);
-        let local = format!("fe80::ff:fe00:2%{index}");
-        for (to, name) in [
-            ("fd00::2", "<asked for by neighbour discovery>"),
-            ("ff15::1234", "<v6 joined group>"),
-            ("ff15::9999", "<v6 other group>"),
-            (local.as_str(), "<link-local>"),
-        ] {
-            let to: std::net::SocketAddrV6 = format!("[{to}]:{PORT}").parse().unwrap();
-            sender.send_to(name.as_bytes(), to).unwrap();
-            sender.send_to(&long(name, 4000), to).unwrap();
+        set(&both, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, &index);
+        for (to, name) in [("ff15::1234", "<v6 joined group>"), ("ff15::9999", "<v6 other group>")] {
+            both.send_to(name.as_bytes(), address(to)).unwrap();
+            both.send_to(&long(name, 4000), address(to)).unwrap();
         }
         // Segments of one call.
-        let sender = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         set(&sender, libc::IPPROTO_UDP, libc::UDP_SEGMENT, &1000);
         let parts: Vec<u8> = (0..5).flat_map(|_| long("<segment>", 1000)).collect();
         sender.send_to(&parts, ("10.9.0.2", PORT)).unwrap();
-        let sender = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
-        for to in ["::ffff:10.9.0.2", "fd00::2", &local] {
-            let to: std::net::SocketAddrV6 = format!("[{to}]:{PORT}").parse().unwrap();
-            sender.send_to(END.as_bytes(), to).unwrap();
+        for host in &hosts {
+            both.send_to(END.as_bytes(), address(host)).unwrap();
         }
     });
-    received(&socket, 3)
+    let mut names = received(&socket, asked.len());
+    names.extend(asked.map(String::from));
+    names.sort();
+    names
 }
 
 /// Bytes that arrive by TCP in either direction, to an address.

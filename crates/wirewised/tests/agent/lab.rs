@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -439,6 +439,25 @@ impl Flow {
             arrived += 1;
         }
         arrived
+    }
+
+    /// Sends without a pause for as long as the work takes, so that the one never ends before the other. The packets have to be dropped.
+    pub fn send_during(&self, payload: usize, work: impl FnOnce()) {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    self.sender.send(&vec![0; payload]).unwrap();
+                }
+            });
+            let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            done.store(true, Ordering::Relaxed);
+            worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+        assert!(
+            self.receiver.recv(&mut [0; 2048]).is_err(),
+            "a packet passed that every one of the programs drops"
+        );
     }
 }
 

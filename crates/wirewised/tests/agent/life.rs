@@ -153,16 +153,11 @@ fn another_bundle_replaces_ours_without_a_gap() {
     let error = lab.error(&run, 1);
     assert!(error.contains("with another bundle (first, ") && error.contains("--replace"), "{error}");
 
-    let arrived = std::thread::scope(|scope| {
-        let traffic = scope.spawn(|| lab.send(1000, ATTACK, 200_000));
-        for _ in 0..4 {
-            for name in ["other", "b"] {
-                lab.ok(&format!("{} --replace", run.replace("other", name)));
-            }
+    lab.flow(1000).send_during(ATTACK, || {
+        for name in ["other", "b"].repeat(4) {
+            lab.ok(&format!("{} --replace", run.replace("other", name)));
         }
-        traffic.join().unwrap()
     });
-    assert_eq!(arrived, 0);
     let after = lab.status();
     assert_eq!((&after["bundle"]["name"], &after["link_id"]), (&"first".into(), &before["link_id"]));
     assert_ne!(after["program_id"], before["program_id"]);
