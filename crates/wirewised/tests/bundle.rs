@@ -157,6 +157,15 @@ fn names_that_could_be_code_are_refused() {
         let message = refusal(&with(set(name, "length", "five-tuple"), &|_| ()));
         assert!(message.contains("is not the name of a feature set: 1 to 200 letters"), "{message}");
     }
+    for (missing, expected) in [
+        ("name", "is not the name of a feature set"),
+        ("key", "its key is null, that of the manifest \"five-tuple\""),
+        ("features", "its features are not those that the manifest names"),
+    ] {
+        let mut features = set("a", "length", "five-tuple");
+        features.as_object_mut().unwrap().remove(missing);
+        assert!(refusal(&with(features, &|_| ())).contains(expected), "{missing}");
+    }
     assert!(refusal(&with(json!({"name": 5}), &|_| ())).contains("is not the name of a feature set"));
     for name in ["*/", "x */ y", "Length", "größe", "a b", "9"] {
         let message = refusal(&with(set("a", name, "five-tuple"), &|manifest| {

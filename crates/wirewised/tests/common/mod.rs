@@ -14,6 +14,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 const PROGRAM: &str = "program.bpf.o";
+const FEATURES: &str = "features.json";
 
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -23,11 +24,15 @@ pub fn sha256(bytes: &[u8]) -> String {
 const MODEL: &[u8] = br#"{"family": "tree-ensemble", "version": 1, "n_features": 1, "n_classes": 2, "votes": "majority", "n_outputs": 2,
     "base": [0, 0], "trees": [{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1], "value": [[1]], "output": null}]}"#;
 
+/// The feature set of one feature.
+pub const LENGTH: &[u8] =
+    br#"{"name": "test", "key": "five-tuple", "features": [{"name": "length", "is": "length"}]}"#;
+
 /// The members of a bundle of two classes, `benign` and `attack`, around `object`.
 pub fn members(object: &[u8]) -> BTreeMap<String, Vec<u8>> {
     BTreeMap::from([
         ("model.json".to_string(), MODEL.to_vec()),
-        ("features.json".to_string(), b"{}".to_vec()),
+        (FEATURES.to_string(), LENGTH.to_vec()),
         ("program.bpf.o".to_string(), object.to_vec()),
         ("card.md".to_string(), b"# card\n".to_vec()),
         ("sources/xdp.bpf.c".to_string(), b"int x;\n".to_vec()),
@@ -72,9 +77,16 @@ pub fn reseal(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Manifest and members, with a program as if it had been compiled for this manifest.
+/// Manifest and members, with a program as if it had been compiled for this manifest; and with its features, unless the test has put others in.
 pub fn bundle_with(manifest: &Value, members: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let (mut manifest, mut members) = (manifest.clone(), members.clone());
+    if members.get(FEATURES).is_some_and(|features| features == LENGTH)
+        && manifest["digests"][FEATURES] == sha256(LENGTH)
+    {
+        let features = feature_set(&manifest);
+        manifest["digests"][FEATURES] = sha256(&features).into();
+        members.insert(FEATURES.to_string(), features);
+    }
     if let Some(object) = members.get_mut(PROGRAM)
         && manifest["digests"][PROGRAM] == sha256(object)
         && let Ok(parsed) = Manifest::parse(manifest.to_string().as_bytes())
@@ -83,6 +95,16 @@ pub fn bundle_with(manifest: &Value, members: &BTreeMap<String, Vec<u8>>) -> Vec
         manifest["digests"][PROGRAM] = sha256(object).into();
     }
     bundle_as_is(&manifest, &members)
+}
+
+/// What the agent reads of the feature set that a manifest describes.
+fn feature_set(manifest: &Value) -> Vec<u8> {
+    if manifest["feature_names"] == json!(["length"]) && manifest["flow"]["key"] == "five-tuple" {
+        return LENGTH.to_vec();
+    }
+    let names = manifest["feature_names"].as_array().into_iter().flatten();
+    let features: Vec<_> = names.map(|name| json!({"name": name, "is": name})).collect();
+    json!({"name": "test", "key": manifest["flow"]["key"], "features": features}).to_string().into_bytes()
 }
 
 /// As `bundle_with`, whatever the program was compiled for.

@@ -137,7 +137,6 @@ fn no_manifest_gives_its_numbers_other_names() {
         ("/classes/1", json!("other")),
         ("/features/0/unit", json!("seconds")),
         ("/features/0/fraction_bits", json!(8)),
-        ("/flow/key", json!("source")),
         (
             "/flow/features",
             json!([{"name": "total", "unit": "bytes", "fraction_bits": 0, "how": "value",

@@ -5,6 +5,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::{Value, json};
 
+use crate::common::LENGTH;
 use crate::fixture::{Place, data_path, loadable, object, pcap, udp};
 
 const LABELS: &[u8] = b"
@@ -68,9 +69,9 @@ fn parquet_has_the_columns_and_the_feature_set() {
     let reader = SerializedFileReader::new(std::fs::File::open(place.path("t.parquet")).unwrap()).unwrap();
     let metadata = reader.metadata().file_metadata();
     let keys = metadata.key_value_metadata().unwrap();
-    assert!(
-        keys.iter().any(|pair| pair.key == "wirewise.feature_set" && pair.value.as_deref() == Some("{}"))
-    );
+    let feature_set = keys.iter().find(|pair| pair.key == "wirewise.feature_set").unwrap();
+    let feature_set: Value = serde_json::from_str(feature_set.value.as_deref().unwrap()).unwrap();
+    assert_eq!(feature_set, serde_json::from_slice::<Value>(LENGTH).unwrap());
     let names: Vec<_> = metadata.schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
     assert_eq!(names, ["time_ns", "capture", "packet", "flow", "sender", "length", "label", "status"]);
     let found: Vec<Value> = reader.get_row_iter(None).unwrap().map(|row| as_json(&row.unwrap())).collect();
