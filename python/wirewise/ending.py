@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -41,6 +41,7 @@ _deferred = 0
 _waiting = False
 _held = 0
 _temporaries: set[str] = set()
+_outputs: set[Path] = set()
 _left = threading.Lock()
 
 
@@ -65,6 +66,21 @@ def install() -> None:
 def _ignore() -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def expect(outputs: Iterable[Path]) -> None:
+    """What the command is to write, see `complete`."""
+    _outputs.update(outputs)
+
+
+def complete(output: Path) -> None:
+    """To be called before an output gets its name. With a command's last one all is done, and no signal may
+    say otherwise: from here on they are ignored.
+    """
+    if output in _outputs:
+        _outputs.remove(output)
+        if _installed and not _outputs:
+            _ignore()
 
 
 def came() -> int:

@@ -181,12 +181,14 @@ def replacing(path: str | Path, suffix: str = "") -> Iterator[Path]:
         with ending.temporary_folder() as folder:
             temporary = folder / f"output{suffix}"
             yield temporary
+            # A reader may keep it waiting, which a signal is to end.
             _copy(temporary, path, place)
         return
     hidden: Path | None = None
     try:
         hidden = _hidden(place, suffix)
         yield hidden
+        ending.complete(path)
         hidden.replace(place.path)
     except OSError as error:
         own = (path, place.path, place.path.parent, hidden)

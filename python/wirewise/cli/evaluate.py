@@ -235,8 +235,9 @@ def _write(
         said = [one.to_dict() for one in evaluations]
         document = said[0] if len(said) == 1 else {"models": said}
         text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+        shown = page(evaluations)
         write_atomically(report.with_suffix(".json"), text.encode())
-        write_atomically(report, page(evaluations).encode())
+        write_atomically(report, shown.encode())
     if plot:
         with step("plotting", quiet=quiet):
             first = found[0]

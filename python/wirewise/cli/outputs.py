@@ -19,6 +19,7 @@ OUTPUT_OR_FOLDER = "output or folder"
 
 class _Checked(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
+        from wirewise import ending
         from wirewise.places import check_outputs, reading
 
         outputs = output_names(self.callback)
@@ -29,6 +30,7 @@ class _Checked(TyperCommand):
             written = [path for name in outputs for path in given.get(name, [])]
             written += [path for name in folders for path in given.get(name, []) if not path.is_dir()]
             check_outputs(written)
+            ending.expect(written)
             return super().invoke(ctx)
 
 

@@ -59,7 +59,7 @@ def record(
     size = 0
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_runs(labels))
-        part = stack.enter_context(replacing(labels))
+        part, capture_part = stack.enter_context(replacing(labels)), stack.enter_context(replacing(capture))
         book = _Book(Run(folder))
 
         def packets() -> Iterator[tuple[int, bytes]]:
@@ -82,7 +82,7 @@ def record(
                 if progress:
                     progress(int(rows["time_ns"][-1]) - start_ns)
 
-        count = write_capture(capture, packets())
+        count = write_capture(capture_part, packets())
         flows = book.write(part, as_text=labels.suffix == ".csv")
     return Recorded(count, size, flows, {k: n for k, n in zip(ALL_KINDS, kinds.tolist(), strict=True) if n})
 
