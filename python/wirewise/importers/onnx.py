@@ -16,7 +16,7 @@ import numpy as np
 
 from wirewise.importers import onnx_networks, onnx_runtime
 from wirewise.importers.lowering import build, check_features, class_names, library
-from wirewise.importers.onnx_constants import fold
+from wirewise.importers.onnx_constants import element_type, fold
 from wirewise.importers.onnx_graph import DENSE, is_dense, keeps_rows
 from wirewise.importers.onnx_runtime import first_line
 from wirewise.importers.onnx_trees import OnnxTrees, read_classifier, read_ensemble
@@ -101,8 +101,6 @@ def import_model(model: Any, request: Request) -> Imported:
 
 def _input(model: Any, node: Any, request: Request) -> tuple[Any, list[type[Any]]]:
     """The graph input that the trees read, and the types its values pass through on the way."""
-    onnx = library("onnx")
-    numpy_type = onnx.helper.tensor_dtype_to_np_dtype
     graph = model.graph
     producer = {name: made_by for made_by in graph.node for name in made_by.output}
     constants = {tensor.name for tensor in graph.initializer}
@@ -121,10 +119,10 @@ def _input(model: Any, node: Any, request: Request) -> tuple[Any, list[type[Any]
                 "train and export the trees on the integer features",
             )
         if step.op_type == "Cast":
-            casts.append(numpy_type(_integers(step)["to"]).type)
+            casts.append(element_type(_integers(step)["to"], request))
         name = step.input[0]
     source = inputs[name]
-    types = [numpy_type(source.type.tensor_type.elem_type).type, *reversed(casts)]
+    types = [element_type(source.type.tensor_type.elem_type, request), *reversed(casts)]
     if unfit := [kind.__name__ for kind in types if kind not in (np.float32, np.float64, np.int64)]:
         raise request.refuse(
             f"reads features as {unfit[0]}, known are float32, float64 and int64",

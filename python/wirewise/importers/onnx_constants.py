@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,16 @@ def fold(model: Any, request: Request) -> tuple[dict[str, NDArray[Any]], list[An
             ) from None
         constants.update(zip(node.output, map(np.asarray, results), strict=True))
     return constants, left
+
+
+def element_type(number: int, request: Request) -> type[Any]:
+    """NumPy's, of one of ONNX's. Raises InputError for a number that is none of these."""
+    try:
+        return cast("type[Any]", library("onnx").helper.tensor_dtype_to_np_dtype(number).type)
+    except (ValueError, TypeError, KeyError):
+        raise request.refuse(
+            f"has values of type {number}, which is none of ONNX's", "export it again"
+        ) from None
 
 
 def _array(tensor: Any, request: Request) -> NDArray[Any]:

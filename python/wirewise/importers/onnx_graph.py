@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.importers.lowering import library
-from wirewise.importers.onnx_constants import fold
+from wirewise.importers.onnx_constants import element_type, fold
 from wirewise.importers.request import Request
 from wirewise.quantize.float_network import Floats
 
@@ -22,7 +22,6 @@ class Graph:
     """Look-ups in a graph: constants, consumers, the one input and its numpy type."""
 
     def __init__(self, model: Any, request: Request) -> None:
-        onnx = library("onnx")
         graph = model.graph
         self.request = request
         self.constants, self.nodes = fold(model, request)
@@ -36,7 +35,7 @@ class Graph:
                 "Normalization layer; use BatchNormalization or Rescaling)",
             )
         self.input = inputs[0]
-        self.feed = onnx.helper.tensor_dtype_to_np_dtype(self.input.type.tensor_type.elem_type).type
+        self.feed = element_type(self.input.type.tensor_type.elem_type, request)
         if self.feed not in (np.float32, np.float64, np.int64):
             raise request.refuse(
                 f"reads features as {self.feed.__name__}, known are float32, float64 and int64",

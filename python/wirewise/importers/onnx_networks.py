@@ -16,6 +16,7 @@ import numpy as np
 from wirewise.importers import onnx_runtime
 from wirewise.importers.lowering import class_names, library
 from wirewise.importers.networks import import_network
+from wirewise.importers.onnx_constants import element_type
 from wirewise.importers.onnx_graph import DENSE, Graph, attributes, check_quantised, keeps_rows, title
 from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.quantize import FloatNetwork
@@ -124,8 +125,8 @@ class _Chain:
         if node.op_type in ("Flatten", "Reshape") and not keeps_rows(node, self.graph.constants):
             raise self._setting(node, "another shape than (packets, features)", "export it for such rows")
         if node.op_type == "Cast" and known["to"] not in self._exact_types():
-            kind = library("onnx").TensorProto.DataType.Name(known["to"]).lower()
-            raise self._setting(node, f"to={kind}", "compute in float or double")
+            kind = element_type(known["to"], self.graph.request)
+            raise self._setting(node, f"to={kind.__name__}", "compute in float or double")
         if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
             training = self.graph.constants.get(node.input[2])
             if training is None or training.any():

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from wirewise.files import parse_json
 from wirewise.importers import ubjson
 from wirewise.importers.request import Request
 from wirewise.importers.structure import tree_nodes
@@ -93,6 +94,8 @@ def _check_learner(learner: dict[str, Any], request: Request) -> None:
     attributes = learner.get("attributes", {})
     if not isinstance(attributes, dict) or not all(isinstance(part, str) for part in attributes.values()):
         raise _WrongError("attributes are not texts by name")
+    if "scikit_learn" in attributes:
+        _check_estimator(attributes["scikit_learn"])
     booster = _object(learner, "gradient_booster")
     kind = _text(booster, "name")
     if kind not in ("gbtree", "dart"):
@@ -105,6 +108,16 @@ def _check_learner(learner: dict[str, Any], request: Request) -> None:
         best = _whole(attributes, "best_iteration", 0)
         if rounds is not None and best >= rounds:
             raise _WrongError(f"its best iteration is {best} of {rounds}")
+
+
+def _check_estimator(text: str) -> None:
+    """What XGBClassifier saves of itself, as JSON in an attribute."""
+    try:
+        estimator = parse_json(text.encode())
+    except ValueError:
+        estimator = None
+    if not isinstance(estimator, dict):
+        raise _WrongError("the attribute scikit_learn is no JSON object")
 
 
 def _check_model(model: dict[str, Any], n_features: int, n_outputs: int, request: Request) -> int | None:

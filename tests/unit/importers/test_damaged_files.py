@@ -11,7 +11,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,41 @@ def assert_refused_or_right(lines: list[dict[str, Any]]) -> None:
 def test_our_checks_keep_damage_from_the_libraries(tmp_path: Path, name: str) -> None:
     CHECKED[name](tmp_path / name)
     assert_refused_or_right(read_copies(tmp_path / name, seed=1, count=300))
+
+
+def numbers_changed(message: Any) -> Iterator[None]:
+    """Gives each number of a protobuf message, one at a time, values that it cannot have."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for part in value if isinstance(value, Sequence) else [value]:
+                yield from numbers_changed(part)
+        elif isinstance(value, int):
+            for wrong in (0, 65, -1, 1 << 30):
+                with suppress(ValueError):  # an enumeration that has no such value
+                    setattr(message, field.name, wrong)
+                    yield
+            setattr(message, field.name, value)
+
+
+@pytest.mark.parametrize("estimator", [FOREST, NETWORK])
+def test_every_number_of_an_onnx_model_is_checked(tmp_path: Path, estimator: Any) -> None:
+    path = tmp_path / "model.onnx"
+    onnx(estimator)(path)
+    model = needs.package("onnx").load(path)
+    copies = (model.SerializeToString() for _ in numbers_changed(model))
+    assert_refused_or_right(list(outcomes(path, copies, isolated=False)))
+
+
+@pytest.mark.parametrize(
+    "said", ["", "{", "[]", "5", '{"a" 1}', '{"_estimator_type": 5}', "{}" * 2, "[" * 10**5]
+)
+def test_what_an_estimator_saved_of_itself_is_checked(tmp_path: Path, said: str) -> None:
+    path = tmp_path / "model.json"
+    xgboost(path)
+    document = json.loads(path.read_bytes())
+    document["learner"]["attributes"]["scikit_learn"] = said
+    (outcome,) = outcomes(path, iter([json.dumps(document).encode()]), isolated=False)
+    assert "scikit_learn is no JSON object" in outcome["refused"] or "different type" in outcome["refused"]
 
 
 @pytest.mark.slow
