@@ -41,7 +41,6 @@ def compare(source: str, bundle: Bundle) -> None:
 
 
 def _differs(source: str, bundle: Bundle, what: str, expected: str) -> InputError:
-    return InputError(
-        source, f"{what} is not {expected} in wirewise {wirewise.__version__}",
-        f"it was changed, or made by another version ({bundle.manifest.made_by})",
-    )  # fmt: skip
+    this, made_by = f"wirewise {wirewise.__version__}", bundle.manifest.made_by
+    why = "was changed" if made_by == this else f"was changed, or made by another version ({made_by})"
+    return InputError(source, f"{what} is not {expected} in {this}", f"the bundle {why}")

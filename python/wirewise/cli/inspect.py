@@ -90,6 +90,8 @@ def inspect(
             "the sources are what wirewise writes for this model and feature set, as are manifest and card",
             style="green",
         )
+        command = shlex.join(["wirewised", "verify", "--bundle", str(bundle), "--rebuild"])
+        console.print(f"whether the program is what they compile to: {command}")
 
 
 _OF = {"shared": "shared by all CPUs", "per-cpu": "for each CPU"}
