@@ -157,3 +157,13 @@ def test_options_that_make_no_sense_are_refused(given: dict[str, Any], expected:
     with pytest.raises(InputError) as refused:
         Options(**given)
     assert expected in str(refused.value)
+
+
+def test_registers_are_found_by_the_five_tuple() -> None:
+    model = network(8, 4, 2)
+    for key in ("source", "five-tuple-bidirectional", "five-tuple+vlan"):
+        with pytest.raises(
+            InputError, match=re.escape(f"has the key {key}; use that key, or --input packet")
+        ):
+            emit(model, replace(feature_set(4), key=key), Options(input="registers"))
+        emit(model, replace(feature_set(4), key=key), Options(input="packet"))

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from wirewise.models import Bounded
 from wirewise.targets.p4.program import CLASS_BITS, SIGN, Program, lit, mask
 
+REGISTERS_KEY = "five-tuple"
+"""What a flow's element in the registers is found by."""
+
 
 def feature_names(names: Sequence[str]) -> list[str]:
     """Of the fields and registers: the features' own, as far as P4 allows."""

@@ -12,7 +12,13 @@ from wirewise.feature_sets import FeatureSet
 from wirewise.models import BinaryMlp, Bounded, Model, TreeEnsemble
 from wirewise.targets.comments import comment, of_features, of_model
 from wirewise.targets.p4 import network_code, skeleton, tree_code
-from wirewise.targets.p4.feature_code import bound_class, choose_class, declare_features, feature_names
+from wirewise.targets.p4.feature_code import (
+    REGISTERS_KEY,
+    bound_class,
+    choose_class,
+    declare_features,
+    feature_names,
+)
 from wirewise.targets.p4.limits import Limits
 from wirewise.targets.p4.network_plan import SCORE_BITS, plan_network
 from wirewise.targets.p4.options import Options
@@ -61,6 +67,12 @@ def emit(model: Model, feature_set: FeatureSet, options: Options | None = None) 
     options = options or Options()
     inside = model.model if isinstance(model, Bounded) else model
     _check(inside, model, options)
+    if options.input == "registers" and feature_set.key != REGISTERS_KEY:
+        raise InputError(
+            "--input registers",
+            f"finds a flow's registers by {REGISTERS_KEY}, and the feature set has the key {feature_set.key}",
+            "use that key, or --input packet, where whoever sends the packet has the features",
+        )
     program = Program(options, Limits.of(options))
     if options.result == "field" and options.input != "registers":
         program.result_header.append((CLASS_BITS, "class_id"))
