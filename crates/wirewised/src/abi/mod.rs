@@ -45,6 +45,7 @@ macro_rules! codes {
 }
 
 mod contract;
+pub mod maps;
 
 pub use contract::*;
 
@@ -82,6 +83,8 @@ pub const STEERING: [(u32, &str); 16] = [
 
 /// Of the map `ww_tunnels`.
 pub const ENDS_OF_A_TUNNEL: usize = 3;
+/// The kernel's limit for one packet (MAX_TAIL_CALL_CNT).
+pub const MAX_TAIL_CALLS: u32 = 33;
 
 /// What becomes of a packet, by the code that its program returns to the hook (XDP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
