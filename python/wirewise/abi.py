@@ -59,7 +59,7 @@ class Action(IntEnum):
     DROP = 1
     COUNT = 2
     RATE_LIMIT = 3
-    STEER = 4
+    ACT = 4
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")
@@ -76,9 +76,9 @@ class Outcome(IntEnum):
     WOULD_DROP = 3
     WOULD_LIMIT = 4
     ESTABLISHED = 5
-    STEERED = 6
-    WOULD_STEER = 7
-    UNSTEERED = 8
+    ACTED = 6
+    WOULD_ACT = 7
+    NOT_ACTED = 8
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")

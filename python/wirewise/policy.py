@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: which class is dropped, limited, counted or steered, when the model runs, who always passes.
+"""Policies: what happens to packets of each class, when the model runs, who always passes.
 
 The file is YAML; docs/policy.md describes it. The agent's reader (crates/wirewised/src/policy) is the one
 that counts; this one gives the same answers to the toolkit: `explain`, the demo and the parity tests.
@@ -51,7 +51,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class ClassPolicy:
-    """What the policy asks for one class; limit only with RATE_LIMIT, steering only with STEER.
+    """What the policy asks for one class; limit only with RATE_LIMIT, steering only with ACT.
 
     after : how many verdicts in a row a flow needs for this class, 1 to MAX_AFTER.
     """
@@ -69,6 +69,11 @@ class ClassPolicy:
         if self.steering is not None:
             return self.steering.takes_away
         return self.action in (Action.DROP, Action.RATE_LIMIT)
+
+    @property
+    def keys(self) -> str:
+        """What a policy file calls it, without what it is given."""
+        return str(self.action) if self.steering is None else self.steering.keys
 
     def __str__(self) -> str:
         return str(self.action if self.steering is None else self.steering)
@@ -289,7 +294,7 @@ class Decider:
         """
         policy = self.policy.actions[class_id]
         if policy.steering is not None:
-            return policy.action, policy.steering.outcome if self.enforces(now_ns) else Outcome.WOULD_STEER
+            return policy.action, policy.steering.outcome if self.enforces(now_ns) else Outcome.WOULD_ACT
         if policy.action is Action.DROP:
             dropped = Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
         elif policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
@@ -345,7 +350,7 @@ def _rate(value: object) -> int:
 
 
 def _class_policy(value: object) -> ClassPolicy:
-    known = [str(action) for action in Action if action is not Action.STEER] + list(ACTIONS)
+    known = [str(action) for action in Action if action is not Action.ACT] + list(ACTIONS)
     if isinstance(value, str):
         value = {"action": value}
     keys = {"action", "rate", "burst", "after", *KEYS}
@@ -360,11 +365,11 @@ def _class_policy(value: object) -> ClassPolicy:
             other = [str(value["action"])]
         if other:
             raise ValueError(
-                f"'{steering}' does not go together with {other[0]!r}: a class is either dropped, limited or "
-                "counted, or steered; leave one out"
+                f"'{steering}' does not go together with {other[0]!r}: a class that is dropped, limited or "
+                "counted has no other action; leave one out"
             )
         after = _after(value.get("after", "1"))
-        return ClassPolicy(Action.STEER, named=True, after=after, steering=steering)
+        return ClassPolicy(Action.ACT, named=True, after=after, steering=steering)
     if value["action"] not in known:
         raise ValueError(f"unknown action {value['action']!r}; known: {', '.join(known)}")
     action = Action(known.index(str(value["action"])))

@@ -197,6 +197,20 @@ class Steering:
         return Fate.PASS if stays else Fate.REDIRECT
 
     @property
+    def keys(self) -> str:
+        """The keys of a policy file that ask for it, in the agent's order: `dscp, redirect`."""
+        redirects = self.redirect is not None or self.socket is not None or bool(self.cpus)
+        asked = {
+            "redirect": redirects, "bounce": self.bounce, "dscp": self.dscp is not None,
+            "mark": self.mark is not None, "priority": self.priority is not None,
+            "queue": self.queue is not None, "mirror": self.mirror is not None, "forward": self.forward,
+            "backend": self.backend is not None, "challenge": self.challenge,
+            "decapsulate": self.decapsulate, "encapsulate": self.encapsulate, "qfi": self.qfi is not None,
+            "inner-dscp": self.inner_dscp is not None,
+        }  # fmt: skip
+        return ", ".join(key for key, is_asked in asked.items() if is_asked)
+
+    @property
     def takes_away(self) -> bool:
         """Whether some of its packets do not come to their receiver."""
         return self.fate is not Fate.PASS or self.forward or self.challenge or self.decapsulate
@@ -206,7 +220,7 @@ class Steering:
         """What becomes of captured packets, enforced, unless `apply` says otherwise."""
         through = self.decapsulate or self.encapsulate
         stays = self.forward and not through
-        return Outcome.UNSTEERED if stays or self.challenge else Outcome.STEERED
+        return Outcome.NOT_ACTED if stays or self.challenge else Outcome.ACTED
 
     def apply(self, frame: bytes) -> bytes | None:
         """The Ethernet frame as it leaves; None: what is asked for cannot be done. frame: one that was

@@ -186,9 +186,9 @@ def test_program_and_reference_make_the_same_of_anything(tmp_path: Path, rule: A
     frames = mixed(str(rule), NUMBER)
     assert_agree(case(rule, features=features), frames, tmp_path, seen=runs.append, planes=IN_KERNEL)
     outcomes = Counter(runs[0].heads[:, 4].tolist())
-    assert outcomes[Outcome.STEERED] > NUMBER / 10 and outcomes[Outcome.UNSTEERED] > NUMBER / 10
+    assert outcomes[Outcome.ACTED] > NUMBER / 10 and outcomes[Outcome.NOT_ACTED] > NUMBER / 10
     sent = XDP_CODES[Fate.REDIRECT if "encapsulate" in rule else Fate.PASS]
-    steered = runs[0].heads[:, 4] == Outcome.STEERED
+    steered = runs[0].heads[:, 4] == Outcome.ACTED
     assert set(runs[0].heads[steered, 7].tolist()) == {sent}
 
 
@@ -202,7 +202,7 @@ def test_what_stays_in_its_tunnel_is_written_on_everywhere(tmp_path: Path, rule:
     planes = tuple(plane for plane in PLANES if plane != "kernel-tc")
     frames = mixed(str(rule), NUMBER)
     assert_agree(case(rule, tunnels=False), frames, tmp_path, seen=runs.append, planes=planes)
-    assert Counter(runs[0].heads[:, 4].tolist())[Outcome.STEERED] > NUMBER / 10
+    assert Counter(runs[0].heads[:, 4].tolist())[Outcome.ACTED] > NUMBER / 10
 
 
 @needs_kernel
@@ -211,7 +211,7 @@ def test_the_engine_leaves_tunnels_alone(tmp_path: Path) -> None:
     comparison = Comparison(case({"decapsulate": "gtp-u"}), tmp_path)
     for plane in ("engine", "kernel-tc"):
         run = comparison.traced(frames, plane)
-        assert Outcome.STEERED not in run.heads[:, 4].tolist()
+        assert Outcome.ACTED not in run.heads[:, 4].tolist()
         assert run.left == [frame for _, frame in frames]
 
 
@@ -234,7 +234,7 @@ def there_and_back(frames: list[bytes], folder: Path) -> list[bytes]:
     out = case({"decapsulate": "gtp-u"})
     out.policy["tunnels"] = others
     sent = into.traced(timed, "kernel")
-    wrong = [n for n, head in enumerate(sent.heads) if head[4] != Outcome.STEERED]
+    wrong = [n for n, head in enumerate(sent.heads) if head[4] != Outcome.ACTED]
     assert not wrong, (len(wrong), sent.heads[wrong[0]], frames[wrong[0]].hex())
     tunnelled = sent.left
     assert tunnelled is not None

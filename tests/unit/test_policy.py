@@ -79,7 +79,7 @@ def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
         "scan: dscp 63, bounce",
         "other: mark 4294967295, priority 3, queue 65533",
     ]
-    assert [rule.action for rule in policy.actions] == [Action.PASS] + [Action.STEER] * 3
+    assert [rule.action for rule in policy.actions] == [Action.PASS] + [Action.ACT] * 3
     assert [rule.takes_away for rule in policy.actions] == [False, True, True, False]
     forwarded = Policy.parse(
         "version: 1\nclasses: {scan: forward, other: {action: forward, dscp: EF}}", CLASSES
@@ -92,8 +92,8 @@ def test_a_class_may_go_elsewhere_and_be_written_on() -> None:
     )
     assert str(between.actions[2]) == "mark 1, forward between a, b"
     # Who is established is saved from drops alone.
-    for enforce, outcome in [(True, Outcome.STEERED), (False, Outcome.WOULD_STEER)]:
-        assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.STEER, outcome)
+    for enforce, outcome in [(True, Outcome.ACTED), (False, Outcome.WOULD_ACT)]:
+        assert Decider(policy, enforce=enforce).decide(1, 0, connected=True) == (Action.ACT, outcome)
 
 
 def test_a_class_may_be_challenged() -> None:
@@ -102,8 +102,8 @@ def test_a_class_may_be_challenged() -> None:
     )
     assert [policy.rule(class_id) for class_id in (1, 2)] == ["attack: challenge", "scan: challenge after 3"]
     assert policy.actions[1].takes_away
-    for enforce, outcome in [(True, Outcome.UNSTEERED), (False, Outcome.WOULD_STEER)]:
-        assert Decider(policy, enforce=enforce).decide(1, 0) == (Action.STEER, outcome)
+    for enforce, outcome in [(True, Outcome.NOT_ACTED), (False, Outcome.WOULD_ACT)]:
+        assert Decider(policy, enforce=enforce).decide(1, 0) == (Action.ACT, outcome)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ fn a_class_may_go_elsewhere_and_be_written_on() {
         ]
     );
     let value = policy.to_abi(0, abi::Mode::Enforce);
-    assert_eq!(value.class_policy.map(|class| class.action)[..4], [abi::Action::Steer.code(); 4]);
+    assert_eq!(value.class_policy.map(|class| class.action)[..4], [abi::Action::Act.code(); 4]);
     assert_eq!(value.steer.map(|steer| steer.kinds)[..5], [4, 5, 6, 56, 0]);
     assert_eq!((value.steer[1].dscp, value.steer[2].dscp, value.steer[3].queue), (34, 63, 65533));
     assert_eq!((value.steering(), policy.steering_kinds()), (63, 63));

@@ -118,7 +118,13 @@ pub trait Running {
     fn events(&self) -> Result<Events> {
         let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?)?;
         let networks = self.meta().map(|meta| meta.networks.clone()).unwrap_or_default();
-        Ok(Events::new(ring, self.interface(), |class_id| self.class_name(class_id), networks))
+        Ok(Events::new(
+            ring,
+            self.map(POLICY)?,
+            self.interface(),
+            |class_id| self.class_name(class_id),
+            networks,
+        ))
     }
 
     /// How far the second model agrees; `None`: there is none.
