@@ -10,7 +10,7 @@ use crate::abi;
 /// What the data path declares as a map, or as a variable in a section of its own, which libbpf makes an array of one element of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Map {
-    /// Of a variable's section without its prefix.
+    /// A variable's section without its prefix.
     pub name: &'static str,
     pub about: &'static str,
     pub scope: Scope,
@@ -69,7 +69,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     Exactly(usize),
-    /// Of what a model needs.
+    /// As much as the model needs.
     UpTo(usize),
     /// A bucket of a table for this version of IP, by the layout in the manifest.
     Bucket(Counted, u8),
@@ -113,10 +113,10 @@ pub enum Need {
     Steering(u32, Of),
 }
 
-/// Of which packets that is.
+/// Which packets need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// Of captured ones too.
+    /// Captured ones too.
     All,
     /// Captured packets go nowhere.
     Live,
@@ -251,7 +251,7 @@ impl Map {
         match self.value {
             Value::UpTo(most) => 0..=most as u64,
             Value::Exactly(size) => size as u64..=size as u64,
-            Value::Bucket(..) | Value::Blank | Value::Row => unreachable!("{} is no variable", self.name),
+            Value::Bucket(..) | Value::Blank | Value::Row => unreachable!("{} is not a variable", self.name),
         }
     }
 }
