@@ -51,7 +51,7 @@ enum ww_action {
 	WW_ACTION_DROP,
 	WW_ACTION_COUNT,      /* pass, and show in events */
 	WW_ACTION_RATE_LIMIT, /* pass up to a rate, drop beyond it */
-	WW_ACTION_STEER,      /* what struct ww_steer of the class says */
+	WW_ACTION_ACT,	      /* what struct ww_steer of the class says */
 	WW_ACTIONS
 };
 
@@ -63,9 +63,9 @@ enum ww_outcome {
 	WW_OUTCOME_WOULD_DROP,
 	WW_OUTCOME_WOULD_LIMIT,
 	WW_OUTCOME_ESTABLISHED, /* passed in either mode, where it would be dropped: of a connection of this host */
-	WW_OUTCOME_STEERED,
-	WW_OUTCOME_WOULD_STEER,
-	WW_OUTCOME_UNSTEERED, /* could not be done, as when an interface is gone: passed, unchanged */
+	WW_OUTCOME_ACTED,	/* the policy's action was done: a challenge, a redirect, a mark and so on */
+	WW_OUTCOME_WOULD_ACT,
+	WW_OUTCOME_NOT_ACTED, /* could not be done, as when an interface is gone: passed, unchanged */
 	WW_OUTCOMES
 };
 

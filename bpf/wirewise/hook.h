@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The hook that the program is attached to: what it passes in, and what it expects back. Only this file and ww_config.hook know a hook
- * by name.
+/* The hook that the program is attached to: what it passes in, and what it expects back. Other headers ask ww_at_tc(), and read
+ * fields of the context by ww_field(), for both types of it where they differ.
  *
  * The hook is a constant of the load, so one program is all of them: the verifier follows only the branches of its own hook and the kernel
  * removes the others, as it does for the clock.

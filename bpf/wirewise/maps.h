@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The maps, all named ww_. The loader sets the sizes that depend on the machine: one element a CPU for
- * ww_cpu, WW_EVENTS elements for ww_events, WW_BACKENDS for ww_backend_counts; the buckets of the flow tables, times the CPUs if these do not share them;
- * the buckets of aggregates.
+/* The maps, all named ww_. Each has a row in the agent's table of maps (crates/wirewised/src/abi/maps.rs), by which the loader sets the sizes
+ * that depend on the machine, and makes only those that a program needs.
  *
  * Arrays indexed by CPU instead of per-CPU maps: the verifier inlines their look-up on every kernel, and they can be
  * mapped into the agent, which then reads flows without system calls.
@@ -62,32 +61,30 @@ WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREF
 WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
 WW_MAP(ww_blank, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_blank_entry, 1, 0);
 WW_MAP(ww_events, BPF_MAP_TYPE_ARRAY, __u32, struct ww_event, WW_EVENTS, BPF_F_MMAPABLE);
-/* Where packets may be redirected to at XDP, each interface under its index. The loader makes it only for programs that do. */
+/* Where packets may be redirected to at XDP, each interface under its index. */
 WW_MAP(ww_interfaces, BPF_MAP_TYPE_DEVMAP_HASH, __u32, __u32, WW_INTERFACES, 0);
-/* Where else packets may go at XDP. The loader makes each only for programs that send packets there. */
+/* Where else packets may go at XDP. */
 WW_MAP(ww_cpus, BPF_MAP_TYPE_CPUMAP, __u32, __u32, 1, 0); /* a CPU's number: packets that its queue holds */
 WW_MAP(ww_sockets, BPF_MAP_TYPE_XSKMAP, __u32, __u32, WW_SOCKETS,
        0); /* a receive queue: whoever opened a socket */
 /* Flows that were given a backend or answered a challenge. Not in the flow table: its entries have no room to spare, and would cost all packets
- * more; and who floods it would have these forgotten. The loader makes it only for programs that ask for it. */
+ * more; and who floods it would have these forgotten. */
 WW_MAP(ww_memory, BPF_MAP_TYPE_LRU_HASH, struct ww_ends_key, struct ww_memory, WW_MEMORY, 0);
 /* Who was seen behind which port. All attachments of a network namespace share it: each learns what is behind its own. */
 WW_MAP(ww_stations, BPF_MAP_TYPE_LRU_HASH, struct ww_station_key, struct ww_station, WW_STATIONS, 0);
 /* Who is behind a port whatever was seen. */
 WW_MAP(ww_fixed, BPF_MAP_TYPE_HASH, struct ww_station_key, __u32, WW_FIXED, BPF_F_NO_PREALLOC);
-/* Pools of servers; a packet's hash is a place in a pool's table. The loader makes these four only for programs that balance. */
+/* Pools of servers; a packet's hash is a place in a pool's table. */
 WW_MAP(ww_pools, BPF_MAP_TYPE_ARRAY, __u32, struct ww_pool, WW_POOLS, BPF_F_MMAPABLE);
 WW_MAP(ww_tables, BPF_MAP_TYPE_ARRAY, __u32, struct ww_table, 2 * WW_POOLS, BPF_F_MMAPABLE);
 WW_MAP(ww_backends, BPF_MAP_TYPE_ARRAY, __u32, struct ww_backend, WW_BACKENDS, BPF_F_MMAPABLE);
 WW_MAP(ww_backend_counts, BPF_MAP_TYPE_ARRAY, __u32, struct ww_counter, WW_BACKENDS, BPF_F_MMAPABLE);
-/* Copies on their way to who carries packets in user space. The loader makes it only for programs that mirror there. */
+/* Copies on their way to who carries packets in user space. */
 WW_MAP(ww_copies, BPF_MAP_TYPE_PERF_EVENT_ARRAY, __u32, __u32, 1, 0);
-/* Tunnels of GTP-U, by each of their ends, and what became of packets. An element is replaced as a whole, so none is seen half written. The
- * loader makes them only for programs that take packets out of tunnels, or put them in. */
+/* Tunnels of GTP-U, by each of their ends, and what became of packets. An element is replaced as a whole, so none is seen half written. */
 WW_MAP(ww_tunnels, BPF_MAP_TYPE_HASH, struct ww_tunnel_end, struct ww_tunnel, 3 * WW_TUNNELS,
        BPF_F_NO_PREALLOC);
 WW_MAP(ww_tunnel_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW_TUNNEL_COUNTS, 0);
-/* The loader makes these two only for a program with a shadow, or one that is a shadow. */
 WW_MAP(ww_agreement, BPF_MAP_TYPE_ARRAY, __u32, struct ww_agreement, WW_AGREEMENT_ROWS, BPF_F_MMAPABLE);
 
 /* The first model's entry, for a shadow. */

@@ -17,7 +17,7 @@ struct ww_row {
 	__s64 feature[WW_FEATURES];
 };
 
-/* The loader makes these two only for a program that records: for each CPU, ww_config.record rows, and where it stands. */
+/* For each CPU ww_config.record rows, and where it stands. */
 WW_MAP(ww_records, BPF_MAP_TYPE_ARRAY, __u32, struct ww_row, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_record_rings, BPF_MAP_TYPE_ARRAY, __u32, struct ww_record_ring, 1, BPF_F_MMAPABLE);
 

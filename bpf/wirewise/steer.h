@@ -275,12 +275,12 @@ __noinline int ww_steer(WW_HOOK_ARG *ctx, __u32 class_id)
 static __always_inline __u32 ww_outcome_of(int steered)
 {
 	if (steered == WW_UNSTEERED)
-		return WW_OUTCOME_UNSTEERED;
+		return WW_OUTCOME_NOT_ACTED;
 	if (ww_config.steer & (WW_STEER_CHALLENGE | WW_STEER_BOUNCE | WW_STEER_ENCAPSULATE) &&
 	    steered == WW_VERDICT_DROP)
 		return WW_OUTCOME_DROP;
 	return ww_config.steer & WW_STEER_CHALLENGE && steered == WW_PROVEN ? WW_OUTCOME_PASS
-									    : WW_OUTCOME_STEERED;
+									    : WW_OUTCOME_ACTED;
 }
 
 #endif

@@ -198,8 +198,8 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 	if (outcome && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 		outcome = WW_OUTCOME_ESTABLISHED;
 	/* Behind that: who is established is exempt from drops only. */
-	if (action == WW_ACTION_STEER) {
-		outcome = WW_OUTCOME_WOULD_STEER;
+	if (action == WW_ACTION_ACT) {
+		outcome = WW_OUTCOME_WOULD_ACT;
 		if (ww_enforcing(frame->now_ns)) {
 			if (ww_config.steer)
 				steered = ww_steer(frame->ctx, class_id);

@@ -16,13 +16,8 @@ WAYS = 4
 MAX_SAMPLES = 64
 HASH_WORDS = 12
 HASH_SEEDS = 13
-TRIGGER_WORDS = 16
 MAX_AFTER = 15
 PLACES = 65_537
-POOLS = 16
-BACKENDS = 2048
-POOL_NAME = 32
-CHECK_PATH = 64
 
 SLOT_SIZE = 16
 KEY_SIZE = {4: 16, 6: 40}
@@ -59,7 +54,7 @@ class Action(IntEnum):
     DROP = 1
     COUNT = 2
     RATE_LIMIT = 3
-    STEER = 4
+    ACT = 4
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")
@@ -76,9 +71,9 @@ class Outcome(IntEnum):
     WOULD_DROP = 3
     WOULD_LIMIT = 4
     ESTABLISHED = 5
-    STEERED = 6
-    WOULD_STEER = 7
-    UNSTEERED = 8
+    ACTED = 6
+    WOULD_ACT = 7
+    NOT_ACTED = 8
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")

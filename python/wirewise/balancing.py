@@ -2,37 +2,25 @@
 """Which server of a pool a flow goes to: Maglev hashing, with weights.
 
 Eisenbud et al., NSDI 2016, section 3.4. The reference of bpf/wirewise/balance.h and of the agent's tables
-(crates/wirewised/src/object/pools), and the part of a policy file that describes pools (docs/balancing.md).
+(crates/wirewised/src/object/pools; docs/balancing.md).
 It knows new flows only: which backend a flow went to before, and whether a backend lives, is known where
 packets are.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from itertools import pairwise
+from typing import Any
 
-from wirewise.abi import BACKENDS, CHECK_PATH, PLACES, POOL_NAME, POOLS
-from wirewise.errors import InputError, choose
+from wirewise.abi import PLACES
 from wirewise.feature_sets.packet import parse_link
-from wirewise.units import parse_duration, parse_number
-
-# While a policy changes, those of both are there. Place 0 of the backends stays empty.
-MAX_POOLS = POOLS // 2
-MAX_BACKENDS = BACKENDS // 2 - 1
-"""Of all pools of a policy together."""
-MAX_NAME = POOL_NAME - 1
-MAX_PATH = CHECK_PATH - 1
-METHODS = ("dsr", "ip-in-ip", "gue")
 
 _ALL = (1 << 64) - 1
 _STEP, _END = 0x9E3779B97F4A7C15, 0x94D049BB133111EB
 _OFFSET, _SKIP = 1, 2  # seeds of the two numbers that a backend's order of places comes from
-_MILLISECOND = 1_000_000
 _EXTENSIONS = (0, 43, 44, 51, 60, 135, 139, 140)
 
 
@@ -54,6 +42,18 @@ class Pool:
     backends: tuple[Backend, ...]
     method: str = "dsr"
     seed: int = 0
+
+    @classmethod
+    def of(cls, pool: Mapping[str, Any]) -> Pool:
+        """From a policy's normal form."""
+        backends = tuple(
+            Backend(
+                ip_address(it["address"]), it["weight"], it["drains"],
+                None if it["mac"] is None else bytes.fromhex(it["mac"].replace(":", "")),
+            )
+            for it in pool["backends"]
+        )  # fmt: skip
+        return cls(pool["name"], backends, pool["method"], pool["seed"])
 
     def choose(self, frame: bytes) -> Backend | None:
         """Where a new flow goes that begins with this Ethernet frame; None: it goes nowhere.
@@ -161,133 +161,3 @@ def _order(version: int, packed: bytes) -> tuple[int, int]:
         hash_words(words, _OFFSET) * PLACES >> 32,
         (hash_words(words, _SKIP) * (PLACES - 1) >> 32) + 1,
     )
-
-
-# -- the file
-
-
-def parse_pools(value: object) -> dict[str, Pool]:
-    """The pools of a policy file, by name. Raises ValueError."""
-    if not isinstance(value, Mapping):
-        raise ValueError("write {NAME: {backends: [{address: 10.0.0.11}]}}")
-    if len(value) > MAX_POOLS:
-        raise ValueError(f"{len(value)} are too many; at most {MAX_POOLS}")
-    pools = {str(name): _named_pool(str(name), entry) for name, entry in value.items()}
-    if (count := sum(len(pool.backends) for pool in pools.values())) > MAX_BACKENDS:
-        raise ValueError(f"{count} backends are too many; at most {MAX_BACKENDS} in all pools")
-    return pools
-
-
-def _named_pool(name: str, value: object) -> Pool:
-    try:
-        return _pool(name, value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _pool(name: str, value: object) -> Pool:
-    if not re.fullmatch(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}", name, re.ASCII):
-        raise ValueError(f"a pool's name is 1 to {MAX_NAME} letters, digits, hyphens, dots and underscores")
-    entry = _mapping(value, ("method", "interface", "source", "seed", "health", "backends"))
-    method = str(entry.get("method", "dsr"))
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}; {choose(method, METHODS)}")
-    interface = entry.get("interface", "any")
-    if not isinstance(interface, str) or not interface or "/" in interface or "\0" in interface:
-        raise ValueError("interface: write a name, such as eth1")
-    if "source" in entry:
-        if method == "dsr":
-            raise ValueError("source is of an outer header, which the method dsr has not; leave it out")
-        _host(entry["source"])
-    if "health" in entry:
-        _check_health(entry["health"])
-    listed = entry.get("backends", [])
-    if not isinstance(listed, list) or not listed:
-        raise ValueError("has no backends; write backends: [{address: 10.0.0.11}, {address: 10.0.0.12}]")
-    backends = sorted(
-        map(_backend, listed), key=lambda backend: (backend.address.version, backend.address.packed)
-    )
-    for one, other in pairwise(backends):
-        if one.address == other.address:
-            raise ValueError(f"backend {one.address} stands twice; give it a weight instead")
-    return Pool(name, tuple(backends), method, parse_number(entry.get("seed", "0")))
-
-
-def _mapping(value: object, known: Sequence[str]) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"is not a mapping; its keys are {', '.join(known)}")
-    for key in value:
-        if key not in known:
-            raise ValueError(f"unknown key {key!r}; {choose(str(key), known)}")
-    return value
-
-
-def _backend(value: object) -> Backend:
-    entry = _mapping(value, ("address", "weight", "drain", "mac"))
-    if "address" not in entry:
-        raise ValueError("a backend needs an address: {address: 10.0.0.11}")
-    address = _host(entry["address"])
-    weight, drain = parse_number(entry.get("weight", "1")), entry.get("drain", "false")
-    if not 1 <= weight <= 100:
-        raise ValueError(
-            f"backend {address}: weight {weight} is out of range; 1 to 100, and `drain: true` for one that "
-            "is to get no new flows"
-        )
-    if drain not in ("true", "false"):
-        raise ValueError(f"backend {address}: {str(drain)!r} is neither true nor false")
-    return Backend(address, weight, drain == "true", _mac(entry["mac"]) if "mac" in entry else None)
-
-
-def _host(value: object) -> IPv4Address | IPv6Address:
-    try:
-        address = ip_address(str(value))
-    except ValueError:
-        raise ValueError(f"{str(value)!r} is no address; write 10.0.0.11 or 2001:db8::11") from None
-    everybody = address == IPv4Address("255.255.255.255")
-    if (
-        address.is_multicast
-        or address.is_unspecified
-        or address.is_loopback
-        or everybody
-        or "%" in str(value)
-    ):
-        raise ValueError(f"{str(value)!r} is no address of another host")
-    return address
-
-
-def _mac(value: object) -> bytes:
-    text = str(value)
-    whole = re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text, re.ASCII)
-    mac = bytes.fromhex(text.replace(":", "")) if whole else bytes(6)
-    if mac == bytes(6) or mac[0] & 1:
-        raise ValueError(f"{text!r} is no Ethernet address of a host, such as 52:54:00:12:34:56")
-    return mac
-
-
-def _check_health(value: object) -> None:
-    entry = _mapping(value, ("tcp", "http", "port", "interval", "timeout", "fall", "rise"))
-    forms = {"tcp", "http", "port"} & set(entry)
-    if forms not in ({"tcp"}, {"http"}, {"http", "port"}):
-        raise ValueError("health: write one of {tcp: 80} or {http: /health, port: 80}")
-    port = parse_number(entry.get("tcp", entry.get("port", "80")))
-    if not 1 <= port <= 65535:
-        raise ValueError(f"health: port {port} is out of range; 1 to 65535")
-    path = str(entry.get("http", "/"))
-    if not re.fullmatch(rf"/[!-~]{{0,{MAX_PATH - 1}}}", path, re.ASCII):
-        raise ValueError(
-            f"health: http: {path!r} is no path such as /health, of at most {MAX_PATH} printable characters"
-        )
-    for key, low, high in (("interval", 100, 3_600_000), ("timeout", 10, 60_000)):
-        _check_time(key, entry.get(key, "500ms"), low, high)
-    for key in ("fall", "rise"):
-        if not 1 <= parse_number(entry.get(key, "1")) <= 100:
-            raise ValueError(f"health: {key} {entry[key]} is out of range; 1 to 100 in a row")
-
-
-def _check_time(key: str, value: object, low: int, high: int) -> None:
-    try:
-        time = parse_duration(str(value), what="")
-    except InputError as error:
-        raise ValueError(f"health: {key}{error}") from error
-    if time % _MILLISECOND or not low <= time // _MILLISECOND <= high:
-        raise ValueError(f"health: {key} {value} is out of range; {low}ms to {high}ms, in whole milliseconds")

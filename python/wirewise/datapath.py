@@ -101,10 +101,10 @@ class DataPath:
         action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
         goes = fate(Status.CLASSIFIED, outcome, drop_malformed=False)
         steering = self.policy.actions[class_id].steering
-        if outcome is Outcome.STEERED and steering is not None:
+        if outcome is Outcome.ACTED and steering is not None:
             left = steering.apply(frame)
             if left is None:
-                outcome = Outcome.UNSTEERED
+                outcome = Outcome.NOT_ACTED
             else:
                 goes, frame = steering.fate, left
         return Decision(

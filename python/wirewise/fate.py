@@ -28,7 +28,7 @@ MALFORMED = (
 
 
 def fate(status: Status, outcome: Outcome | None, *, drop_malformed: bool) -> Fate:
-    """Where a packet goes. What is steered passes, unless its class says that it goes elsewhere
+    """Where a packet goes. What a policy redirects or rewrites passes, unless its class goes elsewhere
     (`Steering.fate`). outcome: None unless it was classified. drop_malformed: the policy says so and is
     enforced.
     """

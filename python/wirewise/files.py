@@ -140,9 +140,9 @@ class _Measured:
         return node
 
 
-def parse_yaml(text: str, loader: type[Any] = yaml.SafeLoader, *, nodes: int = NODES) -> Any:
+def parse_yaml(text: str, *, nodes: int = NODES) -> Any:
     """A YAML document of at most `nodes` nodes. Raises ValueError, one line with the place."""
-    measured = type("Measured", (_Measured, loader), {"nodes": nodes})
+    measured = type("Measured", (_Measured, yaml.SafeLoader), {"nodes": nodes})
     try:
         return yaml.load(text, measured)
     except RecursionError as error:

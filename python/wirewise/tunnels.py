@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets into and out of GTP-U tunnels, as a user plane function of 5G does it; and the table of tunnels.
 
-RFC 6040 (ECN). Together with `wirewise.gtp` the reference of bpf/wirewise/tunnel_{end,leave,enter}.h, and the
-part of a policy file that lists tunnels (docs/tunnels.md). Frames are Ethernet frames as bytes. Routes, hops
+RFC 6040 (ECN). Together with `wirewise.gtp` the reference of bpf/wirewise/tunnel_{end,leave,enter}.h
+(docs/tunnels.md). Frames are Ethernet frames as bytes. Routes, hops
 and MTU are known where packets are sent only.
 """
 
@@ -10,14 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Network, ip_address, ip_network
-from pathlib import Path
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import Any
 
-import yaml
-
-from wirewise.errors import choose
-from wirewise.files import parse_yaml, read_text
 from wirewise.gtp import (
     ETHERNET,
     IPV4,
@@ -34,16 +29,8 @@ from wirewise.gtp import (
     udp,
     with_dsfield,
 )
-from wirewise.units import parse_number
-
-KINDS = ("gtp-u",)
-MAX_TUNNELS = 65_536
-MAX_QFI = 63
 
 _CONGESTED = 3
-_FILE_LIMIT = 16 << 20
-_NODES = 20 * MAX_TUNNELS
-_EXAMPLE = "{ue: 10.45.0.2, local: 192.0.2.1, teid: 0x100, peer: 192.0.2.10, peer-teid: 0x200, qfi: 9}"
 
 
 @dataclass(frozen=True)
@@ -62,36 +49,21 @@ class Tunnel:
     qfi: int | None = None
 
     @classmethod
-    def parse(cls, value: object) -> Tunnel:
-        """Raises ValueError."""
-        keys = ("ue", "local", "teid", "peer", "peer-teid", "qfi")
-        if not isinstance(value, Mapping):
-            raise ValueError(f"is not a mapping, such as {_EXAMPLE}")
-        for key in value:
-            if key not in keys:
-                raise ValueError(f"unknown key {str(key)!r}; {choose(str(key), keys)}")
-        if "local" not in value:
-            raise ValueError(f"a tunnel needs this host's address: {_EXAMPLE}")
-        local = _host("local", value["local"])
-        teid, peer_teid = (_teid(key, value[key]) if key in value else None for key in ("teid", "peer-teid"))
-        peer = _host("peer", value["peer"]) if "peer" in value else None
-        ue4, ue6 = _ue(value.get("ue", []))
-        qfi = parse_qfi(value["qfi"]) if "qfi" in value else None
-        if (peer is None) != (peer_teid is None):
-            raise ValueError(
-                "peer and peer-teid go together: where packets are put in, and how they are marked"
-            )
-        if teid is None and peer is None:
-            raise ValueError(
-                "a tunnel needs a teid, for packets that come, or peer and peer-teid, for those that go"
-            )
-        if peer is not None and peer.version != local.version:
-            raise ValueError("local and peer are the two ends of one tunnel: both of IPv4, or both of IPv6")
-        if peer is not None and ue4 is None and ue6 is None:
-            raise ValueError("which packets go to peer? give ue, the address behind the tunnel")
-        if qfi is not None and peer is None:
-            raise ValueError("qfi is of packets that go, which need peer and peer-teid")
-        return cls(local, teid, ue4, ue6, peer, peer_teid or 0, qfi)
+    def of(cls, tunnel: Mapping[str, Any]) -> Tunnel:
+        """From a policy's normal form."""
+
+        def address(key: str) -> Address | None:
+            return None if tunnel[key] is None else ip_address(tunnel[key])
+
+        return cls(
+            ip_address(tunnel["local"]),
+            tunnel["teid"],
+            None if tunnel["ue4"] is None else IPv4Address(tunnel["ue4"]),
+            None if tunnel["ue6"] is None else IPv6Network(tunnel["ue6"]),
+            address("peer"),
+            tunnel["peer_teid"] or 0,
+            tunnel["qfi"],
+        )
 
     @property
     def ends(self) -> list[tuple[Address | IPv6Network, int | None]]:
@@ -118,39 +90,7 @@ class Table:
 
     @classmethod
     def of(cls, tunnels: list[Tunnel]) -> Table:
-        """Raises ValueError, of an end that stands twice."""
-        by_end: dict[tuple[Address | IPv6Network, int | None], Tunnel] = {}
-        if len(tunnels) > MAX_TUNNELS:
-            raise ValueError(f"{len(tunnels)} tunnels are too many; at most {MAX_TUNNELS}")
-        for tunnel in tunnels:
-            for end in tunnel.ends:
-                if end in by_end:
-                    address, teid = end
-                    raise ValueError(
-                        f"ue {address} stands twice"
-                        if teid is None
-                        else f"TEID {teid:#x} at {address} stands twice"
-                    )
-                by_end[end] = tunnel
-        return cls(by_end)
-
-    @classmethod
-    def parse(cls, value: object, folder: Path | None = None) -> Table:
-        """Of a policy's `tunnels`: a list, or the name of a file in `folder`. Raises ValueError."""
-        if isinstance(value, str):
-            text = read_text((folder or Path()) / value, what="tunnels", limit=_FILE_LIMIT)
-            try:
-                document = parse_yaml(text, yaml.BaseLoader, nodes=_NODES)
-            except ValueError as error:
-                raise ValueError(f"{value}: is not YAML: {error}") from error
-            if not isinstance(document, Mapping) or set(document) != {"version", "tunnels"}:
-                raise ValueError(f"{value}: write `version: 1` and `tunnels: [{_EXAMPLE}]`")
-            if document["version"] != "1":
-                raise ValueError(f"{value}: version {document['version']!r} is unknown; write `version: 1`")
-            value = document["tunnels"]
-        if not isinstance(value, list):
-            raise ValueError(f"write a list of tunnels, such as [{_EXAMPLE}], or the name of a file")
-        return cls.of([_numbered(number, entry) for number, entry in enumerate(value, 1)])
+        return cls({end: tunnel for tunnel in tunnels for end in tunnel.ends})
 
     def decapsulate(self, frame: bytes) -> bytes:
         """The frame without its tunnel. Raises Pass."""
@@ -198,70 +138,3 @@ class Table:
         behind = udp(ends, headers + packet[:length])
         ip = ipv4(ends, dsfield(packet), behind) if outer == 20 else ipv6(ends, dsfield(packet), behind)
         return frame[:12] + (IPV4 if outer == 20 else IPV6) + ip + behind + packet[length:]
-
-
-def _numbered(number: int, entry: object) -> Tunnel:
-    try:
-        return Tunnel.parse(entry)
-    except ValueError as error:
-        raise ValueError(f"tunnel {number}: {error}") from error
-
-
-def parse_kind(key: str, value: object) -> bool:
-    """Of the keys `decapsulate` and `encapsulate`. Raises ValueError."""
-    if value not in KINDS:
-        raise ValueError(f"{key}: unknown tunnel {str(value)!r}; {choose(str(value), KINDS)}")
-    return True
-
-
-def parse_qfi(value: object) -> int:
-    """Raises ValueError."""
-    if (qfi := parse_number(value)) > MAX_QFI:
-        raise ValueError(f"qfi {qfi} is out of range; 0 to {MAX_QFI}")
-    return qfi
-
-
-def _teid(key: str, value: object) -> int:
-    if not (teid := parse_number(value)):
-        raise ValueError(f"{key} 0 is of no tunnel that carries packets; 1 to {(1 << 32) - 1}")
-    return teid
-
-
-def _host(key: str, value: Any) -> Address:
-    try:
-        address = ip_address(value)
-    except ValueError:
-        address = None
-    if (
-        address is None
-        or address.is_multicast
-        or address.is_unspecified
-        or address.is_loopback
-        or str(address) == "255.255.255.255"
-    ):
-        raise ValueError(f"{key}: {value!r} is no address of a host, such as 192.0.2.1 or 2001:db8::1")
-    return address
-
-
-def _ue(value: object) -> tuple[IPv4Address | None, IPv6Network | None]:
-    ue4: IPv4Address | None = None
-    ue6: IPv6Network | None = None
-    texts = value if isinstance(value, list) else [value]
-    for text in texts:
-        address, _, length = str(text).partition("/")
-        host = _host("ue", address)
-        if isinstance(host, IPv4Address) and length in ("", "32") and ue4 is None:
-            ue4 = host
-            continue
-        network = ip_network(str(text), strict=False)
-        if length != "64" or not isinstance(network, IPv6Network) or network.network_address != host:
-            raise ValueError(
-                f"ue: {str(text)!r} is neither an address of IPv4 nor a network of 64 bits of IPv6, such as "
-                "10.45.0.2 and 2001:db8:45:2::/64"
-                if ue4 is None or not isinstance(host, IPv4Address)
-                else "ue: one address of IPv4 and one network of IPv6 at most"
-            )
-        if ue6 is not None:
-            raise ValueError("ue: one address of IPv4 and one network of IPv6 at most")
-        ue6 = network
-    return ue4, ue6

@@ -45,17 +45,6 @@ def format_duration(nanoseconds: int) -> str:
     return f"{nanoseconds}ns"
 
 
-def parse_number(value: object) -> int:
-    """A whole number below 2^32, decimal or hexadecimal (`0x10`). Raises ValueError."""
-    text = str(value)
-    if (
-        re.fullmatch(r"\d{1,10}|0x[0-9a-fA-F]{1,8}", text, re.ASCII)
-        and int(text, 0 if "x" in text else 10) < 1 << 32
-    ):
-        return int(text, 0 if "x" in text else 10)
-    raise ValueError(f"{text!r} is no whole number from 0 to {(1 << 32) - 1}, such as 7 or 0x10")
-
-
 def parse_share(text: str, *, what: str) -> float:
     """A share of 0 to below 1, from `0.1%` or `0.001`. what : names the setting in the error."""
     number, percent, rest = text.strip().partition("%")

@@ -146,7 +146,7 @@ def test_forwarder() -> None:
         for rows in (
             re.findall(r"^(benign|attack) +(?:forward|drop|pass) +(.*)$", stats, re.MULTILINE)
             for stats in said
-            if "would steer" in stats
+            if "would act" in stats
         )
     )
     forwarded, by_the_stack, dropped = router["benign"][7], router["benign"][9], router["attack"][2]

@@ -110,7 +110,7 @@ WRITERS = {
         f"wirewised replay --{option}": Writer(
             f"{REPLAY} --{option} OUT", ("day.pcap", "model.wirewise", "policy.yaml"), ".pcap"
         )
-        for option in ("passed", "dropped", "steered")
+        for option in ("passed", "dropped", "elsewhere")
     },
     "wirewised replay --verdicts": Writer(
         f"{REPLAY} --verdicts OUT", ("day.pcap", "model.wirewise", "policy.yaml"), ".jsonl"
@@ -320,7 +320,7 @@ def test_folders_and_missing_folders_are_one_line(place: Path, name: str) -> Non
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), f"{output}: {done.stderr}"
 
 
-@pytest.mark.parametrize("pair", [("passed", "dropped"), ("dropped", "verdicts"), ("steered", "passed")])
+@pytest.mark.parametrize("pair", [("passed", "dropped"), ("dropped", "verdicts"), ("elsewhere", "passed")])
 def test_two_outputs_are_not_one_file(place: Path, pair: tuple[str, str]) -> None:
     (place / "a.jsonl").symlink_to("b.jsonl")
     words = [AGENT, *REPLAY.split()[1:], f"--{pair[0]}", "a.jsonl", f"--{pair[1]}", "b.jsonl"]

@@ -289,14 +289,14 @@ def check(
     equal("at TC: the other direction", status["outgoing"]["plane"], "tc-egress")
     for name in ("swap at TC", "detach from TC", "untouched by TC"):
         output(name)
-    steered = {name.replace(" drop", " steered"): count for name, count in of_tc.items()}
-    elsewhere = sum(count for name, count in steered.items() if name.endswith(" steered"))
+    steered = {name.replace(" drop", " acted"): count for name, count in of_tc.items()}
+    elsewhere = sum(count for name, count in steered.items() if name.endswith(" acted"))
     for name, it in STEERING.items():
         status = json.loads(output(f"steer: {name}"))["status"]
         equal(f"{name}: a program at TC beside it", status["companion"] is not None, name == COPIED)
         sent = json.loads(output(f"send {name}"))
         outcomes = _of_stats(json.loads(output(f"stats {name}")))
-        taken = sum(count for of, count in outcomes.items() if of.endswith(" steered"))
+        taken = sum(count for of, count in outcomes.items() if of.endswith(" acted"))
         equal(
             f"{name}: packets sent and arrived",
             (sent["sent"], sent["arrived"]),
@@ -304,7 +304,7 @@ def check(
         )
         either: Counter[str] = Counter()
         for of, count in outcomes.items():
-            either[of.replace(" unsteered", " steered")] += count
+            either[of.replace(" not-acted", " acted")] += count
         equal(f"{name}: packets by class and outcome", dict(either), steered)
         equal(f"{name}: how many are steered", (taken > 0, taken == elsewhere), _SHARES[it.done])
         if name == COPIED:

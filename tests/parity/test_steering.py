@@ -90,8 +90,8 @@ def test_packets_go_where_the_policy_says_and_are_written_on(
     tmp_path: Path, rule: Any, fate: Fate, shape: str
 ) -> None:
     ours = run(rule, tmp_path, shape=shape)
-    assert ours.heads[:, 3].tolist() == [Action.STEER] * 7 + [Action.PASS]
-    assert ours.heads[:, 4].tolist() == [Outcome.STEERED] * 7 + [Outcome.PASS]
+    assert ours.heads[:, 3].tolist() == [Action.ACT] * 7 + [Action.PASS]
+    assert ours.heads[:, 4].tolist() == [Outcome.ACTED] * 7 + [Outcome.PASS]
     assert ours.heads[:, 7].tolist() == [XDP_CODES[fate]] * 7 + [XDP_CODES[Fate.PASS]]
     assert ours.left is not None and len(ours.left) == 8
     for frame, left in zip(packets()[:7], ours.left, strict=False):
@@ -134,9 +134,9 @@ def test_flows_go_to_the_backends_of_a_pool(tmp_path: Path, settings: dict[str, 
     assert_agree(Case("pools", FEATURES, MODEL, policy, "enforce", shape), frames, tmp_path, seen=runs.append)
     [ours] = runs
     outcomes = ours.heads[:, 4].tolist()
-    assert outcomes[: len(flows)] == [Outcome.STEERED] * len(flows)
+    assert outcomes[: len(flows)] == [Outcome.ACTED] * len(flows)
     # A fragment, and a packet with extension headers.
-    assert [n for n, outcome in enumerate(outcomes[len(flows) :]) if outcome == Outcome.UNSTEERED] == [2, 8]
+    assert [n for n, outcome in enumerate(outcomes[len(flows) :]) if outcome == Outcome.NOT_ACTED] == [2, 8]
     assert ours.left is not None
     to = {frame[:6].hex(":") for frame in ours.left[: len(flows)]}
     assert to == (set(macs(5)) if "method" not in settings else {flows[0][:6].hex(":")})
@@ -151,7 +151,7 @@ def test_nobody_is_sent_to_who_drains(tmp_path: Path) -> None:
     assert_agree(
         Case("drains", FEATURES, MODEL, policy, "enforce", "inline"), frames, tmp_path, seen=runs.append
     )
-    assert runs[0].heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
+    assert runs[0].heads[:, 4].tolist() == [Outcome.NOT_ACTED] * 7 + [Outcome.PASS]
     assert runs[0].left == packets()
 
 
@@ -161,21 +161,21 @@ def test_nobody_is_sent_to_who_drains(tmp_path: Path) -> None:
 )
 def test_captured_packets_have_no_routes(tmp_path: Path, rule: Any) -> None:
     ours = run(rule, tmp_path)
-    assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
+    assert ours.heads[:, 4].tolist() == [Outcome.NOT_ACTED] * 7 + [Outcome.PASS]
     assert set(ours.heads[:, 7].tolist()) == {XDP_CODES[Fate.PASS]}
 
 
 @pytest.mark.parametrize("shape", ["inline", "tail-calls"])
 def test_a_challenge_asks_no_captured_packet(tmp_path: Path, shape: str) -> None:
     ours = run("challenge", tmp_path, shape=shape)
-    assert ours.heads[:, 4].tolist() == [Outcome.UNSTEERED] * 7 + [Outcome.PASS]
+    assert ours.heads[:, 4].tolist() == [Outcome.NOT_ACTED] * 7 + [Outcome.PASS]
     assert ours.left == packets()
 
 
 @needs_kernel
 def test_who_observes_changes_nothing(tmp_path: Path) -> None:
     ours = run({"action": "bounce", "dscp": 63}, tmp_path, mode="observe")
-    assert ours.heads[:, 4].tolist() == [Outcome.WOULD_STEER] * 7 + [Outcome.PASS]
+    assert ours.heads[:, 4].tolist() == [Outcome.WOULD_ACT] * 7 + [Outcome.PASS]
     assert ours.left == packets()
 
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections import Counter
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.parity.frames import ethernet, ipv4, ipv6, udp
-from wirewise.balancing import PLACES, Backend, Pool, flow_words, hash_words, parse_pools, table
+from wirewise.balancing import PLACES, Backend, Pool, flow_words, hash_words, table
 
 Hosts = tuple[tuple[IPv4Address | IPv6Address, int], ...]
 
@@ -78,31 +77,3 @@ def test_flows_are_spread_evenly() -> None:
     )
     counts = Counter(backend.address for frame in frames if (backend := pool.choose(frame)))
     assert len(counts) == 4 and all(1850 < count < 2150 for count in counts.values()), counts
-
-
-@pytest.mark.parametrize(
-    ("pool", "said"),
-    [
-        ("x", "is not a mapping"),
-        ({}, "has no backends"),
-        ({"backends": []}, "has no backends"),
-        ({"backends": [{"weight": "1"}]}, "a backend needs an address"),
-        ({"backends": [{"address": "10.0.0.300"}]}, "is no address"),
-        ({"backends": [{"address": "ff02::1"}]}, "is no address of another host"),
-        ({"backends": [{"address": "10.0.0.1", "weight": "101"}]}, "weight 101 is out of range"),
-        ({"backends": [{"address": "10.0.0.1", "drain": "yes"}]}, "neither true nor false"),
-        ({"backends": [{"address": "10.0.0.1", "mac": "1:2"}]}, "no Ethernet address"),
-        ({"backends": [{"address": "10.0.0.1"}] * 2}, "stands twice"),
-        ({"backends": [{"address": "10.0.0.1"}], "method": "guee"}, "did you mean 'gue'"),
-        ({"backends": [{"address": "10.0.0.1"}], "source": "10.0.0.2"}, "which the method dsr has not"),
-        ({"backends": [{"address": "10.0.0.1"}], "health": {"udp": "1"}}, "unknown key 'udp'"),
-        ({"backends": [{"address": "10.0.0.1"}], "health": {"tcp": "0"}}, "port 0 is out of range"),
-        ({"backends": [{"address": "10.0.0.1"}], "health": {"http": "x"}}, "'x' is no path"),
-        ({"backends": [{"address": "10.0.0.1"}], "health": {"tcp": "1", "fall": "0"}}, "fall 0"),
-        ({"backends": [{"address": "10.0.0.1"}], "health": {"tcp": "1", "timeout": "1ms"}}, "timeout 1ms"),
-    ],
-)
-def test_bad_pools_are_refused(pool: object, said: str) -> None:
-    with pytest.raises(ValueError, match="web: ") as refused:
-        parse_pools({"web": pool})
-    assert said in str(refused.value)

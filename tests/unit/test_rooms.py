@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules of the package and of the agent: none needs itself by way of others."""
+"""Modules of the package and of the crates: none needs itself by way of others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "wirewise"
-AGENT = ROOT / "crates" / "wirewised" / "src"
+CRATES = [f"wirewise{name}" for name in ("d", "-capture", "-dpdk", "-engine")]
 
 
 def modules() -> dict[str, Path]:
@@ -62,13 +64,13 @@ def arrows() -> dict[str, set[str]]:
     return {name: set(imports(path, known)) - {name} for name, path in known.items()}
 
 
-def agent_modules() -> dict[str, Path]:
-    """As `modules`, of the agent: `agent.attachment.swap` for attachment/swap/mod.rs."""
-    found = {}
-    for path in AGENT.rglob("*.rs"):
-        parts = ("agent", *path.relative_to(AGENT).with_suffix("").parts)
+def crate_modules(crate: str) -> dict[str, Path]:
+    """As `modules`, of a crate: `crate.attachment.swap` for attachment/swap/mod.rs."""
+    found, source = {}, ROOT / "crates" / crate / "src"
+    for path in source.rglob("*.rs"):
+        parts = ("crate", *path.relative_to(source).with_suffix("").parts)
         found[".".join(parts[:-1] if parts[-1] == "mod" else parts)] = path
-    return {name: path for name, path in found.items() if name not in ("agent.lib", "agent.main")}
+    return {name: path for name, path in found.items() if name not in ("crate.lib", "crate.main")}
 
 
 def paths(tree: str) -> Iterator[str]:
@@ -88,14 +90,14 @@ def paths(tree: str) -> Iterator[str]:
 
 
 def uses(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
-    """The modules that one of the agent's names, in `use` or in full. Its tests may name any."""
+    """The modules that one of a crate's names, in `use` or in full. Its tests may name any."""
     text = re.sub(r"//.*", "", path.read_text()).split("#[cfg(test)]\nmod tests")[0]
     trees = re.findall(r"\buse\s+((?:crate|super|self)::[^;]*);", text)
     named = [found for tree in trees for found in paths(tree)]
     for found in named + re.findall(r"\bcrate(?:::\w+)+", text):
         parts = found.split("::")
         if parts[0] == "crate":
-            base = ["agent"]
+            base = ["crate"]
         elif parts[0] == "self":
             base = name.split(".")
         else:
@@ -109,9 +111,9 @@ def uses(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
             yield ".".join(target)
 
 
-def agent_arrows() -> dict[str, set[str]]:
-    known = agent_modules()
-    assert len(known) > 100
+def crate_arrows(crate: str) -> dict[str, set[str]]:
+    known = crate_modules(crate)
+    assert len(known) > 5
     return {name: set(uses(name, path, known)) - {name} for name, path in known.items()}
 
 
@@ -129,30 +131,32 @@ def test_nothing_needs_the_command_line() -> None:
     assert not [room for room, needs in rooms(arrows()).items() if "cli" in needs]
 
 
-def test_no_module_of_the_agent_needs_itself_by_way_of_others() -> None:
-    found = circles(agent_arrows())
-    assert not found, "these modules of the agent need each other:\n" + "\n".join(found)
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_module_of_a_crate_needs_itself_by_way_of_others(crate: str) -> None:
+    found = circles(crate_arrows(crate))
+    assert not found, f"these modules of {crate} need each other:\n" + "\n".join(found)
 
 
-def test_no_folder_of_the_agent_needs_itself_by_way_of_others() -> None:
-    found = circles(rooms(agent_arrows()))
-    assert not found, "these folders of the agent need each other:\n" + "\n".join(found)
+@pytest.mark.parametrize("crate", CRATES)
+def test_no_folder_of_a_crate_needs_itself_by_way_of_others(crate: str) -> None:
+    found = circles(rooms(crate_arrows(crate)))
+    assert not found, f"these folders of {crate} need each other:\n" + "\n".join(found)
 
 
 def test_what_runs_is_read_without_knowing_where() -> None:
     """running/ reads everything that runs: what runs, its hooks and what commands show of it come above."""
     above = {"attachment", "views", "commands", "offline", "cli"}
-    assert not rooms(agent_arrows())["running"] & above
+    assert not rooms(crate_arrows("wirewised"))["running"] & above
 
 
-def test_uses_of_the_agent_are_found(tmp_path: Path) -> None:
+def test_uses_of_a_crate_are_found(tmp_path: Path) -> None:
     names = ("a", "a.b", "a.c", "d", "e", "f")
-    known = {f"agent.{name}": tmp_path / f"{name}.rs" for name in names}
-    known["agent.a.b"].write_text(
+    known = {f"crate.{name}": tmp_path / f"{name}.rs" for name in names}
+    known["crate.a.b"].write_text(
         "use crate::{d::{X, self}, e};\nuse super::c::Y; // use crate::f;\n"
         "fn z() { crate::a::W() }\n#[cfg(test)]\nmod tests {\n use crate::f; }\n"
     )
-    assert set(uses("agent.a.b", known["agent.a.b"], known)) == {"agent.d", "agent.e", "agent.a.c", "agent.a"}
+    assert set(uses("crate.a.b", known["crate.a.b"], known)) == {"crate.d", "crate.e", "crate.a.c", "crate.a"}
 
 
 def test_circles_are_found() -> None:

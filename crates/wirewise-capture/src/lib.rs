@@ -3,11 +3,13 @@
 
 mod error;
 mod link;
+mod magic;
 mod merge;
 mod packing;
 mod pcap;
 mod pcapng;
 mod reader;
+mod record;
 mod source;
 mod writer;
 

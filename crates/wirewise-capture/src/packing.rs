@@ -10,7 +10,8 @@ use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use lz4_flex::frame::FrameDecoder;
 
-use crate::source::BUFFER;
+/// Small enough for a second-level cache, large enough that a system call per refill costs nothing.
+pub(crate) const BUFFER: usize = 256 << 10;
 
 /// Longest of the signatures below.
 const LONGEST: usize = 6;

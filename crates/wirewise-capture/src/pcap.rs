@@ -2,8 +2,8 @@
 //! The classic format: a header of 24 bytes, then records.
 
 use crate::link::LinkType;
-use crate::pcapng;
-use crate::reader::{Broken, MAX_RECORD, Next, Record};
+use crate::magic;
+use crate::record::{Broken, MAX_RECORD, Next, Record};
 use crate::source::Source;
 
 pub(crate) const HEADER: usize = 24;
@@ -19,7 +19,7 @@ pub(crate) struct Pcap {
 impl Pcap {
     /// From the file header; `None` if it is not one.
     pub fn from_header(header: &[u8; HEADER]) -> Option<Self> {
-        let big_endian = Self::is_magic(*header.first_chunk()?)?;
+        let big_endian = magic::pcap_byte_order(*header.first_chunk()?)?;
         let word = |at: usize| word(header, at, big_endian);
         let (tick_ns, record_header) = match word(0) {
             0xa1b2_c3d4 => (1000, 16),
@@ -30,16 +30,6 @@ impl Pcap {
         // The upper half of the field may say how long the frame check sequences are.
         let link = LinkType(word(20) as u16);
         Some(Self { big_endian, tick_ns, record_header, link })
-    }
-
-    /// Byte order by the first four bytes; `None` if they are not those of a pcap.
-    pub fn is_magic(bytes: [u8; 4]) -> Option<bool> {
-        let known = |number: u32| matches!(number, 0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34);
-        match (known(u32::from_le_bytes(bytes)), known(u32::from_be_bytes(bytes))) {
-            (true, _) => Some(false),
-            (_, true) => Some(true),
-            _ => None,
-        }
     }
 
     /// The record at the start of the source, which stays there.
@@ -82,8 +72,8 @@ impl Pcap {
 fn begins_capture(header: &[u8; 16]) -> bool {
     let word = |at: usize, big_endian| word(header, at, big_endian);
     match header.first_chunk().copied() {
-        Some(pcapng::MAGIC) => [word(8, false), word(8, true)].contains(&pcapng::BYTE_ORDER),
-        Some(magic) => Pcap::is_magic(magic).is_some_and(|big_endian| {
+        Some(magic::PCAPNG) => [word(8, false), word(8, true)].contains(&magic::PCAPNG_BYTE_ORDER),
+        Some(bytes) => magic::pcap_byte_order(bytes).is_some_and(|big_endian| {
             let version = if big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
             header[4..8] == version
         }),

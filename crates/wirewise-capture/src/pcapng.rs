@@ -2,13 +2,11 @@
 //! The next generation: blocks in sections, packets of several interfaces.
 
 use crate::link::LinkType;
-use crate::pcap::Pcap;
-use crate::reader::{Broken, MAX_RECORD, Next, Record};
+use crate::magic::{PCAPNG_BYTE_ORDER, pcap_byte_order};
+use crate::record::{Broken, MAX_RECORD, Next, Record};
 use crate::source::Source;
 
-pub(crate) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const SECTION: u32 = 0x0a0d_0d0a;
-pub(crate) const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const INTERFACE: u32 = 1;
 const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
@@ -64,7 +62,7 @@ impl Pcapng {
             if !source.need(FRAME) {
                 return Broken::at_end(source, FRAME);
             }
-            if source.bytes().first_chunk().copied().and_then(Pcap::is_magic).is_some() {
+            if source.bytes().first_chunk().copied().and_then(pcap_byte_order).is_some() {
                 return Ok(Next::Capture);
             }
             let kind = self.word(source.bytes(), 0);
@@ -106,8 +104,8 @@ impl Pcapng {
         self.interfaces.clear();
         self.big_endian = false;
         self.big_endian = match self.word(block, 8) {
-            BYTE_ORDER => false,
-            number if number.swap_bytes() == BYTE_ORDER => true,
+            PCAPNG_BYTE_ORDER => false,
+            number if number.swap_bytes() == PCAPNG_BYTE_ORDER => true,
             _ => return Err(Broken::damaged("has a section of unknown byte order".to_owned())),
         };
         Ok(())

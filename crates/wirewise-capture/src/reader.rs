@@ -6,13 +6,12 @@ use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
 use crate::link::LinkType;
+use crate::magic;
 use crate::packing::unread;
 use crate::pcap::{self, Pcap};
 use crate::pcapng::{self, Pcapng};
+use crate::record::{Broken, Next, Record};
 use crate::source::Source;
-
-/// A record that claims more is damage, not a packet. Wireshark has the same limit for blocks.
-pub(crate) const MAX_RECORD: usize = 16 << 20;
 
 /// A packet of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,62 +30,6 @@ pub struct Packet<'a> {
     pub frame: &'a [u8],
 }
 
-/// Where the current packet lies in the source's buffer, and what its format says of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Record {
-    /// Of header and packet.
-    pub length: usize,
-    pub start: usize,
-    pub end: usize,
-    pub time_ns: u64,
-    pub wire_length: u32,
-    pub link: LinkType,
-    /// Why the packet cannot be handed on.
-    pub unusable: Option<&'static str>,
-}
-
-/// What comes next in a capture.
-pub(crate) enum Next {
-    Packet(Record),
-    /// The header of another capture: two files were joined by `cat`.
-    Capture,
-    End,
-}
-
-/// Why there is no next record, without the file's name.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    kind: Kind,
-    rule: String,
-    behind: String,
-}
-
-impl Broken {
-    pub fn damaged(rule: String) -> Self {
-        Self { kind: Kind::Damaged, rule, behind: String::new() }
-    }
-
-    #[cold]
-    pub fn cut_off(source: &Source, expected: usize) -> Self {
-        let behind = format!(" ({expected} bytes expected, {} left)", source.bytes().len());
-        match source.failure() {
-            Some(failure) => Self { kind: Kind::Io, rule: format!("cannot be read on ({failure})"), behind },
-            None => {
-                Self { kind: Kind::CutOff, rule: "the capture breaks off inside a record".into(), behind }
-            }
-        }
-    }
-
-    /// An error unless the file ends where a record ends.
-    #[cold]
-    pub fn at_end(source: &Source, expected: usize) -> std::result::Result<Next, Self> {
-        if source.bytes().is_empty() && source.failure().is_none() {
-            return Ok(Next::End);
-        }
-        Err(Self::cut_off(source, expected))
-    }
-}
-
 enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),
@@ -97,7 +40,7 @@ impl Format {
     fn begin(source: &mut Source) -> Option<Self> {
         source.need(pcap::HEADER);
         let bytes = source.bytes();
-        if bytes.starts_with(&pcapng::MAGIC) {
+        if bytes.starts_with(&magic::PCAPNG) {
             // Its header is a block, which the format reads itself.
             return (bytes.len() >= pcapng::FRAME).then(|| Self::Pcapng(Pcapng::default()));
         }
@@ -171,7 +114,7 @@ impl Reader {
                 (None, false) => refuse(Kind::NotACapture, &no_capture(source.bytes())),
             };
         };
-        if *magic != pcapng::MAGIC && Pcap::is_magic(*magic).is_none() {
+        if *magic != magic::PCAPNG && magic::pcap_byte_order(*magic).is_none() {
             return refuse(Kind::NotACapture, &no_capture(source.bytes()));
         }
         let Some(format) = Format::begin(&mut source) else {

@@ -8,10 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::packing::unpacked;
-
-/// Small enough for a second-level cache, large enough that a system call per refill costs nothing.
-pub(crate) const BUFFER: usize = 256 << 10;
+use crate::packing::{BUFFER, unpacked};
 
 pub(crate) struct Source {
     input: Box<dyn Read + Send>,

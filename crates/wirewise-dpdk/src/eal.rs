@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DPDK's environment (EAL): started once in a process, what it needs for that, and what it says of errors.
 
-use super::port::{is_pci, name_of};
+use super::device::{is_pci, name_of};
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #![doc = include_str!("../README.md")]
 
+mod device;
 mod eal;
 pub mod judge;
 mod kernel;
@@ -34,7 +35,7 @@ const MBUF_BYTES: u64 = 2560;
 /// Any threads may use the lanes; when the last of them is dropped the devices are given back.
 pub fn open(first: &str, second: Option<&str>, lanes: u32) -> Result<Vec<DpdkLane>, String> {
     let devices: Vec<&str> = std::iter::once(first).chain(second).collect();
-    if let Some(device) = devices.iter().find(|device| port::name_of(device).is_empty()) {
+    if let Some(device) = devices.iter().find(|device| device::name_of(device).is_empty()) {
         return Err(format!("{device:?}: names no device; write it like eth1 or net_af_packet0,iface=eth1"));
     }
     if !(1..=MOST).contains(&lanes) {

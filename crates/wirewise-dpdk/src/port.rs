@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A device of DPDK's: plugged in, given its queues, started, and closed again.
 
+use super::device::{argument, is_pci, name_of};
 use super::eal::check;
 use super::kernel::{self, Socket, Space};
 use super::memory::Pool;
@@ -38,22 +39,6 @@ pub struct Port {
     started: bool,
     /// What its driver opened and does not look after.
     sockets: Vec<Socket>,
-}
-
-/// The name in a device string.
-pub fn name_of(device: &str) -> &str {
-    device.split(',').next().unwrap_or(device)
-}
-
-/// The value of an argument in a device string.
-fn argument<'a>(device: &'a str, name: &str) -> Option<&'a str> {
-    let mut parts = device.split(',').skip(1);
-    parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
-}
-
-/// `01:00.0` or `0000:01:00.0`.
-pub fn is_pci(name: &str) -> bool {
-    name.contains(':') && name.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte))
 }
 
 /// The number of a port, by its device's name.

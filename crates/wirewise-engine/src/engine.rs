@@ -5,24 +5,17 @@ use std::cell::UnsafeCell;
 use std::os::fd::BorrowedFd;
 
 use crate::backend::{self, Code, Settings};
-use crate::batch::{Lookout, PacketSpan};
 use crate::error::{Error, Trap};
 use crate::frontend::ir::Program;
 use crate::frontend::{self, Target};
+use crate::ids::{MapId, ProgramId};
 use crate::linked::{Linked, MapKind, MapSpec, Trust};
+use crate::lookout::{Lookout, PacketSpan};
 use crate::maps::{self, Map, MapMut, Store};
 use crate::memory::{self, CAGED_MAPS_AT, CONTEXT_AT, Memory, PACKET_AT, PACKET_BYTES, STACK_AT};
 use crate::options::{Backend, ClockSource, Options};
 use crate::outlet::{Outlet, Output, Steered};
 use crate::runtime::{self, Host, Vm};
-
-/// A program of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProgramId(pub(crate) u32);
-
-/// A map of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MapId(usize);
 
 /// `struct xdp_md` in the cage: its "pointers" are offsets there.
 #[repr(C)]
@@ -406,7 +399,7 @@ mod tests {
     use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
     use super::*;
-    use crate::frontend::insn::{self, Insn};
+    use crate::insn::{self, Insn};
     use crate::linked::LinkedProgram;
     use crate::memory::PAGE;
 

@@ -8,8 +8,8 @@ pub(crate) const SECTIONS: usize = 1024;
 pub(crate) const SYMBOLS: usize = 1 << 18;
 /// Bytes of a name (KSYM_NAME_LEN).
 pub(crate) const NAME_BYTES: usize = 512;
-/// Programs and subprograms of an object.
-pub(crate) use crate::loader::btf::MAX_FUNCTIONS as FUNCTIONS;
+/// Programs and subprograms of an object: each is a few bytes in it, and may have long names.
+pub(crate) const FUNCTIONS: usize = 4096;
 /// Programs, subprograms and callbacks that one program consists of (BPF_MAX_SUBPROGS).
 pub(crate) const PROGRAM_FUNCTIONS: usize = 256;
 /// Instructions of a program with its subprograms; the kernel verifies no more.
@@ -26,7 +26,7 @@ pub(crate) const BLOCK_VARIABLES: usize = 1 << 20;
 /// Bytes of native stack a function may take; eight of them are called at most, and a thread has 2 MiB.
 pub(crate) const NATIVE_FRAME_BYTES: u32 = 1 << 16;
 /// Maps of an object, global data included.
-pub(crate) use crate::loader::btf::MAX_MAPS as MAPS;
+pub(crate) const MAPS: usize = 256;
 /// Bytes of a key (MAX_BPF_STACK: a program makes it on its stack).
 pub(crate) const KEY_BYTES: u32 = 512;
 /// Bytes of a value.

@@ -2,7 +2,7 @@
 //! An object after linking: byte code whose maps are known, and the maps' descriptions.
 
 use crate::error::Error;
-use crate::frontend::insn::Insn;
+use crate::insn::Insn;
 use crate::limits;
 
 /// The prefix length in front of an LPM key.

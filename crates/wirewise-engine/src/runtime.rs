@@ -4,9 +4,9 @@
 use std::ptr;
 
 use crate::error::{MapError, Trap};
-use crate::frontend::helper::Helper;
+use crate::helper::Helper;
 use crate::maps::Store;
-use crate::memory::{CAGE_BYTES, VM_BYTES};
+use crate::memory::{CAGE_BYTES, VM_BYTES, VM_SIZE};
 use crate::outlet::Outlet;
 
 /// Length of a tick of `bpf_jiffies64` in the engine: user space has no jiffies, so they are milliseconds of the coarse
@@ -63,6 +63,8 @@ pub(crate) struct Vm {
     pub now: u64,
     host: *mut Host,
 }
+
+const _: () = assert!(size_of::<Vm>() == VM_SIZE);
 
 /// Distance of a field of `Vm` from `base`.
 macro_rules! vm_offset {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use clap::Parser;
-use wirewised::abi::STEERING;
+use wirewised::abi::{STEERING, maps};
 use wirewised::cli::Cli;
 use wirewised::plane::Plane;
 use wirewised::policy::{ClassAction, Policy, Trigger};
@@ -72,6 +72,12 @@ fn the_policy_of_the_manual_is_accepted() {
     assert_eq!(policy.actions[1].action, ClassAction::Drop);
     assert_eq!(policy.trigger, Trigger::Every);
     assert_eq!((policy.prefixes.len(), policy.ports.len()), (2, 3));
+}
+
+#[test]
+fn the_documents_have_the_table_of_maps() {
+    let table = maps::document();
+    assert!(document("docs/architecture.md").contains(&table), "docs/architecture.md is to hold:\n{table}");
 }
 
 /// The table of the manual is that of the agent.

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::path::{Path, PathBuf};
+
 use proptest::prelude::*;
 use wirewised::abi;
 use wirewised::policy::{ClassAction, Policy, Trigger};
@@ -144,7 +146,7 @@ fn a_class_may_go_elsewhere_and_be_written_on() {
         ]
     );
     let value = policy.to_abi(0, abi::Mode::Enforce);
-    assert_eq!(value.class_policy.map(|class| class.action)[..4], [abi::Action::Steer.code(); 4]);
+    assert_eq!(value.class_policy.map(|class| class.action)[..4], [abi::Action::Act.code(); 4]);
     assert_eq!(value.steer.map(|steer| steer.kinds)[..5], [4, 5, 6, 56, 0]);
     assert_eq!((value.steer[1].dscp, value.steer[2].dscp, value.steer[3].queue), (34, 63, 65533));
     assert_eq!((value.steering(), policy.steering_kinds()), (63, 63));
@@ -217,111 +219,44 @@ fn every_form_of_trigger_is_read() {
     assert_eq!(interval.trigger, abi::Trigger::Interval.code());
 }
 
+/// The files of tests/policies/ of a kind: those of the toolkit's test too (tests/unit/test_policy.py).
+fn cases(kind: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policies").join(kind);
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut cases: Vec<_> = files.filter(|path| path.extension().is_some_and(|it| it == "yaml")).collect();
+    cases.sort();
+    assert!(cases.len() > 10);
+    cases
+}
+
 #[test]
-fn each_broken_rule_is_named_with_what_exists() {
-    let cases = [
-        ("classes: {worm: drop}", "unknown class 'worm'; the bundle has: benign, attack, scan, other"),
-        (
-            "classes: {attack: block}",
-            "classes: attack: unknown action 'block'; did you mean 'bounce'? there are: pass, drop, count, rate-limit, bounce, forward, challenge",
-        ),
-        ("classes: {attack: rate-limit}", "rate-limit needs a rate"),
-        ("classes: {attack: {action: rate-limit}}", "rate-limit needs a rate"),
-        ("classes: {attack: {action: rate-limit, rate: 0/s}}", "use the action drop"),
-        ("classes: {attack: {action: rate-limit, rate: 5}}", "'5' is not a rate"),
-        ("classes: {attack: {action: rate-limit, rate: 5/s, burst: 0}}", "burst 0 is out of range"),
-        ("classes: {attack: {action: drop, rate: 5/s}}", "rate and burst belong to the action rate-limit"),
-        (
-            "classes: {attack: {action: drop, speed: 1}}",
-            "unknown key 'speed'; there are: action, rate, burst, after",
-        ),
-        ("classes: {attack: drop, attack: pass}", "duplicate"),
-        ("classes: [attack]", "line 2"),
-        ("surprise: 1", "unknown key 'surprise'; there are: version, classes, trigger, allow"),
-        ("trigger: sometimes", "unknown trigger 'sometimes'; write every, {packets: [1, 2, 4]}"),
-        ("trigger: {}", "needs exactly one of its forms"),
-        ("trigger: {packets: [1], first-n: 2}", "needs exactly one of its forms"),
-        ("trigger: {packets: []}", "the model would never run"),
-        ("trigger: {packets: [0]}", "0 is out of range; packets of a flow are 1 to 1023"),
-        ("trigger: {packets: [1024]}", "1024 is out of range"),
-        ("trigger: {first-n: 0}", "the model would never run"),
-        ("trigger: {interval: 5}", "'5' is not a duration"),
-        ("allow: {prefixes: [10.0.0.1/8]}", "did you mean 10.0.0.0/8?"),
-        ("allow: {prefixes: ['2001:db8::1/32']}", "did you mean 2001:db8::/32?"),
-        ("allow: {prefixes: [10.0.0.0/33]}", "'10.0.0.0/33' is not a prefix"),
-        ("allow: {prefixes: [example.org]}", "'example.org' is not a prefix"),
-        ("allow: {ports: [65536]}", "'65536' is not a port; ports are 0 to 65535"),
-        ("allow: {ports: [sctp/22]}", "'sctp/22' is not a port"),
-        ("allow: {ports: [/22]}", "'/22' is not a port"),
-        ("enforce_for: 0s", "must be a positive whole number of nanoseconds"),
-        ("malformed: maybe", "malformed: unknown choice 'maybe'; there are: pass, drop"),
-        ("classes: {attack: {action: drop, after: 0}}", "after 0 is out of range; 1 to 15 verdicts in a row"),
-        (
-            "classes: {attack: {action: drop, after: 16}}",
-            "classes: attack: after 16 is out of range; 1 to 15",
-        ),
-        ("classes: {attack: {action: drop, after: often}}", "invalid u32"),
-        (
-            "classes: {benign: {action: pass, after: 2}}",
-            "classes: benign: after: this is the class that flows count as until another has enough verdicts in a row; give",
-        ),
-        (
-            "classes: {attack: {action: drop, redirect: {interface: eth2}}}",
-            "classes: attack: 'redirect to eth2' does not go together with 'drop'",
-        ),
-        ("classes: {attack: {dscp: 1, rate: 5/s}}", "'dscp LE' does not go together with 'rate'"),
-        ("classes: {attack: {action: challenge, dscp: EF}}", "classes: attack: challenge stands alone"),
-        (
-            "classes: {attack: {action: bounce, redirect: {interface: eth2}}}",
-            "cannot go elsewhere and back to its sender: give redirect or the action bounce",
-        ),
-        (
-            "classes: {attack: {action: forward, redirect: {interface: eth2}}}",
-            "either where the routes say or to one interface: give the action forward or redirect",
-        ),
-        (
-            "classes: {attack: {forward: {ports: [a, b]}, redirect: {interface: eth2}}}",
-            "either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`",
-        ),
-        ("classes: {attack: {forward: {ports: [a]}}}", "forward needs two ports or more"),
-        ("classes: {attack: {forward: {}}}", "forward needs two ports or more"),
-        ("classes: {attack: {forward: {ports: [a, b, a]}}}", "forward: port 'a' stands twice"),
-        (
-            "classes: {attack: {forward: {ports: [a, b], static: {'02:00:00:00:00:07': c}}}}",
-            "forward: static: 'c' is none of the ports a, b",
-        ),
-        (
-            "classes: {attack: {forward: {ports: [a, b], static: {'01:00:00:00:00:07': a}}}}",
-            "forward: static: '01:00:00:00:00:07' is no Ethernet address of a station",
-        ),
-        ("classes: {attack: {forward: {ports: [a, b], static: {'2:0:0:0:0:7': a}}}}", "no Ethernet address"),
-        (
-            "classes: {attack: {action: drop, forward: {ports: [a, b]}}}",
-            "'forward between a, b' does not go together with 'drop'",
-        ),
-        ("classes: {attack: {action: forward, burst: 5}}", "'forward' does not go together with 'burst'"),
-        ("classes: {attack: {redirect: eth2}}", "line 2"),
-        ("classes: {attack: {redirect: {}}}", "redirect needs an interface: {redirect: {interface: eth2}}"),
-        ("classes: {attack: {redirect: {interface: a/b}}}", "redirect needs an interface"),
-        ("classes: {attack: {redirect: {port: 1}}}", "unknown key 'port'"),
-        ("classes: {attack: {dscp: 64}}", "dscp 64 is out of range; 0 to 63, or a name such as AF41 or EF"),
-        ("classes: {attack: {dscp: AF44}}", "'AF44' is no DSCP: 0 to 63, or a name; did you mean 'AF4"),
-        ("classes: {attack: {mark: 4294967296}}", "'4294967296' is no whole number from 0 to 4294967295"),
-        ("classes: {attack: {priority: -1}}", "'-1' is no whole number"),
-        ("classes: {attack: {queue: 65534}}", "queue 65534 is out of range; 0 to 65533"),
-        (
-            "classes: {attack: {}}",
-            "needs an action: pass, drop, count, rate-limit, bounce, forward, challenge, or one of redirect, mirror, forward, backend, dscp",
-        ),
-        ("classes: {attack: {after: 3}}", "needs an action"),
-        ("events: {rate: 5/s, burst: 1000001}", "events: burst 1000001 is out of range"),
-    ];
-    for (line, expected) in cases {
-        let message = refusal(&format!("version: 1\n{line}\n"));
-        assert!(message.contains(expected), "{line}: {message}");
+fn each_broken_rule_is_named_with_the_way_out() {
+    let mut differ = Vec::new();
+    for path in cases("bad") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected = text.lines().next().unwrap().strip_prefix("# ").unwrap();
+        let error = Policy::load(&path, &classes()).expect_err(&text);
+        assert_eq!(error.kind().exit_code(), 2);
+        let message = error.to_string();
+        if message != format!("{}: {expected}", path.display()) {
+            differ.push(message);
+        }
     }
-    assert!(refusal("version: 2").contains("version 2 is not supported; this wirewised reads version 1"));
-    assert!(refusal("classes: {}").contains("missing field `version`"));
+    assert!(differ.is_empty(), "{differ:#?}");
+}
+
+#[test]
+fn each_file_has_its_normal_form() {
+    for path in cases("good") {
+        let expected = std::fs::read_to_string(path.with_extension("json")).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+        let normal = Policy::load(&path, &classes()).unwrap().normal();
+        assert_eq!(normal, expected, "{}\n{normal:#}", path.display());
+    }
+}
+
+#[test]
+fn what_is_no_document_is_refused() {
     for text in ["", "~", "[", "version: 1\n---\nversion: 1", "\0", "a: &a [*a]", "version: !x 1\n: :"] {
         refusal(text);
     }

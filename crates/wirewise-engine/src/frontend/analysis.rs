@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use super::cfg::FunctionRange;
 use super::decode::Refused;
+use super::frame::Frame;
 use super::instr::{Instr, Operand};
-use super::lower::Frame;
 use super::state::State;
 use super::value::{Value, decide};
 use crate::limits;

@@ -2,8 +2,8 @@
 //! How many arguments each function reads: which of r1 to r5 are live at its start.
 
 use super::cfg::FunctionRange;
-use super::helper::Helper;
 use super::instr::{Alu, AtomicOp, Instr, Operand};
+use crate::helper::Helper;
 
 /// A set of registers, one bit each.
 type Registers = u16;

@@ -2,11 +2,11 @@
 //! Calls: helpers, subprograms, loops over a callback, tail calls.
 
 use super::analysis::{Analysis, Result, malformed, unsupported};
-use super::helper::Helper;
 use super::instr::Size;
 use super::ir::{Array, Op};
 use super::state::State;
 use super::value::Value;
+use crate::helper::Helper;
 use crate::linked::MapKind;
 
 /// The most rounds of `bpf_loop` (BPF_MAX_LOOPS).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Byte code to operations, one a slot; refuses what RFC 9669 does not define.
 
-use super::insn::{self, Insn};
 use super::instr::{Alu, AtomicOp, Cond, FRAME, Instr, Operand, Size};
+use crate::insn::{self, Insn};
 
 /// Why an instruction is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

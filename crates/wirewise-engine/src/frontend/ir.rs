@@ -2,8 +2,8 @@
 //! What the back ends translate: functions of basic blocks over the eleven registers, with everything resolved that can be before the
 //! program runs.
 
-use super::helper::Helper;
 use super::instr::{Alu, AtomicOp, Cond, Operand, Size};
+use crate::helper::Helper;
 
 /// A program; the first function is its entry, which gets the context.
 #[derive(Debug, Clone, PartialEq, Eq)]

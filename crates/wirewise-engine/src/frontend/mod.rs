@@ -6,8 +6,7 @@ mod arity;
 mod calls;
 mod cfg;
 mod decode;
-pub(crate) mod helper;
-pub mod insn;
+mod frame;
 pub(crate) mod instr;
 pub(crate) mod ir;
 mod lower;
@@ -18,7 +17,7 @@ mod value;
 
 pub(crate) use analysis::Target;
 pub(crate) use calls::MAX_LOOPS;
-pub(crate) use step::FRAME_BYTES;
+pub(crate) use frame::FRAME_BYTES;
 
 use self::analysis::Analysis;
 use self::decode::Refused;

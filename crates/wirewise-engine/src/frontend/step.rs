@@ -2,13 +2,11 @@
 //! One instruction: what it does to the state, and the operation it becomes.
 
 use super::analysis::{Analysis, Result, malformed, unsupported};
+use super::frame::FRAME_BYTES;
 use super::instr::{Alu, Instr, Operand, Size};
 use super::ir::{Field, Op, Place};
 use super::state::State;
 use super::value::{Taint, Value, alu, compute, truncate};
-
-/// Bytes of a stack frame.
-pub(crate) const FRAME_BYTES: i64 = 512;
 
 const CONTEXT_MISUSED: &str =
     "something else with the context than reading its fields, spilling it or handing it on";

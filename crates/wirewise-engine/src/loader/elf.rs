@@ -13,7 +13,7 @@ use object::{
 
 use super::btf::{self, Btf, Definition};
 use crate::error::Error;
-use crate::frontend::insn::{self, INSN_BYTES, Insn};
+use crate::insn::{self, INSN_BYTES, Insn};
 use crate::limits;
 use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec};
 

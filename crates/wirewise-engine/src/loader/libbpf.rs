@@ -9,7 +9,7 @@ use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, Object, Program};
 use zstd_sys as _;
 
 use crate::error::Error;
-use crate::frontend::insn::{self, Insn};
+use crate::insn::{self, Insn};
 use crate::linked::{Linked, LinkedProgram, MapKind, MapSpec};
 
 /// `BPF_F_RDONLY_PROG`: programs may not write.

@@ -2,8 +2,8 @@
 //! Maps as user space sees them, between packets.
 
 use super::{Body, Store};
-use crate::engine::ProgramId;
 use crate::error::MapError;
+use crate::ids::ProgramId;
 use crate::linked::{MapKind, MapSpec};
 use crate::memory::Memory;
 

@@ -9,6 +9,7 @@ use serde_json::json;
 use wirewise_capture::Reader;
 use wirewise_engine::PacketSpan;
 use wirewised::abi::Captured;
+use wirewised::abi::maps;
 use wirewised::error::{Error, Result};
 use wirewised::object;
 use wirewised::offline::engine_run::{Prepared, Worker};
@@ -131,7 +132,7 @@ impl Checked {
             Self::Native(native) => {
                 native.set(memory, &[PacketSpan { length, metadata: METADATA, ..PacketSpan::default() }]);
                 native.run(memory);
-                let scratch = native.scratch().ok_or_else(|| object::other_layout(object::PER_CPU))?;
+                let scratch = native.scratch().ok_or_else(|| object::other_layout(maps::PER_CPU))?;
                 Ok((native.codes[0], scratch))
             }
         }

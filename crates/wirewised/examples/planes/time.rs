@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wirewise_engine::{Engine, Linked, Options, ProgramId};
+use wirewised::abi::maps;
 use wirewised::error::{Error, Result};
 use wirewised::object::mapped::MappedArray;
 use wirewised::object::{self, Loaded, Settings};
@@ -152,7 +153,7 @@ fn in_user_space(name: &str, loaded: &Loaded, rewritten: bool) -> Result<Linked>
     let config = abi::Config { bench_flows, jiffy_ns: 0, jiffy_zero_ns: 0, ..config };
     let mut linked = linked.distrusted();
     linked
-        .set_initial(object::CONFIG_MAP, bytemuck::bytes_of(&config).to_vec())
+        .set_initial(&maps::in_object(maps::CONFIG), bytemuck::bytes_of(&config).to_vec())
         .map_err(|error| refused(name, &error))?;
     // SAFETY: our own object, which the kernel accepts with these constants too: they choose what a load for live traffic has.
     Ok(unsafe { linked.assume_verified() })
@@ -163,7 +164,7 @@ fn refused(name: &str, error: &wirewise_engine::Error) -> Error {
 }
 
 fn counters(loaded: &Loaded) -> Result<MappedArray> {
-    loaded.map_array(if loaded.map(object::PER_CPU).is_some() { object::PER_CPU } else { EMPTY_COUNTERS })
+    loaded.map_array(if loaded.map(maps::PER_CPU).is_some() { maps::PER_CPU } else { EMPTY_COUNTERS })
 }
 
 impl EngineRun {
@@ -186,28 +187,28 @@ impl EngineRun {
         let parts =
             programs.filter_map(|name| Some((object::tail_call_index(name)?, self.engine.program(name)?)));
         let parts: Vec<_> = parts.collect();
-        let Some(mut map) = self.engine.map_mut(object::TAIL_CALLS) else { return Ok(()) };
+        let Some(mut map) = self.engine.map_mut(maps::TAIL_CALLS) else { return Ok(()) };
         for (index, program) in parts {
             map.set(index, Some(program))
-                .map_err(|error| Error::other(format!("cannot fill {}: {error}", object::TAIL_CALLS)))?;
+                .map_err(|error| Error::other(format!("cannot fill {}: {error}", maps::TAIL_CALLS)))?;
         }
         Ok(())
     }
 
     fn write_policy(&mut self, name: &str, policy: &abi::Policy) -> Result<()> {
         // A variable's own section is a map too.
-        let section = format!(".data.{}", object::POLICY);
+        let section = maps::in_object(maps::POLICY);
         let Some(mut map) = self.engine.map_mut(&section) else { return Ok(()) };
         let written = map.update(&0u32.to_ne_bytes(), bytemuck::bytes_of(policy), 0);
         written.map_err(|error| Error::other(format!("{name}: cannot write the policy: {error}")))
     }
 
     fn stats(&self) -> Result<abi::Stats> {
-        let own = self.engine.map(object::PER_CPU_MAP).and_then(|map| map.bytes());
+        let own = self.engine.map(&maps::in_object(maps::PER_CPU)).and_then(|map| map.bytes());
         let own = own.and_then(|bytes| bytes.chunks_exact(size_of::<abi::Cpu>()).nth(self.cpu as usize));
         let element = own.or_else(|| self.engine.map(EMPTY_COUNTERS)?.lookup(&self.cpu.to_ne_bytes()));
         let stats = element.and_then(|bytes| bytes.get(..size_of::<abi::Stats>()));
-        stats.map(bytemuck::pod_read_unaligned).ok_or_else(|| object::other_layout(object::PER_CPU))
+        stats.map(bytemuck::pod_read_unaligned).ok_or_else(|| object::other_layout(maps::PER_CPU))
     }
 }
 
@@ -277,7 +278,7 @@ impl Timed {
         let (stats, codes) = match &self.plane {
             Runtime::Kernel(run) => {
                 let stats = run.counters.read::<abi::Stats>(run.cpu);
-                (stats.ok_or_else(|| object::other_layout(object::PER_CPU))?, None)
+                (stats.ok_or_else(|| object::other_layout(maps::PER_CPU))?, None)
             }
             Runtime::Engine(run) => (run.stats()?, Some(&run.codes)),
             Runtime::Native(native) => (native.stats(), Some(&native.codes)),

@@ -8,6 +8,7 @@ use std::thread;
 use libbpf_rs::MapCore;
 use serde_json::json;
 use wirewise_engine::{Engine, Linked, MapKind, Options, ProgramId};
+use wirewised::abi::maps;
 use wirewised::error::{Error, Result};
 use wirewised::object::{self, Loaded, Settings};
 use wirewised::offline::test_run;
@@ -121,7 +122,7 @@ impl Worker {
             .filter(|map| map.kind() == MapKind::Array && !map.is_read_only())
             .filter_map(|map| {
                 let there = maps.iter().find(|other| {
-                    object::variable(&other.name().to_string_lossy()) == object::variable(map.name())
+                    maps::variable(&other.name().to_string_lossy()) == maps::variable(map.name())
                 })?;
                 Some((map.name(), there.as_fd()))
             })

@@ -72,7 +72,7 @@ codes! {
         Drop = "drop",
         Count = "count",
         RateLimit = "rate-limit",
-        Steer = "steer",
+        Act = "act",
     }
 }
 
@@ -85,9 +85,9 @@ codes! {
         WouldDrop = "would-drop",
         WouldLimit = "would-limit",
         Established = "established",
-        Steered = "steered",
-        WouldSteer = "would-steer",
-        Unsteered = "unsteered",
+        Acted = "acted",
+        WouldAct = "would-act",
+        NotActed = "not-acted",
     }
 }
 

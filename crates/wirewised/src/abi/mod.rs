@@ -45,6 +45,7 @@ macro_rules! codes {
 }
 
 mod contract;
+pub mod maps;
 
 pub use contract::*;
 
@@ -80,8 +81,22 @@ pub const STEERING: [(u32, &str); 16] = [
     (STEER_INNER_DSCP, "inner-dscp"),
 ];
 
+/// The keys of a policy file that ask for these kinds: `dscp, redirect`.
+pub fn keys_of(kinds: u32) -> String {
+    let mut keys = Vec::new();
+    for (kind, name) in STEERING {
+        let key = if kind & (STEER_CPU | STEER_SOCKET) == 0 { name } else { "redirect" };
+        if kinds & kind != 0 && !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.join(", ")
+}
+
 /// Of the map `ww_tunnels`.
 pub const ENDS_OF_A_TUNNEL: usize = 3;
+/// The kernel's limit for one packet (MAX_TAIL_CALL_CNT).
+pub const MAX_TAIL_CALLS: u32 = 33;
 
 /// What becomes of a packet, by the code that its program returns to the hook (XDP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +141,7 @@ impl Action {
     pub fn may_drop(self) -> bool {
         match self {
             Self::Drop | Self::RateLimit => true,
-            Self::Pass | Self::Count | Self::Steer => false,
+            Self::Pass | Self::Count | Self::Act => false,
         }
     }
 }
@@ -178,15 +193,25 @@ impl Policy {
     pub fn steered(&self) -> impl Iterator<Item = (usize, &Steer)> {
         let rules = self.class_policy.iter().zip(&self.steer).enumerate();
         rules
-            .filter(|(_, (rule, _))| rule.action == Action::Steer.code())
+            .filter(|(_, (rule, _))| rule.action == Action::Act.code())
             .map(|(class, (_, steer))| (class, steer))
+    }
+
+    /// The action that was taken for a packet of a class, as a policy file calls it. `None`: the code is none of ours.
+    pub fn action(&self, class: usize, code: u32) -> Option<String> {
+        let kinds = self.steer.get(class).map_or(0, |steer| steer.kinds);
+        match Action::from_code(code)? {
+            // The policy may be another one by now.
+            Action::Act if kinds != 0 => Some(keys_of(kinds)),
+            action => Some(action.name().to_owned()),
+        }
     }
 
     /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
     pub fn takes_away(&self, class: usize) -> bool {
         let action = Action::from_code(self.class_policy[class].action);
         let elsewhere = self.steer[class].kinds & STEER_ELSEWHERE != 0;
-        action.is_some_and(|action| action.may_drop() || action == Action::Steer && elsewhere)
+        action.is_some_and(|action| action.may_drop() || action == Action::Act && elsewhere)
     }
 }
 
@@ -202,6 +227,19 @@ mod tests {
         assert_eq!(Outcome::WouldLimit.code(), 4);
         assert_eq!(Action::RateLimit.to_string(), "rate-limit");
         assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");
+    }
+
+    #[test]
+    fn an_action_has_the_words_of_a_policy() {
+        let mut policy = Policy::zeroed();
+        policy.steer[1].kinds = STEER_CHALLENGE;
+        policy.steer[2].kinds = STEER_DSCP | STEER_CPU | STEER_MIRROR;
+        let action = |class, action: Action| policy.action(class, action.code());
+        assert_eq!(action(1, Action::Act).as_deref(), Some("challenge"));
+        assert_eq!(action(2, Action::Act).as_deref(), Some("dscp, redirect, mirror"));
+        assert_eq!(action(1, Action::RateLimit).as_deref(), Some("rate-limit"));
+        assert_eq!(action(3, Action::Act).as_deref(), Some("act"));
+        assert_eq!((policy.action(255, 1).as_deref(), policy.action(0, 99)), (Some("drop"), None));
     }
 
     #[test]

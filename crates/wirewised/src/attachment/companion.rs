@@ -16,6 +16,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use libbpf_sys as bpf;
 
 use crate::abi;
+use crate::abi::maps::POLICY;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel::assembler::{
@@ -25,7 +26,7 @@ use crate::kernel::assembler::{
 use crate::kernel::change;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
-use crate::object::{POLICY, read_element};
+use crate::object::read_element;
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::tc::SINCE;
 use crate::plane::{Joining, Order, Plane, Port};

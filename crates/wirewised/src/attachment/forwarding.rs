@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::abi;
+use crate::abi::maps::{INTERFACES, STATIONS};
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::way_out;
@@ -12,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::interface::rtnetlink::{self, Link};
 use crate::kernel;
-use crate::object::{INTERFACES, Opened, STATIONS};
+use crate::object::Opened;
 use crate::plane::{self, Plane};
 use crate::policy::Policy;
 use crate::policy::forward::{Bridge, EthernetAddress};

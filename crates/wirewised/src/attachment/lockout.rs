@@ -89,7 +89,7 @@ mod tests {
         assert!(!is_possible(&policy));
         policy.allow = abi::ALLOW_ESTABLISHED;
         assert!(!is_possible(&policy));
-        policy.class_policy[3].action = Action::Steer.code();
+        policy.class_policy[3].action = Action::Act.code();
         policy.steer[3].kinds = abi::STEER_DSCP;
         assert!(!is_possible(&policy));
         policy.steer[3].kinds |= abi::STEER_BOUNCE;

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::MapCore;
 
 use crate::abi;
+use crate::abi::maps::{is_shared_by_loads, variable};
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel::change;
 use crate::kernel::objects;
 use crate::kernel::pinned;
-use crate::object::{Loaded, Opened, is_shared_by_loads, no_data_path, variable};
+use crate::object::{Loaded, Opened, no_data_path};
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::{Filter, Joining, Plane, Port};
 

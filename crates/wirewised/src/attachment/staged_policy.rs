@@ -9,13 +9,14 @@ use bytemuck::bytes_of;
 use libbpf_rs::MapHandle;
 
 use crate::abi;
+use crate::abi::maps::{POLICY, TUNNELS};
 use crate::attachment::staging;
 use crate::error::{Error, Result};
 use crate::kernel::change;
 use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
-use crate::object::{POLICY, TUNNELS, policy_maps, read_element};
+use crate::object::{policy_maps, read_element};
 use crate::plane::Note;
 use crate::policy::Policy;
 use crate::running::limits;

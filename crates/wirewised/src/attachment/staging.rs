@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libbpf_rs::MapCore;
 
-use crate::abi;
+use crate::abi::maps::{MAPS, Value, is_shared_by_loads, variable};
 use crate::attachment::outgoing;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::kernel::change;
 use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
-use crate::object::{self, FLOW_TABLES, Loaded, Opened};
+use crate::object::{Loaded, Opened};
 use crate::plane::Plane;
 use crate::running::meta::Meta;
 
@@ -26,14 +26,14 @@ pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool) -> Result<Loade
     let input = opened.input().to_owned();
     let mut loaded = opened.load()?;
     let flow = &bundle.manifest.flow;
-    let aggregates = flow.aggregates.iter().map(|a| (a.by.tables(), [a.entry4_size, a.entry6_size]));
-    let tables = [(FLOW_TABLES, [flow.entry4_size, flow.entry6_size])].into_iter().chain(aggregates);
-    for (name, entry_size) in tables.flat_map(|(names, sizes)| names.into_iter().zip(sizes)) {
-        if let Some(map) = loaded.map(name)
-            && map.value_size() != entry_size * abi::WAYS
+    for table in MAPS {
+        if let Value::Bucket(by, ip_version) = table.value
+            && let Some(map) = loaded.map(table.name)
+            && flow.bucket_bytes(by, ip_version) != Some(map.value_size())
         {
             return Err(Error::input(format!(
-                "the bundle's manifest and program disagree about the entries of {name}; compile the model again"
+                "the bundle's manifest and program disagree about the entries of {}; compile the model again",
+                table.name
             )));
         }
     }
@@ -50,7 +50,7 @@ pub fn pin(loaded: &Loaded, directory: &Path) -> Result<Provisional> {
     if let Some(second) = &loaded.outgoing {
         let directory = outgoing::directory(directory);
         Provisional::create(&directory)?.keep();
-        pin_as(second, &directory, |name| name.starts_with("ww_") && !object::is_shared_by_loads(name))?;
+        pin_as(second, &directory, |name| name.starts_with("ww_") && !is_shared_by_loads(name))?;
     }
     Ok(provisional)
 }
@@ -62,7 +62,7 @@ fn pin_as(loaded: &Loaded, directory: &Path, is_pinned: impl Fn(&str) -> bool) -
     };
     for map in loaded.maps() {
         let name = map.name().to_string_lossy();
-        let name = object::variable(&name);
+        let name = variable(&name);
         if is_pinned(name) {
             pin(map.as_fd(), name)?;
         }

@@ -4,6 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi::Mode;
+use crate::abi::maps::{POLICY, TAIL_CALLS, flow_tables};
 use crate::attachment::companion;
 use crate::attachment::outgoing;
 use crate::attachment::succession::Places;
@@ -11,7 +12,6 @@ use crate::attachment::{Attachment, Whereabouts};
 use crate::error::Result;
 use crate::interface::offloads;
 use crate::kernel;
-use crate::object::{FLOW_TABLES, POLICY, TAIL_CALLS};
 use crate::running::Running;
 use crate::running::policy::effective_mode;
 use crate::running::status::{Elsewhere, FlowTables, Previous, Second, Status};
@@ -80,7 +80,7 @@ fn previous(attachment: &Attachment) -> Option<Previous> {
     Some(Previous {
         bundle: meta.bundle.clone(),
         since: meta.since.clone(),
-        shares_flows: FLOW_TABLES.iter().all(|name| attachment.shares(&previous, name)),
+        shares_flows: flow_tables().all(|name| attachment.shares(&previous, name)),
         shares_policy: attachment.shares(&previous, POLICY),
     })
 }

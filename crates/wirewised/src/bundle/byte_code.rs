@@ -5,7 +5,7 @@ use object::elf::{R_BPF_64_32, R_BPF_64_64};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget};
 
 use crate::bundle::elf::{Checked, File, Section, damaged, data, named};
-use crate::bundle::emitted::{DATA, FUNCTIONS, HELPERS, MAPS};
+use crate::bundle::emitted::{FUNCTIONS, HELPERS, MAPS, data_bytes};
 
 /// One slot of byte code.
 struct Slot {
@@ -70,7 +70,7 @@ pub fn check(file: &File<'_>, section: &Section<'_, '_>, name: &str) -> Checked 
         let target = file.section_by_index(target).map_err(damaged)?;
         let target = named(target.name())?;
         let code = usize::try_from(offset).ok().filter(|offset| offset % 8 == 0).and_then(|o| slot(o / 8));
-        let memory = target == MAPS || DATA.iter().any(|(known, _)| *known == target);
+        let memory = target == MAPS || data_bytes(target).is_some();
         let allowed = match (relocation.flags(), code.map(|slot| slot.code)) {
             (RelocationFlags::Elf { r_type: R_BPF_64_64 }, Some(WIDE)) => memory,
             (RelocationFlags::Elf { r_type: R_BPF_64_32 }, Some(CALL)) => target == FUNCTIONS,

@@ -2,17 +2,15 @@
 //! What `wirewise compile` emits. The object of a bundle may hold nothing else: a bundle comes from others, and the kernel
 //! would do for it what it does for root. `inspection.rs` looks at it before libbpf sees the object, without it.
 //!
-//! What new versions of the data path need more of (maps, helpers, sections) is added to the tables here, and nowhere else.
+//! What new versions of the data path need more of is added to the tables here, and maps to the table of maps (`abi/maps.rs`), and nowhere else.
 
 use std::ops::RangeInclusive;
 
-use crate::abi;
+use crate::abi::maps::{Map, Value, find};
 use crate::bundle::manifest::Flow;
 
 pub const ENTRY: &str = "ww_xdp";
 pub(super) const MODEL: &str = "ww_model_";
-/// The kernel's limit for one packet (MAX_TAIL_CALL_CNT).
-pub const MAX_TAIL_CALLS: u32 = 33;
 
 pub(super) const PROGRAMS: &str = "xdp";
 pub(super) const FUNCTIONS: &str = ".text";
@@ -23,17 +21,16 @@ pub(super) const CONFIG: &str = ".rodata.ww_config";
 pub(super) const LICENSE: &str = "license";
 pub(super) const REQUIRED: [&str; 6] = [PROGRAMS, MAPS, BTF, BTF_EXT, CONFIG, LICENSE];
 
-/// Sections that become maps of one element, and how many bytes they may have. Those of the model have what it needs.
-pub(super) const DATA: [(&str, RangeInclusive<u64>); 7] = [
-    (CONFIG, exactly(size_of::<abi::Config>())),
-    (".data.ww_policy", exactly(size_of::<abi::Policy>())),
-    (".data.ww_cpu", exactly(size_of::<abi::Cpu>())),
-    (".rodata.ww_rows", 0..=4 << 20),
-    (".rodata.ww_weights", 0..=4 << 20),
-    // Tables that clang makes of a `switch`, and the counters of bench.h.
-    (".rodata", 0..=4096),
-    (".bss", 0..=4096),
-];
+/// How many bytes a section may have that becomes a map of one element; `None`: it becomes none.
+pub(super) fn data_bytes(section: &str) -> Option<RangeInclusive<u64>> {
+    match section {
+        // Tables that clang makes of a `switch`, and the counters of bench.h.
+        ".rodata" | ".bss" => Some(0..=4096),
+        _ => find(section)
+            .filter(|map| map.is_variable() && map.in_object() == section)
+            .map(Map::section_bytes),
+    }
+}
 
 /// Sections that the kernel never gets, beside those whose name starts with `.debug_`, and relocations.
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, LICENSE, ".strtab", ".symtab", ".llvm_addrsig"];
@@ -74,125 +71,22 @@ pub(super) const HELPERS: [(i32, &str); 32] = [
     (207, "tcp_raw_check_syncookie_ipv6"),
 ];
 
-/// `enum bpf_map_type`, and BPF_F_* flags.
-const HASH: u64 = 1;
-const ARRAY: u64 = 2;
-const PROG_ARRAY: u64 = 3;
-const PERF_EVENT_ARRAY: u64 = 4;
-const PERCPU_ARRAY: u64 = 6;
-const LRU_HASH: u64 = 9;
-const LPM_TRIE: u64 = 11;
-const CPUMAP: u64 = 16;
-const XSKMAP: u64 = 17;
-const DEVMAP_HASH: u64 = 25;
-/// As in maps.h: more than the old and the new policy file together can name.
-const ALLOW_PREFIXES: u64 = 1 << 18;
-const NO_PREALLOC: u64 = 1;
-const MMAPABLE: u64 = 1 << 10;
-
-/// A map the data path has; `entries`: at most.
-pub(super) struct MapRule {
-    pub name: &'static str,
-    pub kind: u64,
-    pub key: u64,
-    pub value: RangeInclusive<u64>,
-    pub entries: u64,
-    pub flags: u64,
-}
-
-const fn exactly(size: usize) -> RangeInclusive<u64> {
-    size as u64..=size as u64
-}
-
-pub(super) fn map_rules(flow: &Flow) -> Vec<MapRule> {
-    let bucket = |entry: u32| exactly(entry as usize * abi::WAYS as usize);
-    // The blank entries lie behind each other, aligned as entries are.
-    let aggregates = flow.aggregates.iter().map(|aggregate| u64::from(aggregate.entry6_size));
-    let blank = flow.state_offset(6) as u64..=u64::from(flow.entry6_size) + aggregates.sum::<u64>();
-    let (prefix4, prefix6) = (size_of::<abi::Prefix4>() as u64, size_of::<abi::Prefix6>() as u64);
-    let rule = |name, kind, key, value, entries, flags| MapRule { name, kind, key, value, entries, flags };
-    let tables = flow.aggregates.iter().flat_map(|aggregate| {
-        let [ipv4, ipv6] = aggregate.by.tables();
-        [(ipv4, aggregate.entry4_size), (ipv6, aggregate.entry6_size)]
-    });
-    let mut rules = vec![
-        rule("ww_flows4", ARRAY, 4, bucket(flow.entry4_size), 1, MMAPABLE),
-        rule("ww_flows6", ARRAY, 4, bucket(flow.entry6_size), 1, MMAPABLE),
-        rule("ww_limit", ARRAY, 4, exactly(8), abi::MAX_CLASSES as u64, MMAPABLE),
-        rule("ww_allow4", LPM_TRIE, prefix4, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
-        rule("ww_allow6", LPM_TRIE, prefix6, exactly(4), ALLOW_PREFIXES, NO_PREALLOC),
-        rule("ww_allow_ports", ARRAY, 4, exactly(8), 4 * u64::from(abi::ALLOW_PORT_WORDS), MMAPABLE),
-        rule("ww_blank", PERCPU_ARRAY, 4, blank, 1, 0),
-        rule(
-            "ww_agreement",
-            ARRAY,
-            4,
-            exactly(size_of::<abi::Agreement>()),
-            abi::AGREEMENT_ROWS as u64,
-            MMAPABLE,
-        ),
-        rule("ww_first", PROG_ARRAY, 4, exactly(4), 1, 0),
-        rule("ww_progs", PROG_ARRAY, 4, exactly(4), u64::from(MAX_TAIL_CALLS) + 1, 0),
-        rule("ww_cpus", CPUMAP, 4, exactly(4), 1, 0),
-        rule("ww_sockets", XSKMAP, 4, exactly(4), u64::from(abi::SOCKETS), 0),
-        rule("ww_interfaces", DEVMAP_HASH, 4, exactly(4), u64::from(abi::INTERFACES), 0),
-        rule(
-            "ww_stations",
-            LRU_HASH,
-            size_of::<abi::StationKey>() as u64,
-            exactly(size_of::<abi::Station>()),
-            u64::from(abi::STATIONS),
-            0,
-        ),
-        rule(
-            "ww_fixed",
-            HASH,
-            size_of::<abi::StationKey>() as u64,
-            exactly(4),
-            u64::from(abi::FIXED),
-            NO_PREALLOC,
-        ),
-        rule(
-            "ww_memory",
-            LRU_HASH,
-            size_of::<abi::EndsKey>() as u64,
-            exactly(size_of::<abi::Memory>()),
-            u64::from(abi::MEMORY),
-            0,
-        ),
-        rule("ww_answers", LRU_HASH, size_of::<abi::TunnelKey6>() as u64, exactly(8), 1 << 12, 0),
-        rule("ww_pools", ARRAY, 4, exactly(size_of::<abi::Pool>()), abi::POOLS as u64, MMAPABLE),
-        rule("ww_tables", ARRAY, 4, exactly(size_of::<abi::Table>()), 2 * abi::POOLS as u64, MMAPABLE),
-        rule("ww_backends", ARRAY, 4, exactly(size_of::<abi::Backend>()), abi::BACKENDS as u64, MMAPABLE),
-        rule(
-            "ww_backend_counts",
-            ARRAY,
-            4,
-            exactly(size_of::<abi::Counter>()),
-            abi::BACKENDS as u64,
-            MMAPABLE,
-        ),
-        rule("ww_copies", PERF_EVENT_ARRAY, 4, exactly(4), 1, 0),
-        rule(
-            "ww_tunnels",
-            HASH,
-            size_of::<abi::TunnelEnd>() as u64,
-            exactly(size_of::<abi::Tunnel>()),
-            (abi::ENDS_OF_A_TUNNEL * abi::TUNNELS) as u64,
-            NO_PREALLOC,
-        ),
-        rule(
-            "ww_tunnel_counts",
-            PERCPU_ARRAY,
-            4,
-            exactly(size_of::<abi::Counter>()),
-            abi::TunnelCount::COUNT as u64,
-            0,
-        ),
-        rule("ww_events", ARRAY, 4, exactly(size_of::<abi::Event>()), u64::from(abi::EVENTS), MMAPABLE),
-    ];
-    rules.extend(tables.map(|(name, entry)| rule(name, ARRAY, 4, bucket(entry), 1, MMAPABLE)));
-    rules
+/// Bytes that an element of a map may have in an object for this manifest; `None`: the object has no such map.
+pub(super) fn value_bytes(map: &Map, flow: &Flow) -> Option<RangeInclusive<u64>> {
+    match map.value {
+        _ if map.is_variable() => None,
+        Value::Exactly(size) => Some(size as u64..=size as u64),
+        Value::Bucket(by, ip_version) => {
+            let bytes = flow.bucket_bytes(by, ip_version)?.into();
+            Some(bytes..=bytes)
+        }
+        // The blank entries lie behind each other, aligned as entries are.
+        Value::Blank => {
+            let aggregates = flow.aggregates.iter().map(|aggregate| u64::from(aggregate.entry6_size));
+            Some(flow.state_offset(6) as u64..=u64::from(flow.entry6_size) + aggregates.sum::<u64>())
+        }
+        Value::UpTo(_) | Value::Row => None,
+    }
 }
 
 /// The last word of the state, where CPUs share the flow tables (bpf/wirewise/claim.h).

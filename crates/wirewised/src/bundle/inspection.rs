@@ -2,18 +2,20 @@
 //! Whether an object is one that `wirewise compile` emits, by the tables of `emitted.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use object::elf::{SHT_NOBITS, SHT_PROGBITS, SHT_REL};
 use object::read::elf::SectionHeader;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolKind};
 use wirewise_engine::btf::{self, Btf, Definition};
 
-use crate::abi;
+use crate::abi::maps::{Map, find};
+use crate::abi::{self, MAX_TAIL_CALLS};
 use crate::bundle::byte_code;
 use crate::bundle::elf::{Checked, File, Sections, damaged, data, named};
 use crate::bundle::emitted::{
-    BTF, BTF_EXT, CLAIM, CONFIG, DATA, ENTRY, FUNCTIONS, MAPS, MAX_TAIL_CALLS, MODEL, MapRule, OTHERS,
-    PROGRAMS, REQUIRED, map_rules, tail_call_index,
+    BTF, BTF_EXT, CLAIM, CONFIG, ENTRY, FUNCTIONS, MAPS, MODEL, OTHERS, PROGRAMS, REQUIRED, data_bytes,
+    tail_call_index, value_bytes,
 };
 use crate::bundle::manifest::{ClockName, Flow};
 use crate::bundle::program::{Program, SLOT};
@@ -111,7 +113,8 @@ fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'d
         let code = name == PROGRAMS || name == FUNCTIONS;
         let executable =
             header.sh_flags(LittleEndian) & u64::from(object::elf::SHF_EXECINSTR) != 0 || name == PROGRAMS;
-        if let Some((_, allowed)) = DATA.iter().find(|(known, _)| *known == name) {
+        let data = data_bytes(name);
+        if let Some(allowed) = &data {
             if !allowed.contains(&size) {
                 let (least, most) = (allowed.start(), allowed.end());
                 return Err(format!("section {name:?} has {size} bytes, not {least} to {most}"));
@@ -121,7 +124,7 @@ fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'d
         } else if !code && name != MAPS && !OTHERS.contains(&name) && !name.starts_with(".debug_") {
             return Err(format!("holds the section {name:?}"));
         }
-        let is_data = DATA.iter().any(|(known, _)| *known == name);
+        let is_data = data.is_some();
         let wrong_kind = ((code || name == MAPS || is_data) && ![SHT_PROGBITS, SHT_NOBITS].contains(&kind))
             || (code && kind != SHT_PROGBITS)
             || (is_data && (kind == SHT_NOBITS) != (name == ".bss"));
@@ -204,26 +207,27 @@ fn check_symbols(file: &File<'_>) -> Checked {
 }
 
 fn check_maps(program: &Program, flow: &Flow) -> Checked {
-    let rules = map_rules(flow);
     for (name, definition) in &program.maps {
-        let Some(rule) = rules.iter().find(|rule| rule.name == name) else {
+        let map = find(name).filter(|map| map.in_object() == *name);
+        let Some((map, value)) = map.and_then(|map| Some((map, value_bytes(map, flow)?))) else {
             return Err(format!("holds the map {name:?}"));
         };
-        check_map(rule, definition)?;
+        check_map(map, value, definition)?;
     }
     Ok(())
 }
 
-fn check_map(rule: &MapRule, definition: &Definition) -> Checked {
+fn check_map(map: &Map, values: RangeInclusive<u64>, definition: &Definition) -> Checked {
     const FIELDS: [&str; 5] = ["type", "key_size", "value_size", "max_entries", "map_flags"];
-    let name = rule.name;
+    let name = map.name;
     if let Some(field) = definition.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         return Err(format!("map {name} has {field:?}"));
     }
     let [kind, key, value, entries, flags] = FIELDS.map(|field| definition.get(field).copied().unwrap_or(0));
-    if (kind, key, flags) != (rule.kind, rule.key, rule.flags)
-        || !rule.value.contains(&value)
-        || entries > rule.entries
+    if (kind, flags) != map.kind.codes()
+        || key != map.key as u64
+        || !values.contains(&value)
+        || entries > map.entries as u64
     {
         return Err(format!(
             "map {name} has type {kind}, keys of {key} bytes, values of {value}, {entries} entries, flags {flags}: that is not \

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::abi;
+use crate::abi::maps::Counted;
 use crate::bundle::names;
 use crate::bundle::reference::Reference;
 use crate::files::json::{self, Limits};
@@ -95,6 +96,18 @@ pub fn ends_of_key(key: &str) -> &str {
 }
 
 impl Flow {
+    /// Bytes of a bucket of a table; `None`: the program has no such table.
+    pub fn bucket_bytes(&self, by: Counted, ip_version: u8) -> Option<u32> {
+        let [ipv4, ipv6] = match by {
+            Counted::Flow => [self.entry4_size, self.entry6_size],
+            by => {
+                let aggregate = self.aggregates.iter().find(|aggregate| aggregate.by.counted() == by)?;
+                [aggregate.entry4_size, aggregate.entry6_size]
+            }
+        };
+        Some(if ip_version == 4 { ipv4 } else { ipv6 } * abi::WAYS)
+    }
+
     /// The flow key has the TEID of GTP-U.
     pub fn has_teid(&self) -> bool {
         self.key.ends_with(TEID)
@@ -146,12 +159,11 @@ impl By {
         }
     }
 
-    /// The tables for IPv4 and IPv6.
-    pub fn tables(self) -> [&'static str; 2] {
+    fn counted(self) -> Counted {
         match self {
-            By::Source => ["ww_source4", "ww_source6"],
-            By::Destination => ["ww_destination4", "ww_destination6"],
-            By::Service => ["ww_service4", "ww_service6"],
+            By::Source => Counted::Source,
+            By::Destination => Counted::Destination,
+            By::Service => Counted::Service,
         }
     }
 }

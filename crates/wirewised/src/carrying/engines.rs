@@ -11,14 +11,14 @@ use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
 
 use super::outlet::{Mtus, Outlet};
 use crate::abi;
+use crate::abi::maps::{
+    AGREEMENT, CONFIG, MEMORY, Scope, TAIL_CALLS, is_shared_by_loads, of_scopes, variable,
+};
 use crate::attachment::staging;
 use crate::attachment::succession::Places;
 use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
-use crate::object::{
-    self, AGREEMENT, ALLOW_LIST, CONFIG_MAP, Loaded, MEMORY, Opened, TAIL_CALLS, is_shared_by_loads,
-    read_element, variable,
-};
+use crate::object::{self, Loaded, Opened, read_element};
 use crate::plane::{Fate, Judge, Span};
 
 /// What takes packets, or copies, elsewhere than the lane does.
@@ -89,7 +89,7 @@ pub fn allow_list(directory: &Path, program: u32) -> Result<AllowList> {
 
 fn allow_list_in(place: &Path) -> Result<AllowList> {
     let mut list = AllowList::new();
-    for name in ALLOW_LIST {
+    for name in of_scopes(|scope| scope == Scope::AllowList) {
         let path = place.join(name);
         if !path.exists() {
             continue;
@@ -122,7 +122,7 @@ impl Verified {
         let object = note::read_bytes(&directory.join(staging::OBJECT))
             .ok_or_else(|| Error::other(format!("{input}: the object is not with the pins")))?;
         let mut maps = pinned_maps(directory)?;
-        let config = maps.iter().find(|(name, _)| name == variable(CONFIG_MAP));
+        let config = maps.iter().find(|(name, _)| name == CONFIG);
         let (_, config) = config.ok_or_else(|| object::no_data_path(&input))?;
         let mut config: abi::Config = read_element(config, 0)?;
         if let Some(second) = second {

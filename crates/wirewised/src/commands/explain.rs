@@ -7,7 +7,7 @@ use serde::Serialize;
 use wirewise_capture::{Packet, Reader};
 
 use super::trace::RunArgs;
-use crate::abi::{Action, Mode, Outcome, Status};
+use crate::abi::{Mode, Outcome, Status};
 use crate::bundle::Bundle;
 use crate::bundle::model::Model;
 use crate::bundle::tree::Path;
@@ -68,7 +68,8 @@ struct Explanation<'a> {
     scores: &'a [i64],
     class: Option<&'a str>,
     rule: Option<String>,
-    action: Option<Action>,
+    /// As the policy calls it.
+    action: Option<String>,
     outcome: Option<Outcome>,
     mode: Mode,
     passed: bool,
@@ -145,7 +146,7 @@ fn explain<'a>(
         scores: observation.scores(),
         class,
         rule: rule.zip(class).map(|(action, class)| format!("{class}: {action}")),
-        action: verdict.map(|verdict| verdict.action),
+        action: rule.map(|rule| rule.action.keys()),
         outcome: verdict.map(|verdict| verdict.outcome),
         mode,
         passed: observation.fate.passed(),
@@ -238,7 +239,7 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &M
     }
     println!();
     println!("verdict");
-    match (e.class, e.action, e.outcome) {
+    match (e.class, &e.action, e.outcome) {
         (Some(class), Some(action), Some(outcome)) => {
             println!("  class    {class}");
             println!("  rule     {}", e.rule.as_deref().unwrap_or("(none)"));

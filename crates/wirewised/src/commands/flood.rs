@@ -9,6 +9,7 @@ use libbpf_rs::MapCore;
 use serde::Serialize;
 
 use crate::abi;
+use crate::abi::maps;
 use crate::commands::verify::What;
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -153,7 +154,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn flood(args: &Args, name: &str, cpu: u32, config: &abi::Config, program: &Loaded) -> Result<FloodReport> {
-    let table = program.map_array("ww_flows4")?;
+    let table = program.map_array(maps::FLOWS4)?;
     let memory = (memory(program, is_flow_table), memory(program, |_| true));
     let start = Instant::now();
     establish(program, args.flows, args.packets)?;
@@ -265,8 +266,8 @@ fn entries(table: &MappedArray, packets: u32) -> Vec<Entry> {
 }
 
 fn flows_begun(program: &Loaded, cpu: u32) -> Result<FlowCounters> {
-    let stats: Option<abi::Stats> = program.map_array(object::PER_CPU)?.read(cpu);
-    let stats = stats.ok_or_else(|| object::other_layout(object::PER_CPU))?;
+    let stats: Option<abi::Stats> = program.map_array(maps::PER_CPU)?.read(cpu);
+    let stats = stats.ok_or_else(|| object::other_layout(maps::PER_CPU))?;
     Ok(FlowCounters::from(&stats))
 }
 

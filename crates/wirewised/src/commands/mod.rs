@@ -15,6 +15,7 @@ pub mod infer;
 pub mod keygen;
 pub mod man;
 pub mod planes;
+pub mod policy;
 pub mod receive;
 pub mod record;
 pub mod replay;

@@ -70,7 +70,7 @@ fn actions(plane: &Plane) -> Vec<&'static str> {
 }
 
 fn plain_actions() -> impl Iterator<Item = &'static str> {
-    Action::ALL.iter().filter(|action| **action != Action::Steer).map(|action| action.name())
+    Action::ALL.iter().filter(|action| **action != Action::Act).map(|action| action.name())
 }
 
 fn of(plane: &Plane) -> Value {

@@ -8,10 +8,10 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde_json::json;
 use wirewise_capture::{LinkType, Packet};
 
+use crate::abi::maps::SOCKETS;
 use crate::attachment::args::AttachmentArgs;
 use crate::error::{Error, Result};
 use crate::files::place::OutputPath;
-use crate::object::SOCKETS;
 use crate::offline::capture_out::CaptureOut;
 use crate::plane::Receiver;
 use crate::running::Running;

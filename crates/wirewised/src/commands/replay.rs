@@ -71,7 +71,7 @@ pub struct Args {
     /// Write the packets that go to another interface or back to this capture
     #[arg(long, value_name = "FILE", value_parser = OutputPath::parser(),
           value_hint = clap::ValueHint::FilePath)]
-    steered: Option<OutputPath>,
+    elsewhere: Option<OutputPath>,
 
     /// Write the packets that go elsewhere to this folder, a capture for each place: to-eth2.pcapng, bounced.pcapng
     #[arg(long, value_name = "DIR")]
@@ -123,7 +123,8 @@ pub fn run(args: &Args) -> Result<()> {
     let prepared = Prepared::new(&input_name, &bundle.object, &settings.in_engine(), args.engine.caged)?;
     let (workers, shards) = workers(args, &bundle, &policy, prepared.config());
     let paths: Vec<String> = args.captures.iter().map(|path| path.display().to_string()).collect();
-    let names = Names::new(paths.clone(), classes.clone());
+    let names =
+        Names::new(paths.clone(), classes.clone(), policy.actions.iter().map(|class| class.action.keys()));
     let outputs = outputs(args, &names, &policy)?;
     let mut replay = Replay {
         prepared: &prepared,
@@ -216,11 +217,11 @@ fn outputs(args: &Args, names: &Arc<Names>, policy: &Policy) -> Result<Outputs> 
     let mut outputs = Outputs {
         passed: args.passed.as_deref().map(CaptureOut::create).transpose()?,
         dropped: args.dropped.as_deref().map(CaptureOut::create).transpose()?,
-        steered: args.steered.as_deref().map(CaptureOut::create).transpose()?,
+        elsewhere: args.elsewhere.as_deref().map(CaptureOut::create).transpose()?,
         ..Outputs::default()
     };
     if let Some(folder) = &args.out_dir {
-        outputs.elsewhere = Some(Elsewhere::create(folder, policy)?);
+        outputs.by_place = Some(Elsewhere::create(folder, policy)?);
     }
     if let Some(path) = &args.verdicts {
         let format = Format::of(path)?;
@@ -242,8 +243,8 @@ fn written(args: &Args) -> Map<String, serde_json::Value> {
     let files = [
         ("passed", args.passed.as_deref()),
         ("dropped", args.dropped.as_deref()),
-        ("steered", args.steered.as_deref()),
-        ("elsewhere", args.out_dir.as_deref()),
+        ("elsewhere", args.elsewhere.as_deref()),
+        ("out-dir", args.out_dir.as_deref()),
         ("verdicts", args.verdicts.as_deref()),
     ];
     let files = files.into_iter().filter_map(|(what, path)| Some((what, path?)));

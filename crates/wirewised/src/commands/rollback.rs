@@ -3,10 +3,10 @@
 
 use serde_json::json;
 
+use crate::abi::maps::{PER_CPU, POLICY, flow_tables};
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::swap;
 use crate::error::Result;
-use crate::object::{FLOW_TABLES, PER_CPU, POLICY};
 use crate::running::Running;
 use crate::text::output;
 
@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<()> {
     let (lock, ours) = args.which.find_locked(args.dry_run, |_| Ok(()))?;
     let (previous, meta) = swap::previous(&ours)?;
     let shares = |map: &str| ours.shares(&previous, map);
-    let flows = if FLOW_TABLES.iter().all(|map| shares(map)) { "kept" } else { "as it left them" };
+    let flows = if flow_tables().all(&shares) { "kept" } else { "as it left them" };
     let counters = if shares(PER_CPU) { "kept" } else { "as it left them" };
     let policy = if shares(POLICY) { "kept" } else { "the one it had" };
     let from = ours.meta.as_ref().map(|meta| meta.bundle.clone());

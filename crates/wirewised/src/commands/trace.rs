@@ -162,13 +162,15 @@ pub fn run(args: &Args) -> Result<()> {
         bundle.object = files::read(path, bundle::MAX_OBJECT)?;
     }
     let options = args.run.options(&bundle)?;
+    let policy = options.policy.clone();
     let mut capture = Reader::open(&args.capture)?;
     let plane = RuntimeName::choose(args.run.plane);
     let mut runner = Runner::new(&args.run.name(), &bundle, plane, options)?;
     let start = Instant::now();
     let mut left = args.write_packets.as_deref().map(CaptureOut::create).transpose()?;
-    let mut run =
-        |out: &mut dyn Write| run_all(args.format, &bundle, &mut runner, &mut capture, &mut left, out);
+    let mut run = |out: &mut dyn Write| {
+        run_all(args.format, (&bundle, &policy), &mut runner, &mut capture, &mut left, out)
+    };
     let mut files = Vec::new();
     let packets = match &args.output {
         None => run(&mut io::stdout().lock())?,
@@ -207,15 +209,15 @@ pub fn run(args: &Args) -> Result<()> {
 /// Number of packets. What came of whole packets is written even if the capture then breaks off.
 fn run_all(
     format: Format,
-    bundle: &Bundle,
+    (bundle, policy): (&Bundle, &Policy),
     runner: &mut Runner<'_>,
     capture: &mut Reader,
     left: &mut Option<CaptureOut>,
     out: impl Write,
 ) -> Result<u64> {
     let shape = (runner.n_features(), runner.n_scores());
-    let mut writer =
-        Writer::new(format, bundle, shape, BufWriter::with_capacity(1 << 16, out)).map_err(output)?;
+    let mut writer = Writer::new(format, (bundle, policy), shape, BufWriter::with_capacity(1 << 16, out))
+        .map_err(output)?;
     // Results on the same terminal are progress enough.
     let mut progress = Progress::new(!io::stdout().is_terminal());
     let mut packets = 0;

@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
+use crate::abi::maps::TUNNELS;
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::tunnels::greet;
 use crate::error::{Error, Result};
-use crate::object::TUNNELS;
 use crate::object::tunnels::{Held, replace};
 use crate::policy::tunnels::{self, EndName, Tunnel};
 use crate::running::Running;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows as they lie in the tables `ww_flows4` and `ww_flows6`.
+//! Flows as they lie in the flow tables.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,9 +11,6 @@ use crate::abi;
 use crate::bundle::manifest::{Flow as Layout, FlowFeature, INTERVALS, PACKETS, Sharing, StateField};
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
-
-/// The IP versions, each with a table of its own.
-pub const TABLES: [(u8, &str); 2] = [(4, "ww_flows4"), (6, "ww_flows6")];
 
 /// A flow key in words: what it is for a person or JSON. Parts that the feature set's key has not are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

@@ -9,10 +9,10 @@ use libbpf_rs::{Map, MapCore, MapFlags, Object, Program, ProgramMut};
 use serde::Serialize;
 
 use crate::abi;
+use crate::abi::maps::{PER_CPU, TAIL_CALLS, variable};
 use crate::bundle::emitted::{ENTRY, tail_call_index};
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
-use crate::object::maps::{PER_CPU, TAIL_CALLS, variable};
 
 /// A loaded program as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

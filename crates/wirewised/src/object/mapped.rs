@@ -10,8 +10,9 @@ use bytemuck::AnyBitPattern;
 use libbpf_rs::MapCore;
 
 use crate::abi;
+use crate::abi::maps::PER_CPU;
 use crate::error::{Error, Result};
-use crate::object::maps::{PER_CPU, other_layout};
+use crate::object::maps::other_layout;
 
 /// A CPU holds an entry for some tens of nanoseconds; this is some milliseconds.
 const READ_TRIES: u32 = 100_000;

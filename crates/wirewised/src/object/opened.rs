@@ -6,13 +6,14 @@ use std::time::Instant;
 use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 
 use crate::abi;
+use crate::abi::maps::{CONFIG, PER_CPU, Scope, find, variable};
 use crate::bundle::emitted::{ENTRY, tail_call_index, tail_call_name};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::kernel::jiffies;
 use crate::kernel::libbpf_log;
 use crate::object::loaded::Loaded;
-use crate::object::maps::{CONFIG_MAP, PER_CPU_MAP, Scope, is_needed, max_entries, scope, variable};
+use crate::object::maps::max_entries;
 use crate::object::settings::{Runs, Settings};
 use crate::object::verifier::Refusal;
 
@@ -107,7 +108,7 @@ impl Opened {
     /// the constants.
     pub fn prepare_to_verify(&mut self, settings: &Settings) -> Result<abi::Config> {
         self.prepare_with(settings, |map, config| match max_entries(map, config)? {
-            Some(_) if scope(map) == Some(Scope::Table) => Ok(Some(1)),
+            Some(_) if find(map).is_some_and(|map| map.scope == Scope::Table) => Ok(Some(1)),
             entries => Ok(entries),
         })?;
         self.config.ok_or_else(|| no_data_path(&self.input))
@@ -135,15 +136,18 @@ impl Opened {
         entries_of: impl Fn(&str, &abi::Config) -> Result<Option<u32>>,
     ) -> Result<()> {
         self.config = Some(config);
+        let is_needed = |name: &str| find(name).is_none_or(|map| map.need.is_met(&config));
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let set = match entries_of(&name, &config)? {
-                _ if name == CONFIG_MAP => map.set_initial_value(bytemuck::bytes_of(&config)),
-                _ if name == PER_CPU_MAP => map.set_value_size(config.shards * size_of::<abi::Cpu>() as u32),
+                _ if variable(&name) == CONFIG => map.set_initial_value(bytemuck::bytes_of(&config)),
+                _ if variable(&name) == PER_CPU => {
+                    map.set_value_size(config.shards * size_of::<abi::Cpu>() as u32)
+                }
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),
             };
-            let made = set.and_then(|()| map.set_autocreate(is_needed(&name, &config)));
+            let made = set.and_then(|()| map.set_autocreate(is_needed(&name)));
             made.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
         self.load_for(&config);
@@ -257,12 +261,14 @@ pub fn no_data_path(input: &str) -> Error {
 }
 
 fn read_config(input: &str, object: &OpenObject) -> Result<Option<abi::Config>> {
-    let Some(map) = object.maps().find(|map| map.name() == CONFIG_MAP) else { return Ok(None) };
+    let Some(map) = object.maps().find(|map| variable(&map.name().to_string_lossy()) == CONFIG) else {
+        return Ok(None);
+    };
     let config = map
         .initial_value()
         .and_then(|bytes| bytemuck::try_pod_read_unaligned::<abi::Config>(bytes).ok())
         .ok_or_else(|| {
-            Error::input(format!("{input}: map {CONFIG_MAP} is not {} bytes", size_of::<abi::Config>()))
+            Error::input(format!("{input}: map {CONFIG} is not {} bytes", size_of::<abi::Config>()))
         })?;
     if config.abi_version != abi::ABI_VERSION {
         return Err(Error::input(format!(

@@ -11,18 +11,18 @@ use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
+use crate::abi::maps::{
+    ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, FIXED, INTERFACES, LIMIT, MAPS, POLICY, Scope, TUNNELS, find as row,
+    of_scopes,
+};
 use crate::error::{Error, Result};
 use crate::kernel::objects;
-use crate::object::maps::{
-    ALLOW_LIST, BACKENDS, CPUS, FIXED, INTERFACES, LIMIT_MAP, POLICY, POOLS, Scope, TABLES_OF_POOLS, TUNNELS,
-    delete, no_map, of_scopes, update,
-};
+use crate::object::maps::{delete, no_map, update};
 use crate::object::{pools, tunnels};
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
 const CPU_QUEUE: u32 = 2048;
-const PORTS: &str = ALLOW_LIST[2];
 
 /// Writes the allow list and `element` (made by `policy.to_abi`).
 ///
@@ -35,14 +35,12 @@ pub fn write<M: MapCore>(
     settle: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let (v4, v6): (Vec<_>, Vec<_>) = policy.prefixes.iter().partition(|prefix| prefix.address.is_ipv4());
-    let tables = [
-        PrefixTable::open("ww_allow4", find("ww_allow4"), &v4)?,
-        PrefixTable::open("ww_allow6", find("ww_allow6"), &v6)?,
-    ];
+    let tables =
+        [PrefixTable::open(ALLOW4, find(ALLOW4), &v4)?, PrefixTable::open(ALLOW6, find(ALLOW6), &v6)?];
     let tables: Vec<_> = tables.into_iter().flatten().collect();
-    let ports = find("ww_allow_ports");
+    let ports = find(ALLOW_PORTS);
     if ports.is_none() && !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
-        return Err(no_map("ww_allow_ports"));
+        return Err(no_map(ALLOW_PORTS));
     }
     let words = policy.port_words();
     tables.iter().try_for_each(PrefixTable::add)?;
@@ -105,12 +103,10 @@ pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> O
     update(&map, bytes_of(&0u32), bytes_of(element))
 }
 
-/// What a policy changes; the other maps it writes whole.
-const CHANGED: [&str; 4] = [TUNNELS, BACKENDS, TABLES_OF_POOLS, POOLS];
-
 /// All that belongs to a policy but its element, and what its limits remember, which are numbered by class.
 fn beside_element() -> impl Iterator<Item = &'static str> {
-    of_scopes(|scope| scope == Scope::Policy).filter(|name| ![POLICY, LIMIT_MAP].contains(name))
+    let is_of_policy = |scope| matches!(scope, Scope::AllowList | Scope::Policy);
+    of_scopes(is_of_policy).filter(|name| ![POLICY, LIMIT].contains(name))
 }
 
 /// Copies what belongs to a policy, whatever the numbers of classes, into maps that are still empty.
@@ -126,7 +122,7 @@ pub fn copy_changed<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    copy_maps(CHANGED.into_iter(), from, to)
+    copy_maps(MAPS.iter().filter(|map| map.is_changed).map(|map| map.name), from, to)
 }
 
 fn copy_maps<M: MapCore, N: MapCore>(
@@ -184,8 +180,9 @@ pub fn follow<M: MapCore, N: MapCore>(
     settle: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let pair = |name| Some((name, wanted(name)?, live(name)?));
-    let (lists, others): (Vec<_>, Vec<_>) =
-        beside_element().filter_map(pair).partition(|(name, _, _)| ALLOW_LIST.contains(name));
+    let (lists, others): (Vec<_>, Vec<_>) = beside_element()
+        .filter_map(pair)
+        .partition(|(name, _, _)| row(name).is_some_and(|row| row.scope == Scope::AllowList));
     lists.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
     settle()?;
     others.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
@@ -201,7 +198,7 @@ fn add(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> {
         if let Some(before) = &before {
             match name {
                 // Ports are bits.
-                PORTS => value.iter_mut().zip(before).for_each(|(new, old)| *new |= old),
+                ALLOW_PORTS => value.iter_mut().zip(before).for_each(|(new, old)| *new |= old),
                 TUNNELS => tunnels::keep_counters(&mut value, before),
                 // A CPU's queue has a descriptor of its own beside what was written.
                 CPUS => continue,

@@ -7,8 +7,9 @@ use bytemuck::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
+use crate::abi::maps::TUNNELS;
 use crate::error::{Error, Result};
-use crate::object::maps::{TUNNELS, delete, no_map, other_layout, update};
+use crate::object::maps::{delete, no_map, other_layout, update};
 use crate::policy::tunnels::{EndName, Tunnel};
 
 /// What the map holds.

@@ -11,9 +11,10 @@ use serde::Serialize;
 use wirewise_engine::{ClockSource, Engine, Linked, MapId, Options, ProgramId};
 
 use crate::abi;
+use crate::abi::maps::{self, Counted, flow_tables};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
-use crate::object::flow_table::{Elements, TABLES};
+use crate::object::flow_table::Elements;
 use crate::object::policy_maps;
 use crate::object::pools::{self, Held};
 use crate::object::{self, Opened, Settings};
@@ -68,7 +69,7 @@ impl Prepared {
         let maps: Vec<String> = linked.maps().iter().map(|map| map.name().to_owned()).collect();
         for map in &maps {
             let set = match object::max_entries(map, &config)? {
-                _ if map == object::CONFIG_MAP => {
+                _ if maps::variable(map) == maps::CONFIG => {
                     linked.set_initial(map, bytemuck::bytes_of(&config).to_vec())
                 }
                 Some(entries) => linked.set_max_entries(map, entries),
@@ -100,12 +101,14 @@ impl Prepared {
             Some((object::tail_call_index(&program.name)?, engine.program(&program.name)?))
         });
         for (index, program) in tail_calls.collect::<Vec<_>>() {
-            let Some(mut map) = engine.map_mut(object::TAIL_CALLS) else { continue };
+            let Some(mut map) = engine.map_mut(maps::TAIL_CALLS) else { continue };
             map.set(index, Some(program)).map_err(|error| {
-                Error::other(format!("{}: cannot fill {}: {error}", self.input, object::TAIL_CALLS))
+                Error::other(format!("{}: cannot fill {}: {error}", self.input, maps::TAIL_CALLS))
             })?;
         }
-        let own = engine.map_id(object::PER_CPU_MAP).ok_or_else(|| object::other_layout(object::PER_CPU))?;
+        let own = engine
+            .map_id(&maps::in_object(maps::PER_CPU))
+            .ok_or_else(|| object::other_layout(maps::PER_CPU))?;
         let has_teid = self.config.key_teid != 0;
         Ok(Worker { engine, entry, own, has_teid, input: self.input.clone() })
     }
@@ -144,42 +147,42 @@ impl Worker {
         let bytes = bytes.and_then(|bytes| bytes.get(..size_of::<abi::Cpu>()));
         bytes
             .and_then(|bytes| bytemuck::try_from_bytes(bytes).ok())
-            .ok_or_else(|| object::other_layout(object::PER_CPU))
+            .ok_or_else(|| object::other_layout(maps::PER_CPU))
     }
 
     /// Writes policy and allow list. No packet passes meanwhile.
     pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
-        for (name, v4) in [("ww_allow4", true), ("ww_allow6", false)] {
+        for (name, v4) in [(maps::ALLOW4, true), (maps::ALLOW6, false)] {
             let prefixes = policy.prefixes.iter().filter(|prefix| prefix.address.is_ipv4() == v4).count();
             if let Some(map) = self.engine.map(name) {
                 policy_maps::check_room(name, prefixes, map.spec().max_entries())?;
             }
         }
         for prefix in &policy.prefixes {
-            let name = if prefix.address.is_ipv4() { "ww_allow4" } else { "ww_allow6" };
+            let name = if prefix.address.is_ipv4() { maps::ALLOW4 } else { maps::ALLOW6 };
             self.update(name, &policy_maps::map_key(prefix), bytemuck::bytes_of(&1u32))?;
         }
         if !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
             for (index, word) in (0u32..).zip(policy.port_words()) {
-                self.update("ww_allow_ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
+                self.update(maps::ALLOW_PORTS, &index.to_ne_bytes(), &word.to_ne_bytes())?;
             }
         }
         if !policy.pools.is_empty() {
             self.write_pools(policy)?;
         }
         // Pools lie in their order, as nobody was there before them.
-        self.update("ww_policy", &0u32.to_ne_bytes(), bytemuck::bytes_of(element))
+        self.update(maps::POLICY, &0u32.to_ne_bytes(), bytemuck::bytes_of(element))
     }
 
     fn write_pools(&mut self, policy: &Policy) -> Result<()> {
         let placed = pools::place(&policy.pools, &Held::default(), 0).wanted;
         for (number, pool) in placed.named() {
             let table = 2 * number as u32 + pool.table;
-            self.update(object::POOLS, &(number as u32).to_ne_bytes(), bytemuck::bytes_of(pool))?;
+            self.update(maps::POOLS, &(number as u32).to_ne_bytes(), bytemuck::bytes_of(pool))?;
             let places = placed.table(number);
-            self.update(object::TABLES_OF_POOLS, &table.to_ne_bytes(), bytemuck::cast_slice(&places))?;
+            self.update(maps::TABLES_OF_POOLS, &table.to_ne_bytes(), bytemuck::cast_slice(&places))?;
             for (slot, backend) in placed.members(number) {
-                self.update(object::BACKENDS, &(slot as u32).to_ne_bytes(), bytemuck::bytes_of(backend))?;
+                self.update(maps::BACKENDS, &(slot as u32).to_ne_bytes(), bytemuck::bytes_of(backend))?;
             }
         }
         Ok(())
@@ -198,7 +201,7 @@ impl Worker {
 
     /// Forgets every flow.
     pub fn clear_flows(&mut self) {
-        for (_, name) in TABLES {
+        for name in flow_tables() {
             if let Some(bytes) = self.engine.map_mut(name).and_then(|map| map.into_bytes_mut()) {
                 bytes.fill(0);
             }
@@ -221,7 +224,7 @@ impl Worker {
     /// The keys that are in the flow tables.
     pub fn live_keys(&self) -> HashSet<Key> {
         let mut keys = HashSet::new();
-        for (ip_version, name) in TABLES {
+        for (ip_version, name) in maps::tables(Counted::Flow) {
             let Some((bytes, bucket)) = self.array(name) else { continue };
             for entry in bytes.chunks_exact(bucket / abi::WAYS as usize) {
                 keys.extend(live_key(ip_version, self.has_teid, entry));

@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytemuck::Zeroable;
 use wirewise_capture::Packet;
 
+use crate::abi::maps::{self, Counted};
 use crate::abi::{self, Action, Fate, Mode, Outcome, Status};
 use crate::bundle::Bundle;
 use crate::bundle::manifest::Flow as Layout;
 use crate::bundle::model::n_outputs;
 use crate::error::{Error, Result};
 use crate::object;
-use crate::object::flow_table::{FlowTable, TABLES};
+use crate::object::flow_table::FlowTable;
 use crate::offline::engine_run::Trust;
 use crate::offline::runtime::{MAX_FRAME, Ran, RunSettings, Runtime, RuntimeName};
 use crate::policy::Policy;
@@ -197,7 +198,7 @@ impl<'a> Runner<'a> {
     /// The flow tables as they are now.
     pub fn flow_tables(&self) -> Result<Vec<FlowTable<'_>>> {
         let mut tables = Vec::new();
-        for (ip_version, name) in TABLES {
+        for (ip_version, name) in maps::tables(Counted::Flow) {
             if let Some(elements) = self.runtime.elements(name)? {
                 tables.push(FlowTable::new(elements, ip_version, self.layout(), self.runtime.buckets())?);
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytemuck::Zeroable;
 use libbpf_rs::ProgramInput;
 
+use crate::abi::maps;
 use crate::abi::{self, Captured, Clock, Fate, Hook, Status};
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -241,7 +242,7 @@ impl KernelRuntime {
         let last = cpus.last().copied().unwrap_or_default();
         opened.prepare(&settings.in_kernel(last, hook))?;
         let loaded = opened.load()?;
-        let own = loaded.map_array(object::PER_CPU)?;
+        let own = loaded.map_array(maps::PER_CPU)?;
         kernel::pin_to(last)?;
         Ok(Self {
             hook,
@@ -293,7 +294,7 @@ impl KernelRuntime {
         let front = if self.hook == Hook::Xdp { METADATA } else { 0 };
         self.left.drain(..front.min(length));
         let own: Option<abi::Cpu> = self.own.read(self.cpu);
-        let own = own.ok_or_else(|| object::other_layout(object::PER_CPU))?;
+        let own = own.ok_or_else(|| object::other_layout(maps::PER_CPU))?;
         let fate = match self.hook {
             Hook::Xdp => Fate::from_code(code),
             _ => Fate::from_tc(code),

@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use wirewise_capture::Packet;
 
-use crate::abi::{Action, Outcome, Status};
+use crate::abi::{Outcome, Status};
 use crate::bundle::Bundle;
-use crate::offline::runner::Observation;
+use crate::offline::runner::{Observation, Verdict};
+use crate::policy::Policy;
 
 const RAW_MAGIC: &[u8; 8] = b"WWTRACE1";
 
@@ -23,19 +24,19 @@ pub enum Format {
 
 /// Writes observations in one format.
 pub enum Writer<'a, W: Write> {
-    Jsonl { bundle: &'a Bundle, out: W },
+    Jsonl { bundle: &'a Bundle, policy: &'a Policy, out: W },
     Raw { n_features: usize, n_scores: usize, out: W },
 }
 
 impl<'a, W: Write> Writer<'a, W> {
     pub fn new(
         format: Format,
-        bundle: &'a Bundle,
+        (bundle, policy): (&'a Bundle, &'a Policy),
         (n_features, n_scores): (usize, usize),
         mut out: W,
     ) -> io::Result<Self> {
         Ok(match format {
-            Format::Jsonl => Self::Jsonl { bundle, out },
+            Format::Jsonl => Self::Jsonl { bundle, policy, out },
             Format::Raw => {
                 out.write_all(RAW_MAGIC)?;
                 out.write_all(&(n_features as u32).to_le_bytes())?;
@@ -47,8 +48,8 @@ impl<'a, W: Write> Writer<'a, W> {
 
     pub fn write(&mut self, packet: &Packet<'_>, observation: &Observation) -> io::Result<()> {
         match self {
-            Self::Jsonl { bundle, out } => {
-                serde_json::to_writer(&mut *out, &line(packet, observation, bundle))?;
+            Self::Jsonl { bundle, policy, out } => {
+                serde_json::to_writer(&mut *out, &line(packet, observation, bundle, policy))?;
                 out.write_all(b"\n")
             }
             Self::Raw { n_features, n_scores, out } => write_raw(out, observation, *n_features, *n_scores),
@@ -100,7 +101,7 @@ pub struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    action: Option<Action>,
+    action: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
     passed: bool,
@@ -117,7 +118,12 @@ pub struct Line<'a> {
 }
 
 /// What JSON says of one packet.
-pub fn line<'a>(packet: &Packet<'_>, observation: &'a Observation, bundle: &'a Bundle) -> Line<'a> {
+pub fn line<'a>(
+    packet: &Packet<'_>,
+    observation: &'a Observation,
+    bundle: &'a Bundle,
+    policy: &Policy,
+) -> Line<'a> {
     let verdict = observation.verdict;
     let inferred = observation.inferred;
     Line {
@@ -125,7 +131,7 @@ pub fn line<'a>(packet: &Packet<'_>, observation: &'a Observation, bundle: &'a B
         time_ns: packet.time_ns,
         status: observation.status,
         class: verdict.map(|verdict| class_name(bundle, verdict.class_id)),
-        action: verdict.map(|verdict| verdict.action),
+        action: verdict.map(|verdict| action(policy, verdict)),
         outcome: verdict.map(|verdict| verdict.outcome),
         passed: observation.fate.passed(),
         packets: (observation.packets > 0).then_some(observation.packets),
@@ -134,6 +140,12 @@ pub fn line<'a>(packet: &Packet<'_>, observation: &'a Observation, bundle: &'a B
             .then(|| Named { names: &bundle.manifest.feature_names, values: observation.features() }),
         scores: inferred.then(|| observation.scores()),
     }
+}
+
+/// As the policy calls it.
+fn action(policy: &Policy, verdict: Verdict) -> String {
+    let class = policy.actions.get(verdict.class_id as usize);
+    class.map_or_else(|| verdict.action.name().to_owned(), |class| class.action.keys())
 }
 
 pub fn class_name(bundle: &Bundle, class_id: u32) -> &str {

@@ -61,7 +61,15 @@ impl ClassAction {
             Self::Drop => abi::Action::Drop,
             Self::Count => abi::Action::Count,
             Self::RateLimit(_) => abi::Action::RateLimit,
-            Self::Steer(_) => abi::Action::Steer,
+            Self::Steer(_) => abi::Action::Act,
+        }
+    }
+
+    /// As a policy file calls it: its keys, without what they are given.
+    pub fn keys(&self) -> String {
+        match self {
+            Self::Steer(steering) => abi::keys_of(steering.kinds()),
+            action => action.code().name().to_owned(),
         }
     }
 
@@ -238,7 +246,7 @@ fn class_action(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassAct
         };
         return match misplaced {
             Some(other) => Err(format!(
-                "'{asked}' does not go together with '{other}': a class is either dropped, limited or counted, or steered; leave one out"
+                "'{asked}' does not go together with '{other}': a class that is dropped, limited or counted has no other action; leave one out"
             )),
             None => Ok(ClassAction::Steer(Box::new(asked))),
         };

@@ -7,6 +7,7 @@
 mod class;
 pub mod file;
 pub mod forward;
+mod normal;
 pub mod pools;
 pub mod steering;
 pub mod tunnels;

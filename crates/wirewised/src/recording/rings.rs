@@ -4,9 +4,10 @@
 use std::mem::offset_of;
 
 use crate::abi;
+use crate::abi::maps::{RECORD_RINGS, RECORDS};
 use crate::error::{Error, Result};
+use crate::object::Loaded;
 use crate::object::mapped::MappedArray;
-use crate::object::{Loaded, RECORD_RINGS, RECORDS};
 
 /// Rows that are taken of a CPU at a time: what they take of memory stays in the processor's cache.
 const AT_A_TIME: u64 = 1024;

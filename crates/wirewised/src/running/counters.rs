@@ -7,10 +7,11 @@ use bytemuck::Zeroable;
 use libbpf_rs::{MapCore, MapHandle};
 use serde::Serialize;
 
+use crate::abi::maps::PER_CPU;
 use crate::abi::{self, Counter, Stats};
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
-use crate::object::{PER_CPU, other_layout};
+use crate::object::other_layout;
 
 /// One reading, summed over CPUs.
 #[derive(Debug, Clone)]

@@ -6,10 +6,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use libbpf_rs::MapCore;
 
+use crate::abi::maps::EVENTS;
 use crate::abi::{self, Event, Stats};
 use crate::error::Result;
 use crate::object::mapped::MappedArray;
-use crate::object::{EVENTS, other_layout};
+use crate::object::other_layout;
 
 pub struct EventRing {
     /// Whose counters say how many events there were.

@@ -4,12 +4,15 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytemuck::Zeroable;
+use libbpf_rs::MapHandle;
 use serde::Serialize;
 
-use crate::abi::{self, Action, Key4, Outcome};
+use crate::abi::{self, Key4, Outcome, Policy};
 use crate::error::Result;
 use crate::kernel;
 use crate::object::flow_table::{FlowKey, Vlans};
+use crate::object::read_element;
 use crate::running::community_id::{community_id, flow_id};
 use crate::running::event_ring::EventRing;
 use crate::running::stop::Stop;
@@ -61,7 +64,8 @@ pub struct Tuple {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
     pub class: String,
-    pub action: Option<Action>,
+    /// As the policy calls it.
+    pub action: Option<String>,
     pub outcome: Option<Outcome>,
     /// Of the flow so far.
     pub packets: u32,
@@ -91,6 +95,19 @@ impl Answers {
             named.map(|(_, name)| name.clone()).collect()
         };
         Self { began: those(changed & yes), ended: those(changed & !yes), yes: those(yes) }
+    }
+}
+
+impl Judgement {
+    /// The outcome; of an action that is more than passing and dropping, with its name.
+    pub fn happened(&self) -> String {
+        let outcome = self.outcome.map_or("unknown", Outcome::name);
+        match (self.outcome, &self.action) {
+            (Some(Outcome::Acted | Outcome::WouldAct | Outcome::NotActed), Some(action)) => {
+                format!("{outcome} ({action})")
+            }
+            _ => outcome.to_owned(),
+        }
     }
 }
 
@@ -133,18 +150,20 @@ pub struct Events {
     /// The index is the class id.
     classes: Vec<String>,
     networks: Vec<String>,
+    policy: MapHandle,
 }
 
 impl Events {
-    /// interface : that packets come in by. class_name : of a class id. networks : of a bank.
+    /// policy : its map. interface : that packets come in by. class_name : of a class id. networks : of a bank.
     pub fn new(
         ring: EventRing,
+        policy: MapHandle,
         interface: &str,
         class_name: impl Fn(u8) -> String,
         networks: Vec<String>,
     ) -> Self {
         let classes = (0..=u8::MAX).map(class_name).collect();
-        Self { ring, interface: interface.to_string(), classes, networks }
+        Self { ring, interface: interface.to_string(), classes, networks, policy }
     }
 
     /// Tells every listener what is new, in the order of time.
@@ -157,8 +176,12 @@ impl Events {
         }
         // Each time anew: the wall clock may be set meanwhile.
         let epoch = monotonic_epoch();
+        let policy = match events.is_empty() {
+            true => Policy::zeroed(),
+            false => read_element(&self.policy, 0)?,
+        };
         for event in &events {
-            let event = self.in_words(event, epoch);
+            let event = self.in_words(event, &policy, epoch);
             listeners.iter_mut().try_for_each(|listener| listener.event(&event))?;
         }
         listeners.iter_mut().try_for_each(|listener| listener.caught_up())
@@ -174,7 +197,7 @@ impl Events {
         }
     }
 
-    fn in_words(&self, event: &abi::Event, epoch: SystemTime) -> Event {
+    fn in_words(&self, event: &abi::Event, policy: &Policy, epoch: SystemTime) -> Event {
         let key = key(event);
         Event {
             timestamp: timestamp(epoch + Duration::from_nanos(event.time_ns)),
@@ -184,7 +207,7 @@ impl Events {
             flow: Tuple::from(&key),
             wirewise: Judgement {
                 class: self.classes[usize::from(event.class_id)].clone(),
-                action: Action::from_code(event.action.into()),
+                action: policy.action(event.class_id.into(), event.action.into()),
                 outcome: Outcome::from_code(event.outcome.into()),
                 packets: event.packets,
                 length: event.length,
@@ -241,7 +264,7 @@ mod tests {
         };
         let wirewise = Judgement {
             class: "attack".to_string(),
-            action: Some(Action::Drop),
+            action: Some("drop".to_string()),
             outcome: Some(Outcome::Drop),
             packets: 3,
             length: 40,
@@ -262,6 +285,22 @@ mod tests {
             r#""wirewise":{"class":"attack","action":"drop","outcome":"drop","packets":3,"length":40}}"#
         );
         assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_was_done_is_named() {
+        let judged = |outcome, action: &str| Judgement {
+            class: "attack".to_string(),
+            action: Some(action.to_string()),
+            outcome,
+            packets: 3,
+            length: 40,
+            answers: None,
+        };
+        assert_eq!(judged(Some(Outcome::Acted), "dscp, mirror").happened(), "acted (dscp, mirror)");
+        assert_eq!(judged(Some(Outcome::NotActed), "challenge").happened(), "not-acted (challenge)");
+        assert_eq!(judged(Some(Outcome::WouldDrop), "drop").happened(), "would-drop");
+        assert_eq!(judged(None, "drop").happened(), "unknown");
     }
 
     #[test]

@@ -4,11 +4,11 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 
+use crate::abi::maps::{LIMIT, PER_CPU};
 use crate::abi::{self, Action};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::mapped::MappedArray;
-use crate::object::{LIMIT_MAP, PER_CPU};
 
 /// Forgets what limits other than those of `old` have counted. Comes after `new` was written.
 ///
@@ -20,13 +20,13 @@ pub fn renew<M: MapCore>(
 ) -> Result<()> {
     let changed: Vec<u32> = changed_classes(old, new).collect();
     if !changed.is_empty()
-        && let Some(map) = find(LIMIT_MAP)
+        && let Some(map) = find(LIMIT)
     {
         // A packet that still goes by the old limit would bring its debt back.
         kernel::wait_for_packets();
         for class in changed {
             map.update(&class.to_ne_bytes(), &0u64.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| Error::other(format!("cannot write {LIMIT_MAP}: {error}")))?;
+                .map_err(|error| Error::other(format!("cannot write {LIMIT}: {error}")))?;
         }
     }
     renew_events(old, new, find)
@@ -42,7 +42,7 @@ pub fn carry<M: MapCore, N: MapCore>(
     from: impl Fn(&str) -> Option<M>,
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
-    let (Some(from), Some(to)) = (from(LIMIT_MAP), to(LIMIT_MAP)) else { return Ok(()) };
+    let (Some(from), Some(to)) = (from(LIMIT), to(LIMIT)) else { return Ok(()) };
     for (class, rule) in new.class_policy.iter().enumerate() {
         let Some(before) = number(class) else { continue };
         let Some(old) = old.class_policy.get(before) else { continue };
@@ -54,7 +54,7 @@ pub fn carry<M: MapCore, N: MapCore>(
             Some(value) => to.update(&key(class), &value, MapFlags::ANY),
             None => Ok(()),
         });
-        copied.map_err(|error| Error::other(format!("cannot write {LIMIT_MAP}: {error}")))?;
+        copied.map_err(|error| Error::other(format!("cannot write {LIMIT}: {error}")))?;
     }
     Ok(())
 }

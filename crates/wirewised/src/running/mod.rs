@@ -21,14 +21,12 @@ pub mod tunnels;
 
 use libbpf_rs::{MapCore, MapHandle};
 
+use crate::abi::maps::{self, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes};
 use crate::abi::{self, Action};
 use crate::bundle::manifest::Sharing;
 use crate::error::Result;
-use crate::object::flow_table::TABLES;
 use crate::object::mapped::MappedArray;
-use crate::object::{
-    AGREEMENT, CONFIG_MAP, EVENTS, PER_CPU, POLICY, Scope, of_scopes, read_element, variable,
-};
+use crate::object::read_element;
 use crate::running::agreement::Agreement;
 use crate::running::counters::Counters;
 use crate::running::drift::{Compared, Drift, Live};
@@ -62,7 +60,7 @@ pub trait Running {
 
     /// The constants the program was loaded with; `None` if an agent of another version did not keep them.
     fn config(&self) -> Result<Option<abi::Config>> {
-        let map = self.optional_map(variable(CONFIG_MAP))?;
+        let map = self.optional_map(CONFIG)?;
         map.map(|map| read_element(&map, 0)).transpose()
     }
 
@@ -87,7 +85,7 @@ pub trait Running {
         let (sharing, shards) = (self.sharing()?, self.shards()?);
         let layout = self.meta().map(|meta| &meta.flow);
         let mut tables = Vec::new();
-        for (ip_version, name) in TABLES {
+        for (ip_version, name) in maps::tables(Counted::Flow) {
             if let Some(map) = self.optional_map(name)? {
                 tables.push(Table::new(ip_version, map, layout, sharing, shards));
             }
@@ -120,7 +118,13 @@ pub trait Running {
     fn events(&self) -> Result<Events> {
         let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?)?;
         let networks = self.meta().map(|meta| meta.networks.clone()).unwrap_or_default();
-        Ok(Events::new(ring, self.interface(), |class_id| self.class_name(class_id), networks))
+        Ok(Events::new(
+            ring,
+            self.map(POLICY)?,
+            self.interface(),
+            |class_id| self.class_name(class_id),
+            networks,
+        ))
     }
 
     /// How far the second model agrees; `None`: there is none.

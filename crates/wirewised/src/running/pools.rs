@@ -4,11 +4,12 @@
 use libbpf_rs::{MapCore, MapHandle};
 use serde::Serialize;
 
+use crate::abi::maps::BACKEND_COUNTS;
 use crate::abi::{self, Check, Method};
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::object::pools::Held;
-use crate::object::{BACKEND_COUNTS, read_element};
+use crate::object::read_element;
 use crate::policy::pools::Mac;
 use crate::running::Running;
 

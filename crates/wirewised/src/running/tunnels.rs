@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::abi;
+use crate::abi::maps::{TUNNEL_COUNTS, TUNNELS};
 use crate::error::{Error, Result};
+use crate::object::sum_of_cpus;
 use crate::object::tunnels::Held;
-use crate::object::{TUNNEL_COUNTS, TUNNELS, sum_of_cpus};
 use crate::running::Running;
 
 #[derive(Debug, Serialize)]

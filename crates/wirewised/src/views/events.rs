@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Events on standard output, one a line.
 
-use crate::abi::Outcome;
 use crate::error::{Error, Result};
 use crate::running::events::{Answers, Event, Listener};
 use crate::text::output::Lines;
@@ -48,12 +47,11 @@ impl Listener for GapWarner {
 
 fn describe(event: &Event) -> String {
     let (flow, said) = (&event.flow, &event.wirewise);
-    let outcome = said.outcome.map_or("unknown", Outcome::name);
     let answers = said.answers.as_ref().map(described).unwrap_or_default();
     format!(
         "{}  {:<11} {}{answers}  {} > {} {}  packet {} of its flow, {} bytes",
         event.timestamp,
-        outcome,
+        said.happened(),
         said.class,
         end((flow.src_ip, flow.src_port)),
         end((flow.dest_ip, flow.dest_port)),

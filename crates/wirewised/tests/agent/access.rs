@@ -147,7 +147,7 @@ fn sessions_of_pppoe_stay_whole_wherever_they_go() {
             lab.policy(&format!("classes: {{attack: {policy}}}"));
             lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
             near.send(&sent);
-            wait("all are counted", || outcome(&lab, 1, "unsteered") == 4);
+            wait("all are counted", || outcome(&lab, 1, "not-acted") == 4);
             lab.ok(&format!("detach --interface {INTERFACE}"));
         }
     }

@@ -118,7 +118,7 @@ fn flows_are_spread_and_stay_where_they_are_when_the_pool_changes() {
         }
         let first = hosts(&arrived);
         assert_eq!(first.values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2, 3]), "{plane}");
-        assert_eq!(outcome(&lab, 1, "steered"), 60);
+        assert_eq!(outcome(&lab, 1, "acted"), 60);
         // Another backend, and other weights: nobody moves, and new flows go to all.
         run(&pool(&settings, &[(1, ""), (2, ", weight: 40"), (3, ""), (4, "")]));
         assert_eq!(send(&old), first, "{plane}");
@@ -150,7 +150,7 @@ fn flows_are_spread_and_stay_where_they_are_when_the_pool_changes() {
         assert_eq!(send(&old), before, "{plane}");
         lab.json("rollback");
         assert_eq!(send(&old), before, "{plane}");
-        assert_eq!((lab.send(1000, BENIGN, 2), outcome(&lab, 1, "unsteered")), (2, 0));
+        assert_eq!((lab.send(1000, BENIGN, 2), outcome(&lab, 1, "not-acted")), (2, 0));
         lab.ok(&format!("detach --interface {INTERFACE}"));
         assert_eq!(lab.pinned(), [""; 0]);
     }
@@ -168,7 +168,7 @@ fn what_has_no_ports_to_go_by_passes() {
         beyond.wire.clear();
         near.send(&[ipv4(1000, ATTACK, 0x2000), ipv4(1000, ATTACK, 64), tagged(&ipv4(1000, ATTACK, 0))]);
         assert_eq!(beyond.wire.received().len(), 1, "{plane}");
-        assert_eq!((outcome(&lab, 1, "unsteered"), outcome(&lab, 1, "steered")), (2, 1), "{plane}");
+        assert_eq!((outcome(&lab, 1, "not-acted"), outcome(&lab, 1, "acted")), (2, 1), "{plane}");
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
@@ -242,14 +242,14 @@ fn packets_are_carried_inside_of_others() {
             // What would be too long for the interface then passes as it is.
             lab.sh(&format!("ip link set {OUT} mtu 1300"));
             near.send(&[ipv4(1000, 1300 - 28 - 19, 0)]);
-            assert_eq!((beyond.wire.all().len(), outcome(&lab, 1, "unsteered")), (0, 1), "{plane} {method}");
+            assert_eq!((beyond.wire.all().len(), outcome(&lab, 1, "not-acted")), (0, 1), "{plane} {method}");
             near.send(&[ipv4(1000, 1300 - 28 - 52, 0)]);
-            assert_eq!((beyond.wire.all().len(), outcome(&lab, 1, "unsteered")), (1, 1), "{plane} {method}");
+            assert_eq!((beyond.wire.all().len(), outcome(&lab, 1, "not-acted")), (1, 1), "{plane} {method}");
             lab.sh(&format!("ip link set {OUT} mtu 1500"));
             // A tagged frame has no room that is known.
             near.send(&[tagged(&ipv4(1000, ATTACK, 0))]);
             let unsteered = if plane != PLANES[2] { 2 } else { 1 };
-            wait("it is counted", || outcome(&lab, 1, "unsteered") == unsteered);
+            wait("it is counted", || outcome(&lab, 1, "not-acted") == unsteered);
             lab.ok(&format!("detach --interface {INTERFACE}"));
         }
     }
@@ -307,7 +307,7 @@ fn user_space_balances() {
         assert_eq!((arrived.len(), first.len()), (50, 50), "{plane} {options}");
         assert!(sent.iter().zip(&arrived).all(|(before, after)| before[12..] == after[12..]));
         assert_eq!(first.values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2, 3]));
-        assert_eq!((counted(&it.lab), outcome(&it.lab, 1, "steered")), (50, 50), "{plane} {options}");
+        assert_eq!((counted(&it.lab), outcome(&it.lab, 1, "acted")), (50, 50), "{plane} {options}");
         // Who is known stays where he is, whatever the weights.
         run(&pool(&settings, &[(1, ""), (2, ", weight: 40"), (3, ", drain: true")]));
         it.near.send(&sent);
@@ -329,7 +329,7 @@ fn user_space_balances() {
                 }
                 // What would be too long then passes, whole; what just fits goes.
                 let most = 1500 - 28 - if gue { 32 } else { 20 };
-                let before = outcome(&it.lab, 1, "unsteered");
+                let before = outcome(&it.lab, 1, "not-acted");
                 it.near.send(&[ipv4(1000, most + 1, 0)]);
                 // Not what the receiver answers, which is shorter, and judged too.
                 let arrived = || {
@@ -339,7 +339,7 @@ fn user_space_balances() {
                 assert_eq!(arrived(), [0; 0], "{plane} {options} {method} {settings}");
                 it.near.send(&[ipv4(1000, most, 0)]);
                 assert_eq!(arrived(), [1514], "{plane} {options} {method} {settings}");
-                assert_eq!(outcome(&it.lab, 1, "unsteered"), before + 1, "{plane} {options} {method}");
+                assert_eq!(outcome(&it.lab, 1, "not-acted"), before + 1, "{plane} {options} {method}");
             }
         }
         assert_eq!(it.arrive(BENIGN, 3), 3, "{plane} {options}");

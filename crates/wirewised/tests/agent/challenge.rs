@@ -221,11 +221,11 @@ fn who_answers_gets_in() {
             it.enforce(plane);
             for address in [RECEIVER, RECEIVER6] {
                 let (sent, taken) = (it.counter("TcpExtSyncookiesSent"), it.counter("TcpExtSyncookiesRecv"));
-                let before = outcome(&it.lab, 1, "steered");
+                let before = outcome(&it.lab, 1, "acted");
                 let mut stream = it.connect(address).unwrap();
                 exchange(&mut stream, 1000);
                 exchange(&mut stream, 8 << 20);
-                assert_eq!(outcome(&it.lab, 1, "steered") - before, 1, "{plane} {address}");
+                assert_eq!(outcome(&it.lab, 1, "acted") - before, 1, "{plane} {address}");
                 // The stack took a cookie that it had not given.
                 assert_eq!(it.counter("TcpExtSyncookiesSent"), sent, "{plane} {address}");
                 assert_eq!(it.counter("TcpExtSyncookiesRecv"), taken + 1, "{plane} {address}");
@@ -260,9 +260,9 @@ fn a_flood_is_answered_and_leaves_nothing() {
             // The kernel hands a packet socket the tag beside the frame.
             assert_answers(answer, &flood[0]);
             // A session's header would need another length.
-            let unsteered = outcome(&it.lab, 1, "unsteered");
+            let unsteered = outcome(&it.lab, 1, "not-acted");
             assert!(answers_to(&near, &[in_session(&flood[0])]).is_empty(), "{plane}");
-            assert!(outcome(&it.lab, 1, "unsteered") > unsteered, "{plane}");
+            assert!(outcome(&it.lab, 1, "not-acted") > unsteered, "{plane}");
             // Shorter than its answer, and as long as a SYN can be.
             for options in [vec![], vec![1; 40]] {
                 let syn = with_options(version, 7, PORT, SYN, 0, &options);
@@ -270,7 +270,7 @@ fn a_flood_is_answered_and_leaves_nothing() {
                 assert_answers(answer, &syn);
             }
         }
-        assert_eq!(outcome(&it.lab, 1, "steered"), 2 * u64::from(FLOOD) + 6);
+        assert_eq!(outcome(&it.lab, 1, "acted"), 2 * u64::from(FLOOD) + 6);
         assert_eq!((it.remembered(), it.half_open()), (0, 0), "{plane}");
         assert_eq!(it.counter("TcpPassiveOpens"), opened);
         // Who guesses a cookie.
@@ -340,7 +340,7 @@ fn connections_go_on() {
             to.read_exact(&mut word).unwrap();
             assert_eq!(&word, b"hello");
         }
-        assert_eq!((outcome(&it.lab, 1, "drop"), outcome(&it.lab, 1, "steered")), (0, 0), "{plane}");
+        assert_eq!((outcome(&it.lab, 1, "drop"), outcome(&it.lab, 1, "acted")), (0, 0), "{plane}");
         it.detach();
     }
 }
@@ -365,9 +365,9 @@ fn what_no_cookie_is_for_passes() {
         let others = [fragment, to_all, tcp(4, 1, 9, SYN, 0), tcp(6, 1, 9, SYN, 0), tcp(4, 1, 9, ACK, 5)];
         near.send(&others);
         assert_eq!(here.received_of(libc::IPPROTO_TCP), others, "{plane}");
-        assert_eq!(["steered", "drop", "pass"].map(|name| outcome(&it.lab, 1, name)), [0; 3], "{plane}");
+        assert_eq!(["acted", "drop", "pass"].map(|name| outcome(&it.lab, 1, name)), [0; 3], "{plane}");
         // The kernels say this and that to groups of IPv6.
-        assert!(outcome(&it.lab, 1, "unsteered") >= 8, "{plane}");
+        assert!(outcome(&it.lab, 1, "not-acted") >= 8, "{plane}");
         it.detach();
     }
 }
@@ -431,7 +431,7 @@ fn what_a_hosts_tcp_would_not_answer_is_not_answered() {
         for (what, frame) in &unsound {
             let answers = answers_to(&near, std::slice::from_ref(frame));
             let cookies = answers.iter().filter(|answer| answer.len() <= 78 && answer[..6] == FAR).count();
-            assert_eq!((cookies, outcome(&it.lab, 1, "steered")), (0, 0), "{plane}: {what} {frame:x?}");
+            assert_eq!((cookies, outcome(&it.lab, 1, "acted")), (0, 0), "{plane}: {what} {frame:x?}");
         }
         for version in [4, 6] {
             let syn = syn(version);
@@ -459,8 +459,8 @@ fn who_observes_leaves_it_to_the_stack() {
         let sent = it.counter("TcpExtSyncookiesSent");
         exchange(&mut it.connect(RECEIVER).unwrap(), 1000);
         assert_eq!(it.counter("TcpExtSyncookiesSent"), sent + 1);
-        assert!(outcome(&it.lab, 1, "would-steer") > 3);
-        assert_eq!((outcome(&it.lab, 1, "steered"), it.remembered()), (0, 0));
+        assert!(outcome(&it.lab, 1, "would-act") > 3);
+        assert_eq!((outcome(&it.lab, 1, "acted"), it.remembered()), (0, 0));
         it.detach();
     }
 }
@@ -478,7 +478,7 @@ fn a_running_program_learns_to_challenge() {
     assert_eq!(again["status"]["classes"][1]["action"], "challenge");
     let mut stream = it.connect(RECEIVER).unwrap();
     exchange(&mut stream, 1000);
-    assert_eq!(outcome(&it.lab, 1, "steered"), 1);
+    assert_eq!(outcome(&it.lab, 1, "acted"), 1);
     // Who answered is known to the next program too.
     it.lab.write("c.wirewise", &bundle("second", &variant("BORDER=1")));
     it.lab.json("swap --bundle c.wirewise");
@@ -488,7 +488,7 @@ fn a_running_program_learns_to_challenge() {
     it.lab.json("swap --shadow --bundle b.wirewise");
     exchange(&mut stream, 1000);
     exchange(&mut it.connect(RECEIVER6).unwrap(), 1000);
-    assert_eq!((outcome(&it.lab, 1, "steered"), it.remembered()), (2, 2));
+    assert_eq!((outcome(&it.lab, 1, "acted"), it.remembered()), (2, 2));
 }
 
 #[test]
@@ -522,6 +522,6 @@ fn a_challenge_that_cannot_be_is_refused_and_changes_nothing() {
     exchange(&mut it.connect(RECEIVER).unwrap(), 1000);
     let doctor = String::from_utf8(lab.run(&format!("doctor --interface {INTERFACE}")).stdout).unwrap();
     assert!(doctor.contains("net.ipv4.tcp_syncookies is 1"), "{doctor}");
-    assert!(outcome(lab, 1, "unsteered") > 0);
-    assert_eq!(outcome(lab, 1, "steered"), 0);
+    assert!(outcome(lab, 1, "not-acted") > 0);
+    assert_eq!(outcome(lab, 1, "acted"), 0);
 }

@@ -73,7 +73,7 @@ fn marks_and_priorities_come_from_xdp_to_the_stack() {
         let [mark, priority, tos] = arrives(&lab, &socket);
         assert_eq!((mark, tos), (0xabcd, 48 << 2), "{plane}");
         assert!([5, u32::MAX].contains(&priority), "{plane}: {priority}");
-        assert_eq!(outcome(&lab, 1, "steered"), 1);
+        assert_eq!(outcome(&lab, 1, "acted"), 1);
         lab.ok(&format!("detach --interface {INTERFACE}"));
         nothing_is_left(&lab);
         assert_eq!(arrives(&lab, &socket)[0], 0, "{plane}");
@@ -100,7 +100,7 @@ fn every_kind_of_packet_is_written_on_while_somebody_looks_on() {
             ));
             near.send(&attacks());
             assert_eq!(received(), [NOT_WRITTEN; 5], "{plane}");
-            assert_eq!((outcome(&lab, 1, "steered"), outcome(&lab, 1, "would-steer")), (5, 5));
+            assert_eq!((outcome(&lab, 1, "acted"), outcome(&lab, 1, "would-act")), (5, 5));
             lab.ok(&format!("detach --interface {INTERFACE}"));
         }
         if let Some(wire) = wire {
@@ -153,7 +153,7 @@ fn copies_leave_by_another_interface_and_the_packets_go_on() {
         })
         .sum();
     assert!((1..=60).contains(&copies), "{copies}");
-    assert_eq!(outcome(&lab, 1, "steered"), 400);
+    assert_eq!(outcome(&lab, 1, "acted"), 400);
     there("detach");
 }
 
@@ -192,11 +192,11 @@ fn a_wish_stands_before_what_others_wrote_and_where_there_is_no_room_the_packet_
     let before = |metadata: usize| [wish.clone(), vec![0x55; metadata], frame.clone()].concat();
     assert_eq!(run_with_metadata(&lab, 0, &frame), before(0));
     assert_eq!(run_with_metadata(&lab, 8, &frame), before(8));
-    assert_eq!((outcome(&lab, 1, "steered"), outcome(&lab, 1, "unsteered")), (2, 0));
+    assert_eq!((outcome(&lab, 1, "acted"), outcome(&lab, 1, "not-acted")), (2, 0));
     // The kernel takes 32 bytes, since Linux 6.8 what the headroom of 256 has beside a struct xdp_frame.
     let full = if kernel::version_of(&kernel::release()) < Some((6, 8)) { 32 } else { 208 };
     assert_eq!(run_with_metadata(&lab, full, &frame), [vec![0x55; full as usize], frame.clone()].concat());
-    assert_eq!((outcome(&lab, 1, "steered"), outcome(&lab, 1, "unsteered")), (2, 1));
+    assert_eq!((outcome(&lab, 1, "acted"), outcome(&lab, 1, "not-acted")), (2, 1));
     // Who observes writes nothing.
     lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
     assert_eq!(run_with_metadata(&lab, 0, &frame), frame);
@@ -421,9 +421,9 @@ fn killed_at_any_moment_it_is_there_if_the_policy_asks_for_it() {
         child.kill().unwrap();
         child.wait().unwrap();
         // What the program goes by; what is remembered of it is written down last.
-        let steered = outcome(&lab, 1, "steered");
+        let steered = outcome(&lab, 1, "acted");
         let mark = arrives(&lab, &socket)[0];
-        let marks = outcome(&lab, 1, "steered") > steered;
+        let marks = outcome(&lab, 1, "acted") > steered;
         seen[usize::from(marks)] += 1;
         assert_eq!(mark, if marks { 7 } else { 0 }, "kill {kill}");
         // After the next command, which goes on with a policy that was on its way, it is there only if that asks for it.

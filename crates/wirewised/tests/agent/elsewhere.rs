@@ -92,7 +92,7 @@ fn a_class_goes_up_the_stack_of_another_cpu() {
                 assert_eq!(socket.recv(&mut data).unwrap(), ATTACK, "{plane}");
                 assert_eq!(cpu_of(&socket), cpu, "{plane}, from {from}");
             }
-            assert_eq!(outcome(&lab, 1, "steered"), 2, "{plane}");
+            assert_eq!(outcome(&lab, 1, "acted"), 2, "{plane}");
             lab.ok(&format!("detach --interface {INTERFACE}"));
         }
     }
@@ -136,7 +136,7 @@ fn a_class_goes_to_a_socket_and_passes_where_there_is_none() {
     lab.policy("classes: {attack: {redirect: {socket: 0}, dscp: AF41}}");
     for plane in AT_XDP {
         lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
-        assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "unsteered")), (2, 2), "{plane}");
+        assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "not-acted")), (2, 2), "{plane}");
         let receive = format!("receive --interface {INTERFACE} --count 5 --write got.pcap --json");
         let running = Receiving::start(&lab, &receive);
         // It is there when a packet is no longer passed.
@@ -202,7 +202,7 @@ fn a_sample_is_copied_and_the_packets_go_on() {
     // No copy: the packets go on all the same.
     lab.sh("ip link delete out0");
     near.send(&attacks());
-    assert_eq!((near.received().len(), outcome(&lab, 1, "steered")), (5, 10));
+    assert_eq!((near.received().len(), outcome(&lab, 1, "acted")), (5, 10));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn user_space_sends_a_class_by_another_interface() {
             assert_eq!(class_of(after), 34 << 2 | class_of(before) & 3, "{plane} {options}");
             assert_eq!(untagged(before).len(), untagged(after).len(), "{plane} {options}");
         }
-        assert_eq!(outcome(&it.lab, 1, "steered"), it.attacks.len() as u64, "{plane} {options}");
+        assert_eq!(outcome(&it.lab, 1, "acted"), it.attacks.len() as u64, "{plane} {options}");
         assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
         it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
@@ -333,7 +333,7 @@ fn user_space_sends_a_class_back() {
         }
         assert_eq!((it.arrive(BENIGN, 3), it.arrive(ATTACK, 3)), (3, 0), "{plane} {options}");
         let steered = 3 * 20 * it.attacks.len() as u64 + 3;
-        assert_eq!(outcome(&it.lab, 1, "steered"), steered, "{plane} {options}");
+        assert_eq!(outcome(&it.lab, 1, "acted"), steered, "{plane} {options}");
         wait("every frame is free again", || {
             let lanes = it.lab.status()["carrier"]["lanes"].as_array().unwrap().clone();
             plane == "dpdk" || lanes.iter().all(|lane| lane["frames_busy"] == 0 && lane["unsent"] == 0)
@@ -342,7 +342,7 @@ fn user_space_sends_a_class_back() {
         it.lab.ok(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
         it.near.clear();
         assert_eq!(it.arrive(ATTACK, 3), 3, "{plane} {options}");
-        assert_eq!(outcome(&it.lab, 1, "would-steer"), 3, "{plane} {options}");
+        assert_eq!(outcome(&it.lab, 1, "would-act"), 3, "{plane} {options}");
         it.lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
@@ -397,13 +397,13 @@ fn user_space_lets_packets_pass_whose_interface_is_gone_or_too_narrow() {
         let Some(it) = Carried::new(&options) else { return };
         it.lab.policy("classes: {attack: {redirect: {interface: out0}, dscp: EF}}");
         let _carrier = Carrier::of(&it.lab, plane, &format!("{options} --policy p.yaml --mode enforce"));
-        assert_eq!((it.arrive(ATTACK, 3), outcome(&it.lab, 1, "steered")), (0, 3), "{plane} {options}");
+        assert_eq!((it.arrive(ATTACK, 3), outcome(&it.lab, 1, "acted")), (0, 3), "{plane} {options}");
         it.lab.sh("ip link set out0 mtu 100");
         let passes = |what| {
             wait(what, || it.arrive(ATTACK, 1) == 1);
-            let before = outcome(&it.lab, 1, "unsteered");
+            let before = outcome(&it.lab, 1, "not-acted");
             assert_eq!(it.arrive(ATTACK, 3), 3, "{plane} {options}: {what}");
-            assert_eq!(outcome(&it.lab, 1, "unsteered"), before + 3, "{plane} {options}: {what}");
+            assert_eq!(outcome(&it.lab, 1, "not-acted"), before + 3, "{plane} {options}: {what}");
         };
         passes("packets that are too long pass");
         it.lab.sh("ip link set out0 mtu 1500");

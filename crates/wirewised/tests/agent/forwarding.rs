@@ -144,7 +144,7 @@ fn packets_go_where_the_routes_say() {
             assert_eq!(router.send(server, ATTACK, 3), 3, "{plane}, {server}");
             assert_eq!(router.send(server, BENIGN, 2), 2, "{plane}, {server}");
         }
-        assert_eq!((outcomes(lab, "steered"), outcomes(lab, "unsteered")), (10, 0), "{plane}");
+        assert_eq!((outcomes(lab, "acted"), outcomes(lab, "not-acted")), (10, 0), "{plane}");
         let arrived = router.beyond.wire.received();
         assert_eq!(arrived.len(), 10, "{plane}");
         for frame in &arrived {
@@ -155,7 +155,7 @@ fn packets_go_where_the_routes_say() {
         }
         // Fragments, which the server puts together.
         assert_eq!((router.send(SERVERS[0], 3000, 2), router.send(SERVERS[1], 3000, 2)), (2, 2), "{plane}");
-        assert_eq!((outcomes(lab, "steered"), router.by_the_stack()), (22, before), "{plane}");
+        assert_eq!((outcomes(lab, "acted"), router.by_the_stack()), (22, before), "{plane}");
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
@@ -168,7 +168,7 @@ fn the_stack_does_what_is_more_than_forwarding() {
     router.policy(ALL);
     for plane in PLANES {
         lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
-        let seen = || (outcomes(lab, "steered"), outcomes(lab, "unsteered"));
+        let seen = || (outcomes(lab, "acted"), outcomes(lab, "not-acted"));
         let answers = |name: &str| counter(&|command| lab.sender_sh(command), "Icmp: ", name);
         // For the router itself.
         assert_eq!((lab.send(1000, ATTACK, 2), seen()), (2, (0, 2)), "{plane}");
@@ -225,7 +225,7 @@ fn an_attack_is_dropped_and_the_rest_forwarded() {
         for server in SERVERS {
             assert_eq!((router.send(server, BENIGN, 4), router.send(server, ATTACK, 3)), (4, 0), "{plane}");
         }
-        assert_eq!((outcome(lab, 0, "steered"), outcome(lab, 1, "drop")), (8, 6), "{plane}");
+        assert_eq!((outcome(lab, 0, "acted"), outcome(lab, 1, "drop")), (8, 6), "{plane}");
         // Observing, the stack does all of it.
         let before = router.by_the_stack();
         lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --mode observe"));
@@ -234,7 +234,7 @@ fn an_attack_is_dropped_and_the_rest_forwarded() {
             (4, 3),
             "{plane}"
         );
-        assert_eq!((outcome(lab, 0, "would-steer"), router.by_the_stack() - before), (4, 7), "{plane}");
+        assert_eq!((outcome(lab, 0, "would-act"), router.by_the_stack() - before), (4, 7), "{plane}");
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
@@ -260,7 +260,7 @@ fn run_and_doctor_say_what_forwarding_lacks() {
         warned.contains("`sysctl -w net/ipv4/conf/ww0/forwarding=1 net/ipv6/conf/ww0/forwarding=1`"),
         "{warned}"
     );
-    assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "unsteered")), (0, 2));
+    assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "not-acted")), (0, 2));
     let doctor = || {
         let found = lab.run(&format!("doctor --interface {INTERFACE} --plane xdp-native"));
         String::from_utf8(found.stdout).unwrap()
@@ -277,9 +277,9 @@ fn run_and_doctor_say_what_forwarding_lacks() {
     lab.sh(&format!("ip link set {INTERFACE} address 02:00:00:00:00:03"));
     lab.sender_sh("ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:03 dev ww1");
     assert!(doctor().contains("ww0 has another Ethernet address than before"), "{}", doctor());
-    assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "unsteered")), (2, 4));
+    assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "not-acted")), (2, 4));
     lab.ok(&run);
-    assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "steered")), (2, 2));
+    assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "acted")), (2, 2));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn frames_go_between_ports_by_what_was_seen() {
         let steered = |interface: &str| {
             let stats = lab.json(&format!("stats --interface {interface}"));
             let count = |name: &str| stats["classes"][0]["outcomes"][name]["packets"].as_u64().unwrap();
-            (count("steered"), count("unsteered"))
+            (count("acted"), count("not-acted"))
         };
         near.clear();
         far.clear();
@@ -381,12 +381,12 @@ fn a_station_may_be_fixed_to_a_port() {
         beyond.wire.clear();
         near.send(&[frame.clone(), crate::wire::ipv6(1000, ATTACK)]);
         near.send(&[crate::wire::tagged(&frame)]);
-        assert_eq!((beyond.wire.received().len(), outcome(&lab, 1, "unsteered")), (1, 2), "{plane}");
+        assert_eq!((beyond.wire.received().len(), outcome(&lab, 1, "not-acted")), (1, 2), "{plane}");
         // A policy without it forgets it; the mode changes all the same.
         lab.policy(&fixed(""));
         lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
         near.send(&[frame.clone()]);
-        assert_eq!((beyond.wire.received().len(), outcome(&lab, 1, "unsteered")), (0, 3), "{plane}");
+        assert_eq!((beyond.wire.received().len(), outcome(&lab, 1, "not-acted")), (0, 3), "{plane}");
         let found =
             lab.ok(&format!("doctor --interface {INTERFACE} --plane {}", plane.split(' ').next().unwrap()));
         assert!(found.contains("attack is forwarded"), "{found}");
@@ -421,15 +421,15 @@ fn a_split_model_forwards_and_an_attachment_learns_it() {
         router.policy(ALL);
         let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes");
         assert_eq!(lab.json(&run)["action"], "adopted");
-        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "steered")), (2, 2), "{plane}");
+        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "acted")), (2, 2), "{plane}");
         router.policy(&format!("{{attack: {{forward: {{ports: [{INTERFACE}, {OUT}]}}}}}}"));
         assert_eq!(lab.json(&run)["status"]["classes"][1]["action"], "forward between ww0, out0");
         let before = router.by_the_stack();
-        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "unsteered")), (2, 2), "{plane}");
+        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "not-acted")), (2, 2), "{plane}");
         assert_eq!(router.by_the_stack(), before + 2, "{plane}");
         // And back to what ran before, with its policy.
         lab.json("rollback");
-        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "steered")), (2, 4), "{plane}");
+        assert_eq!((router.send(SERVERS[0], ATTACK, 2), outcome(lab, 1, "acted")), (2, 4), "{plane}");
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }

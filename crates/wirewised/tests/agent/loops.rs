@@ -174,7 +174,7 @@ fn bounces_lose_a_hop_only_above_the_rate_of_a_loop() {
             near.clear();
             near.send(&vec![with_hops(hops); FLOOD]);
             counted += FLOOD as u64;
-            wait("all are counted", || outcome(&lab, 1, "steered") + outcome(&lab, 1, "drop") == counted);
+            wait("all are counted", || outcome(&lab, 1, "acted") + outcome(&lab, 1, "drop") == counted);
             assert_eq!(outcome(&lab, 1, "drop") > 0, ends, "{plane}");
             // What a socket has room for.
             let left: Vec<_> = near.received().iter().map(|frame| frame[22]).collect();

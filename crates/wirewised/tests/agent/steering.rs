@@ -96,13 +96,13 @@ fn a_class_goes_to_another_interface() {
             let payload = before.len() - ATTACK - 16;
             assert_eq!((&before[..14], &before[payload..]), (&after[..14], &after[payload..]), "{plane}");
         }
-        assert_eq!(outcome(&lab, 1, "steered"), 5, "{plane}");
+        assert_eq!(outcome(&lab, 1, "acted"), 5, "{plane}");
         // The others go where they went.
         assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 2)), (3, 0), "{plane}");
-        assert_eq!(outcome(&lab, 1, "steered"), 7, "{plane}");
+        assert_eq!(outcome(&lab, 1, "acted"), 7, "{plane}");
         let events = lab.ok("events --json");
         assert_eq!(
-            events.lines().filter(|line| line.contains("\"outcome\":\"steered\"")).count(),
+            events.lines().filter(|line| line.contains("\"outcome\":\"acted\"")).count(),
             7,
             "{events}"
         );
@@ -126,7 +126,7 @@ fn a_class_goes_back_to_who_sent_it() {
             assert_eq!((&after[..6], &after[6..12]), (&FAR[..], &NEAR[..]), "{plane}");
             assert_eq!(class_of(after), 46 << 2 | class_of(before) & 3, "{plane}");
         }
-        assert_eq!(outcome(&lab, 1, "steered"), 5);
+        assert_eq!(outcome(&lab, 1, "acted"), 5);
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }
@@ -141,7 +141,7 @@ fn who_observes_counts_and_changes_nothing() {
         let here = lab.enter(|| Wire::open(INTERFACE));
         near.send(&attacks()[..4]);
         assert_eq!(here.received(), attacks()[..4], "{plane}");
-        assert_eq!((outcome(&lab, 1, "would-steer"), outcome(&lab, 1, "steered")), (4, 0));
+        assert_eq!((outcome(&lab, 1, "would-act"), outcome(&lab, 1, "acted")), (4, 0));
         assert_eq!(beyond.wire.received(), Vec::<Vec<u8>>::new());
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
@@ -263,7 +263,7 @@ fn a_running_program_learns_to_steer_and_keeps_its_flows() {
         assert_eq!((again["status"]["mode"].clone(), flows(&lab).len()), (json!("enforce"), known));
         assert_eq!(again["status"]["classes"][1]["action"], format!("redirect to {OUT}"));
         assert_eq!((lab.send(1000, ATTACK, 3), beyond.wire.received().len()), (0, 3), "{plane}");
-        assert_eq!((outcome(&lab, 1, "drop"), outcome(&lab, 1, "steered")), (3, 3));
+        assert_eq!((outcome(&lab, 1, "drop"), outcome(&lab, 1, "acted")), (3, 3));
         // What it can do already needs no other program.
         let program = lab.status()["program_id"].clone();
         lab.policy(&format!("classes: {{benign: {{redirect: {{interface: {OUT}}}}}}}"));
@@ -306,10 +306,10 @@ fn packets_pass_when_their_interface_is_gone() {
         assert_eq!((lab.send(1000, ATTACK, 2), beyond.wire.received().len()), (0, 2));
         // A frame that it could not send is passed, too.
         lab.sh(&format!("ip link set {OUT} mtu 400"));
-        assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "unsteered")), (2, 2), "{plane}");
+        assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "not-acted")), (2, 2), "{plane}");
         lab.sh(&format!("ip link delete {OUT}"));
         let here = lab.enter(|| Wire::open(INTERFACE));
-        assert_eq!((lab.send(1000, ATTACK, 3), outcome(&lab, 1, "unsteered")), (3, 5), "{plane}");
+        assert_eq!((lab.send(1000, ATTACK, 3), outcome(&lab, 1, "not-acted")), (3, 5), "{plane}");
         here.received()
             .iter()
             .filter(|frame| frame.len() > ATTACK)

@@ -431,7 +431,7 @@ fn a_class_is_written_on_its_way() {
         );
         assert_eq!(far.receive(&lab, RECEIVER, BENIGN, 1), 1);
         assert_eq!(wire.received().iter().map(|frame| class_of(frame)).collect::<Vec<_>>(), [0]);
-        assert_eq!(lab.stats()["classes"][1]["outcomes"]["steered"]["packets"], 3);
+        assert_eq!(lab.stats()["classes"][1]["outcomes"]["acted"]["packets"], 3);
         lab.ok(&format!("detach --interface {INTERFACE}"));
     }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use test_needs::{Need, skip};
 use wirewised::abi;
+use wirewised::abi::maps;
 use wirewised::kernel;
 use wirewised::object::mapped::MappedArray;
-use wirewised::object::{self, Loaded, Settings, seed_from};
+use wirewised::object::{Loaded, Settings, seed_from};
 use wirewised::offline::test_run;
 
 use crate::fixture::data_path_with;
@@ -90,7 +91,7 @@ fn words(table: &MappedArray) -> String {
 }
 
 fn stats(program: &Loaded) -> abi::Stats {
-    let own = program.map_array(object::PER_CPU).unwrap();
+    let own = program.map_array(maps::PER_CPU).unwrap();
     let mut sum: abi::Stats = bytemuck::Zeroable::zeroed();
     for cpu in 0..own.entries() {
         wirewised::running::counters::add(&mut sum, &own.read::<abi::Cpu>(cpu).unwrap().stats);

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use crate::backend::Settings;
 use crate::error::Trap;
-use crate::frontend::helper::Helper;
 use crate::frontend::instr::{Alu, AtomicOp, Cond, FRAME, Operand, Size};
 use crate::frontend::ir::{Array, Block, End, Field, Function, Op, Place, Program};
 use crate::frontend::{FRAME_BYTES, MAX_LOOPS};
+use crate::helper::Helper;
 use crate::memory::{STACK_AT, STACK_BYTES};
 use crate::options::ClockSource;
 use crate::runtime::{self, JIFFY_NS, TAIL_CALL_FAILED, vm_offset};

@@ -11,7 +11,7 @@ use cranelift_module::Module;
 
 use super::function::Emitter;
 use crate::frontend::MAX_LOOPS;
-use crate::frontend::helper::Helper;
+use crate::helper::Helper;
 use crate::options::ClockSource;
 use crate::runtime::{self, JIFFY_NS, TAIL_CALL_FAILED, vm_offset};
 use crate::vdso;

@@ -9,7 +9,6 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module};
 
-use super::memory::Anchors;
 use crate::backend::Settings;
 use crate::error::Trap;
 use crate::frontend::FRAME_BYTES;
@@ -17,6 +16,15 @@ use crate::frontend::instr::{FRAME, Operand, Size};
 use crate::frontend::ir::{End, Function, Op, Program};
 use crate::memory::{STACK_AT, STACK_BYTES};
 use crate::runtime::vm_offset;
+
+/// Registers that point into the engine's memory, in the block under translation.
+#[derive(Default)]
+pub(super) struct Anchors {
+    /// The latest first, with the offset from `base`.
+    pub(super) found: Vec<(Value, i64)>,
+    /// The last access that was near none of them.
+    pub(super) missed: Option<i64>,
+}
 
 /// A function under translation.
 pub(super) struct Emitter<'a, 'b> {

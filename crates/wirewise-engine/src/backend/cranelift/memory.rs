@@ -17,15 +17,6 @@ const MEMORY: MemFlagsData = MemFlagsData::new().with_notrap();
 /// At a time: a network's code goes through a table, and reads and writes its scratch space.
 const ANCHORS: usize = 2;
 
-/// Registers that point into the engine's memory, in the block under translation.
-#[derive(Default)]
-pub(super) struct Anchors {
-    /// The latest first, with the offset from `base`.
-    found: Vec<(Value, i64)>,
-    /// The last access that was near none of them.
-    missed: Option<i64>,
-}
-
 impl Emitter<'_, '_> {
     /// What the program takes for the address of an offset in the engine's memory.
     pub(super) fn engine_address(&mut self, offset: u64) -> Value {

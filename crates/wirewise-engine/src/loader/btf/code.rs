@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ARRAY, Btf, CONST, DECL_TAG, ENUM, ENUM64, FUNC_PROTO, INT, MAX_BYTES, MAX_DEPTH, MAX_FUNCTIONS, PTR,
-    RESTRICT, STRUCT, TYPE_TAG, TYPEDEF, Type, VOLATILE, header, part, word,
+    ARRAY, Btf, CONST, DECL_TAG, ENUM, ENUM64, FUNC_PROTO, INT, MAX_BYTES, MAX_DEPTH, PTR, RESTRICT, STRUCT,
+    TYPE_TAG, TYPEDEF, Type, VOLATILE, header, part, word,
 };
+use crate::limits;
 
 /// A section's name, and what `.BTF.ext` has of it.
 type Records<'a> = (String, Vec<&'a [u8]>);
@@ -76,8 +77,8 @@ impl<'a> Btf<'a> {
         let contexts = self.contexts()?;
         let mut sections = BTreeMap::new();
         let sections_of_code = self.records(ext, FUNC_INFO_AT).ok_or("damaged BTF")?;
-        if sections_of_code.iter().map(|(_, records)| records.len()).sum::<usize>() > MAX_FUNCTIONS {
-            return Err(format!("describes more than {MAX_FUNCTIONS} functions"));
+        if sections_of_code.iter().map(|(_, records)| records.len()).sum::<usize>() > limits::FUNCTIONS {
+            return Err(format!("describes more than {} functions", limits::FUNCTIONS));
         }
         for (section, records) in sections_of_code {
             let mut functions = BTreeMap::new();

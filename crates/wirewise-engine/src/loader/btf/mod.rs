@@ -5,6 +5,8 @@ mod code;
 
 use std::collections::BTreeMap;
 
+use crate::limits;
+
 pub use code::{Argument, Function, Line, Shape};
 
 const MAGIC: u16 = 0xeb9f;
@@ -38,10 +40,6 @@ const MAX_PREFIX: usize = 256;
 const MAX_NAME: usize = 512;
 /// Of a section, .BTF or .BTF.ext.
 const MAX_BYTES: usize = 4 << 20;
-/// Maps of an object.
-pub(crate) const MAX_MAPS: usize = 256;
-/// Functions of an object: each is a few bytes in it, and may have long names.
-pub(crate) const MAX_FUNCTIONS: usize = 4096;
 /// Of a map's description: libbpf knows 15.
 const MAX_FIELDS: usize = 64;
 
@@ -274,8 +272,8 @@ impl<'a> Btf<'a> {
             if maps.insert(name.to_owned(), Map { definition, offset }).is_some() {
                 return Err(format!("map {name} stands twice"));
             }
-            if maps.len() > MAX_MAPS {
-                return Err(format!("more than {MAX_MAPS} maps"));
+            if maps.len() > limits::MAPS {
+                return Err(format!("more than {} maps", limits::MAPS));
             }
         }
         Ok(maps)

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use bytemuck::bytes_of;
 use serde::Serialize;
 
+use crate::abi::maps::BACKENDS;
 use crate::abi::{self, Check};
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::health::probe::{Probe, run_all};
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::object::BACKENDS;
 use crate::object::pools::{Held, text, turn, write};
 use crate::running::Running;
 use crate::running::stop::Stop;

@@ -15,6 +15,7 @@ pub mod shadow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
+use crate::abi::maps::{POLICY, Scope, TUNNELS, flow_tables, of_scopes};
 use crate::abi::{self, Action, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::forwarding;
@@ -26,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::kernel::objects;
 use crate::kernel::{self, pinned};
 use crate::object::policy_maps;
-use crate::object::{FLOW_TABLES, Loaded, Opened, POLICY, Runs, Scope, Settings, TUNNELS, of_scopes};
+use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::{Joining, link};
 use crate::policy::Policy;
 use crate::running::Running;
@@ -114,7 +115,7 @@ impl SwapPlan {
             Scope::Bundle => self.same_bundle,
             Scope::Table => self.flows == FlowsPlan::Kept,
             Scope::Classes => self.same_classes,
-            Scope::Policy => self.policy == PolicyPlan::Kept,
+            Scope::AllowList | Scope::Policy => self.policy == PolicyPlan::Kept,
             Scope::Host => true,
         });
         in_common.chain(self.leaves_tunnels.then_some(TUNNELS))
@@ -288,7 +289,7 @@ pub fn execute(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resul
     let meta = Meta::new(&request.bundle, &request.bundle_file, interface, *plane, config, policy);
     staging::remember(&places.new, &meta)?;
     if plan.flows == FlowsPlan::Kept && !plan.same_classes {
-        for name in FLOW_TABLES {
+        for name in flow_tables() {
             ours.optional_map(name)?
                 .map_or(Ok(()), |table| verdicts::retire(&table, config.verdict as u8))?;
         }

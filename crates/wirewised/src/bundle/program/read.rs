@@ -9,7 +9,7 @@ use wirewise_engine::btf::{self, Btf};
 
 use super::{Data, Function, Line, Lines, Program, Reference, SLOT, Slot, Variable};
 use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data, named};
-use crate::bundle::emitted::{BTF, BTF_EXT, DATA, FUNCTIONS, LICENSE, MAPS, PROGRAMS};
+use crate::bundle::emitted::{BTF, BTF_EXT, FUNCTIONS, LICENSE, MAPS, PROGRAMS, data_bytes};
 
 const CALL: u8 = 0x85;
 const OWN_FUNCTION: u8 = 1;
@@ -129,12 +129,11 @@ impl<'data, 'file> Reader<'data, 'file> {
     }
 
     fn read_data(&mut self, sections: &Sections<'_, '_>) -> Checked<Vec<Data>> {
-        let mut known: Vec<_> =
-            DATA.iter().filter_map(|(name, _)| Some((*name, sections.get(name)?))).collect();
+        let mut known: Vec<_> = sections.iter().filter(|(name, _)| data_bytes(name).is_some()).collect();
         known.sort_unstable_by_key(|(_, section)| section.index().0);
         let mut all = Vec::new();
         for (name, section) in known.into_iter().filter(|(_, section)| section.size() > 0) {
-            let bytes = match name {
+            let bytes = match *name {
                 ".bss" => vec![0; small(section.size())? as usize],
                 _ => data(section)?.to_vec(),
             };
@@ -157,7 +156,7 @@ impl<'data, 'file> Reader<'data, 'file> {
                     end.ok_or(format!("holds the variable {variable:?} outside of its place in {name:?}"))?;
             }
             self.places.insert(section.index(), all.len());
-            all.push(Data { name: name.to_owned(), bytes, variables });
+            all.push(Data { name: (*name).to_owned(), bytes, variables });
         }
         Ok(all)
     }

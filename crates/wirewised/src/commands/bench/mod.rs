@@ -10,6 +10,7 @@ use serde::Serialize;
 use wirewise_capture::Reader;
 
 use crate::abi;
+use crate::abi::maps;
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::files;
@@ -252,7 +253,7 @@ fn mean(cpus: &[Timed]) -> Timed {
 
 fn missed(program: &Loaded) -> Option<u64> {
     program.config?;
-    let own = program.map_array(object::PER_CPU).ok()?;
+    let own = program.map_array(maps::PER_CPU).ok()?;
     Some(
         (0..own.entries())
             .filter_map(|cpu| own.read::<abi::Cpu>(cpu))

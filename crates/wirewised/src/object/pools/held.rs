@@ -7,8 +7,9 @@ use bytemuck::{Zeroable, bytes_of};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
+use crate::abi::maps::{BACKENDS, POOLS};
 use crate::error::{Error, Result};
-use crate::object::maps::{BACKENDS, POOLS, other_layout};
+use crate::object::maps::other_layout;
 use crate::object::pools::maglev::{self, Member};
 
 /// The maps `ww_pools` and `ww_backends`, element by element.

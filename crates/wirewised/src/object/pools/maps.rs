@@ -6,8 +6,9 @@ use bytemuck::bytes_of;
 use libbpf_rs::MapCore;
 
 use crate::abi;
+use crate::abi::maps::{BACKEND_COUNTS, BACKENDS, POOLS, TABLES_OF_POOLS};
 use crate::error::{Error, Result};
-use crate::object::maps::{BACKEND_COUNTS, BACKENDS, POOLS, TABLES_OF_POOLS, no_map, update};
+use crate::object::maps::{no_map, update};
 use crate::object::pools::held::Held;
 use crate::object::pools::places::{Placement, place};
 use crate::policy::pools::Pool;

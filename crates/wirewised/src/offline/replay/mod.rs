@@ -17,6 +17,8 @@ pub use summary::ReplaySummary;
 
 use std::sync::Arc;
 
+use crate::abi::{self, Action, Outcome};
+
 /// Names that the rows of verdicts refer to.
 #[derive(Debug)]
 pub struct Names {
@@ -28,15 +30,24 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn new(captures: Vec<String>, classes: Vec<String>) -> Arc<Self> {
-        use crate::abi::{Action, Outcome};
+    /// acts : by class, what its policy calls an action of the code `Act`.
+    pub fn new(captures: Vec<String>, classes: Vec<String>, acts: impl Iterator<Item = String>) -> Arc<Self> {
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        let actions = Action::ALL.iter().map(|action| action.name().to_owned());
         Arc::new(Self {
             captures,
             classes,
-            actions: owned(Action::ALL.iter().map(|action| action.name()).collect()),
+            actions: actions.chain(acts).collect(),
             outcomes: owned(Outcome::ALL.iter().map(|outcome| outcome.name()).collect()),
             ends: owned(crate::offline::tracker::End::NAMES.to_vec()),
         })
+    }
+
+    /// Which of `actions` was taken for a packet.
+    fn action_of(scratch: &abi::Scratch) -> u32 {
+        match scratch.action == Action::Act.code() {
+            true => Action::COUNT as u32 + scratch.class_id,
+            false => scratch.action,
+        }
     }
 }

@@ -33,8 +33,8 @@ pub struct Outputs {
     pub passed: Option<CaptureOut>,
     pub dropped: Option<CaptureOut>,
     /// To another interface, or back.
-    pub steered: Option<CaptureOut>,
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<CaptureOut>,
+    pub by_place: Option<Elsewhere>,
     /// The table and the batch that fills.
     pub packets: Option<(Table<PacketRows>, PacketRows)>,
     pub flows: Option<(Table<FlowRows>, FlowRows)>,
@@ -97,7 +97,7 @@ pub struct Totals {
     pub last_ns: u64,
     pub passed: u64,
     pub dropped: u64,
-    pub steered: u64,
+    pub elsewhere: u64,
     pub skipped: u64,
     /// Index of each open capture among those that were named.
     pub sources: Vec<usize>,
@@ -174,9 +174,9 @@ impl Replay<'_> {
     fn fill(&mut self, block: &mut Block, captures: &mut Merge) -> Result<bool> {
         block.clear();
         block.shares.resize_with(self.workers, Share::default);
-        let Outputs { passed, dropped, steered, elsewhere, .. } = &self.outputs;
+        let Outputs { passed, dropped, elsewhere, by_place, .. } = &self.outputs;
         let keep_originals =
-            elsewhere.is_some() || [passed, dropped, steered].into_iter().any(Option::is_some);
+            by_place.is_some() || [passed, dropped, elsewhere].into_iter().any(Option::is_some);
         let mut bytes = 0;
         while block.order.len() < BLOCK_PACKETS && bytes < BLOCK_BYTES {
             match captures.advance() {
@@ -273,11 +273,11 @@ impl Replay<'_> {
             }
             let went = matches!(outcome.fate, Fate::Bounced | Fate::Redirected);
             let class = outcome.verdict.filter(|_| went).map(|(class, ..)| class);
-            let place = class.and_then(|class| outputs.elsewhere.as_mut()?.capture(class));
+            let place = class.and_then(|class| outputs.by_place.as_mut()?.capture(class));
             let (count, capture) = match outcome.fate {
                 Fate::Passed => (&mut totals.passed, &mut outputs.passed),
                 Fate::Dropped => (&mut totals.dropped, &mut outputs.dropped),
-                Fate::Bounced | Fate::Redirected => (&mut totals.steered, &mut outputs.steered),
+                Fate::Bounced | Fate::Redirected => (&mut totals.elsewhere, &mut outputs.elsewhere),
             };
             *count += 1;
             for capture in [capture.as_mut(), place].into_iter().flatten() {
@@ -309,9 +309,9 @@ impl Replay<'_> {
         }
         counters::count_classified(&mut sum);
         let outputs = std::mem::take(&mut self.outputs);
-        let captures = [outputs.passed, outputs.dropped, outputs.steered].into_iter().flatten();
-        let elsewhere = outputs.elsewhere.map_or_else(Vec::new, |elsewhere| elsewhere.captures);
-        let mut files = captures.chain(elsewhere).map(CaptureOut::finish).collect::<Result<Vec<_>>>()?;
+        let captures = [outputs.passed, outputs.dropped, outputs.elsewhere].into_iter().flatten();
+        let by_place = outputs.by_place.map_or_else(Vec::new, |by_place| by_place.captures);
+        let mut files = captures.chain(by_place).map(CaptureOut::finish).collect::<Result<Vec<_>>>()?;
         let names = &self.names;
         if let Some((table, rows)) = outputs.packets {
             files.push(table.finish(rows, || PacketRows::new(Arc::clone(names)))?);

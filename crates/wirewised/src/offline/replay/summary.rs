@@ -26,7 +26,7 @@ pub struct ReplaySummary {
     pub passed: u64,
     pub dropped: u64,
     /// To another interface, or back.
-    pub steered: u64,
+    pub elsewhere: u64,
     /// Packets that could not be handed on.
     pub skipped: u64,
     /// Of the captures.
@@ -63,7 +63,7 @@ impl ReplaySummary {
             packets: totals.packets,
             passed: totals.passed,
             dropped: totals.dropped,
-            steered: totals.steered,
+            elsewhere: totals.elsewhere,
             skipped: totals.skipped,
             first_ns: totals.first_ns,
             last_ns: totals.last_ns,
@@ -94,8 +94,8 @@ impl ReplaySummary {
         counters.extend(self.flows.counters());
         counters.extend(self.aggregates.iter().flat_map(FlowCounters::counters_of_aggregates));
         counters.extend([("packets passed", self.passed), ("packets dropped", self.dropped)]);
-        if self.steered > 0 {
-            counters.push(("packets sent elsewhere", self.steered));
+        if self.elsewhere > 0 {
+            counters.push(("packets sent elsewhere", self.elsewhere));
         }
         if self.skipped > 0 {
             counters.push(("packets skipped", self.skipped));

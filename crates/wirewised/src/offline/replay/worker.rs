@@ -4,6 +4,7 @@
 use crate::abi::{self, Fate, Status};
 use crate::error::{Error, Result};
 use crate::offline::engine_run;
+use crate::offline::replay::Names;
 use crate::offline::tracker::{End, Tracker};
 use crate::packets::outer::Conversation;
 
@@ -151,7 +152,7 @@ fn outcome(fate: Fate, scratch: &abi::Scratch) -> Outcome {
         inferred: in_a_flow && scratch.inferred != 0,
         refused: in_a_flow && scratch.refused != 0,
         status: scratch.status,
-        verdict: classified.then_some((scratch.class_id, scratch.action, scratch.outcome)),
+        verdict: classified.then_some((scratch.class_id, Names::action_of(scratch), scratch.outcome)),
         packets: if in_a_flow { scratch.packets } else { 0 },
     }
 }

@@ -8,7 +8,6 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Block;
 
-use crate::abi::Outcome;
 use crate::error::Result;
 use crate::running::Running;
 use crate::running::events::{Event, Events, Listener};
@@ -97,7 +96,7 @@ impl Recent {
 fn describe(event: &Event) -> String {
     let (flow, said) = (&event.flow, &event.wirewise);
     let time = event.timestamp.get(11..19).unwrap_or_default();
-    let outcome = said.outcome.map_or("unknown", Outcome::name);
+    let outcome = said.happened();
     let (from, to) = (end((flow.src_ip, flow.src_port)), end((flow.dest_ip, flow.dest_port)));
     format!("{time} {outcome} {} {from} > {to} {}", said.class, flow.proto.as_deref().unwrap_or_default())
 }

@@ -182,7 +182,7 @@ fn draw_table(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Action, Outcome};
+    use crate::abi::Outcome;
     use crate::object::flow_table::{FlowKey, Vlans};
     use crate::running::agreement::{Agreement, Pair};
     use crate::running::counters::{EventCounters, FlowCounters};
@@ -282,7 +282,7 @@ mod tests {
             flow: Tuple::from(&key),
             wirewise: Judgement {
                 class: "syn-flood".to_string(),
-                action: Some(Action::Drop),
+                action: Some("drop".to_string()),
                 outcome: Some(Outcome::Drop),
                 packets: 1,
                 length: 40,

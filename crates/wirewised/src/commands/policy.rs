@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised policy`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::bundle::Bundle;
+use crate::error::Result;
+use crate::policy::Policy;
+use crate::text::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  wirewised policy policy.yaml --bundle model.wirewise          is it right, and what does it do with each class?
+  wirewised policy policy.yaml --class benign --class attack    without a bundle, for these classes
+  wirewised policy policy.yaml --bundle model.wirewise --json   with all defaults written out, for programs
+Nothing is looked up on this host: whether interfaces exist is checked by `run --dry-run`.";
+
+/// Check a policy file and show what it says, defaults included.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("for").required(true))]
+pub struct Args {
+    /// Policy file
+    #[arg(value_name = "FILE")]
+    policy: PathBuf,
+
+    /// The classes are those of this bundle
+    #[arg(long, value_name = "BUNDLE", group = "for")]
+    bundle: Option<PathBuf>,
+
+    /// A class; give all, in the order of the model
+    #[arg(long = "class", value_name = "NAME", group = "for")]
+    classes: Vec<String>,
+
+    /// Print the normal form as JSON: every default and list written out, times in nanoseconds
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let classes = match &args.bundle {
+        Some(bundle) => Bundle::read(bundle)?.manifest.classes,
+        None => args.classes.clone(),
+    };
+    let policy = Policy::load(&args.policy, &classes)?;
+    if args.json {
+        return output::print_json(&json!({ "policy": policy.normal() }));
+    }
+    for (name, rule) in policy.classes.iter().zip(&policy.actions) {
+        println!("{name}: {rule}");
+    }
+    Ok(())
+}
