@@ -244,7 +244,7 @@ def test_unfit_networks_are_refused() -> None:
     net = network()
     broken = [part.copy() for part in net.weights]
     broken[2][0, 1] = np.inf
-    with pytest.raises(InputError, match="layer 2, neuron 1: has a weight or bias that is NaN or infinite"):
+    with pytest.raises(InputError, match="layer 2, neuron 1: has a weight or bias that is NaN, infinite"):
         replace(net, weights=tuple(broken))
     with pytest.raises(InputError, match="feature 3: the input's scale is NaN"):
         replace(net, scale=np.where(np.arange(6) == 3, np.nan, 1.0))

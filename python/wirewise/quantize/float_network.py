@@ -14,6 +14,9 @@ from wirewise.abi import MAX_CLASSES, MAX_FEATURES, MAX_WIDTH
 from wirewise.errors import InputError
 from wirewise.models.network import MAX_LAYERS
 
+MAX_WEIGHT = 2.0**64
+"""Of weights and biases; with larger ones, what a network was trained with computes infinities in float32."""
+
 Floats = NDArray[np.float64]
 Output = Literal["none", "softmax", "sigmoid"]
 
@@ -112,12 +115,13 @@ def _check(net: FloatNetwork) -> None:
             raise InputError(
                 where, f"has {fan_in} neurons, allowed are 1 to {MAX_WIDTH}", "train a narrower one"
             )
-        bad = ~np.isfinite(weights).all(axis=0) | ~np.isfinite(bias)
+        bad = ~(np.abs(weights) <= MAX_WEIGHT).all(axis=0) | ~(np.abs(bias) <= MAX_WEIGHT)
         if bad.any():
             raise InputError(
-                f"{where}, neuron {int(bad.argmax())}", "has a weight or bias that is NaN or infinite",
+                f"{where}, neuron {int(bad.argmax())}",
+                "has a weight or bias that is NaN, infinite or beyond 2^64",
                 "train again, with a smaller learning rate",
-            )  # fmt: skip
+            )
     if fan_in > MAX_CLASSES:
         raise InputError("network", f"has {fan_in} classes, allowed are 2 to {MAX_CLASSES}", "merge classes")
 

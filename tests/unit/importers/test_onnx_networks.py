@@ -233,14 +233,15 @@ def _halves() -> Any:
     return model
 
 
-def test_broken_weights_are_refused() -> None:
+@pytest.mark.parametrize("weight", [np.inf, np.nan, -1e35])
+def test_broken_weights_are_refused(weight: float) -> None:
     model = gemms()
     broken = W[1].T.astype(np.float32).copy()
-    broken[2, 3] = np.inf
+    broken[2, 3] = weight
     for tensor in model.graph.initializer:
         if tensor.name == "w1":
             tensor.CopyFrom(numpy_helper.from_array(broken, "w1"))
-    with pytest.raises(InputError, match="layer 1, neuron 2: has a weight or bias that is NaN or infinite"):
+    with pytest.raises(InputError, match="layer 1, neuron 2: has a weight or bias that is NaN, infinite"):
         import_model(model, rows=X)
 
 

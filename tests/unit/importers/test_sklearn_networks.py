@@ -128,7 +128,7 @@ def test_what_cannot_be_imported_is_refused_in_one_line(make: Any, says: str) ->
 def test_broken_weights_are_refused_naming_layer_and_neuron() -> None:
     estimator = fit(StandardScaler())
     estimator[-1].coefs_[1][3, 2] = np.nan
-    with pytest.raises(InputError, match="layer 1, neuron 2: has a weight or bias that is NaN or infinite"):
+    with pytest.raises(InputError, match="layer 1, neuron 2: has a weight or bias that is NaN, infinite"):
         import_model(estimator, rows=X)
     estimator[-1].coefs_[1][3, 2] = 1e300
     with pytest.raises(InputError, match="layer 1, neuron 2"):
