@@ -251,10 +251,8 @@ def test_unfit_networks_are_refused() -> None:
     with pytest.raises(InputError, match="layer 1: weights of shape"):
         replace(net, weights=(net.weights[0], net.weights[0], net.weights[2]))
     with pytest.raises(InputError, match="layer 1, neuron 0: overflows in floating point"):
-        quantize(
-            replace(net, weights=(net.weights[0] * 1e200, net.weights[1] * 1e200, net.weights[2])),
-            rows_for(net),
-        )
+        weights = tuple(layer * 1e18 for layer in net.weights)
+        quantize(replace(net, scale=net.scale * 1e280, weights=weights), rows_for(net))
     with pytest.raises(InputError, match="10 rows: are too few"):
         quantize(net, rows_for(net, 10))
     with pytest.raises(InputError, match="reads 6 features"):
