@@ -153,6 +153,8 @@ def table_of(
                 progress=progress,
             )
             table = Table.read(written)
+            if truth:
+                table.write(written)  # labels of whole flows: the agent labels each packet as it comes
         warnings = list(said["warnings"])
         if skipped := said["skipped_packets"]:
             warnings.append(

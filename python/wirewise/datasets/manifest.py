@@ -44,7 +44,10 @@ class CaptureEntry(BaseModel):
     reply_packets: int | None = None
 
     def labeller(self) -> Labeller:
-        """`benign`, the class of the attack, or unlabelled: replies, and what the manifest cannot tell."""
+        """`benign`, the class of the attack, or unlabelled: replies, and what the manifest cannot tell.
+
+        Replies get the label of their flow in the table (`table.whole_flows`).
+        """
         if self.label == "benign":
             return lambda captured, packet: BENIGN
         if self.attack_rule is None:
