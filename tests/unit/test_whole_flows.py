@@ -15,6 +15,7 @@ from tests.parity import frames
 from wirewise.datasets import CaptureFolder, Table, Truth, build_table, table_of, write_capture
 from wirewise.datasets.table import whole_flows
 from wirewise.evaluate import train
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.operating_point import choose
 from wirewise.evaluate.per_flow import DECISIONS, per_flow
 from wirewise.evaluate.train import matrix, numbers
@@ -47,10 +48,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 packets.append((time, frame(*ends)))
         write_capture(path / f"{number}.pcap", packets)
         attack = number % 2 == 0
+        source = {"source_repo": f"owner/{number // 2}"}
         rules = {"attack_rule": {"src": client}, "reply_rule": {"src": server}, "rest": "none"}
         entries.append(
             {"path": f"{number}.pcap", "link_type": "ETHERNET", "packets": len(packets), "class": "attack"}
-            | {"label": "attack" if attack else "benign", **(rules if attack else {})}
+            | {"label": "attack" if attack else "benign", **source, **(rules if attack else {})}
         )
     (path / "manifest.json").write_text(json.dumps(entries))
     return path
@@ -78,7 +80,7 @@ def test_a_rule_that_counts_packets_is_no_better_than_chance(folder: Path, made_
     for packet in DECISIONS:
         for above in range(1, packet + 1):
             said = (table.frame["count"] > above).to_numpy().astype(np.int64)
-            found = per_flow(table.frame, truth, said, ["benign", "attack"], scores=said, packet=packet)
+            found = per_flow(table.frame, truth, said, ["benign", "attack"], scores=said, at=At((packet,)))
             decided = found.by_packet[packet]
             assert decided.recall == pytest.approx(decided.benign_flagged)
             if above == packet:
@@ -105,6 +107,7 @@ def test_the_written_table_has_the_labels_of_whole_flows(folder: Path, tmp_path:
     table_of(sorted(folder.glob("*.pcap")), COUNT, truth=Truth(folder), output=path, progress=False)
     written = pl.read_parquet(path)
     assert set(written["label"]) == {"attack", "benign"}
+    assert set(written["source"]) == {"owner/0", "owner/1", "owner/2"}
     assert Table.read(path).feature_set == COUNT
 
 

@@ -4,8 +4,8 @@
 Columns: time_ns, capture, packet (1-based number in the capture), flow (the same text for both directions),
 sender (which of the two ends in `flow` sent the packet, 1 or 2; 0 of what is not IP), one column a feature
 by name, label ("" is unlabelled), status (`abi.Status`), application where labels such as `benign/web` name
-it, and where captures were augmented `variant`, see VARIANT. A packet that is not classified has a row
-without features. The feature set travels in the file's metadata.
+it, source where a manifest says it, and where captures were augmented `variant`, see VARIANT. A packet that
+is not classified has a row without features. The feature set travels in the file's metadata.
 
 A label belongs to a flow, see `whole_flows`.
 """
@@ -42,6 +42,8 @@ from wirewise.text import address_text
 
 _METADATA = "wirewise.feature_set"
 _ELEMENTS = 1 << 15  # values in a feature set
+SOURCE = "source"
+"""Column of tables made with a manifest: where each capture comes from, "" where that is not known."""
 VARIANT = "variant"
 """Column of tables with variants of captures: "" for a row of an original, else which variant it is of."""
 _FIXED = {
