@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,33 @@ def test_moments_change_what_is_found(made: Path) -> None:
     for at in ("1", "5"):
         family = found[at]["verdict"]["families"][0]
         assert family["recall"] == pytest.approx(family["by_packet"][at])
+
+
+def test_a_table_of_other_features_is_named(made: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    run("features", captures(made)[0], "-f", "flood", "-l", made / "labels.yaml", "-o", other)
+    for verb in (
+        ["evaluate", made / "m.pkl", other],
+        ["compile", made / "m.pkl", "-t", other, "-o", other.with_suffix(".wirewise")],
+    ):
+        done = CliRunner().invoke(app, [str(argument) for argument in verb])
+        assert isinstance(done.exception, InputError)
+        assert "its features are not those m.pkl reads, of 'hara2026'" in str(done.exception)
+
+
+def test_errors_are_json_where_json_is_asked_for(made: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "wirewise",
+        "evaluate",
+        str(made / "none.wirewise"),
+        str(made / "t.parquet"),
+    ]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    said = json.loads(done.stderr)["error"]
+    assert "none.wirewise: does not exist" in said["message"] and said["exit_code"] == done.returncode == 2
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr.startswith("error: ")
 
 
 def refuse(*arguments: object) -> None:
