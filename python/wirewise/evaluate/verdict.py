@@ -160,8 +160,8 @@ def verdict(
 
 @dataclass(frozen=True)
 class _Loss:
-    """Benign flows that lose a packet if some classes are dropped. share : of all; between : on other
-    captures, None with fewer than two. applications : see `FlowReport`.
+    """Benign flows that lose a packet if some classes are dropped. share : of all; between : on other sources
+    (captures where these are not named), None with fewer than two. applications : see `FlowReport`.
     """
 
     share: float
@@ -172,7 +172,7 @@ class _Loss:
     def of(cls, flows: FlowReport, dropped: Collection[int]) -> _Loss:
         verdicts = flows.verdicts
         benign, losing = verdicts.truth == 0, verdicts.losing(dropped)
-        captures = verdicts.capture[benign].tolist()
+        captures = verdicts.of_source[benign].tolist()  # what differs most between networks
         mine = losing[benign]
         matrices = intervals.confusions(captures, np.zeros(len(mine), np.int64), mine.astype(np.int64), 2)
         counts = matrices[:, 0]
