@@ -37,15 +37,16 @@ WORST_APPLICATION = 0.03
 
 @dataclass(frozen=True)
 class Dealing:
-    """One way to deal the captures. Shares are of 0 to 1. applications : benign ones with a larger share of
-    flows flagged than WORST_APPLICATION: share, flows. missed : share of flows of each attack that are not
-    seen.
+    """One way to deal the captures. Shares are of 0 to 1. benign_flagged : at the packet of decision;
+    benign_losing : at any packet. applications : benign ones with a larger share of flows flagged than
+    WORST_APPLICATION: share, flows. missed : share of flows of each attack that are not seen.
     """
 
     seed: int
     f1: float
     recall: float
     benign_flagged: float
+    benign_losing: float
     flows: int
     attacks: int
     applications: dict[str, tuple[float, int]]
@@ -69,12 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        command = f"python -m bench.captures {options.captures.name} --feature-set {options.feature_set}"
+        document = {"command": f"{command} --dealings {options.dealings} --json"}
+        print(json.dumps(document | {"dealings": [asdict(one) for one in found]}, indent=1))
         return 0
     for one in found:
         print(
             f"dealing {one.seed}: F1 {one.f1:.4f}, {100 * one.recall:.2f} % of {one.attacks:,} attacks seen, "
-            f"{100 * one.benign_flagged:.2f} % of {one.flows - one.attacks:,} benign flows flagged"
+            f"{100 * one.benign_flagged:.2f} % of {one.flows - one.attacks:,} benign flows flagged "
+            f"({100 * one.benign_losing:.2f} % at any packet)"
         )
         for what, names in (("above 3 %", one.applications), ("missed", one.missed)):
             listed = ", ".join(
@@ -102,13 +106,17 @@ def judged(rows: pl.DataFrame, features: list[str], kinds: dict[str, str], seed:
     scores = scored(rows, features, seed)
     flows = (
         rows.with_columns(score=pl.Series(scores))
-        .filter(pl.col("number") < JUDGED_AT)
         .group_by("capture", "flow", maintain_order=True)
-        .agg(pl.col("attack", "label").first(), pl.col("score").last())
+        .agg(
+            pl.col("attack", "label").first(),
+            highest=pl.col("score").max(),
+            score=pl.col("score").filter(pl.col("number") < JUDGED_AT).last(),
+        )
         .with_columns(kind=pl.col("capture").replace_strict(kinds, default="?"))
     )
     benign = flows.filter(~pl.col("attack"))["score"].sort(descending=True)
-    said = flows.with_columns(flagged=pl.col("score") > benign[int(BENIGN_FLAGGED * len(benign))])
+    threshold = benign[int(BENIGN_FLAGGED * len(benign))]
+    said = flows.with_columns(flagged=pl.col("score") > threshold)
     attack, good = said.filter(pl.col("attack")), said.filter(~pl.col("attack"))
     seen, lost = int(attack["flagged"].sum()), int(good["flagged"].sum())
     return Dealing(
@@ -116,6 +124,7 @@ def judged(rows: pl.DataFrame, features: list[str], kinds: dict[str, str], seed:
         2 * seen / (seen + lost + len(attack)),
         seen / len(attack),
         lost / len(good),
+        float((good["highest"] > threshold).mean()),
         len(flows),
         len(attack),
         _shares(good, "kind", pl.col("flagged"), WORST_APPLICATION),

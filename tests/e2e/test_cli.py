@@ -310,9 +310,9 @@ def test_evaluate_bundle_and_estimator_alike(run: Run, made: Path) -> None:
     assert everything["packets"] == sum(bundle["left_out"].values()) + bundle["packets"]
     flows = bundle["flows"]["classes"]
     assert 0 < flows["packets"] < bundle["packets"] and bundle["flows"]["attack"]["accuracy"] > 0.9
-    text = run("evaluate", made / "m.wirewise", made / "a.parquet", "--packet", "3").out
+    text = run("evaluate", made / "m.wirewise", made / "a.parquet", "--at", "3").out
     assert "Flows, judged at packet 3" in text and "Attacks against benign traffic" in text
-    refused(run("evaluate", made / "m.wirewise", made / "a.parquet", "--packet", "0"), "must be 1 or more")
+    refused(run("evaluate", made / "m.wirewise", made / "a.parquet", "--at", "0"), "counts packets from 1")
 
 
 def test_a_margin_keeps_benign_flows(run: Run, made: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tests import needs
+from wirewise import agent
+from wirewise.abi import Action
 from wirewise.cli import app
 from wirewise.datasets import write_capture
 from wirewise.errors import InputError
+from wirewise.policy import Policy
 from wirewise.traffic import generate
 
 pytestmark = pytest.mark.xdist_group("evaluate")
@@ -136,7 +141,7 @@ def kept_captures(made: Path, kept: dict[str, Any]) -> set[str]:
 
 def test_the_text_says_what_to_do_first(made: Path) -> None:
     text = run("evaluate", made / "m.wirewise", made / "t.parquet", "--max-benign-loss", "50%").output
-    assert text.startswith(("Enforce: ", "Observe only: ", "Do not use it"))
+    assert text.startswith(("Enforce for ", "Observe only: ", "Do not use it"))
     parts = ("By observation period", "Benign flows that lose a packet, by application", "may drop packets",
              "What it has never seen", "all thresholds", "at most 50 %")  # fmt: skip
     for part in parts:
@@ -157,6 +162,62 @@ def test_inspect_names_the_report_of_the_very_model(made: Path, tmp_path: Path) 
     for other in ('{"about": {"model_digest": "0"}}', "[]", "no JSON", "\xff"):
         (tmp_path / "b.json").write_text(other, encoding="latin-1")
         assert "none yet" in run("inspect", bundle).output
+
+
+def test_the_policy_drops_what_may_be_dropped(made: Path, tmp_path: Path) -> None:
+    """And the agent and the toolkit read it."""
+    bundle, policy = made / "m.wirewise", tmp_path / "p.yaml"
+    options = ("--max-benign-loss", "90%", "--min-recall", "0.01", "--policy", policy)
+    said = evaluate(bundle, *captures(made), "-l", made / "labels.yaml", *options)
+    may = said["verdict"]["may_drop"]
+    read = Policy.load(policy, ["benign", "attack"])
+    assert read.actions[1].action == (Action.DROP if may else Action.COUNT)
+    assert said["verdict"]["decision"] == "enforce" and may == ["attack"]
+    counts = agent.call("replay", captures(made)[0], "--bundle", bundle, "--policy", policy)
+    assert counts["packets"] > 1000
+    said = evaluate(bundle, made / "t.parquet", "--at", "every", "--policy", policy)
+    assert said["flows"]["at"] == "any packet" and not said["verdict"]["may_drop"]
+    assert Policy.load(policy, ["benign", "attack"]).actions[1].action == Action.COUNT
+
+
+def test_moments_change_what_is_found(made: Path) -> None:
+    found = {
+        at: evaluate(made / "m.wirewise", made / "t.parquet", "--at", at, "--all-rows")
+        for at in ("1", "5", "1,5", "10s", "every")
+    }
+    recall = {at: one["verdict"]["families"][0]["recall"] for at, one in found.items()}
+    assert max(recall["1"], recall["5"]) <= recall["1,5"] <= recall["every"]
+    assert {one["verdict"]["losing"] for one in found.values()} == {found["5"]["verdict"]["losing"]}
+    for at in ("1", "5"):
+        family = found[at]["verdict"]["families"][0]
+        assert family["recall"] == pytest.approx(family["by_packet"][at])
+
+
+def test_a_table_of_other_features_is_named(made: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    run("features", captures(made)[0], "-f", "flood", "-l", made / "labels.yaml", "-o", other)
+    for verb in (
+        ["evaluate", made / "m.pkl", other],
+        ["compile", made / "m.pkl", "-t", other, "-o", other.with_suffix(".wirewise")],
+    ):
+        done = CliRunner().invoke(app, [str(argument) for argument in verb])
+        assert isinstance(done.exception, InputError)
+        assert "its features are not those m.pkl reads, of 'hara2026'" in str(done.exception)
+
+
+def test_errors_are_json_where_json_is_asked_for(made: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "wirewise",
+        "evaluate",
+        str(made / "none.wirewise"),
+        str(made / "t.parquet"),
+    ]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    said = json.loads(done.stderr)["error"]
+    assert "none.wirewise: does not exist" in said["message"] and said["exit_code"] == done.returncode == 2
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr.startswith("error: ")
 
 
 def refuse(*arguments: object) -> None:
@@ -181,7 +242,9 @@ def refuse(*arguments: object) -> None:
         (["none.wirewise", "t.parquet"], "none.wirewise: does not exist"),
         (["m.wirewise", "t.parquet", "--report", "r.txt"], "must end in .html"),
         (["m.wirewise", "t.parquet", "--report", "nowhere/r.html"], "the folder"),
-        (["m.wirewise", "t.parquet", "--min-f1", "0"], "must be above 0"),
+        (["m.wirewise", "t.parquet", "--min-recall", "0"], "must be above 0"),
+        (["m.wirewise", "t.parquet", "--at", "5,soon"], "is not a duration"),
+        (["m.wirewise", "m.pkl", "t.parquet", "--policy", "p.yaml"], "is the policy of one model"),
         (["m.wirewise", "t.parquet", "--max-benign-loss", "much"], "is no share"),
         (["m.wirewise", "t.parquet", "--applications", "."], "manifest.json"),
         (["m.pkl", "t.parquet", "--measure"], "--measure: is for bundles"),

@@ -67,7 +67,7 @@ def test_a_model_that_was_found_is_compiled_and_evaluated(place: Path) -> None:
     assert compiled["program"]["instructions"] == pytest.approx(best["instructions"], abs=20)
     assert compiled["fidelity"]["operating_point"]["wish"] == 0.2
     for model in ("model.pkl", "m.wirewise"):
-        judged = call("evaluate", model, "table.parquet", "--packet", "5")
+        judged = call("evaluate", model, "table.parquet", "--at", "5")
         assert judged["packets"] == found["report"]["packets"]  # what the search kept apart
 
 

@@ -39,7 +39,7 @@ def test_every_flow_is_judged_by_a_model_that_has_not_seen_its_capture(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert captures.main([str(folder), "--dealings", "2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["dealings"]
     assert [one["seed"] for one in found] == [0, 1]
     for one in found:
         assert one["f1"] > 0.8 and one["benign_flagged"] <= 0.01

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from wirewise.errors import InputError
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.per_flow import DECISIONS, PERIODS, UNNAMED, per_flow
 
 CLASSES = ["benign", "flood", "scan"]
@@ -68,7 +70,7 @@ def test_losses_are_told_by_application() -> None:
 
 def test_intervals_of_classes_hold_their_numbers() -> None:
     frame, truth, said = made(40, 0.9)
-    report = per_flow(frame, truth, said, ["benign", "attack", "never"], packet=1)
+    report = per_flow(frame, truth, said, ["benign", "attack", "never"], at=At((1,)))
     assert set(report.class_intervals) == {"benign", "attack"}, "of what is not there nothing is known"
     for row in report.classes.classes[:2]:
         for name in ("precision", "recall", "f1"):
@@ -94,7 +96,7 @@ def test_flows_are_judged_as_a_loop_would(seen: list[tuple[int, int, int]], at: 
     for number, (capture, flow, verdict) in enumerate(seen):
         flows.setdefault((capture, flow), []).append((number, verdict))
 
-    report = per_flow(frame, truth, said, CLASSES, packet=at)
+    report = per_flow(frame, truth, said, CLASSES, at=At((at,)))
     expected = np.zeros((3, 3), int)
     for (_, flow), verdicts in flows.items():
         expected[flow % 3, verdicts[min(at, len(verdicts)) - 1][1]] += 1
@@ -138,7 +140,7 @@ def made(captures: int, right: float) -> tuple[pl.DataFrame, np.ndarray, np.ndar
 def test_intervals_hold_the_number_and_shrink_with_more_captures() -> None:
     width = {}
     for captures in (8, 256):
-        report = per_flow(*made(captures, 0.9), ["benign", "attack"], packet=1)
+        report = per_flow(*made(captures, 0.9), ["benign", "attack"], at=At((1,)))
         low, high = report.intervals["f1"]
         assert low <= report.attack.classes[1].f1 <= high and low > 0.8 and high < 1
         width[captures] = high - low
@@ -152,3 +154,47 @@ def test_flows_an_hour_do_not_count_the_time_between_packets() -> None:
     found = per_flow(months, truth, said, ["benign", "attack"])
     flagged, benign = int(((truth == 0) & (said > 0)).sum()), int((truth == 0).sum())
     assert found.flagged_per_hour == pytest.approx(60 * flagged / benign)
+
+
+def test_moments_are_read_from_text() -> None:
+    second = 1_000_000_000
+    assert At.parse("5") == At((5,)) and At.parse("every") == At(every=True)
+    assert At.parse("100, 5,30,10s") == At((5, 30, 100), (10 * second,))
+    texts = {"5": "packet 5", "5,30,100": "packets 5, 30 and 100", "10s": "after 10s", "every": "any packet"}
+    assert {given: str(At.parse(given)) for given in texts} == texts
+    assert str(At.parse("5,30,10s")) == "packets 5 and 30 and after 10s"
+    for wrong in ("0", "5,x", "", "-1", "5;6", "1.5"):
+        with pytest.raises(InputError, match="--at"):
+            At.parse(wrong)
+
+
+@examples(100)
+@given(
+    packets, st.sets(st.integers(1, 9), max_size=3), st.sets(st.integers(1, 30), max_size=2), st.booleans()
+)
+def test_of_several_moments_any_verdict_counts(
+    seen: list[tuple[int, int, int]], numbers: set[int], times: set[int], every: bool
+) -> None:
+    if not (numbers or times or every):
+        numbers = {5}
+    frame = pl.DataFrame(
+        {
+            "capture": [f"c{capture}" for capture, _, _ in seen],
+            "flow": [f"f{flow}" for _, flow, _ in seen],
+            "time_ns": [1000 * number for number in range(len(seen))],
+        }
+    )
+    truth, said = np.array([flow % 3 for _, flow, _ in seen]), np.array([verdict for _, _, verdict in seen])
+    at = At(every=True) if every else At(tuple(sorted(numbers)), tuple(1000 * time for time in sorted(times)))
+    flows: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for number, (capture, flow, verdict) in enumerate(seen):
+        flows.setdefault((capture, flow), []).append((1000 * number, verdict))
+    verdicts = per_flow(frame, truth, said, CLASSES, at=at).verdicts
+    assert len(verdicts.truth) == len(flows)
+    for place, ((_, flow), life) in enumerate(flows.items()):
+        here = {life[min(number, len(life)) - 1][1] for number in at.packets}
+        here |= {[one for time, one in life if time - life[0][0] <= limit][-1] for limit in at.times_ns}
+        ever = {one for _, one in life}
+        assert set(np.flatnonzero(verdicts.at[place])) == (ever if every else here)
+        assert set(np.flatnonzero(verdicts.ever[place])) == ever
+        assert verdicts.truth[place] == flow % 3

@@ -18,6 +18,7 @@ from tests.examples import examples
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.evaluate.importance import chi_squared
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.per_flow import per_flow
 from wirewise.feature_sets import FeatureSet
 from wirewise.importers import import_model
@@ -85,7 +86,7 @@ def test_a_fold_is_judged_as_flows_are(kind: str, learn: str) -> None:
     found = score([judge(data, (asked, 1))], None)
     learned, test = data.folds[1]
     said = np.asarray(fit(data, asked, learned).predict(data.rows[test]), np.int64)
-    flows = per_flow(table().frame[test], data.labels[test], said, CLASSES, packet=2)
+    flows = per_flow(table().frame[test], data.labels[test], said, CLASSES, at=At((2,)))
     assert found.f1 == pytest.approx(flows.attack.classes[1].f1)
     assert found.flagged == pytest.approx(1 - flows.attack.classes[0].recall)
     assert 0 < found.f1 < 1 and found.losing >= found.flagged

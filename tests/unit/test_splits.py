@@ -95,7 +95,7 @@ def test_the_default_is_by_capture_where_a_class_has_two() -> None:
     assert split(frame_of([["a", "a"], ["b", "b"]])).by == "flow"
     mixed = split(frame_of([["a"], ["a"], ["b", "b", "b"]]))
     assert mixed.by == "capture" and mixed.alone == ("b",)
-    with pytest.raises(InputError, match="there are: capture, host, time, flow"):
+    with pytest.raises(InputError, match="there are: source, capture, host, time, flow"):
         split(frame_of([["a"], ["a"]]), "port")
 
 
@@ -139,7 +139,7 @@ def test_a_feature_that_names_the_capture_shows_as_the_difference_between_the_sp
     told = train(table(place=100), "tree")
     assert told.split.by == "capture" and told.by_flow is not None and told.folds is not None
     assert told.by_flow.accuracy == 1.0 and told.report.accuracy < 0.9
-    assert told.folds.report.packets == 8 * ROWS and told.folds.report.accuracy < 0.9
+    assert told.folds.report.packets == 3 * 8 * ROWS and told.folds.report.accuracy < 0.9
 
 
 def test_a_feature_that_tells_the_classes_apart_alone_is_said() -> None:
@@ -167,3 +167,17 @@ def test_features_that_separate_alone_are_the_ones_that_do() -> None:
     labels = rng.integers(0, 3, 3000)
     rows = np.column_stack([rng.integers(0, 99, 3000), labels * 7, labels % 2]).astype(np.int64)
     assert separating(rows, labels, ["noise", "label", "half"]) == [("label", 1.0)]
+
+
+def test_no_source_is_on_both_sides() -> None:
+    frame = frame_of([["a"], ["b"], ["a", "b"]] * 4)
+    names = {name: f"owner/{int(name.strip('c')) % 4}" for name in frame["capture"].unique()}
+    named = frame.with_columns(source=pl.col("capture").replace_strict(names))
+    assert split(named).by == "source" and split(frame).by == "capture"
+    for part in (split(named), *folds(named, "source", 3)):
+        learned, tested = (set(named["source"].gather(rows)) for rows in (part.learn, part.test))
+        assert not learned & tested and tested
+    with pytest.raises(InputError, match="does not say where its captures come from"):
+        split(frame, "source")
+    with pytest.raises(InputError, match="does not say where its captures come from"):
+        split(frame.with_columns(source=pl.lit("")), "source")

@@ -15,6 +15,7 @@ from wirewise.evaluate.evaluation import Evaluation
 from wirewise.evaluate.held_out import parts
 from wirewise.evaluate.judging import Subject
 from wirewise.evaluate.judging import judge as judge_rows
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.program_cost import program_costs
 from wirewise.evaluate.subject import choose_rows, without
 from wirewise.evaluate.verdict import Limits
@@ -29,8 +30,8 @@ def judge(
     table: AnyTable,
     *,
     trained_on: Training | AnyTable | None = None,
-    packet: int = 5,
-    min_f1: float = 0.95,
+    at: int | str = 5,
+    min_recall: float = 0.5,
     max_benign_loss: float = 0.01,
     measure: bool = False,
 ) -> Evaluation:
@@ -40,12 +41,14 @@ def judge(
     - table: as in `train`. Of the file that it was trained on, only what training kept apart is used.
     - trained_on: what `train` gave, or the table it was trained on, where all rows were learned from: its
       flows are left out.
-    - packet: of each flow, from 1, at which the flow is judged.
-    - min_f1, max_benign_loss: what must hold: F1 of attack flows, and the share of benign flows that may lose
-      a packet; of one application, or on other captures, three times that share.
+    - at: when a flow is judged: a packet, from 1, or text such as "5,30,100", "10s" or "every".
+    - min_recall, max_benign_loss: what must hold for a class to be dropped: the share of its family's flows
+      that is found, at the lower end of what other sources would give; and the share of benign flows that
+      may lose a packet; of one application, or on other captures, three times that share.
     - measure: run the program in this kernel, for ns a packet.
 
-    Gives an `Evaluation`. `write_report` makes a page of one or several; `plot` draws one.
+    Gives an `Evaluation`: its `verdict` has a sentence and the families, its `policy` is the text of a policy
+    that drops what may be dropped. `write_report` makes a page of one or several; `plot` draws one.
 
     Raises InputError where the table has no label of the bundle's classes, or other features.
 
@@ -64,8 +67,8 @@ def judge(
         chosen = without(chosen, trained_on.table.frame[trained_on.split.learn])
     elif trained_on is not None:
         chosen = without(chosen, table_of(trained_on, subject.bundle.feature_set).labelled.frame)
-    limits = Limits(min_f1, max_benign_loss, min(1.0, 3 * max_benign_loss))
-    found = judge_rows(subject, name, rows, chosen, packet=packet, limits=limits).evaluation
+    limits = Limits(min_recall, max_benign_loss, min(1.0, 3 * max_benign_loss))
+    found = judge_rows(subject, name, rows, chosen, at=At.parse(str(at)), limits=limits).evaluation
     return replace(found, cost=program_costs([subject.bundle], measure=measure)[0])
 
 

@@ -21,6 +21,7 @@ from wirewise.evaluate import Training, matrix, numbers
 from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.evaluate.fidelity import HeldOut
 from wirewise.evaluate.held_out import Parts, parts
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.networks import set_names
 from wirewise.evaluate.open_set import choose_from as open_set_from
@@ -48,6 +49,8 @@ def train(
     refit: bool = False,
     group: str | None = None,
     folds: int | None = None,
+    seeds: int = 3,
+    at: int | str = 5,
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
@@ -64,10 +67,12 @@ def train(
     - test_share: share of each class's captures, or flows, to test on, between 0 and 1.
     - seed: equal seeds and tables give equal models.
     - refit: fit again to all rows in the end; the report is about the model before.
-    - group: what is never learned from and tested on: "capture", "host" (who sent a flow's first packet),
-      "time" (later flows are tested) or "flow".
-      None: "capture" where two are of one class, else "flow" (docs/training.md).
-    - folds: of the cross-validation, 0 for none. None: 5 for trees, by capture.
+    - group: what is never learned from and tested on: "source" (where a manifest says that captures come
+      from), "capture", "host" (who sent a flow's first packet), "time" (later flows are tested) or "flow".
+      None: "source" or "capture" where two are of one class, else "flow" (docs/training.md).
+    - folds: of the cross-validation, 0 for none. None: 5 for trees, by source or capture.
+    - seeds: how often the folds are dealt.
+    - at: when flows are judged in it: a packet, from 1, or text such as "5,30,100", "10s" or "every".
     - augment, copies: "ports" and "ttl": learn from so many variants of each row as well, in what should not
       matter (docs/search.md).
     - teacher: "forest", "extra-trees", "hist-gradient-boosting" or "mlp", or a fitted classifier: learn from
@@ -85,6 +90,7 @@ def train(
     training = evaluate.train(
         rows, estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding,
         class_weight=class_weight, test_share=test_share, seed=seed, refit=refit, group=group, folds=folds,
+        seeds=seeds, at=At.parse(str(at)),
         augment=augment, copies=copies, teacher=teacher,
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):

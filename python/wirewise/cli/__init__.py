@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib import import_module
@@ -77,7 +78,9 @@ def run() -> None:
 
 
 def main() -> None:
-    """Runs the command line. Every error ends here: one line on standard error and an exit code."""
+    """Runs the command line. Every error ends here: one line on standard error (JSON with --json) and an exit
+    code.
+    """
     try:
         code = app(standalone_mode=False)  # errors are ours to print
         _leave_if_ended()  # typer makes an exit code of an interruption
@@ -133,5 +136,11 @@ def _leave_if_ended() -> None:
 
 def _fail(message: str, code: int) -> NoReturn:
     _leave_if_ended()
-    print(f"error: {harmless(' '.join(message.split()))}", file=sys.stderr)
+    said = harmless(" ".join(message.split()))
+    if "--json" in sys.argv[1:]:  # as `wirewised` does
+        print(
+            json.dumps({"error": {"message": said, "exit_code": code}}, ensure_ascii=False), file=sys.stderr
+        )
+    else:
+        print(f"error: {said}", file=sys.stderr)
     sys.exit(code)

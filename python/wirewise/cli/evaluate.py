@@ -53,9 +53,13 @@ def evaluate(
             "--kernel", help="Run captures in this kernel instead of the engine; nothing is attached."
         ),
     ] = False,
-    packet: Annotated[
-        int, typer.Option(help="Packet of each flow, from 1, at which the flow is judged.")
-    ] = 5,
+    at: Annotated[
+        str,
+        typer.Option(
+            help="When a flow is judged: at packets (5,30,100), after a time (10s), at any packet (every). "
+            "Of several, a verdict against it at any counts; shorter flows are judged at their last packet."
+        ),
+    ] = "5",
     all_rows: Annotated[
         bool,
         typer.Option("--all-rows", help="Use the rows that the model learned from as well."),
@@ -77,9 +81,13 @@ def evaluate(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also run the bundles' programs in this kernel, for ns/packet.")
     ] = False,
-    min_f1: Annotated[
-        float, typer.Option(help="F1 of attack flows from which on a model may enforce.")
-    ] = 0.95,
+    min_recall: Annotated[
+        float,
+        typer.Option(
+            help="Share of a family's flows that must be found for its class to be dropped, at the lower end "
+            "of what other sources would give."
+        ),
+    ] = 0.5,
     max_benign_loss: Annotated[
         str,
         typer.Option(
@@ -95,10 +103,15 @@ def evaluate(
         ),
         OUTPUT,
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="Write a policy that drops the classes that may be dropped, and counts the rest."),
+        OUTPUT,
+    ] = None,
     plot: PlotOption = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether a model is good enough to enforce, by what it does to packets and flows it has not seen.
+    """Say which classes a model may drop, by what it does to packets and flows it has not seen.
 
     Of the table it was trained on, only the captures or flows that training kept apart are used.
 
@@ -109,26 +122,29 @@ def evaluate(
     """
     from wirewise.datasets import CaptureFolder, Table, Truth, find_captures
     from wirewise.errors import InputError
+    from wirewise.evaluate.moments import At
     from wirewise.evaluate.verdict import Limits
+    from wirewise.files import write_atomically
     from wirewise.plots import check_plot
     from wirewise.units import parse_share
 
-    if packet < 1:
-        raise InputError(f"--packet {packet}", "must be 1 or more")
+    moment = At.parse(at)
     if plot:
         check_plot(plot)
     if report and report.suffix.lower() != ".html":
         raise InputError(str(report), "must end in .html", "it is a page")
     loss = parse_share(max_benign_loss, what="--max-benign-loss")
     asked = Asked(
-        packet,
-        Limits(min_f1, loss, min(1.0, 3 * loss)),
+        moment,
+        Limits(min_recall, loss, min(1.0, 3 * loss)),
         all_rows,
         trained_on,
         CaptureFolder.read(applications) if applications else None,
         quiet=as_json,
     )
     models, data = _apart(inputs)
+    if policy and len(models) > 1:
+        raise InputError(str(policy), "is the policy of one model", "evaluate one model at a time")
     if _is_table(data[0]) or not _is_capture(data[0]):
         if len(data) > 1:
             raise InputError(str(data[1]), "stands behind the table", "evaluate one table at a time")
@@ -146,6 +162,8 @@ def evaluate(
         found = [on_captures(path, captures, truth, asked, kernel=kernel) for path in models]
     evaluations = _priced(found, measure, as_json)
     _write(evaluations, found, report, plot, as_json)
+    if policy:
+        write_atomically(policy, evaluations[0].policy.encode())
     if as_json:
         said = [one.to_dict() for one in evaluations]
         print_json(said[0] if len(said) == 1 else {"models": said})
@@ -157,6 +175,8 @@ def evaluate(
         print_evaluation(evaluations[0])
     else:
         print_comparison(evaluations)
+    if policy:
+        grid([("written", policy)])
     if report:
         grid([("written", f"{report}, and {report.with_suffix('.json').name} beside it")])
 
@@ -180,7 +200,7 @@ def _apart(inputs: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _is_table(path: Path) -> bool:
-    if path.suffix == ".parquet":
+    if path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
         return True
     if not path.is_file():
         return False

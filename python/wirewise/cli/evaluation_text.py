@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wirewise.cli.models import print_agreement
-from wirewise.cli.train import print_report
+from wirewise.cli.train import print_curves, print_report
 from wirewise.console import console, grid, listing, note
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def print_evaluation(found: Evaluation) -> None:
     if found.cost:
         facts.append(("cost", found.cost.text))
     grid(facts)
+    print_families(found)
     console.print()
     print_report(found.packets, found.classes)
     print_flows(found.flows)
@@ -46,6 +47,54 @@ def print_evaluation(found: Evaluation) -> None:
             note(f"{count:,} packets {what} were left out")
 
 
+def print_families(found: Evaluation) -> None:
+    """Each family of attacks: how surely it is found, what to do, and the mean over what is no flow."""
+    families = found.verdict.families
+    if not families:
+        return
+    dealt = any(family.dealings for family in families)
+    unit = families[0].unit
+    listing(
+        (
+            "family", "what to do", "flows", f"{unit}s", "found %", f"by {unit} %", f"other {unit}s %",
+            *(["dealings %"] if dealt else []), "benign lost %",
+        ),
+        (
+            (
+                family.name,
+                family.advice,
+                f"{family.flows:,}",
+                f"{family.units:,}",
+                f"{100 * family.recall:.1f}",
+                f"{100 * family.of_sources:.1f}",
+                _percents(family.between),
+                *([_percents(_range(family.dealings))] if dealt else []),
+                f"{100 * family.lost:.2f}",
+            )
+            for family in families
+        ),
+        title=f"Families of attacks, at {found.flows.at}",
+        right=range(2, 8 + dealt),
+    )  # fmt: skip
+    print_curves({family.name: family.by_packet for family in families})
+    mean = found.mean_recall
+    total = found.flows.attack.classes[1].recall
+    over = [f"{100 * mean[name]:.1f} % over {name}" for name in ("families", "captures")]
+    if families[0].sources is not None:
+        over.append(f"{100 * mean['sources']:.1f} % over sources")
+    grid([("mean recall", f"{', '.join(over)}; {100 * total:.1f} % over flows")])
+
+
+def _range(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if values else None
+
+
+def _percents(between: tuple[float, float] | None) -> str:
+    if between is None:
+        return ""
+    return f"{100 * between[0]:.0f} to {100 * between[1]:.0f}"
+
+
 def print_comparison(found: Sequence[Evaluation]) -> None:
     """Several models, a line each."""
     from wirewise.evaluate.comparison import efficient
@@ -61,7 +110,7 @@ def print_comparison(found: Sequence[Evaluation]) -> None:
             "model",
             "F1",
             "benign losing %",
-            "attacks found %",
+            "families found %",
             "what to do",
             "ns/packet",
             "instructions",
@@ -72,7 +121,7 @@ def print_comparison(found: Sequence[Evaluation]) -> None:
                 one.about.model,
                 f"{one.f1:.4f}",
                 f"{100 * one.flows.benign_losing:.2f}",
-                f"{100 * one.flows.attack.classes[1].recall:.2f}",
+                f"{100 * one.mean_recall.get('families', 0.0):.2f}",
                 one.verdict.decision,
                 *cost(one),
                 "yes" if on else "",
@@ -105,7 +154,7 @@ def print_flows(flows: FlowReport) -> None:
             for row in flows.classes.classes
             if row.packets
         ),
-        title=f"Flows, judged at packet {flows.packet} (or their last)",
+        title=f"Flows, judged at {flows.at} (or their last)",
         right=(1, 2, 3, 4, 5, 6),
     )
     benign, attack = flows.attack.classes

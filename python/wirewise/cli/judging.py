@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wirewise.datasets import CaptureFolder, Table, Truth
     from wirewise.evaluate.held_out import Parts
     from wirewise.evaluate.judging import Found, Subject
+    from wirewise.evaluate.moments import At
     from wirewise.evaluate.verdict import Limits
 
 SUFFIX = ".wirewise"
@@ -25,7 +26,7 @@ SUFFIX = ".wirewise"
 class Asked:
     """What holds for every model. trained_on : a table. applications : who names them."""
 
-    packet: int
+    at: At
     limits: Limits
     all_rows: bool
     trained_on: Path | None
@@ -45,7 +46,7 @@ def on_table(path: Path, table_path: Path, table: Table, asked: Asked) -> Found:
     if asked.trained_on and not asked.all_rows:
         chosen = without(chosen, learned_rows(asked.trained_on, subject.training))
     with step(f"judging {path.name}", quiet=asked.quiet):
-        return judge(subject, table_path.name, table, chosen, packet=asked.packet, limits=asked.limits)
+        return judge(subject, table_path.name, table, chosen, at=asked.at, limits=asked.limits)
 
 
 def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked, *, kernel: bool) -> Found:
@@ -77,7 +78,7 @@ def on_captures(path: Path, captures: Sequence[Path], truth: Truth, asked: Asked
             table,
             chosen,
             plane="kernel" if kernel else "engine",
-            packet=asked.packet,
+            at=asked.at,
             limits=asked.limits,
             warnings=warnings,
         )

@@ -78,14 +78,27 @@ def read_model(
 
 
 def reading(model: Path, table: Table) -> Table:
-    """The table as the model reads it: of a model of `wirewise search`, only some of its features."""
+    """The table as the model reads it: of a model of `wirewise search`, only some of its features.
+
+    Raises InputError for a table of other features than the model was trained on.
+    """
+    from wirewise.errors import InputError
     from wirewise.formats import training_file
     from wirewise.formats.bundle import Bundle
 
     if model.suffix == ".wirewise":
         return table.reading(Bundle.read(model).feature_set)
     record = training_file.read(model)
-    return table.reading(record.feature_set) if record else table
+    if record is None:
+        return table
+    read = table.reading(record.feature_set)
+    if read.feature_set.feature_names != record.feature_set.feature_names:
+        raise InputError(
+            f"the table of feature set {table.feature_set.name!r}",
+            f"its features are not those {model.name} reads, of {record.feature_set.name!r}",
+            "give the table that the model was trained on, or one of the same features",
+        )
+    return read
 
 
 def is_quantised(loaded: LoadedModel) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wirewise.datasets import Table
     from wirewise.evaluate import Report, Training
     from wirewise.evaluate.teaching import Comparison, Fitted
+    from wirewise.evaluate.train import CrossValidation
 
 
 def register(app: typer.Typer) -> None:
@@ -66,8 +67,11 @@ def train(
     group: Annotated[
         str | None,
         typer.Option(
-            help="What is never learned from and tested on: capture, host (who sent a flow's first packet), "
-            "time (later flows are tested) or flow. Default: capture where two are of one class, else flow.",
+            "--group",
+            "--by",
+            help="What is never learned from and tested on: source (where a manifest says that captures come "
+            "from), capture, host (who sent a flow's first packet), time (later flows are tested) or flow. "
+            "Default: source or capture where two are of one class, else flow.",
         ),
     ] = None,
     test_share: Annotated[
@@ -75,8 +79,20 @@ def train(
     ] = 0.3,
     folds: Annotated[
         int | None,
-        typer.Option(help="Folds of the cross-validation, 0 for none. Default: 5 for trees, by capture."),
+        typer.Option(
+            help="Folds of the cross-validation, 0 for none. Default: 5 for trees, by source or capture."
+        ),
     ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="How often the folds are dealt anew; the range says how far that matters.")
+    ] = 3,
+    at: Annotated[
+        str,
+        typer.Option(
+            help="When flows are judged in it: at packets (5,30,100), after a time (10s), or at every packet "
+            "(every)."
+        ),
+    ] = "5",
     refit: Annotated[
         bool, typer.Option("--refit", help="Train again with all rows after the test, and write that model.")
     ] = False,
@@ -110,6 +126,7 @@ def train(
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import train as fit
+    from wirewise.evaluate.moments import At
     from wirewise.evaluate.networks import HIDDEN
     from wirewise.evaluate.train import NETWORKS
     from wirewise.plots import check_plot, write_plot
@@ -145,6 +162,8 @@ def train(
             refit=refit,
             group=group,
             folds=folds,
+            seeds=seeds,
+            at=At.parse(at),
             progress=progress,
             augment=augment.split(",") if augment else (),
             copies=copies,
@@ -271,7 +290,7 @@ def write_estimator(
 def print_split(training: Training, table: Table) -> None:
     """What was kept apart, and how much of it."""
     split, frame = training.split, table.labelled.frame
-    column = "capture" if split.by == "capture" else "flow"
+    column = split.by if split.by in ("source", "capture") else "flow"
     learned, tested = (frame[column].gather(rows).n_unique() for rows in (split.learn, split.test))
     alone = f"; {', '.join(split.alone)} by flow" if split.alone else ""
     console.print(f"split by {split.by}: {learned:,} {column}s to learn from, {tested:,} to test on{alone}")
@@ -285,6 +304,8 @@ def print_doubts(training: Training) -> None:
             f"cross-validated over {crossed.by}s: accuracy {crossed.report.accuracy:.4f} ({low:.4f} to "
             f"{high:.4f} in {len(crossed.accuracy)} folds), macro F1 {crossed.report.macro_f1:.4f}"
         )
+        if crossed.recall:
+            _print_dealings(crossed)
     if by_flow := training.by_flow:
         said = f"a split by flow would say: accuracy {by_flow.accuracy:.4f}, macro F1 {by_flow.macro_f1:.4f}"
         others = [training.report, *([training.folds.report] if training.folds else [])]
@@ -292,6 +313,33 @@ def print_doubts(training: Training) -> None:
             said += ". Do not expect that: flows of one capture resemble each other"
         console.print(said)
     warn(*training.doubts)
+
+
+def _print_dealings(crossed: CrossValidation) -> None:
+    """What the folds found of each family, and how far that depends on how they were dealt."""
+    listing(
+        ("family", "found %, mean", "lowest", "highest"),
+        (
+            (name, *(f"{100 * share:.1f}" for share in (sum(found) / len(found), min(found), max(found))))
+            for name, found in crossed.recall.items()
+        ),
+        title=f"Families by cross-validation, each {crossed.by} the same; {len(crossed.seeds)} dealings",
+        right=(1, 2, 3),
+    )
+    print_curves(crossed.by_packet)
+    low, high = min(crossed.benign_losing), max(crossed.benign_losing)
+    console.print(f"benign flows that lose a packet: {100 * low:.2f} to {100 * high:.2f} %")
+
+
+def print_curves(found: Mapping[str, Mapping[int, float]]) -> None:
+    """The share of each family's flows that is found, by the packet at which they are judged."""
+    points = list(next(iter(found.values())))
+    listing(
+        ("found %, by packet", *map(str, points)),
+        ((name, *(f"{100 * curve[packet]:.0f}" for packet in points)) for name, curve in found.items()),
+        title="Families by packet of decision",
+        right=range(1, 1 + len(points)),
+    )
 
 
 def _names(names: list[str]) -> Any:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import polars as pl
+
 from wirewise import agent, ending
-from wirewise.datasets.manifest import CaptureFolder
-from wirewise.datasets.table import Table
+from wirewise.datasets.manifest import MANIFEST, CaptureFolder
+from wirewise.datasets.table import SOURCE, Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
 from wirewise.files import replacing
@@ -153,6 +155,9 @@ def table_of(
                 progress=progress,
             )
             table = Table.read(written)
+            if truth:  # the agent labels each packet as it comes, and knows no sources
+                table = with_sources(table, truth)
+                table.write(written)
         warnings = list(said["warnings"])
         if skipped := said["skipped_packets"]:
             warnings.append(
@@ -168,6 +173,19 @@ def table_of(
         return table, warnings
 
 
+def with_sources(table: Table, truth: Truth) -> Table:
+    """The table with the column `source`, where a manifest says where its captures come from."""
+    if not (truth.path / MANIFEST).is_file():
+        return table
+    folder = CaptureFolder.read(truth.path)
+    names = table.frame["capture"].unique().to_list()
+    found = {name: folder.source(Path(name)) for name in names}
+    if not any(found.values()):
+        return table
+    source = pl.col("capture").replace_strict(found, return_dtype=pl.String).alias(SOURCE)
+    return Table(table.frame.with_columns(source), table.feature_set)
+
+
 def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None, list[str]]:
     """The captures meant by files and folders; the folder, as labels, if one with a manifest is all there is;
     and warnings that name what its manifest has and is left out.
@@ -175,7 +193,7 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
     Raises InputError for what does not exist, or a folder without captures.
     """
     captures = [Path(path) for path in given]
-    if len(captures) == 1 and (captures[0] / "manifest.json").is_file():
+    if len(captures) == 1 and (captures[0] / MANIFEST).is_file():
         folder = CaptureFolder.read(captures[0])
         usable, left_out = folder.usable()
         if not usable:

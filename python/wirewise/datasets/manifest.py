@@ -21,6 +21,7 @@ from wirewise.feature_sets.packet import Packet
 from wirewise.files import describe_validation_error, parse_json, read_bytes
 
 BENIGN = "benign"
+MANIFEST = "manifest.json"
 _LIMIT = 256 << 20
 _NAMED = 3
 """Captures that are named for each reason to leave some out."""
@@ -40,11 +41,15 @@ class CaptureEntry(BaseModel):
     attack_rule: Rule | None = None
     reply_rule: Rule | None = None
     rest: str | None = None
+    source_repo: str | None = None
     attack_packets: int | None = None
     reply_packets: int | None = None
 
     def labeller(self) -> Labeller:
-        """`benign`, the class of the attack, or unlabelled: replies, and what the manifest cannot tell."""
+        """`benign`, the class of the attack, or unlabelled: replies, and what the manifest cannot tell.
+
+        Replies get the label of their flow in the table (`table.whole_flows`).
+        """
         if self.label == "benign":
             return lambda captured, packet: BENIGN
         if self.attack_rule is None:
@@ -78,7 +83,7 @@ class CaptureFolder:
     def read(cls, path: str | Path) -> CaptureFolder:
         """Raises InputError when the folder has no manifest or it is not one."""
         path = Path(path)
-        file = path / "manifest.json"
+        file = path / MANIFEST
         try:
             document = parse_json(read_bytes(file, what="manifest of captures", limit=_LIMIT))
             entries = TypeAdapter(list[CaptureEntry]).validate_python(document)
@@ -118,9 +123,14 @@ class CaptureFolder:
         entry = self._by_path.get(capture.resolve())
         return entry.group.replace("_", "-") if entry and entry.label == BENIGN else ""
 
+    def source(self, capture: Path) -> str:
+        """Where a file comes from; "" if that is not known."""
+        entry = self._by_path.get(capture.resolve())
+        return (entry.source_repo if entry else None) or ""
+
     def labeller(self, capture: Path) -> Labeller:
         entry = self._by_path.get(capture.resolve())
         if entry is None:
-            rule = f"is not in {self.path / 'manifest.json'}"
+            rule = f"is not in {self.path / MANIFEST}"
             raise InputError(str(capture), rule, "label it with a label file")
         return entry.labeller()

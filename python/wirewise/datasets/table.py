@@ -4,8 +4,10 @@
 Columns: time_ns, capture, packet (1-based number in the capture), flow (the same text for both directions),
 sender (which of the two ends in `flow` sent the packet, 1 or 2; 0 of what is not IP), one column a feature
 by name, label ("" is unlabelled), status (`abi.Status`), application where labels such as `benign/web` name
-it, and where captures were augmented `variant`, see VARIANT. A packet that is not classified has a row
-without features. The feature set travels in the file's metadata.
+it, source where a manifest says it, and where captures were augmented `variant`, see VARIANT. A packet that
+is not classified has a row without features. The feature set travels in the file's metadata.
+
+A label belongs to a flow, see `whole_flows`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ from wirewise.text import address_text
 
 _METADATA = "wirewise.feature_set"
 _ELEMENTS = 1 << 15  # values in a feature set
+SOURCE = "source"
+"""Column of tables made with a manifest: where each capture comes from, "" where that is not known."""
 VARIANT = "variant"
 """Column of tables with variants of captures: "" for a row of an original, else which variant it is of."""
 _FIXED = {
@@ -129,7 +133,7 @@ class Table:
             label.cast(pl.String).fill_null(UNLABELLED).alias("label"),
             status.cast(pl.Int32).alias("status"),
         )
-        return cls(applications.by_labels(given.with_columns(columns)), feature_set)
+        return cls(_labelled(given.with_columns(columns)), feature_set)
 
     @classmethod
     def read(cls, path: str | Path) -> Table:
@@ -160,7 +164,7 @@ class Table:
             raise InputError(
                 str(path), f"has no column {missing[0]!r}", "make the table with `wirewise features`"
             )
-        return cls(applications.by_labels(frame), feature_set)
+        return cls(_labelled(frame), feature_set)
 
     @classmethod
     def _read_parts(cls, folder: Path) -> Table:
@@ -175,6 +179,29 @@ class Table:
             if table.feature_set != feature_set:
                 raise InputError(str(part), "is of another feature set than the other parts", "remove it")
         return cls(pl.concat([table.frame for table in tables], how="vertical_relaxed"), feature_set)
+
+
+def whole_flows(frame: pl.DataFrame) -> pl.DataFrame:
+    """Unlabelled packets of a labelled flow get its label: that of the labelled packet before them, or of the
+    first one.
+
+    Labels often name one direction only, such as what the attacker sent. If the answers stayed unlabelled,
+    the fifth labelled packet of an attack would be a later packet than the fifth of a benign flow, and a
+    model could tell the two apart by the count alone.
+
+    frame : with the columns `capture`, `flow`, `label`, in the order of each capture's packets.
+    """
+    stated = pl.when(pl.col("label") != UNLABELLED).then(pl.col("label"))
+    if not frame.select(stated.is_null().any() & stated.is_not_null().any()).item():
+        return frame
+    flow = [name for name in ("capture", "flow", VARIANT) if name in frame.columns]
+    carried = pl.coalesce(stated.forward_fill().over(flow), stated.backward_fill().over(flow))
+    label = pl.when(pl.col("flow") == "").then(stated).otherwise(carried)
+    return frame.with_columns(label.fill_null(UNLABELLED).alias("label"))
+
+
+def _labelled(frame: pl.DataFrame) -> pl.DataFrame:
+    return applications.by_labels(whole_flows(frame))
 
 
 def build_table(
@@ -307,7 +334,8 @@ def _frame(columns: Columns, advance: Callable[[], None]) -> pl.DataFrame:
     )
     advance()
     classified = pl.col("status") == Status.CLASSIFIED
-    return frame.with_columns(pl.when(classified).then(pl.col(name)) for name in columns.feature_names)
+    features = (pl.when(classified).then(pl.col(name)) for name in columns.feature_names)
+    return whole_flows(frame.with_columns(features))
 
 
 def flow_id(packet: Packet) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from wirewise import html
 from wirewise.errors import InputError
 from wirewise.evaluate.drift import Drift
+from wirewise.evaluate.families import means
 from wirewise.evaluate.held_out import Origin
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.operating_point import lead
-from wirewise.evaluate.per_flow import FlowReport, per_flow
+from wirewise.evaluate.per_flow import FIFTH, FlowReport, per_flow
 from wirewise.evaluate.program_cost import ProgramCost
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.train import BENIGN
@@ -121,6 +123,20 @@ class Evaluation:
     compiled: dict[str, Any] | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    after: int = 1
+
+    @property
+    def policy(self) -> str:
+        """A policy file that drops what may be dropped, and counts the rest."""
+        classes = [name for name in self.classes if name != UNKNOWN]
+        return self.verdict.policy(classes, self.after)
+
+    @property
+    def mean_recall(self) -> dict[str, float]:
+        """Of attacks: over `families`, `captures`, `sources`. The total over flows is the recall of
+        `flows.attack`.
+        """
+        return means(self.verdict.families)
 
     @property
     def f1(self) -> float:
@@ -140,7 +156,8 @@ class Evaluation:
         """The packets' report at the top, as `wirewise evaluate --json` prints it."""
         return {
             "about": asdict(self.about),
-            "verdict": asdict(self.verdict),
+            "verdict": {**asdict(self.verdict), "may_drop": self.verdict.may_drop},
+            "mean_recall": self.mean_recall,
             "limits": asdict(self.limits),
             **self.packets.to_dict(),
             "flows": self.flows.to_dict(),
@@ -161,32 +178,31 @@ def evaluation(
     features: Sequence[str],
     *,
     learned: pl.DataFrame | None = None,
-    packet: int = 5,
+    at: At = FIFTH,
     limits: Limits | None = None,
     with_others_margin: float | None = None,
+    dealings: Mapping[str, Sequence[float]] | None = None,
+    drift: Drift | None = None,
     **others: Any,
 ) -> Evaluation:
     """Everything about verdicts on packets.
 
     classes : names by number, benign first. features : names of the columns. learned : the rows that the
-    model learned from, if they are known. packet : of each flow, at which it is judged. limits,
-    with_others_margin : see `verdict`. others : the rest of an `Evaluation`.
+    model learned from, if they are known. at : when a flow is judged. limits, with_others_margin, dealings :
+    see `verdict`. others : the rest of an `Evaluation`.
     """
     limits = limits or Limits()
     # What the model does not know passes, unless a policy says otherwise.
     unknown = judged.said == (classes.index(UNKNOWN) if UNKNOWN in classes else -1)
     said = np.where(unknown, 0, judged.said)
     scores = None if judged.scores is None else np.where(unknown, judged.scores.min(), judged.scores)
-    flows = per_flow(judged.frame, judged.truth, said, classes, scores=scores, packet=packet)
+    flows = per_flow(judged.frame, judged.truth, said, classes, scores=scores, at=at)
     attack = pl.Series(judged.truth > 0)
     captures = tuple(judged.frame.filter(kind)["capture"].n_unique() for kind in (~attack, attack))
-    return Evaluation(
-        about,
-        classes,
-        verdict(flows, (captures[0], captures[1]), about.origin, limits, with_others_margin),
-        limits,
-        Report.of(judged.truth, judged.said, classes),
-        flows,
-        unseen(judged.frame, judged.truth, classes, learned, features),
-        **others,
-    )
+    new = unseen(judged.frame, judged.truth, classes, learned, features)
+    decided = verdict(
+        flows, (captures[0], captures[1]), about.origin, limits, with_others_margin,
+        dealings=dealings, drift=drift, unseen=new,
+    )  # fmt: skip
+    packets = Report.of(judged.truth, judged.said, classes)
+    return Evaluation(about, classes, decided, limits, packets, flows, new, drift, **others)

@@ -11,7 +11,7 @@ from wirewise.datasets.table import Table
 from wirewise.errors import InputError
 from wirewise.evaluate.split import GROUPS, split
 
-WHAT = {"capture": "captures", "host": "hosts", "time": "later flows", "flow": "flows"}
+WHAT = {"source": "sources", "capture": "captures", "host": "hosts", "time": "later flows", "flow": "flows"}
 """What a split by a group keeps apart, in words."""
 
 

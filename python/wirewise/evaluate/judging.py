@@ -16,8 +16,10 @@ from wirewise.errors import InputError
 from wirewise.evaluate.drift import Drift, drift
 from wirewise.evaluate.evaluation import About, Evaluation, Judged, Plane, evaluation, has_scores
 from wirewise.evaluate.fidelity import HeldOut, measure
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.operating_point import in_a_row
+from wirewise.evaluate.per_flow import FIFTH
 from wirewise.evaluate.subject import Chosen
 from wirewise.evaluate.train import matrix, numbers
 from wirewise.evaluate.verdict import Limits
@@ -75,14 +77,14 @@ def judge(
     chosen: Chosen,
     *,
     plane: Plane = "reference",
-    packet: int = 5,
+    at: At = FIFTH,
     limits: Limits | None = None,
     warnings: Sequence[str] = (),
 ) -> Found:
     """Judge it by the rows chosen of a table.
 
     data : the table's name. plane : what says the verdicts; unless it is `reference`, the rows have them in
-    the columns `said` and `scores`, see `on_captures.run`. packet, limits : see `evaluation`. warnings : to
+    the columns `said` and `scores`, see `on_captures.run`. at, limits : see `evaluation`. warnings : to
     be said with it. Raises InputError if no row has a label that the model has a class for.
     """
     model, classes = subject.model, subject.classes
@@ -120,9 +122,11 @@ def judge(
         ordered,
         features,
         learned=chosen.learned,
-        packet=packet,
+        at=at,
         limits=limits,
         with_others_margin=_with_others_margin(subject, chosen),
+        dealings=((subject.training or {}).get("dealings") or {}).get("recall"),
+        after=after,
         fidelity=fidelity,
         compiled=subject.bundle.manifest.fidelity if subject.bundle else None,
         drift=_drift(subject, rest, said.astype(np.int64)),

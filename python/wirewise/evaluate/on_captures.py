@@ -17,6 +17,7 @@ from wirewise.abi import Status
 from wirewise.datasets import CaptureFolder, Table, Truth
 from wirewise.datasets.applications import by_folder
 from wirewise.datasets.extraction import table_of
+from wirewise.datasets.manifest import MANIFEST
 from wirewise.errors import WirewiseError
 from wirewise.formats.bundle import Bundle
 
@@ -31,7 +32,7 @@ def labelled(
     MissingFeatureError without clang or the agent.
     """
     table, warnings = table_of(captures, bundle.feature_set, truth=truth, progress=progress)
-    if (truth.path / "manifest.json").is_file():
+    if (truth.path / MANIFEST).is_file():
         folder = CaptureFolder.read(truth.path)
         if any(folder.application(capture) for capture in captures):
             table = Table(by_folder(table.frame, folder), table.feature_set)

@@ -2,28 +2,32 @@
 """How good a classifier is on flows, when it has to decide, and how sure that is.
 
 A flow's verdict at packet n is the one on its n-th packet, or on its last if it is shorter; the one after a
-time t is that on its last packet until then. Accuracy against the observation period t is hara2026's
-Figure 3.
+time t is that on its last packet until then. All packets of a flow count, in both directions. Accuracy
+against the observation period t is hara2026's Figure 3.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wirewise.evaluate import intervals
+from wirewise.evaluate import intervals, moments
 from wirewise.evaluate.curves import Curves, curves
+from wirewise.evaluate.families import FlowVerdicts
 from wirewise.evaluate.intervals import Interval
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.report import Report
 
-DECISIONS = (1, 2, 3, 5, 8, 16, 32)
+DECISIONS = (1, 2, 3, 5, 8, 16, 32, 64, 128)
 """Packets of a flow at which it is judged."""
 PERIODS = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0)
 """Seconds from a flow's first packet after which it is judged."""
+FIFTH = At((5,))
+"""When flows are judged unless something else is asked for."""
 NS_PER_MINUTE = 60_000_000_000
 UNNAMED = "(not named)"
 
@@ -84,19 +88,20 @@ class ApplicationLoss:
 
 @dataclass(frozen=True)
 class FlowReport:
-    """Flows judged at one of their packets.
+    """Flows judged at some moment of their lives.
 
-    classes : of each flow's label. attack : classes other than the first against it. by_packet, by_period :
-    attacks against benign traffic, by the packet, or the seconds, of decision. intervals : of `attack`'s
-    numbers over captures drawn again; empty with fewer than two captures. class_intervals : the same of each
-    class. curves : over all thresholds; None without scores, or without both kinds of flows. losses :
-    captures with benign flows that lost a packet, the most flagged first. applications : all of them, the
-    largest share first; empty if the table names none. flagged : share of each class's flows that are said
-    to be of whatever attack. benign_losing : share of benign flows that lose a packet. flagged_per_hour :
-    how many, in an hour of benign packets.
+    at : when. verdicts : on each flow. classes : of each flow's label. attack : classes other than the first
+    against it. by_packet, by_period : attacks against benign traffic, by the packet, or the seconds, of
+    decision. intervals : of `attack`'s numbers over captures drawn again; empty with fewer than two captures.
+    class_intervals : the same of each class. curves : over all thresholds; None without scores, or without
+    both kinds of flows. losses : captures with benign flows that lost a packet, the most flagged first.
+    applications : all of them, the largest share first; empty if the table names none. flagged : share of
+    each class's flows that are said to be of whatever attack. benign_losing : share of benign flows that lose
+    a packet. flagged_per_hour : how many, in an hour of benign packets.
     """
 
-    packet: int
+    at: At
+    verdicts: FlowVerdicts
     classes: Report
     attack: Report
     by_packet: dict[int, Decision]
@@ -112,7 +117,19 @@ class FlowReport:
     flagged_per_hour: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "classes": self.classes.to_dict(), "attack": self.attack.to_dict()}
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "verdicts"}
+        plain = {name: _plain(value) for name, value in parts.items()}
+        return plain | {
+            "at": str(self.at), "classes": self.classes.to_dict(), "attack": self.attack.to_dict()
+        }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def per_flow(
@@ -122,30 +139,33 @@ def per_flow(
     classes: list[str],
     *,
     scores: NDArray[np.int64] | None = None,
-    packet: int = 5,
+    at: At = FIFTH,
     seed: int = 0,
 ) -> FlowReport:
     """Judge flows by the verdicts on their packets.
 
     frame : n rows of a table, in the order of each capture's packets. truth, predicted : class numbers, shape
     (n,); class 0 is benign. scores : how far an attack is ahead of benign, (n,), see
-    `operating_point.margins`. packet : the one at which a flow is judged, from 1. A flow's label is that of
-    its first labelled packet. Flows of two captures are two flows.
+    `operating_point.margins`. at : when a flow is judged. A flow's label is that of its first labelled
+    packet. Flows of two captures are two flows.
     """
     rows = _rows(frame, truth, predicted, scores)
-    flows = _flows(rows, packet)
-    label = flows["truth"].to_numpy()
-    two = {column: _two(label, flows[column].to_numpy()) for column in flows.columns if column[:2] == "at"}
-    said = flows[f"at packet {packet}"].to_numpy()
+    also = At(DECISIONS, tuple(round(period * 1e9) for period in PERIODS))
+    flows, verdicts = _judged(rows, at, len(classes), also)
+    label = verdicts.truth
+    said = flows["said"].to_numpy()
+    at_packet = {n: _two(label, verdicts.by_packet[n]) for n in DECISIONS}
+    in_period = {t: _two(label, flows[moments.time(round(t * 1e9))].to_numpy()) for t in PERIODS}
     captures = flows["capture"].to_list()
     benign = flows.filter(pl.col("truth") == 0)
     losing = float(benign["flagged"].mean() or 0)  # type: ignore[arg-type]
     return FlowReport(
-        packet,
+        at,
+        verdicts,
         Report.of(label, said, classes),
-        two[f"at packet {packet}"],
-        {n: Decision.of(two[f"at packet {n}"]) for n in DECISIONS},
-        {t: Decision.of(two[f"at {t} s"]) for t in PERIODS},
+        _two(label, said),
+        {n: Decision.of(report) for n, report in at_packet.items()},
+        {t: Decision.of(report) for t, report in in_period.items()},
         _intervals(captures, label, said, flows["flagged"].to_numpy(), seed),
         intervals.of_classes(intervals.confusions(captures, label, said, len(classes), seed), classes),
         curves(label > 0, flows["score"].to_numpy(), said > 0) if scores is not None else None,
@@ -162,40 +182,77 @@ def per_flow(
     )
 
 
+def flow_verdicts(
+    frame: pl.DataFrame,
+    truth: NDArray[np.int64],
+    predicted: NDArray[np.int64],
+    classes: int,
+    at: At = FIFTH,
+) -> FlowVerdicts:
+    """The verdicts alone, see `per_flow`. frame : needs `time_ns` only if it is judged by time."""
+    return _judged(_rows(frame, truth, predicted, None), at, classes, At(DECISIONS))[1]
+
+
 def _rows(
     frame: pl.DataFrame,
     truth: NDArray[np.int64],
     predicted: NDArray[np.int64],
     scores: NDArray[np.int64] | None,
 ) -> pl.DataFrame:
-    named = pl.col("application") if "application" in frame.columns else pl.lit("").alias("application")
-    return frame.select("capture", "flow", "time_ns", named).with_columns(
+    def named(name: str) -> pl.Expr:
+        return pl.col(name) if frame.schema.get(name) == pl.String else pl.lit("").alias(name)
+
+    timed = [name for name in ("time_ns",) if name in frame.columns]
+    return frame.select("capture", "flow", *timed, named("application"), named("source")).with_columns(
         truth=pl.Series(truth),
         said=pl.Series(predicted),
         score=pl.Series(truth if scores is None else scores),
     )
 
 
-def _flows(rows: pl.DataFrame, packet: int) -> pl.DataFrame:
-    """A row for each flow: its label, its verdicts at each packet and time of decision, and the first against
-    it.
+def _judged(rows: pl.DataFrame, at: At, classes: int, also: At) -> tuple[pl.DataFrame, FlowVerdicts]:
+    """A row for each flow: its label, its verdict and score when it is judged, its verdicts at the moments
+    `also`, and the first against it; and the same as arrays.
     """
-    age = pl.col("time_ns") - pl.col("time_ns").first()
     flagged = pl.col("said") != 0
-
-    def at(column: str, n: int) -> pl.Expr:
-        return pl.col(column).gather(pl.min_horizontal(pl.len() - 1, pl.lit(n - 1))).first()
-
-    return rows.group_by("capture", "flow", maintain_order=True).agg(
+    wanted = {**also.rows, **at.rows}
+    since = [
+        (pl.col("time_ns").filter(flagged).first() - pl.col("time_ns").first()).alias("waited"),
+    ] if "time_ns" in rows.columns else []  # fmt: skip
+    rows = rows.with_columns(number=pl.struct("capture", "flow").rank("dense"))
+    flows = rows.group_by("capture", "flow", maintain_order=True).agg(
+        pl.col("number").first(),
         pl.col("truth").first(),
-        pl.col("application").first(),
-        *(at("said", n).alias(f"at packet {n}") for n in sorted({*DECISIONS, packet})),
-        *(pl.col("said").filter(age <= round(t * 1e9)).last().alias(f"at {t} s") for t in PERIODS),
-        at("score", packet),
+        pl.col("application", "source").first(),
+        *(pl.col("said").gather(row).first().alias(name) for name, row in wanted.items()),
+        *(pl.col("score").gather(row).first().alias(f"score {name}") for name, row in at.rows.items()),
+        pl.col("said").filter(flagged).first().fill_null(0).alias("any"),
+        pl.col("score").max().alias("score any"),
         flagged.any().alias("flagged"),
         (flagged.arg_max() + 1).alias("after"),
-        (pl.col("time_ns").filter(flagged).first() - pl.col("time_ns").first()).alias("waited"),
+        *since,
     )
+    own = ["any"] if at.every else list(at.rows)
+    against = pl.coalesce(pl.when(pl.col(name) != 0).then(pl.col(name)) for name in own)
+    flows = flows.with_columns(
+        said=against.fill_null(0), score=pl.max_horizontal(f"score {name}" for name in own)
+    )
+    place = np.empty(len(flows) + 1, np.int64)
+    place[flows["number"].to_numpy()] = np.arange(len(flows))
+    ever = np.zeros((len(flows), classes), np.bool_)
+    ever[place[rows["number"].to_numpy()], rows["said"].to_numpy()] = True
+    if at.every:
+        then = ever
+    else:
+        then = np.zeros_like(ever)
+        for name in own:
+            then[np.arange(len(flows)), flows[name].to_numpy()] = True
+    capture, source, application = (
+        flows[name].fill_null("").to_numpy().astype(object) for name in ("capture", "source", "application")
+    )
+    packets = sorted({*also.packets, *at.packets})
+    by_packet = {n: flows[moments.packet(n)].to_numpy() for n in packets}
+    return flows, FlowVerdicts(capture, source, application, flows["truth"].to_numpy(), then, ever, by_packet)
 
 
 def _two(label: NDArray[np.int64], said: NDArray[np.int64]) -> Report:

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wirewise.datasets.table import SOURCE
 from wirewise.errors import InputError
 
 Sides = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -51,9 +52,9 @@ def grouped_split(
     )
 
 
-GROUPS = ("capture", "host", "time", "flow")
-"""What can be kept on one side of a split. `host`: who sent a flow's first packet. `time`: what is tested
-began later than what is learned from."""
+GROUPS = ("source", "capture", "host", "time", "flow")
+"""What can be kept on one side of a split. `source`: where captures come from, as a manifest says. `host`:
+who sent a flow's first packet. `time`: what is tested began later than what is learned from."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,14 @@ def split(frame: pl.DataFrame, by: str | None = None, *, test_share: float = 0.3
     """A training and a test part with no group of the kind `by` on both sides; see `Split`.
 
     frame : a table with the columns `label`, `flow`, `capture`, `time_ns`, and by host `sender`. by : one of
-    GROUPS; None: by capture if any label comes from two captures, else by flow. test_share : share of each
+    GROUPS; None: by source if the table names several of a label, else by capture if any label comes from two
+    captures, else by flow. test_share : share of each
     label's groups, between 0 and 1. Raises InputError where the table cannot be split so.
     """
     if by is None:
-        by = "capture" if len(alone(frame)) < frame["label"].n_unique() else "flow"
+        groups = ("source", "capture") if _has_sources(frame) else ("capture",)
+        labels = frame["label"].n_unique()
+        by = next((group for group in groups if len(alone(frame, group)) < labels), "flow")
     _check_share(test_share)
     if by == "flow":
         return Split(by, *grouped_split(frame, test_share=test_share, seed=seed))
@@ -93,8 +97,8 @@ def split(frame: pl.DataFrame, by: str | None = None, *, test_share: float = 0.3
 
 
 def folds(frame: pl.DataFrame, by: str, count: int, *, seed: int = 0) -> Iterator[Split]:
-    """`count` splits that test each row once, with no group of the kind `by` ("capture", "host" or "flow") on
-    both sides.
+    """`count` splits that test each row once, with no group of the kind `by` ("source", "capture", "host" or
+    "flow") on both sides.
 
     A label with fewer groups than folds is tested in as many of them as it has groups.
     """
@@ -108,7 +112,7 @@ def folds(frame: pl.DataFrame, by: str, count: int, *, seed: int = 0) -> Iterato
 
 
 def alone(frame: pl.DataFrame, by: str = "capture") -> tuple[str, ...]:
-    """The labels that come from a single capture, or host."""
+    """The labels that come from a single source, capture or host."""
     groups = frame.select("label", group=_group(frame, by)).group_by("label").agg(pl.col("group").n_unique())
     return tuple(sorted(groups.filter(pl.col("group") < 2)["label"].to_list()))
 
@@ -125,7 +129,18 @@ def _units(frame: pl.DataFrame, by: str, single: Sequence[str]) -> pl.DataFrame:
 
 
 def _group(frame: pl.DataFrame, by: str) -> pl.Expr:
-    """The capture of each row, or who sent its flow's first packet, as a text that no other kind has."""
+    """The source or capture of each row, or who sent its flow's first packet, as a text that no other kind
+    has.
+    """
+    if by == "source":
+        if not _has_sources(frame):
+            raise InputError(
+                "the table", "does not say where its captures come from (column 'source')",
+                "label them by a folder whose manifest has `source_repo`, or split it by capture",
+            )  # fmt: skip
+        return (
+            pl.when(pl.col(SOURCE) != "").then("source " + pl.col(SOURCE)).otherwise(_group(frame, "capture"))
+        )
     if by != "host":
         return pl.concat_str([pl.lit("capture "), pl.col("capture").cast(pl.String)])
     if "sender" not in frame.columns:
@@ -136,6 +151,10 @@ def _group(frame: pl.DataFrame, by: str) -> pl.Expr:
     first, second = (pl.col("flow").str.extract(r"^\d+ (\S*)\|\d+ (\S*)\|\d+$", end) for end in (1, 2))
     began = pl.col("sender").first().over("capture", "flow")
     return pl.concat_str([pl.lit("host "), pl.when(began == 2).then(second).otherwise(first).fill_null("")])
+
+
+def _has_sources(frame: pl.DataFrame) -> bool:
+    return frame.schema.get(SOURCE) == pl.String and bool((frame[SOURCE] != "").any())
 
 
 def _labels_of(units: pl.DataFrame) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wirewise.errors import InputError, choose
 from wirewise.evaluate.lesson import Lesson
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.per_flow import per_flow
 from wirewise.evaluate.report import Report
 
@@ -188,7 +189,7 @@ def compare(
     for name, model in models.items():
         said = np.asarray(model.predict(rows), np.int64)
         report = Report.of(labels, said, classes)
-        flows = per_flow(frame, labels, said, classes, packet=PACKET).attack
+        flows = per_flow(frame, labels, said, classes, at=At((PACKET,))).attack
         found.append(
             Taught(name, report.accuracy, report.macro_f1, flows.classes[1].f1, 1 - flows.classes[0].recall)
         )

@@ -9,15 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from wirewise import html
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks, teaching
+from wirewise.evaluate.families import families
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
 from wirewise.evaluate.lesson import Lesson, class_weights
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.networks import HIDDEN, Progress, make_bnn, make_mlp, silent
+from wirewise.evaluate.per_flow import FIFTH, flow_verdicts
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
 from wirewise.evaluate.split import folds as splits
@@ -65,18 +69,33 @@ ESTIMATORS = (*TREES, *NETWORKS)
 
 FOLDS = 5
 """Of the cross-validation of trees; networks take too long for it to be the default."""
+SEEDS = 3
+"""Times that its folds are dealt: with few sources of a class, one dealing says little."""
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Every row tested once, by a model that had not seen its group. accuracy : 0 to 1, of each fold."""
+    """Every row tested once in each dealing of the folds, by a model that had not seen its group.
+
+    by : what is dealt. seeds : of the dealings. report : over all of them. accuracy : 0 to 1, of each fold.
+    recall : of each family of attacks, the mean over its sources of the share of flows found, in each
+    dealing; empty if the table has no benign class. benign_losing : share of benign flows with a verdict
+    against them on any packet, in each dealing. by_packet : of each family, the share of flows found if they
+    were judged at that packet, the mean over dealings.
+    """
 
     by: str
+    seeds: list[int]
     report: Report
     accuracy: list[float]
+    recall: dict[str, list[float]]
+    benign_losing: list[float]
+    by_packet: dict[str, dict[int, float]]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"by": self.by, "folds": self.accuracy, **self.report.to_dict()}
+        families = {"recall": self.recall, "by_packet": self.by_packet, "benign_losing": self.benign_losing}
+        dealt = {"by": self.by, "seeds": self.seeds, "folds": self.accuracy}
+        return {**dealt, **families, **self.report.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -168,6 +187,8 @@ def train(
     refit: bool = False,
     group: str | None = None,
     folds: int | None = None,
+    seeds: int = SEEDS,
+    at: At = FIFTH,
     augment: Sequence[str] = (),
     copies: int = 1,
     teacher: str | Any = None,
@@ -181,7 +202,8 @@ def train(
     classes weigh the same), weights by class name (1 if not named), or None (all packets weigh the same). A
     heavier `benign` lets more attack packets pass and stops fewer benign ones. group : what is kept on one
     side of the split, one of GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for
-    trees of TREES that are split by capture, else none. augment : names of `wirewise.augment.AUGMENTATIONS`
+    trees of TREES that are split by source or capture, else none. seeds : how often its folds are dealt. at :
+    when flows are judged in it. augment : names of `wirewise.augment.AUGMENTATIONS`
     that tables allow; `copies` variants of each row that is learned from are learned from as well. teacher :
     a name of `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there;
     the report then has the teacher and the same estimator without it beside. progress : is told the share
@@ -224,9 +246,12 @@ def train(
             "give more captures",
         )
     if folds is None:
-        folds = FOLDS if estimator in tuple(TREES) and parts.by == "capture" and teacher is None else 0
+        dealt = parts.by in ("source", "capture")
+        folds = FOLDS if estimator in tuple(TREES) and dealt and teacher is None else 0
     by_flow_too = bool(folds) and parts.by != "flow" and teacher is None
-    fits = 1 + (teacher is not None) + by_flow_too + folds + refit
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds", "must be 1 or more")
+    fits = 1 + (teacher is not None) + by_flow_too + folds * seeds + refit
     lessons = teaching.TeacherOf(teacher, classes, lesson, seed)
     fitted = fit(parts.learn, lessons.for_rows(parts.learn))
     report = test(parts, fitted)
@@ -241,13 +266,12 @@ def train(
         flows = split(usable.frame, "flow", test_share=test_share, seed=seed)
         by_flow = test(flows, fit(flows.learn))
     if folds:
-        tested = [
-            (part, test(part, fit(part.learn, lessons.for_rows(part.learn))))
-            for part in splits(usable.frame, parts.by, folds, seed=seed)
-        ]
-        crossed = CrossValidation(
-            parts.by, Report.sum([each for _, each in tested]), [each.accuracy for _, each in tested]
-        )
+        crossed = _cross_validate(
+            usable.frame, labels, classes, parts.by, folds, range(seed, seed + seeds), at,
+            lambda part: np.asarray(
+                fit(part.learn, lessons.for_rows(part.learn)).predict(rows[part.test]), np.int64
+            ),
+        )  # fmt: skip
     doubts = leaks.warnings(usable.frame, rows, labels, classes, usable.feature_set.feature_names, parts)
     doubts += lessons.doubts
     if refit:
@@ -261,10 +285,54 @@ def train(
         "split": f"by {parts.by}",
         "refitted": refit,
         "packets": len(usable.frame),
+        **({"dealings": _dealings(crossed, at)} if crossed and crossed.recall else {}),
         **lesson.facts(),
         **lessons.facts(),
     }
     return Training(fitted, classes, report, facts, usable, parts, by_flow, crossed, tuple(doubts), taught)
+
+
+def _cross_validate(
+    frame: pl.DataFrame,
+    labels: NDArray[np.int64],
+    classes: list[str],
+    by: str,
+    count: int,
+    seeds: Sequence[int],
+    at: At,
+    predict: Callable[[Split], NDArray[np.int64]],
+) -> CrossValidation:
+    """Predict : class numbers of a split's tested rows, by a model that learned from its others."""
+    reports, accuracy, losing = [], [], []
+    recall: dict[str, list[float]] = {}
+    by_packet: dict[str, dict[int, float]] = {}
+    for seed in seeds:
+        said = np.full(len(labels), -1, np.int64)
+        for part in splits(frame, by, count, seed=seed):
+            said[part.test] = predict(part)
+            report = Report.of(labels[part.test], said[part.test], classes)
+            reports.append(report)
+            accuracy.append(report.accuracy)
+        if classes[0] == BENIGN:
+            tested = said >= 0
+            verdicts = flow_verdicts(
+                frame.filter(pl.Series(tested)), labels[tested], said[tested], len(classes), at
+            )
+            for family in families(verdicts, classes, range(1, len(classes))):
+                recall.setdefault(family.name, []).append(family.of_sources)
+                curve = by_packet.setdefault(family.name, dict.fromkeys(family.by_packet, 0.0))
+                for packet, share in family.by_packet.items():
+                    curve[packet] += share / len(seeds)
+            benign = verdicts.truth == 0
+            losing.append(
+                float(verdicts.losing(range(1, len(classes)))[benign].mean()) if benign.any() else 0.0
+            )
+    return CrossValidation(by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet)
+
+
+def _dealings(crossed: CrossValidation, at: At) -> dict[str, Any]:
+    """What the record of a training keeps of its cross-validation, for `evaluate`."""
+    return {"by": crossed.by, "at": str(at), "seeds": crossed.seeds, "recall": crossed.recall}
 
 
 def make_estimator(

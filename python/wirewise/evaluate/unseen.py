@@ -22,13 +22,15 @@ MOST_NAMES = 12
 @dataclass(frozen=True)
 class Range:
     """A feature's values, in its own integers: as learned and as tested. outside : share of tested packets
-    (0 to 1) whose value is below or above all that was learned from.
+    (0 to 1) whose value is below or above all that was learned from; of_captures : the mean of that share
+    over captures.
     """
 
     feature: str
     learned: tuple[int, int]
     tested: tuple[int, int]
     outside: float
+    of_captures: float
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,16 @@ def _families(rows: pl.DataFrame) -> list[str]:
 
 
 def _ranges(tested: pl.DataFrame, learned: pl.DataFrame, features: Sequence[str]) -> list[Range]:
+    _, capture = np.unique(tested["capture"].to_numpy().astype(str), return_inverse=True)
+    counts = np.bincount(capture)
     found = []
     for name in features:
         values = tested[name].to_numpy()
         low, high = (int(value) for value in (learned[name].min(), learned[name].max()))  # type: ignore[arg-type]
-        outside = float(((values < low) | (values > high)).mean())
-        found.append(Range(name, (low, high), (int(values.min()), int(values.max())), outside))
+        beyond = (values < low) | (values > high)
+        of_captures = np.bincount(capture, weights=beyond) / counts
+        seen = (int(values.min()), int(values.max()))
+        found.append(Range(name, (low, high), seen, float(beyond.mean()), float(of_captures.mean())))
     return sorted(found, key=lambda one: -one.outside)
 
 

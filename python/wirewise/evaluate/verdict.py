@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what was measured is good enough to let a model drop packets, and what speaks against it."""
+"""Whether what was measured is good enough to let a model drop packets: which classes, and what speaks
+against the others.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
 from wirewise.errors import InputError
+from wirewise.evaluate import intervals
+from wirewise.evaluate.drift import OUT_OF_DEPTH, Drift
+from wirewise.evaluate.families import FEWEST_SOURCES, NOT_VISIBLE, Family, FlowVerdicts, families
 from wirewise.evaluate.held_out import Origin
-from wirewise.evaluate.per_flow import ApplicationLoss, FlowReport
+from wirewise.evaluate.intervals import Interval
+from wirewise.evaluate.per_flow import UNNAMED, ApplicationLoss, FlowReport
+from wirewise.evaluate.unseen import Unseen
 
 Decision = Literal["enforce", "observe only", "do not use"]
 
@@ -20,8 +32,6 @@ _LEARNED: dict[Origin, tuple[str, bool | None]] = {
     "trained on": ("no", False),
 }
 
-FOUND = 0.5
-"""Share of a class's flows below which it counts as missed."""
 ENOUGH_FLOWS = 2
 """Flows of an application that lose a packet, from which on its share counts: one of three is no third."""
 LEAST_PRECISION = 0.5
@@ -32,19 +42,19 @@ _FEW = 2  # captures of a kind, from which on others can be told of
 
 @dataclass(frozen=True)
 class Limits:
-    """What must hold for a model to enforce; shares are of 0 to 1.
+    """What must hold for a model to drop packets; shares are of 0 to 1.
 
-    f1 : of attack flows against benign ones, at least. benign_loss : share of benign flows that lose a
-    packet, at most; elsewhere : the same of each application, and of other captures as far as the bootstrap
-    tells.
+    recall : share of a family's flows that must be found, at the lower end of what other sources would give.
+    benign_loss : share of benign flows that lose a packet, at most; elsewhere : the same of each application,
+    and of other captures as far as the bootstrap tells.
     """
 
-    f1: float = 0.95
+    recall: float = 0.5
     benign_loss: float = 0.01
     elsewhere: float = 0.03
 
     def __post_init__(self) -> None:
-        for name, given in (("min_f1", self.f1), ("max_benign_loss", self.benign_loss)):
+        for name, given in (("min_recall", self.recall), ("max_benign_loss", self.benign_loss)):
             if not 0 < given <= 1:
                 raise InputError(f"{name} {given:g}", "must be above 0, and at most 1")
 
@@ -64,14 +74,42 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Decision : what to do. sentence : the same with the reasons. criteria : all that was asked. but : what
-    the sentence does not say: attacks that are missed, and what nobody has checked.
+    """decision : what to do. sentence : the same by family, with the reasons. criteria : all that was asked.
+    families : with the advice on each. but : what the sentence does not say. losing : share of benign flows
+    that lose a packet if just the classes that may be dropped are, and where that would be on other captures.
     """
 
     decision: Decision
     sentence: str
     criteria: list[Criterion]
+    families: list[Family] = field(default_factory=list)
     but: str = ""
+    losing: float = 0.0
+    losing_between: Interval | None = None
+
+    @property
+    def may_drop(self) -> list[str]:
+        """The classes that a policy may drop; none unless the decision is to enforce."""
+        if self.decision != "enforce":
+            return []
+        return [family.name for family in self.families if family.advice == "enforce"]
+
+    def policy(self, classes: Sequence[str], after: int = 1) -> str:
+        """A policy file that drops the classes that may be dropped, and counts the others.
+
+        classes : benign first. after : verdicts in a row that a flow needs.
+        """
+        dropped = {"action": "drop", "after": after} if after > 1 else "drop"
+        actions = {name: dropped if name in self.may_drop else "count" for name in classes[1:]}
+        said = "no class may be dropped on this evidence"
+        if self.may_drop:
+            said = f"{_percent(self.losing)} of the benign flows judged lose a packet by it"
+            if self.losing_between:
+                said += f", at worst {_percent(self.losing_between[1])} on other captures (95 %)"
+        document = yaml.safe_dump(
+            {"version": 1, "classes": {classes[0]: "pass", **actions}}, sort_keys=False, allow_unicode=True
+        )
+        return f"# Written by `wirewise evaluate`: {said}.\n{document}"
 
 
 def verdict(
@@ -80,57 +118,188 @@ def verdict(
     origin: Origin,
     limits: Limits,
     with_others_margin: float | None = None,
+    *,
+    dealings: Mapping[str, Sequence[float]] | None = None,
+    drift: Drift | None = None,
+    unseen: Unseen | None = None,
 ) -> Verdict:
-    """Captures : of how many captures the benign flows are, and those of attacks. origin : what is known of
+    """What may be dropped, and why no more.
+
+    captures : of how many captures the benign flows are, and those of attacks. origin : what is known of
     whether the model was trained on the flows. with_others_margin : where the model's margin was chosen on
     these very flows, the share of benign ones that lose a packet with what the other captures call for.
+    dealings : see `Family`. drift, unseen : of the flows that are judged, as far as it is known.
     """
-    criteria = _criteria(flows, captures, origin, limits)
+    benign, attack = flows.attack.classes
+    classes = [row.name for row in flows.classes.classes]
+    found, dropped = _advised(flows, classes, limits, dealings)
+    every = range(1, len(classes))
+    lost = _Loss.of(flows, dropped or every)
+    criteria = _criteria(flows, found, lost, captures, origin, limits)
     if with_others_margin is not None:
         criteria.insert(2, _of_margin(with_others_margin, limits.benign_loss))
-    benign, attack = flows.attack.classes
+    criteria += _like_training(drift, unseen)
     failed = [criterion for criterion in criteria if criterion.met is False]
     reasons = "; ".join(criterion.why for criterion in failed)
-    but = "; ".join(_but(flows, origin))
+    but = "; ".join(_but(flows, origin, dealings))
+
+    def say(decision: Decision, sentence: str) -> Verdict:
+        return Verdict(decision, sentence, criteria, found, but, lost.share, lost.between)
+
     if not benign.packets or not attack.packets:
         missing = "benign" if not benign.packets else "attack"
         rule = f"no flow of the table is {missing}, so nothing is known of what it would do to one"
-        return Verdict("do not use", f"Do not use it on this evidence: {rule}.", criteria, but)
-    seen = f"it finds {_percent(attack.recall)} of attack flows at their packet {flows.packet}"
+        return say("do not use", f"Do not use it on this evidence: {rule}.")
+    by_family = _by_family(found, flows, enforced=not failed)
     if not failed:
-        lost = f"{_percent(flows.benign_losing)} of benign flows lose a packet"
-        return Verdict("enforce", f"Enforce: {seen}, and {lost}.", criteria, but)
+        return say("enforce", f"{by_family} {_percent(lost.share)} of benign flows lose a packet.")
     if attack.precision < LEAST_PRECISION or flows.benign_losing > MOST_LOSS:
-        return Verdict("do not use", f"Do not use it as it is: {reasons}.", criteria, but)
-    return Verdict("observe only", f"Observe only: {seen}, but {reasons}.", criteria, but)
+        return say("do not use", f"Do not use it as it is: {reasons}.")
+    return say("observe only", f"Observe only: {reasons}. {by_family}".rstrip())
 
 
-def _but(flows: FlowReport, origin: Origin) -> list[str]:
-    attacks = list(flows.flagged.items())[1:] if flows.attack.classes[0].packets else flows.flagged.items()
-    missed = [name for name, share in attacks if share < FOUND]
-    found = [f"fewer than half of the flows of {', '.join(missed)} are found"] if missed else []
+@dataclass(frozen=True)
+class _Loss:
+    """Benign flows that lose a packet if some classes are dropped. share : of all; between : on other sources
+    (captures where these are not named), None with fewer than two. applications : see `FlowReport`.
+    """
+
+    share: float
+    between: Interval | None
+    applications: list[ApplicationLoss]
+
+    @classmethod
+    def of(cls, flows: FlowReport, dropped: Collection[int]) -> _Loss:
+        verdicts = flows.verdicts
+        benign, losing = verdicts.truth == 0, verdicts.losing(dropped)
+        captures = verdicts.of_source[benign].tolist()  # what differs most between networks
+        mine = losing[benign]
+        matrices = intervals.confusions(captures, np.zeros(len(mine), np.int64), mine.astype(np.int64), 2)
+        counts = matrices[:, 0]
+        between = (
+            intervals.interval(counts[:, 1] / np.maximum(counts.sum(axis=1), 1)) if len(counts) else None
+        )
+        applications = [
+            replace(loss, flagged=int(losing[benign & _is_of(verdicts, loss.application)].sum()))
+            for loss in flows.applications
+        ]
+        return cls(float(mine.mean()) if len(mine) else 0.0, between, applications)
+
+
+def _is_of(verdicts: FlowVerdicts, application: str) -> NDArray[np.bool_]:
+    return np.asarray(verdicts.application == ("" if application == UNNAMED else application))
+
+
+def _advised(
+    flows: FlowReport, classes: Sequence[str], limits: Limits, dealings: Mapping[str, Sequence[float]] | None
+) -> tuple[list[Family], list[int]]:
+    """The families with what to do about each, and the numbers of the classes that may be dropped.
+
+    A class that is not dropped finds no flow for another one, so families are judged anew whenever one is
+    left out: first those that are not surely found, then those that cost the most benign flows.
+    """
+    number = {name: at for at, name in enumerate(classes)}
+    why: dict[str, str] = {}
+    dropped = list(range(1, len(classes)))
+    while True:
+        found = families(flows.verdicts, classes, dropped, dealings)
+        there = [family for family in found if number[family.name] in dropped]
+        unsure = {family.name: reason for family in there if (reason := _unsure(family, limits))}
+        if not unsure and there:
+            loss = _Loss.of(flows, [number[family.name] for family in there])
+            if not _loses_too_much(loss, limits):
+                break
+            worst = max(there, key=lambda family: family.lost)
+            unsure = {worst.name: f"{_percent(worst.lost)} of benign flows would lose a packet by it"}
+        why |= unsure
+        dropped = [number[family.name] for family in there if family.name not in unsure]
+        if not dropped:
+            break
+    flagged = families(flows.verdicts, classes, range(1, len(classes)), dealings)
+    by_name = {family.name: family for family in found} if dropped else {}
+    advised = []
+    for family in flagged:
+        if number[family.name] in dropped:
+            advised.append(replace(by_name[family.name], advice="enforce"))
+        else:
+            unseen = max(family.of_sources, *family.dealings, 0.0) < NOT_VISIBLE
+            advice: Literal["not visible", "observe"] = "not visible" if unseen else "observe"
+            advised.append(replace(family, advice=advice, why=why.get(family.name, "")))
+    return advised, dropped
+
+
+def _unsure(family: Family, limits: Limits) -> str:
+    """Why a family is not surely found; "" if it is."""
+    wanted = f"less than {_limit(limits.recall)}"
+    if family.units < FEWEST_SOURCES:
+        return f"it is of one {family.unit}"
+    if family.between[0] < limits.recall:
+        return f"of other {family.unit}s as little as {_percent(family.between[0])} may be found, {wanted}"
+    if family.dealings and min(family.dealings) < limits.recall:
+        lowest = _percent(min(family.dealings))
+        return f"in one dealing of {len(family.dealings)} training found {lowest}, {wanted}"
+    return ""
+
+
+def _loses_too_much(loss: _Loss, limits: Limits) -> bool:
+    if loss.share > limits.benign_loss or (loss.between and loss.between[1] > limits.elsewhere):
+        return True
+    return any(one.flagged >= ENOUGH_FLOWS and one.share > limits.elsewhere for one in loss.applications)
+
+
+def _by_family(found: Sequence[Family], flows: FlowReport, *, enforced: bool) -> str:
+    """What to do about each family, in sentences."""
+    named = {
+        advice: [family for family in found if family.advice == advice]
+        for advice in ("enforce", "observe", "not visible")
+    }
+    said = []
+    if enforced:
+        said.append(f"Enforce for {_listed([family.name for family in named['enforce']])}.")
+    elif named["enforce"]:
+        said.append(f"Surely found: {_listed([family.name for family in named['enforce']])}.")
+    if named["observe"]:
+        said.append(
+            f"{'Observe' if enforced else 'Found in part:'} {_listed([f.name for f in named['observe']])}."
+        )
+    if named["not visible"]:
+        names = [
+            family.name + (f" before packet {family.visible_at}" if family.visible_at else "")
+            for family in named["not visible"]
+        ]
+        said.append(f"Not visible to these features at {flows.at}: {_listed(names)}.")
+    return " ".join(said)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _but(flows: FlowReport, origin: Origin, dealings: Mapping[str, Sequence[float]] | None) -> list[str]:
+    found = []
     if origin == "unknown":
         rule = "if it was trained on these very captures, which wirewise cannot know, nothing here counts"
         found.append(rule)
     if origin == "other table":
         found.append("it was trained on another table; whether they share flows, --trained-on TABLE tells")
+    if origin == "kept apart" and not dealings:
+        found.append("it is judged by one split; `wirewise train --seeds 3` tells how much depends on that")
     return found
 
 
 def _criteria(
-    flows: FlowReport, captures: tuple[int, int], origin: Origin, limits: Limits
+    flows: FlowReport,
+    found: Sequence[Family],
+    loss: _Loss,
+    captures: tuple[int, int],
+    origin: Origin,
+    limits: Limits,
 ) -> list[Criterion]:
-    benign, attack = flows.attack.classes
-    lost, most = flows.benign_losing, limits.benign_loss
+    benign, _ = flows.attack.classes
+    lost, most = loss.share, limits.benign_loss
     least = math.ceil(3 / most)  # the rule of three: none of n lost, then at most 3/n with 95 %
-    found = [
-        Criterion(
-            "attacks against benign traffic, by flow: F1",
-            f"{limits.f1:g} or more",
-            f"{attack.f1:.4f}",
-            attack.f1 >= limits.f1,
-            f"F1 is {attack.f1:.4f}, below {limits.f1:g}",
-        ),
+    criteria = [
+        _of_families(found, limits),
         Criterion(
             "benign flows that lose a packet",
             f"at most {_limit(most)}",
@@ -139,9 +308,9 @@ def _criteria(
             f"{_percent(lost)} of benign flows lose a packet, more than {_limit(most)}",
         ),
     ]
-    if flows.intervals:
-        worst = flows.intervals["benign_losing"][1]
-        found.append(
+    if loss.between:
+        worst = loss.between[1]
+        criteria.append(
             Criterion(
                 "the same on other captures, at worst (95 %)",
                 f"at most {_limit(limits.elsewhere)}",
@@ -150,11 +319,11 @@ def _criteria(
                 f"on other captures it could be {_percent(worst)}, more than {_limit(limits.elsewhere)}",
             )
         )
-    if flows.applications:
-        found.append(_applications(flows.applications, limits))
+    if loss.applications:
+        criteria.append(_applications(loss.applications, limits))
     few = [name for name, count in zip(("benign", "attack"), captures, strict=True) if count < _FEW]
     return [
-        *found,
+        *criteria,
         Criterion(
             f"enough benign flows to see {_limit(most)}",
             f"{least:,} or more",
@@ -177,6 +346,40 @@ def _criteria(
             "it was trained on these very flows",
         ),
     ]
+
+
+def _of_families(found: Sequence[Family], limits: Limits) -> Criterion:
+    sure = sum(family.advice == "enforce" for family in found)
+    why = "no family of attacks may be dropped"
+    if found:
+        best = max(found, key=lambda family: family.between[0])
+        reason = best.why or "too few are found"
+        why += f"; of the {len(found)}, {best.name} is found most surely, but {reason}"
+    return Criterion(
+        f"families of which {_limit(limits.recall)} are found on other sources, at worst (95 %), and that "
+        "may be dropped",
+        "1 or more",
+        f"{sure} of {len(found)}",
+        sure > 0,
+        why,
+    )
+
+
+def _like_training(drift: Drift | None, unseen: Unseen | None) -> list[Criterion]:
+    """That the flows judged are such as the model learned from, as far as it is known."""
+    what, wanted = "judged flows look like training's", "yes"
+    if drift is not None and drift.level is not None:
+        met = drift.level != "out-of-depth"
+        far = drift.features[0]
+        why = f"the flows judged are unlike training's (most of all {far.name}): it is out of its depth"
+        return [Criterion(what, wanted, drift.level.replace("-", " "), met, why)]
+    if unseen is not None and unseen.ranges:
+        far_off = max(unseen.ranges, key=lambda one: one.of_captures)
+        share = far_off.of_captures
+        why = f"{_percent(share)} of a capture's packets are outside training's {far_off.feature}"
+        found = f"{_percent(share)} outside its {far_off.feature}"
+        return [Criterion(what, f"at most {_limit(OUT_OF_DEPTH)} outside", found, share <= OUT_OF_DEPTH, why)]
+    return []
 
 
 def _of_margin(share: float, most: float) -> Criterion:

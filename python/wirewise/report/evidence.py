@@ -15,7 +15,43 @@ MOST_CAPTURES = 15
 def evidence(one: Evaluation) -> list[str]:
     """The parts of the section, in the order in which they decide."""
     parts = [*_attack(one), html.figures(chart.to_html() for chart in charts(one))]
-    return [*parts, *_applications(one), *_classes(one), *_confusion(one), *_integers(one), *_cost(one)]
+    return [
+        *_families(one),
+        *parts,
+        *_applications(one),
+        *_classes(one),
+        *_confusion(one),
+        *_integers(one),
+        *_cost(one),
+    ]
+
+
+def _families(one: Evaluation) -> list[str]:
+    """What is found of each family, and what to do about it."""
+    found = one.verdict.families
+    if not found:
+        return []
+    unit = found[0].unit
+    rows = [
+        (family.name, family.advice, f"{family.flows:,}", f"{family.units:,}", f"{100 * family.recall:.1f}",
+         f"{100 * family.of_sources:.1f}", f"{100 * family.between[0]:.0f}", f"{100 * family.between[1]:.0f}",
+         f"{100 * family.lost:.2f}", family.why)
+        for family in found
+    ]  # fmt: skip
+    head = (
+        "family", "what to do", "flows", f"{unit}s", "found %", f"by {unit} %", f"other {unit}s: from", "to",
+        "benign lost %", "why no more",
+    )  # fmt: skip
+    points = list(found[0].by_packet)
+    curve = [(one.name, *(f"{100 * one.by_packet[number]:.0f}" for number in points)) for one in found]
+    mean = ", ".join(f"{100 * share:.1f} % over {name}" for name, share in one.mean_recall.items())
+    return [
+        html.heading("Families of attacks", 3),
+        html.wide(html.table(head, rows, right=range(2, 9))),
+        html.paragraph(f"Mean recall: {mean}; a total over flows is that of the largest family."),
+        html.heading("Share of each family's flows found, by packet of decision", 3),
+        html.wide(html.table(("%", *map(str, points)), curve, right=range(1, 1 + len(points)))),
+    ]
 
 
 def _attack(one: Evaluation) -> list[str]:
@@ -25,7 +61,7 @@ def _attack(one: Evaluation) -> list[str]:
         "f1": ("F1 of attack flows", attack.f1, 1.0, ""),
         "precision": ("precision", attack.precision, 1.0, ""),
         "recall": ("recall: attack flows found", attack.recall, 1.0, ""),
-        "benign_flagged": (f"benign flows flagged at packet {flows.packet}", 1 - benign.recall, 100.0, " %"),
+        "benign_flagged": (f"benign flows flagged at {flows.at}", 1 - benign.recall, 100.0, " %"),
         "benign_losing": ("benign flows that lose a packet at any time", flows.benign_losing, 100.0, " %"),
     }
 
@@ -114,7 +150,7 @@ def _confusion(one: Evaluation) -> list[str]:
     there = [at for at, row in enumerate(flows.confusion) if sum(row) or any(r[at] for r in flows.confusion)]
     counts = [[flows.confusion[row][column] for column in there] for row in there]
     return [
-        html.heading(f"Flows at packet {one.flows.packet}: what they are, and what is said of them", 3),
+        html.heading(f"Flows at {one.flows.at}: what they are, and what is said of them", 3),
         html.wide(html.confusion([names[at] for at in there], counts)),
     ]
 

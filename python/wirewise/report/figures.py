@@ -46,7 +46,7 @@ def charts(one: Evaluation) -> list[Chart]:
                 Axis.shares("attack flows flagged"),
                 [Line("", curves.roc, marked=False)],
                 [Dot("as it is set", (flagged, recall))],
-                f"Every threshold on the score at packet {flows.packet}.{few}",
+                f"Every threshold on the score at {flows.at}.{few}",
             ),
             Chart(
                 f"Precision and recall, average precision {curves.average_precision:.4f}",

@@ -80,6 +80,8 @@ def _tiles(one: Evaluation) -> str:
     benign, attack = flows.attack.classes
     tiles = []
     if attack.packets:
+        mean = _percent(one.mean_recall["families"])
+        tiles.append((mean, f"found of a family of attacks, in the mean over {len(one.verdict.families)}"))
         tiles.append((_percent(attack.recall), f"of {attack.packets:,} attack flows are found"))
     if benign.packets:
         tiles.append((_percent(flows.benign_losing), f"of {benign.packets:,} benign flows lose a packet"))
@@ -145,7 +147,7 @@ def _measured(one: Evaluation) -> list[tuple[str, object]]:
         ("packets", f"{one.packets.packets:,}"),
         ("flows", f"{flows.classes.packets:,}"),
         ("captures", f"{about.captures:,}"),
-        ("a flow's verdict", f"the one on its packet {flows.packet}, or on its last if it is shorter"),
+        ("a flow's verdict", f"at {flows.at}, or at its last packet if it is shorter"),
         ("attack", f"every class but {one.classes[0]}"),
         ("intervals", "95 % of 1,000 draws of the captures, with replacement"),
         *((f"left out: {what}", f"{count:,} packets") for what, count in one.left_out.items() if count),
@@ -158,14 +160,13 @@ def _measured(one: Evaluation) -> list[tuple[str, object]]:
 def _side_by_side(found: Sequence[Evaluation]) -> str:
     rows = []
     for one, on in zip(found, efficient(found), strict=True):
-        _, attack = one.flows.attack.classes
         cost = one.cost
         rows.append(
             (
                 one.about.model,
                 one.verdict.decision,
                 f"{one.f1:.4f}",
-                f"{100 * attack.recall:.2f}",
+                f"{100 * one.mean_recall.get('families', 0.0):.2f}",
                 f"{100 * one.flows.benign_losing:.2f}",
                 f"{one.packets.accuracy:.4f}",
                 "-" if cost is None or cost.ns is None else f"{cost.ns:,.0f}",
@@ -174,7 +175,7 @@ def _side_by_side(found: Sequence[Evaluation]) -> str:
             )
         )
     head = (
-        "model", "what to do", "F1", "attacks found %", "benign losing %", "accuracy by packet",
+        "model", "what to do", "F1", "families found %", "benign losing %", "accuracy by packet",
         "ns a packet", "instructions", "Pareto",
     )  # fmt: skip
     return html.table(head, rows, right=range(2, 8))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found of each family of attacks, by flow, capture and source; and which families may be dropped.
+
+A total over flows is that of the family with the most flows, a flood or a scan. So each family is judged by
+itself, and each of its sources counts the same, however many flows it has. Sources are what a manifest calls
+`source_repo`, else captures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wirewise.evaluate.intervals import Interval
+
+Advice = Literal["enforce", "observe", "not visible", "not tested"]
+
+FEWEST_SOURCES = 2
+"""Below which nothing is known of other sources."""
+NOT_VISIBLE = 0.1
+"""Mean share of a family's flows, here and in every dealing, below which it counts as not visible."""
+VISIBLE = 0.5
+"""Share from which on a later packet is said to show it."""
+
+
+@dataclass(frozen=True)
+class FlowVerdicts:
+    """Verdicts on F flows, with C classes, of which the first is benign.
+
+    capture, source, application : names, (F,); source "" where the table names none. truth : class numbers,
+    (F,). at, ever : whether a class is the verdict on a flow at the moments at which it is judged, and on any
+    of its packets, (F, C). by_packet : the same if it were judged at that packet, class numbers (F,).
+    """
+
+    capture: NDArray[np.object_]
+    source: NDArray[np.object_]
+    application: NDArray[np.object_]
+    truth: NDArray[np.int64]
+    at: NDArray[np.bool_]
+    ever: NDArray[np.bool_]
+    by_packet: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+
+    @property
+    def of_source(self) -> NDArray[np.object_]:
+        """The source of each flow; its capture where that has none."""
+        return np.where(self.source != "", self.source, self.capture)
+
+    def losing(self, classes: Collection[int]) -> NDArray[np.bool_]:
+        """Whether a flow loses a packet, if these classes are dropped, (F,)."""
+        return np.asarray(self.ever[:, sorted(classes)].any(axis=1))
+
+
+@dataclass(frozen=True)
+class Family:
+    """A class of attacks. Shares are of 0 to 1.
+
+    sources : None where the table names none. recall : share of its flows that are found. of_captures,
+    of_sources : the mean over its captures, and sources, of their shares; between : where the latter is over
+    all sources of the kind (95 %). by_packet : recall if flows were judged at that packet. lost : share of
+    benign flows that lose a packet if this class alone is dropped. dealings : `of_sources` in each
+    cross-validation of the training, with sources dealt anew. advice : what to do with it, and why.
+    """
+
+    name: str
+    flows: int
+    captures: int
+    sources: int | None
+    recall: float
+    of_captures: float
+    of_sources: float
+    between: Interval
+    by_packet: dict[int, float]
+    lost: float
+    dealings: tuple[float, ...] = ()
+    advice: Advice = "observe"
+    why: str = ""
+
+    @property
+    def units(self) -> int:
+        """Sources, or captures where these are not named."""
+        return self.captures if self.sources is None else self.sources
+
+    @property
+    def unit(self) -> str:
+        return "capture" if self.sources is None else "source"
+
+    @property
+    def visible_at(self) -> int | None:
+        """The packet from which on most of its flows are found; None if there is none."""
+        return next((number for number, share in self.by_packet.items() if share >= VISIBLE), None)
+
+
+def share_by(units: NDArray[np.object_], flagged: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The share of flagged flows in each unit."""
+    _, number = np.unique(units.astype(str), return_inverse=True)
+    return np.asarray(np.bincount(number, weights=flagged) / np.bincount(number), np.float64)
+
+
+def mean_share(
+    verdicts: FlowVerdicts, wanted: NDArray[np.bool_], flagged: NDArray[np.bool_]
+) -> tuple[float, int]:
+    """The mean over sources of the mean over their captures; and of how many sources."""
+    frame = pl.DataFrame(
+        {
+            "source": verdicts.of_source[wanted].astype(str),
+            "capture": verdicts.capture[wanted].astype(str),
+            "flagged": flagged[wanted],
+        }
+    )
+    of_captures = frame.group_by("source", "capture").agg(pl.col("flagged").mean())
+    of_sources = of_captures.group_by("source").agg(pl.col("flagged").mean())["flagged"]
+    return float(of_sources.mean() or 0), len(of_sources)  # type: ignore[arg-type]
+
+
+def between(mean: float, units: int) -> Interval:
+    """Where the mean over all sources of the kind lies, with 95 %, if it is `mean` over some of them.
+
+    Each of them counts as one trial that is found or not: of all shares with that mean these vary the most,
+    so the interval is rather too wide. Jeffreys' interval (Brown, Cai and DasGupta, "Interval estimation for
+    a binomial proportion", 2001).
+    """
+    from scipy.stats import beta
+
+    if not units:
+        return 0.0, 1.0
+    low, high = beta.ppf((0.025, 0.975), *_posterior(mean, units))
+    return 0.0 if mean == 0 else float(low), 1.0 if mean == 1 else float(high)
+
+
+def predicted(mean: float, units: int, others: int) -> Interval:
+    """Where the mean over so many other sources lies, with 95 %: as `between`, and the chance of which
+    sources these are.
+    """
+    from scipy.stats import betabinom
+
+    low, high = betabinom.ppf((0.025, 0.975), others, *_posterior(mean, units))
+    return float(low) / others, float(high) / others
+
+
+def _posterior(mean: float, units: int) -> tuple[float, float]:
+    return mean * units + 0.5, (1 - mean) * units + 0.5
+
+
+def families(
+    verdicts: FlowVerdicts,
+    classes: Sequence[str],
+    dropped: Collection[int],
+    dealings: Mapping[str, Sequence[float]] | None = None,
+) -> list[Family]:
+    """One for each class of attacks that a flow is of, in the order of classes.
+
+    dropped : class numbers; a flow is found if one of them is its verdict.
+    """
+    flagged = np.asarray(verdicts.at[:, sorted(dropped)].any(axis=1))
+    benign = verdicts.truth == 0
+    named = bool((verdicts.source != "").any())
+    found = []
+    for number, name in enumerate(classes):
+        mine = verdicts.truth == number
+        if number == 0 or not mine.any():
+            continue
+        mean, units = mean_share(verdicts, mine, flagged)
+        of_captures = share_by(verdicts.capture[mine], flagged[mine])
+        by_packet = {
+            packet: float(np.isin(said[mine], list(dropped)).mean())
+            for packet, said in verdicts.by_packet.items()
+        }
+        found.append(
+            Family(
+                name,
+                int(mine.sum()),
+                len(of_captures),
+                units if named else None,
+                float(flagged[mine].mean()),
+                float(of_captures.mean()),
+                mean,
+                between(mean, units),
+                by_packet,
+                float(verdicts.ever[benign, number].mean()) if benign.any() else 0.0,
+                tuple((dealings or {}).get(name, ())),
+            )
+        )
+    return found
+
+
+def means(found: Sequence[Family]) -> dict[str, float]:
+    """The mean recall over families, over their captures, and over their sources."""
+    if not found:
+        return {}
+    captures = sum(family.captures for family in found)
+    units = sum(family.units for family in found)
+    return {
+        "families": sum(family.recall for family in found) / len(found),
+        "captures": sum(family.of_captures * family.captures for family in found) / captures,
+        "sources": sum(family.of_sources * family.units for family in found) / units,
+    }
