@@ -243,6 +243,49 @@ fn survives(setup: &[&str], command: &str, foreign: Option<fn(&Scene) -> Option<
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
+/// A change of tunnels takes a write for each of their ends: each tunnel is there as it was or as it was asked for, those that stay are there
+/// all the time, and the same command completes the rest.
+#[test]
+fn a_change_of_tunnels() {
+    let Some(scene) = Scene::new() else { return };
+    let lab = &scene.lab;
+    let tunnel = |id: u8, peer: u8| {
+        format!(
+            "{{ue: 10.45.0.{id}, local: {RECEIVER}, teid: {id}, peer: {SENDER}, peer-teid: {peer}, qfi: {peer}}}"
+        )
+    };
+    let write = |name: &str, tunnels: &[String]| {
+        lab.write(name, format!("version: 1\ntunnels: [{}]\n", tunnels.join(", ")).as_bytes());
+    };
+    write("old.yaml", &[tunnel(1, 1), tunnel(2, 1), tunnel(3, 1), tunnel(4, 1)]);
+    write("new.yaml", &[tunnel(3, 1), tunnel(4, 2), tunnel(5, 1), tunnel(6, 1)]);
+    lab.policy("classes: {attack: {decapsulate: gtp-u}}\ntunnels: old.yaml");
+    scene.setup(&[RUN]);
+    let listed = || lab.json("tunnels")["tunnels"].as_array().unwrap().clone();
+    let old = listed();
+    let change = "tunnels --load new.yaml";
+    let changes = scene.changes(change);
+    let new = listed();
+    let written = changes.iter().filter(|change| change.ends_with("ww_tunnels")).count();
+    assert_eq!((old.len(), new.len(), written), (4, 4, 10), "{changes:?} {old:?} {new:?}");
+    for after in 1..=changes.len() {
+        lab.ok("tunnels --load old.yaml");
+        assert_eq!(listed(), old);
+        assert!(scene.die(change, after), "{after}");
+        let seen = listed();
+        for tunnel in &seen {
+            assert!(old.contains(tunnel) || new.contains(tunnel), "after change {after}: {tunnel}");
+        }
+        for tunnel in old.iter().filter(|tunnel| new.contains(tunnel)) {
+            assert!(seen.contains(tunnel), "after change {after}: {tunnel} is gone");
+        }
+        lab.ok(change);
+        assert_eq!(listed(), new);
+    }
+    scene.clean();
+    assert_eq!(scene.left(), [""; 0]);
+}
+
 const RUN: &str = "run --bundle b.wirewise --policy p.yaml --mode enforce";
 
 fn of_others(scene: &Scene) -> Option<OwnedFd> {
