@@ -74,8 +74,8 @@ def expect(outputs: Iterable[Path]) -> None:
 
 
 def complete(output: Path) -> None:
-    """To be called before an output gets its name. With a command's last one all is done, and no signal may
-    say otherwise: from here on they are ignored.
+    """Call this before an output gets its name. The last one completes the command: from here on signals are
+    ignored, so that none reports an interruption beside a whole result.
     """
     if output in _outputs:
         _outputs.remove(output)

@@ -103,5 +103,6 @@ def is_command(line: str) -> bool:
 
 
 def pages(root: Path) -> list[Path]:
-    """README first, as what it leaves is what the others begin with."""
-    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    """The one that a reader begins with first, as what it leaves is what the others begin with."""
+    first = root / "docs" / "start.md"
+    return [first, root / "README.md", *sorted(set((root / "docs").rglob("*.md")) - {first})]

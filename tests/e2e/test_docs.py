@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command of README and docs/ does what the page says, as written, in the order of the page.
 
-Each page begins with what README leaves and with the files a reader is told to bring. A command that ends
-with another exit code than 0 fails the test, unless the page shows its error.
+Each page begins with what docs/start.md leaves and with the files a reader is told to bring. A command that
+ends with another exit code than 0 fails the test, unless the page shows its error.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ pytestmark = [*needs.marks(), pytest.mark.xdist_group("docs")]
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page for page in pages(ROOT)}
+START = "docs/start.md"
 
 NOT_RUN = {
     "make demo ": "tests/e2e/test_demo.py runs the demo",
@@ -122,11 +123,11 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def readme(brought: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What README leaves; its commands run here, once."""
-    folder = tmp_path_factory.mktemp("readme")
+def started(brought: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What START leaves; its commands run here, once."""
+    folder = tmp_path_factory.mktemp("started")
     with prepared(brought) as place:
-        follow("README.md", place)
+        follow(START, place)
         train = "wirewise train table.parquet --trees 12 -o retrained.pkl"
         done = place.run(f"{train} && wirewise compile retrained.pkl -o retrained.wirewise")
         assert done.returncode == 0, done.stderr
@@ -169,21 +170,17 @@ def prepared(files: Path) -> Iterator[Machine]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in SLOW else [])
-        for name in PAGES
-        if name != "README.md"
-    ],
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else []) for name in PAGES if name != START],
 )
-def test_a_page_does_what_it_says(name: str, readme: Path) -> None:
+def test_a_page_does_what_it_says(name: str, started: Path) -> None:
     if not any(isinstance(step, Command | Script) for step in steps(name, PAGES[name].read_text())):
         return
-    with prepared(readme) as place:
+    with prepared(started) as place:
         follow(name, place)
 
 
-def test_the_readme_does_what_it_says(readme: Path) -> None:
-    assert (readme / "model.wirewise").is_file() and (readme / "dropped.pcapng").is_file()
+def test_the_first_page_does_what_it_says(started: Path) -> None:
+    assert (started / "model.wirewise").is_file() and (started / "dropped.pcapng").is_file()
 
 
 def follow(name: str, place: Machine) -> None:

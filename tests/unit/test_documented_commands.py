@@ -46,15 +46,16 @@ def test_every_make_target_is_one(page: Path) -> None:
         assert words[1] in targets, f"{page.name}: no target `make {words[1]}`"
 
 
-def test_the_readme_s_files_are_read(tmp_path: Path) -> None:
-    labels, policy = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_files_of_the_first_page_are_read(tmp_path: Path) -> None:
+    labels, policy = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "start.md").read_text(), re.DOTALL)
     (tmp_path / "labels.yaml").write_text(labels)
     LabelFile.read(tmp_path / "labels.yaml")
     assert Policy.parse(policy, ["benign", "attack"]).enforce_for_ns == 600 * 10**9
 
 
 def test_there_are_commands_to_find_and_wrong_ones_are_refused() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert len(command_lines(text, "wirewise")) >= 4 and len(command_lines(text, "make")) >= 2
+    first = (ROOT / "docs" / "start.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert len(command_lines(first, "wirewise")) >= 4 and len(command_lines(readme, "make")) >= 2
     for wrong in (["pain"], ["train", "x", "--tress", "3"]):
         assert CliRunner().invoke(app, [*wrong, "--help"]).exit_code == 2

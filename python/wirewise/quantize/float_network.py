@@ -15,7 +15,7 @@ from wirewise.errors import InputError
 from wirewise.models.network import MAX_LAYERS
 
 MAX_WEIGHT = 2.0**64
-"""Of weights and biases; with larger ones, what a network was trained with computes infinities in float32."""
+"""Largest weight or bias: beyond it a library that computes in float32 overflows where we do not."""
 
 Floats = NDArray[np.float64]
 Output = Literal["none", "softmax", "sigmoid"]

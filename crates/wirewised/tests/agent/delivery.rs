@@ -303,7 +303,7 @@ fn of_stack(lab: &Lab) -> Vec<String> {
     let socket = listen(lab, None);
     let long = |name: &str, length: usize| [name.as_bytes(), &vec![0; length - name.len()][..]].concat();
     lab.sender_sh("ip neigh flush dev ww1");
-    // One packet waits while an address is asked for. Later ones might overtake those that wait.
+    // One packet waits while the kernel resolves an address. Later ones might overtake it.
     let asked = ["<asked for by ARP>", "<asked for by neighbour discovery>", "<link-local>"];
     lab.enter_sender(|| {
         let index = netdev::index("ww1").unwrap();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's script, as it stands there: from captures to packets that an interface drops."""
+"""The script of docs/start.md, as written there: from captures to packets that an interface drops."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from wirewise.traffic import BENIGN, generate
 pytestmark = needs.marks()
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-SCRIPT = README.split("```python\n")[1].split("```")[0]
+PAGE = (ROOT / "docs" / "start.md").read_text()
+SCRIPT = PAGE.split("```python\n")[1].split("```")[0]
 SECOND = 1_000_000_000
 ETH_P_ALL = 3
 
@@ -49,7 +49,7 @@ def guarded() -> Iterator[Wire]:
 
 def files(folder: Path) -> list[tuple[int, bytes]]:
     """The files the script names, and the attack of another day."""
-    labels, policy = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    labels, policy = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (folder / "labels.yaml").write_text(labels)
     (folder / "policy.yaml").write_text(policy)
     learnt, other = (list(generate(seed=seed, duration_s=4, packets=12_000)) for seed in (1, 2))
