@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which attachment a command is about.
 
-use crate::attachment::Attachment;
 use crate::attachment::pins::{Lock, Root, RootArgs};
 use crate::attachment::succession;
-use crate::error::Result;
+use crate::attachment::{Attachment, Whereabouts};
+use crate::error::{Error, Result};
 use crate::running::Running;
 
 /// The options of every command on one attachment.
@@ -25,7 +25,7 @@ impl AttachmentArgs {
 
     /// What runs there, for commands that only look.
     pub fn running(&self) -> Result<Box<dyn Running>> {
-        find_running(&self.root()?, self.interface.as_deref())
+        Ok(Box::new(self.find()?))
     }
 
     pub fn find(&self) -> Result<Attachment> {
@@ -52,7 +52,20 @@ impl AttachmentArgs {
     }
 }
 
-/// What runs on an interface, or the only one that runs if none is named.
-pub fn find_running(root: &Root, interface: Option<&str>) -> Result<Box<dyn Running>> {
-    Ok(Box::new(Attachment::find(root, interface)?))
+/// The same attachment at every call, wherever it is and whatever its interface is called, for commands that keep looking. An error once its
+/// interface is deleted, or nothing is attached any more.
+pub fn keep_finding(root: &Root, first: &Attachment) -> impl Fn() -> Result<Box<dyn Running>> + use<> {
+    let (root, directory, interface) = (root.clone(), first.directory.clone(), first.interface.clone());
+    move || {
+        let found = match Attachment::open(&directory) {
+            Ok(found) if found.link.is_some() => found,
+            _ => Attachment::find(&root, Some(&interface))?,
+        };
+        if found.whereabouts == Whereabouts::Gone {
+            return Err(Error::other(format!(
+                "{interface}: the interface was deleted, or the program was taken off it; `wirewised detach` removes what is left"
+            )));
+        }
+        Ok(Box::new(found))
+    }
 }

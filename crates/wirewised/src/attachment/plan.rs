@@ -13,7 +13,7 @@ use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::interface::netns;
 use crate::plane::{self, Attached, Joining, Plane};
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 use crate::running::Running;
 use crate::running::meta::Meta;
 use crate::text::shell::quoted;
@@ -78,10 +78,7 @@ pub fn of(request: &AttachRequest) -> Result<AttachPlan> {
         _ => false,
     };
     if request.mode == Some(Mode::Enforce) && request.policy.is_none() && !kept {
-        return Err(Error::input(
-            "--mode enforce needs --policy FILE: without a policy every class passes and there is nothing to \
-             enforce (such as `version: 1` and `classes: {NAME: drop}`)",
-        ));
+        return Err(Error::input(policy::NOTHING_TO_ENFORCE));
     }
     Ok(plan)
 }

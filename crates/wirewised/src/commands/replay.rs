@@ -104,13 +104,10 @@ pub fn run(args: &Args) -> Result<()> {
     let bundle = Bundle::read(&args.bundle)?;
     let input_name = args.bundle.display().to_string();
     let classes = &bundle.manifest.classes;
-    let mut policy = match &args.policy {
-        Some(path) => Policy::load(path, classes)?,
-        None => Policy::all_pass(classes),
-    };
+    let mode: Mode = args.mode.into();
+    let mut policy = Policy::given(args.policy.as_deref(), classes, mode)?;
     // Nobody listens to events here.
     policy.events.rate = Rate::per_second(0);
-    let mode: Mode = args.mode.into();
     let mut totals = Totals::default();
     totals.warnings.extend(without_sockets(&policy).map(str::to_string));
     let mut captures = open(&args.captures, args.engine.keep_going, &mut totals)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::attachment::args::{AttachmentArgs, find_running};
+use crate::attachment::args::{AttachmentArgs, keep_finding};
 use crate::error::Result;
 use crate::running::stop::Stop;
 use crate::text::output;
@@ -43,18 +43,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let running = args.which.running()?;
     if args.watch {
-        // The same one, if it was the only one and others come.
-        let (root, interface) = (args.which.root()?, running.interface().to_string());
-        let interval = Duration::from_nanos(args.interval.0);
-        return watch::watch(
-            || find_running(&root, Some(&interface)),
-            interval,
-            args.json,
-            &Stop::on_signals()?,
-        );
+        let find = keep_finding(&args.which.root()?, &args.which.find()?);
+        return watch::watch(find, Duration::from_nanos(args.interval.0), args.json, &Stop::on_signals()?);
     }
+    let running = args.which.running()?;
     if args.drift {
         let drift = running.drift()?;
         if args.json {

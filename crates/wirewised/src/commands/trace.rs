@@ -124,10 +124,7 @@ impl RunArgs {
 
     pub fn options(&self, bundle: &Bundle) -> Result<Options> {
         let classes = &bundle.manifest.classes;
-        let policy = match &self.policy {
-            Some(path) => Policy::load(path, classes)?,
-            None => Policy::all_pass(classes),
-        };
+        let policy = Policy::given(self.policy.as_deref(), classes, self.mode.into())?;
         if let Some(warning) = without_sockets(&policy) {
             eprintln!("warning: {warning}");
         }

@@ -22,7 +22,7 @@ pub fn from_long_yaml<T: DeserializeOwned>(text: &str, nodes: usize) -> std::res
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = UserMessageFormatter.format_message(error.without_snippet());
         let message = message.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"");
-        let message = unknown_field(&message).unwrap_or(message);
+        let message = unknown_field(&message).unwrap_or_else(|| plain(&message));
         match error.location() {
             Some(location) => format!("line {}, column {}: {message}", location.line(), location.column()),
             None => message,
@@ -39,6 +39,38 @@ fn unknown_field(message: &str) -> Option<String> {
     Some(format!("unknown key '{name}'; {}", choose(name, &known)))
 }
 
+/// What the library says in terms of its own, in those of whoever wrote the file.
+fn plain(message: &str) -> String {
+    let said = match message {
+        "expected mapping start" => "expected keys with values, such as `key: value`",
+        "expected sequence start" => "expected a list, such as [one, two]",
+        "simple key expected ':'" => "expected ':' behind a key",
+        "only single YAML document expected but multiple found" => {
+            "holds several YAML documents, expected one"
+        }
+        _ => message,
+    };
+    if let Some(bits) = said.strip_prefix("invalid u").and_then(|bits| bits.parse::<u32>().ok()) {
+        let largest = u64::MAX >> 64u32.saturating_sub(bits);
+        return format!("expected a whole number from 0 to {largest}");
+    }
+    if said.contains("any variant of untagged enum") {
+        return "has none of the forms that this key may have".to_string();
+    }
+    let Some((found, expected)) =
+        said.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
+    else {
+        return said.to_string();
+    };
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "keys with values",
+        "unit value" => "nothing",
+        _ => found.find('`').map_or(found, |start| found[start..].trim_matches('`')),
+    };
+    format!("expected {expected}, found {found}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +81,17 @@ mod tests {
     struct Two {
         prefixes: Option<u32>,
         ports: Option<u32>,
+    }
+
+    #[test]
+    fn messages_are_in_terms_of_the_file() {
+        let said = |text| from_yaml::<Two>(text).unwrap_err();
+        assert_eq!(said("7"), "line 1, column 1: expected keys with values, such as `key: value`");
+        assert_eq!(said("ports: x"), "line 1, column 8: expected a whole number from 0 to 4294967295");
+        assert_eq!(
+            from_yaml::<Vec<u32>>("x").unwrap_err(),
+            "line 1, column 1: expected a list, such as [one, two]"
+        );
     }
 
     #[test]

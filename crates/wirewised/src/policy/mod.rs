@@ -72,7 +72,19 @@ pub struct Policy {
     pub tunnels: Option<Vec<Tunnel>>,
 }
 
+pub const NOTHING_TO_ENFORCE: &str = "--mode enforce needs --policy FILE: without a policy every class passes and there is \
+                                      nothing to enforce (such as `version: 1` and `classes: {NAME: drop}`)";
+
 impl Policy {
+    /// Of a command on captures, whose policy may be left out in observe mode.
+    pub fn given(path: Option<&Path>, classes: &[String], mode: abi::Mode) -> Result<Self> {
+        match path {
+            Some(path) => Self::load(path, classes),
+            None if mode == abi::Mode::Enforce => Err(Error::input(NOTHING_TO_ENFORCE)),
+            None => Ok(Self::all_pass(classes)),
+        }
+    }
+
     /// What holds when no policy file is given: every class passes, every packet is inferred, nobody is exempt.
     pub fn all_pass(classes: &[String]) -> Self {
         Self {

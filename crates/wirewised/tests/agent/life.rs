@@ -2,10 +2,11 @@
 //! From attach to detach, and what survives an agent.
 
 use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle, data_path};
+use crate::lab::{ATTACK, BENIGN, Foreground, INTERFACE, Lab, bundle, data_path};
 
 #[test]
 fn observe_counts_and_enforce_drops_and_detach_leaves_nothing() {
@@ -82,6 +83,39 @@ fn the_foreground_ends_in_order() {
         assert_eq!(lab.xdp(INTERFACE).is_some(), stays);
     }
     lab.assert_untouched();
+}
+
+#[test]
+fn the_foreground_ends_with_its_interface() {
+    let Some(lab) = Lab::new() else { return };
+    let mut agent = lab.foreground("--interval 100ms");
+    let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().starts_with("class ") {}
+    lab.sh(&format!("ip link delete {INTERFACE}"));
+    assert_eq!(agent.0.wait().unwrap().code(), Some(1));
+    let said = std::io::read_to_string(agent.0.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("ww0: the interface was deleted"), "{said}");
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert_eq!(lab.pinned(), [""; 0]);
+}
+
+#[test]
+fn the_only_attachment_is_watched_from_another_network_namespace() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("");
+    let [sender, _] = lab.namespaces();
+    let agent = env!("CARGO_BIN_EXE_wirewised");
+    let mut watching = Command::new("ip")
+        .args(["netns", "exec", sender, agent, "stats", "--watch", "--json", "--interval", "50ms"])
+        .arg("--pin-root")
+        .arg(lab.pins())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Foreground)
+        .unwrap();
+    let lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
+    let shown: Vec<Value> = lines.take(3).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert!(shown.len() == 3 && shown.iter().all(|one| one["interface"] == INTERFACE), "{shown:?}");
 }
 
 #[test]

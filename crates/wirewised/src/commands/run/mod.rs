@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::abi::Mode;
 use crate::attachment::Attachment;
-use crate::attachment::args::find_running;
+use crate::attachment::args::keep_finding;
 use crate::attachment::attach;
 use crate::attachment::challenge;
 use crate::attachment::companion;
@@ -213,7 +213,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Result<()> {
-    let find = || find_running(root, Some(interface));
+    let find = keep_finding(root, &Attachment::find(root, Some(interface))?);
     let watched = watch::watch(find, Duration::from_nanos(args.interval.0), args.json, stop);
     // What was watched may have ended meanwhile.
     if stop.asked() { Ok(()) } else { watched }
