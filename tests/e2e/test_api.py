@@ -108,10 +108,27 @@ def test_wrong_features(folder: Path) -> None:
 
 def test_an_estimator_becomes_a_bundle(compiled: ww.Compiled, table: pl.DataFrame) -> None:
     bundle = compiled.bundle
-    assert bundle.classes == ["attack", "benign"] and bundle.feature_set.name == "hara2026"
+    assert bundle.classes == ["benign", "attack"] and bundle.feature_set.name == "hara2026"
     fidelity = bundle.manifest.fidelity
     assert fidelity and fidelity["agree"] == fidelity["rows"] == len(table)
     assert fidelity["held_out"]["packets"] > 100
+
+
+def test_a_margin_needs_no_other_order_of_labels(table: pl.DataFrame) -> None:
+    """scikit-learn makes `attack` class 0, and a margin is what other classes are ahead of class 0."""
+    forest = RandomForestClassifier(5, max_depth=6, random_state=0).fit(table[NAMES], table["label"])
+    assert forest.classes_.tolist() == ["attack", "benign"]
+    bundle = ww.compile(forest, "hara2026", table=table, max_benign_loss=0.01, verify="never").bundle
+    fidelity = bundle.manifest.fidelity
+    assert (
+        fidelity
+        and fidelity["operating_point"]["loss"] <= 0.01
+        and fidelity["operating_point"]["recall"] > 0.5
+    )
+    assert fidelity["agree"] == fidelity["rows"]
+    assert [
+        note for note in bundle.manifest.model.notes if note.startswith("class 0 is benign, class 1 of the")
+    ]
 
 
 def test_columns_in_floating_point_make_the_same_bundle(compiled: ww.Compiled, table: pl.DataFrame) -> None:

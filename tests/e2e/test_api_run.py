@@ -54,7 +54,7 @@ def test_a_block_ends_what_it_attached(bundle: Path, policy: Path) -> None:
         with ww.run(bundle, made.receiver, policy, mode="enforce", yes=True, netns=made.inside) as attached:
             assert attached.status()["attachments"][0]["mode"] == "enforce"
             stats = attached.stats()
-            assert stats["class"].to_list() == ["attack", "benign"]
+            assert stats["class"].to_list() == ["benign", "attack"]
             assert {"packets", "drop", "would_drop"} <= set(stats.columns)
         assert attachments(made.inside) == []
 

