@@ -163,6 +163,33 @@ def test_a_training_is_compiled_as_it_is(table: pl.DataFrame) -> None:
     assert manifest.fidelity["held_out"]["estimator"] == training.report.to_dict() | {}
 
 
+def test_what_a_training_learned_from_is_not_judged(table: pl.DataFrame) -> None:
+    training = ww.train(table, "tree", feature_set="hara2026", depth=5)
+    own = ww.judge(ww.compile(training, verify="never"), table)
+    assert own.about.how.endswith("it has learned from none of them")
+    assert own.packets.packets == len(training.split.test)
+    again = ww.train(table, "tree", feature_set="hara2026", depth=5, refit=True)
+    every = ww.judge(ww.compile(again, verify="never"), table)
+    assert every.about.how.endswith("it was trained on them") and every.packets.packets == len(table)
+
+
+def test_a_feature_set_is_written_as_it_is_read(table: pl.DataFrame) -> None:
+    short = ww.FeatureSet("x", ["length", "mean(iat)"])
+    assert short == ww.FeatureSet.from_dict({"name": "x", "features": ["length", "mean(iat)"]})
+    assert ww.FeatureSet("x", list(short.features)) == short
+    tree = RandomForestClassifier(1, max_depth=1).fit(table[NAMES[:2]], table["label"])
+    named = ww.FeatureSet("two", [f.spec for f in ww.PRESETS["hara2026"].features[:2]])
+    assert ww.compile(tree, named, verify="never").bundle.feature_set == named
+    with pytest.raises(InputError, match=r"feature set 'x': features is of type str; give a list such as"):
+        ww.FeatureSet("x", "length")
+    with pytest.raises(InputError, match="no packet field 'lenght'"):
+        ww.FeatureSet("x", ["lenght"])
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(ww.__file__).parent / "py.typed").is_file()
+
+
 def test_a_search_and_a_network(table: pl.DataFrame) -> None:
     search = GridSearchCV(RandomForestClassifier(3, random_state=0), {"max_depth": [3]}, cv=2)
     search.fit(table[NAMES], table["label"])
@@ -314,6 +341,8 @@ def test_a_bundle_is_judged_and_a_page_written(
     with pytest.raises(InputError, match="must end in"):
         ww.write_report(tmp_path / "r.png", found)
     with pytest.raises(InputError, match="are those it was trained on"):
+        ww.judge(compiled, table, trained_on=table)
+    with pytest.raises(InputError, match="or leave out trained_on to use them anyway"):
         ww.judge(compiled, table, trained_on=table)
     trained = ww.train(table, "tree", feature_set="hara2026", depth=4)
     own = ww.judge(ww.compile(trained, "hara2026", verify="never"), table, trained_on=trained)

@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import polars as pl
 
 from wirewise import agent, ending
+from wirewise.advice import in_python_terms
 from wirewise.api.inputs import (
     AnyBundle,
     AnyFeatureSet,
@@ -54,6 +55,7 @@ def features(
     progress: bool = ...,
     frame: Literal["pandas"],
 ) -> Any: ...
+@in_python_terms
 def features(
     captures: AnyPath | Sequence[AnyPath],
     feature_set: AnyFeatureSet,
@@ -138,6 +140,7 @@ def replay(
     keep_going: bool = ...,
     frame: Literal["pandas"],
 ) -> Any: ...
+@in_python_terms
 def replay(
     captures: AnyPath | Sequence[AnyPath],
     bundle: AnyBundle,

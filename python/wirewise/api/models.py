@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from wirewise import compiler, evaluate
+from wirewise.advice import in_python_terms, translate
 from wirewise.api.inputs import AnyFeatureSet, AnyTable, feature_set_of, table_of
 from wirewise.compiler import Compiled
 from wirewise.datasets import Table
@@ -34,6 +36,7 @@ from wirewise.models.tree import Votes
 from wirewise.quantize import Options
 
 
+@in_python_terms
 def train(
     table: AnyTable,
     estimator: str | Any = "forest",
@@ -99,6 +102,7 @@ def train(
     return training
 
 
+@in_python_terms
 def compile(
     model: Any,
     feature_set: AnyFeatureSet | None = None,
@@ -172,7 +176,7 @@ def compile(
         compared = matrix(judged if quantised else rows.classified)
         held_out = HeldOut(matrix(judged), numbers(judged, given.classes), known)
         for doubt in doubts(given.model, judged, given.classes, split.name, given.first):
-            warnings.warn(doubt, stacklevel=2)
+            warnings.warn(translate(doubt, inspect.signature(compile).parameters), stacklevel=3)
     if max_benign_loss is not None:
         if split is None or not isinstance(given, Imported):
             raise InputError(
@@ -188,11 +192,12 @@ def compile(
             raise InputError("unknown", "needs an estimator, and the rows that it saw", "give a table")
         open_set = open_set_from(given.model, given.classes, split, quantised=given.network is not None)
     names = given.classes if isinstance(given, Imported) and given is not model else classes
-    return compiler.compile(
+    compiled = compiler.compile(
         given, chosen, name=name, classes=names, rows=compared, held_out=held_out, training=training,
         accuracy=accuracy, operating_point=point, open_set=open_set, learned=learned,
         target=target, **options,
     )  # fmt: skip
+    return replace(compiled, training_rows=model.learned) if isinstance(model, Training) else compiled
 
 
 def _chosen(feature_set: AnyFeatureSet | None, table: Table | None) -> FeatureSet:

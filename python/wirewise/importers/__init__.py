@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from wirewise.advice import in_python_terms
 from wirewise.importers import dispatch
 from wirewise.importers.benign import benign_first
 from wirewise.importers.registry import FORMATS, Format, supported, supported_table
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 
+@in_python_terms
 def import_model(
     estimator_or_path: Any,
     *,
