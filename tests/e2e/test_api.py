@@ -8,11 +8,15 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import wirewise as ww
 from tests import needs
@@ -227,6 +231,24 @@ def test_what_compile_must_be_told(table: pl.DataFrame) -> None:
         ww.compile(forest, "hara2023", verify="never")
     with pytest.raises(InputError, match="option 'verfy': is none of target ebpf"):
         ww.compile(forest, "hara2026", verfy="never")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [LogisticRegression(max_iter=2000), RandomForestClassifier(5, max_depth=6, random_state=0)],
+    ids=str,
+)
+def test_a_pipeline_with_a_scaler_gives_the_estimators_verdicts(
+    folder: Path, table: pl.DataFrame, last: Any
+) -> None:
+    pipeline = make_pipeline(StandardScaler(), last).fit(table[NAMES], table["label"])
+    compiled = ww.compile(pipeline, "hara2026", table=table)
+    fidelity = compiled.bundle.manifest.fidelity
+    assert fidelity and fidelity["agree"] >= 0.999 * fidelity["rows"]
+    verdicts = ww.replay(folder / "a.pcap", compiled, seed=1)
+    said = table.with_columns(said=pl.Series(pipeline.predict(table[NAMES]), dtype=pl.String))
+    joined = verdicts.join(said.select("packet", "said"), on="packet")
+    assert len(joined) == len(table) and (joined["class"] == joined["said"]).mean() >= 0.999
 
 
 # -- replay and explain

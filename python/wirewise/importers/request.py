@@ -49,10 +49,13 @@ class Request(ImportOptions):
     """The options of one import, and `subject`, what its input is called in errors.
 
     outer: the pipeline or the search that the estimator is a part of, whose `predict` its user calls.
+    scalers: what the features go through before a tree of scikit-learn tests them, in order; each keeps the
+    order of a feature's values.
     """
 
     subject: str
     outer: Any = None
+    scalers: Sequence[Any] = ()
 
     @classmethod
     def of(cls, subject: str, options: ImportOptions) -> Request:
