@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,13 @@ from wirewise.targets.target import Step
 
 @dataclass(frozen=True)
 class Compiled:
-    """A bundle, and why the verifier was not asked ("" if it was)."""
+    """A bundle, and why the verifier was not asked ("" if it was). training_rows : those that the model is
+    known to have learned from, as of `Training`; None if they are not known.
+    """
 
     bundle: Bundle
     unverified: str
+    training_rows: Table | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Compiled {self.bundle!r}{', not verified' if self.unverified else ''}>"

@@ -61,8 +61,9 @@ def listing(
     *,
     title: str | None = None,
     right: Iterable[int] = (),
+    on: Console | None = None,
 ) -> None:
-    """A table; right: the columns to align right, which hold numbers.
+    """A table; right: the columns to align right, which hold numbers. on : where, if not on standard output.
 
     On a terminal text is folded to its width and, where that is not enough, columns are left out from the
     right and named: no number and no name is cut.
@@ -71,7 +72,8 @@ def listing(
     head = [str(column) for column in columns]
     cells = [[str(cell) for cell in row] for row in rows]
     texts = [[name, *(row[index] for row in cells)] for index, name in enumerate(head)]
-    widths = _widths(texts, right, console.width)
+    on = on or console
+    widths = _widths(texts, right, on.width)
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
     for index, width in enumerate(widths):
         aligned: Any = "right" if index in right else "left"
@@ -79,7 +81,7 @@ def listing(
     for row in cells:
         table.add_row(*row[: len(widths)])
     heading(title)
-    _print(table)
+    _print(table, on)
     if left_out := [name for name in head[len(widths) :] if name]:
         note(f"too narrow for {', '.join(left_out)}: widen the terminal, or send the output to a file")
 
@@ -105,15 +107,15 @@ def _widths(texts: list[list[str]], right: set[int], limit: int) -> list[int]:
     return widths
 
 
-def _print(table: Table) -> None:
+def _print(table: Table, on: Console = console) -> None:
     """Without the blanks that fill the last column."""
-    if console.is_terminal:
-        console.print(table)
+    if on.is_terminal:
+        on.print(table)
         return
-    with console.capture() as captured:
-        console.print(table)
+    with on.capture() as captured:
+        on.print(table)
     for line in captured.get().splitlines():
-        console.file.write(line.rstrip() + "\n")
+        on.file.write(line.rstrip() + "\n")
 
 
 def heading(title: str | None) -> None:

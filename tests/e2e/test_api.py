@@ -8,11 +8,15 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import wirewise as ww
 from tests import needs
@@ -108,10 +112,27 @@ def test_wrong_features(folder: Path) -> None:
 
 def test_an_estimator_becomes_a_bundle(compiled: ww.Compiled, table: pl.DataFrame) -> None:
     bundle = compiled.bundle
-    assert bundle.classes == ["attack", "benign"] and bundle.feature_set.name == "hara2026"
+    assert bundle.classes == ["benign", "attack"] and bundle.feature_set.name == "hara2026"
     fidelity = bundle.manifest.fidelity
     assert fidelity and fidelity["agree"] == fidelity["rows"] == len(table)
     assert fidelity["held_out"]["packets"] > 100
+
+
+def test_a_margin_needs_no_other_order_of_labels(table: pl.DataFrame) -> None:
+    """scikit-learn makes `attack` class 0, and a margin is what other classes are ahead of class 0."""
+    forest = RandomForestClassifier(5, max_depth=6, random_state=0).fit(table[NAMES], table["label"])
+    assert forest.classes_.tolist() == ["attack", "benign"]
+    bundle = ww.compile(forest, "hara2026", table=table, max_benign_loss=0.01, verify="never").bundle
+    fidelity = bundle.manifest.fidelity
+    assert (
+        fidelity
+        and fidelity["operating_point"]["loss"] <= 0.01
+        and fidelity["operating_point"]["recall"] > 0.5
+    )
+    assert fidelity["agree"] == fidelity["rows"]
+    assert [
+        note for note in bundle.manifest.model.notes if note.startswith("class 0 is benign, class 1 of the")
+    ]
 
 
 def test_columns_in_floating_point_make_the_same_bundle(compiled: ww.Compiled, table: pl.DataFrame) -> None:
@@ -144,6 +165,33 @@ def test_a_training_is_compiled_as_it_is(table: pl.DataFrame) -> None:
     # The rows that are held out are those that training kept apart.
     assert manifest.fidelity and manifest.fidelity["held_out"]["packets"] == len(training.split.test)
     assert manifest.fidelity["held_out"]["estimator"] == training.report.to_dict() | {}
+
+
+def test_what_a_training_learned_from_is_not_judged(table: pl.DataFrame) -> None:
+    training = ww.train(table, "tree", feature_set="hara2026", depth=5)
+    own = ww.judge(ww.compile(training, verify="never"), table)
+    assert own.about.how.endswith("it has learned from none of them")
+    assert own.packets.packets == len(training.split.test)
+    again = ww.train(table, "tree", feature_set="hara2026", depth=5, refit=True)
+    every = ww.judge(ww.compile(again, verify="never"), table)
+    assert every.about.how.endswith("it was trained on them") and every.packets.packets == len(table)
+
+
+def test_a_feature_set_is_written_as_it_is_read(table: pl.DataFrame) -> None:
+    short = ww.FeatureSet("x", ["length", "mean(iat)"])
+    assert short == ww.FeatureSet.from_dict({"name": "x", "features": ["length", "mean(iat)"]})
+    assert ww.FeatureSet("x", list(short.features)) == short
+    tree = RandomForestClassifier(1, max_depth=1).fit(table[NAMES[:2]], table["label"])
+    named = ww.FeatureSet("two", [f.spec for f in ww.PRESETS["hara2026"].features[:2]])
+    assert ww.compile(tree, named, verify="never").bundle.feature_set == named
+    with pytest.raises(InputError, match=r"feature set 'x': features is of type str; give a list such as"):
+        ww.FeatureSet("x", "length")
+    with pytest.raises(InputError, match="no packet field 'lenght'"):
+        ww.FeatureSet("x", ["lenght"])
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(ww.__file__).parent / "py.typed").is_file()
 
 
 def test_a_search_and_a_network(table: pl.DataFrame) -> None:
@@ -183,6 +231,24 @@ def test_what_compile_must_be_told(table: pl.DataFrame) -> None:
         ww.compile(forest, "hara2023", verify="never")
     with pytest.raises(InputError, match="option 'verfy': is none of target ebpf"):
         ww.compile(forest, "hara2026", verfy="never")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [LogisticRegression(max_iter=2000), RandomForestClassifier(5, max_depth=6, random_state=0)],
+    ids=str,
+)
+def test_a_pipeline_with_a_scaler_gives_the_estimators_verdicts(
+    folder: Path, table: pl.DataFrame, last: Any
+) -> None:
+    pipeline = make_pipeline(StandardScaler(), last).fit(table[NAMES], table["label"])
+    compiled = ww.compile(pipeline, "hara2026", table=table)
+    fidelity = compiled.bundle.manifest.fidelity
+    assert fidelity and fidelity["agree"] >= 0.999 * fidelity["rows"]
+    verdicts = ww.replay(folder / "a.pcap", compiled, seed=1)
+    said = table.with_columns(said=pl.Series(pipeline.predict(table[NAMES]), dtype=pl.String))
+    joined = verdicts.join(said.select("packet", "said"), on="packet")
+    assert len(joined) == len(table) and (joined["class"] == joined["said"]).mean() >= 0.999
 
 
 # -- replay and explain
@@ -297,6 +363,8 @@ def test_a_bundle_is_judged_and_a_page_written(
     with pytest.raises(InputError, match="must end in"):
         ww.write_report(tmp_path / "r.png", found)
     with pytest.raises(InputError, match="are those it was trained on"):
+        ww.judge(compiled, table, trained_on=table)
+    with pytest.raises(InputError, match="or leave out trained_on to use them anyway"):
         ww.judge(compiled, table, trained_on=table)
     trained = ww.train(table, "tree", feature_set="hara2026", depth=4)
     own = ww.judge(ww.compile(trained, "hara2026", verify="never"), table, trained_on=trained)

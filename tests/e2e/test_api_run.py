@@ -35,9 +35,24 @@ def policy(tmp_path: Path) -> Path:
 
 def test_enforcing_without_an_allow_list_is_refused(bundle: Path, policy: Path) -> None:
     with wire() as made:
-        with pytest.raises(InputError, match="--yes"):
+        with pytest.raises(InputError, match="yes=True"):
             ww.run(bundle, made.receiver, policy, mode="enforce", netns=made.inside)
         assert attachments(made.inside) == []
+
+
+def test_a_policy_in_memory_is_kept_where_status_finds_it(bundle: Path) -> None:
+    policy = {"version": 1, "classes": {"attack": "drop"}, "allow": {"ports": [22]}}
+    with wire() as made:
+        with ww.run(bundle, made.receiver, policy, mode="enforce", netns=made.inside) as attached:
+            assert attached.stats()["action"].to_list() == ["pass", "drop"]
+            (row,) = attached.status()["attachments"]
+            kept = Path(row["policy"]["file"])
+            assert ww.Policy.load(kept, ["benign", "attack"]) is not None
+        kept.unlink()
+        with pytest.raises(InputError, match="policy: holds what no file could"):
+            ww.run(bundle, made.receiver, {"version": {1}}, netns=made.inside)
+        with pytest.raises(InputError, match="policy: is of type int; give a path or a dict"):
+            ww.run(bundle, made.receiver, 5, netns=made.inside)  # type: ignore[arg-type]
 
 
 def test_a_check_attaches_nothing(bundle: Path, policy: Path) -> None:
@@ -54,7 +69,7 @@ def test_a_block_ends_what_it_attached(bundle: Path, policy: Path) -> None:
         with ww.run(bundle, made.receiver, policy, mode="enforce", yes=True, netns=made.inside) as attached:
             assert attached.status()["attachments"][0]["mode"] == "enforce"
             stats = attached.stats()
-            assert stats["class"].to_list() == ["attack", "benign"]
+            assert stats["class"].to_list() == ["benign", "attack"]
             assert {"packets", "drop", "would_drop"} <= set(stats.columns)
         assert attachments(made.inside) == []
 

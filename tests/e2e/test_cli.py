@@ -737,3 +737,32 @@ def test_compile_keeps_the_flow_state_of_the_bundle_that_runs(run: Run, tmp_path
         run("compile", model(0), "-f", features, "-o", kept, "--no-verify", "--keep-state-of", narrow),
         "no state for sum_length", "--reset-flows",
     )  # fmt: skip
+
+
+def test_captures_that_are_left_out_are_a_short_table(run: Run, made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    (folder / "a.pcap").write_bytes((made / "a.pcap").read_bytes())
+    kinds = [("a", "ETHERNET", "benign"), *((f"odd{n}", "ETHERNET", "odd") for n in range(1200))]
+    entries = [
+        {"path": f"{name}.pcap", "link_type": link, "packets": 1, "class": "x", "label": label}
+        for name, link, label in (*kinds, ("s", "SLIP", "attack"))
+    ]
+    (folder / "manifest.json").write_text(json.dumps(entries))
+    said = run("features", folder, "-f", "hara2026")
+    head, *rows = said.err.splitlines()[:3]
+    assert re.fullmatch(r"captures left out +reason +for example", head)
+    assert [row.split() for row in rows] == [
+        ["1,200", "marked", "as", "odd", "odd0.pcap"],
+        ["1", "link", "type", "SLIP", "s.pcap"],
+    ]
+    assert "odd1.pcap" not in said.err + said.out
+    found = run("features", folder, "-f", "hara2026", "--json").json["captures_left_out"]
+    assert found == [
+        {"reason": "marked as odd", "captures": 1200, "example": "odd0.pcap"},
+        {"reason": "link type SLIP", "captures": 1, "example": "s.pcap"},
+    ]
+    with pytest.warns(
+        UserWarning, match=r"1,201 captures left out: 1,200 marked as odd \(such as odd0.pcap\), 1"
+    ):
+        wirewise.features(folder, "hara2026")

@@ -85,6 +85,10 @@ WRITERS = {
         "wirewise evaluate model.wirewise table.parquet --report OUT",
         ("model.wirewise", "table.parquet"), ".html",
     ),
+    "wirewise evaluate --policy": Writer(
+        "wirewise evaluate model.wirewise table.parquet --policy OUT",
+        ("model.wirewise", "table.parquet"), ".yaml",
+    ),
     "wirewise evaluate --plot": Writer(
         "wirewise evaluate model.wirewise table.parquet --plot OUT",
         ("model.wirewise", "table.parquet"), ".html",

@@ -132,6 +132,10 @@ def test_an_interrupted_search_goes_on_and_can_give_the_best_so_far(tmp_path: Pa
 
 def test_limits_hold_and_the_price_is_that_of_the_program() -> None:
     free = search(table(), SPACE, trials=6, folds=2, method="random")
+    shown = [repr(free), *map(repr, free.trials)]
+    assert shown[0].startswith(f"<Found in 6 trials: {free.best.settings.describe()}, F1 ")
+    assert all(len(one) < 200 and "\n" not in one for one in shown)
+    assert repr(free.best).startswith(f"<Trial {free.best.number}: ") and "instructions>" in repr(free.best)
     assert [trial.f1 for trial in free.pareto] == sorted((t.f1 for t in free.pareto), reverse=True)
     assert len({trial.instructions for trial in free.trials}) > 1
     most = sorted(trial.instructions or 0 for trial in free.trials)[2]

@@ -11,6 +11,7 @@ import pytest
 
 from wirewise.abi import Status
 from wirewise.datasets import LabelFile, Table, build_table, find_captures, write_capture
+from wirewise.datasets.manifest import LeftOut
 from wirewise.datasets.table import flow_id
 from wirewise.errors import InputError
 from wirewise.feature_sets import Extractor, FeatureSet
@@ -147,10 +148,7 @@ def test_what_a_manifest_leaves_out_is_named(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(entries))
     paths, labels, left_out = find_captures([tmp_path])
     assert [path.name for path in paths] == ["a.pcap", "b.pcap", "c.pcap"] and labels == tmp_path
-    assert left_out == [
-        "501 of 504 captures left out: 500 odd (odd0.pcap, odd1.pcap, odd2.pcap, ...); "
-        "1 of link type SLIP (d.pcap)"
-    ]
+    assert left_out == [LeftOut("marked as odd", 500, "odd0.pcap"), LeftOut("link type SLIP", 1, "d.pcap")]
     (tmp_path / "manifest.json").write_text(json.dumps(entries[3:]))
     with pytest.raises(InputError, match=r"no capture to learn from.*odd0\.pcap"):
         find_captures([tmp_path])

@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from wirewise import agent
-from wirewise.api.inputs import AnyPath
+from wirewise.advice import in_python_terms
+from wirewise.api.inputs import AnyPath, Document, lasting_document
 from wirewise.errors import InputError
 from wirewise.frames import Kind, give
 
@@ -66,10 +67,11 @@ class Attachment:
         return agent.call(verb, "--interface", self.interface, *_namespace(self.netns))
 
 
+@in_python_terms
 def run(
     bundle: AnyPath,
     interface: str,
-    policy: AnyPath | None = None,
+    policy: Document | None = None,
     *,
     mode: str = "observe",
     plane: str | None = None,
@@ -85,7 +87,9 @@ def run(
     It stays attached when this process ends; in a `with` block it is detached at the block's end. Running
     again with the same bundle changes policy and mode in place.
 
-    - bundle, policy: files; they are named by `wirewised status` later on, so they must outlive this call.
+    - bundle: a file; `wirewised status` names it later on, so it must outlive this call.
+    - policy: a policy file, or its contents as a dict, kept in /run/wirewise until the next
+      boot, where `wirewised status` finds it.
     - interface: whose packets are judged.
     - mode: "observe", in which every packet passes and drops are only counted; or "enforce".
     - plane: "xdp-native" (in the driver), "xdp-generic", "tc-ingress" or "tc-egress"; None is native. There
@@ -110,10 +114,11 @@ def run(
     return Attachment(interface, netns, _run(bundle, interface, policy, mode, plane, netns, flags))
 
 
+@in_python_terms
 def check(
     bundle: AnyPath,
     interface: str,
-    policy: AnyPath | None = None,
+    policy: Document | None = None,
     *,
     mode: str = "observe",
     plane: str | None = None,
@@ -129,19 +134,18 @@ def check(
 def _run(
     bundle: AnyPath,
     interface: str,
-    policy: AnyPath | None,
+    policy: Document | None,
     mode: str,
     plane: str | None,
     netns: str | None,
     flags: list[str],
 ) -> dict[str, Any]:
-    for what, given in (("bundle", bundle), ("policy", policy)):
-        if given is not None and not isinstance(given, str | PathLike):
-            raise InputError(
-                f"{what} of type {type(given).__name__}", "is no file, and what is attached outlives Python",
-                f"write the {what} to a file first",
-            )  # fmt: skip
-    rules = ["--policy", str(policy)] if policy is not None else []
+    if not isinstance(bundle, str | PathLike):
+        raise InputError(
+            f"bundle of type {type(bundle).__name__}", "is no file, and what is attached outlives Python",
+            "write the bundle to a file first",
+        )  # fmt: skip
+    rules = [] if policy is None else ["--policy", str(lasting_document(policy, "policy"))]
     chosen = ["--plane", plane] if plane else []
     return agent.call(
         "run", "--bundle", str(bundle), "--interface", interface, "--mode", mode, *rules, *chosen, *flags,

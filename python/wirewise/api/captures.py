@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import polars as pl
 
 from wirewise import agent, ending
+from wirewise.advice import in_python_terms
 from wirewise.api.inputs import (
     AnyBundle,
     AnyFeatureSet,
@@ -22,6 +23,7 @@ from wirewise.api.inputs import (
     feature_set_of,
 )
 from wirewise.datasets import Rows, Truth, find_captures, table_of
+from wirewise.datasets.manifest import left_out_text
 from wirewise.errors import InputError
 from wirewise.frames import Kind, give
 
@@ -54,6 +56,7 @@ def features(
     progress: bool = ...,
     frame: Literal["pandas"],
 ) -> Any: ...
+@in_python_terms
 def features(
     captures: AnyPath | Sequence[AnyPath],
     feature_set: AnyFeatureSet,
@@ -102,7 +105,7 @@ def features(
             keep_going=keep_going,
             progress=progress,
         )
-    _warn([*left_out, *told])
+    _warn([*([left_out_text(left_out)] if left_out else []), *told])
     return give((table if unclassified else table.classified).frame, frame)
 
 
@@ -138,6 +141,7 @@ def replay(
     keep_going: bool = ...,
     frame: Literal["pandas"],
 ) -> Any: ...
+@in_python_terms
 def replay(
     captures: AnyPath | Sequence[AnyPath],
     bundle: AnyBundle,
@@ -194,7 +198,7 @@ def replay(
             timeout=None,
         )  # fmt: skip
         rows = pl.read_parquet(verdicts)
-    _warn([*left_out, *said.get("warnings", [])])
+    _warn([*([left_out_text(left_out)] if left_out else []), *said.get("warnings", [])])
     return give(rows, frame)
 
 

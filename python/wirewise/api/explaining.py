@@ -6,12 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wirewise import explanation, stages
+from wirewise.advice import in_python_terms
 from wirewise.api.inputs import AnyBundle, AnyPath, Document, bundle_file, document_file
 from wirewise.explanation import Explanation
 from wirewise.formats.bundle import Bundle
 from wirewise.stages import Cost
 
 
+@in_python_terms
 def explain(
     capture: AnyPath,
     packet: int,
@@ -47,6 +49,7 @@ def explain(
         )  # fmt: skip
 
 
+@in_python_terms
 def cost(bundle: AnyBundle, *, measure: bool | None = None) -> Cost:
     """Where the time of a bundle goes: parsing, flow table and features, the model.
 

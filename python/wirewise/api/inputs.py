@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from wirewise.compiler import Compiled
 from wirewise.datasets import Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import PRESETS, FeatureSet
+from wirewise.files import write_atomically
 from wirewise.formats.bundle import Bundle
 from wirewise.frames import Frame, to_polars
 
@@ -55,6 +57,35 @@ def document_file(document: Document | None, name: str) -> Iterator[Path | None]
         path = folder / f"{name}.yaml"
         path.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
         yield path
+
+
+KEPT = Path("/run/wirewise")
+"""Where documents are kept that something attached was given: no longer than that, until the next boot."""
+
+
+def lasting_document(document: object, name: str) -> Path:
+    """The path of a policy, which outlives this process; one in memory is kept under the digest of its text.
+
+    Raises InputError where it is none, or cannot be kept.
+    """
+    if isinstance(document, str | PathLike):
+        return Path(document)
+    if not isinstance(document, Mapping):
+        rule = f"is of type {type(document).__name__}"
+        raise InputError(name, rule, "give a path or a dict")
+    try:
+        text = json.dumps(document, sort_keys=True).encode()
+    except (TypeError, ValueError) as error:
+        rule = f"holds what no file could ({error})"
+        raise InputError(name, rule, "give text, numbers, lists and dicts") from None
+    path = KEPT / f"{name}-{hashlib.sha256(text).hexdigest()[:16]}.yaml"  # JSON is YAML
+    try:
+        KEPT.mkdir(mode=0o755, exist_ok=True)
+        write_atomically(path, text)
+    except OSError as error:
+        rule = f"cannot be kept in {KEPT} ({error.strerror})"
+        raise InputError(name, rule, f"write the {name} to a file, and give its path") from None
+    return path
 
 
 def feature_set_of(given: AnyFeatureSet) -> FeatureSet:

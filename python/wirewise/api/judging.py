@@ -7,6 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from wirewise.advice import in_python_terms
 from wirewise.api.inputs import AnyBundle, AnyPath, AnyTable, table_of
 from wirewise.compiler import Compiled
 from wirewise.errors import InputError
@@ -25,6 +26,7 @@ from wirewise.formats.training_file import file_digest
 from wirewise.report import page
 
 
+@in_python_terms
 def judge(
     bundle: AnyBundle,
     table: AnyTable,
@@ -40,7 +42,7 @@ def judge(
     - bundle: its path, a `Bundle`, or what `compile` gives.
     - table: as in `train`. Of the file that it was trained on, only what training kept apart is used.
     - trained_on: what `train` gave, or the table it was trained on, where all rows were learned from: its
-      flows are left out.
+      flows are left out. What `compile` makes of what `train` gives knows it.
     - at: when a flow is judged: a packet, from 1, or text such as "5,30,100", "10s" or "every".
     - min_recall, max_benign_loss: what must hold for a class to be dropped: the share of its family's flows
       that is found, at the lower end of what other sources would give; and the share of benign flows that
@@ -64,7 +66,13 @@ def judge(
         rows, parts(rows, subject.training, digest=digest, name=name), quantised=False, all_rows=False
     )
     if isinstance(trained_on, Training):
-        chosen = without(chosen, trained_on.table.frame[trained_on.split.learn])
+        chosen = without(chosen, trained_on.learned.frame)
+    elif trained_on is None and isinstance(bundle, Compiled) and bundle.training_rows is not None:
+        try:
+            chosen = without(chosen, bundle.training_rows.frame)
+        except InputError:  # nobody asked to leave them out
+            how = f"{chosen.how.partition(';')[0]}; it was trained on them"
+            chosen = replace(chosen, how=how, origin="trained on", learned=bundle.training_rows.frame)
     elif trained_on is not None:
         chosen = without(chosen, table_of(trained_on, subject.bundle.feature_set).labelled.frame)
     limits = Limits(min_recall, max_benign_loss, min(1.0, 3 * max_benign_loss))
@@ -72,6 +80,7 @@ def judge(
     return replace(found, cost=program_costs([subject.bundle], measure=measure)[0])
 
 
+@in_python_terms
 def write_report(path: AnyPath, *evaluations: Evaluation) -> None:
     """Write a page that says whether to enforce, why, and what nobody has seen.
 

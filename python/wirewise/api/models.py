@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from wirewise import compiler, evaluate
+from wirewise.advice import in_python_terms, translate
 from wirewise.api.inputs import AnyFeatureSet, AnyTable, feature_set_of, table_of
 from wirewise.compiler import Compiled
 from wirewise.datasets import Table
@@ -34,6 +36,7 @@ from wirewise.models.tree import Votes
 from wirewise.quantize import Options
 
 
+@in_python_terms
 def train(
     table: AnyTable,
     estimator: str | Any = "forest",
@@ -99,6 +102,7 @@ def train(
     return training
 
 
+@in_python_terms
 def compile(
     model: Any,
     feature_set: AnyFeatureSet | None = None,
@@ -106,6 +110,7 @@ def compile(
     name: str = "model",
     table: AnyTable | None = None,
     classes: Sequence[str] | None = None,
+    benign: str | None = None,
     votes: Votes | None = None,
     quantise: Options | None = None,
     max_benign_loss: float | None = None,
@@ -124,7 +129,9 @@ def compile(
     - table: as in `train`: integers and estimator are compared on it, a neural network is quantised with a
       part of it, and `wirewised stats --drift` compares live flows with it. Of what `train` gives, it is the
       table it was trained on.
-    - classes: names in the order of class numbers, instead of the model's own.
+    - classes: names in the order of the model's class numbers, instead of its own.
+    - benign: the class that becomes class 0, which margins and `after` count from; None: the one called
+      benign, normal or background. scikit-learn numbers classes in the order of their names.
     - votes: "majority" to let the trees of a forest vote instead of adding up their class fractions.
     - quantise: how a neural network becomes integers, see `wirewise.quantize.Options`.
     - max_benign_loss: share of benign flows that may lose a packet, such as 0.001: another class must be so
@@ -157,7 +164,9 @@ def compile(
         rows = rows.reading(recorded)
     chosen = _chosen(feature_set, rows)
     split = None if rows is None else _split(rows, model, training)
-    asked = ImportOptions(classes=classes, votes=votes, margin=max_benign_loss is not None, options=quantise)
+    asked = ImportOptions(
+        classes=classes, benign=benign, votes=votes, margin=max_benign_loss is not None, options=quantise
+    )
     given = _imported(model, replace(asked, **_quantised_with(split)))
     compared = held_out = point = learned = None
     if split and rows is not None and isinstance(given, Imported):
@@ -166,8 +175,8 @@ def compile(
         judged, known = split.judged(quantised)
         compared = matrix(judged if quantised else rows.classified)
         held_out = HeldOut(matrix(judged), numbers(judged, given.classes), known)
-        for doubt in doubts(given.model, judged, given.classes, split.name):
-            warnings.warn(doubt, stacklevel=2)
+        for doubt in doubts(given.model, judged, given.classes, split.name, given.first):
+            warnings.warn(translate(doubt, inspect.signature(compile).parameters), stacklevel=3)
     if max_benign_loss is not None:
         if split is None or not isinstance(given, Imported):
             raise InputError(
@@ -182,11 +191,13 @@ def compile(
         if split is None or not isinstance(given, Imported) or isinstance(given.model, Bounded):
             raise InputError("unknown", "needs an estimator, and the rows that it saw", "give a table")
         open_set = open_set_from(given.model, given.classes, split, quantised=given.network is not None)
-    return compiler.compile(
-        given, chosen, name=name, classes=classes, rows=compared, held_out=held_out, training=training,
+    names = given.classes if isinstance(given, Imported) and given is not model else classes
+    compiled = compiler.compile(
+        given, chosen, name=name, classes=names, rows=compared, held_out=held_out, training=training,
         accuracy=accuracy, operating_point=point, open_set=open_set, learned=learned,
         target=target, **options,
     )  # fmt: skip
+    return replace(compiled, training_rows=model.learned) if isinstance(model, Training) else compiled
 
 
 def _chosen(feature_set: AnyFeatureSet | None, table: Table | None) -> FeatureSet:
@@ -214,6 +225,8 @@ def _quantised_with(split: Parts | None) -> dict[str, Any]:
 
 def _imported(model: Any, asked: ImportOptions) -> Imported | Model:
     if isinstance(model, Imported) or type(model) in get_args(Model):
+        if asked.benign is not None:
+            raise InputError("benign", "the model was imported before", "give it to import_model")
         return cast("Imported | Model", model)
     if isinstance(model, str | PathLike):
         loaded = model_file.read(Path(model), asked)

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from wirewise import tuning
+from wirewise.advice import in_python_terms
 from wirewise.api.inputs import AnyFeatureSet, AnyPath, AnyTable, table_of
 from wirewise.evaluate.networks import set_names
 from wirewise.tuning import Found, Limits, Space
 
 
+@in_python_terms
 def search(
     table: AnyTable,
     space: Space | None = None,

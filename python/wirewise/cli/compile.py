@@ -19,6 +19,7 @@ from wirewise.cli.models import (
     reading,
 )
 from wirewise.cli.options import (
+    BenignOption,
     CalibrationOption,
     FeatureSetOption,
     FineTuneOption,
@@ -69,10 +70,11 @@ def compile_(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Class names in order, comma-separated, instead of the model's own.",
+            help="Class names in the order of the model's numbers, comma-separated, instead of its own.",
             autocompletion=completing.classes_of_running,
         ),
     ] = None,
+    benign: BenignOption = None,
     majority: Annotated[
         bool,
         typer.Option("--majority", help="Let a forest's trees vote instead of adding class fractions."),
@@ -131,6 +133,7 @@ def compile_(
     from wirewise.files import check_folder, check_place
     from wirewise.formats import training_file
     from wirewise.formats.bundle import Bundle
+    from wirewise.importers.benign import order_note
     from wirewise.targets import ProgramTarget
 
     maker, options = find_target(context, target)
@@ -169,6 +172,7 @@ def compile_(
             network,
             calibration,
             fine_tune,
+            benign=benign,
             margin=max_benign_loss is not None,
         ),
         quiet=as_json,
@@ -188,6 +192,8 @@ def compile_(
             warn(*warnings)
     if not as_json:
         console.print(loaded.model.describe())
+        if loaded.imported and (order := order_note(loaded.classes, loaded.imported.first)):
+            note(order)
     given = loaded.imported or loaded.model
     running = Bundle.read(keep_state_of) if keep_state_of else None
     if not isinstance(maker, ProgramTarget):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wirewise.cli.left_out import print_left_out
 from wirewise.cli.options import FeatureSetOption, Json
 from wirewise.cli.outputs import OUTPUT, OUTPUT_OR_FOLDER
 from wirewise.console import grid, listing, note, print_json, progress_console, warn
@@ -161,7 +162,7 @@ def _verb(reader: Reader) -> Callable[..., None]:
                 "no feature set was given", way_out="give -f hara2026, another preset or a YAML file"
             )
         paths, _, left_out = find_captures(captures)
-        warn(*left_out)
+        print_left_out(left_out)
         with _progress(not as_json) as show:
             outcome = run_job(
                 paths, reader, files, FeatureSet.load(feature_set), output,

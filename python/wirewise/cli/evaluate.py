@@ -14,6 +14,7 @@ import typer
 from wirewise.cli import completing
 from wirewise.cli.evaluation_text import print_comparison, print_evaluation
 from wirewise.cli.judging import Asked, on_captures, on_table
+from wirewise.cli.left_out import print_left_out
 from wirewise.cli.options import Json, PlotOption
 from wirewise.cli.outputs import OUTPUT
 from wirewise.console import grid, print_json, step, warn
@@ -155,7 +156,7 @@ def evaluate(
         found = [on_table(path, data[0], table, asked) for path in models]
     else:
         captures, own_labels, left_out = find_captures(data)
-        warn(*left_out)
+        print_left_out(left_out)
         if not (labels or own_labels):
             raise InputError("the captures", "have no labels", "say what each packet is: --labels FILE")
         truth = Truth(labels or own_labels or Path(), otherwise)

@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wirewise.cli.left_out import print_left_out
 from wirewise.cli.options import FeatureSetOption, Json
 from wirewise.cli.outputs import OUTPUT
-from wirewise.console import console, grid, listing, name_and_summary, note, print_json, warn
+from wirewise.console import console, grid, listing, name_and_summary, note, print_json
 
 if TYPE_CHECKING:
     from wirewise.datasets import Labels, Rows, Table
+    from wirewise.datasets.manifest import LeftOut
     from wirewise.feature_sets import FeatureSet
 
 
@@ -95,7 +98,7 @@ def features(
         )
     chosen = FeatureSet.load(feature_set)
     paths, own_labels, left_out = find_captures(captures)
-    warn(*left_out)
+    print_left_out(left_out)
     rows = Rows(numbers(at), interval, at_end)
     labels = labels or own_labels
     what = chosen_variants(augment.split(",")) if augment else []
@@ -163,7 +166,7 @@ def numbers(text: str | None) -> tuple[int, ...]:
     return given
 
 
-def _summarise(table: Any, output: Path | None, left_out: list[str], as_json: bool) -> None:
+def _summarise(table: Any, output: Path | None, left_out: list[LeftOut], as_json: bool) -> None:
     from wirewise.abi import Status
 
     frame = table.frame
@@ -178,7 +181,7 @@ def _summarise(table: Any, output: Path | None, left_out: list[str], as_json: bo
                 "statuses": statuses,
                 "feature_set": table.feature_set.to_dict(),
                 "output": output and str(output),
-                "captures_left_out": left_out,
+                "captures_left_out": [asdict(one) for one in left_out],
             }
         )
         return

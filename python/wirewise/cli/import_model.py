@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wirewise.cli.options import CalibrationOption, FineTuneOption, Json, NetworkOption
+from wirewise.cli.options import BenignOption, CalibrationOption, FineTuneOption, Json, NetworkOption
 from wirewise.cli.outputs import OUTPUT
 from wirewise.console import console, grid, listing, note, print_json, warn
 
@@ -23,8 +23,12 @@ def import_(
         Path | None, typer.Option("--output", "-o", help="Model file (JSON) to write."), OUTPUT
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Class names in order, comma-separated, instead of the model's own.")
+        str | None,
+        typer.Option(
+            help="Class names in the order of the model's numbers, comma-separated, instead of its own."
+        ),
     ] = None,
+    benign: BenignOption = None,
     majority: Annotated[
         bool,
         typer.Option("--majority", help="Let a forest's trees vote instead of adding class fractions."),
@@ -70,7 +74,9 @@ def import_(
         table=Table.read(table) if table else None,
         table_path=table,
         record=record,
-        options=import_options(model, record, classes, majority, network, calibration, fine_tune),
+        options=import_options(
+            model, record, classes, majority, network, calibration, fine_tune, benign=benign
+        ),
         quiet=as_json,
     )
     if loaded.imported is None:

@@ -26,6 +26,7 @@ def import_options(
     calibration: str | None = None,
     fine_tune: bool | None = None,
     *,
+    benign: str | None = None,
     margin: bool = False,
 ) -> ImportOptions:
     """What the options of the command line ask of an import.
@@ -45,6 +46,7 @@ def import_options(
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     return ImportOptions(
         classes=classes.split(",") if classes else None,
+        benign=benign,
         votes="majority" if majority else None,
         margin=margin,
         options=Options(**given) if given else None,
@@ -111,7 +113,8 @@ def name_doubts(loaded: LoadedModel, split: Parts) -> list[str]:
     from wirewise.evaluate.naming import doubts
 
     rows, _ = split.judged(is_quantised(loaded))
-    return doubts(loaded.model, rows, loaded.classes, split.name)
+    first = loaded.imported.first if loaded.imported else 0
+    return doubts(loaded.model, rows, loaded.classes, split.name, first)
 
 
 def print_fidelity(fidelity: dict[str, Any]) -> None:

@@ -35,6 +35,14 @@ FeatureSetOption = Annotated[
     ),
 ]
 TableArgument = Annotated[Path, typer.Argument(help="Table made by `wirewise features` (Parquet).")]
+BenignOption = Annotated[
+    str | None,
+    typer.Option(
+        "--benign",
+        help="Class that becomes class 0, which margins and `after` count from. Default: the one called "
+        "benign, normal or background.",
+    ),
+]
 NetworkOption = Annotated[
     str | None,
     typer.Option("--network", help="Integers to turn a neural network into: int8 (default) or q16."),

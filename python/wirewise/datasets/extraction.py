@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from wirewise import agent, ending
-from wirewise.datasets.manifest import MANIFEST, CaptureFolder
+from wirewise.datasets.manifest import MANIFEST, CaptureFolder, LeftOut, left_out_text
 from wirewise.datasets.table import SOURCE, Table
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
@@ -186,9 +186,9 @@ def with_sources(table: Table, truth: Truth) -> Table:
     return Table(table.frame.with_columns(source), table.feature_set)
 
 
-def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None, list[str]]:
+def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None, list[LeftOut]]:
     """The captures meant by files and folders; the folder, as labels, if one with a manifest is all there is;
-    and warnings that name what its manifest has and is left out.
+    and which captures of its manifest are left out, and why.
 
     Raises InputError for what does not exist, or a folder without captures.
     """
@@ -197,7 +197,7 @@ def find_captures(given: Sequence[str | Path]) -> tuple[list[Path], Path | None,
         folder = CaptureFolder.read(captures[0])
         usable, left_out = folder.usable()
         if not usable:
-            why = left_out[0] if left_out else "its manifest is empty"
+            why = left_out_text(left_out) if left_out else "its manifest is empty"
             raise InputError(str(captures[0]), f"has no capture to learn from: {why}")
         files = [folder.file(entry) for entry in usable]
         note_inputs(files)

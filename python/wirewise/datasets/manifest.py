@@ -8,6 +8,7 @@ application), `label` (`attack`, `mixed`, `benign`, `odd`), and for attacks the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -23,8 +24,6 @@ from wirewise.files import describe_validation_error, parse_json, read_bytes
 BENIGN = "benign"
 MANIFEST = "manifest.json"
 _LIMIT = 256 << 20
-_NAMED = 3
-"""Captures that are named for each reason to leave some out."""
 
 
 class CaptureEntry(BaseModel):
@@ -68,6 +67,21 @@ class CaptureEntry(BaseModel):
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Captures that a folder leaves out for one reason. captures : how many; example : the path of one."""
+
+    reason: str
+    captures: int
+    example: str
+
+
+def left_out_text(left_out: Sequence[LeftOut]) -> str:
+    """All of them in one line."""
+    reasons = (f"{one.captures:,} {one.reason} (such as {one.example})" for one in left_out)
+    return f"{sum(one.captures for one in left_out):,} captures left out: {', '.join(reasons)}"
+
+
+@dataclass(frozen=True)
 class CaptureFolder:
     """Captures and their manifest."""
 
@@ -94,26 +108,22 @@ class CaptureFolder:
             raise InputError(str(file), rule, "give a folder with a manifest.json") from error
         return cls(path, tuple(entries))
 
-    def usable(self, links: frozenset[str] = READABLE_LINKS) -> tuple[list[CaptureEntry], list[str]]:
-        """The captures to learn from: of these link types, and not `odd`; and a line about the others."""
+    def usable(self, links: frozenset[str] = READABLE_LINKS) -> tuple[list[CaptureEntry], list[LeftOut]]:
+        """The captures to learn from: of these link types, and not `odd`; and the others by reason, the most
+        frequent first.
+        """
         usable: list[CaptureEntry] = []
         left_out: dict[str, list[str]] = {}
         for entry in self.entries:
             link = link_name(int(entry.link_type)) if entry.link_type.isdecimal() else entry.link_type
             if entry.label == "odd":
-                left_out.setdefault("odd", []).append(entry.path)
+                left_out.setdefault("marked as odd", []).append(entry.path)
             elif link not in links:
-                left_out.setdefault(f"of link type {link}", []).append(entry.path)
+                left_out.setdefault(f"link type {link}", []).append(entry.path)
             else:
                 usable.append(entry)
-        if not left_out:
-            return usable, []
-        count = sum(map(len, left_out.values()))
-        reasons = "; ".join(
-            f"{len(paths)} {reason} ({', '.join(paths[:_NAMED])}{', ...' if len(paths) > _NAMED else ''})"
-            for reason, paths in sorted(left_out.items(), key=lambda item: -len(item[1]))
-        )
-        return usable, [f"{count} of {len(self.entries)} captures left out: {reasons}"]
+        by_reason = [LeftOut(reason, len(paths), paths[0]) for reason, paths in left_out.items()]
+        return usable, sorted(by_reason, key=lambda one: -one.captures)
 
     def file(self, entry: CaptureEntry) -> Path:
         return self.path / entry.path

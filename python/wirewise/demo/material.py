@@ -14,7 +14,7 @@ import polars as pl
 from wirewise import ending
 from wirewise.datasets.captures import ETHERNET, CapturedPacket, link_name, read_capture
 from wirewise.datasets.extraction import Truth, extract_table
-from wirewise.datasets.manifest import BENIGN, CaptureFolder
+from wirewise.datasets.manifest import BENIGN, CaptureFolder, left_out_text
 from wirewise.datasets.table import Table, build_table_from
 from wirewise.demo.counters import tag
 from wirewise.errors import InputError
@@ -118,7 +118,7 @@ def from_captures(folder: str | Path, *, split: Split, duration_s: float | None)
         )
     kinds = [BENIGN, *sorted(set(known["label"].unique().to_list()) - {BENIGN})]
     notes = [
-        *left_out,
+        *([left_out_text(left_out)] if left_out else []),
         f"{len(every.frame) - len(known)} packets left out: no label, or not IP",
         f"{len(known) - len(learned) - len(sent)} packets left out: of flows that were learned from",
     ]

@@ -116,6 +116,7 @@ def judge(
     about = About(
         subject.name, model.describe(), data, plane, chosen.how, chosen.origin, captures, model.digest
     )
+    first = subject.imported.first if subject.imported else None
     found = evaluation(
         judged,
         about,
@@ -135,7 +136,7 @@ def judge(
             "unlabelled": len(table.frame) - len(table.labelled.frame),
             "of other classes": int((~known).sum()),
         },
-        warnings=[*warnings, *doubts(model, usable, classes, data)],
+        warnings=[*warnings, *doubts(model, usable, classes, data, first)],
     )
     return Found(subject, found, rows, truth, features)
 

@@ -13,12 +13,13 @@ from wirewise.evaluate.train import class_names, matrix
 from wirewise.models import Model
 
 
-def doubts(model: Model, table: Table, classes: Sequence[str], name: str) -> list[str]:
+def doubts(model: Model, table: Table, classes: Sequence[str], name: str, first: int | None = 0) -> list[str]:
     """What a person should be warned of, one sentence each; nothing if all is well.
 
     table : rows that the model reads. classes : names, index = class id. name : the table's, for the
-    sentences. Two things are said: labels that no class is named after, and an
-    accuracy below the share of the most frequent label, with its likely cause.
+    sentences. first : the estimator's number of class 0, see `Imported`: advice on names is in its order;
+    None: not known. Two things are said: labels that no class is named after, and an accuracy below the share
+    of the most frequent label, with its likely cause.
     """
     labels = table.frame["label"].to_list()
     there = class_names([label for label in labels if label])
@@ -34,7 +35,7 @@ def doubts(model: Model, table: Table, classes: Sequence[str], name: str) -> lis
     if strangers:
         warnings.append(
             f"{name} has the labels {', '.join(there)}, but the model's classes are called "
-            f"{', '.join(classes)}{_advice(counts, there, None)}"
+            f"{', '.join(classes)}{_advice(counts, there, None, first)}"
         )
     known = [(index, list(classes).index(label)) for index, label in enumerate(there) if label in classes]
     if known:
@@ -44,7 +45,7 @@ def doubts(model: Model, table: Table, classes: Sequence[str], name: str) -> lis
         share = judged[often].sum() / packets
         # Of a single label every accuracy but 100 % is below its share: no reason for doubt by itself.
         if right / packets < (share if len(known) > 1 else 0.5):
-            cause = _advice(counts, there, right) or (
+            cause = _advice(counts, there, right, first) or (
                 "; it was probably trained on other traffic, or on other features than those of the table"
             )
             warnings.append(
@@ -54,7 +55,7 @@ def doubts(model: Model, table: Table, classes: Sequence[str], name: str) -> lis
     return warnings
 
 
-def _advice(counts: NDArray[np.int64], there: Sequence[str], right: int | None) -> str:
+def _advice(counts: NDArray[np.int64], there: Sequence[str], right: int | None, first: int | None) -> str:
     """The order of names that gives most packets their label, if that is more than `right` of them (None: the
     names are missing, not doubted) and more than the most frequent label has; as a clause that ends a
     sentence, "" if no order does.
@@ -68,7 +69,9 @@ def _advice(counts: NDArray[np.int64], there: Sequence[str], right: int | None) 
     best, packets = int(counts[labels, of_class].sum()), int(counts.sum())
     if best <= max(right or 0, int(counts.sum(axis=1).max())):
         return missing if right is None else ""
-    order = ",".join(there[label] for label in labels[np.argsort(of_class)])
+    if first is None:
+        return missing if right is None else "; the names are probably in the wrong order: compile it again"
+    order = ",".join(there[label] for label in np.roll(labels[np.argsort(of_class)], first))
     gained = f"--classes {order}, which makes it {100 * best / packets:.2f} %"
     if right is None:
         return f"; give --classes {order}, with which the accuracy is {100 * best / packets:.2f} %"

@@ -193,11 +193,12 @@ def choose_from(
     quantised : the model is a network that was quantised with a part of the table. Raises InputError where a
     class other than the first is called benign.
     """
+    model.favour(0)  # trees that vote keep their classes' order, and have no scores
     if BENIGN in classes[1:]:
         raise InputError(
             "the model",
             f"has benign as class {list(classes).index(BENIGN)}, and a margin is that of class 0",
-            "number the classes so that benign is 0, as `wirewise train` does, and train it again",
+            "import the estimator again, which makes benign class 0",
         )
     judged, how = table.judged(quantised)
     return choose(model, judged.frame, matrix(judged), numbers(judged, list(classes)), wish, how, after)

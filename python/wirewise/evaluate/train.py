@@ -120,6 +120,13 @@ class Training:
     doubts: tuple[str, ...] = ()
     taught: teaching.Comparison | None = None
 
+    @property
+    def learned(self) -> Table:
+        """The rows that the estimator learned from in the end: with `refit`, all."""
+        if self.facts["refitted"]:
+            return self.table
+        return Table(self.table.frame[self.split.learn], self.table.feature_set)
+
     def importance(self) -> Importance:
         """How much the estimator leans on each feature, on the rows that were kept apart."""
         rows, truth = matrix(self.table)[self.split.test], numbers(self.table, self.classes)[self.split.test]

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirewise import html
 from wirewise.abi import MAX_FEATURES
@@ -266,13 +266,14 @@ def default_sharing(key: str) -> str:
 class FeatureSet:
     """What is computed per flow, and how flows are kept. See docs/feature-sets.md.
 
-    key : one of KEYS. idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of
-    the flow table, a power of two, for IPv4 and for IPv6 each. sharing : one of SHARINGS, whether all CPUs
-    share that table or each has one of its own; "" is `default_sharing(key)`. decapsulate : of TUNNELS.
-    aggregates_size : entries, a power of two, of the table of each aggregate, for IPv4 and IPv6 each.
-    grace_ns, proven_packets : an entry with so many packets, seen within the grace time, is not given up
-    for a new flow. kept : features whose state each flow has too, before that of the others, though no
-    model needs to read them; only their specs count.
+    features : of class Feature, or their text, such as "mean(length)". key : one of KEYS.
+    idle_timeout_ns : a flow not seen for longer starts again. table_size : entries of the flow table, a power
+    of two, for IPv4 and for IPv6 each. sharing : one of SHARINGS, whether all CPUs share that table or each
+    has one of its own; "" is `default_sharing(key)`. decapsulate : of TUNNELS. aggregates_size : entries, a
+    power of two, of the table of each aggregate, for IPv4 and IPv6 each. grace_ns, proven_packets : an entry
+    with so many packets, seen within the grace time, is not given up for a new flow. kept : features whose
+    state each flow has too, before that of the others, though no model needs to read them; only their specs
+    count.
     """
 
     name: str
@@ -288,7 +289,28 @@ class FeatureSet:
     aggregates_size: int = 16384
     doc: str = field(default="", compare=False)
 
+    if TYPE_CHECKING:  # the fields are tuples of features, whatever they were given as
+
+        def __init__(
+            self,
+            name: str,
+            features: Sequence[Feature | str],
+            key: str = ...,
+            idle_timeout_ns: int = ...,
+            table_size: int = ...,
+            decapsulate: Sequence[str] = ...,
+            grace_ns: int = ...,
+            proven_packets: int = ...,
+            sharing: str = ...,
+            kept: Sequence[Feature | str] = ...,
+            aggregates_size: int = ...,
+            doc: str = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        for attribute in ("features", "kept"):
+            object.__setattr__(self, attribute, self._parsed(attribute, getattr(self, attribute)))
+        object.__setattr__(self, "decapsulate", tuple(self.decapsulate))
         if not is_set_name(self.name):
             raise InputError(
                 f"feature set name {self.name!r}", "is not one",
@@ -330,6 +352,14 @@ class FeatureSet:
                 raise InputError(f"{where}: cannot look into tunnel {tunnel!r}; {choose(tunnel, TUNNELS)}")
         if not 1 <= self.proven_packets <= COUNT_MAX:
             raise InputError(f"{where}: proven_packets must be 1 or more, not {self.proven_packets}")
+
+    def _parsed(self, attribute: str, given: object) -> tuple[Feature, ...]:
+        if not isinstance(given, list | tuple):
+            raise InputError(
+                f"feature set {self.name!r}", f"{attribute} is of type {type(given).__name__}",
+                'give a list such as ["length", "mean(length)"]',
+            )  # fmt: skip
+        return tuple(one if isinstance(one, Feature) else Feature.parse(one) for one in given)
 
     def __repr__(self) -> str:
         return f"<FeatureSet {self.name!r}: {len(self.features)} features of each {self.key} flow>"

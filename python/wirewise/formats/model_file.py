@@ -79,6 +79,8 @@ def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
         raise InputError(
             str(path), "holds integers already, so there is nothing to quantise", "leave out its options"
         )
+    if asked.benign is not None:
+        raise InputError(str(path), "was imported before, with class 0 as it is", "import the estimator anew")
     if document.get("version") != VERSION:
         raise InputError(
             str(path), f"version {document.get('version')!r} is unknown, known is {VERSION}",

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from wirewise.advice import in_python_terms
 from wirewise.importers import dispatch
+from wirewise.importers.benign import benign_first
 from wirewise.importers.registry import FORMATS, Format, supported, supported_table
 from wirewise.importers.request import Imported, ImportOptions, Request, Rows
 from wirewise.models.tree import Votes
@@ -26,11 +28,13 @@ __all__ = [
 ]
 
 
+@in_python_terms
 def import_model(
     estimator_or_path: Any,
     *,
     n_features: int | None = None,
     classes: Sequence[str] | None = None,
+    benign: str | None = None,
     votes: Votes | None = None,
     margin: bool = False,
     rows: Rows | None = None,
@@ -49,6 +53,7 @@ def import_model(
     asked = ImportOptions(
         n_features=n_features,
         classes=classes,
+        benign=benign,
         votes=votes,
         margin=margin,
         rows=rows,
@@ -72,4 +77,4 @@ def import_with(estimator_or_path: Any, asked: ImportOptions) -> Imported:
             "holds no neural network in floating point, so nothing is to be quantised",
             "leave out its options",
         )
-    return imported
+    return benign_first(imported, request)

@@ -10,7 +10,7 @@ import numpy as np
 
 from wirewise.errors import InputError
 from wirewise.importers.lowering import check_features
-from wirewise.importers.request import Imported, Predict, Request
+from wirewise.importers.request import Imported, Predict, Request, Rows
 from wirewise.quantize import FloatNetwork, Options, quantize
 from wirewise.quantize.float_network import Floats
 
@@ -23,14 +23,17 @@ def import_network(
     source: str,
     predict: Predict,
     feature_names: list[str] | None = None,
+    kind: str = "a neural network",
 ) -> Imported:
-    """Quantises a float network on the rows of the request. Raises InputError without them."""
+    """Quantises a float network on the rows of the request. kind : what errors call it. Raises InputError
+    without rows.
+    """
     if request.votes is not None:
-        raise request.refuse("is a neural network, it has no trees that could vote", "leave out the majority")
+        raise request.refuse(f"is {kind}, it has no trees that could vote", "leave out the majority")
     check_features(request, network.n_features)
     if request.rows is None:
         raise request.refuse(
-            "is a neural network, and no rows were given to quantise it with",
+            f"is {kind}, and no rows were given to quantise it with",
             "give a table of the packets it was trained on: --table TABLE (in Python: rows=...)",
         )
     labels = None
@@ -50,6 +53,38 @@ def import_network(
         predict=predict,
         feature_names=feature_names,
         network=network,
+    )
+
+
+LARGEST_WEIGHT = 1024.0
+"""Largest weight of a standardised linear model: far below the limit of Q16, which keeps 26 bits of it."""
+
+
+def standardised(network: FloatNetwork, rows: Rows) -> FloatNetwork:
+    """A linear model that decides the same, though its weights are of features with mean 0 and deviation 1.
+
+    Weights of features as they are may be of any size, and fixed-point numbers keep the same small step for
+    all of them. rows : whose means and deviations are taken, (n, n_features). The scores are multiplied by a
+    positive number, which changes no class. Raises ValueError for other networks.
+    """
+    if not len(rows):
+        return network
+    (weights,), (bias,) = network.weights, network.biases
+    values = network.clip(rows)
+    offset = np.rint(values.mean(axis=0))
+    scale = 1 / np.maximum(values.std(axis=0), 1.0)
+    slope = weights * network.scale[:, None]
+    moved = (offset - network.offset) @ slope
+    standard = slope / scale[:, None]
+    largest = max(float(np.abs(standard).max()), 1e-300)
+    factor = LARGEST_WEIGHT / largest
+    return replace(
+        network,
+        offset=offset,
+        scale=scale,
+        weights=(standard * factor,),
+        biases=((bias + moved) * factor,),
+        output="none",
     )
 
 

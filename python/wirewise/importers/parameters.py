@@ -67,6 +67,25 @@ PARAMETERS = (
         "validation_fraction verbose warm_start",
     ),
     Parameters(
+        ("LogisticRegression",),
+        kept={"fit_intercept": "the bias"},
+        rest="C class_weight dual intercept_scaling l1_ratio max_iter multi_class n_jobs penalty "
+        "random_state solver tol verbose warm_start",
+    ),
+    Parameters(
+        ("LinearSVC",),
+        kept={"fit_intercept": "the bias"},
+        rest="C class_weight dual intercept_scaling loss max_iter multi_class penalty random_state tol "
+        "verbose",
+    ),
+    Parameters(
+        ("SGDClassifier",),
+        kept={"fit_intercept": "the bias"},
+        rest="alpha average class_weight early_stopping epsilon eta0 l1_ratio learning_rate loss max_iter "
+        "n_iter_no_change n_jobs penalty power_t random_state shuffle tol validation_fraction verbose "
+        "warm_start",
+    ),
+    Parameters(
         ("StandardScaler",),
         kept={"with_mean": "part of the inputs", "with_std": "part of the inputs"},
         rest="copy",
@@ -86,7 +105,9 @@ PARAMETERS = (
     ),
     Parameters(
         ("Pipeline",),
-        kept={"steps": "scalers before a network, and `passthrough`"},
+        kept={
+            "steps": "scalers before scikit-learn's trees, networks and linear classifiers, and `passthrough`"
+        },
         refused={"steps": "others"},
         rest="memory transform_input verbose",
     ),

@@ -46,6 +46,7 @@ def _sklearn(name: str, reader: str, test: str, scores: str, limits: str) -> For
     return Format(f"sklearn.{name}", "scikit-learn", f"sklearn:{reader}", test, scores, limits)
 
 
+_SCALERS = "StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler before it"
 _ONE_OUTPUT = "one output"
 _BOOSTED = "sum of margins"
 _XGB = "`binary:logistic`, `multi:softprob`, `multi:softmax`; gbtree or dart; no categorical splits"
@@ -82,7 +83,7 @@ _BUILT_IN = (
         "sklearn_pipeline:import_pipeline",
         "as its last step",
         "as its last step",
-        "trees: no other step does anything; networks: scalers",
+        "scalers as of MLPClassifier, before scikit-learn's trees, networks and linear classifiers",
     ),
     *(
         Format(
@@ -102,10 +103,21 @@ _BUILT_IN = (
     Format(
         "sklearn.MLPClassifier",
         "scikit-learn",
-        "sklearn_networks:import_mlp",
+        "sklearn_networks:import_alone",
         NO_TEST,
         QUANTISED,
-        "`relu`; StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler before it",
+        f"`relu`; {_SCALERS}",
+    ),
+    *(
+        Format(
+            f"sklearn.{name}",
+            "scikit-learn",
+            "sklearn_networks:import_alone",
+            NO_TEST,
+            QUANTISED,
+            f"a network without hidden layers; {_SCALERS}",
+        )
+        for name in ("LogisticRegression", "LinearSVC", "SGDClassifier")
     ),
     Format("xgboost.XGBClassifier", "XGBoost", "xgboost:import_classifier", "float32(x) < t", _BOOSTED, _XGB),
     Format("xgboost.Booster", "XGBoost", "xgboost:import_booster", "float32(x) < t", _BOOSTED, _XGB),

@@ -27,7 +27,8 @@ class ImportOptions:
 
     n_features: what the model must read, if known. classes: names that replace the model's own, in order.
     votes: `majority` to let the trees of a forest vote instead of adding up their class fractions.
-    margin: the scores say how sure a lone tree is, too, and leave room for `favour`.
+    benign: the name of the class that becomes class 0. None: `benign`, `normal` or `background`, if there is
+    one. margin: the scores say how sure a lone tree is, too, and leave room for `favour`.
     rows: int64 (n, n_features), what a neural network will meet (not what it is tested with): it is quantised
     with them, and with their labels, class names (n,), if it needs fine-tuning. options: how, see
     `wirewise.quantize.Options`; only for networks.
@@ -35,6 +36,7 @@ class ImportOptions:
 
     n_features: int | None = None
     classes: Sequence[str] | None = None
+    benign: str | None = None
     votes: Votes | None = None
     margin: bool = False
     rows: Rows | None = None
@@ -47,10 +49,13 @@ class Request(ImportOptions):
     """The options of one import, and `subject`, what its input is called in errors.
 
     outer: the pipeline or the search that the estimator is a part of, whose `predict` its user calls.
+    scalers: what the features go through before a tree of scikit-learn tests them, in order; each keeps the
+    order of a feature's values.
     """
 
     subject: str
     outer: Any = None
+    scalers: Sequence[Any] = ()
 
     @classmethod
     def of(cls, subject: str, options: ImportOptions) -> Request:
@@ -67,7 +72,9 @@ class Imported:
     classes: names, index = class id. node_ids: per tree and node, the library's own number of that node.
     predict: the original's classes for int64 rows (n, n_features), fed the way its integer thresholds assume;
     it needs the library installed. feature_names: what the model was trained on, where the library kept it.
-    network: what was quantised, if it is a neural network; it has no nodes.
+    network: what was quantised, if it is a neural network; it has no nodes. first: the estimator's own number
+    of class 0. It and the network count classes from 0; here they are counted from `first` on, modulo their
+    number.
     """
 
     model: Model
@@ -78,6 +85,7 @@ class Imported:
     predict: Predict = field(repr=False)
     feature_names: list[str] | None = None
     network: FloatNetwork | None = field(default=None, repr=False)
+    first: int = 0
 
     def _repr_html_(self) -> str:
         facts = [

@@ -8,6 +8,7 @@ where a tree would send them.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,29 @@ from wirewise.importers.lowering import (
     build,
     check_features,
     class_names,
+    cuts,
     cuts_at,
     library,
     only_sum,
 )
-from wirewise.importers.request import Imported, Request
+from wirewise.importers.request import Imported, Request, Rows
 from wirewise.importers.sklearn_estimators import check_fitted, predict_with
 from wirewise.models.tree import LEAF, Votes
+
+_TREES = (
+    "DecisionTreeClassifier",
+    "RandomForestClassifier",
+    "ExtraTreesClassifier",
+    "GradientBoostingClassifier",
+    "HistGradientBoostingClassifier",
+)
+
+
+def is_tree(estimator: Any) -> bool:
+    """Whether a function of this module reads it, which goes by the scalers of the request."""
+    return any(
+        base.__name__ in _TREES and base.__module__.startswith("sklearn.") for base in type(estimator).__mro__
+    )
 
 
 def import_tree(estimator: Any, request: Request) -> Imported:
@@ -50,7 +67,9 @@ def _import_trees(estimator: Any, trees: list[Any], request: Request, votes: Vot
     for tree in trees:
         counts = tree.tree_.value[:, 0, :]
         fractions = counts / counts.sum(axis=1, keepdims=True)
-        sources.append(_source(tree.tree_, fractions[:, 1:] - fractions[:, :1] if two_classes else fractions))
+        sources.append(
+            _source(request, tree.tree_, fractions[:, 1:] - fractions[:, :1] if two_classes else fractions)
+        )
     built = build(
         request,
         sources,
@@ -85,6 +104,7 @@ def import_gradient_boosting(estimator: Any, request: Request) -> Imported:
         request,
         [
             _source(
+                request,
                 tree.tree_,
                 estimator.learning_rate * tree.tree_.value[:, 0, :],
                 output=None if len(base) == 1 else output,
@@ -111,7 +131,7 @@ def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
     built = build(
         request,
         [
-            _hist_source(predictor.nodes, output=None if len(base) == 1 else output)
+            _hist_source(request, predictor.nodes, output=None if len(base) == 1 else output)
             for stage in estimator._predictors
             for output, predictor in enumerate(stage)
         ],
@@ -122,11 +142,11 @@ def import_hist_gradient_boosting(estimator: Any, request: Request) -> Imported:
     return _imported(estimator, request.outer, built, names, [built.note])
 
 
-def _source(tree: Any, scores: Any, output: int | None = None) -> SourceTree:
+def _source(request: Request, tree: Any, scores: Any, output: int | None = None) -> SourceTree:
     leaf = tree.children_left == -1
     return SourceTree(
         feature=np.where(leaf, LEAF, tree.feature),
-        cuts=cuts_at(tree.threshold, np.float32),
+        cuts=_cuts(request, np.where(leaf, 0, tree.feature), tree.threshold, np.float32),
         left=tree.children_left,
         right=tree.children_right,
         scores=scores,
@@ -134,9 +154,33 @@ def _source(tree: Any, scores: Any, output: int | None = None) -> SourceTree:
     )
 
 
-def _hist_source(nodes: Any, output: int | None) -> SourceTree:
+def _cuts(request: Request, features: Any, thresholds: Any, rounds_to: type[np.floating[Any]]) -> Cuts:
+    """The tests `rounds_to(scaled(x)) <= threshold` as tests of integers, with the scalers' own arithmetic.
+
+    Adding, multiplying and dividing by a positive constant keep the order of numbers, rounded too, so that
+    each test still has one largest integer that goes left.
+    """
+    if not request.scalers:
+        return cuts_at(thresholds, rounds_to)
+    width = request.scalers[0].n_features_in_
+    tests = np.arange(len(thresholds))
+
+    def goes_left(x: Rows) -> Any:
+        rows: Any = np.zeros((len(x), width), np.int64)
+        rows[tests, features] = x
+        for scaler in request.scalers:
+            rows = scaler.transform(rows)
+        return np.asarray(rows)[tests, features].astype(rounds_to) <= thresholds
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return cuts(goes_left, len(thresholds))
+
+
+def _hist_source(request: Request, nodes: Any, output: int | None) -> SourceTree:
     leaf = nodes["is_leaf"].astype(bool)
-    tests: Cuts = cuts_at(nodes["num_threshold"], np.float64)
+    features = np.where(leaf, 0, nodes["feature_idx"]).astype(np.int64)
+    tests = _cuts(request, features, nodes["num_threshold"], np.float64)
     return SourceTree(
         feature=np.where(leaf, LEAF, nodes["feature_idx"]),
         cuts=tests,

@@ -1,34 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-learn's MLPClassifier, alone or behind scalers that are a factor and a shift per feature."""
+"""scikit-learn's MLPClassifier and linear classifiers, alone or behind scalers.
+
+A linear classifier is a network without hidden layers, a scaler a factor and a shift for each feature.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wirewise.importers.lowering import class_names, library
-from wirewise.importers.networks import affine_input, import_network
+from wirewise.importers.networks import affine_input, import_network, standardised
 from wirewise.importers.request import Imported, Request
 from wirewise.importers.sklearn_estimators import check_fitted, predict_with
-from wirewise.quantize import FloatNetwork
+from wirewise.quantize import FloatNetwork, Options
 from wirewise.quantize.float_network import Floats
 
+LINEAR = ("LogisticRegression", "LinearSVC", "SGDClassifier")
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 
 
-def import_mlp(estimator: Any, request: Request) -> Imported:
-    """An MLPClassifier that was trained on the integer features as they are."""
+def import_alone(estimator: Any, request: Request) -> Imported:
+    """A network or linear classifier that was trained on the integer features as they are."""
     return import_scaled([], estimator, request)
 
 
 def is_network(estimator: Any) -> bool:
-    return any(base.__name__ == "MLPClassifier" for base in type(estimator).__mro__)
+    return any(base.__name__ in ("MLPClassifier", *LINEAR) for base in type(estimator).__mro__)
 
 
-def import_scaled(scalers: list[tuple[str, Any]], mlp: Any, request: Request) -> Imported:
-    """An MLPClassifier behind named scalers."""
-    check_fitted(mlp, request)
+def import_scaled(scalers: list[tuple[str, Any]], estimator: Any, request: Request) -> Imported:
+    """A network or linear classifier behind named scalers."""
+    check_fitted(estimator, request)
+    linear = hasattr(estimator, "coef_")
+    network = _linear(estimator) if linear else _mlp(estimator, request)
+    if linear and request.options is None:  # of one layer, 32-bit weights cost hardly more than 8-bit ones
+        request = replace(request, options=Options("q16"))
+    for name, scaler in reversed(scalers):
+        network = affine_input(network, *_affine(name, scaler, network.n_features, request))
+    if linear and request.rows is not None and request.rows.shape[1:] == (network.n_features,):
+        network = standardised(network, request.rows)  # rows of another width are refused later
+    first = scalers[0][1] if scalers else estimator
+    trained_on = getattr(first, "feature_names_in_", None)
+    return import_network(
+        network,
+        request,
+        classes=class_names(request, estimator.classes_.tolist()),
+        source=f"scikit-learn {library('sklearn').__version__} {type(estimator).__name__}",
+        predict=predict_with(request.outer or estimator),
+        feature_names=None if trained_on is None else list(map(str, trained_on)),
+        kind="a linear model" if linear else "a neural network",
+    )
+
+
+def _mlp(mlp: Any, request: Request) -> FloatNetwork:
     hidden = len(mlp.coefs_) - 1
     if hidden and mlp.activation != "relu":
         raise request.refuse(
@@ -36,25 +63,23 @@ def import_scaled(scalers: list[tuple[str, Any]], mlp: Any, request: Request) ->
         )
     if mlp._label_binarizer.y_type_.startswith("multilabel"):
         raise request.refuse("predicts several labels", "train one classifier for the label you need")
-    n_features = mlp.n_features_in_
-    network = FloatNetwork(
-        offset=np.zeros(n_features),
-        scale=np.ones(n_features),
+    return FloatNetwork(
+        offset=np.zeros(mlp.n_features_in_),
+        scale=np.ones(mlp.n_features_in_),
         weights=tuple(np.asarray(part, np.float64) for part in mlp.coefs_),
         biases=tuple(np.asarray(part, np.float64) for part in mlp.intercepts_),
         output="softmax" if mlp.out_activation_ == "softmax" else "sigmoid",
     )
-    for name, scaler in reversed(scalers):
-        network = affine_input(network, *_affine(name, scaler, n_features, request))
-    first = scalers[0][1] if scalers else mlp
-    trained_on = getattr(first, "feature_names_in_", None)
-    return import_network(
-        network,
-        request,
-        classes=class_names(request, mlp.classes_.tolist()),
-        source=f"scikit-learn {library('sklearn').__version__} {type(mlp).__name__}",
-        predict=predict_with(request.outer or mlp),
-        feature_names=None if trained_on is None else list(map(str, trained_on)),
+
+
+def _linear(estimator: Any) -> FloatNetwork:
+    """Its decision function, which has one output for two classes: class 1 above 0; else the largest wins."""
+    weights = np.asarray(estimator.coef_, np.float64).T
+    return FloatNetwork(
+        offset=np.zeros(len(weights)),
+        scale=np.ones(len(weights)),
+        weights=(weights,),
+        biases=(np.broadcast_to(np.asarray(estimator.intercept_, np.float64), weights.shape[1:]).copy(),),
     )
 
 
@@ -65,7 +90,7 @@ def _affine(
     kind = type(scaler).__name__
     if kind not in SCALERS:
         raise request.refuse(
-            f"is a pipeline whose step {name!r} ({kind}) cannot be folded into the network's inputs",
+            f"is a pipeline whose step {name!r} ({kind}) cannot be folded into the inputs of a network",
             f"scale with one of {', '.join(SCALERS)}",
         )
     check_fitted(scaler, request)

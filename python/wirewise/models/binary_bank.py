@@ -106,6 +106,14 @@ class BinaryBank(Network):
     def favour(self, by: int) -> BinaryBank:
         return replace(self, networks=tuple(one.favour(by) for one in self.networks))
 
+    def renumbered(self, first: int) -> BinaryBank:
+        """Raises InputError: class 0 is that no network says yes."""
+        if first:
+            raise InputError(
+                "model", "class 0 of a bank is that no network says yes", "name the classes in that order"
+            )
+        return self
+
     # -- facts
 
     @cached_property

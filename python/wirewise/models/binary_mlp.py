@@ -170,6 +170,17 @@ class BinaryMlp(Network):
         changed = replace(last, threshold=(last.threshold[0] + by, *last.threshold[1:]))
         return replace(self, layers=(*self.layers[:-1], changed))
 
+    def renumbered(self, first: int) -> BinaryMlp:
+        if first == 0:
+            return self
+        last = self.layers[-1]
+        changed = replace(
+            last,
+            weights=(*last.weights[first:], *last.weights[:first]),
+            threshold=rules.renumbered_scores(last.threshold, first),
+        )
+        return replace(self, layers=(*self.layers[:-1], changed))
+
     # -- facts
 
     @cached_property

@@ -94,6 +94,12 @@ class Bounded:
         """As that of the model inside; what is unknown stays so."""
         return replace(self, model=self.model.favour(by))
 
+    def renumbered(self, first: int) -> Bounded:
+        """As that of the model inside; `unknown` stays the last class. Raises InputError for that one."""
+        if first == self.n_classes - 1:
+            raise InputError("model", f"class {UNKNOWN} has no score", "choose another class")
+        return replace(self, model=self.model.renumbered(first))
+
     # -- facts
 
     @property

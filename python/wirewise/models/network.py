@@ -147,6 +147,14 @@ class Network(ABC):
         """
 
     @abstractmethod
+    def renumbered(self: _Network, first: int) -> _Network:
+        """The same network with class `first` as class 0: (class - first) modulo n_classes.
+
+        Equal scores keep their winner, except in int8 networks with several outputs, where the class with the
+        lowest number wins as always. Raises InputError where a sum could overflow.
+        """
+
+    @abstractmethod
     def details(self) -> dict[str, Any]:
         """Sizes of the layers, for people and programs."""
 
@@ -212,6 +220,25 @@ class DenseNetwork(Network):
         step = getattr(last, "multiplier", (1,))[0]
         more = -by if self.n_outputs == 1 else -(-by // step)
         changed = replace(last, bias=(last.bias[0] + more, *last.bias[1:]))
+        return replace(self, layers=(*self.layers[:-1], changed))  # type: ignore[type-var]
+
+    def renumbered(self: _Dense, first: int) -> _Dense:
+        if first == 0:
+            return self
+        last = self.layers[-1]
+        if self.n_outputs == 1:
+            weights = tuple(tuple(-weight for weight in row) for row in last.weights)
+            changed = replace(last, weights=weights, bias=(1 - last.bias[0],))
+        else:
+            by_class = {"weights": (*last.weights[first:], *last.weights[:first])}
+            if hasattr(last, "multiplier"):  # the least step of such a score is its multiplier, more than 1
+                by_class |= {
+                    name: (*values[first:], *values[:first])
+                    for name, values in (("bias", last.bias), ("multiplier", last.multiplier))
+                }
+            else:
+                by_class["bias"] = rules.renumbered_scores(last.bias, first)
+            changed = replace(last, **by_class)
         return replace(self, layers=(*self.layers[:-1], changed))  # type: ignore[type-var]
 
     def details(self) -> dict[str, Any]:

@@ -23,6 +23,15 @@ def is_int(value: object, low: int, high: int) -> bool:
     return type(value) is int and low <= value <= high
 
 
+def renumbered_scores(start: tuple[int, ...], first: int) -> tuple[int, ...]:
+    """What the scores of each class start from once class `first` is class 0, see `renumbered` of a family.
+
+    A class that came before `first` won against it with an equal score. It comes after it now, so it starts
+    one higher. All other pairs keep their order.
+    """
+    return (*start[first:], *(value + 1 for value in start[:first]))
+
+
 def check_size(n_features: object, n_classes: object) -> None:
     """Raises InputError unless there are 1 to 128 features and 2 to 64 classes."""
     if not is_int(n_features, 1, MAX_FEATURES):

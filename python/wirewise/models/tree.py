@@ -12,7 +12,7 @@ of two ways:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
@@ -159,6 +159,41 @@ class TreeEnsemble:
                 f"its scores fill 32 bits and leave no room for a margin of {by:,}",
                 "compile the estimator itself, as its import did not know of the margin",
             ) from None
+
+    def renumbered(self, first: int) -> TreeEnsemble:
+        """The same trees and the same decisions, equal scores included, with class `first` as class 0.
+
+        The classes after it follow, then those before it: (class - first) modulo n_classes. Raises InputError
+        where trees vote and votes can be equal, because those go to the lowest class.
+        """
+        if first == 0:
+            return self
+        if self.votes == "majority":
+            if len(self.trees) > 1 and (self.n_classes > 2 or len(self.trees) % 2 == 0):
+                raise InputError(
+                    "model",
+                    "its trees vote, and equal votes go to the class with the lowest number",
+                    "let them add up class fractions (no majority vote)",
+                )
+            return self._with_leaves(lambda leaf: ((leaf[0] - first) % self.n_classes,), self.base)
+        if self.n_outputs == 1:
+            return self._with_leaves(lambda leaf: (-leaf[0],), (1 - self.base[0],))
+        return self._with_leaves(
+            lambda leaf: leaf if len(leaf) == 1 else (*leaf[first:], *leaf[:first]),
+            rules.renumbered_scores(self.base, first),
+            first,
+        )
+
+    def _with_leaves(self, change: Callable[[Ints], Ints], base: Ints, first: int = 0) -> TreeEnsemble:
+        trees = tuple(
+            replace(
+                tree,
+                value=tuple(change(leaf) if leaf else () for leaf in tree.value),
+                output=None if tree.output is None else (tree.output - first) % self.n_outputs,
+            )
+            for tree in self.trees
+        )
+        return replace(self, trees=trees, base=base)
 
     def leaves(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Leaf node reached in each tree, (n, trees)."""

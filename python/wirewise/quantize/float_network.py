@@ -57,10 +57,14 @@ class FloatNetwork:
 
     def encode(self, x: NDArray[np.int64]) -> Floats:
         """Normalised features (n, n_features) of rows (n, n_features)."""
+        return (self.clip(x) - self.offset) * self.scale
+
+    def clip(self, x: NDArray[np.int64]) -> Floats:
+        """Features (n, n_features) between low and high."""
         values = x.astype(np.float64)
-        if self.low is not None or self.high is not None:
-            values = np.clip(values, self.low, self.high)
-        return (values - self.offset) * self.scale
+        if self.low is None and self.high is None:
+            return values
+        return np.clip(values, self.low, self.high)
 
     def layers(self, x: NDArray[np.int64]) -> list[Floats]:
         """The normalised features, the activations of the hidden layers, and the scores (n, n_outputs)."""

@@ -73,6 +73,12 @@ class Trial:
         """What trials are ranked by."""
         return self.score.even_f1 if self.score else -1.0
 
+    def __repr__(self) -> str:
+        if not self.score:
+            return f"<Trial {self.number}: {self.settings.describe()}, {self.left or 'not judged'}>"
+        size = f", {self.instructions:,} instructions" if self.instructions else ""
+        return f"<Trial {self.number}: {self.settings.describe()}, F1 {self.f1:.4f}{size}>"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "trial": self.number,
@@ -100,6 +106,11 @@ class Found:
     training: Training = field(repr=False)
     apart: Score
     asked: dict[str, Any]
+
+    def __repr__(self) -> str:
+        tried = f"{len(self.trials)} trial{'s' if len(self.trials) > 1 else ''}"
+        apart = f"F1 {self.apart.even_f1:.4f} on what was kept apart"
+        return f"<Found in {tried}: {self.best.settings.describe()}, {apart}>"
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 import sklearn.dummy
 import sklearn.ensemble
+import sklearn.linear_model
 import sklearn.model_selection
 import sklearn.neural_network
 import sklearn.pipeline
 import sklearn.preprocessing
+import sklearn.svm
 import sklearn.tree
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
@@ -40,7 +42,7 @@ lightgbm = needs.package("lightgbm")
 ROOT = Path(__file__).parents[3]
 HOMES = (
     sklearn.tree, sklearn.ensemble, sklearn.neural_network, sklearn.preprocessing, sklearn.pipeline,
-    sklearn.model_selection, xgboost, lightgbm,
+    sklearn.model_selection, sklearn.linear_model, sklearn.svm, xgboost, lightgbm,
 )  # fmt: skip
 RNG = np.random.default_rng(4)
 X = RNG.integers(0, 1500, (600, 4))

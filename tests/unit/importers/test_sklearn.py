@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -20,8 +21,16 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from tests.examples import examples
@@ -189,20 +198,82 @@ def test_pipeline_of_one_step_and_names_of_features() -> None:
         table, ["b", "b", "a", "a"]
     )
     imported = import_model(pipeline, n_features=2, classes=["attack", "benign"])
-    assert imported.classes == ["attack", "benign"]
+    assert imported.classes == ["benign", "attack"]
     assert imported.feature_names == ["length", "iat"]
     assert imported.source.startswith("scikit-learn 1.")
-    assert imported.predict(table.to_numpy()).tolist() == [1, 1, 0, 0]
+    assert imported.predict(table.to_numpy()).tolist() == [0, 0, 1, 1]
 
 
 def test_classes_keep_their_order_even_if_it_is_not_sorted(adversary: ModuleType) -> None:
     rng = np.random.default_rng(2)
     x = adversary.training_rows(rng, 300)
     forest = RandomForestClassifier(5).fit(x, adversary.training_classes(rng, x, 3))
-    forest.classes_ = np.array(["scan", "benign", "attack"])
+    forest.classes_ = np.array(["scan", "dos", "attack"])
     imported = import_model(forest)
-    assert imported.classes == ["scan", "benign", "attack"]
+    assert imported.classes == ["scan", "dos", "attack"]
     adversary.assert_same_classes(imported, x)
+
+
+@pytest.mark.parametrize(
+    "scalers",
+    [
+        [StandardScaler()],
+        [StandardScaler(with_mean=False)],
+        [MinMaxScaler((-3, 5))],
+        [MinMaxScaler(clip=True)],
+        [MaxAbsScaler()],
+        [RobustScaler()],
+        [RobustScaler(unit_variance=True), MinMaxScaler((0, 7))],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "last",
+    [
+        DecisionTreeClassifier(),
+        RandomForestClassifier(n_estimators=6, max_depth=6),
+        GradientBoostingClassifier(n_estimators=4),
+        HistGradientBoostingClassifier(max_iter=4),
+    ],
+    ids=lambda last: type(last).__name__,
+)
+def test_trees_behind_scalers_take_the_paths_of_the_pipeline(
+    adversary: ModuleType, scalers: list[Any], last: Any
+) -> None:
+    rng = np.random.default_rng(7)
+    x = adversary.training_rows(rng, 600)
+    pipeline = make_pipeline(*scalers, last.set_params(random_state=7))
+    pipeline.fit(x, adversary.training_classes(rng, x, 3))
+    imported = import_model(pipeline)
+    rows = [x, adversary.training_rows(rng, 2000)]
+    for tree in imported.model.trees:  # on both sides of every threshold
+        for feature, cut in zip(tree.feature, tree.threshold, strict=True):
+            if feature >= 0:
+                near = x[rng.integers(0, len(x), 3)].copy()
+                near[:, feature] = np.clip([cut - 1, cut, cut + 1], -(2**62), 2**62)
+                rows.append(near)
+    everywhere = np.concatenate(rows)
+    adversary.assert_same_classes(imported, everywhere)
+    if not hasattr(pipeline[-1], "apply") or isinstance(pipeline[-1], GradientBoostingClassifier):
+        return
+    scaled = pipeline[:-1].transform(everywhere)
+    theirs = pipeline[-1].apply(scaled).reshape(len(everywhere), -1)
+    ours = imported.model.leaves(everywhere)
+    for tree, ids in enumerate(imported.node_ids):
+        np.testing.assert_array_equal(np.array(ids)[ours[:, tree]], theirs[:, tree])
+
+
+def test_a_pipeline_of_named_features_and_a_search_in_it() -> None:
+    import polars
+
+    table = polars.DataFrame({"length": [1, 2, 3, 4] * 9, "iat": [0, 0, 9, 9] * 9})
+    search = GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 2]})
+    pipeline = make_pipeline(StandardScaler(), search).fit(table, ["b", "b", "a", "a"] * 9)
+    imported = import_model(pipeline, n_features=2)
+    assert imported.feature_names == ["length", "iat"]
+    assert (imported.model.predict(table.to_numpy())[0] == imported.predict(table.to_numpy())).all()
+    with pytest.raises(InputError, match="trained on 2 features, the feature set has 3"):
+        import_model(pipeline, n_features=3)
 
 
 X = np.array([[0, 0], [0, 1], [5, 0], [5, 9]] * 5)
@@ -225,10 +296,21 @@ def wide() -> Any:
         (lambda: DecisionTreeClassifier().fit(X, np.stack([Y, Y], 1)), "predicts several outputs"),
         (lambda: RandomForestClassifier(3).fit(X, np.stack([Y, Y], 1)), "predicts several outputs"),
         (lambda: RandomForestRegressor(3).fit(X, Y), "it is a regressor; train a classifier: Dec"),
-        (lambda: LogisticRegression().fit(X, Y), "LogisticRegression cannot be imported; known are"),
+        (lambda: GaussianNB().fit(X, Y), "GaussianNB cannot be imported; known are"),
         (lambda: AdaBoostClassifier().fit(X, Y), "AdaBoostClassifier: weighs the votes"),
-        (lambda: make_pipeline(StandardScaler(), ExtraTreeClassifier()).fit(X, Y), "step 'standardscaler'"),
-        (lambda: make_pipeline(LogisticRegression()).fit(X, Y), "LogisticRegression cannot be imported"),
+        (
+            lambda: make_pipeline(QuantileTransformer(n_quantiles=5), ExtraTreeClassifier()).fit(X, Y),
+            r"step 'quantiletransformer' (QuantileTransformer) interpolates, and rounds so that the order",
+        ),
+        (
+            lambda: make_pipeline(StandardScaler(), PCA(2), ExtraTreeClassifier()).fit(X, Y),
+            "step 'pca' (PCA) mixes features, and a tree tests one at a time; trees need no scaling",
+        ),
+        (
+            lambda: make_pipeline(StandardScaler(), GaussianNB()).fit(X, Y),
+            "step 'standardscaler' (StandardScaler) changes the features of a GaussianNB",
+        ),
+        (lambda: make_pipeline(GaussianNB()).fit(X, Y), "GaussianNB cannot be imported"),
         (
             lambda: GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, Y),
             "starts from another estimator (init=LogisticRegression); train it with init=None",

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PowerTransformer, RobustScaler, StandardScaler
+from sklearn.svm import LinearSVC
 
 from wirewise.errors import InputError
 from wirewise.importers import import_model
@@ -70,6 +72,46 @@ def test_the_float_network_says_what_the_estimator_says(scaler: Any, y: Any) -> 
     assert isinstance(imported.model, FixedPointMlp)
     agree = (imported.model.predict(X)[0] == imported.predict(X)).mean()
     assert agree > 0.995
+
+
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("scaler", [None, StandardScaler(), MinMaxScaler(clip=True), RobustScaler()], ids=str)
+@pytest.mark.parametrize(
+    "linear",
+    [
+        LogisticRegression(),
+        LogisticRegression(fit_intercept=False),
+        LinearSVC(random_state=0),
+        LinearSVC(fit_intercept=False, random_state=0),
+        SGDClassifier(random_state=0),
+        SGDClassifier(loss="log_loss", average=True, random_state=0),
+    ],
+    ids=str,
+)
+def test_linear_classifiers_are_networks_of_one_layer(linear: Any, scaler: Any, y: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = (make_pipeline(scaler, linear) if scaler else linear).fit(X, y)
+    imported = import_model(estimator, rows=X)
+    assert imported.network is not None and len(imported.network.weights) == 1
+    wide = X * np.array([3, 1, 5, 2]) - 200
+    assert (imported.network.predict(wide) == imported.predict(wide)).all()
+    np.testing.assert_array_equal(imported.predict(wide), estimator.predict(wide))
+    assert isinstance(imported.model, FixedPointMlp)  # unless int8 is asked for
+    assert (imported.model.predict(X)[0] == imported.predict(X)).mean() > 0.995
+    assert isinstance(import_model(estimator, rows=X, options=Options("int8")).model, QuantizedMlp)
+
+
+def test_a_linear_classifier_says_what_it_needs() -> None:
+    linear = LogisticRegression(max_iter=1000).fit(X, TWO)
+    with pytest.raises(InputError, match="is a linear model, and no rows were given to quantise it with"):
+        import_model(linear)
+    with pytest.raises(InputError, match="is a linear model, it has no trees that could vote"):
+        import_model(linear, rows=X, votes="majority")
+    with pytest.raises(InputError, match="is not fitted"):
+        import_model(make_pipeline(StandardScaler(), LogisticRegression()), rows=X)
+    with pytest.raises(InputError, match=r"\(PowerTransformer\) cannot be folded into the inputs"):
+        import_model(make_pipeline(PowerTransformer(), LogisticRegression()).fit(X, TWO), rows=X)
 
 
 def test_int8_is_the_default_and_close() -> None:
