@@ -34,7 +34,7 @@ def import_network(
     if request.rows is None:
         raise request.refuse(
             f"is {kind}, and no rows were given to quantise it with",
-            "give a table of the packets it was trained on: --table TABLE (in Python: rows=...)",
+            "give a table of the packets it was trained on: --table TABLE (for import_model: rows=...)",
         )
     labels = None
     if request.labels is not None:
