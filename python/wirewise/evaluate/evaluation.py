@@ -133,7 +133,7 @@ class Evaluation:
 
     @property
     def mean_recall(self) -> dict[str, float]:
-        """Of attacks: over `families`, `captures`, `sources`. The total over flows is the recall of
+        """Mean recall of attacks over `families`, `captures`, `sources`. The total over flows is the recall of
         `flows.attack`.
         """
         return means(self.verdict.families)

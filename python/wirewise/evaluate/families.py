@@ -25,7 +25,7 @@ FEWEST_SOURCES = 2
 NOT_VISIBLE = 0.1
 """Mean share of a family's flows, here and in every dealing, below which it counts as not visible."""
 VISIBLE = 0.5
-"""Share from which on a later packet is said to show it."""
+"""Share of flows from which a later packet counts as showing a family."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def between(mean: float, units: int) -> Interval:
 
 
 def predicted(mean: float, units: int, others: int) -> Interval:
-    """Where the mean over so many other sources lies, with 95 %: as `between`, and the chance of which
+    """The 95 % interval of the mean over that many other sources: as `between`, plus the chance of which
     sources these are.
     """
     from scipy.stats import betabinom

@@ -28,7 +28,7 @@ class At:
 
     @classmethod
     def parse(cls, text: str) -> At:
-        """Of text such as `5`, `5,30,100`, `10s` or `every`. Raises InputError for anything else."""
+        """Parses text such as `5`, `5,30,100`, `10s` or `every`. Raises InputError for anything else."""
         if text.strip() == EVERY:
             return cls(every=True)
         parts = [part.strip() for part in text.split(",")]

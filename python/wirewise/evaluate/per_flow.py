@@ -27,7 +27,7 @@ DECISIONS = (1, 2, 3, 5, 8, 16, 32, 64, 128)
 PERIODS = (0.0, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0)
 """Seconds from a flow's first packet after which it is judged."""
 FIFTH = At((5,))
-"""When flows are judged unless something else is asked for."""
+"""When flows are judged by default."""
 NS_PER_MINUTE = 60_000_000_000
 UNNAMED = "(not named)"
 
@@ -96,7 +96,7 @@ class FlowReport:
     class_intervals : the same of each class. curves : over all thresholds; None without scores, or without
     both kinds of flows. losses : captures with benign flows that lost a packet, the most flagged first.
     applications : all of them, the largest share first; empty if the table names none. flagged : share of
-    each class's flows that are said to be of whatever attack. benign_losing : share of benign flows that lose
+    each class's flows that are flagged as any attack. benign_losing : share of benign flows that lose
     a packet. flagged_per_hour : how many, in an hour of benign packets.
     """
 

@@ -44,7 +44,7 @@ _FEW = 2  # captures of a kind, from which on others can be told of
 class Limits:
     """What must hold for a model to drop packets; shares are of 0 to 1.
 
-    recall : share of a family's flows that must be found, at the lower end of what other sources would give.
+    recall : share of a family's flows that must be found, at the lower end of its interval for other sources.
     benign_loss : share of benign flows that lose a packet, at most; elsewhere : the same of each application,
     and of other captures as far as the bootstrap tells.
     """
@@ -193,7 +193,7 @@ def _is_of(verdicts: FlowVerdicts, application: str) -> NDArray[np.bool_]:
 def _advised(
     flows: FlowReport, classes: Sequence[str], limits: Limits, dealings: Mapping[str, Sequence[float]] | None
 ) -> tuple[list[Family], list[int]]:
-    """The families with what to do about each, and the numbers of the classes that may be dropped.
+    """The families, each with its verdict, and the numbers of the classes that may be dropped.
 
     A class that is not dropped finds no flow for another one, so families are judged anew whenever one is
     left out: first those that are not surely found, then those that cost the most benign flows.

@@ -39,7 +39,7 @@ fn unknown_field(message: &str) -> Option<String> {
     Some(format!("unknown key '{name}'; {}", choose(name, &known)))
 }
 
-/// What the library says in terms of its own, in those of whoever wrote the file.
+/// Rewords the library's own terms for the author of the file.
 fn plain(message: &str) -> String {
     let said = match message {
         "expected mapping start" => "expected keys with values, such as `key: value`",

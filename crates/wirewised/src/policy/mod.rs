@@ -76,7 +76,7 @@ pub const NOTHING_TO_ENFORCE: &str = "--mode enforce needs --policy FILE: withou
                                       nothing to enforce (such as `version: 1` and `classes: {NAME: drop}`)";
 
 impl Policy {
-    /// Of a command on captures, whose policy may be left out in observe mode.
+    /// Reads the policy of a command on captures; in observe mode it may be left out.
     pub fn given(path: Option<&Path>, classes: &[String], mode: abi::Mode) -> Result<Self> {
         match path {
             Some(path) => Self::load(path, classes),
