@@ -48,7 +48,7 @@ def print_evaluation(found: Evaluation) -> None:
 
 
 def print_families(found: Evaluation) -> None:
-    """Each family of attacks: how surely it is found and what to do; then the means over families and sources."""
+    """Each family of attacks: how surely it is found and what to do; then the means over families."""
     families = found.verdict.families
     if not families:
         return

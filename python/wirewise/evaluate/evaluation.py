@@ -133,8 +133,8 @@ class Evaluation:
 
     @property
     def mean_recall(self) -> dict[str, float]:
-        """Mean recall of attacks over `families`, `captures`, `sources`. The total over flows is the recall of
-        `flows.attack`.
+        """Mean recall of attacks over `families`, `captures`, `sources`. The total over flows is the recall
+        of `flows.attack`.
         """
         return means(self.verdict.families)
 
