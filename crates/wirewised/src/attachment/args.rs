@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which attachment a command is about.
 
+use crate::attachment::Attachment;
 use crate::attachment::pins::{Lock, Root, RootArgs};
 use crate::attachment::succession;
-use crate::attachment::{Attachment, Whereabouts};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::running::Running;
 
 /// The options of every command on one attachment.
@@ -52,20 +52,11 @@ impl AttachmentArgs {
     }
 }
 
-/// The same attachment at every call, wherever it is and whatever its interface is called, for commands that keep looking. An error once its
-/// interface is deleted, or nothing is attached any more.
-pub fn keep_finding(root: &Root, first: &Attachment) -> impl Fn() -> Result<Box<dyn Running>> + use<> {
+/// The same attachment at every call, wherever it is and whatever its interface is called, for commands that keep looking.
+pub fn keep_finding(root: &Root, first: &Attachment) -> impl Fn() -> Result<Attachment> + use<> {
     let (root, directory, interface) = (root.clone(), first.directory.clone(), first.interface.clone());
-    move || {
-        let found = match Attachment::open(&directory) {
-            Ok(found) if found.link.is_some() => found,
-            _ => Attachment::find(&root, Some(&interface))?,
-        };
-        if found.whereabouts == Whereabouts::Gone {
-            return Err(Error::other(format!(
-                "{interface}: the interface was deleted, or the program was taken off it; `wirewised detach` removes what is left"
-            )));
-        }
-        Ok(Box::new(found))
+    move || match Attachment::open(&directory) {
+        Ok(found) if found.link.is_some() => Ok(found),
+        _ => Attachment::find(&root, Some(&interface)),
     }
 }

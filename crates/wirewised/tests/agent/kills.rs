@@ -157,7 +157,7 @@ fn killed_at_random_under_traffic_no_attack_passes_and_nothing_is_left() {
     lab.attach("--policy p.yaml --mode enforce");
     let start = std::time::Instant::now();
     lab.ok("swap --bundle c.wirewise");
-    let whole = start.elapsed();
+    let mut longest = 2 * start.elapsed();
     let (flow, ended) = (lab.flow(1000), std::sync::atomic::AtomicBool::new(false));
     let mut died = 0;
     std::thread::scope(|scope| {
@@ -174,18 +174,23 @@ fn killed_at_random_under_traffic_no_attack_passes_and_nothing_is_left() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (random >> 33) as u32 % most
         };
-        for _ in 0..kills {
+        while died < kills {
             let command = with(COMMANDS[next(COMMANDS.len() as u32) as usize]);
             let quiet = std::process::Stdio::null;
             let mut child = lab.command(&command).stdout(quiet()).stderr(quiet()).spawn().unwrap();
-            std::thread::sleep(whole * next(200) / 100);
+            std::thread::sleep(longest * next(100) / 100);
             let _ = child.kill();
-            died += u32::from(child.wait().unwrap().code().is_none());
+            // However fast the machine is at the moment, about two of three die, at any moment of what they do.
+            if child.wait().unwrap().code().is_none() {
+                died += 1;
+                longest = longest * 21 / 20;
+            } else {
+                longest = longest * 9 / 10;
+            }
         }
         ended.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(traffic.join().unwrap(), 0, "attacks passed");
     });
-    assert!(died > kills / 4, "{died} of {kills} commands died");
     assert_eq!(
         (lab.status()["attached"].clone(), lab.status()["mode"].clone()),
         (true.into(), "enforce".into())

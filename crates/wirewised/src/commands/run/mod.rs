@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::abi::Mode;
-use crate::attachment::Attachment;
 use crate::attachment::args::keep_finding;
 use crate::attachment::attach;
 use crate::attachment::challenge;
@@ -26,6 +25,7 @@ use crate::attachment::plan::{self, AttachPlan, AttachRequest};
 use crate::attachment::ready::{self, Prepared};
 use crate::attachment::steering;
 use crate::attachment::succession;
+use crate::attachment::{Attachment, Whereabouts};
 use crate::carrying;
 use crate::commands::trace::ModeArg;
 use crate::error::{Error, Result};
@@ -214,6 +214,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Result<()> {
     let find = keep_finding(root, &Attachment::find(root, Some(interface))?);
+    let find = || match find()? {
+        gone if gone.whereabouts == Whereabouts::Gone => Err(Error::other(format!(
+            "{interface}: the interface was deleted, or the program was taken off it; `wirewised detach` removes what is left"
+        ))),
+        found => Ok(Box::new(found) as Box<dyn Running>),
+    };
     let watched = watch::watch(find, Duration::from_nanos(args.interval.0), args.json, stop);
     // What was watched may have ended meanwhile.
     if stop.asked() { Ok(()) } else { watched }
