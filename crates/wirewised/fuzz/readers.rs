@@ -2,7 +2,7 @@
 //! The agent's readers alone: without its kernel side they build, instrumented, in a third of the time.
 #![allow(dead_code, unused_macros, reason = "the rest of the agent uses what the readers do not")]
 
-// As the agent's modules call it: of the engine, the readers need one module.
+// As the agent's modules call it: of the engine, the readers need these two modules, `btf` and `limits`.
 extern crate self as wirewise_engine;
 
 #[path = "../src/abi/mod.rs"]
@@ -23,6 +23,8 @@ pub mod harmless;
 pub mod keys;
 #[path = "../src/labels/mod.rs"]
 pub mod labels;
+#[path = "../../wirewise-engine/src/limits.rs"]
+pub mod limits;
 #[path = "../src/packets/mod.rs"]
 pub mod packets;
 #[path = "../src/policy/mod.rs"]
