@@ -12,12 +12,8 @@ fuzz_target!(|data: &[u8]| {
     wants_co_re(ext);
     let Some(types) = Btf::parse(types) else { return };
     let _ = types.structure("ww_state");
-    let errors = [
-        types.check_names().err(),
-        types.maps().err(),
-        types.functions(ext).err(),
-        types.lines(ext).err(),
-    ];
+    let errors =
+        [types.check_names().err(), types.maps().err(), types.functions(ext).err(), types.lines(ext).err()];
     for message in errors.into_iter().flatten() {
         readers::assert_one_line(message);
     }

@@ -5,9 +5,9 @@
 use std::io::{Cursor, sink};
 
 use libfuzzer_sys::fuzz_target;
-use wirewise_capture::{Error, Format, Reader, Writer};
 use readers::packets::headers;
 use readers::packets::outer::Outer;
+use wirewise_capture::{Error, Format, Reader, Writer};
 
 /// A packed file of a few bytes may hold millions: reading goes on, and would give nothing new.
 const PACKETS: usize = 1000;

@@ -6,10 +6,10 @@ use std::fs;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use tempfile::TempDir;
 use readers::error::Result;
 use readers::labels::{Labels, Seen};
 use readers::packets::outer::Outer;
+use tempfile::TempDir;
 
 /// Seeds begin with the digits of these places.
 const FILES: [(&str, Option<&str>); 4] =
