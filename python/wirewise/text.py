@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may go to a terminal, where names, messages and what captures hold were written by others; and how
-addresses are spelled.
+addresses and lists are spelled.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
@@ -31,6 +32,11 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
     return _HARMFUL.sub(escape, text)
+
+
+def listed(parts: Sequence[str]) -> str:
+    """One or more in a sentence: `a, b and c`."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
 def address_text(packed: bytes) -> str:

@@ -23,7 +23,7 @@ from wirewise.api.inputs import (
     feature_set_of,
 )
 from wirewise.datasets import Rows, Truth, find_captures, table_of
-from wirewise.datasets.manifest import left_out_text
+from wirewise.datasets.manifest import LeftOut, left_out_text
 from wirewise.errors import InputError
 from wirewise.frames import Kind, give
 
@@ -105,7 +105,7 @@ def features(
             keep_going=keep_going,
             progress=progress,
         )
-    _warn([*([left_out_text(left_out)] if left_out else []), *told])
+    _warn(left_out, told)
     return give((table if unclassified else table.classified).frame, frame)
 
 
@@ -198,7 +198,7 @@ def replay(
             timeout=None,
         )  # fmt: skip
         rows = pl.read_parquet(verdicts)
-    _warn([*([left_out_text(left_out)] if left_out else []), *said.get("warnings", [])])
+    _warn(left_out, said.get("warnings", []))
     return give(rows, frame)
 
 
@@ -209,6 +209,6 @@ def _paths(captures: AnyPath | Sequence[AnyPath]) -> list[Path]:
     return [Path(path) for path in given]
 
 
-def _warn(told: Sequence[str]) -> None:
-    for text in told:
+def _warn(left_out: Sequence[LeftOut], told: Sequence[str]) -> None:
+    for text in [*([left_out_text(left_out)] if left_out else []), *told]:
         warnings.warn(text, stacklevel=3)

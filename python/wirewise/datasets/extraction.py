@@ -157,7 +157,8 @@ def table_of(
             table = Table.read(written)
             if truth:  # the agent labels each packet as it comes, and knows no sources
                 table = with_sources(table, truth)
-                table.write(written)
+                if output:
+                    table.write(written)
         warnings = list(said["warnings"])
         if skipped := said["skipped_packets"]:
             warnings.append(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wirewise.errors import InputError
+from wirewise.text import listed
 from wirewise.units import format_duration, parse_duration
 
 EVERY = "every"
@@ -43,9 +44,9 @@ class At:
             return "any packet"
         times = [f"after {format_duration(time)}" for time in self.times_ns]
         if not self.packets:
-            return _joined(times)
+            return listed(times)
         numbers = [str(number) for number in self.packets]
-        return _joined([f"packet{'s' if len(numbers) > 1 else ''} {_joined(numbers)}", *times])
+        return listed([f"packet{'s' if len(numbers) > 1 else ''} {listed(numbers)}", *times])
 
     @property
     def rows(self) -> dict[str, pl.Expr]:
@@ -64,7 +65,3 @@ def packet(number: int) -> str:
 def time(ns: int) -> str:
     """The name of a moment in a frame."""
     return f"at {ns / _SECOND} s"
-
-
-def _joined(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

@@ -22,6 +22,7 @@ from wirewise.evaluate.held_out import Origin
 from wirewise.evaluate.intervals import Interval
 from wirewise.evaluate.per_flow import UNNAMED, ApplicationLoss, FlowReport
 from wirewise.evaluate.unseen import Unseen
+from wirewise.text import listed
 
 Decision = Literal["enforce", "observe only", "do not use"]
 
@@ -255,24 +256,20 @@ def _by_family(found: Sequence[Family], flows: FlowReport, *, enforced: bool) ->
     }
     said = []
     if enforced:
-        said.append(f"Enforce for {_listed([family.name for family in named['enforce']])}.")
+        said.append(f"Enforce for {listed([family.name for family in named['enforce']])}.")
     elif named["enforce"]:
-        said.append(f"Surely found: {_listed([family.name for family in named['enforce']])}.")
+        said.append(f"Surely found: {listed([family.name for family in named['enforce']])}.")
     if named["observe"]:
         said.append(
-            f"{'Observe' if enforced else 'Found in part:'} {_listed([f.name for f in named['observe']])}."
+            f"{'Observe' if enforced else 'Found in part:'} {listed([f.name for f in named['observe']])}."
         )
     if named["not visible"]:
         names = [
             family.name + (f" before packet {family.visible_at}" if family.visible_at else "")
             for family in named["not visible"]
         ]
-        said.append(f"Not visible to these features at {flows.at}: {_listed(names)}.")
+        said.append(f"Not visible to these features at {flows.at}: {listed(names)}.")
     return " ".join(said)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _but(flows: FlowReport, origin: Origin, dealings: Mapping[str, Sequence[float]] | None) -> list[str]:

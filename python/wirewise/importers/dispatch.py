@@ -10,7 +10,7 @@ from typing import Any
 from wirewise.importers import refused
 from wirewise.importers.binary_folder import import_folder
 from wirewise.importers.isolated import import_isolated
-from wirewise.importers.registry import FORMATS, Format
+from wirewise.importers.registry import FORMATS, Format, format_of
 from wirewise.importers.request import Imported, Request
 
 
@@ -39,10 +39,8 @@ def read_file(path: str, request: Request) -> Imported:
 
 def import_estimator(estimator: Any, request: Request) -> Imported:
     """The integer model of a fitted estimator, by its class or the nearest base of it that is known."""
-    for base in type(estimator).__mro__:
-        entry = FORMATS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
-        if entry is not None:
-            return _read(entry, estimator, request)
+    if entry := format_of(estimator):
+        return _read(entry, estimator, request)
     if found := refused.reason(estimator):
         raise request.refuse(*found)
     known = ", ".join(dict.fromkeys(entry.what for entry in FORMATS.values() if not entry.is_file))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wirewise.registry import Registry
 
@@ -40,6 +41,11 @@ class Format:
     @property
     def what(self) -> str:
         return self.key if self.is_file else self.key.rpartition(".")[2]
+
+    @property
+    def module(self) -> str:
+        """Of the reader."""
+        return self.reader.partition(":")[0]
 
 
 def _sklearn(name: str, reader: str, test: str, scores: str, limits: str) -> Format:
@@ -181,6 +187,12 @@ FORMATS = Registry(
     lambda entry: entry.key,
     (replace(entry, reader=f"{__package__}.{entry.reader}") for entry in _BUILT_IN),
 )
+
+
+def format_of(estimator: Any) -> Format | None:
+    """That of an estimator's class, or of the nearest base of it that is known."""
+    keys = (f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(estimator).__mro__)
+    return next((FORMATS[key] for key in keys if key in FORMATS), None)
 
 
 def supported() -> list[tuple[str, str, str, str, str]]:

@@ -28,21 +28,6 @@ from wirewise.importers.request import Imported, Request, Rows
 from wirewise.importers.sklearn_estimators import check_fitted, predict_with
 from wirewise.models.tree import LEAF, Votes
 
-_TREES = (
-    "DecisionTreeClassifier",
-    "RandomForestClassifier",
-    "ExtraTreesClassifier",
-    "GradientBoostingClassifier",
-    "HistGradientBoostingClassifier",
-)
-
-
-def is_tree(estimator: Any) -> bool:
-    """Whether a function of this module reads it, which goes by the scalers of the request."""
-    return any(
-        base.__name__ in _TREES and base.__module__.startswith("sklearn.") for base in type(estimator).__mro__
-    )
-
 
 def import_tree(estimator: Any, request: Request) -> Imported:
     """One tree: its leaf names the class, ties to the lowest, which is a majority vote of one."""

@@ -18,17 +18,12 @@ from wirewise.importers.sklearn_estimators import check_fitted, predict_with
 from wirewise.quantize import FloatNetwork, Options
 from wirewise.quantize.float_network import Floats
 
-LINEAR = ("LogisticRegression", "LinearSVC", "SGDClassifier")
 SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 
 
 def import_alone(estimator: Any, request: Request) -> Imported:
     """A network or linear classifier that was trained on the integer features as they are."""
     return import_scaled([], estimator, request)
-
-
-def is_network(estimator: Any) -> bool:
-    return any(base.__name__ in ("MLPClassifier", *LINEAR) for base in type(estimator).__mro__)
 
 
 def import_scaled(scalers: list[tuple[str, Any]], estimator: Any, request: Request) -> Imported:

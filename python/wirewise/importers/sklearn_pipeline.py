@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from wirewise.importers import sklearn, sklearn_networks
 from wirewise.importers.dispatch import import_estimator
+from wirewise.importers.registry import format_of
 from wirewise.importers.request import Imported, Request
-from wirewise.importers.sklearn import is_tree
 from wirewise.importers.sklearn_estimators import check_fitted
-from wirewise.importers.sklearn_networks import SCALERS, import_scaled, is_network
+from wirewise.importers.sklearn_networks import SCALERS, import_scaled
 from wirewise.importers.sklearn_search import best, is_search, note
 
 _REASONS = {
@@ -29,12 +30,14 @@ def import_pipeline(pipeline: Any, request: Request) -> Imported:
     *before, (_, last) = pipeline.steps
     before = [(name, step) for name, step in before if step not in (None, "passthrough")]
     chosen = best(last, request) if is_search(last) else last
-    if is_network(chosen):
+    entry = format_of(chosen)
+    reader = entry.module if entry else ""
+    if reader == sklearn_networks.__name__:
         imported = import_scaled(before, chosen, request)
         return replace(imported, notes=[note(last), *imported.notes]) if chosen is not last else imported
     if not before:
         return import_estimator(last, request)
-    if not is_tree(chosen):
+    if reader != sklearn.__name__:  # whose functions go by the scalers of the request
         name, step = before[0]
         raise request.refuse(
             f"is a pipeline whose step {name!r} ({type(step).__name__}) changes the features of a "
