@@ -51,7 +51,7 @@ fn plain(message: &str) -> String {
         _ => message,
     };
     if let Some(bits) = said.strip_prefix("invalid u").and_then(|bits| bits.parse::<u32>().ok()) {
-        let largest = u64::MAX >> 64u32.saturating_sub(bits);
+        let largest = u64::MAX.checked_shr(64u32.saturating_sub(bits)).unwrap_or_default();
         return format!("expected a whole number from 0 to {largest}");
     }
     if said.contains("any variant of untagged enum") {

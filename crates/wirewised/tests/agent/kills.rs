@@ -158,16 +158,8 @@ fn killed_at_random_under_traffic_no_attack_passes_and_nothing_is_left() {
     let start = std::time::Instant::now();
     lab.ok("swap --bundle c.wirewise");
     let mut longest = 2 * start.elapsed();
-    let (flow, ended) = (lab.flow(1000), std::sync::atomic::AtomicBool::new(false));
     let mut died = 0;
-    std::thread::scope(|scope| {
-        let traffic = scope.spawn(|| {
-            let mut arrived = 0;
-            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
-                arrived += flow.send(ATTACK, 200);
-            }
-            arrived
-        });
+    lab.flow(1000).send_during(ATTACK, || {
         // The same each time, but for when a command is where.
         let mut random = 7_u64;
         let mut next = |most: u32| {
@@ -188,8 +180,6 @@ fn killed_at_random_under_traffic_no_attack_passes_and_nothing_is_left() {
                 longest = longest * 9 / 10;
             }
         }
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(traffic.join().unwrap(), 0, "attacks passed");
     });
     assert_eq!(
         (lab.status()["attached"].clone(), lab.status()["mode"].clone()),
