@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what `evaluate` says of families of attacks comes true on sources that it has not seen.
+"""Checks the verdicts of `evaluate` by family of attacks on sources that the model has not seen.
 
     python -m bench.judge CAPTURES [CAPTURES ...] [--feature-set intrusion] [--dealings 3] [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Sources are dealt to five folds. Four
 fifths of them are what a user has: folds within them judge a forest, as `train` and `evaluate` do. The last
 fifth is what the user meets: the forest, fitted to all four fifths, judges it. Compared are the share found
-of each family, as the mean over the sources met, with the interval that was predicted for so many of them;
+of each family, as the mean over the sources met, with the interval predicted for that number of sources;
 and the benign flows that the written policy loses there with the loss that was said to be the worst.
 """
 
@@ -41,13 +41,13 @@ LEARNED_FROM = 10
 MOST_ROWS = 2000
 """Rows of one label of one source that are learned from, drawn."""
 CERTAIN = 0.95
-"""How sure the forest must be that a packet is no benign one, to call it an attack."""
+"""Probability of attack from which the forest flags a packet."""
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What was said of a family, and what came true. Shares are of 0 to 1. said, sources : mean over so many
+    """A prediction for a family, and the outcome. Shares are of 0 to 1. said, sources : mean over so many
     sources. low, high : the interval predicted for the `met` sources of the held fold. found : their mean.
     """
 
@@ -163,7 +163,7 @@ def _said(
     learn: NDArray[np.int64],
     tested: NDArray[Any],
 ) -> NDArray[np.int64]:
-    """What a forest that learned from some rows says of others, class numbers."""
+    """Class numbers that a forest, fitted to some rows, predicts for all."""
     first = learn[rows["lesson"].to_numpy()[learn]]
     forest = RandomForestClassifier(n_estimators=20, max_depth=14, random_state=0, n_jobs=-1)
     forest.fit(values[first], truth[first])
@@ -180,7 +180,7 @@ def _said(
 def evaluated(
     rows: pl.DataFrame, truth: NDArray[np.int64], said: NDArray[np.int64], classes: list[str]
 ) -> tuple[Verdict, FlowVerdicts]:
-    """What `evaluate` says of verdicts on rows that were not learned from."""
+    """The verdict of `evaluate` on rows that were kept apart."""
     flows = per_flow(rows, truth, said, classes)
     captures = [rows.filter(pl.Series(kind))["capture"].n_unique() for kind in (truth == 0, truth > 0)]
     decided = verdict(flows, (captures[0], captures[1]), "kept apart", Limits())

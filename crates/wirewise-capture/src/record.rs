@@ -8,10 +8,10 @@ use crate::source::Source;
 /// A record that claims more is damage, not a packet. Wireshark has the same limit for blocks.
 pub(crate) const MAX_RECORD: usize = 16 << 20;
 
-/// Where the current packet lies in the source's buffer, and what its format says of it.
+/// The current packet: its place in the source's buffer, and its fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
-    /// Of header and packet.
+    /// Bytes of header and packet together.
     pub length: usize,
     pub start: usize,
     pub end: usize,
