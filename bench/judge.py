@@ -163,7 +163,7 @@ def _said(
     learn: NDArray[np.int64],
     tested: NDArray[Any],
 ) -> NDArray[np.int64]:
-    """Class numbers that a forest, fitted to some rows, predicts for all."""
+    """Class numbers that a forest, fitted to rows of `learn`, predicts for `tested`."""
     first = learn[rows["lesson"].to_numpy()[learn]]
     forest = RandomForestClassifier(n_estimators=20, max_depth=14, random_state=0, n_jobs=-1)
     forest.fit(values[first], truth[first])
