@@ -5,10 +5,10 @@
 
 use super::Ports;
 use super::eal::know_thread;
-use crate::judge::{BURST, Fate, Judge, Lane, LaneCounts, Span};
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wirewise_lane::{BURST, Fate, Judge, Lane, LaneCounts, Span};
 
 /// How often the interfaces behind the ports are looked at.
 const WATCH: Duration = Duration::from_secs(1);

@@ -3,7 +3,6 @@
 
 mod device;
 mod eal;
-pub mod judge;
 mod kernel;
 mod lane;
 mod memory;

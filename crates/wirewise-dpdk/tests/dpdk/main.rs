@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wirewise_dpdk as dpdk;
-use wirewise_dpdk::judge::{Fate, Judge, Lane, LaneCounts, Span};
+use wirewise_lane::{Fate, Judge, Lane, LaneCounts, Span};
 
 static ONE: Mutex<()> = Mutex::new(());
 

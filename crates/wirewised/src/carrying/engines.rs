@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use wirewise_engine::{Engine, Linked, MapKind, Options, PacketSpan, ProgramId};
+use wirewise_lane::{Fate, Judge, Span};
 
 use super::outlet::{Mtus, Outlet};
 use crate::abi;
@@ -19,7 +20,6 @@ use crate::attachment::succession::Places;
 use crate::error::{Error, Result, shortage};
 use crate::kernel::note;
 use crate::object::{self, Loaded, Opened, read_element};
-use crate::plane::{Fate, Judge, Span};
 
 /// What takes packets, or copies, elsewhere than the lane does.
 const OF_OUTLET: u32 = abi::STEER_REDIRECT | abi::STEER_MIRROR | abi::STEER_BACKEND;
@@ -260,7 +260,7 @@ impl Chain {
     }
 
     /// Runs the programs. One hands the packet to the next by what it leaves in a map, so several see it one by one.
-    fn run(&mut self, area: &mut [u8], from: u32, packets: &mut [Span]) -> Result<()> {
+    fn run(&mut self, area: &mut [u8], from: u32, packets: &mut [Span]) -> std::result::Result<(), String> {
         let Self { links, spans, codes, outlet } = self;
         spans.clear();
         codes.clear();
@@ -271,7 +271,7 @@ impl Chain {
             ..PacketSpan::default()
         };
         spans.extend(packets.iter().map(span));
-        let trapped = |trap| Error::other(format!("the program was stopped: {trap}"));
+        let trapped = |trap| format!("the program was stopped: {trap}");
         let Some((last, others)) = links.split_last_mut() else { return Ok(()) };
         if outlet.is_some() {
             last.engine.set_ingress(from, 0);
@@ -298,7 +298,7 @@ impl Judge for Chain {
         from: u32,
         packets: &mut [Span],
         fates: &mut Vec<Fate>,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), String> {
         self.run(area, from, packets)?;
         fates.extend(self.codes.iter().map(|code| match *code {
             libbpf_sys::XDP_PASS => Fate::Passes,

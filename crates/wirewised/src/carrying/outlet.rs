@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use wirewise_engine::{Engine, Output};
+use wirewise_lane::Span;
 
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::interface::socket;
-use crate::plane::Span;
 
 const REDIRECT: u32 = libbpf_sys::XDP_REDIRECT;
 

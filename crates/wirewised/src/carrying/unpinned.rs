@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use wirewise_lane::LaneCounts;
+
 use super::worker::{PATIENCE, take_seat};
 use super::{cannot_start, engines, refuse_time_namespaces};
 use crate::error::{Error, Result};
 use crate::object::Loaded;
-use crate::plane::{LaneCounts, Plane, Wanted};
+use crate::plane::{Plane, Wanted};
 
 /// They stop when this is dropped.
 pub struct Workers {
@@ -30,7 +32,7 @@ impl Workers {
             let work = move || {
                 take_seat(number)?;
                 while !halt.load(Ordering::Acquire) {
-                    lane.turn(&mut chain, PATIENCE)?;
+                    lane.turn(&mut chain, PATIENCE).map_err(Error::other)?;
                 }
                 Ok(lane.counts())
             };

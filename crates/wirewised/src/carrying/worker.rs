@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use wirewise_lane::Lane;
+
 use super::engines::{AllowList, Chain};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel;
-use crate::plane::{Lane, Note};
+use crate::plane::Note;
 
 /// How long a worker without packets waits before it looks whether there is anything else to do.
 pub const PATIENCE: Duration = Duration::from_millis(20);
@@ -87,7 +89,7 @@ pub fn work(
             seat.take(&mut chain)?;
         }
         let Some(chain) = &mut chain else { continue };
-        lane.turn(chain, PATIENCE)?;
+        lane.turn(chain, PATIENCE).map_err(Error::other)?;
         if told.elapsed() >= TELL {
             note.count(number, lane.counts());
             told = Instant::now();

@@ -28,7 +28,6 @@ use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
 pub use af_xdp::{Copying, Receiver};
-pub use carried::lane::{BURST, Fate, Judge, Lane, LaneCounts, Span};
 pub use carried::note::{self, Note};
 pub use carried::{Carried, Footprint, Lanes, STEERS, Wanted};
 pub use port::Port;

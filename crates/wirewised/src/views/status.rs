@@ -2,12 +2,13 @@
 //! What is attached, as `status` and `run` tell it.
 
 use serde_json::{Value, json};
+use wirewise_lane::LaneCounts;
 
 use crate::attachment::Unreadable;
 use crate::attachment::unpinned::Unpinned;
 use crate::bundle::signature;
 use crate::interface::offloads::Merging;
-use crate::plane::{LaneCounts, Plane};
+use crate::plane::Plane;
 use crate::running::status::{Previous, Status};
 use crate::text::units::{format_bytes, thousands};
 use crate::views::terminal;

@@ -10,15 +10,15 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use wirewise_lane::{Fate, Judge, Lane, LaneCounts};
+
 use self::interface::Interface;
 use self::ring::{Fanout, Ring};
 use self::sender::Sender;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::kernel;
-use crate::plane::{
-    Abilities, Carried, Drops, Fate, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, STEERS, Wanted,
-};
+use crate::plane::{Abilities, Carried, Drops, Footprint, Lanes, Place, Plane, STEERS, Wanted};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "af-packet",
@@ -108,7 +108,7 @@ impl Way {
         let Some(mut burst) = ring.burst() else { return Ok(0) };
         fates.clear();
         let packets = burst.packets.len();
-        judge.judge(burst.area, interface.index, burst.packets, fates)?;
+        judge.judge(burst.area, interface.index, burst.packets, fates).map_err(Error::other)?;
         counts.received += packets as u64;
         for (fate, sender) in ends.iter().flat_map(|it| [(Fate::Passes, &it.on), (Fate::Bounces, &it.back)]) {
             if fates.contains(&fate) {
@@ -132,7 +132,23 @@ impl Way {
 }
 
 impl Lane for Socket {
-    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize> {
+    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> std::result::Result<usize, String> {
+        self.bursts(judge, patience).map_err(|error| error.to_string())
+    }
+
+    fn counts(&mut self) -> LaneCounts {
+        let mut all = LaneCounts::default();
+        for way in &mut self.ways {
+            way.counts.lost += way.ring.lost();
+            all.add(&way.counts);
+        }
+        all
+    }
+}
+
+impl Socket {
+    /// One of each way, if there are any after so long.
+    fn bursts(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize> {
         let mut packets = 0;
         for way in &mut self.ways {
             packets += way.burst(judge)?;
@@ -150,15 +166,6 @@ impl Lane for Socket {
             packets += way.burst(judge)?;
         }
         Ok(packets)
-    }
-
-    fn counts(&mut self) -> LaneCounts {
-        let mut all = LaneCounts::default();
-        for way in &mut self.ways {
-            way.counts.lost += way.ring.lost();
-            all.add(&way.counts);
-        }
-        all
     }
 }
 

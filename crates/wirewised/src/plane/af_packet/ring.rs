@@ -7,11 +7,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::{Pod, Zeroable};
+use wirewise_lane::{BURST, Span};
 
 use super::interface::Interface;
 use crate::error::Result;
 use crate::interface::socket::{self, get, set};
-use crate::plane::{BURST, Span};
 
 /// A block has room for the largest merged packet.
 const BLOCK_BYTES: u32 = 1 << 18;

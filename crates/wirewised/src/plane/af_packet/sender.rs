@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr;
 
+use wirewise_lane::{BURST, Fate};
+
 use super::interface::Interface;
 use super::ring::{Burst, OFFLOAD_BYTES};
 use crate::error::Result;
 use crate::interface::socket;
-use crate::plane::{BURST, Fate};
 
 pub struct Sender {
     interface: Interface,

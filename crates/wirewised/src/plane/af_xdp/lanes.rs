@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use wirewise_lane::{BURST, Judge, Lane, LaneCounts};
+
 use super::interface::Interface;
 use super::options::{Copying, Options};
 use super::ports::{self, Failure, Port, Route};
@@ -14,8 +16,6 @@ use super::redirect::Redirect;
 use super::rings::Area;
 use super::stack::Stack;
 use super::way::Way;
-use crate::error;
-use crate::plane::{BURST, Judge, Lane, LaneCounts};
 
 /// Bytes the kernel keeps free before each packet (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
@@ -150,12 +150,13 @@ pub struct XdpLane {
 }
 
 impl Lane for XdpLane {
-    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> error::Result<usize> {
-        let mut handled = self.bursts(judge).map_err(error::Error::other)?;
-        if handled == 0 {
-            handled = self.wait(patience).and_then(|()| self.bursts(judge)).map_err(error::Error::other)?;
+    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize, String> {
+        let handled = self.bursts(judge)?;
+        if handled > 0 {
+            return Ok(handled);
         }
-        Ok(handled)
+        self.wait(patience)?;
+        self.bursts(judge)
     }
 
     fn counts(&mut self) -> LaneCounts {

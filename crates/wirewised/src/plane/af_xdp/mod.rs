@@ -15,9 +15,11 @@ mod socket;
 mod stack;
 mod way;
 
+use wirewise_lane::Lane;
+
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Carried, Drops, Footprint, Lane, Lanes, Place, Plane, STEERS, Wanted};
+use crate::plane::{Abilities, Carried, Drops, Footprint, Lanes, Place, Plane, STEERS, Wanted};
 use options::{BusyPoll, Options};
 
 pub use options::Copying;

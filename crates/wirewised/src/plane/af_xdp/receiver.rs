@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
+use wirewise_lane::BURST;
+
 use super::interface::Interface;
 use super::ports::way_out;
 use super::rings::{Area, Consumer, Producer};
@@ -13,7 +15,6 @@ use crate::error::{Error, Result};
 
 /// Packets that it has memory for: a power of two.
 const FRAMES: u32 = 4096;
-const BURST: usize = 64;
 
 pub struct Receiver {
     socket: Socket,

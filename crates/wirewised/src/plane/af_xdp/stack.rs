@@ -8,13 +8,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use libbpf_sys as bpf;
+use wirewise_lane::BURST;
 
 use super::interface::Interface;
 use crate::interface::socket;
 use crate::kernel::assembler::{
     self, ADD_REGISTER, CALL, EXIT, IF_DIFFERS, Line, SET, SET_LOW, SHIFT_LEFT, assemble,
 };
-use crate::plane::{BURST, Joining, Plane, Port};
+use crate::plane::{Joining, Plane, Port};
 
 const DEVICE: &str = "/dev/net/tun";
 /// Of packets that the kernel has not received yet.

@@ -5,6 +5,7 @@ use std::io::Error;
 use std::sync::Arc;
 
 use libc::xdp_desc;
+use wirewise_lane::{BURST, Fate, Judge, LaneCounts, Span};
 
 use super::checksums;
 use super::interface::Interface;
@@ -13,7 +14,6 @@ use super::ports::{Outlet, Port};
 use super::rings::{Area, Producer};
 use super::socket::Socket;
 use super::stack::Stack;
-use crate::plane::{BURST, Fate, Judge, LaneCounts, Span};
 
 /// Where one frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,8 +222,7 @@ impl Way {
         // SAFETY: every way has its own part of the area and lends it only here, with itself borrowed. The
         // kernel writes to frames it was given for packets to come, which a judge does not look at.
         let part = unsafe { self.area.part(self.start as usize, length) };
-        let judged = judge.judge(part, self.from.index, &mut self.spans, &mut self.fates);
-        judged.map_err(|error| error.to_string())?;
+        judge.judge(part, self.from.index, &mut self.spans, &mut self.fates)?;
         let (given, got) = (self.spans.len(), self.fates.len());
         if got != given {
             return Err(format!("the judge gave {got} outcomes for {given} packets"));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does.
 
-pub mod lane;
 pub mod note;
+
+use wirewise_lane::Lane;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::plane::Copying;
 use crate::text::shell::quoted;
-use lane::Lane;
 
 /// What a policy may ask of every plane in user space: `abi::STEER_*` bits.
 pub const STEERS: u32 = abi::STEER_REDIRECT

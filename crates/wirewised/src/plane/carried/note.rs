@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use wirewise_lane::LaneCounts;
 
-use super::lane::LaneCounts;
 use crate::interface::netns;
 use crate::kernel;
 use crate::kernel::change;
@@ -65,7 +65,7 @@ struct Words {
     to: [AtomicU8; 16],
     obtained: [AtomicU8; 128],
     why: [AtomicU8; 1024],
-    counts: [[AtomicU64; 6]; MAX_LANES],
+    counts: [[AtomicU64; LaneCounts::LENGTH]; MAX_LANES],
 }
 
 /// What the agent that carries the packets says of itself.
@@ -198,16 +198,7 @@ impl Note {
             process: words.process.load(Ordering::Relaxed),
             to: text(&words.to),
             obtained: read_text(&words.obtained),
-            lanes: lanes
-                .map(|[received, lost, sent, unsent, frames, frames_busy]| LaneCounts {
-                    received: load(received),
-                    lost: load(lost),
-                    sent: load(sent),
-                    unsent: load(unsent),
-                    frames: load(frames),
-                    frames_busy: load(frames_busy),
-                })
-                .collect(),
+            lanes: lanes.map(|counts| LaneCounts::from_array(counts.each_ref().map(load))).collect(),
         }
     }
 
@@ -348,10 +339,7 @@ impl Note {
 
     pub fn count(&self, lane: usize, counts: LaneCounts) {
         let Some(words) = self.words().counts.get(lane) else { return };
-        let LaneCounts { received, lost, sent, unsent, frames, frames_busy } = counts;
-        for (word, count) in words.iter().zip([received, lost, sent, unsent, frames, frames_busy]) {
-            word.store(count, Ordering::Relaxed);
-        }
+        words.iter().zip(counts.to_array()).for_each(|(word, count)| word.store(count, Ordering::Relaxed));
     }
 
     /// Number of the allow list's last change.

@@ -3,17 +3,12 @@
 
 mod devices;
 
-use std::time::Duration;
-
-use wirewise_dpdk::judge::{Fate as TheirFate, Judge as TheirJudge, Lane as _, Span as TheirSpan};
-use wirewise_dpdk::{DpdkLane, footprint, open};
+use wirewise_dpdk::{footprint, open};
+use wirewise_lane::Lane;
 
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{
-    Abilities, Carried, Drops, Fate, Footprint, Judge, Lane, LaneCounts, Lanes, Place, Plane, STEERS, Span,
-    Wanted,
-};
+use crate::plane::{Abilities, Carried, Drops, Footprint, Lanes, Place, Plane, STEERS, Wanted};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "dpdk",
@@ -86,7 +81,7 @@ impl Carried for Dpdk {
         let to = wanted.to.map(|to| device(1, to, None));
         let first = device(0, wanted.interface, wanted.arguments);
         let lanes = open(&first, to.as_deref(), workers).map_err(Error::other)?;
-        let lanes = lanes.into_iter().map(|lane| Box::new(Adapted::new(lane)) as Box<dyn Lane>).collect();
+        let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
         let queues = if workers == 1 { "1 queue".to_string() } else { format!("{workers} queues") };
         let through = if interfaces > 0 { driver } else { "DPDK's own device" };
         Ok(Lanes { lanes, obtained: format!("{through}, {queues}") })
@@ -107,76 +102,4 @@ fn check_driver(driver: &str, interfaces: usize) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// A lane of the crate as one of ours.
-struct Adapted {
-    lane: DpdkLane,
-    packets: Vec<Span>,
-    fates: Vec<Fate>,
-}
-
-/// A judge of ours as one of the crate's.
-struct ForThem<'a> {
-    judge: &'a mut dyn Judge,
-    packets: &'a mut Vec<Span>,
-    fates: &'a mut Vec<Fate>,
-    failure: Option<Error>,
-}
-
-impl TheirJudge for ForThem<'_> {
-    fn judge(
-        &mut self,
-        area: &mut [u8],
-        from: u32,
-        packets: &mut [TheirSpan],
-        fates: &mut Vec<TheirFate>,
-    ) -> std::result::Result<(), String> {
-        let Self { judge, packets: ours, fates: our_fates, failure } = self;
-        ours.clear();
-        our_fates.clear();
-        let span = |it: &TheirSpan| Span { start: it.start, length: it.length, headroom: it.headroom };
-        ours.extend(packets.iter().map(span));
-        judge.judge(area, from, ours, our_fates).map_err(|error| {
-            let text = error.to_string();
-            *failure = Some(error);
-            text
-        })?;
-        for (theirs, ours) in packets.iter_mut().zip(ours.iter()) {
-            (theirs.start, theirs.length) = (ours.start, ours.length);
-        }
-        fates.extend(our_fates.iter().map(|fate| match fate {
-            Fate::Ends => TheirFate::Ends,
-            Fate::Passes => TheirFate::Passes,
-            Fate::Bounces => TheirFate::Bounces,
-        }));
-        Ok(())
-    }
-}
-
-impl Adapted {
-    fn new(lane: DpdkLane) -> Self {
-        Self { lane, packets: Vec::new(), fates: Vec::new() }
-    }
-}
-
-impl Lane for Adapted {
-    fn turn(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize> {
-        let Self { lane, packets, fates } = self;
-        let mut judge = ForThem { judge, packets, fates, failure: None };
-        let turned = lane.turn(&mut judge, patience);
-        turned.map_err(|text| judge.failure.take().unwrap_or_else(|| Error::other(text)))
-    }
-
-    fn counts(&mut self) -> LaneCounts {
-        let theirs = self.lane.counts();
-        LaneCounts {
-            received: theirs.received,
-            lost: theirs.lost,
-            sent: theirs.sent,
-            unsent: theirs.unsent,
-            frames: theirs.frames,
-            frames_busy: theirs.frames_busy,
-        }
-    }
 }
