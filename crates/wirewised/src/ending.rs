@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How SIGINT, SIGTERM and SIGHUP end this process: one line on standard error, exit code 128 + the signal, and no temporary file
-//! left. Commands that a signal is meant to end (`run`, `record`, `stats`) finish their work instead; see `running::stop`.
+//! left. Commands that a signal is meant to end (`run`, `record`, `stats`) finish their work instead; see `stop`.
 
 use std::ffi::CString;
 use std::io::{self, IsTerminal};

@@ -18,9 +18,6 @@ use crate::object::{Loaded, Opened};
 use crate::plane::Plane;
 use crate::running::meta::Meta;
 
-/// The pin of the object.
-pub const OBJECT: &str = "object";
-
 /// Loads a bundle's object, for what the host sends too if that is wanted, and checks that its flow tables are what the manifest says.
 pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool) -> Result<Loaded> {
     let input = opened.input().to_owned();
@@ -75,7 +72,7 @@ pub fn keep_object(directory: &Path, plane: Plane, bundle: &Bundle) -> Result<()
     if plane.carried().is_none() {
         return Ok(());
     }
-    let pin = directory.join(OBJECT);
+    let pin = directory.join(pinned::OBJECT);
     objects::pin(note::of_bytes(&bundle.object)?.as_fd(), &pin)
         .map_err(|error| Error::other(format!("cannot pin {}: {error}", pin.display())))
 }

@@ -126,14 +126,17 @@ impl Places {
         outgoing::find(self.all())
     }
 
-    /// Where a program is pinned; `None`: nowhere here.
-    pub fn of_program(&self, id: u32) -> io::Result<Option<PathBuf>> {
+    /// Where the programs are pinned that see each packet while the link's is this one: as `user_space::Pins`.
+    pub fn of_program(&self, id: u32) -> Result<Vec<PathBuf>> {
+        let here = self.current.display();
         for place in self.all().into_iter().chain([&self.shadow]) {
-            if program_id(&place.join(pinned::PROGRAM))? == Some(id) {
-                return Ok(Some(place.clone()));
+            let found = program_id(&place.join(pinned::PROGRAM));
+            if found.map_err(|error| Error::other(format!("{here}: {error}")))? == Some(id) {
+                let first = (place == &self.shadow).then_some(&self.current);
+                return Ok([place].into_iter().chain(first).cloned().collect());
             }
         }
-        Ok(None)
+        Err(Error::other(format!("{here}: no pins of program {id}")))
     }
 
     /// Puts the directories in order: the one of what runs in its place, with the link; what ran before as `previous`; nothing

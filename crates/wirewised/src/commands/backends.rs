@@ -5,7 +5,7 @@ use crate::attachment::args::AttachmentArgs;
 use crate::attachment::health::{self, Turn};
 use crate::error::Result;
 use crate::running::pools;
-use crate::running::stop::Stop;
+use crate::stop::Stop;
 use crate::text::output;
 use crate::views;
 

@@ -4,7 +4,7 @@
 use crate::attachment::args::AttachmentArgs;
 use crate::error::Result;
 use crate::running::events::Listener;
-use crate::running::stop::Stop;
+use crate::stop::Stop;
 use crate::views::events::{GapWarner, Printer};
 
 const EXAMPLES: &str = "\

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::attachment::args::{AttachmentArgs, keep_finding};
 use crate::error::Result;
 use crate::running::Running;
-use crate::running::stop::Stop;
+use crate::stop::Stop;
 use crate::text::output;
 use crate::text::units::Nanoseconds;
 use crate::views::{self, stats, watch};

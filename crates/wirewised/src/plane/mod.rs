@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where live packets meet a program: a module for each kind of plane, which says what its planes are and can do; `PLANES` lists them.
-//! In the kernel a program is attached to a hook, by a BPF link, and outlives the agent. In user space the agent carries the packets to
-//! the engine itself (`carrying/`), for as long as it runs.
+//! Where live packets meet a program: a module for each kind of plane, which says what its planes are and can do. In the kernel a
+//! program is attached to a hook, by a BPF link, and outlives the agent. In user space the agent carries the packets to the engine itself
+//! (`user_space/`), for as long as it runs.
 
-mod af_packet;
-mod af_xdp;
-mod carried;
-#[cfg(feature = "dpdk")]
-mod dpdk;
 pub mod link;
 mod port;
 pub mod tc;
+pub mod user_space;
 mod xdp;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -27,24 +24,16 @@ use crate::interface::netdev;
 use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
-pub use af_xdp::{Copying, Receiver};
-pub use carried::note::{self, Note};
-pub use carried::{Carried, Footprint, Lanes, STEERS, Wanted};
 pub use port::Port;
 pub use tc::{Filter, FilterPlace};
+use user_space::Carried;
+pub use user_space::note::{self, Note};
 pub use xdp::{Driver, driver};
 
+const IN_KERNEL: [Plane; 4] = [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS];
 /// Every plane, in the order in which they are shown.
-const PLANES: &[Plane] = &[
-    xdp::NATIVE,
-    xdp::GENERIC,
-    tc::INGRESS,
-    tc::EGRESS,
-    af_packet::PLANE,
-    af_xdp::PLANE,
-    #[cfg(feature = "dpdk")]
-    dpdk::PLANE,
-];
+static PLANES: LazyLock<Vec<Plane>> =
+    LazyLock::new(|| IN_KERNEL.into_iter().chain(user_space::PLANES.iter().copied()).collect());
 
 /// What a plane is and can do; the rest of the agent, `--help`, `wirewised planes` and the documentation go by this.
 pub struct Abilities {
@@ -142,7 +131,7 @@ impl Plane {
     pub const TC_EGRESS: Self = tc::EGRESS;
 
     pub fn all() -> &'static [Self] {
-        PLANES
+        &PLANES
     }
 
     pub fn abilities(self) -> &'static Abilities {
@@ -307,7 +296,7 @@ impl std::fmt::Display for Plane {
 
 impl ValueEnum for Plane {
     fn value_variants<'a>() -> &'a [Self] {
-        PLANES
+        &PLANES
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {

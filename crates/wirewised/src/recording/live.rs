@@ -3,10 +3,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::carrying::unpinned::Workers;
 use crate::error::Result;
 use crate::kernel;
 use crate::object::Loaded;
+use crate::plane::user_space::Workers;
 use crate::plane::{Joining, Plane};
 
 pub enum Live {

@@ -15,7 +15,7 @@ use crate::object::flow_table::{FlowKey, Vlans};
 use crate::object::read_element;
 use crate::running::community_id::{community_id, flow_id};
 use crate::running::event_ring::EventRing;
-use crate::running::stop::Stop;
+use crate::stop::Stop;
 
 /// How soon a listener hears of a new event.
 const PAUSE: Duration = Duration::from_millis(50);

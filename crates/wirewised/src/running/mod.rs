@@ -16,7 +16,6 @@ pub mod pools;
 pub mod series;
 pub mod statistics;
 pub mod status;
-pub mod stop;
 pub mod tunnels;
 
 use libbpf_rs::{MapCore, MapHandle};

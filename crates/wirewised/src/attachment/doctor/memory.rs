@@ -5,7 +5,7 @@
 use crate::attachment::doctor::finding::Finding;
 use crate::error::Kind;
 use crate::kernel::memory::{self, Bounds, Limit};
-use crate::plane::Footprint;
+use crate::plane::user_space::Footprint;
 use crate::text::units::format_bytes;
 
 const CHECK: &str = "memory";

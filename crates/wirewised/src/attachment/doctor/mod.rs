@@ -23,7 +23,8 @@ use crate::interface::offloads::{self, Merging};
 use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
-use crate::plane::{self, Attached, Carried, Driver, Plane, Port};
+use crate::plane::user_space::Carried;
+use crate::plane::{self, Attached, Driver, Plane, Port};
 use crate::text::shell::quoted;
 
 /// The flow key under which both directions are one flow.

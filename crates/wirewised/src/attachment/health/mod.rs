@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::pools::{Held, text, turn, write};
 use crate::running::Running;
-use crate::running::stop::Stop;
+use crate::stop::Stop;
 
 /// While no pool has anything to check.
 const IDLE: Duration = Duration::from_secs(1);

@@ -26,17 +26,17 @@ use crate::attachment::ready::{self, Prepared};
 use crate::attachment::steering;
 use crate::attachment::succession;
 use crate::attachment::{Attachment, Whereabouts};
-use crate::carrying;
 use crate::commands::trace::ModeArg;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel;
 use crate::kernel::bpffs;
+use crate::plane::user_space::Options;
 use crate::plane::{Joining, Order, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
 use crate::running::policy::effective_mode;
-use crate::running::stop::Stop;
+use crate::stop::Stop;
 use crate::text::output;
 use crate::text::shell::quoted;
 use crate::text::units::{Nanoseconds, format_bytes};
@@ -346,11 +346,7 @@ fn check(request: &AttachRequest, steering: Vec<Finding>) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-fn check_memory(
-    options: &carrying::Options,
-    request: &AttachRequest,
-    prepared: &Prepared,
-) -> Result<Option<Finding>> {
+fn check_memory(options: &Options, request: &AttachRequest, prepared: &Prepared) -> Result<Option<Finding>> {
     Ok(memory::check(&memory::Needs {
         tables: prepared.table_bytes,
         object: request.bundle.object.len() as u64,

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `run` does where this process carries the packets itself.
 
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
 use crate::abi::Mode;
 use crate::attachment::Attachment;
 use crate::attachment::detach::detach;
 use crate::attachment::pins::Root;
 use crate::attachment::plan::AttachRequest;
-use crate::carrying::{self, Carrier, End};
+use crate::attachment::succession::Places;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
-use crate::plane::{Copying, Drops, Footprint, Plane};
-use crate::running::stop::Stop;
+use crate::plane::user_space::{Carrier, Copying, End, Footprint, Options};
+use crate::plane::{Drops, Note, Plane};
+use crate::running::Running;
+use crate::stop::Stop;
 use crate::text::shell::quoted;
 
 #[derive(Debug, clap::Args)]
@@ -112,8 +117,8 @@ impl UserSpaceArgs {
     }
 
     /// arguments : of the device, if it is none of the kernel's.
-    pub fn options(&self, arguments: Option<&str>) -> carrying::Options {
-        carrying::Options {
+    pub fn options(&self, arguments: Option<&str>) -> Options {
+        Options {
             arguments: arguments.map(str::to_string),
             to: self.to.clone(),
             workers: self.workers,
@@ -125,30 +130,38 @@ impl UserSpaceArgs {
 }
 
 /// What carrying packets will take of memory; `None`: the kernel does it.
-pub fn footprint(
-    options: &carrying::Options,
-    request: &AttachRequest,
-    most_workers: u32,
-) -> Result<Option<Footprint>> {
+pub fn footprint(options: &Options, request: &AttachRequest, most_workers: u32) -> Result<Option<Footprint>> {
     let wanted = options.wanted(&request.interface, most_workers);
     request.plane.carried().map(|carried| carried.footprint(&wanted)).transpose()
 }
 
 /// Begins to carry packets, if the attachment is one whose packets this process carries.
 pub fn start(
-    options: &carrying::Options,
+    options: &Options,
     root: &Root,
     attachment: &Attachment,
     plane: Plane,
     stop: &Stop,
 ) -> Result<Option<Carrier>> {
-    let Some(note) = carrying::ours(attachment)? else { return Ok(None) };
-    let started = Carrier::start(attachment, &note, plane, options, stop);
+    let Some(note) = ours(attachment)? else { return Ok(None) };
+    let places = Places::of(&attachment.directory);
+    let started = attachment.shards().and_then(|shards| {
+        let wanted = options.wanted(&attachment.interface, shards);
+        Carrier::start(&note, Box::new(move |program| places.of_program(program)), plane, &wanted, stop)
+    });
     if started.is_err() {
         note.ended();
         detach(root, &attachment.interface, false)?;
     }
     started.map(Some)
+}
+
+/// The note of an attachment whose packets this process is to carry; `None`: somebody else's, or the kernel's.
+fn ours(attachment: &Attachment) -> Result<Option<Arc<Note>>> {
+    let Some((link, _)) = &attachment.link else { return Ok(None) };
+    let note = Note::open(link.as_fd())
+        .map_err(|error| Error::other(format!("{}: cannot read its link: {error}", attachment.interface)))?;
+    Ok(note.filter(|note| note.carrier().process == std::process::id()).map(Arc::new))
 }
 
 /// Waits until no more packets are carried, and leaves nothing behind.

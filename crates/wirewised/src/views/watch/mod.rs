@@ -16,7 +16,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use crate::error::{Error, Result};
 use crate::running::Running;
 use crate::running::series::Series;
-use crate::running::stop::{RESPONSE, Stop};
+use crate::stop::{RESPONSE, Stop};
 use crate::text::output;
 use crate::views::stats;
 use crate::views::watch::history::History;

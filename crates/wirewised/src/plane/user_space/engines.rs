@@ -15,14 +15,16 @@ use crate::abi;
 use crate::abi::maps::{
     AGREEMENT, CONFIG, MEMORY, Scope, TAIL_CALLS, is_shared_by_loads, of_scopes, variable,
 };
-use crate::attachment::staging;
-use crate::attachment::succession::Places;
 use crate::error::{Error, Result, shortage};
-use crate::kernel::note;
+use crate::kernel::{note, pinned};
 use crate::object::{self, Loaded, Opened, read_element};
 
 /// What takes packets, or copies, elsewhere than the lane does.
 const OF_OUTLET: u32 = abi::STEER_REDIRECT | abi::STEER_MIRROR | abi::STEER_BACKEND;
+
+/// Where the programs are pinned that see each packet, one after the other, while the link's is the one of this number: that one alone,
+/// or a shadow and then the first it runs beside. An error if it is pinned nowhere.
+pub type Pins = Box<dyn Fn(u32) -> Result<Vec<PathBuf>> + Send>;
 
 /// A pinned program, with the byte code that the kernel verified: one, or a shadow and the first it runs beside.
 pub struct Pinned {
@@ -48,15 +50,13 @@ struct Runnable {
 pub type AllowList = Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>;
 
 impl Pinned {
-    /// directory : the interface's. program : by the kernel's number.
-    pub fn find(directory: &Path, program: u32) -> Result<Self> {
-        let (places, found) = (Places::of(directory), place_of(directory, program)?);
-        if found != places.shadow {
-            return Ok(Self { programs: vec![Verified::new(&found, None)?] });
+    /// directories : of its pins, as `Pins` tells them.
+    pub fn open(directories: &[PathBuf]) -> Result<Self> {
+        let mut programs: Vec<Verified> = Vec::new();
+        for directory in directories {
+            programs.push(Verified::new(directory, programs.last())?);
         }
-        let second = Verified::new(&found, None)?;
-        let first = Verified::new(&places.current, Some(&second))?;
-        Ok(Self { programs: vec![second, first] })
+        Ok(Self { programs })
     }
 
     /// What a worker judges packets by. number : of the worker, whose counters are those of this CPU.
@@ -69,7 +69,7 @@ impl Pinned {
             outlet: None,
         };
         if let Some(program) = self.programs.last() {
-            chain.allow(&allow_list_in(&program.directory)?)?;
+            chain.allow(&allow_list(&program.directory)?)?;
             if program.config.steer & OF_OUTLET != 0
                 && let Some(last) = chain.links.last_mut()
             {
@@ -83,14 +83,10 @@ impl Pinned {
 }
 
 /// The allow list of a pinned program as it is in the kernel now. A shadow shares that of the first.
-pub fn allow_list(directory: &Path, program: u32) -> Result<AllowList> {
-    allow_list_in(&place_of(directory, program)?)
-}
-
-fn allow_list_in(place: &Path) -> Result<AllowList> {
+pub fn allow_list(directory: &Path) -> Result<AllowList> {
     let mut list = AllowList::new();
     for name in of_scopes(|scope| scope == Scope::AllowList) {
-        let path = place.join(name);
+        let path = directory.join(name);
         if !path.exists() {
             continue;
         }
@@ -105,12 +101,6 @@ fn allow_list_in(place: &Path) -> Result<AllowList> {
     Ok(list)
 }
 
-/// Where a program is pinned.
-fn place_of(directory: &Path, program: u32) -> Result<PathBuf> {
-    let found = Places::of(directory).of_program(program).map_err(|error| unreadable(directory, &error))?;
-    found.ok_or_else(|| Error::other(format!("{}: no pins of program {program}", directory.display())))
-}
-
 fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Error {
     Error::other(format!("{}: {error}", path.display()))
 }
@@ -119,7 +109,7 @@ impl Verified {
     /// directory : of its pins. second : it is the first, which runs beside this one.
     fn new(directory: &Path, second: Option<&Self>) -> Result<Self> {
         let input = directory.display().to_string();
-        let object = note::read_bytes(&directory.join(staging::OBJECT))
+        let object = note::read_bytes(&directory.join(pinned::OBJECT))
             .ok_or_else(|| Error::other(format!("{input}: the object is not with the pins")))?;
         let mut maps = pinned_maps(directory)?;
         let config = maps.iter().find(|(name, _)| name == CONFIG);

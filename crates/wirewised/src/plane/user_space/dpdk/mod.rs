@@ -6,9 +6,10 @@ mod devices;
 use wirewise_dpdk::{footprint, open};
 use wirewise_lane::Lane;
 
+use super::{Carried, Footprint, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Carried, Drops, Footprint, Lanes, Place, Plane, STEERS, Wanted};
+use crate::plane::{Abilities, Drops, Place, Plane};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "dpdk",

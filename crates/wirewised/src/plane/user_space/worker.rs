@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use wirewise_lane::Lane;
 
 use super::engines::{AllowList, Chain};
+use super::note::Note;
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::plane::Note;
 
 /// How long a worker without packets waits before it looks whether there is anything else to do.
 pub const PATIENCE: Duration = Duration::from_millis(20);

@@ -2,26 +2,19 @@
 //! Planes in user space at work: this process carries packets from their lanes to engines that run the pinned program on the pinned maps.
 //! Whoever wants another program, another allow list or an end says so in the note that is the program's link.
 
-mod engines;
-mod outlet;
-pub mod unpinned;
-mod worker;
-
 use std::io;
-use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::attachment::Attachment;
+use super::engines::{self, AllowList, Pinned, Pins};
+use super::note::{self, Note};
+use super::worker::{Seat, work};
+use super::{Copying, Wanted};
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::plane::{Copying, Note, Plane, Wanted, note};
-use crate::running::Running;
-use crate::running::stop::Stop;
-use engines::Pinned;
-use worker::{Seat, work};
+use crate::plane::Plane;
+use crate::stop::Stop;
 
 /// What is asked for on the command line.
 #[derive(Debug, Clone, Default)]
@@ -65,39 +58,25 @@ pub enum End {
     Detached,
 }
 
-/// The note of an attachment whose packets this process is to carry; `None`: somebody else's, or the kernel's.
-pub fn ours(attachment: &Attachment) -> Result<Option<Arc<Note>>> {
-    let Some((link, _)) = &attachment.link else { return Ok(None) };
-    let note = Note::open(link.as_fd())
-        .map_err(|error| Error::other(format!("{}: cannot read its link: {error}", attachment.interface)))?;
-    Ok(note.filter(|note| note.carrier().process == std::process::id()).map(Arc::new))
-}
-
 impl Carrier {
-    /// Opens the lanes, and begins. stop : set when it ends by itself, too.
+    /// Opens the lanes, and begins. note : the link of the program. stop : set when it ends by itself, too.
     pub fn start(
-        attachment: &Attachment,
         note: &Arc<Note>,
+        pins: Pins,
         plane: Plane,
-        options: &Options,
+        wanted: &Wanted<'_>,
         stop: &Stop,
     ) -> Result<Self> {
         refuse_time_namespaces(plane)?;
-        note.show_life_during(|| Self::begin(attachment, note, plane, options, stop))
+        note.show_life_during(|| Self::begin(note, pins, plane, wanted, stop))
     }
 
-    fn begin(
-        attachment: &Attachment,
-        note: &Arc<Note>,
-        plane: Plane,
-        options: &Options,
-        stop: &Stop,
-    ) -> Result<Self> {
+    fn begin(note: &Arc<Note>, pins: Pins, plane: Plane, wanted: &Wanted<'_>, stop: &Stop) -> Result<Self> {
         let carried = plane.carried().ok_or_else(|| Error::other(format!("{plane} is the kernel's")))?;
-        let lanes = carried.open(&options.wanted(&attachment.interface, attachment.shards()?))?;
+        let lanes = carried.open(wanted)?;
         let program = note.wanted();
-        let pinned = Pinned::find(&attachment.directory, program)?;
-        let to = options.to.as_deref().map(|to| plane.parts(to).0);
+        let pinned = Pinned::open(&pins(program)?)?;
+        let to = wanted.to.map(|to| plane.parts(to).0);
         note.describe(lanes.lanes.len(), to, &lanes.obtained);
         let halt = Arc::new(AtomicBool::new(false));
         let mut workers = Vec::new();
@@ -111,8 +90,7 @@ impl Carrier {
             workers.push(Worker { seat, thread: worker });
         }
         note.runs(program);
-        let (note, directory) = (Arc::clone(note), attachment.directory.clone());
-        let control = Control { note, halt, workers, directory, stop: stop.clone() };
+        let control = Control { note: Arc::clone(note), halt, workers, pins, stop: stop.clone() };
         Ok(Self { control: thread::spawn(move || control.run()) })
     }
 
@@ -122,7 +100,7 @@ impl Carrier {
     }
 }
 
-fn refuse_time_namespaces(plane: Plane) -> Result<()> {
+pub(super) fn refuse_time_namespaces(plane: Plane) -> Result<()> {
     if !kernel::is_in_time_namespace() {
         return Ok(());
     }
@@ -132,7 +110,7 @@ fn refuse_time_namespaces(plane: Plane) -> Result<()> {
     )))
 }
 
-fn cannot_start(error: &io::Error) -> Error {
+pub(super) fn cannot_start(error: &io::Error) -> Error {
     Error::other(format!("cannot start a worker: {error}"))
 }
 
@@ -145,7 +123,7 @@ struct Control {
     note: Arc<Note>,
     halt: Arc<AtomicBool>,
     workers: Vec<Worker>,
-    directory: PathBuf,
+    pins: Pins,
     stop: Stop,
 }
 
@@ -204,7 +182,7 @@ impl Control {
     /// All workers change between two bursts. What they had before is gone when this returns.
     fn change_program(&self, program: u32) -> Result<()> {
         let judges = self.note.show_life_during(|| {
-            let pinned = Pinned::find(&self.directory, program)?;
+            let pinned = Pinned::open(&(self.pins)(program)?)?;
             let judges = (0..self.workers.len()).map(|number| pinned.judge(number as u32));
             judges.collect::<Result<Vec<_>>>()
         })?;
@@ -217,7 +195,10 @@ impl Control {
     }
 
     fn change_allow_list(&self) -> Result<()> {
-        let list = self.note.show_life_during(|| engines::allow_list(&self.directory, self.note.running()));
+        let list = self.note.show_life_during(|| {
+            let pinned = (self.pins)(self.note.running())?;
+            pinned.last().map_or(Ok(AllowList::new()), |directory| engines::allow_list(directory))
+        });
         let list = Arc::new(list?);
         for worker in &self.workers {
             worker.seat.allow(Arc::clone(&list));

@@ -1,14 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does.
+//! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does. Each has a
+//! folder here, which brings its lanes; `PLANES` lists them. The rest is the same for all: the note that is the program's link, the
+//! carrier with its workers, and the engines.
 
+mod af_packet;
+mod af_xdp;
+mod carrier;
+#[cfg(feature = "dpdk")]
+mod dpdk;
+mod engines;
 pub mod note;
+mod outlet;
+mod unpinned;
+mod worker;
 
 use wirewise_lane::Lane;
 
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::plane::Copying;
+use crate::plane::Plane;
 use crate::text::shell::quoted;
+
+pub use af_xdp::{Copying, Receiver};
+pub use carrier::{Carrier, End, Options};
+pub use engines::Pins;
+pub use unpinned::Workers;
+
+/// Every plane in user space, in the order in which they are shown.
+pub(super) const PLANES: &[Plane] = &[
+    af_packet::PLANE,
+    af_xdp::PLANE,
+    #[cfg(feature = "dpdk")]
+    dpdk::PLANE,
+];
 
 /// What a policy may ask of every plane in user space: `abi::STEER_*` bits.
 pub const STEERS: u32 = abi::STEER_REDIRECT

@@ -7,11 +7,12 @@ use std::thread::{self, JoinHandle};
 
 use wirewise_lane::LaneCounts;
 
+use super::carrier::{cannot_start, refuse_time_namespaces};
 use super::worker::{PATIENCE, take_seat};
-use super::{cannot_start, engines, refuse_time_namespaces};
+use super::{Wanted, engines};
 use crate::error::{Error, Result};
 use crate::object::Loaded;
-use crate::plane::{Plane, Wanted};
+use crate::plane::Plane;
 
 /// They stop when this is dropped.
 pub struct Workers {

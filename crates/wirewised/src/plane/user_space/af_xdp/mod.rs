@@ -17,9 +17,10 @@ mod way;
 
 use wirewise_lane::Lane;
 
+use super::{Carried, Footprint, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Carried, Drops, Footprint, Lanes, Place, Plane, STEERS, Wanted};
+use crate::plane::{Abilities, Drops, Place, Plane};
 use options::{BusyPoll, Options};
 
 pub use options::Copying;

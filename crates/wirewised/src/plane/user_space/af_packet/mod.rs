@@ -15,10 +15,11 @@ use wirewise_lane::{Fate, Judge, Lane, LaneCounts};
 use self::interface::Interface;
 use self::ring::{Fanout, Ring};
 use self::sender::Sender;
+use super::{Carried, Footprint, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::kernel;
-use crate::plane::{Abilities, Carried, Drops, Footprint, Lanes, Place, Plane, STEERS, Wanted};
+use crate::plane::{Abilities, Drops, Place, Plane};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: "af-packet",
