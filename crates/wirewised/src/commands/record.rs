@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::run::user_space::UserSpaceArgs;
 use crate::abi::{self, Clock, Mode};
 use crate::error::{Error, Result};
 use crate::features::{Counts, FeatureRows, Shape, Source};
@@ -19,7 +18,7 @@ use crate::kernel;
 use crate::labels::Labels;
 use crate::object::{Loaded, Opened, Settings, policy_maps, seed_from};
 use crate::plane::tc;
-use crate::plane::user_space::Workers;
+use crate::plane::user_space::{Options, Workers};
 use crate::plane::{Joining, Order, Plane};
 use crate::policy::{Policy, Trigger};
 use crate::recording::{Limits, Live, Parts, Recorder, Rings, row_bytes};
@@ -90,7 +89,7 @@ pub struct Args {
     order: Order,
 
     #[command(flatten)]
-    user_space: UserSpaceArgs,
+    user_space: Options,
 
     /// Rows at these packet numbers of each flow, such as 1,2,4,8
     #[arg(long, value_name = "N,...", value_delimiter = ',',
@@ -194,7 +193,7 @@ impl Args {
 
     /// Gives the interface's index; none if it is a device that the kernel has not.
     fn refuse_what_cannot_be(&self) -> Result<Option<u32>> {
-        self.user_space.check_options(self.plane)?;
+        self.user_space.check(self.plane)?;
         self.user_space.check_to(self.plane, &self.interface)?;
         if self.plane.names_device(&self.interface) {
             return Ok(None);
@@ -217,9 +216,8 @@ impl Args {
             return Live::in_kernel(self.plane, &self.interface, joining, loaded);
         }
         let (name, arguments) = self.plane.parts(&self.interface);
-        let options = self.user_space.options(arguments);
         let shards = loaded.config.map_or(1, |config| config.shards);
-        let wanted = options.wanted(name, shards);
+        let wanted = self.user_space.wanted(name, arguments, shards);
         Workers::start(&self.object.display().to_string(), loaded, self.plane, &wanted).map(Live::Workers)
     }
 }

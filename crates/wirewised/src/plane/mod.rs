@@ -32,8 +32,9 @@ pub use xdp::{Driver, driver};
 
 const IN_KERNEL: [Plane; 4] = [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS];
 /// Every plane, in the order in which they are shown.
-static PLANES: LazyLock<Vec<Plane>> =
-    LazyLock::new(|| IN_KERNEL.into_iter().chain(user_space::PLANES.iter().copied()).collect());
+static PLANES: LazyLock<Vec<Plane>> = LazyLock::new(|| {
+    IN_KERNEL.into_iter().chain(user_space::KINDS.iter().filter_map(|kind| kind.plane)).collect()
+});
 
 /// What a plane is and can do; the rest of the agent, `--help`, `wirewised planes` and the documentation go by this.
 pub struct Abilities {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised run`.
 
-pub mod user_space;
+mod user_space;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel;
 use crate::kernel::bpffs;
-use crate::plane::user_space::Options;
+use crate::plane::user_space::{Options, Wanted};
 use crate::plane::{Joining, Order, Plane};
 use crate::policy::Policy;
 use crate::running::Running;
@@ -43,7 +43,6 @@ use crate::text::units::{Nanoseconds, format_bytes};
 use crate::trust::keys::TrustArgs;
 use crate::views::status;
 use crate::views::watch;
-use user_space::UserSpaceArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,7 +90,7 @@ pub struct Args {
     outgoing: bool,
 
     #[command(flatten)]
-    user_space: UserSpaceArgs,
+    user_space: Options,
 
     /// What happens to packets [default: observe, or that of an adopted program]
     #[arg(long, value_enum)]
@@ -156,9 +155,10 @@ pub fn run(args: &Args) -> Result<()> {
     let mut findings = check(&request, steering)?;
     let plan = plan::of(&request)?;
     let prepared = ready::prepare(&request)?;
-    let options = args.user_space.options(request.plane.parts(&args.interface).1);
+    let arguments = request.plane.parts(&args.interface).1;
+    let wanted = args.user_space.wanted(&request.interface, arguments, prepared.shards);
     if !matches!(plan, AttachPlan::Adopt(_)) {
-        findings.extend(check_memory(&options, &request, &prepared)?);
+        findings.extend(check_memory(&wanted, &request, &prepared)?);
         finding::require(&findings)?;
     }
     if !args.lock_out.yes && risks_lock_out(&request, &plan)? {
@@ -192,7 +192,7 @@ pub fn run(args: &Args) -> Result<()> {
     drop(lock);
     let (root, interface) = (request.root.clone(), attachment.interface.clone());
     let carrier = match &stop {
-        Some(stop) => user_space::start(&options, &root, &attachment, request.plane, stop)?,
+        Some(stop) => user_space::start(&wanted, &root, &attachment, request.plane, stop)?,
         None => None,
     };
     report(args, action, mounts, &attachment, carrier.is_some())?;
@@ -256,7 +256,7 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         offloads_off: args.offloads == Some(Offloads::Off),
         root,
     };
-    args.user_space.check(&request)?;
+    user_space::check(&args.user_space, &request)?;
     if request.outgoing {
         outgoing::check(request.plane)?;
     }
@@ -346,11 +346,15 @@ fn check(request: &AttachRequest, steering: Vec<Finding>) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-fn check_memory(options: &Options, request: &AttachRequest, prepared: &Prepared) -> Result<Option<Finding>> {
+fn check_memory(
+    wanted: &Wanted<'_>,
+    request: &AttachRequest,
+    prepared: &Prepared,
+) -> Result<Option<Finding>> {
     Ok(memory::check(&memory::Needs {
         tables: prepared.table_bytes,
         object: request.bundle.object.len() as u64,
-        packets: user_space::footprint(options, request, prepared.shards)?,
+        packets: user_space::footprint(wanted, request.plane)?,
     }))
 }
 

@@ -7,42 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use super::Wanted;
 use super::engines::{self, AllowList, Pinned, Pins};
 use super::note::{self, Note};
 use super::worker::{Seat, work};
-use super::{Copying, Wanted};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::plane::Plane;
 use crate::stop::Stop;
-
-/// What is asked for on the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Of a device that the kernel has not: what follows its name.
-    pub arguments: Option<String>,
-    pub to: Option<String>,
-    pub workers: Option<u32>,
-    pub copying: Copying,
-    pub busy_poll_us: Option<u32>,
-    pub driver: Option<String>,
-}
-
-impl Options {
-    /// most_workers : that there can be: CPUs that have counters.
-    pub fn wanted<'a>(&'a self, interface: &'a str, most_workers: u32) -> Wanted<'a> {
-        Wanted {
-            interface,
-            arguments: self.arguments.as_deref(),
-            to: self.to.as_deref(),
-            workers: self.workers,
-            copying: self.copying,
-            busy_poll_us: self.busy_poll_us,
-            driver: self.driver.as_deref(),
-            most_workers,
-        }
-    }
-}
 
 /// The workers of an attachment, and the thread that tells them what to do.
 pub struct Carrier {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does. Each has a
-//! folder here, which brings its lanes; `PLANES` lists them. The rest is the same for all: the note that is the program's link, the
+//! folder here, which brings its lanes and its options of `run`; `KINDS` lists them. The rest is the same for all: the note that is the program's link, the
 //! carrier with its workers, and the engines.
 
 mod af_packet;
 mod af_xdp;
 mod carrier;
-#[cfg(feature = "dpdk")]
 mod dpdk;
 mod engines;
 pub mod note;
+mod options;
 mod outlet;
 mod unpinned;
 mod worker;
@@ -21,18 +21,24 @@ use crate::error::{Error, Result};
 use crate::plane::Plane;
 use crate::text::shell::quoted;
 
-pub use af_xdp::{Copying, Receiver};
-pub use carrier::{Carrier, End, Options};
+pub use af_xdp::Receiver;
+pub use carrier::{Carrier, End};
 pub use engines::Pins;
+pub use options::Options;
+use options::Takes;
 pub use unpinned::Workers;
 
-/// Every plane in user space, in the order in which they are shown.
-pub(super) const PLANES: &[Plane] = &[
-    af_packet::PLANE,
-    af_xdp::PLANE,
-    #[cfg(feature = "dpdk")]
-    dpdk::PLANE,
-];
+/// A plane that agents are built with, or without.
+pub struct Kind {
+    pub name: &'static str,
+    /// What it takes of `Options`.
+    takes: Takes,
+    /// `None`: this agent was built without it.
+    pub plane: Option<Plane>,
+}
+
+/// Every one, in the order in which they are shown.
+pub const KINDS: &[Kind] = &[af_packet::KIND, af_xdp::KIND, dpdk::KIND];
 
 /// What a policy may ask of every plane in user space: `abi::STEER_*` bits.
 pub const STEERS: u32 = abi::STEER_REDIRECT
@@ -45,9 +51,6 @@ pub const STEERS: u32 = abi::STEER_REDIRECT
 
 /// What a plane in user space does in its own way.
 pub trait Carried: Sync {
-    /// Which of the options of `run` for planes in user space it takes.
-    fn options(&self) -> &'static [&'static str];
-
     /// Whether a name, with arguments or without, is that of a device which this plane has and the kernel has not.
     fn names_device(&self, _name: &str) -> bool {
         false
@@ -75,12 +78,8 @@ pub struct Wanted<'a> {
     pub to: Option<&'a str>,
     /// `None`: what suits the plane.
     pub workers: Option<u32>,
-    /// How packets come into this process' memory, where there is a choice.
-    pub copying: Copying,
-    /// Of DPDK; `None`: the one that suits.
-    pub driver: Option<&'a str>,
-    /// Poll so long instead of waiting for interrupts.
-    pub busy_poll_us: Option<u32>,
+    /// With those of the plane's own.
+    pub options: &'a Options,
     /// That there can be: CPUs that have counters.
     pub most_workers: u32,
 }

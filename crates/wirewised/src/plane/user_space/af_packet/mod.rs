@@ -15,13 +15,20 @@ use wirewise_lane::{Fate, Judge, Lane, LaneCounts};
 use self::interface::Interface;
 use self::ring::{Fanout, Ring};
 use self::sender::Sender;
-use super::{Carried, Footprint, Lanes, STEERS, Wanted};
+use super::options::{TO, Takes, WORKERS};
+use super::{Carried, Footprint, Kind, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::kernel;
 use crate::plane::{Abilities, Drops, Place, Plane};
 
-pub const PLANE: Plane = Plane(&Abilities {
+pub const KIND: Kind = Kind {
+    name: PLANE.0.name,
+    takes: Takes { common: &[TO, WORKERS], own: |command| command },
+    plane: Some(PLANE),
+};
+
+const PLANE: Plane = Plane(&Abilities {
     name: "af-packet",
     about: "A raw socket in user space: counts verdicts, or joins two interfaces; works on every interface",
     choose: "only copies are to be judged, or two interfaces joined, on any driver",
@@ -38,10 +45,6 @@ pub const PLANE: Plane = Plane(&Abilities {
 struct AfPacket;
 
 impl Carried for AfPacket {
-    fn options(&self) -> &'static [&'static str] {
-        &["--to", "--workers"]
-    }
-
     fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
         let lanes = workers(wanted)?;
         let rings = u64::from(lanes) * if wanted.to.is_some() { 2 } else { 1 };

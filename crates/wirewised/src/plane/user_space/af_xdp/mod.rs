@@ -15,18 +15,22 @@ mod socket;
 mod stack;
 mod way;
 
+use clap::Args;
 use wirewise_lane::Lane;
 
-use super::{Carried, Footprint, Lanes, STEERS, Wanted};
+use super::options::{TO, Takes};
+use super::{Carried, Footprint, Kind, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::{Abilities, Drops, Place, Plane};
-use options::{BusyPoll, Options};
+use options::{BusyPoll, Given, Options};
 
-pub use options::Copying;
 pub use receiver::Receiver;
 
-pub const PLANE: Plane = Plane(&Abilities {
+pub const KIND: Kind =
+    Kind { name: PLANE.0.name, takes: Takes { common: &[TO], own: Given::augment_args }, plane: Some(PLANE) };
+
+const PLANE: Plane = Plane(&Abilities {
     name: "af-xdp",
     about: "In user space, straight from the driver: what passes goes to a second interface or back to the host",
     choose: "a wire between two interfaces is wanted, at the driver's speed",
@@ -46,10 +50,6 @@ const BUSY_BUDGET: u32 = 64;
 struct AfXdp;
 
 impl Carried for AfXdp {
-    fn options(&self) -> &'static [&'static str] {
-        &["--to", "--copying", "--busy-poll"]
-    }
-
     fn footprint(&self, wanted: &Wanted<'_>) -> Result<Footprint> {
         let (lanes, bytes) =
             lanes::area(wanted.interface, wanted.to, &Options::default()).map_err(Error::other)?;
@@ -57,9 +57,9 @@ impl Carried for AfXdp {
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
-        let busy_poll =
-            wanted.busy_poll_us.map(|microseconds| BusyPoll { microseconds, budget: BUSY_BUDGET });
-        let options = Options { copying: wanted.copying, busy_poll, ..Options::default() };
+        let Given { copying, busy_poll } = wanted.options.own()?;
+        let busy_poll = busy_poll.map(|microseconds| BusyPoll { microseconds, budget: BUSY_BUDGET });
+        let options = Options { copying: copying.unwrap_or_default(), busy_poll, ..Options::default() };
         let lanes = lanes::open(wanted.interface, wanted.to, &options).map_err(Error::other)?;
         // Queues may have been added since the footprint was taken.
         wanted.admit(lanes.len() as u32)?;

@@ -11,6 +11,19 @@ pub enum Copying {
     Copy,
 }
 
+/// On the command line.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub struct Given {
+    /// With --plane af-xdp: whether the driver puts packets into this process' memory itself [default: where it can]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub copying: Option<Copying>,
+
+    /// With --plane af-xdp: poll the driver for so many microseconds instead of waiting for interrupts
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub busy_poll: Option<u32>,
+}
+
 /// The kernel works for the socket while it waits, in place of interrupts. It has effect with the interface's
 /// `napi_defer_hard_irqs` and `gro_flush_timeout` set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

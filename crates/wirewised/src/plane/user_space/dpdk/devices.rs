@@ -6,9 +6,10 @@ use std::path::Path;
 
 use wirewise_dpdk::drivers;
 
-use super::VIRTUAL;
 use crate::error::{Error, Result};
 
+/// Names of virtual devices begin so.
+pub const VIRTUAL: &str = "net_";
 const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 /// The kernel's, which leave a card to a process. Mellanox cards stay with their own.
 const LEAVES: [&str; 5] = ["vfio-pci", "uio_pci_generic", "igb_uio", "mlx4_core", "mlx5_core"];
