@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judged flows against those of training: the numbers of the agent, crates/wirewised/src/running/drift.rs."""
+"""Judged flows against those of training: the numbers of the agent, crates/wirewised/src/reading/drift.rs."""
 
 from __future__ import annotations
 

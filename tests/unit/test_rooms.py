@@ -144,9 +144,9 @@ def test_no_folder_of_a_crate_needs_itself_by_way_of_others(crate: str) -> None:
 
 
 def test_what_runs_is_read_without_knowing_where() -> None:
-    """running/ reads everything that runs: what runs, its hooks and what commands show of it come above."""
+    """reading/ reads what runs from its maps: attachments, and what commands show of them, come above."""
     above = {"attachment", "views", "commands", "offline", "cli"}
-    assert not rooms(crate_arrows("wirewised"))["running"] & above
+    assert not rooms(crate_arrows("wirewised"))["reading"] & above
 
 
 def test_uses_of_a_crate_are_found(tmp_path: Path) -> None:

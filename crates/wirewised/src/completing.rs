@@ -66,6 +66,6 @@ fn classes(command: Command) -> Vec<String> {
     let matches = command.ignore_errors(true).try_get_matches_from(words).ok();
     let given = matches.as_ref().and_then(ArgMatches::subcommand);
     let which = given.and_then(|(_, given)| AttachmentArgs::from_arg_matches(given).ok());
-    let running = which.and_then(|which| which.running().ok());
+    let running = which.and_then(|which| which.find().ok());
     running.map_or_else(Vec::new, |running| running.class_names())
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far the judged flows are from those that the model learned from: what `wirewised stats --drift` says of
-live flows (crates/wirewised/src/running/drift.rs, whose numbers these are), said of rows.
+live flows (crates/wirewised/src/reading/drift.rs, whose numbers these are), said of rows.
 
 Each feature is compared with what training saw in flows of the same classes, by the population stability
 index (PSI): the sum over bins of (here - training) ln(here / training). What chance alone may give follows

@@ -5,7 +5,6 @@ use crate::attachment::Attachment;
 use crate::attachment::pins::{Lock, Root, RootArgs};
 use crate::attachment::succession;
 use crate::error::Result;
-use crate::running::Running;
 
 /// The options of every command on one attachment.
 #[derive(Debug, clap::Args)]
@@ -21,11 +20,6 @@ pub struct AttachmentArgs {
 impl AttachmentArgs {
     pub fn root(&self) -> Result<Root> {
         self.root.root()
-    }
-
-    /// What runs there, for commands that only look.
-    pub fn running(&self) -> Result<Box<dyn Running>> {
-        Ok(Box::new(self.find()?))
     }
 
     pub fn find(&self) -> Result<Attachment> {

@@ -25,7 +25,6 @@ use crate::kernel::objects;
 use crate::kernel::pinned;
 use crate::object::Loaded;
 use crate::plane::{self, Attached, Plane, Port, link};
-use crate::running::Running;
 
 /// Does what the plan says. The caller holds the lock of the root.
 pub fn execute(request: &AttachRequest, plan: AttachPlan, prepared: Prepared) -> Result<Attachment> {

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::kernel::objects;
 use crate::kernel::pinned;
 use crate::plane::{Plane, Port, link};
-use crate::running::meta::Meta;
+use crate::reading::meta::Meta;
 
 const PLANE: Plane = Plane::TC_INGRESS;
 

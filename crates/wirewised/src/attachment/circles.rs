@@ -16,7 +16,6 @@ use crate::interface::offloads::Direction;
 use crate::interface::rtnetlink::{self, Link};
 use crate::plane::{Plane, Port};
 use crate::policy::Policy;
-use crate::running::Running;
 
 /// An interface: the number of its network, and its index there.
 type Place = (usize, u32);

@@ -31,7 +31,7 @@ use crate::plane::link::{self, LinkInfo};
 use crate::plane::tc::SINCE;
 use crate::plane::{Joining, Order, Plane, Port};
 use crate::policy::Policy;
-use crate::running::meta::Meta;
+use crate::reading::meta::Meta;
 
 /// Where it is.
 pub const PLANE: Plane = Plane::TC_INGRESS;

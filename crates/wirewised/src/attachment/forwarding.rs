@@ -17,7 +17,6 @@ use crate::object::Opened;
 use crate::plane::{self, Plane};
 use crate::policy::Policy;
 use crate::policy::forward::{Bridge, EthernetAddress};
-use crate::running::Running;
 use crate::text::shell::quoted;
 use libbpf_rs::MapCore;
 

@@ -12,6 +12,7 @@ mod displaced;
 pub mod doctor;
 pub mod forwarding;
 pub mod health;
+mod limits;
 pub mod lockout;
 pub(crate) mod names;
 pub mod outgoing;
@@ -20,6 +21,7 @@ pub mod pins;
 pub mod plan;
 mod policy_change;
 pub mod pools;
+mod reading;
 pub mod ready;
 pub(crate) mod session;
 mod staged_policy;
@@ -40,7 +42,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapCore;
 
 use crate::attachment::pins::Root;
 use crate::attachment::succession::{Found, Places};
@@ -52,9 +54,7 @@ use crate::kernel::{self, pinned};
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::note::Carrier;
 use crate::plane::{Filter, FilterPlace, Note, Port};
-use crate::running::Running;
-use crate::running::meta::Meta;
-use crate::running::status::Status;
+use crate::reading::meta::Meta;
 use crate::text::shell::quoted;
 
 /// How long the directories of an interface may be in between two states, where nobody was killed.
@@ -318,41 +318,6 @@ impl Attachment {
                 Err(Error::input(format!("not in this network namespace: {}", self.describe())))
             }
         }
-    }
-}
-
-impl Running for Attachment {
-    fn interface(&self) -> &str {
-        &self.interface
-    }
-
-    fn meta(&self) -> Option<&Meta> {
-        self.meta.as_ref()
-    }
-
-    fn map(&self, name: &str) -> Result<MapHandle> {
-        let pin = inside(&self.pins, name);
-        MapHandle::from_pinned_path(&pin).map_err(|error| {
-            let what = format!("{}/{name}", self.directory.display());
-            // A pin that is not there, in a directory that has all of them or none.
-            if pin.exists() {
-                Error::other(format!("{what}: {error}"))
-            } else {
-                Error::other(format!("{what} is gone: {} was detached or replaced meanwhile", self.interface))
-            }
-        })
-    }
-
-    fn optional_map(&self, name: &str) -> Result<Option<MapHandle>> {
-        if inside(&self.pins, name).exists() { self.map(name).map(Some) } else { Ok(None) }
-    }
-
-    fn second(&self) -> Option<Box<dyn Running>> {
-        Some(Box::new(self.shadow()?))
-    }
-
-    fn status(&self) -> Result<Status> {
-        status::of(self)
     }
 }
 

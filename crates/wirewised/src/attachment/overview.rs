@@ -6,8 +6,7 @@ use crate::attachment::unpinned::{self, Unpinned};
 use crate::attachment::{Attachment, Listing, Unreadable, Whereabouts};
 use crate::error::{Error, Result};
 use crate::plane::note::Carrier;
-use crate::running::Running;
-use crate::running::status::Status;
+use crate::reading::status::Status;
 
 /// What can be seen from here.
 pub struct Overview {

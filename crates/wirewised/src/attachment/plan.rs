@@ -14,8 +14,7 @@ use crate::error::{Error, Result};
 use crate::interface::netns;
 use crate::plane::{self, Attached, Joining, Plane};
 use crate::policy::{self, Policy};
-use crate::running::Running;
-use crate::running::meta::Meta;
+use crate::reading::meta::Meta;
 use crate::text::shell::quoted;
 
 #[derive(Debug)]

@@ -14,9 +14,8 @@ use crate::error::Result;
 use crate::kernel;
 use crate::object::policy_maps;
 use crate::policy::Policy;
-use crate::running::Running;
-use crate::running::meta::PolicyMeta;
-use crate::running::policy::effective_mode;
+use crate::reading::meta::PolicyMeta;
+use crate::reading::policy::effective_mode;
 
 /// Changes policy and mode; `None`: what holds stays. policy : with its file. Where an agent of another version knows what this is, nothing
 /// changes. The caller holds the lock of the root.

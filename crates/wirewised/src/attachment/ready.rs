@@ -13,7 +13,7 @@ use crate::kernel;
 use crate::kernel::pinned::Provisional;
 use crate::object::{Loaded, Opened, Settings, policy_maps};
 use crate::policy::Policy;
-use crate::running::meta::{Meta, PolicyMeta};
+use crate::reading::meta::{Meta, PolicyMeta};
 
 /// The object of a request, ready to be loaded.
 #[derive(Debug)]

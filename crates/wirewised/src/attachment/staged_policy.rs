@@ -10,6 +10,7 @@ use libbpf_rs::MapHandle;
 
 use crate::abi;
 use crate::abi::maps::{POLICY, TUNNELS};
+use crate::attachment::limits;
 use crate::attachment::staging;
 use crate::error::{Error, Result};
 use crate::kernel::change;
@@ -19,9 +20,8 @@ use crate::kernel::pinned::{self, Provisional};
 use crate::object::{policy_maps, read_element};
 use crate::plane::Note;
 use crate::policy::Policy;
-use crate::running::limits;
-use crate::running::meta::Meta;
-use crate::running::policy::of_shadow;
+use crate::reading::meta::Meta;
+use crate::reading::policy::of_shadow;
 
 /// The pin of the policy's element as it was.
 const BEFORE: &str = "before";

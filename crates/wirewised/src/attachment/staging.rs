@@ -16,7 +16,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::{Loaded, Opened};
 use crate::plane::Plane;
-use crate::running::meta::Meta;
+use crate::reading::meta::Meta;
 
 /// Loads a bundle's object, for what the host sends too if that is wanted, and checks that its flow tables are what the manifest says.
 pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool) -> Result<Loaded> {

@@ -12,9 +12,8 @@ use crate::attachment::{Attachment, Whereabouts};
 use crate::error::Result;
 use crate::interface::offloads;
 use crate::kernel;
-use crate::running::Running;
-use crate::running::policy::effective_mode;
-use crate::running::status::{Elsewhere, FlowTables, Previous, Second, Status};
+use crate::reading::policy::effective_mode;
+use crate::reading::status::{Elsewhere, FlowTables, Previous, Second, Status};
 
 pub fn of(attachment: &Attachment) -> Result<Status> {
     let policy = attachment.policy()?;

@@ -16,7 +16,6 @@ use crate::interface::netdev::{self, Device};
 use crate::kernel;
 use crate::plane::{self, Plane};
 use crate::policy::Policy;
-use crate::running::Running;
 
 pub use crate::attachment::way_out::CHECK;
 

@@ -24,7 +24,7 @@ use crate::kernel::objects;
 use crate::kernel::pinned;
 use crate::plane::Joining;
 use crate::plane::link::{self, LinkInfo};
-use crate::running::meta::Meta;
+use crate::reading::meta::Meta;
 
 const NEW: &str = "new";
 const PREVIOUS: &str = "previous";

@@ -4,7 +4,6 @@
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::health::{self, Turn};
 use crate::error::Result;
-use crate::running::pools;
 use crate::stop::Stop;
 use crate::text::output;
 use crate::views;
@@ -39,8 +38,8 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     // Before anything is checked: that there are pools.
-    let running = args.which.running()?;
-    let pools = pools::of(running.as_ref())?;
+    let running = args.which.find()?;
+    let pools = running.pools()?;
     if !args.check {
         return if args.json { output::print_json(&pools) } else { views::backends::print(&pools) };
     }

@@ -3,7 +3,7 @@
 
 use crate::attachment::args::AttachmentArgs;
 use crate::error::Result;
-use crate::running::events::Listener;
+use crate::reading::events::Listener;
 use crate::stop::Stop;
 use crate::views::events::{GapWarner, Printer};
 
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let running = args.which.running()?;
+    let running = args.which.find()?;
     let stop = Stop::on_signals()?;
     let mut events = running.events()?;
     let listeners: &mut [&mut dyn Listener] = &mut [&mut GapWarner, &mut Printer::new(args.json)];

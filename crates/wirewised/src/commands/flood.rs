@@ -17,7 +17,7 @@ use crate::object::mapped::MappedArray;
 use crate::object::{self, Loaded, Settings};
 use crate::offline::runner;
 use crate::offline::test_run;
-use crate::running::counters::FlowCounters;
+use crate::reading::counters::FlowCounters;
 use crate::text::output;
 use crate::text::progress::Progress;
 use crate::text::units::format_bytes;

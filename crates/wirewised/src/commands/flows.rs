@@ -3,7 +3,7 @@
 
 use crate::attachment::args::AttachmentArgs;
 use crate::error::Result;
-use crate::running::flows::{Sort, Wanted};
+use crate::reading::flows::{Sort, Wanted};
 use crate::views;
 use crate::views::flows::State;
 
@@ -46,11 +46,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let running = args.which.running()?;
+    let running = args.which.find()?;
     let wanted = Wanted { limit: args.limit, sort: args.sort, class: args.class.clone(), all: args.all };
     let flows = running.flows(&wanted)?;
     if args.json {
-        views::flows::print_json(running.interface(), &flows)
+        views::flows::print_json(&running.interface, &flows)
     } else {
         views::flows::print(&flows, args.state)
     }

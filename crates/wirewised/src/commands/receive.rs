@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::files::place::OutputPath;
 use crate::offline::capture_out::CaptureOut;
 use crate::plane::user_space::Receiver;
-use crate::running::Running;
 use crate::stop::{RESPONSE, Stop};
 use crate::text::output::{line, print_json};
 use crate::text::progress::Progress;
@@ -60,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = Stop::on_signals()?;
     let running = args.which.find()?;
     running.require_here()?;
-    let interface = running.interface();
+    let interface = &running.interface;
     let Some(sockets) = running.optional_map(SOCKETS)? else {
         return Err(Error::input(format!(
             "{interface}: the policy redirects no class to a socket: `{{redirect: {{socket: {}}}}}`",

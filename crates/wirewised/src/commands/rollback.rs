@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use crate::abi::maps::{PER_CPU, POLICY, flow_tables};
+use crate::attachment::Attachment;
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::swap;
 use crate::error::Result;
-use crate::running::Running;
 use crate::text::output;
 
 const EXAMPLES: &str = "\
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
     let from = ours.meta.as_ref().map(|meta| meta.bundle.clone());
     let attachment = if args.dry_run { None } else { Some(swap::rollback(&ours)?) };
     drop(lock);
-    let status = attachment.as_ref().map(Running::status).transpose()?;
+    let status = attachment.as_ref().map(Attachment::status).transpose()?;
     let action = if args.dry_run { "would roll back" } else { "rolled back" };
     if args.json {
         return output::print_json(&json!({

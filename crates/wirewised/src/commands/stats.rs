@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::attachment::args::{AttachmentArgs, keep_finding};
 use crate::error::Result;
-use crate::running::Running;
 use crate::stop::Stop;
 use crate::text::output;
 use crate::text::units::Nanoseconds;
@@ -46,10 +45,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     if args.watch {
         let find = keep_finding(&args.which.root()?, &args.which.find()?);
-        let find = || Ok(Box::new(find()?) as Box<dyn Running>);
         return watch::watch(find, Duration::from_nanos(args.interval.0), args.json, &Stop::on_signals()?);
     }
-    let running = args.which.running()?;
+    let running = args.which.find()?;
     if args.drift {
         let drift = running.drift()?;
         if args.json {

@@ -18,8 +18,7 @@ use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::policy::Policy;
-use crate::running::Running;
-use crate::running::policy::effective_mode;
+use crate::reading::policy::effective_mode;
 use crate::text::output;
 use crate::text::shell::quoted;
 use crate::text::units::format_bytes;
@@ -196,7 +195,7 @@ fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) ->
     let (name, interface) = (&bundle.manifest.name, &ours.interface);
     let attachment = if args.dry_run { None } else { Some(shadow::start(ours, bundle, file, &pair)?) };
     let action = if args.dry_run { "would shadow" } else { "shadowing" };
-    let status = attachment.as_ref().map(Running::status).transpose()?;
+    let status = attachment.as_ref().map(Attachment::status).transpose()?;
     if args.json {
         return output::print_json(&json!({
             "action": action, "dry_run": args.dry_run, "interface": interface, "shadow": name,

@@ -9,8 +9,7 @@ use crate::attachment::tunnels::greet;
 use crate::error::{Error, Result};
 use crate::object::tunnels::{Held, replace};
 use crate::policy::tunnels::{self, EndName, Tunnel};
-use crate::running::Running;
-use crate::running::tunnels::{no_tunnels, of};
+use crate::reading::tunnels::no_tunnels;
 use crate::text::output;
 use crate::views;
 
@@ -52,7 +51,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     if args.load.is_none() && args.add.is_empty() && args.remove.is_empty() {
-        let tunnels = of(args.which.running()?.as_ref())?;
+        let tunnels = args.which.find()?.tunnels()?;
         return if args.json { output::print_json(&tunnels) } else { views::tunnels::print(&tunnels) };
     }
     // What is asked for can be read, before anything is looked at.
@@ -62,7 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
     let remove = args.remove.iter().map(|text| text.parse().map_err(|error: String| Error::input(error)));
     let remove = remove.collect::<Result<Vec<EndName>>>()?;
     let (_lock, ours) = args.which.find_locked(args.dry_run, |_| Ok(()))?;
-    let map = ours.optional_map(TUNNELS)?.ok_or_else(|| no_tunnels(ours.interface()))?;
+    let map = ours.optional_map(TUNNELS)?.ok_or_else(|| no_tunnels(&ours.interface))?;
     let held = Held::read(&map)?;
     let wanted = match file {
         Some(wanted) => wanted,
@@ -79,7 +78,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     println!(
         "{}: {} tunnels{}: {} added, {} changed, {} removed",
-        ours.interface(),
+        &ours.interface,
         wanted.len(),
         if args.dry_run { " (dry run: nothing was changed)" } else { "" },
         changes.added,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How far a model and its shadow agree, as a table.
 
-use crate::running::agreement::Agreement;
+use crate::reading::agreement::Agreement;
 use crate::text::table;
 use crate::text::units::thousands;
 use crate::views::terminal;

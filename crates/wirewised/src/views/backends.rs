@@ -2,7 +2,7 @@
 //! Pools and their backends as a table.
 
 use crate::error::Result;
-use crate::running::pools::{BackendState, PoolState, Pools};
+use crate::reading::pools::{BackendState, PoolState, Pools};
 use crate::text::table;
 
 pub fn print(pools: &Pools) -> Result<()> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How far live flows are from training's, for people: a sentence, then the numbers behind it.
 
-use crate::running::drift::{Compared, Drift, FEWEST_FLOWS, FeatureDrift, Level, WATCH};
+use crate::reading::drift::{Compared, Drift, FEWEST_FLOWS, FeatureDrift, Level, WATCH};
 use crate::text::table;
 use crate::text::units::thousands;
 use crate::views::terminal;

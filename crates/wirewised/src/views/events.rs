@@ -2,7 +2,7 @@
 //! Events on standard output, one a line.
 
 use crate::error::{Error, Result};
-use crate::running::events::{Answers, Event, Listener};
+use crate::reading::events::{Answers, Event, Listener};
 use crate::text::output::Lines;
 use crate::views::flow_key::end;
 use crate::views::terminal::{self, wrapped};

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::object::flow_table::{Flow, FlowValue};
-use crate::running::flows::{Flows, Found};
+use crate::reading::flows::{Flows, Found};
 use crate::text::output::Lines;
 use crate::text::table::Columns;
 use crate::text::units::format_age;

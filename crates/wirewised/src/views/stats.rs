@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use crate::abi::{self, Outcome};
-use crate::running::counters::FlowCounters;
-use crate::running::statistics::{ClassRow, NetworkRow, Statistics, StatusRow};
+use crate::reading::counters::FlowCounters;
+use crate::reading::statistics::{ClassRow, NetworkRow, Statistics, StatusRow};
 use crate::views::agreement;
 use crate::views::fit::{Cell, Column, Need, Table};
 use crate::views::terminal;

@@ -9,7 +9,7 @@ use crate::attachment::unpinned::Unpinned;
 use crate::bundle::signature;
 use crate::interface::offloads::Merging;
 use crate::plane::Plane;
-use crate::running::status::{Previous, Status};
+use crate::reading::status::{Previous, Status};
 use crate::text::units::{format_bytes, thousands};
 use crate::views::terminal;
 

@@ -3,7 +3,7 @@
 
 use crate::abi;
 use crate::error::Result;
-use crate::running::tunnels::{TunnelState, Tunnels};
+use crate::reading::tunnels::{TunnelState, Tunnels};
 use crate::text::table;
 
 pub fn print(tunnels: &Tunnels) -> Result<()> {

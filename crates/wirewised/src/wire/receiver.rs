@@ -20,7 +20,6 @@ use crate::attachment::pins::Root;
 use crate::ending;
 use crate::error::{Error, Kind, Result};
 use crate::plane::{Drops, Plane};
-use crate::running::Running;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

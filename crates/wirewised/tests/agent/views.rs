@@ -14,8 +14,7 @@ use serde_json::Value;
 use wirewised::attachment::Attachment;
 use wirewised::error::Result;
 use wirewised::kernel::pin_to_one_cpu;
-use wirewised::running::Running;
-use wirewised::running::events::{Event, Listener};
+use wirewised::reading::events::{Event, Listener};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER};
 

@@ -94,7 +94,7 @@ fn stats(program: &Loaded) -> abi::Stats {
     let own = program.map_array(maps::PER_CPU).unwrap();
     let mut sum: abi::Stats = bytemuck::Zeroable::zeroed();
     for cpu in 0..own.entries() {
-        wirewised::running::counters::add(&mut sum, &own.read::<abi::Cpu>(cpu).unwrap().stats);
+        wirewised::reading::counters::add(&mut sum, &own.read::<abi::Cpu>(cpu).unwrap().stats);
     }
     sum
 }

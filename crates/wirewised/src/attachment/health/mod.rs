@@ -18,7 +18,6 @@ use crate::attachment::health::probe::{Probe, run_all};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::pools::{Held, text, turn, write};
-use crate::running::Running;
 use crate::stop::Stop;
 
 /// While no pool has anything to check.

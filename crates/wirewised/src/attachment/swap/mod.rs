@@ -19,6 +19,7 @@ use crate::abi::maps::{POLICY, Scope, TUNNELS, flow_tables, of_scopes};
 use crate::abi::{self, Action, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::forwarding;
+use crate::attachment::limits;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::verdicts;
@@ -30,10 +31,8 @@ use crate::object::policy_maps;
 use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::{Joining, link};
 use crate::policy::Policy;
-use crate::running::Running;
-use crate::running::limits;
-use crate::running::meta::{BundleMeta, Meta, PolicyMeta};
-use crate::running::policy::effective_mode;
+use crate::reading::meta::{BundleMeta, Meta, PolicyMeta};
+use crate::reading::policy::effective_mode;
 use crate::text::shell::quoted;
 
 #[derive(Debug)]

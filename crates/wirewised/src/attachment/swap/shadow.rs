@@ -25,9 +25,8 @@ use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
 use crate::object::policy_maps;
 use crate::object::{Loaded, Opened, Settings};
-use crate::running::Running;
-use crate::running::meta::Meta;
-use crate::running::policy;
+use crate::reading::meta::Meta;
+use crate::reading::policy;
 
 /// Where the parts of a split first are pinned, beside the shadow's own.
 const FIRST_PARTS: &str = "first-progs";

@@ -34,8 +34,7 @@ use crate::kernel::bpffs;
 use crate::plane::user_space::{Options, Wanted};
 use crate::plane::{Joining, Order, Plane};
 use crate::policy::Policy;
-use crate::running::Running;
-use crate::running::policy::effective_mode;
+use crate::reading::policy::effective_mode;
 use crate::stop::Stop;
 use crate::text::output;
 use crate::text::shell::quoted;
@@ -218,7 +217,7 @@ fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Res
         gone if gone.whereabouts == Whereabouts::Gone => Err(Error::other(format!(
             "{interface}: the interface was deleted, or the program was taken off it; `wirewised detach` removes what is left"
         ))),
-        found => Ok(Box::new(found) as Box<dyn Running>),
+        found => Ok(found),
     };
     let watched = watch::watch(find, Duration::from_nanos(args.interval.0), args.json, stop);
     // What was watched may have ended meanwhile.

@@ -13,7 +13,6 @@ use crate::attachment::succession::Places;
 use crate::error::{Error, Result};
 use crate::plane::user_space::{Carrier, End, Footprint, Options, Wanted};
 use crate::plane::{Drops, Note, Plane};
-use crate::running::Running;
 use crate::stop::Stop;
 use crate::text::shell::quoted;
 

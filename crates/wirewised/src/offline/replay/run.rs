@@ -20,8 +20,8 @@ use crate::offline::capture_out::CaptureOut;
 use crate::offline::engine_run::Prepared;
 use crate::packets::outer::Outer;
 use crate::policy::Policy;
+use crate::reading::counters;
 use crate::rows::Table;
-use crate::running::counters;
 
 /// Packets of a block, and bytes of their frames.
 const BLOCK_PACKETS: usize = 4096;

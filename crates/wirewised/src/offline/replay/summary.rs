@@ -8,8 +8,8 @@ use super::Totals;
 use crate::abi::{self, Mode};
 use crate::offline::engine_run::Trust;
 use crate::policy::Policy;
-use crate::running::counters::FlowCounters;
-use crate::running::statistics::{ClassRow, StatusRow, class_rows, status_rows};
+use crate::reading::counters::FlowCounters;
+use crate::reading::statistics::{ClassRow, StatusRow, class_rows, status_rows};
 use crate::text::units::{format_count, thousands};
 use crate::views::stats;
 

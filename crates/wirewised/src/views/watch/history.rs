@@ -8,7 +8,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Sparkline};
 
-use crate::running::statistics::{ClassRow, Statistics};
+use crate::reading::statistics::{ClassRow, Statistics};
 use crate::text::units::format_count;
 
 const KEPT: usize = 512;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where a model and its shadow agree, and where not.
 
-use crate::running::agreement::Agreement;
+use crate::reading::agreement::Agreement;
 use crate::views::fit::{Cell, Column, Need, Table};
 
 /// Packets by the class of the first model (rows) and of the shadow (columns). Columns with the fewest packets give way.

@@ -5,6 +5,7 @@ mod history;
 mod matrix;
 mod recent;
 mod screen;
+mod series;
 
 use std::io::{IsTerminal, stdout};
 use std::sync::mpsc::{self, Sender};
@@ -13,19 +14,19 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
+use crate::attachment::Attachment;
 use crate::error::{Error, Result};
-use crate::running::Running;
-use crate::running::series::Series;
 use crate::stop::{RESPONSE, Stop};
 use crate::text::output;
 use crate::views::stats;
 use crate::views::watch::history::History;
 use crate::views::watch::recent::Recent;
 use crate::views::watch::screen::{Screen, Sort};
+use crate::views::watch::series::Series;
 
 /// Shows the counters until a signal, `q` or Ctrl-C. find : what runs, each time anew.
 pub fn watch(
-    find: impl Fn() -> Result<Box<dyn Running>>,
+    find: impl Fn() -> Result<Attachment>,
     interval: Duration,
     json: bool,
     stop: &Stop,
@@ -58,12 +59,12 @@ enum Key {
     Sort,
 }
 
-fn on_screen(find: impl Fn() -> Result<Box<dyn Running>>, interval: Duration, stop: &Stop) -> Result<()> {
+fn on_screen(find: impl Fn() -> Result<Attachment>, interval: Duration, stop: &Stop) -> Result<()> {
     let failed = |error: std::io::Error| Error::other(format!("cannot draw on the terminal: {error}"));
     let mut series = Series::new(&find);
     let (mut history, mut recent, mut sort) = (History::default(), Recent::default(), Sort::default());
     let mut statistics = series.read()?;
-    recent.read(find()?.as_ref());
+    recent.read(&find()?);
     let mut terminal = ratatui::try_init().map_err(failed)?;
     // This end is kept, so that keys never end: where nobody types, the view goes on.
     let (tell, keys) = mpsc::channel();
@@ -86,7 +87,7 @@ fn on_screen(find: impl Fn() -> Result<Box<dyn Running>>, interval: Duration, st
                     next = Instant::now() + interval;
                     statistics = series.read()?;
                     history.add(&statistics);
-                    recent.read(find()?.as_ref());
+                    recent.read(&find()?);
                 }
                 Err(_) => {}
             }

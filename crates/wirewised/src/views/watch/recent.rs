@@ -8,9 +8,9 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::Block;
 
+use crate::attachment::Attachment;
 use crate::error::Result;
-use crate::running::Running;
-use crate::running::events::{Event, Events, Listener};
+use crate::reading::events::{Event, Events, Listener};
 use crate::views::flow_key::end;
 use crate::views::terminal::wrapped;
 
@@ -41,12 +41,12 @@ impl Listener for Latest {
 
 impl Recent {
     /// What is new. The counters are shown even where events cannot be read, so that is no error.
-    pub fn read(&mut self, running: &dyn Running) {
+    pub fn read(&mut self, running: &Attachment) {
         self.trouble = self.try_read(running).err().map(|error| error.to_string());
     }
 
-    fn try_read(&mut self, running: &dyn Running) -> Result<()> {
-        let since = running.meta().map(|meta| meta.since.clone());
+    fn try_read(&mut self, running: &Attachment) -> Result<()> {
+        let since = running.meta.as_ref().map(|meta| meta.since.clone());
         if self.source.as_ref().is_none_or(|(_, before)| *before != since) {
             self.latest.0.clear();
             self.source = Some((running.events()?, since));

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Row, Table};
 
-use crate::running::statistics::{ClassRow, Statistics};
+use crate::reading::statistics::{ClassRow, Statistics};
 use crate::text::table::Columns;
 use crate::views::fit;
 use crate::views::stats;
@@ -184,10 +184,10 @@ mod tests {
     use super::*;
     use crate::abi::Outcome;
     use crate::object::flow_table::{FlowKey, Vlans};
-    use crate::running::agreement::{Agreement, Pair};
-    use crate::running::counters::{EventCounters, FlowCounters};
-    use crate::running::events::{EVENT_TYPE, Event, Judgement, Tuple};
-    use crate::running::statistics::StatusRow;
+    use crate::reading::agreement::{Agreement, Pair};
+    use crate::reading::counters::{EventCounters, FlowCounters};
+    use crate::reading::events::{EVENT_TYPE, Event, Judgement, Tuple};
+    use crate::reading::statistics::StatusRow;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use serde_json::json;

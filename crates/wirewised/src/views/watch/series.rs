@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Statistics again and again, each compared with those before.
 
+use crate::attachment::Attachment;
 use crate::error::Result;
-use crate::running::Running;
-use crate::running::counters::Counters;
-use crate::running::statistics::Statistics;
+use crate::reading::counters::Counters;
+use crate::reading::statistics::Statistics;
 
 /// What runs is looked up anew each time, as it may be replaced, or end.
 pub struct Series<Find> {
@@ -12,7 +12,7 @@ pub struct Series<Find> {
     before: Option<Counters>,
 }
 
-impl<Find: Fn() -> Result<Box<dyn Running>>> Series<Find> {
+impl<Find: Fn() -> Result<Attachment>> Series<Find> {
     pub fn new(find: Find) -> Self {
         Self { find, before: None }
     }

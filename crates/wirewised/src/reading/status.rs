@@ -8,8 +8,8 @@ use crate::bundle::manifest::Sharing;
 use crate::interface::offloads::Merging;
 use crate::plane::note::Carrier;
 use crate::plane::{FilterPlace, Plane};
-use crate::running::agreement::Agreement;
-use crate::running::meta::{BundleMeta, PolicyMeta};
+use crate::reading::agreement::Agreement;
+use crate::reading::meta::{BundleMeta, PolicyMeta};
 use crate::text::shell::quoted;
 use crate::text::units::format_age;
 

@@ -1,88 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What judges packets, wherever it runs: one trait, and what can be read of everything that implements it.
-
-pub mod agreement;
-pub mod community_id;
-pub mod counters;
-pub mod drift;
-mod event_ring;
-pub mod events;
-mod flow_listing;
-pub mod flows;
-pub mod limits;
-pub mod meta;
-pub mod policy;
-pub mod pools;
-pub mod series;
-pub mod statistics;
-pub mod status;
-pub mod tunnels;
+//! What can be read of an attachment: `reading/` says what its maps hold, here is which of them.
 
 use libbpf_rs::{MapCore, MapHandle};
 
+use super::{Attachment, inside, status};
 use crate::abi::maps::{self, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes};
 use crate::abi::{self, Action};
 use crate::bundle::manifest::Sharing;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
 use crate::object::read_element;
-use crate::running::agreement::Agreement;
-use crate::running::counters::Counters;
-use crate::running::drift::{Compared, Drift, Live};
-use crate::running::event_ring::EventRing;
-use crate::running::events::Events;
-use crate::running::flow_listing::Table;
-use crate::running::flows::{Flows, Wanted};
-use crate::running::meta::Meta;
-use crate::running::statistics::Statistics;
-use crate::running::status::{Class, Status};
+use crate::reading::agreement::Agreement;
+use crate::reading::counters::Counters;
+use crate::reading::drift::{Compared, Drift, Live};
+use crate::reading::event_ring::EventRing;
+use crate::reading::events::Events;
+use crate::reading::flow_listing::Table;
+use crate::reading::flows::{Flows, Wanted};
+use crate::reading::pools::Pools;
+use crate::reading::statistics::Statistics;
+use crate::reading::status::{Class, Status};
+use crate::reading::tunnels::Tunnels;
 
-/// A program and its maps at work. Who implements it says where the maps are and how the program runs; what is in the maps is
-/// read here, for all alike.
-pub trait Running {
-    /// The interface whose packets it judges, by the name it has now, as far as that is known.
-    fn interface(&self) -> &str;
+impl Attachment {
+    /// An open map that every program has.
+    pub fn map(&self, name: &str) -> Result<MapHandle> {
+        let pin = inside(&self.pins, name);
+        MapHandle::from_pinned_path(&pin).map_err(|error| {
+            let what = format!("{}/{name}", self.directory.display());
+            // A pin that is not there, in a directory that has all of them or none.
+            if pin.exists() {
+                Error::other(format!("{what}: {error}"))
+            } else {
+                Error::other(format!("{what} is gone: {} was detached or replaced meanwhile", self.interface))
+            }
+        })
+    }
 
-    /// How it came about; `None`: an agent of another version knows.
-    fn meta(&self) -> Option<&Meta>;
+    /// As `map`; `None`: the program does without one of this name.
+    pub fn optional_map(&self, name: &str) -> Result<Option<MapHandle>> {
+        if inside(&self.pins, name).exists() { self.map(name).map(Some) } else { Ok(None) }
+    }
 
-    /// An open map; `None`: the program does without one of this name.
-    fn optional_map(&self, name: &str) -> Result<Option<MapHandle>>;
+    pub fn status(&self) -> Result<Status> {
+        status::of(self)
+    }
 
-    /// As `optional_map`, for a map that every program has.
-    fn map(&self, name: &str) -> Result<MapHandle>;
+    pub fn pools(&self) -> Result<Pools> {
+        Pools::read(&self.interface, |name| self.optional_map(name))
+    }
 
-    /// The second model, while one runs beside the first.
-    fn second(&self) -> Option<Box<dyn Running>>;
-
-    fn status(&self) -> Result<Status>;
+    pub fn tunnels(&self) -> Result<Tunnels> {
+        Tunnels::read(&self.interface, |name| self.optional_map(name))
+    }
 
     /// The constants the program was loaded with; `None` if an agent of another version did not keep them.
-    fn config(&self) -> Result<Option<abi::Config>> {
+    pub fn config(&self) -> Result<Option<abi::Config>> {
         let map = self.optional_map(CONFIG)?;
         map.map(|map| read_element(&map, 0)).transpose()
     }
 
     /// What holds for each class, as the program reads it.
-    fn policy(&self) -> Result<abi::Policy> {
+    pub fn policy(&self) -> Result<abi::Policy> {
         read_element(&self.map(POLICY)?, 0)
     }
 
-    fn counters(&self) -> Result<Counters> {
+    pub fn counters(&self) -> Result<Counters> {
         Counters::read(&self.map(PER_CPU)?)
     }
 
     /// Counters in words. before : an earlier reading, for rates.
-    fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
-        let networks = self.meta().map_or(&[][..], |meta| &meta.networks);
+    pub fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
+        let networks = self.meta.as_ref().map_or(&[][..], |meta| &meta.networks);
         Ok(Statistics::new(self.status()?, now, before, networks))
     }
 
     /// The flows it keeps.
-    fn flows(&self, wanted: &Wanted) -> Result<Flows> {
+    pub fn flows(&self, wanted: &Wanted) -> Result<Flows> {
         let verdict = self.config()?.map_or(abi::SLOT_VERDICT, |config| config.verdict as u8);
         let (sharing, shards) = (self.sharing()?, self.shards()?);
-        let layout = self.meta().map(|meta| &meta.flow);
+        let layout = self.meta.as_ref().map(|meta| &meta.flow);
         let mut tables = Vec::new();
         for (ip_version, name) in maps::tables(Counted::Flow) {
             if let Some(map) = self.optional_map(name)? {
@@ -93,8 +90,8 @@ pub trait Running {
     }
 
     /// How far its flows are from those that its model learned from.
-    fn drift(&self) -> Result<Drift> {
-        let meta = self.meta();
+    pub fn drift(&self) -> Result<Drift> {
+        let meta = self.meta.as_ref();
         let known = meta.and_then(|meta| Some((meta.reference.as_ref()?, meta.flow.features.as_slice())));
         let mut compared = None;
         if let Some((reference, features)) = known {
@@ -106,7 +103,7 @@ pub trait Running {
             compared = Some(live.compare(&self.counters()?.stats, &self.class_names()));
         }
         Ok(Drift {
-            interface: self.interface().to_string(),
+            interface: self.interface.clone(),
             bundle: meta.map(|meta| meta.bundle.name.clone()),
             verdict: compared.as_ref().and_then(Compared::verdict),
             compared,
@@ -114,27 +111,27 @@ pub trait Running {
     }
 
     /// Packets of classes that do not simply pass: those that are kept come first.
-    fn events(&self) -> Result<Events> {
+    pub fn events(&self) -> Result<Events> {
         let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?)?;
-        let networks = self.meta().map(|meta| meta.networks.clone()).unwrap_or_default();
+        let networks = self.meta.as_ref().map(|meta| meta.networks.clone()).unwrap_or_default();
         Ok(Events::new(
             ring,
             self.map(POLICY)?,
-            self.interface(),
+            &self.interface,
             |class_id| self.class_name(class_id),
             networks,
         ))
     }
 
     /// How far the second model agrees; `None`: there is none.
-    fn agreement(&self) -> Result<Option<Agreement>> {
-        let Some(second) = self.second() else { return Ok(None) };
+    pub fn agreement(&self) -> Result<Option<Agreement>> {
+        let Some(second) = self.shadow() else { return Ok(None) };
         let (first, shadow) = (|id| self.class_name(id), |id| second.class_name(id));
-        Agreement::read(&second.map(AGREEMENT)?, second.meta(), first, shadow).map(Some)
+        Agreement::read(&second.map(AGREEMENT)?, second.meta.as_ref(), first, shadow).map(Some)
     }
 
     /// Bytes of the tables of flows and of what is kept beside them.
-    fn flow_table_bytes(&self) -> Result<u64> {
+    pub fn flow_table_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for name in of_scopes(|scope| scope == Scope::Table) {
             if let Some(map) = self.optional_map(name)? {
@@ -145,32 +142,32 @@ pub trait Running {
     }
 
     /// Whether all CPUs share the flow tables.
-    fn sharing(&self) -> Result<Sharing> {
+    pub fn sharing(&self) -> Result<Sharing> {
         let shared = self.config()?.is_some_and(|config| config.shared != 0);
         Ok(if shared { Sharing::Shared } else { Sharing::PerCpu })
     }
 
     /// CPUs that packets are counted of.
-    fn shards(&self) -> Result<u32> {
+    pub fn shards(&self) -> Result<u32> {
         Ok(MappedArray::per_cpu(&self.map(PER_CPU)?)?.entries())
     }
 
     /// The name of a class, or its number if nobody remembers it.
-    fn class_name(&self, class_id: u8) -> String {
-        let known = self.meta().and_then(|meta| meta.class_name(class_id));
+    pub fn class_name(&self, class_id: u8) -> String {
+        let known = self.meta.as_ref().and_then(|meta| meta.class_name(class_id));
         known.map_or_else(|| format!("class {class_id}"), str::to_string)
     }
 
     /// The index is the class id.
-    fn class_names(&self) -> Vec<String> {
-        let classes = self.meta().map_or(abi::MAX_CLASSES, |meta| meta.classes.len());
+    pub fn class_names(&self) -> Vec<String> {
+        let classes = self.meta.as_ref().map_or(abi::MAX_CLASSES, |meta| meta.classes.len());
         (0..classes).map(|id| self.class_name(id as u8)).collect()
     }
 
     /// Each class with what the policy asks for it.
-    fn classes(&self) -> Result<Vec<Class>> {
+    pub fn classes(&self) -> Result<Vec<Class>> {
         let policy = self.policy()?;
-        let written = self.meta().map(|meta| &meta.policy.actions);
+        let written = self.meta.as_ref().map(|meta| &meta.policy.actions);
         let action = |class_id: usize| match written.and_then(|actions| actions.get(class_id)) {
             Some(action) => action.clone(),
             None => match Action::from_code(policy.class_policy[class_id].action) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::flow_table::{Flow, FlowValue};
-use crate::running::flow_listing::{Listing, Place, Table};
+use crate::reading::flow_listing::{Listing, Place, Table};
 
 /// Which flows are wanted.
 #[derive(Debug, Default)]

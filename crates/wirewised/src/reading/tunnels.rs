@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use libbpf_rs::MapHandle;
 use serde::Serialize;
 
 use crate::abi;
@@ -10,7 +11,6 @@ use crate::abi::maps::{TUNNEL_COUNTS, TUNNELS};
 use crate::error::{Error, Result};
 use crate::object::sum_of_cpus;
 use crate::object::tunnels::Held;
-use crate::running::Running;
 
 #[derive(Debug, Serialize)]
 pub struct Tunnels {
@@ -52,24 +52,28 @@ pub fn no_tunnels(interface: &str) -> Error {
     ))
 }
 
-pub fn of(running: &(impl Running + ?Sized)) -> Result<Tunnels> {
-    let map = running.optional_map(TUNNELS)?.ok_or_else(|| no_tunnels(running.interface()))?;
-    let tunnels = Held::read(&map)?.tunnels().into_iter().map(|(tunnel, [taken_out, put_in])| TunnelState {
-        ue: tunnel.ue.texts(),
-        local: tunnel.local.to_string(),
-        teid: tunnel.teid,
-        peer: tunnel.peer.map(|(peer, _)| peer.to_string()),
-        peer_teid: tunnel.peer.map(|(_, teid)| teid),
-        qfi: tunnel.qfi,
-        taken_out: taken_out.into(),
-        put_in: put_in.into(),
-    });
-    let tunnels = tunnels.collect();
-    let mut packets = BTreeMap::new();
-    if let Some(counts) = running.optional_map(TUNNEL_COUNTS)? {
-        for count in abi::TunnelCount::ALL {
-            packets.insert(count.name(), sum_of_cpus(&counts, count.code())?.packets);
+impl Tunnels {
+    /// find : the program's map of a name, if it has it.
+    pub fn read(interface: &str, find: impl Fn(&str) -> Result<Option<MapHandle>>) -> Result<Self> {
+        let map = find(TUNNELS)?.ok_or_else(|| no_tunnels(interface))?;
+        let tunnels =
+            Held::read(&map)?.tunnels().into_iter().map(|(tunnel, [taken_out, put_in])| TunnelState {
+                ue: tunnel.ue.texts(),
+                local: tunnel.local.to_string(),
+                teid: tunnel.teid,
+                peer: tunnel.peer.map(|(peer, _)| peer.to_string()),
+                peer_teid: tunnel.peer.map(|(_, teid)| teid),
+                qfi: tunnel.qfi,
+                taken_out: taken_out.into(),
+                put_in: put_in.into(),
+            });
+        let tunnels = tunnels.collect();
+        let mut packets = BTreeMap::new();
+        if let Some(counts) = find(TUNNEL_COUNTS)? {
+            for count in abi::TunnelCount::ALL {
+                packets.insert(count.name(), sum_of_cpus(&counts, count.code())?.packets);
+            }
         }
+        Ok(Self { interface: interface.to_string(), tunnels, packets })
     }
-    Ok(Tunnels { interface: running.interface().to_string(), tunnels, packets })
 }

@@ -11,7 +11,6 @@ use crate::interface::netdev;
 use crate::object::pools::Held;
 use crate::object::read_element;
 use crate::policy::pools::Mac;
-use crate::running::Running;
 
 #[derive(Debug, Serialize)]
 pub struct Pools {
@@ -69,45 +68,48 @@ impl State {
     }
 }
 
-/// The pools that a program sends to, each with its backends in the order of their addresses.
-pub fn of(running: &(impl Running + ?Sized)) -> Result<Pools> {
-    let find = |name: &str| running.optional_map(name).ok().flatten();
-    let held = Held::read(find)?.unwrap_or_default();
-    let counts = find(BACKEND_COUNTS);
-    let mut pools = Vec::new();
-    for (number, pool) in held.named() {
-        let table = held.table(number);
-        let mut members: Vec<_> = held.members(number).collect();
-        members.sort_by_key(|(_, backend)| backend.ip());
-        let mut backends = Vec::new();
-        for (slot, backend) in members {
-            let counter = counts.as_ref().map_or(Ok(abi::Counter::default()), |map| counted(map, slot))?;
-            let places = table.iter().filter(|place| usize::from(**place) == slot).count();
-            backends.push(BackendState {
-                address: backend.ip().to_string(),
-                weight: backend.weight,
-                state: State::of(backend.flags),
-                mac: Mac(backend.mac).to_string(),
-                share: (places as f64 / table.len() as f64 * 1e3).round() / 1e3,
-                packets: counter.packets,
-                bytes: counter.bytes,
+impl Pools {
+    /// The pools that a program sends to, each with its backends in the order of their addresses. find : its map of a name, if it has it.
+    pub fn read(interface: &str, find: impl Fn(&str) -> Result<Option<MapHandle>>) -> Result<Self> {
+        let find = |name: &str| find(name).ok().flatten();
+        let held = Held::read(find)?.unwrap_or_default();
+        let counts = find(BACKEND_COUNTS);
+        let mut pools = Vec::new();
+        for (number, pool) in held.named() {
+            let table = held.table(number);
+            let mut members: Vec<_> = held.members(number).collect();
+            members.sort_by_key(|(_, backend)| backend.ip());
+            let mut backends = Vec::new();
+            for (slot, backend) in members {
+                let counter =
+                    counts.as_ref().map_or(Ok(abi::Counter::default()), |map| counted(map, slot))?;
+                let places = table.iter().filter(|place| usize::from(**place) == slot).count();
+                backends.push(BackendState {
+                    address: backend.ip().to_string(),
+                    weight: backend.weight,
+                    state: State::of(backend.flags),
+                    mac: Mac(backend.mac).to_string(),
+                    share: (places as f64 / table.len() as f64 * 1e3).round() / 1e3,
+                    packets: counter.packets,
+                    bytes: counter.bytes,
+                });
+            }
+            pools.push(PoolState {
+                name: pool.text(),
+                method: Method::from_code(pool.method.into()),
+                interface: netdev::name(pool.ifindex),
+                check: Check::from_code(pool.check.into()),
+                backends,
             });
         }
-        pools.push(PoolState {
-            name: pool.text(),
-            method: Method::from_code(pool.method.into()),
-            interface: netdev::name(pool.ifindex),
-            check: Check::from_code(pool.check.into()),
-            backends,
-        });
+        if pools.is_empty() {
+            return Err(Error::input(format!(
+                "{}: the policy in force has no pools; docs/balancing.md says how to write one",
+                interface
+            )));
+        }
+        Ok(Self { interface: interface.to_string(), pools })
     }
-    if pools.is_empty() {
-        return Err(Error::input(format!(
-            "{}: the policy in force has no pools; docs/balancing.md says how to write one",
-            running.interface()
-        )));
-    }
-    Ok(Pools { interface: running.interface().to_string(), pools })
 }
 
 /// What all CPUs sent to a backend.

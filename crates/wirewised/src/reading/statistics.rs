@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::abi::{self, Counter, Outcome, Stats};
 use crate::kernel;
-use crate::running::agreement::Agreement;
-use crate::running::counters::{Counters, EventCounters, FlowCounters, total};
-use crate::running::status::Status;
+use crate::reading::agreement::Agreement;
+use crate::reading::counters::{Counters, EventCounters, FlowCounters, total};
+use crate::reading::status::Status;
 
 #[derive(Debug, Serialize)]
 pub struct Statistics {

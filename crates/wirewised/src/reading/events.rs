@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::kernel;
 use crate::object::flow_table::{FlowKey, Vlans};
 use crate::object::read_element;
-use crate::running::community_id::{community_id, flow_id};
-use crate::running::event_ring::EventRing;
+use crate::reading::community_id::{community_id, flow_id};
+use crate::reading::event_ring::EventRing;
 use crate::stop::Stop;
 
 /// How soon a listener hears of a new event.

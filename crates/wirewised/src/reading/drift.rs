@@ -12,7 +12,7 @@ use crate::abi::Stats;
 use crate::bundle::manifest::FlowFeature;
 use crate::bundle::reference::{Histogram, Reference};
 use crate::object::flow_table::Flow;
-use crate::running::counters::total;
+use crate::reading::counters::total;
 
 /// Fewer give no verdict.
 pub const FEWEST_FLOWS: u64 = 100;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::abi::{self, AGREEMENT_ROWS, MAX_CLASSES};
 use crate::error::Result;
 use crate::object::read_element;
-use crate::running::meta::{BundleMeta, Meta};
+use crate::reading::meta::{BundleMeta, Meta};
 use crate::text::units::thousands;
 
 /// The name of no class: a packet that was not classified.
