@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How one worker of a plane in user space gets packets and sends on what passes. A plane brings `Lane`s; whoever runs the program is the
-//! `Judge`. Both agree on nothing else, so planes can live in crates of their own. Errors are texts, as they only end a lane.
+//! The interface between planes in user space and the code that runs programs on their packets: a plane implements `Lane`, which receives
+//! and sends packets, and calls a `Judge` for each burst. Errors are plain text because all they do is end a lane.
 
 use std::time::Duration;
 

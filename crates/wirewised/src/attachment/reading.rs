@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be read of an attachment: `reading/` says what its maps hold, here is which of them.
+//! What can be read from an attachment's maps, by the readers of `reading/`.
 
 use libbpf_rs::{MapCore, MapHandle};
 

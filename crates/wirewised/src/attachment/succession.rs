@@ -126,7 +126,7 @@ impl Places {
         outgoing::find(self.all())
     }
 
-    /// Where the programs are pinned that see each packet while the link's is this one: as `user_space::Pins`.
+    /// Where a program is pinned, in the form of `user_space::Pins`.
     pub fn of_program(&self, id: u32) -> Result<Vec<PathBuf>> {
         let here = self.current.display();
         for place in self.all().into_iter().chain([&self.shadow]) {

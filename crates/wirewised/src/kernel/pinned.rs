@@ -12,7 +12,7 @@ pub const LINK: &str = "link";
 pub const PROGRAM: &str = "prog";
 /// A note (`note.rs`) on the rest.
 pub const META: &str = "meta";
-/// Another note, the object itself, where its packets are carried in user space.
+/// The object, kept for planes in user space.
 pub const OBJECT: &str = "object";
 
 /// Removes a directory of pins, and those in it. Links go first: a program whose maps lost their pins loses its tail calls.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What runs, read from its maps, in words. Where the maps are and how the program runs, `Attachment` knows, which reads by this.
+//! Reads what runs from its maps. `Attachment` finds the maps and calls these readers.
 
 pub mod agreement;
 pub mod community_id;

@@ -69,7 +69,7 @@ impl State {
 }
 
 impl Pools {
-    /// The pools that a program sends to, each with its backends in the order of their addresses. find : its map of a name, if it has it.
+    /// The pools that a program sends to, each with its backends in the order of their addresses. find : opens its map of this name, if there is one.
     pub fn read(interface: &str, find: impl Fn(&str) -> Result<Option<MapHandle>>) -> Result<Self> {
         let find = |name: &str| find(name).ok().flatten();
         let held = Held::read(find)?.unwrap_or_default();

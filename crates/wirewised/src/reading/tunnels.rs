@@ -53,7 +53,7 @@ pub fn no_tunnels(interface: &str) -> Error {
 }
 
 impl Tunnels {
-    /// find : the program's map of a name, if it has it.
+    /// find : opens the program's map of this name, if there is one.
     pub fn read(interface: &str, find: impl Fn(&str) -> Result<Option<MapHandle>>) -> Result<Self> {
         let map = find(TUNNELS)?.ok_or_else(|| no_tunnels(interface))?;
         let tunnels =

@@ -22,8 +22,8 @@ use crate::object::{self, Loaded, Opened, read_element};
 /// What takes packets, or copies, elsewhere than the lane does.
 const OF_OUTLET: u32 = abi::STEER_REDIRECT | abi::STEER_MIRROR | abi::STEER_BACKEND;
 
-/// Where the programs are pinned that see each packet, one after the other, while the link's is the one of this number: that one alone,
-/// or a shadow and then the first it runs beside. An error if it is pinned nowhere.
+/// Takes the number of the program to run and returns where it is pinned; for a shadow, followed by where the first program is. Both then
+/// see each packet, in this order.
 pub type Pins = Box<dyn Fn(u32) -> Result<Vec<PathBuf>> + Send>;
 
 /// A pinned program, with the byte code that the kernel verified: one, or a shadow and the first it runs beside.
@@ -50,7 +50,7 @@ struct Runnable {
 pub type AllowList = Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>;
 
 impl Pinned {
-    /// directories : of its pins, as `Pins` tells them.
+    /// directories : as returned by `Pins`.
     pub fn open(directories: &[PathBuf]) -> Result<Self> {
         let mut programs: Vec<Verified> = Vec::new();
         for directory in directories {

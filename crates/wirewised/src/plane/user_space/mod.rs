@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does. Each has a
-//! folder here, which brings its lanes and its options of `run`; `KINDS` lists them. The rest is the same for all: the note that is the program's link, the
+//! Planes in user space: the agent itself carries packets from the interface to the engine, so they run for as long as it does. Each plane
+//! has a folder with its lanes and its options of `run`; `KINDS` lists them. All share the note that serves as the program's link, the
 //! carrier with its workers, and the engines.
 
 mod af_packet;
@@ -28,16 +28,15 @@ pub use options::Options;
 use options::Takes;
 pub use unpinned::Workers;
 
-/// A plane that agents are built with, or without.
+/// A plane that this agent may have been built with.
 pub struct Kind {
     pub name: &'static str,
-    /// What it takes of `Options`.
     takes: Takes,
     /// `None`: this agent was built without it.
     pub plane: Option<Plane>,
 }
 
-/// Every one, in the order in which they are shown.
+/// Every plane in user space, in the order in which they are shown.
 pub const KINDS: &[Kind] = &[af_packet::KIND, af_xdp::KIND, dpdk::KIND];
 
 /// What a policy may ask of every plane in user space: `abi::STEER_*` bits.

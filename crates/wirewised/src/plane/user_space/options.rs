@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The options of commands for planes in user space. A plane declares its own in its folder; those that several have are here.
+//! The options of `run` and `record` for planes in user space. A plane declares its own options in its folder; shared ones are here.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -12,11 +12,11 @@ use crate::plane::Plane;
 pub const TO: &str = "to";
 pub const WORKERS: &str = "workers";
 
-/// Options that a plane may take.
+/// The options that a plane accepts.
 pub struct Takes {
-    /// Of those that several planes have, such as `TO`.
+    /// Names of shared options, such as `TO`.
     pub common: &'static [&'static str],
-    /// Adds its own to a command.
+    /// Adds the plane's own options to a command.
     pub own: fn(Command) -> Command,
 }
 
@@ -40,11 +40,11 @@ struct Common {
     workers: Option<u32>,
 }
 
-/// What was given.
+/// The options that were given.
 #[derive(Debug, Clone)]
 pub struct Options {
     common: Common,
-    /// Of the command line, with what each plane declares.
+    /// The whole command line, from which a plane reads its own.
     given: ArgMatches,
 }
 
@@ -78,7 +78,7 @@ impl Options {
         self.common.workers
     }
 
-    /// What a plane declares for itself.
+    /// A plane's own options.
     pub fn own<T: Args>(&self) -> Result<T> {
         T::from_arg_matches(&self.given).map_err(Error::other)
     }
@@ -93,7 +93,7 @@ impl Options {
         Wanted { interface, arguments, to: self.to(), workers: self.workers(), options: self, most_workers }
     }
 
-    /// Refuses what this plane does not take.
+    /// Fails if an option was given that this plane does not accept.
     pub fn check(&self, plane: Plane) -> Result<()> {
         let taken = KINDS.iter().find(|kind| kind.plane == Some(plane)).map(|kind| &kind.takes);
         let all = Self::augment_args(Command::default());
@@ -113,7 +113,7 @@ impl Options {
         Err(Error::input(format!("--{option} is not for --plane {plane}, but for {names}")))
     }
 
-    /// Refuses a second port that is not there. interface : the first.
+    /// Fails if `--to` names a port that does not exist, or the first one (`interface`).
     pub fn check_to(&self, plane: Plane, interface: &str) -> Result<()> {
         let Some(to) = self.to() else { return Ok(()) };
         let name = match plane.names_device(to) {

@@ -151,7 +151,7 @@ impl Lane for Socket {
 }
 
 impl Socket {
-    /// One of each way, if there are any after so long.
+    /// Handles a burst of each way, waiting for packets at most so long.
     fn bursts(&mut self, judge: &mut dyn Judge, patience: Duration) -> Result<usize> {
         let mut packets = 0;
         for way in &mut self.ways {

@@ -11,7 +11,7 @@ pub enum Copying {
     Copy,
 }
 
-/// On the command line.
+/// This plane's options of `run`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Given {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plane: lanes of the crate wirewise-dpdk.
+//! The plane, over the lanes of the crate wirewise-dpdk.
 
 use wirewise_dpdk::{footprint, open};
 use wirewise_lane::Lane;

@@ -22,7 +22,7 @@ pub const KIND: Kind = Kind {
     plane: None,
 };
 
-/// On the command line, of every agent.
+/// This plane's options of `run`: also shown by agents without it, which refuse them.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 struct Given {
