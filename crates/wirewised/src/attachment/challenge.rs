@@ -5,12 +5,13 @@ use std::fs;
 
 use crate::abi;
 use crate::attachment::doctor::finding::{Finding, Level};
+use crate::attachment::way_out::Judged;
 use crate::error::{Error, Result};
 use crate::interface::netdev::Device;
 use crate::interface::rtnetlink;
 use crate::kernel;
 use crate::policy::Policy;
-use crate::policy::steering::Guarded;
+use crate::policy::act::Guarded;
 
 pub const CHECK: &str = "challenge";
 const COOKIES: &str = "/proc/sys/net/ipv4/tcp_syncookies";
@@ -23,7 +24,11 @@ const HELPERS: [u32; 4] = [
 ];
 
 /// Looks up what SYNs have to be addressed to, and what they must not be.
-pub fn admit(policy: &mut Policy, interface: &str) -> Result<()> {
+pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    if policy.steering_kinds() & abi::STEER_CHALLENGE == 0 {
+        return Ok(Vec::new());
+    }
+    let interface = judged.interface;
     let address = Device::open(interface)?.address();
     let address =
         address.ok_or_else(|| Error::other(format!("{interface}: cannot ask for its Ethernet address")))?;
@@ -31,8 +36,8 @@ pub fn admit(policy: &mut Policy, interface: &str) -> Result<()> {
         .map_err(|error| Error::other(format!("cannot list the addresses of this host: {error}")))?;
     let mut broadcast = [[0; 4]; abi::BROADCASTS];
     broadcast.iter_mut().zip(known).for_each(|(place, address)| *place = address.octets());
-    policy.challenging_mut().for_each(|steering| steering.guarded = Guarded { address, broadcast });
-    Ok(())
+    policy.challenging_mut().for_each(|challenge| challenge.guarded = Guarded { address, broadcast });
+    Ok(vec![check()])
 }
 
 /// Whether who answers a challenge gets a connection. Of listeners in the network namespace of this thread.

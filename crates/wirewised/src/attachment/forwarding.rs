@@ -8,7 +8,7 @@ use crate::abi;
 use crate::abi::maps::{INTERFACES, STATIONS};
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
-use crate::attachment::way_out;
+use crate::attachment::way_out::{self, Judged};
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::interface::rtnetlink::{self, Link};
@@ -16,7 +16,7 @@ use crate::kernel;
 use crate::object::Opened;
 use crate::plane::{self, Plane};
 use crate::policy::Policy;
-use crate::policy::forward::{Bridge, EthernetAddress};
+use crate::policy::act::forward::{Bridge, EthernetAddress};
 use crate::text::shell::quoted;
 use libbpf_rs::MapCore;
 
@@ -26,8 +26,9 @@ const MOST_WAYS: usize = abi::INTERFACES as usize / 2 - abi::MAX_CLASSES;
 /// Kinds whose drivers may send what XDP gives them, where the kernel does not say: hardware, and these.
 const MAY_SEND: [&str; 3] = ["", "veth", "tun"];
 
-/// Looks up what the classes need that are forwarded. own : index of the interface whose packets are judged.
-pub fn admit(policy: &mut Policy, interface: &str, own: u32, planes: &[Plane]) -> Result<Vec<Finding>> {
+/// Looks up what the classes need that are forwarded.
+pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    let Judged { interface, own, planes } = *judged;
     let mut findings = Vec::new();
     let address = address(interface)?;
     let mut routes = false;

@@ -7,9 +7,12 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use crate::abi::Method;
+use crate::attachment::doctor::finding::Finding;
+use crate::attachment::way_out::{Judged, check_target};
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::interface::rtnetlink::{self, Route};
+use crate::policy::Policy;
 use crate::policy::pools::{Backend, Mac, Pool};
 
 /// How long neighbours may take to say who they are.
@@ -18,8 +21,20 @@ const BETWEEN: Duration = Duration::from_millis(20);
 /// discard (RFC 863): nobody is to do anything with what is sent there.
 const DISCARD: u16 = 9;
 
-/// Looks up, in this network namespace, what the data path has to know of a pool. own : the interface whose packets are judged.
-pub fn resolve(pool: &mut Pool, own: u32) -> Result<()> {
+/// Looks up, in this network namespace, what the data path has to know of the pools.
+pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for pool in &mut policy.pools {
+        resolve(pool, judged.own)?;
+        if let Some(target) = pool.interface.as_ref().filter(|target| target.ifindex != judged.own) {
+            findings.extend(check_target(&target.interface, target.ifindex, judged.planes));
+        }
+    }
+    Ok(findings)
+}
+
+/// own : the interface whose packets are judged.
+fn resolve(pool: &mut Pool, own: u32) -> Result<()> {
     let refuse = |message: String| Error::input(format!("policy: pools: {}: {message}", pool.name));
     let index = match &mut pool.interface {
         Some(target) => {

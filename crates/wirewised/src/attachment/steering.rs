@@ -9,18 +9,33 @@ use crate::attachment::companion;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
 use crate::attachment::pins::Root;
-use crate::attachment::way_out::{check_sends, check_target};
+use crate::attachment::way_out::{Judged, check_sends, check_target};
 use crate::attachment::{outgoing, pools, tunnels};
 use crate::error::{Error, Result};
 use crate::interface::netdev::{self, Device};
 use crate::kernel;
 use crate::plane::{self, Plane};
 use crate::policy::Policy;
+use crate::policy::act::Redirect;
 
 pub use crate::attachment::way_out::CHECK;
 
-/// Refuses what the planes cannot do, and looks up the interfaces that packets go to, in this network namespace. Returns what is to be said of
-/// these.
+/// Resolves what actions need in this network namespace. Fails if a policy cannot work here; findings are warnings for the user.
+type Admit = fn(&mut Policy, &Judged<'_>) -> Result<Vec<Finding>>;
+
+/// One for each action with such needs, in the order in which they run.
+const ADMITS: [Admit; 8] = [
+    admit_senders,
+    challenge::admit,
+    admit_cpus,
+    admit_snap,
+    admit_targets,
+    forwarding::admit,
+    tunnels::admit,
+    pools::admit,
+];
+
+/// Checks that the planes support what the policy asks for, and resolves what its actions need on this host.
 ///
 /// interface : whose packets are judged.
 pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root) -> Result<Vec<Finding>> {
@@ -33,47 +48,43 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         }
     }
     planes.iter().try_for_each(|plane| check_companion(policy, *plane))?;
-    // A device that the kernel has not has no index.
     let own = match planes.iter().find(|plane| plane.names_device(interface)) {
         Some(_) => 0,
         None => netdev::index(interface)?,
     };
-    let mut findings = Vec::new();
+    let (judged, mut findings) = (Judged { interface, own, planes }, Vec::new());
+    for admit in ADMITS {
+        findings.extend(admit(policy, &judged)?);
+    }
+    circles::refuse(policy, interface, own, planes, root)?;
+    Ok(findings)
+}
+
+/// Actions that send by the judged interface itself.
+fn admit_senders(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
     // A pool without an interface sends by the one that is judged; and what is too long for a tunnel is answered.
     let bounces =
         policy.steering_kinds() & (abi::STEER_BOUNCE | abi::STEER_CHALLENGE | abi::STEER_ENCAPSULATE) != 0
             || policy.pools.iter().any(|pool| pool.interface.is_none());
-    if bounces && planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
-        findings.extend(check_bounces(interface, own));
-    }
-    if policy.steering_kinds() & abi::STEER_CHALLENGE != 0 {
-        challenge::admit(policy, interface)?;
-        findings.push(challenge::check());
-    }
-    check_cpus(policy)?;
-    check_snap(policy, planes)?;
+    let found = (bounces && judged.is_native()).then(|| check_bounces(judged.interface, judged.own));
+    Ok(found.flatten().into_iter().collect())
+}
+
+fn admit_targets(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    let (interface, mut findings) = (judged.interface, Vec::new());
     for (key, target) in policy.targets_mut() {
         target.ifindex = netdev::index(&target.interface)
             .map_err(|error| Error::input(format!("policy: {key}: {error}")))?;
-        if target.ifindex == own {
+        if target.ifindex == judged.own {
             return Err(Error::input(format!(
                 "policy: {key}: {interface} is the interface whose packets are judged: they would go round in a loop; the action \
                  `bounce` sends them back to who sent them"
             )));
         }
         // A copy leaves from TC, whatever the plane.
-        let planes = if key == "mirror" { &[] } else { planes };
+        let planes = if key == "mirror" { &[] } else { judged.planes };
         findings.extend(check_target(&target.interface, target.ifindex, planes));
     }
-    findings.extend(forwarding::admit(policy, interface, own, planes)?);
-    findings.extend(tunnels::admit(policy, interface, own)?);
-    for pool in &mut policy.pools {
-        pools::resolve(pool, own)?;
-        if let Some(target) = pool.interface.as_ref().filter(|target| target.ifindex != own) {
-            findings.extend(check_target(&target.interface, target.ifindex, planes));
-        }
-    }
-    circles::refuse(policy, interface, own, planes, root)?;
     Ok(findings)
 }
 
@@ -96,10 +107,11 @@ fn check_companion(policy: &Policy, plane: Plane) -> Result<()> {
     Ok(())
 }
 
-fn check_cpus(policy: &Policy) -> Result<()> {
+fn admit_cpus(policy: &mut Policy, _: &Judged<'_>) -> Result<Vec<Finding>> {
     let online = kernel::online_cpus()?;
     for (class, steering) in policy.steering() {
-        if let Some(cpu) = steering.cpus.iter().find(|cpu| !online.contains(cpu)) {
+        let cpus = steering.redirect.as_ref().map_or(&[][..], Redirect::cpus);
+        if let Some(cpu) = cpus.iter().find(|cpu| !online.contains(cpu)) {
             let all: Vec<_> = online.iter().map(u32::to_string).collect();
             return Err(Error::input(format!(
                 "policy: {class}: redirect: there is no CPU {cpu}; online are {}",
@@ -107,15 +119,17 @@ fn check_cpus(policy: &Policy) -> Result<()> {
             )));
         }
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// The kernel copies a packet as a whole.
-fn check_snap(policy: &Policy, planes: &[Plane]) -> Result<()> {
-    let Some(plane) = planes.iter().find(|plane| !plane.is_in_user_space()) else { return Ok(()) };
+fn admit_snap(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    let Some(plane) = judged.planes.iter().find(|plane| !plane.is_in_user_space()) else {
+        return Ok(Vec::new());
+    };
     let cut =
         policy.steering().find(|(_, it)| it.mirror.as_ref().is_some_and(|mirror| mirror.snap.is_some()));
-    cut.map_or(Ok(()), |(class, _)| {
+    cut.map_or(Ok(Vec::new()), |(class, _)| {
         Err(Error::input(format!(
             "policy: {class}: mirror: {plane} copies whole packets, as the kernel does; leave snap out, or let who records cut them"
         )))

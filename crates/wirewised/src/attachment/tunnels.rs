@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
 
 use crate::attachment::doctor::finding::Finding;
+use crate::attachment::way_out::Judged;
 use crate::error::Result;
 use crate::interface::netdev::{self, Device};
 use crate::policy::Policy;
@@ -17,13 +18,14 @@ const DISCARD: u16 = 9;
 const MOST_PEERS: usize = 1024;
 
 /// Looks up the addresses of the judged interface, from which senders are told that their packets are too long.
-pub fn admit(policy: &mut Policy, interface: &str, own: u32) -> Result<Vec<Finding>> {
-    if !policy.steering().any(|(_, steering)| steering.encapsulate) {
+pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    let Judged { interface, own, .. } = *judged;
+    if !policy.steering().any(|(_, steering)| steering.encapsulate.is_some()) {
         return Ok(Vec::new());
     }
     let (v4, v6) = (Device::open(interface)?.ipv4(), netdev::ipv6(own));
-    policy.encapsulating_mut().for_each(|steering| {
-        steering.own = (v4.unwrap_or_default(), v6.map_or([0; 16], |v6| v6.octets()));
+    policy.encapsulating_mut().for_each(|encapsulate| {
+        encapsulate.own = (v4.unwrap_or_default(), v6.map_or([0; 16], |v6| v6.octets()));
     });
     greet(policy.tunnels.as_deref().unwrap_or_default());
     let without = match (v4, v6) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an interface can take of packets that a policy sends by it.
+//! What an interface is to packets that a policy sends by it, and the one whose packets are judged.
 
 use crate::attachment::doctor::finding::Finding;
 use crate::interface::netdev::{self, Device};
@@ -12,6 +12,21 @@ const XDP_SENDS: u64 = 4;
 /// The first kernel that says which XDP features a driver has.
 const TELLS_DRIVER_FEATURES: (u32, u32) = (6, 3);
 pub const CHECK: &str = "redirect";
+
+/// The interface whose packets the policy is for.
+pub struct Judged<'a> {
+    pub interface: &'a str,
+    /// Its index; 0: a device unknown to the kernel.
+    pub own: u32,
+    pub planes: &'a [Plane],
+}
+
+impl Judged<'_> {
+    /// Whether a plane is native XDP, where drivers send frames without a socket buffer.
+    pub fn is_native(&self) -> bool {
+        self.planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space())
+    }
+}
 
 /// What an interface is to packets that are redirected to it.
 pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {

@@ -1,34 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shape of a policy file, before anything in it is checked against a bundle.
+//! Parts of a policy file, before anything in them is checked against a bundle. What a class may ask for: act/.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use crate::policy::values::{Port, Prefix, Switch};
-use crate::policy::words::{Dscp, Number, Sampling};
+use crate::policy::words::{Number, Text};
 use crate::text::units::{Nanoseconds, Rate};
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyFile {
-    pub version: u32,
-    pub classes: Option<BTreeMap<String, ActionFile>>,
-    pub trigger: Option<TriggerFile>,
-    pub allow: Option<AllowFile>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub enforce_for: Option<Nanoseconds>,
-    pub malformed: Option<String>,
-    pub essential: Option<String>,
-    pub pools: Option<BTreeMap<String, PoolFile>>,
-    pub tunnels: Option<TunnelsFile>,
-    pub events: Option<EventsFile>,
-}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,36 +37,7 @@ pub enum NameOr<M> {
     Map(M),
 }
 
-pub type ActionFile = NameOr<ActionMap>;
 pub type TriggerFile = NameOr<TriggerMap>;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ActionMap {
-    pub action: Option<String>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub rate: Option<Rate>,
-    pub burst: Option<u32>,
-    pub after: Option<u32>,
-    pub redirect: Option<RedirectFile>,
-    pub mirror: Option<MirrorFile>,
-    pub forward: Option<ForwardFile>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub dscp: Option<Dscp>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub mark: Option<Number>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub priority: Option<Number>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub queue: Option<Number>,
-    pub backend: Option<String>,
-    pub decapsulate: Option<String>,
-    pub encapsulate: Option<String>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub qfi: Option<Number>,
-    #[serde(default, rename = "inner-dscp", deserialize_with = "from_text")]
-    pub inner_dscp: Option<Dscp>,
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,44 +80,10 @@ pub struct HealthFile {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ForwardFile {
-    pub ports: Option<Vec<String>>,
-    #[serde(rename = "static")]
-    pub fixed: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RedirectFile {
-    pub interface: Option<String>,
-    pub cpu: Option<OneOrMore>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub socket: Option<Number>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub enum OneOrMore {
-    One(u32),
-    More(Vec<u32>),
-}
-
-#[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum OneOrMoreTexts {
     One(String),
     More(Vec<String>),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MirrorFile {
-    pub interface: Option<String>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub rate: Option<Sampling>,
-    #[serde(default, deserialize_with = "from_text")]
-    pub snap: Option<Number>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -173,16 +93,6 @@ pub struct TriggerMap {
     #[serde(default, deserialize_with = "from_text")]
     interval: Option<Nanoseconds>,
     first_n: Option<u32>,
-}
-
-impl ActionFile {
-    /// A bare name is a mapping with nothing but an action.
-    pub fn mapping(self) -> ActionMap {
-        match self {
-            NameOr::Name(action) => ActionMap { action: Some(action), ..ActionMap::default() },
-            NameOr::Map(map) => map,
-        }
-    }
 }
 
 impl TriggerFile {
@@ -270,5 +180,5 @@ where
     D: Deserializer<'de>,
     T: std::str::FromStr<Err = String>,
 {
-    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+    Text::deserialize(deserializer).map(|text| text.0)
 }

@@ -4,12 +4,11 @@
 //! docs/policy.md describes the file. Reading it needs the classes of a bundle and no privilege; `Policy::to_abi`
 //! turns it into the value of the map `ww_policy`.
 
+pub mod act;
 mod class;
-pub mod file;
-pub mod forward;
+mod file;
 mod normal;
 pub mod pools;
-pub mod steering;
 pub mod tunnels;
 mod values;
 pub mod words;
@@ -18,16 +17,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bytemuck::Zeroable;
+use serde::Deserialize;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::files::yaml;
+use crate::policy::act::forward::Forward;
+use crate::policy::act::{ActionMap, Challenge, Encapsulate, Redirect, Steering};
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
-use crate::policy::file::{ActionFile, EventsFile, PolicyFile, TriggerFile};
-use crate::policy::forward::Forward;
+use crate::policy::file::{AllowFile, EventsFile, NameOr, PoolFile, TriggerFile, TunnelsFile, from_text};
 use crate::policy::pools::Pool;
-use crate::policy::steering::Steering;
 use crate::policy::tunnels::Tunnel;
 use crate::policy::words::Target;
 use crate::text::nearest::{choose, did_you_mean};
@@ -38,6 +38,23 @@ pub use values::{Port, Prefix, Switch};
 
 /// A policy file is text that a person writes: more than this is something else.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The file, before anything in it is checked against a bundle.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    version: u32,
+    classes: Option<BTreeMap<String, NameOr<ActionMap>>>,
+    trigger: Option<TriggerFile>,
+    allow: Option<AllowFile>,
+    #[serde(default, deserialize_with = "from_text")]
+    enforce_for: Option<Nanoseconds>,
+    malformed: Option<String>,
+    essential: Option<String>,
+    pools: Option<BTreeMap<String, PoolFile>>,
+    tunnels: Option<TunnelsFile>,
+    events: Option<EventsFile>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
@@ -136,7 +153,7 @@ impl Policy {
             ));
         }
         let tunnels = tunnels::of_policy(file.tunnels, folder)?;
-        let goes_through = |class: &ClassPolicy| matches!(&class.action, ClassAction::Steer(it) if it.decapsulate || it.encapsulate);
+        let goes_through = |class: &ClassPolicy| matches!(&class.action, ClassAction::Steer(it) if it.kinds() & abi::STEER_THROUGH_TUNNELS != 0);
         if tunnels.is_some() && !actions.iter().any(goes_through) {
             return Err(
                 "tunnels: no class goes through them; give one `decapsulate: gtp-u` or `encapsulate: gtp-u`, or leave them out"
@@ -275,7 +292,8 @@ impl Policy {
     pub fn targets_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Target)> {
         self.steering_mut().flat_map(|steering| {
             let mirror = steering.mirror.as_mut().map(|mirror| ("mirror", &mut mirror.target));
-            steering.redirect.as_mut().map(|target| ("redirect", target)).into_iter().chain(mirror)
+            let redirect = steering.redirect.as_mut().and_then(Redirect::interface_mut);
+            redirect.map(|target| ("redirect", target)).into_iter().chain(mirror)
         })
     }
 
@@ -285,13 +303,13 @@ impl Policy {
     }
 
     /// The classes whose packets go into tunnels.
-    pub fn encapsulating_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
-        self.steering_mut().filter(|steering| steering.encapsulate)
+    pub fn encapsulating_mut(&mut self) -> impl Iterator<Item = &mut Encapsulate> {
+        self.steering_mut().filter_map(|steering| steering.encapsulate.as_mut())
     }
 
     /// The classes whose packets are challenged.
-    pub fn challenging_mut(&mut self) -> impl Iterator<Item = &mut Steering> {
-        self.steering_mut().filter(|steering| steering.challenge)
+    pub fn challenging_mut(&mut self) -> impl Iterator<Item = &mut Challenge> {
+        self.steering_mut().filter_map(|steering| steering.challenge.as_mut())
     }
 
     /// The interfaces that forwarded packets may leave by at XDP.
@@ -346,7 +364,7 @@ fn drops(key: &str, choice: Option<String>) -> std::result::Result<bool, String>
 }
 
 fn class_actions(
-    file: BTreeMap<String, ActionFile>,
+    file: BTreeMap<String, NameOr<ActionMap>>,
     classes: &[String],
     pools: &[Pool],
 ) -> std::result::Result<Vec<ClassPolicy>, String> {

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::policy::class::{ClassAction, ClassPolicy, Limit};
 use crate::policy::pools::{Backend, Pool};
-use crate::policy::steering::{Mirror, Steering};
 use crate::policy::tunnels::Tunnel;
 use crate::policy::values::Port;
 use crate::policy::words::Target;
@@ -44,7 +43,7 @@ fn port(it: &Port) -> Value {
 fn class(name: &str, rule: &ClassPolicy) -> Value {
     let (limits, acts) = match &rule.action {
         ClassAction::RateLimit(it) => (Some(limit(it)), None),
-        ClassAction::Steer(it) => (None, Some(steering(it))),
+        ClassAction::Steer(it) => (None, Some(it.normal())),
         ClassAction::Pass | ClassAction::Drop | ClassAction::Count => (None, None),
     };
     json!({
@@ -73,35 +72,8 @@ fn trigger(trigger: &Trigger) -> Value {
     }
 }
 
-fn steering(it: &Steering) -> Value {
-    let bridge = it.forward.as_ref().and_then(|forward| forward.bridge.as_ref());
-    json!({
-        "redirect": interface(it.redirect.as_ref()),
-        "cpus": it.cpus,
-        "socket": it.socket,
-        "mirror": it.mirror.as_ref().map(mirror),
-        "bounce": it.bounce,
-        "forward": it.forward.is_some(),
-        "ports": bridge.map_or(Vec::new(), |bridge| bridge.ports.iter().map(|port| port.interface.as_str()).collect()),
-        "challenge": it.challenge,
-        "dscp": it.dscp.map(|dscp| dscp.0),
-        "mark": it.mark,
-        "priority": it.priority,
-        "queue": it.queue,
-        "backend": it.backend.as_ref().map(|pool| pool.name.as_str()),
-        "decapsulate": it.decapsulate,
-        "encapsulate": it.encapsulate,
-        "qfi": it.qfi,
-        "inner_dscp": it.inner_dscp.map(|dscp| dscp.0),
-    })
-}
-
 fn interface(target: Option<&Target>) -> Option<&str> {
     target.map(|target| target.interface.as_str())
-}
-
-fn mirror(it: &Mirror) -> Value {
-    json!({ "interface": it.target.interface, "every": it.rate.every, "snap": it.snap })
 }
 
 fn pool(pool: &Pool) -> Value {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tunnels of GTP-U: what a class may ask for with them, and the table of those that are known. Reference: tunnels.py.
+//! Tunnels of GTP-U: the table of those that are known. Reference: tunnels.py.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,8 +15,7 @@ use crate::abi;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::files::yaml;
-use crate::policy::file::{ActionMap, OneOrMoreTexts, TunnelFile, TunnelsFile};
-use crate::policy::steering::Steering;
+use crate::policy::file::{OneOrMoreTexts, TunnelFile, TunnelsFile};
 use crate::policy::words::Number;
 use crate::text::nearest::choose;
 
@@ -56,44 +55,12 @@ pub struct Tunnel {
     pub qfi: Option<u8>,
 }
 
-/// What a class asks for; the rest of the class is read. forwards, elsewhere : it goes by the routes; not to its receiver in another way
-/// than by `redirect`.
-pub fn of_class(
-    file: &ActionMap,
-    steering: &mut Steering,
-    forwards: bool,
-) -> std::result::Result<(), String> {
-    let kind = |key: &str, value: &Option<String>| match value.as_deref() {
-        None => Ok(false),
-        Some(name) if KINDS.contains(&name) => Ok(true),
-        Some(other) => Err(format!("{key}: unknown tunnel '{other}'; {}", choose(other, &KINDS))),
-    };
-    steering.decapsulate = kind("decapsulate", &file.decapsulate)?;
-    steering.encapsulate = kind("encapsulate", &file.encapsulate)?;
-    steering.qfi = file.qfi.map(qfi).transpose()?;
-    steering.inner_dscp = file.inner_dscp;
-    let inside = steering.qfi.is_some() || steering.inner_dscp.is_some();
-    if steering.encapsulate && (!forwards || steering.decapsulate) {
-        return Err(
-            "encapsulate needs the routes, and a packet that is in no tunnel: {encapsulate: gtp-u, action: forward}"
-                .to_string(),
-        );
+/// Fails if this kind of tunnel is unknown. key : of the class, for the message.
+pub fn check_kind(key: &str, kind: &str) -> std::result::Result<(), String> {
+    if KINDS.contains(&kind) {
+        return Ok(());
     }
-    let ports = steering.forward.is_some() && !forwards;
-    if steering.decapsulate && (steering.bounce || ports || steering.backend.is_some() || inside) {
-        return Err(
-            "decapsulate goes together with the action forward, redirect and dscp: what is behind a tunnel has no Ethernet address, \
-             and what is in none has no QFI"
-                .to_string(),
-        );
-    }
-    if inside && !steering.encapsulate && (steering.forward.is_some() || steering.backend.is_some()) {
-        return Err(
-            "qfi and inner-dscp are written on a packet that stays in its tunnel: leave out forward and backend, or give encapsulate"
-                .to_string(),
-        );
-    }
-    Ok(())
+    Err(format!("{key}: unknown tunnel '{kind}'; {}", choose(kind, &KINDS)))
 }
 
 /// Reads a file of tunnels.
@@ -214,7 +181,7 @@ fn tunnel(file: TunnelFile) -> std::result::Result<Tunnel, String> {
     Ok(Tunnel { local, teid: own, ue, peer, qfi: file.qfi.map(qfi).transpose()? })
 }
 
-fn qfi(Number(qfi): Number) -> std::result::Result<u8, String> {
+pub fn qfi(Number(qfi): Number) -> std::result::Result<u8, String> {
     if qfi > MAX_QFI { Err(format!("qfi {qfi} is out of range; 0 to {MAX_QFI}")) } else { Ok(qfi as u8) }
 }
 

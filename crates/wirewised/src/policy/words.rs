@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words of a policy file by which a class is steered: interfaces, DSCPs, numbers and shares.
+//! Words of a policy file by which a class is steered: interfaces, DSCPs and numbers.
 
 use std::fmt;
 use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::text::nearest::choose;
 
@@ -44,27 +47,31 @@ pub struct Target {
     pub ifindex: u32,
 }
 
-/// One packet in so many, at random: `1/100`; 1 and more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sampling {
-    pub every: u32,
-}
-
-impl FromStr for Sampling {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let every = if text == "1" { Some("1") } else { text.strip_prefix("1/") };
-        let every = every.and_then(|every| every.parse::<Number>().ok()).filter(|every| every.0 > 0);
-        every
-            .map(|every| Self { every: every.0 })
-            .ok_or_else(|| format!("'{text}' is no part of all packets, such as 1 or 1/100"))
+impl Target {
+    /// key : that names it, for errors.
+    pub fn read(key: &str, name: Option<&String>) -> Result<Self, String> {
+        match name {
+            Some(name) if !name.is_empty() && !name.contains(['/', '\0']) => {
+                Ok(Self { interface: name.clone(), ifindex: 0 })
+            }
+            _ => Err(format!("{key} needs an interface: {{{key}: {{interface: eth2}}}}")),
+        }
     }
 }
 
-impl fmt::Display for Sampling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.every == 1 { f.write_str("1") } else { write!(f, "1/{}", self.every) }
+/// The value of an optional key: a scalar, read by its type's `FromStr`.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<T>(pub Option<T>);
+
+impl<T> Default for Text<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(|it| Self(Some(it))).map_err(D::Error::custom)
     }
 }
 

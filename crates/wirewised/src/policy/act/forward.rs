@@ -2,16 +2,28 @@
 //! A class whose packets are sent on, as a router does, or between ports as a switch does.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::str::FromStr;
 
-use crate::policy::file::ForwardFile;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Act, ActionMap, Does, Pool, Steering};
+use crate::abi;
 use crate::policy::words::Target;
 
 /// More would be a network that should learn.
 const MOST_FIXED: usize = 512;
 const MOST_PORTS: usize = 64;
+const ELSEWHERE: &str = "a packet goes either between ports, or elsewhere: give forward without redirect, bounce or `action: forward`";
 const FORMS: &str = "forward needs two ports or more: {forward: {ports: [eth1, eth2]}}; `action: forward` goes by the kernel's routes";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    ports: Option<Vec<String>>,
+    #[serde(rename = "static")]
+    fixed: Option<BTreeMap<String, String>>,
+}
 
 /// What is looked up for it where the policy is to hold is empty until then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,8 +46,59 @@ pub struct Bridge {
     pub own: Vec<EthernetAddress>,
 }
 
+impl Act for Forward {
+    const DOES: Does = Does::Sends;
+    const KIND: u32 = abi::STEER_FORWARD;
+    const NAME: &'static str = "forward";
+    const IS_WORD: bool = true;
+
+    fn read(file: &ActionMap, _: &[Pool]) -> Result<Option<Self>, String> {
+        let bridge = file.forward.as_ref().map(Bridge::parse).transpose()?;
+        match (bridge, Self::is_named(file)) {
+            (Some(_), true) => Err(ELSEWHERE.to_string()),
+            (None, false) => Ok(None),
+            (bridge, _) => Ok(Some(Self { bridge, ..Self::default() })),
+        }
+    }
+
+    fn check(&self, class: &Steering) -> Result<(), String> {
+        match (&self.bridge, &class.redirect, &class.bounce) {
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => Err(ELSEWHERE.to_string()),
+            (None, Some(_), _) => Err(
+                "a packet goes either where the routes say or to one interface: give the action forward or redirect"
+                    .to_string(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn kinds(&self) -> u32 {
+        Self::KIND | if self.bridge.is_some() { abi::STEER_BRIDGE } else { 0 }
+    }
+
+    fn write(&self, steer: &mut abi::Steer) {
+        steer.address = self.address.0;
+        if let Some(bridge) = &self.bridge {
+            steer.ifindex = bridge.id();
+        }
+    }
+
+    fn normal(act: Option<&Self>) -> Vec<(&'static str, Value)> {
+        let bridge = act.and_then(|act| act.bridge.as_ref());
+        let ports: Vec<_> =
+            bridge.iter().flat_map(|it| &it.ports).map(|port| port.interface.as_str()).collect();
+        vec![(Self::NAME, json!(act.is_some())), ("ports", json!(ports))]
+    }
+
+    fn text(&self) -> String {
+        let Some(bridge) = &self.bridge else { return Self::NAME.to_string() };
+        let names: Vec<_> = bridge.ports.iter().map(|port| port.interface.as_str()).collect();
+        format!("forward between {}", names.join(", "))
+    }
+}
+
 impl Bridge {
-    pub fn parse(file: &ForwardFile) -> Result<Self, String> {
+    fn parse(file: &File) -> Result<Self, String> {
         let names = file.ports.as_deref().unwrap_or_default();
         if !(2..=MOST_PORTS).contains(&names.len()) || names.iter().any(|name| !is_name(name)) {
             return Err(FORMS.to_string());
@@ -69,14 +132,6 @@ impl Bridge {
     pub fn stations(&self) -> impl Iterator<Item = (EthernetAddress, u32)> {
         let fixed = self.fixed.iter().map(|(address, at)| (*address, self.ports[*at].ifindex));
         fixed.chain(self.own.iter().map(|address| (*address, 0)))
-    }
-}
-
-impl fmt::Display for Forward {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(bridge) = &self.bridge else { return f.write_str("forward") };
-        let names: Vec<_> = bridge.ports.iter().map(|port| port.interface.as_str()).collect();
-        write!(f, "forward between {}", names.join(", "))
     }
 }
 
