@@ -496,6 +496,7 @@ fn dpdk_carries_as_the_raw_socket_does() {
 fn dpdk_between_two_interfaces_drops_what_the_policy_says() {
     let Some(lab) = Lab::new() else { return };
     let far = Far::behind(&lab);
+    lab.whole_packets();
     far.0.sh("ethtool -K far0 tx off");
     lab.policy("classes: {attack: drop}");
     for driver in ["net_af_packet", "net_af_xdp"] {
