@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tests; the closing lines name those that were skipped, which the test programs tell only each for itself or not at all.
+# All tests: cargo's run beside pytest's, because most of the agent's wait for packets. pytest prints as it goes; cargo's
+# output follows in one piece. The closing lines name the tests that were skipped, which the test programs report
+# each for itself or not at all. Fails if either fails; Ctrl-C ends both.
 #
 #   scripts/test.sh [JOBS]     JOBS: processes for the Python tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
+jobs=${1:-auto}
 export WIREWISE_SKIPPED=$PWD/build/skipped-tests
+rust_output=build/rust-tests.log
 
 name_skipped() {
     [ -s "$WIREWISE_SKIPPED" ] || return 0
@@ -18,11 +22,44 @@ name_skipped() {
         }'
 }
 
+python_tests() {
+    exec .venv/bin/python -m pytest -n "$jobs" --dist loadgroup --durations 20 --durations-min 5
+}
+
+rust_tests() {
+    # As many at a time as keep a processor busy that most of them leave idle.
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2 + 1))}
+    {
+        cargo test --locked --quiet --profile bench --workspace --tests &&
+            cargo test --locked --quiet --profile bench --workspace --doc
+    } >"$rust_output" 2>&1 && return
+    local code=$?
+    echo "error: cargo test failed; its output follows that of pytest, and is in $rust_output" >&2
+    return $code
+}
+
+interrupt() {
+    trap '' INT TERM HUP
+    kill -INT -- "${groups[@]/#/-}" 2>/dev/null || true
+    wait
+    exit 130
+}
+
 mkdir -p build
 : >"$WIREWISE_SKIPPED"
 trap name_skipped EXIT
-.venv/bin/python -m pytest -n "${1:-auto}" --dist loadgroup --durations 20 --durations-min 5
-cargo test --locked --quiet --profile bench --workspace --doc
-# Most tests of the agent wait for packets most of the time.
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2 + 1))} \
-	cargo test --locked --quiet --profile bench --workspace --tests
+# Each in a process group of its own, which an interrupt reaches with all that the tests started.
+set -m
+groups=()
+trap interrupt INT TERM HUP
+rust_tests &
+groups+=("$!")
+python_tests &
+groups+=("$!")
+python=0 rust=0
+wait "${groups[1]}" || python=$?
+wait "${groups[0]}" || rust=$?
+cat "$rust_output"
+((!python)) || echo "error: pytest failed with exit code $python" >&2
+((!rust)) || echo "error: cargo test failed with exit code $rust" >&2
+exit $((python ? python : rust))
