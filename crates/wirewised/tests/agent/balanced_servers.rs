@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::lab::{Foreground, INTERFACE, Lab, Namespace};
+use crate::quiet::PATIENCE;
 use crate::steering::{Beyond, OUT};
 
 /// The address of the service, which every server has on its loopback interface.
 const SERVICE: &str = "10.9.0.100";
-const PATIENCE: Duration = Duration::from_secs(10);
 /// So many connections that a server with a third of them is left out once in 10^10.
 const MANY: usize = 60;
 

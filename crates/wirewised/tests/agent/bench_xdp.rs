@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::bench_planes::{assert_nothing_is_left, error, folder, number};
+use crate::bench_planes::{assert_nothing_is_left, error, folder, longer_until, number};
 
 fn command(folder: &tempfile::TempDir, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wirewised"));
@@ -16,14 +16,26 @@ fn command(folder: &tempfile::TempDir, arguments: &str) -> Command {
 #[test]
 fn packets_are_dropped_forwarded_and_a_service_answers_and_nothing_stays() {
     let Some(folder) = folder() else { return };
-    let arguments = "--bundle b.wirewise --rate 20000 --seconds 100ms --json";
-    let child = command(&folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let process = child.id();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_nothing_is_left(process);
-
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measure = |seconds: &str| -> Value {
+        let arguments = format!("--bundle b.wirewise --rate 20000 --seconds {seconds} --json");
+        let mut command = command(&folder, &arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let process = child.id();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_nothing_is_left(process);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    // Where CPUs are busy an interval may be over before anything has come.
+    let report = longer_until(measure, |report| {
+        let moved = ["drop", "forward"].map(|part| report[part].as_array().unwrap().clone()).concat();
+        let offered = |row: &Value| number(&row["offered_per_second"]) > 0.0;
+        moved.iter().all(|row| number(&row["per_second"]) > 0.0 && offered(row))
+            && report["flood"].as_array().unwrap().iter().all(|row| match row["rate"].as_u64() {
+                Some(0) => row["transactions"].as_u64() > Some(0),
+                _ => offered(row),
+            })
+    });
     let rows = |part: &str| report[part].as_array().unwrap().clone();
     let ways = |part: &str| rows(part).iter().map(|row| row["way"].as_str().unwrap().to_string()).collect();
     let (drop, forward): (Vec<_>, Vec<_>) = (ways("drop"), ways("forward"));
@@ -40,20 +52,13 @@ fn packets_are_dropped_forwarded_and_a_service_answers_and_nothing_stays() {
         .collect();
     assert!(cores.len() > 1 && cores.iter().copied().eq(1..=cores.len() as u64), "{report}");
     assert_eq!((forward.len(), forward.last().unwrap().as_str()), (forward.len(), "stack: routing"));
-    for row in rows("drop").iter().chain(&rows("forward")) {
-        assert!(number(&row["per_second"]) > 0.0, "{row}");
-        assert!(number(&row["offered_per_second"]) > 0.0, "{row}");
-    }
     let flood = rows("flood");
     let begun: Vec<_> = flood.iter().filter(|row| row["rate"] == 0).collect();
     assert_eq!(begun.len() * 2, flood.len());
     for row in begun {
-        assert!(row["transactions"].as_u64().unwrap() > 0, "{row}");
         assert!(number(&row["median_ns"]) > 0.0 && number(&row["share"]) > 0.0, "{row}");
     }
-    assert!(
-        flood.iter().filter(|row| row["rate"] == 20_000).all(|row| number(&row["offered_per_second"]) > 0.0)
-    );
+    assert!(flood.iter().all(|row| row["rate"] == 0 || row["rate"] == 20_000));
 }
 
 #[test]

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::lab::{INTERFACE, Lab};
-
-const SOON: Duration = Duration::from_secs(10);
+use crate::quiet::PATIENCE;
 
 /// An agent that carries packets; killed with the guard.
 pub struct Carrier(Child);
@@ -58,7 +57,7 @@ impl Carrier {
     pub fn end(mut self) -> (Option<i32>, String) {
         let begin = Instant::now();
         while self.0.try_wait().unwrap().is_none() {
-            assert!(begin.elapsed() < SOON, "it does not end");
+            assert!(begin.elapsed() < PATIENCE, "it does not end");
             std::thread::sleep(Duration::from_millis(20));
         }
         let mut said = String::new();
@@ -77,7 +76,7 @@ impl Drop for Carrier {
 pub fn wait(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < SOON, "not within {SOON:?}: {what}");
+        assert!(begin.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

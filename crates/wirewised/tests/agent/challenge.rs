@@ -5,18 +5,17 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::thread;
-use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle};
 
 use crate::lab::{BENIGN, INTERFACE, Lab, RECEIVER, bundle, variant};
+use crate::quiet::PATIENCE;
 use crate::steering::{outcome, passing, sender};
 use crate::wire::{FAR, NEAR, Wire, ethernet, in_session, sum, tagged};
 
 const PLANES: [&str; 2] = ["xdp-native", "xdp-generic --offloads off"];
 const RECEIVER6: &str = "fd00::2";
 const PORT: u16 = 8080;
-const WAIT: Duration = Duration::from_secs(5);
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
@@ -69,8 +68,8 @@ impl Challenged {
 
     fn connect(&self, address: &str) -> std::io::Result<TcpStream> {
         let address = SocketAddr::new(address.parse().unwrap(), PORT);
-        let stream = self.lab.enter_sender(|| TcpStream::connect_timeout(&address, WAIT))?;
-        stream.set_read_timeout(Some(WAIT))?;
+        let stream = self.lab.enter_sender(|| TcpStream::connect_timeout(&address, PATIENCE))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
 
@@ -328,14 +327,14 @@ fn connections_go_on() {
         // That the host itself began, too.
         let outside = it.lab.enter_sender(|| TcpListener::bind(("0.0.0.0", PORT)).unwrap());
         let address = SocketAddr::from(([10, 9, 0, 1], PORT));
-        let begin = || it.lab.enter(|| TcpStream::connect_timeout(&address, WAIT)).unwrap();
+        let begin = || it.lab.enter(|| TcpStream::connect_timeout(&address, PATIENCE)).unwrap();
         let (mut begun, mut taken) = (begin(), outside.accept().unwrap().0);
         it.lab.policy(POLICY);
         it.enforce(plane);
         streams.iter_mut().for_each(|stream| exchange(stream, 1 << 20));
         let mut word = [0; 5];
         for (from, to) in [(&mut taken, &mut begun), (&mut begin(), &mut outside.accept().unwrap().0)] {
-            to.set_read_timeout(Some(WAIT)).unwrap();
+            to.set_read_timeout(Some(PATIENCE)).unwrap();
             from.write_all(b"hello").unwrap();
             to.read_exact(&mut word).unwrap();
             assert_eq!(&word, b"hello");

@@ -6,7 +6,6 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use wirewised::abi::Hook;
@@ -14,10 +13,10 @@ use wirewised::interface::netdev;
 use wirewised::plane::{self, Attached, Joining, Plane, Port};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER};
+use crate::quiet;
 use crate::swap::lenient;
 use crate::tc::foreign_program;
 
-const QUIET: Duration = Duration::from_millis(120);
 /// Allowed by `more.yaml`, not by `p.yaml`.
 const ALLOWED: u16 = 1001;
 
@@ -51,8 +50,6 @@ impl Scene {
         let pair = |port: u16| {
             let inside = lab.enter(|| UdpSocket::bind((RECEIVER, port)).unwrap());
             let outside = lab.enter_sender(|| UdpSocket::bind((SENDER, 0)).unwrap());
-            inside.set_read_timeout(Some(QUIET)).unwrap();
-            outside.set_read_timeout(Some(QUIET)).unwrap();
             (inside, outside)
         };
         let sockets = [pair(1000), pair(ALLOWED)];
@@ -76,12 +73,8 @@ impl Scene {
             ]),
         };
         let arrives = |from: &UdpSocket, to: &UdpSocket, payload: usize| {
-            let count = || std::iter::from_fn(|| to.recv(&mut [0; 2048]).ok()).count();
-            to.set_nonblocking(true).unwrap();
-            count();
-            to.set_nonblocking(false).unwrap();
             from.send_to(&vec![0; payload], to.local_addr().unwrap()).unwrap();
-            to.recv(&mut [0; 2048]).is_ok()
+            quiet::arrivals(to, 1) == 1
         };
         let [(inside, outside), (allowed, stranger)] = &self.sockets;
         let arrives = [

@@ -7,7 +7,6 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use etherparse::{EtherType, PacketBuilder, VlanId};
 use wirewised::interface::netdev;
@@ -15,9 +14,9 @@ use wirewised::plane::{Joining, Plane, Port};
 
 use crate::carrier::Carrier;
 use crate::lab::{INTERFACE, Lab, bind, sh};
+use crate::quiet::PATIENCE;
 use crate::wire::{FAR, NEAR, Wire};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 4000;
 /// What is sent last, so nothing else is on its way when it arrives.
 const END: &str = "<end>";

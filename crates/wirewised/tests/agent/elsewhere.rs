@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use test_needs::{Need, skip};
 use wirewise_capture::{Packet, Reader};
@@ -12,6 +12,7 @@ use wirewised::kernel;
 
 use crate::carrier::{Carrier, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bind, bundle, variant};
+use crate::quiet::PATIENCE;
 use crate::steering::{Beyond, attacks, class_of, outcome, sender};
 use crate::user_space::{Far, SECOND};
 use crate::wire::{FAR, NEAR, Wire, untagged};
@@ -76,7 +77,7 @@ fn a_class_goes_up_the_stack_of_another_cpu() {
             lab.policy(&format!("classes: {{attack: {{redirect: {{cpu: {cpu}}}, dscp: EF}}}}"));
             lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
             let socket = lab.enter(|| bind(RECEIVER, 1000));
-            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
             // The packets of a pair of interfaces stay on the CPU of who sends them.
             for from in [0, 1] {
                 let near = lab.enter_sender(|| UdpSocket::bind((SENDER, 0)).unwrap());
@@ -112,7 +113,7 @@ fn a_running_policy_finds_other_cpus_and_flows_keep_theirs() {
     lab.policy("classes: {attack: {redirect: {cpu: [0, 1]}}}");
     lab.json(&format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --yes"));
     let socket = lab.enter(|| bind(RECEIVER, 1000));
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut seen = [0; 2];
     for _ in 0..32 {
         let near = lab.enter_sender(|| UdpSocket::bind((SENDER, 0)).unwrap());
@@ -140,7 +141,7 @@ fn a_class_goes_to_a_socket_and_passes_where_there_is_none() {
         let receive = format!("receive --interface {INTERFACE} --count 5 --write got.pcap --json");
         let running = Receiving::start(&lab, &receive);
         // It is there when a packet is no longer passed.
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + PATIENCE;
         while lab.send(1000, ATTACK, 1) == 1 {
             assert!(Instant::now() < end, "{plane}");
         }

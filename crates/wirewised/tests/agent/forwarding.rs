@@ -3,9 +3,9 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, bundle, variant};
+use crate::quiet;
 use crate::steering::{Beyond, OUT, PLANES, class_of, outcome};
 use crate::wire::{NEAR, Wire, ipv4};
 
@@ -76,7 +76,7 @@ impl Router {
         change: impl FnOnce(&UdpSocket) + Send,
     ) -> (usize, UdpSocket) {
         let there = self.beyond.namespace.enter(|| UdpSocket::bind((server, 0)).unwrap());
-        there.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        quiet::make_room(&there);
         let client = if server.contains(':') { "fd00:9::1" } else { "10.9.0.1" };
         let here = self.lab.enter_sender(|| UdpSocket::bind((client, 0)).unwrap());
         change(&here);
@@ -88,7 +88,9 @@ impl Router {
         }
         let mut buffer = [0; 4096];
         let mut arrived = 0;
-        while arrived < count && there.recv(&mut buffer).is_ok_and(|length| buffer[..length] == message) {
+        while arrived < count
+            && quiet::receive(&there, &mut buffer).is_some_and(|length| buffer[..length] == message)
+        {
             arrived += 1;
         }
         (arrived, here)

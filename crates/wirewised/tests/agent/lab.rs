@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use test_needs::{Need, skip};
 
 use crate::common::{bundle_with, manifest, members};
+use crate::quiet::{self, Sending};
 
 pub const SENDER: &str = "10.9.0.1";
 pub const RECEIVER: &str = "10.9.0.2";
@@ -27,8 +28,6 @@ pub const BENIGN: usize = 50;
 pub const ATTACK: usize = 500;
 
 const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
-/// How long nothing must arrive for everything to have arrived.
-const QUIET: Duration = Duration::from_millis(150);
 
 /// Compiles one of the test's data paths. `None` without clang.
 fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
@@ -191,6 +190,7 @@ impl Lab {
             folder,
             runner: Vec::new(),
         };
+        quiet::wait_for_agents_in(lab.folder.path());
         lab.join();
         lab.write("b.wirewise", &bundle("first", object));
         Some(lab)
@@ -393,10 +393,9 @@ impl Lab {
     /// from : 0: any.
     fn flow_between(&self, from: u16, port: u16) -> Flow {
         let receiver = self.receiver.enter(|| bind(RECEIVER, port));
-        receiver.set_read_timeout(Some(QUIET)).unwrap();
-        let sender = self.sender.enter(|| bind(SENDER, from));
+        let (sender, interface) = self.sender.enter(|| (bind(SENDER, from), Sending::on("ww1")));
         sender.connect((RECEIVER, port)).unwrap();
-        Flow { sender, receiver }
+        Flow { sender, interface, receiver }
     }
 
     /// Sends so many benign packets, each of a flow of its own.
@@ -408,9 +407,9 @@ impl Lab {
         let sockets: Vec<_> = (0..flows.div_ceil(60_000))
             .map(|_| self.sender.enter(|| UdpSocket::bind((SENDER, 0)).unwrap()))
             .collect();
-        for flow in 0..flows {
+        self.sender.enter(|| Sending::on("ww1")).each(flows, |flow| {
             sockets[flow / 60_000].send_to(&[0; BENIGN], (RECEIVER, 1 + (flow % 60_000) as u16)).unwrap();
-        }
+        });
     }
 
     /// Packets that came to the interface under test, as its driver counts them.
@@ -424,21 +423,17 @@ impl Lab {
 /// The packets between two sockets.
 pub struct Flow {
     sender: UdpSocket,
+    interface: Sending,
     receiver: UdpSocket,
 }
 
 impl Flow {
     /// Sends UDP packets, and returns how many arrived.
     pub fn send(&self, payload: usize, count: usize) -> usize {
-        let mut buffer = [0; 2048];
-        let mut arrived = 0;
-        for _ in 0..count {
+        self.interface.each(count, |_| {
             self.sender.send(&vec![0; payload]).unwrap();
-        }
-        while arrived < count && self.receiver.recv(&mut buffer).is_ok() {
-            arrived += 1;
-        }
-        arrived
+        });
+        quiet::arrivals(&self.receiver, count)
     }
 
     /// Sends without a pause for as long as the work takes, so that the one never ends before the other. The packets have to be dropped.
@@ -454,19 +449,27 @@ impl Flow {
             done.store(true, Ordering::Relaxed);
             worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
-        assert!(
-            self.receiver.recv(&mut [0; 2048]).is_err(),
+        assert_eq!(
+            quiet::arrivals(&self.receiver, 1),
+            0,
             "a packet passed that every one of the programs drops"
         );
     }
 }
 
-/// A test that starts a process at this moment may still have the socket of the call before, until it executes.
+/// A socket with room for all that a test sends. A test that starts a process at this moment may still have the socket of the call before,
+/// until it executes.
 pub fn bind(address: &str, port: u16) -> UdpSocket {
-    for _ in 0..100 {
+    for _ in 0..1000 {
         match UdpSocket::bind((address, port)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(QUIET / 10),
-            other => return other.unwrap(),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(Duration::from_millis(15));
+            }
+            other => {
+                let socket = other.unwrap();
+                quiet::make_room(&socket);
+                return socket;
+            }
         }
     }
     panic!("port {port} of {address} stays in use");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use test_needs::{Need, skip};
 
 use crate::lab::{BENIGN, INTERFACE, Lab};
+use crate::quiet::PATIENCE;
 
 /// Tables of several hundred MiB.
 const LARGE: &str = "--flow-table-size 1048576";
@@ -54,7 +55,7 @@ fn too_little_locked_memory_is_named() {
     let mut agent = lab.foreground("--plane af-xdp --json");
     let begin = std::time::Instant::now();
     while !lab.run("status --check").status.success() {
-        assert!(begin.elapsed() < Duration::from_secs(10) && agent.0.try_wait().unwrap().is_none());
+        assert!(begin.elapsed() < PATIENCE && agent.0.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(50));
     }
     agent.signal(libc::SIGTERM);

@@ -7,6 +7,7 @@ mod challenge;
 #[path = "../common/mod.rs"]
 mod common;
 mod lab;
+mod quiet;
 
 mod access;
 mod balanced_servers;

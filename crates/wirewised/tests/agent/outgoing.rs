@@ -4,7 +4,6 @@
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::json;
 use wirewised::interface::netdev;
@@ -13,6 +12,7 @@ use wirewised::plane::{self, Attached, Plane};
 
 use crate::carrier::wait;
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
+use crate::quiet;
 use crate::swap::lenient;
 
 const RUN: &str = "--policy p.yaml --mode enforce --offloads off --outgoing";
@@ -34,11 +34,10 @@ impl Ends {
     /// How many of three arrive: benign ones and attacks, to the host and from it.
     fn arrive(&self) -> [usize; 4] {
         let send = |from: &UdpSocket, to: &UdpSocket, payload: usize| {
-            to.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
             for _ in 0..3 {
                 from.send_to(&vec![0; payload], to.local_addr().unwrap()).unwrap();
             }
-            (0..3).take_while(|_| to.recv(&mut [0; 2048]).is_ok()).count()
+            quiet::arrivals(to, 3)
         };
         let (inside, outside) = (&self.inside, &self.outside);
         [

@@ -11,6 +11,7 @@ use wirewised::interface::netdev;
 use wirewised::plane::{Joining, Plane, Port};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, Namespace, RECEIVER, SENDER, bind, data_path};
+use crate::quiet;
 use crate::swap::{flows, lenient};
 use crate::tc::foreign_program;
 use crate::wire::{FAR, NEAR, Wire, ipv4, ipv6, sum, tagged, untagged};
@@ -164,8 +165,11 @@ const SO_PRIORITY: i32 = 12;
 const SO_RCVMARK: i32 = 75;
 const SO_RCVPRIORITY: i32 = 82;
 
-/// The next packet of a socket, and what it tells of it; `None`: none came.
+/// The next packet of a socket, and what it tells of it; `None`: no more comes.
 pub fn receive(socket: &impl AsRawFd) -> Option<(Vec<u8>, [u32; 3])> {
+    if !quiet::more(socket) {
+        return None;
+    }
     let (mut data, mut control) = (vec![0u8; 2048], [0u64; 32]);
     let mut part = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
     // SAFETY: zero is a value of every field of this plain C struct.
@@ -209,7 +213,6 @@ fn marks_and_priorities_come_to_the_stack() {
     lab.policy("classes: {attack: {mark: 0xabcd, priority: 5, dscp: CS6}}");
     lab.attach("--plane tc-ingress --policy p.yaml --mode enforce --offloads off");
     let socket = lab.enter(|| bind(RECEIVER, 1000));
-    socket.set_read_timeout(Some(std::time::Duration::from_secs(2))).unwrap();
     let [mark, priority, tos] = arrives(&lab, &socket);
     assert_eq!((mark, tos), (0xabcd, 48 << 2));
     // Kernels before 6.14 do not tell a socket.

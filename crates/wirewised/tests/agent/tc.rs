@@ -15,7 +15,9 @@ use wirewised::object::{Opened, Runs, Settings};
 use wirewised::offline::test_run;
 use wirewised::plane::{self, Attached, Joining, Order, Plane, Port, tc};
 
+use crate::carrier::wait;
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path, variant};
+use crate::quiet;
 use crate::swap::{lenient, status};
 
 const PORT: u16 = 4000;
@@ -31,12 +33,10 @@ fn nothing_is_left(lab: &Lab) {
 
 /// Sends UDP payloads between two addresses, and returns how many arrived.
 fn send(from: &UdpSocket, to: &UdpSocket, payload: usize, count: usize) -> usize {
-    to.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
     for _ in 0..count {
         from.send_to(&vec![0; payload], to.local_addr().unwrap()).unwrap();
     }
-    let mut buffer = [0; 2048];
-    (0..count).take_while(|_| to.recv(&mut buffer).is_ok()).count()
+    quiet::arrivals(to, count)
 }
 
 fn class(stats: &Value, id: usize, outcome: &str) -> u64 {
@@ -284,12 +284,7 @@ fn judged_tap(lab: &Lab) -> Tap {
 
 /// The counters when so many packets have a status, or never come to it.
 fn once(lab: &Lab, name: &str, packets: u64) -> Value {
-    for _ in 0..100 {
-        if status(&lab.stats(), name) >= packets {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait(name, || status(&lab.stats(), name) >= packets);
     let stats = lab.stats();
     assert_eq!(status(&stats, name), packets, "{stats}");
     stats

@@ -2,7 +2,7 @@
 //! A base station, the end of its tunnels, and a data network behind: what goes through, what passes, and the table under load.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::carrier::wait;
 use crate::lab::{INTERFACE, Lab, bind};
+use crate::quiet::{self, PATIENCE};
 use crate::steering::{Beyond, OUT};
 use crate::wire::{FAR, NEAR, Wire, sum};
 
@@ -28,7 +29,6 @@ const PEER_TEID: u32 = 0x200;
 const TUNNELS: &str = "[{ue: [10.45.0.2, '2001:db8:45:2::/64'], local: 10.9.0.2, teid: 0x100, peer: 10.9.0.1, \
                        peer-teid: 0x200, qfi: 9}]";
 const PORT: u16 = 2152;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The header of user data, with a PDU session container of the uplink.
 fn tunnelled(teid: u32, inner: &[u8]) -> Vec<u8> {
@@ -320,13 +320,11 @@ fn what_is_in_no_known_tunnel_passes_and_is_counted() {
     let Core { lab, beyond } = &core;
     let (phone, other) = ([10, 45, 0, 2], [10, 45, 0, 3]);
     let server = beyond.namespace.enter(|| bind("10.8.0.2", 5000));
-    server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     // The slow path of a user plane function, which gets what the program does not do.
     let slow = lab.enter(|| bind("10.9.0.2", PORT));
-    slow.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let station = lab.enter_sender(|| bind("10.9.0.1", 0));
     station.connect(("10.9.0.2", PORT)).unwrap();
-    let got = |socket: &UdpSocket| socket.recv(&mut [0; 4096]).ok();
+    let got = |socket: &UdpSocket| quiet::receive(socket, &mut [0; 4096]);
     for plane in PLANES {
         core.attach(plane);
         let inner = from(phone, 5000, 100);
@@ -374,23 +372,17 @@ fn the_table_changes_while_packets_go_through() {
     let Some(core) = Core::new() else { return };
     let Core { lab, beyond } = &core;
     let server = beyond.namespace.enter(|| bind("10.8.0.2", 5000));
-    server.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let station = lab.enter_sender(|| bind("10.9.0.1", 0));
     station.connect(("10.9.0.2", PORT)).unwrap();
     core.attach(PLANES[0]);
     let message = tunnelled(TEID, &from([10, 45, 0, 2], 5000, 100));
     // Neighbours are known from here on.
     station.send(&message).unwrap();
-    assert_eq!(server.recv(&mut [0; 2048]).unwrap(), 100);
+    assert_eq!(quiet::receive(&server, &mut [0; 2048]), Some(100));
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
     let arrived = std::thread::spawn({
         let server = server.try_clone().unwrap();
-        move || {
-            let mut arrived = 0;
-            while arrived < PACKETS && server.recv(&mut [0; 2048]).is_ok() {
-                arrived += 1;
-            }
-            arrived
-        }
+        move || (0..PACKETS).take_while(|_| server.recv(&mut [0; 2048]).is_ok()).count()
     });
     let sender = std::thread::spawn({
         let (station, message) = (station.try_clone().unwrap(), message.clone());
@@ -430,7 +422,7 @@ fn the_table_changes_while_packets_go_through() {
     assert_eq!(core.tunnels(INTERFACE)["tunnels"][0]["taken-out"]["packets"], PACKETS + 1);
     assert_eq!(change("--remove 10.45.0.2"), changes(0, 0, 1));
     station.send(&message).unwrap();
-    assert_eq!(server.recv(&mut [0; 2048]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(quiet::arrivals(&server, 1), 0);
     assert_eq!(core.count(INTERFACE, "unknown"), 1);
 }
 

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
+use crate::quiet::{self, Sending};
+
 /// `PACKET_OUTGOING` (linux/if_packet.h): what this host sent itself.
 const OUTGOING: u8 = 4;
 
@@ -14,11 +16,14 @@ pub const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub const FAR: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// A raw socket on an interface of the network namespace that this thread was in.
-pub struct Wire(File);
+pub struct Wire {
+    socket: File,
+    interface: Sending,
+}
 
 impl AsRawFd for Wire {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 }
 
@@ -38,35 +43,29 @@ impl Wire {
             assert!(descriptor >= 0, "{}", io::Error::last_os_error());
             File::from_raw_fd(descriptor)
         };
-        // SAFETY: zero is a value of every field of these plain C structs.
-        let (mut address, mut wait): (libc::sockaddr_ll, libc::timeval) = unsafe { mem::zeroed() };
+        // SAFETY: zero is a value of every field of this plain C struct.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = protocol;
         address.sll_ifindex = index as i32;
-        wait.tv_usec = 200_000;
-        // SAFETY: address and option are of the sizes given, and outlive the calls.
-        let codes = unsafe {
-            [
-                libc::bind(
-                    socket.as_raw_fd(),
-                    (&raw const address).cast(),
-                    size_of_val(&address) as libc::socklen_t,
-                ),
-                libc::setsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    libc::SO_RCVTIMEO,
-                    (&raw const wait).cast(),
-                    size_of_val(&wait) as libc::socklen_t,
-                ),
-            ]
+        quiet::make_room(&socket);
+        // SAFETY: the address is of the size given, and outlives the call.
+        let code = unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as libc::socklen_t,
+            )
         };
-        assert_eq!(codes, [0, 0], "{}", io::Error::last_os_error());
-        Self(socket)
+        assert_eq!(code, 0, "{}", io::Error::last_os_error());
+        Self { socket, interface: Sending::on(interface) }
     }
 
     pub fn send(&self, frames: &[Vec<u8>]) {
-        frames.iter().for_each(|frame| assert_eq!((&self.0).write(frame).unwrap(), frame.len()));
+        self.interface.each(frames.len(), |number| {
+            let frame = &frames[number];
+            assert_eq!((&self.socket).write(frame).unwrap(), frame.len());
+        });
     }
 
     /// The frames with UDP that came in, until none comes for a while.
@@ -94,7 +93,7 @@ impl Wire {
 
     fn frames(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        loop {
+        while quiet::more(self) {
             let mut frame = vec![0; 4096];
             // SAFETY: zero is a value of every field of this plain C struct.
             let mut from: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -102,20 +101,26 @@ impl Wire {
             // SAFETY: buffer and address are of the sizes given.
             let length = unsafe {
                 libc::recvfrom(
-                    self.0.as_raw_fd(),
+                    self.as_raw_fd(),
                     frame.as_mut_ptr().cast(),
                     frame.len(),
-                    0,
+                    libc::MSG_DONTWAIT,
                     (&raw mut from).cast(),
                     &raw mut size,
                 )
             };
-            let Ok(length) = usize::try_from(length) else { return frames };
+            let Ok(length) = usize::try_from(length) else {
+                // Its interface may be gone, or down.
+                assert_ne!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock);
+                break;
+            };
             frame.truncate(length);
             if from.sll_pkttype != OUTGOING && wanted(&frame) {
                 frames.push(frame);
             }
         }
+        assert_eq!(quiet::lost(self), 0, "frames that the socket had no room for");
+        frames
     }
 
     /// Forgets what came so far.

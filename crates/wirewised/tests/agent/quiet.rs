@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Knowing that everything has arrived, on a machine that may be busy with other work: sockets with room for whatever a test sends, senders
+//! that wait for the interface, and a silence that counts only once nobody who carries packets waits for a CPU.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For so long nothing must come for everything to have come, where the kernel alone carries packets: it does so at once.
+const SILENCE: Duration = Duration::from_millis(20);
+/// And where an agent runs. Longer than any timer of an agent's that a packet may wait for.
+const SILENCE_OF_AGENTS: Duration = Duration::from_millis(200);
+/// Or for so long, if there is always somebody, as under a flood of another test's.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+/// For what must come. As long as it may take on a busy machine: nobody waits for it where it comes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes. By default a socket has room for about fifty packets that an XDP program has seen, each of which counts as a page or more.
+const ROOM: libc::c_int = 64 << 20;
+/// Frames that the queue of a veth holds for sure (VETH_RING_SIZE is 256).
+const BURST: u64 = 128;
+
+/// The next packet; `None`: no more comes.
+///
+/// # Panics
+/// If packets came for which the socket had no room.
+pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
+    while more(socket) {
+        // SAFETY: the buffer has the length given.
+        let length = unsafe {
+            libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+        };
+        match usize::try_from(length) {
+            Ok(length) => return Some(length),
+            // What made it readable had a wrong checksum.
+            Err(_) => assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    assert_eq!(lost(socket), 0, "packets that the socket had no room for");
+    None
+}
+
+/// How many packets of `count` come.
+pub fn arrivals(socket: &UdpSocket, count: usize) -> usize {
+    (0..count).take_while(|_| receive(socket, &mut [0; 4096]).is_some()).count()
+}
+
+/// Waits until there is something to receive; false: no more comes.
+pub fn more(socket: &impl AsRawFd) -> bool {
+    let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let begin = Instant::now();
+    let silence = if agents().is_empty() { SILENCE } else { SILENCE_OF_AGENTS };
+    loop {
+        // SAFETY: one element, which outlives the call.
+        if unsafe { libc::poll(&raw mut wanted, 1, silence.as_millis() as libc::c_int) } > 0 {
+            return true;
+        }
+        if begin.elapsed() > LONGEST_SILENCE || !someone_waits_for_a_cpu() {
+            return false;
+        }
+    }
+}
+
+thread_local! {
+    /// The folder of this test's lab, in which its agents run.
+    static LAB: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
+}
+
+/// Waits, in this thread, for agents that run in the folder.
+pub fn wait_for_agents_in(folder: &Path) {
+    LAB.set(folder.to_path_buf());
+}
+
+/// Whether a thread that may have packets to carry is ready to run: one of an agent, or the kernel's for soft interrupts. It is then not known
+/// what they still have to do.
+fn someone_waits_for_a_cpu() -> bool {
+    static OF_THE_KERNEL: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    let of_the_kernel = OF_THE_KERNEL.get_or_init(|| {
+        let comm = |process: &PathBuf| fs::read_to_string(process.join("comm")).unwrap_or_default();
+        entries("/proc".into()).filter(|process| comm(process).starts_with("ksoftirqd/")).collect()
+    });
+    let ready = |thread: PathBuf| {
+        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+    };
+    of_the_kernel
+        .iter()
+        .cloned()
+        .chain(agents().into_iter().flat_map(|agent| entries(agent.join("task"))))
+        .any(ready)
+}
+
+/// The processes in the folder of this test's lab.
+fn agents() -> Vec<PathBuf> {
+    let lab = LAB.with_borrow(Clone::clone);
+    entries("/proc".into())
+        .filter(|process| fs::read_link(process.join("cwd")).is_ok_and(|folder| folder == lab))
+        .collect()
+}
+
+fn entries(folder: PathBuf) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+/// Gives a socket room for all that a test sends.
+pub fn make_room(socket: &impl AsRawFd) {
+    let room = ROOM;
+    // SAFETY: the option is of the size given and outlives the call.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const room).cast(),
+            size_of_val(&room) as libc::socklen_t,
+        )
+    };
+    assert_eq!(code, 0, "{}", io::Error::last_os_error());
+}
+
+/// Packets that the socket had no room for, as the kernel counts them.
+pub fn lost(socket: &impl AsRawFd) -> u32 {
+    const DROPS: usize = 8; // SK_MEMINFO_DROPS
+    let mut info = [0_u32; DROPS + 1];
+    let mut size = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the array is of the size given.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    assert_eq!((code, size as usize), (0, size_of_val(&info)), "{}", io::Error::last_os_error());
+    info[DROPS]
+}
+
+/// An interface that a test sends from, as its driver counts. Its pair's queue is short, and empty only when the kernel gets to it.
+pub struct Sending {
+    devices: File,
+    interface: String,
+}
+
+impl Sending {
+    /// Of the network namespace that this thread is in.
+    pub fn on(interface: &str) -> Self {
+        Self { devices: File::open("/proc/thread-self/net/dev").unwrap(), interface: format!("{interface}:") }
+    }
+
+    /// Packets that the other end of the pair has taken, and those that it had no room for.
+    fn gone(&self) -> u64 {
+        let mut text = vec![0; 1 << 16];
+        let length = self.devices.read_at(&mut text, 0).unwrap();
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        let counters = text.lines().find_map(|line| line.trim_start().strip_prefix(&self.interface));
+        let counters: Vec<u64> =
+            counters.unwrap().split_ascii_whitespace().map(|word| word.parse().unwrap()).collect();
+        let (packets, dropped) = (counters[9], counters[11]);
+        packets + dropped
+    }
+
+    /// Calls `send` for each number below `count`, and waits now and then for the other end to take what was sent.
+    pub fn each(&self, count: usize, mut send: impl FnMut(usize)) {
+        let before = self.gone();
+        for number in 0..count {
+            send(number);
+            let sent = number as u64 + 1;
+            if sent.is_multiple_of(BURST) {
+                let taken = || self.gone() - before >= sent;
+                // One that is down takes nothing.
+                let begin = Instant::now();
+                while !taken() && (begin.elapsed() < SILENCE || someone_waits_for_a_cpu()) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+}
