@@ -27,7 +27,7 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 test: setup ## unit, property, parity, kernel and end-to-end tests
 	@scripts/test.sh $(PYTEST_JOBS)
 
-test-slow: setup ## tests that `make test` leaves out for their time: long pages of docs/, every preset with every model
+test-slow: setup ## tests that `make test` leaves out for their time: long pages of docs/, benchmarks, every preset with every model
 	@$(SUDO) $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup -m slow
 
 test-kernels: setup ## boot Debian's kernels, load and use everything there from every clang; writes docs/kernels.md

@@ -26,3 +26,4 @@ settings.load_profile("fixed")
 def kept_objects() -> Iterator[None]:
     with patch.object(target, "compile_sources", objects.compile_sources):
         yield
+    objects.forget()

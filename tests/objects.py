@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled objects, kept from test to test and from run to run in build/test-objects.
+"""Compiled objects, kept from test to test, from run to run and from clone to clone, in the user's cache.
 
 An object's name is the digest of all that decides what clang makes: the generated sources, the files in
 bpf/, the system's headers, clang itself, the flags. So an object of other sources is never found, and a run
-says the same with the folder and without it. Programs that a test starts compile for
-themselves. `make clean` removes the folder.
+says the same with the folder and without it. Beyond KEPT_BYTES the objects go that were not used for longest.
+Programs that a test starts compile for themselves.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from wirewise.targets.ebpf import clang as compiler
 from wirewise.targets.ebpf.clang import Built
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "build" / "test-objects"
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirewise" / "test-objects"
+KEPT_BYTES = 1 << 30
 
 
 def compile_sources(sources: dict[str, str], *, clang: str | None = None, meaning: bytes = b"") -> Built:
@@ -29,6 +32,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
     kept = FOLDER / digest(sources, path, meaning)
     try:
         built = pickle.loads(kept.read_bytes())
+        os.utime(kept)
     except FileNotFoundError:
         built = compiler.compile_sources(sources, clang=path, meaning=meaning)
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -38,6 +42,20 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
         Path(file.name).replace(kept)
     assert isinstance(built, Built)
     return built
+
+
+def forget(folder: Path = FOLDER, most: int = KEPT_BYTES) -> None:
+    """Removes the objects that were not used for longest, until the folder has at most so many bytes."""
+    found = []
+    for path in folder.glob("*"):
+        with suppress(FileNotFoundError):  # another run forgets too
+            found.append((path.stat().st_mtime_ns, path.stat().st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= most:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
 
 
 def digest(sources: dict[str, str], path: str, meaning: bytes = b"") -> str:
@@ -60,4 +78,6 @@ def _around(path: str) -> bytes:
 
 
 def _digests(files: Iterable[Path]) -> list[str]:
-    return [f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(set(files))]
+    """Of files by name, and of those of this clone by their name in it."""
+    names = {str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file): file for file in files}
+    return [f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for name, file in sorted(names.items())]

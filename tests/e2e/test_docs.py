@@ -78,10 +78,10 @@ NOT_RUN = {
 """What cannot be run in a test, by how the command begins, and why."""
 
 SLOW = {
-    "docs/datasets.md", "docs/evaluation.md", "docs/networks.md", "docs/search.md", "docs/targets/micro-c.md",
-    "docs/targets/p4.md", "docs/training.md",
+    "docs/datasets.md", "docs/evaluation.md", "docs/feature-sets.md", "docs/networks.md", "docs/recording.md",
+    "docs/search.md", "docs/targets/micro-c.md", "docs/targets/p4.md", "docs/training.md",
 }  # fmt: skip
-"""Pages that train and search for long."""
+"""Pages that train, search or record for long."""
 
 
 def unrun(command: Command) -> str | None:

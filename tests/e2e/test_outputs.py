@@ -19,12 +19,14 @@ from typing import Any, get_type_hints
 import pytest
 import typer
 
+from tests.e2e.warm import Warm
 from tests.unit.test_search import numbered_table
 from wirewise import agent
 from wirewise.cli import app
 from wirewise.cli.outputs import OUTPUT_OR_FOLDER, output_names
 
 WIREWISE = [sys.executable, "-m", "wirewise"]
+WARM = Warm()
 AGENT = str(agent.find())
 
 
@@ -192,9 +194,18 @@ def test_every_option_of_a_path_of_the_toolkit_is_an_input_or_marked() -> None:
     check(app)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> Iterator[None]:
+    with WARM:
+        yield
+
+
 def run(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    if words[: len(WIREWISE)] == WIREWISE:
+        return WARM.run(words[len(WIREWISE) :], folder, environment)
     return subprocess.run(
-        words, cwd=folder, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True,
+        words, cwd=folder, env=environment, capture_output=True, text=True,
         timeout=120, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
 

@@ -78,6 +78,7 @@ def test_the_result_has_the_promised_form(tmp_path: Path, capsys: pytest.Capture
     assert {path: path.stat().st_mtime_ns for path in compiled} == compiled  # nothing was compiled again
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_a_triggered_program_is_compared_with_flow_extraction(tmp_path: Path) -> None:
@@ -102,6 +103,7 @@ def test_networks_read_every_feature_that_varies(name: str) -> None:
         assert model.input_bits == 256
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_the_empty_program_alone_and_the_clock(tmp_path: Path) -> None:
@@ -153,6 +155,7 @@ def planes() -> Path:
     return Path(path)
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_the_planes_are_compared_on_the_same_packets(
@@ -181,6 +184,7 @@ def test_the_planes_are_compared_on_the_same_packets(
     assert "tree-5, predict" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_a_plane_that_differs_is_found(planes: Path, tmp_path: Path) -> None:
@@ -212,6 +216,7 @@ def test_the_estimator_is_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
         estimator.measure(forest(1, 5), rows, 1, calls=1)
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_pandas_and_the_agent_make_the_same_table(tmp_path: Path) -> None:
@@ -226,6 +231,7 @@ def test_pandas_and_the_agent_make_the_same_table(tmp_path: Path) -> None:
         tables._same(table, {"length": np.array([40, 42])})
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 def test_memory_is_measured_by_size(tmp_path: Path) -> None:
@@ -237,6 +243,7 @@ def test_memory_is_measured_by_size(tmp_path: Path) -> None:
     assert not list((tmp_path / "captures").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 @needs.two_cpus

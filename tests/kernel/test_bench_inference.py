@@ -19,6 +19,7 @@ from wirewise.targets import ebpf
 from wirewise.targets.ebpf import clang
 
 
+@pytest.mark.slow
 def test_ways_to_predict_are_timed_and_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

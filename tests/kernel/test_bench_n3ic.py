@@ -19,6 +19,7 @@ FEW = ["--rounds", "2", "--repeat", "1000", "--batch", "1", "--batch", "100", "-
 pytestmark = pytest.mark.xdist_group("bench")
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs.root
 @pytest.mark.skipif(not shutil.which("iverilog"), reason="tools: iverilog is not installed")

@@ -39,6 +39,7 @@ def test_verdicts_are_those_of_ours(name: str, tmp_path: Path) -> None:
     assert min(verdicts.values()) > 0, verdicts
 
 
+@pytest.mark.slow
 def test_both_are_timed_in_the_same_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "kernel.json"
     # Either name brings the other.

@@ -91,7 +91,7 @@ class Comparison:
     def __init__(self, case: Case, folder: Path, *, cpus: int = 1, planes: Sequence[str] = PLANES) -> None:
         """cpus: of this machine's, on one of which each packet runs in the kernel; then only there."""
         self.case, self._folder, self._cpus = case, folder, cpus
-        self._planes = planes if cpus == 1 else ("kernel",)
+        self.planes = planes if cpus == 1 else ("kernel",)
         self.bundle, self._policy = folder / "case.wirewise", folder / "policy.yaml"
         self._policy.write_text(yaml.safe_dump(case.policy))
         self._steers = any(rule.steering for rule in Policy.load(self._policy, case.classes).actions)
@@ -169,7 +169,7 @@ class Comparison:
 
     def compare(self, ours: Run, frames: Sequence[TimedFrame] | Path) -> Difference | None:
         """The first difference to the reference's run; frames: or the capture file they are in."""
-        found = (self.first_difference(ours, self.traced(frames, plane)) for plane in self._planes)
+        found = (self.first_difference(ours, self.traced(frames, plane)) for plane in self.planes)
         return next((difference for difference in found if difference), None)
 
     def first_difference(self, ours: Run, theirs: Run) -> Difference | None:

@@ -8,7 +8,6 @@ itself, so that their two capture readers are compared as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -31,6 +30,7 @@ from wirewise.models.random import random_tree_ensemble
 
 CAPTURES = Path(__file__).parents[3] / "shared" / "data" / "captures"
 FOLDERS = ("attack", "benign", "gtp", "odd", "p2p")
+BEGINNING = 100  # packets of a capture
 LONGEST = 2048  # bytes of a frame that are run; headers end before
 
 pytestmark = [
@@ -109,9 +109,18 @@ def _sample() -> list[TimedFrame]:
     return [frame for file in FILES[::10] for frame in _packets(CAPTURES / file)[0][:50]]
 
 
-@pytest.fixture(scope="module")
-def every_field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
-    yield Comparison(_case(EVERY_FIELD, _sample()), tmp_path_factory.mktemp("every-field"))
+@pytest.fixture(
+    scope="module",
+    # All read a capture alike; `test_folder` has the same packets in the kernel.
+    params=[
+        pytest.param(("engine",), id="engine"),
+        pytest.param(PLANES, marks=pytest.mark.slow, id="everywhere"),
+    ],
+)
+def every_field(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    return Comparison(
+        _case(EVERY_FIELD, _sample()), tmp_path_factory.mktemp("every-field"), planes=request.param
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("odd/")])
@@ -119,7 +128,7 @@ def test_odd_capture(every_field: Comparison, name: str) -> None:
     file = CAPTURES / name
     frames, broken = _packets(file)
     if broken:
-        for plane in PLANES:
+        for plane in every_field.planes:
             with pytest.raises(InputError):
                 every_field.traced(file, plane)
     elif every_field.compare(every_field.reference(frames), file) is None:
@@ -137,12 +146,14 @@ def test_odd_capture(every_field: Comparison, name: str) -> None:
     ],
     ids=lambda f: f.name,
 )
+@pytest.mark.parametrize(
+    "most", [BEGINNING, pytest.param(None, marks=pytest.mark.slow)], ids=["begin", "whole"]
+)
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_folder(folder: str, feature_set: FeatureSet, tmp_path: Path) -> None:
-    """All captures of a folder one after the other, flows and times as they come."""
-    frames = [
-        frame for name in FILES if name.startswith(f"{folder}/") for frame in _packets(CAPTURES / name)[0]
-    ]
+def test_folder(folder: str, most: int | None, feature_set: FeatureSet, tmp_path: Path) -> None:
+    """All captures of a folder one after the other, flows and times as they come. most: packets of each."""
+    names = [name for name in FILES if name.startswith(f"{folder}/")]
+    frames = [frame for name in names for frame in _packets(CAPTURES / name)[0][:most]]
     frames = [(time_ns, frame) for time_ns, frame in frames if time_ns < END_OF_PCAP_NS]
     comparison = Comparison(_case(feature_set, _sample()), tmp_path)
     if comparison.difference(frames):

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from tests.multiplicity import seeds
 from wirewise import agent
 from wirewise.errors import InputError
 from wirewise.feature_sets import PRESETS
@@ -94,7 +95,7 @@ def random_model(seed: int) -> BinaryMlp:
     )
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(8, of=24))
 def test_random_networks(seed: int, bundled: Bundled, tmp_path: Path) -> None:
     model: Model = random_model(seed)
     if seed % 5 == 0:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,23 @@ def test_other_sources_and_what_does_not_compile_are_not_found(folder: Path) -> 
     with pytest.raises(WirewiseError):
         objects.compile_sources(sources.files | {"ww_model.h": "#error no"})
     assert not folder.exists()
+
+
+def test_what_was_not_used_for_longest_is_forgotten(folder: Path) -> None:
+    folder.mkdir()
+    for age, name in enumerate(("newest", "newer", "older", "oldest")):
+        (folder / name).write_bytes(bytes(100))
+        os.utime(folder / name, (1_000_000 - age, 1_000_000 - age))
+    objects.forget(folder, 400)
+    assert len(list(folder.iterdir())) == 4
+    objects.forget(folder, 250)
+    assert {path.name for path in folder.iterdir()} == {"newest", "newer"}
+
+
+def test_an_object_that_is_found_counts_as_used(folder: Path) -> None:
+    sources = ebpf.emit(None, PRESETS["hara2023"])
+    ebpf.build(sources)
+    (kept,) = folder.iterdir()
+    os.utime(kept, (0, 0))
+    ebpf.build(sources)
+    assert kept.stat().st_mtime > 0
