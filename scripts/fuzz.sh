@@ -32,12 +32,15 @@ coverage="-Cpasses=sancov-module"
 for option in level=4 inline-8bit-counters pc-table trace-compares; do
 	coverage+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
+# Only the engine itself is instrumented: the compiler it drives is the one that the tests have built already. At the same time
+# as the readers, because either build ends with one crate that takes long.
+FUZZ_FLAGS=$coverage RUSTC_WORKSPACE_WRAPPER=$root/scripts/fuzz-rustc.sh nice cargo build --quiet --locked --release \
+	--manifest-path "$root/Cargo.toml" --workspace --bin fuzz-engine --features wirewise-engine/fuzz &
+engine=$!
 # With --target the flags do not reach build scripts.
 RUSTFLAGS="--cfg fuzzing $coverage" nice cargo build --quiet --locked --release --target "$host" \
 	--manifest-path "$crate/Cargo.toml" --target-dir "$work/build"
-# Only the engine itself is instrumented: the compiler it drives is the one that the tests have built already.
-FUZZ_FLAGS=$coverage RUSTC_WORKSPACE_WRAPPER=$root/scripts/fuzz-rustc.sh nice cargo build --quiet --locked --release \
-	--manifest-path "$root/Cargo.toml" --workspace --bin fuzz-engine --features wirewise-engine/fuzz
+wait "$engine"
 
 declare -A program limits
 for target in object btf bundle captures labels rows policy keys; do
