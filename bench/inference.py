@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import native
-from bench.programs import PACKETS, SEED
+from bench.programs import HARA2023, PACKETS, SEED
 from wirewise.datasets import Table
 from wirewise.datasets.captures import ETHERNET, CapturedPacket
 from wirewise.datasets.manifest import BENIGN
 from wirewise.datasets.table import build_table_from
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.evaluate import Report, grouped_split, matrix, numbers, train
-from wirewise.feature_sets import PRESETS
 from wirewise.importers import import_model
 from wirewise.models import Model
 from wirewise.quantize import Options
@@ -61,7 +60,7 @@ class Other:
 
 def measure(folder: Path, clang_path: str, rounds: int, packets: int = PACKETS) -> list[dict[str, Any]]:
     """A row for each model and way to run it. Raises WirewiseError if the C is not the model."""
-    table = build_table_from(_traffic, [(packets,)], PRESETS["hara2023"], progress=False)
+    table = build_table_from(_traffic, [(packets,)], HARA2023, progress=False)
     table = table.labelled.relabel(lambda label: label if label == BENIGN else "attack")
     results: list[dict[str, Any]] = []
     for name, (estimator, settings, options) in MODELS.items():
@@ -130,7 +129,7 @@ def _model(
 
 def _native(model: Model, rows: Rows, path: Path, clang_path: str, rounds: int) -> list[float]:
     """Nanoseconds a row of the generated C, by round."""
-    sources = ebpf.emit(model, PRESETS["hara2023"])
+    sources = ebpf.emit(model, HARA2023)
     so = native.compiled(
         sources, path, clang_path, next(iter(native.OPTIMISED)), seed=SEED, table_size=4, check=False,
         files=native.INFERENCE,

@@ -14,11 +14,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.programs import SEED, Compiled, forest
+from bench.programs import HARA2023, SEED, Compiled, forest
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.errors import WirewiseError
-from wirewise.feature_sets import PRESETS
 from wirewise.traffic import generate
 
 SIZES = (10_000_000, 2_000_000_000)
@@ -44,10 +43,10 @@ def measure(program: Compiled, folder: Path, sizes: tuple[int, ...] = SIZES) -> 
         features, bundle, capture, table = (
             Path(name) / file for file in ("f.json", "b.wirewise", "c.pcap", "t.parquet")
         )
-        features.write_text(json.dumps(PRESETS["hara2023"].to_dict()))
-        compile(
-            forest(1, 5), PRESETS["hara2023"], name="tree-5", classes=["a", "b"], verify="never"
-        ).bundle.write(bundle)
+        features.write_text(json.dumps(HARA2023.to_dict()))
+        compile(forest(1, 5), HARA2023, name="tree-5", classes=["a", "b"], verify="never").bundle.write(
+            bundle
+        )
         commands: dict[str, list[str | Path]] = {
             "features": ["--object", program.path, "--feature-set", features, "-o", table],
             "replay": ["--bundle", bundle],

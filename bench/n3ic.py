@@ -33,6 +33,7 @@ from bench.files import at_least
 from bench.n3ic_plots import plot
 from bench.programs import (
     FLOW,
+    HARA2023,
     PACKETS,
     SEED,
     binary_network,
@@ -45,7 +46,6 @@ from tests.verilog import bench as circuits
 from wirewise import agent
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
-from wirewise.feature_sets import PRESETS
 from wirewise.models import BinaryMlp
 from wirewise.targets import ebpf, verilog
 from wirewise.traffic import generate
@@ -139,7 +139,7 @@ def packets(
     subject: Subject, folder: Path, clang_path: str, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     """Kernel and engine: the network on every packet; that for traffic also once a flow of ten packets."""
-    sources = ebpf.emit(subject.model(), PRESETS["hara2023"])
+    sources = ebpf.emit(subject.model(), HARA2023)
     program = compiled_from(sources, f"bnn-{subject.name}", folder, clang_path)
     traffic = folder / f"traffic-{SEED}-{PACKETS}.pcap"
     if not traffic.is_file():

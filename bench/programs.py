@@ -38,6 +38,9 @@ EMPTY = "empty"
 CLOCK = "clock"
 _ROOT = Path(__file__).parents[1]
 
+HARA2023 = replace(PRESETS["hara2023"], sharing="per-cpu")
+"""With the flow tables of the programs that it is compared with; what shared ones cost says bench.sharing."""
+
 # As many features as the presets have, none of which needs the time.
 NO_TIME = FeatureSet.from_dict(
     {
@@ -54,7 +57,7 @@ NO_TIME = FeatureSet.from_dict(
 def _beside(name: str, *features: str) -> FeatureSet:
     """hara2023 with features of the packet's destination."""
     more = (Feature.parse(f"{head}, by=destination, window=1s)") for head in features)
-    return replace(PRESETS["hara2023"], name=name, features=(*PRESETS["hara2023"].features, *more))
+    return replace(HARA2023, name=name, features=(*HARA2023.features, *more))
 
 
 AGGREGATES = {
@@ -80,7 +83,7 @@ class Compiled:
 @cache
 def feature_rows() -> NDArray[np.int64]:
     """hara2023 of some generated traffic, (packets, features)."""
-    extractor = Extractor(PRESETS["hara2023"])
+    extractor = Extractor(HARA2023)
     seen = (extractor.process(p.frame, p.time_ns).features for p in generate(SEED, packets=PACKETS))
     return np.array([features for features in seen if features is not None], dtype=np.int64)
 
@@ -135,7 +138,7 @@ def binary_network(input_bits: int, *layers: int) -> BinaryMlp:
 
     It reads bits of the features that vary, as many as there is room for, then how long the packet is.
     """
-    features, ranges, left = PRESETS["hara2023"].features, threshold_ranges(), input_bits
+    features, ranges, left = HARA2023.features, threshold_ranges(), input_bits
     inputs: list[BitsInput | StepsInput] = []
     for index, (feature, (low, high)) in enumerate(zip(features, ranges, strict=True)):
         width = min(left, feature.maximum.bit_length())
@@ -159,11 +162,11 @@ def _flow(feature_set: FeatureSet) -> Callable[[], ebpf.Sources]:
 
 
 def _trees(n_trees: int, depth: int) -> Callable[[], ebpf.Sources]:
-    return lambda: ebpf.emit(forest(n_trees, depth), PRESETS["hara2023"])
+    return lambda: ebpf.emit(forest(n_trees, depth), HARA2023)
 
 
 def _network(family: str, *layers: int) -> Callable[[], ebpf.Sources]:
-    return lambda: ebpf.emit(network(family, *layers), PRESETS["hara2023"])
+    return lambda: ebpf.emit(network(family, *layers), HARA2023)
 
 
 FORESTS: dict[str, tuple[int, int]] = {
@@ -192,8 +195,8 @@ FLOW = "flow-hara2023"  # what the triggered ones are compared with
 
 PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     EMPTY: _empty,
-    FLOW: _flow(PRESETS["hara2023"]),
-    "flow-hara2026": _flow(PRESETS["hara2026"]),
+    FLOW: _flow(HARA2023),
+    "flow-hara2026": _flow(replace(PRESETS["hara2026"], sharing="per-cpu")),
     "flow-no-time": _flow(NO_TIME),
     **{name: _flow(feature_set) for name, feature_set in AGGREGATES.items()},
     **{name: _trees(*size) for name, size in FORESTS.items()},
@@ -239,7 +242,7 @@ def bundled(name: str, folder: Path, clang_path: str) -> Path:
     """The bundle of a forest or network by its name, or of flow extraction (FLOW), in `folder`; classes `one`
     and `two`.
     """
-    feature_set = PRESETS["hara2023"]
+    feature_set = HARA2023
     # In place of none, one that reads what the others read.
     model: Model = forest(*FORESTS.get(name, (30, 1)))
     if name in NETWORKS:
@@ -253,13 +256,13 @@ def bundled(name: str, folder: Path, clang_path: str) -> Path:
 
 def bundle_of(model: Model, name: str, folder: Path, clang_path: str) -> Path:
     """As `bundled`, of any model over hara2023 with two classes."""
-    return _bundle(name, model, ebpf.emit(model, PRESETS["hara2023"]), [], folder, clang_path)
+    return _bundle(name, model, ebpf.emit(model, HARA2023), [], folder, clang_path)
 
 
 def _bundle(
     name: str, model: Model, sources: ebpf.Sources, notes: list[str], folder: Path, clang_path: str
 ) -> Path:
-    feature_set = PRESETS["hara2023"]
+    feature_set = HARA2023
     options = ebpf.Options(clang=clang_path, verify="never")
     classes = ["one", "two"]
     made = ebpf.EBPF.build(sources, model, feature_set, classes, options, lambda text: nullcontext())

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bench.programs import SEED, Compiled
+from bench.programs import HARA2023, SEED, Compiled
 from wirewise import agent
 from wirewise.datasets import read_capture, write_capture
 from wirewise.errors import MissingFeatureError, WirewiseError
-from wirewise.feature_sets import PRESETS
 from wirewise.traffic import generate
 
 PROGRAM = "flow-hara2023"
@@ -79,7 +78,7 @@ def _measure(
 ) -> list[dict[str, Any]]:
     """total: packets of the capture."""
     features, table, by_group = (capture.with_suffix(end) for end in (".json", ".parquet", ".pandas"))
-    features.write_text(json.dumps(PRESETS["hara2023"].to_dict()))
+    features.write_text(json.dumps(HARA2023.to_dict()))
     ours, streamed, ours_cpu = [], [], []
     steps, steps_cpu = [], []
     for index in range(rounds):

@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.programs import PROGRAMS, SEED, compiled_from
-from wirewise.feature_sets import PRESETS
+from bench.programs import HARA2023, PROGRAMS, SEED, compiled_from
 from wirewise.targets import ebpf
 
 SHARED = "flow-shared"
@@ -28,7 +27,7 @@ WORKERS = 2
 def _sources(name: str) -> ebpf.Sources:
     if name != SHARED:
         return PROGRAMS[name]()
-    return ebpf.emit(None, replace(PRESETS["hara2023"], name=SHARED, key="five-tuple-bidirectional"))
+    return ebpf.emit(None, replace(HARA2023, name=SHARED, key="five-tuple-bidirectional", sharing="shared"))
 
 
 def measure(

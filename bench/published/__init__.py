@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from bench import programs
-from bench.programs import FORESTS, NETWORKS, SEED, Compiled
+from bench.programs import FORESTS, HARA2023, NETWORKS, SEED, Compiled
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.datasets import write_capture
 from wirewise.errors import WirewiseError
-from wirewise.feature_sets import PRESETS
 from wirewise.formats.bundle import Bundle as Bundle
 from wirewise.models import Model, QuantizedMlp, TreeEnsemble
 from wirewise.models.tree import LEAF
@@ -139,7 +138,7 @@ def compare(name: str, capture: Path, room: int, folder: Path, clang_path: str) 
         name: compiled(name, room, folder, clang_path),
     }
     frame = compile(
-        model(name), PRESETS["hara2023"], name=ours, classes=_CLASSES, clang=clang_path, verify="never"
+        model(name), HARA2023, name=ours, classes=_CLASSES, clang=clang_path, verify="never"
     ).bundle
     said = {}
     with tempfile.TemporaryDirectory(prefix="wirewise-") as scratch:

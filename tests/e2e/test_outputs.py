@@ -55,6 +55,7 @@ WRITERS = {
         "wirewise compile model.pkl --table table.parquet -o OUT",
         ("model.pkl", "table.parquet"), ".wirewise",
     ),
+    "wirewise preset --output": Writer("wirewise preset hara2026 -o OUT", (), ".yaml"),
     "wirewise features --output": Writer(
         "wirewise features day.pcap -f set.yaml -l day.flows -o OUT",
         ("day.pcap", "set.yaml", "day.flows"), ".parquet",

@@ -15,10 +15,12 @@ import dpkt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from tests.parity import frames
 from tests.parity.cases import random_feature
 from wirewise.abi import HASH_SEEDS, HASH_WORDS, Status
+from wirewise.cli import app
 from wirewise.errors import InputError
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, PRESETS, Extractor, Feature, FeatureSet, keeping
 from wirewise.feature_sets.accumulators import CELLS, DISTINCT_MAX, SQUARE_MAX, SUM_MAX
@@ -26,6 +28,7 @@ from wirewise.feature_sets.fields import mix
 from wirewise.feature_sets.flow import Lookup, hash_key, make_key, seed_from
 from wirewise.feature_sets.packet import TUNNELS, Packet, parse
 from wirewise.feature_sets.state import StateLayout
+from wirewise.targets.ebpf import emit
 
 A, B = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
 A6, B6 = b"\x20\x01" + bytes(13) + b"\x01", b"\x20\x01" + bytes(13) + b"\x02"
@@ -679,6 +682,42 @@ def test_cpus_share_the_table_unless_a_flow_keeps_to_one() -> None:
     for sharing in ("shared", "per-cpu"):
         made = of(flow_table={"sharing": sharing})
         assert FeatureSet.from_dict(made.to_dict()) == made
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_written_as_a_file_is_the_preset(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    done = CliRunner().invoke(app, ["preset", name, "-o", str(file)])
+    assert done.exit_code == 0, done.output
+    loaded, preset = FeatureSet.load(file), PRESETS[name]
+    assert loaded == preset and loaded.digest == preset.digest
+    assert emit(None, loaded).files == emit(None, preset).files
+    assert CliRunner().invoke(app, ["preset", name]).output == file.read_text()
+
+
+def test_every_line_of_a_set_as_a_file_is_read_back(tmp_path: Path) -> None:
+    """Also what no preset has; names that YAML would take for something else."""
+    specs = [{"name": name, "is": "length"} for name in ("yes", "null", "on", "with_mean")]
+    document = {
+        "name": "no", "key": "source", "idle_timeout": "90s", "table_size": 4096, "grace": "250ms",
+        "flow_table": {"sharing": "per-cpu"}, "decapsulate": ["gtp-u", "gre"], "proven_packets": 9,
+        "aggregates_size": 64, "keeps": ["mean(length)", "max(iat, window=500ms)"],
+        "features": [*specs, "count(by=destination, window=1s)"],
+    }  # fmt: skip
+    written = FeatureSet.from_dict(document)
+    file = tmp_path / "mine.yaml"
+    file.write_text(written.to_yaml())
+    assert FeatureSet.load(file) == written
+
+
+def test_an_unknown_preset_is_refused_with_the_known() -> None:
+    done = CliRunner().invoke(app, ["preset", "hara2025"])
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith("preset 'hara2025': does not exist; did you mean 'hara202")
+
+
+def test_presets_are_whole_flows_on_any_interface() -> None:
+    assert all(preset.shared for preset in PRESETS.values())
 
 
 def test_the_flow_table_replaces_by_its_rules() -> None:

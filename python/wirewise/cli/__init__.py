@@ -24,6 +24,7 @@ _EPILOG = (
 )
 _VERBS = (
     "features",
+    "preset",
     "record",
     "datasets",
     "train",

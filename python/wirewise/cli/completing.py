@@ -40,11 +40,15 @@ def files(*suffixes: str) -> Callable[[str], list[str]]:
 bundles = files(*BUNDLES)
 
 
-def feature_sets(incomplete: str) -> list[str]:
-    """Presets, and files that may hold a feature set."""
+def presets(incomplete: str) -> list[str]:
     from wirewise.feature_sets import PRESETS
 
-    return [name for name in PRESETS if name.startswith(incomplete)] + files(*FEATURE_SETS)(incomplete)
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
+def feature_sets(incomplete: str) -> list[str]:
+    """Presets, and files that may hold a feature set."""
+    return presets(incomplete) + files(*FEATURE_SETS)(incomplete)
 
 
 def classes_of_running(context: typer.Context, incomplete: str) -> list[str]:

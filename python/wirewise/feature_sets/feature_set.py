@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -442,6 +443,36 @@ class FeatureSet:
             **({"keeps": [f.spec for f in self.kept]} if self.kept else {}),
             "features": [{"name": f.name, "is": f.spec} for f in self.features],
         }
+
+    def to_yaml(self) -> str:
+        """The same as a file to edit, with what each line means; `load` reads it back as an equal set."""
+        comments = {
+            "idle_timeout": "a flow not seen for longer starts again",
+            "table_size": "flows for each IP version, a power of two",
+            "flow_table": "shared: one table for all CPUs; per-cpu: one for each",
+            "decapsulate": "tunnels to look into",
+            "grace": "how long a proven flow keeps its place without packets",
+            "proven_packets": "from this packet on a flow is proven",
+            "aggregates_size": "sources, destinations or services, where a feature is kept by them",
+            "keeps": "state of these is kept with each flow, whatever the model reads",
+        }
+        lines = [f"# {line}" for line in textwrap.wrap(" ".join(self.doc.split()), 100)]
+        for key, value in self.to_dict().items():
+            if key == "features":
+                continue
+            text = json.dumps(value) if isinstance(value, str | list) else str(value)
+            if isinstance(value, dict):
+                text = "{" + ", ".join(f"{name}: {each}" for name, each in value.items()) + "}"
+            line = f"{key}: {text}"
+            lines.append(f"{line:<32}# {comments[key]}" if key in comments else line)
+        entries = [f"  - {{name: {json.dumps(f.name)}, is: {json.dumps(f.spec)}}}" for f in self.features]
+        width = max(map(len, entries)) + 2
+        lines += ["features:"]
+        lines += [
+            f"{entry.ljust(width)}# {feature.unit}"
+            for entry, feature in zip(entries, self.features, strict=True)
+        ]
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def from_dict(cls, data: object, *, source: str = "feature set") -> FeatureSet:

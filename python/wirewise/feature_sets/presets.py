@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feature sets as published, each named after its source and tested on its own.
 
-Where a paper's text and its published code differ, the text is the preset.
+Where a paper's text and its published code differ, the text is the preset. CPUs share the flow tables of
+every preset, so that flows are whole on any interface, also a virtual one. No preset's packets cost 5 % more
+for that (`python -m bench.sharing`; docs/cpus.md).
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ from wirewise.feature_sets.feature_set import PRESETS, Feature, FeatureSet
 
 
 def _preset(
-    name: str, doc: str, key: str = "five-tuple", decapsulate: tuple[str, ...] = (), **features: str
+    name: str,
+    doc: str,
+    key: str = "five-tuple",
+    decapsulate: tuple[str, ...] = (),
+    sharing: str = "shared",
+    **features: str,
 ) -> FeatureSet:
     parsed = tuple(Feature.parse({"name": n, "is": s}) for n, s in features.items())
-    return PRESETS.add(FeatureSet(name, parsed, key=key, decapsulate=decapsulate, doc=doc))
+    return PRESETS.add(FeatureSet(name, parsed, key=key, decapsulate=decapsulate, sharing=sharing, doc=doc))
 
 
 HARA2023 = _preset(
