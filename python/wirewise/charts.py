@@ -16,10 +16,9 @@ COLOURS = ("#4477aa", "#cc5566", "#228833", "#aa7700", "#aa3377", "#117788")
 
 Points = Sequence[tuple[float, float]]
 
-_WIDTH, _HEIGHT = 400, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 12, 44
-_MOST_TICKS = 8
-_CHARACTER = 6.5  # width of one, about
+_WIDTH, _HEIGHT = 400, 276
+_RIGHT, _TOP, _BOTTOM = 24, 30, 44
+_CHARACTER = 7.5  # width of one, at most about
 
 
 @dataclass(frozen=True)
@@ -113,29 +112,35 @@ class Chart:
             f"{''.join(parts)}</svg>"
         )
 
+    @property
+    def _left(self) -> float:
+        """Where the plot begins, beside its ticks."""
+        return 14 + _CHARACTER * max((len(name) for _, name in self.y.ticks), default=0)
+
     def _place(self, point: tuple[float, float]) -> tuple[float, float]:
-        x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * self.x.share(point[0])
+        x = self._left + (_WIDTH - self._left - _RIGHT) * self.x.share(point[0])
         y = _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * self.y.share(point[1])
         return round(x, 1), round(y, 1)
 
     def _axes(self) -> list[str]:
-        bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+        bottom, left, right = _HEIGHT - _BOTTOM, self._left, _WIDTH - _RIGHT
+        longest = max((len(name) for _, name in self.x.ticks), default=0)
+        most = max(2, int((right - left) / (_CHARACTER * longest + 8)) + 1)
         parts = []
         for value, name in self.y.ticks:
             _, y = self._place((self.x.low, value))
-            parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
-            parts.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{text(name)}</text>')
-        for value, name in self.x.ticks[:: math.ceil(len(self.x.ticks) / _MOST_TICKS)]:
+            parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y}" y2="{y}"/>')
+            parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{text(name)}</text>')
+        for value, name in self.x.ticks[:: math.ceil(len(self.x.ticks) / most)]:
             x, _ = self._place((value, self.y.low))
             parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP}" y2="{bottom}"/>')
             parts.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle">{text(name)}</text>')
-        middle = (_TOP + bottom) / 2
-        turned = f'transform="rotate(-90 12 {middle})" text-anchor="middle"'
-        centred = f'x="{(_LEFT + right) / 2}" y="{_HEIGHT - 6}" text-anchor="middle"'
+        centred = f'x="{(left + right) / 2}" y="{_HEIGHT - 6}" text-anchor="middle"'
         return [
             *parts,
             f"<text {centred}>{text(self.x.label)}</text>",
-            f'<text x="12" y="{middle}" {turned}>{text(self.y.label)}</text>',
+            # Above its ticks, where there is room for any.
+            f'<text x="2" y="14">{text(self.y.label)}</text>',
         ]
 
     def _drawn(self) -> list[str]:

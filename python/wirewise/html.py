@@ -20,6 +20,8 @@ _STYLE = """
 .wirewise th { font-weight: 600; border-bottom: 1px solid rgba(128, 128, 128, .5); }
 .wirewise .right { text-align: right; font-variant-numeric: tabular-nums; }
 .wirewise .shade { padding: .15em .8em .15em .6em; }
+.wirewise .many { font-size: 85%; }
+.wirewise .many th, .wirewise .many td { padding: .15em .3em; }
 .wirewise .bar { display: inline-block; height: .7em; background: #4477aa; }
 .wirewise .dim { opacity: .7; }
 .wirewise .wide { overflow-x: auto; max-width: 100%; }
@@ -74,12 +76,17 @@ def paragraph(content: str) -> str:
     return f"<p>{text(content)}</p>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = ()) -> str:
-    """A table; right: the columns to align right."""
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[int] = (), words: int | None = None
+) -> str:
+    """A table; right: the columns to align right. words: the one of sentences, which may take many lines."""
     aligned = set(right)
 
     def line(cells: Sequence[Any], tag: str) -> str:
-        kinds = (' class="right"' if index in aligned else "" for index in range(len(cells)))
+        kinds = (
+            ' class="right"' if index in aligned else ' class="words"' if index == words else ""
+            for index in range(len(cells))
+        )
         return "".join(f"<{tag}{kind}>{text(c)}</{tag}>" for kind, c in zip(kinds, cells, strict=True))
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
@@ -125,7 +132,8 @@ def confusion(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
             for count, shade in zip(row, shades, strict=True)
         )
         body += f"<tr><th>{text(name)}</th>{cells}</tr>"
-    return f"<table><thead><tr><th>is \\ said</th>{head}</tr></thead><tbody>{body}</tbody></table>"
+    kind = ' class="many"' if many else ""
+    return f"<table{kind}><thead><tr><th>is \\ said</th>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def fragment(*parts: str) -> str:

@@ -31,7 +31,9 @@ SUFFIXES = (".html", ".svg", ".png", ".pdf")
 _BLUE = "#4477aa"
 _MOST_BARS = 30
 _ACROSS = 3
-_MANY = 8  # classes, from which on a confusion is drawn smaller
+_SIZE = (5.5, 4.5)  # inches of a panel
+_CELL = 0.36  # inches of a confusion's, at least
+_LEGIBLE = 7.0  # points
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Panel:
     title: str
     markup: str
     draw: Callable[[Any], None]
+    inches: float = 0.0
+    """What it needs beyond the usual, each way."""
 
 
 def panels(thing: Any) -> list[Panel]:
@@ -138,8 +142,13 @@ def _figure(found: Sequence[Panel], title: str = "") -> Any:
     with matplotlib.rc_context({"text.parse_math": False}):  # a name may hold dollar signs
         across = min(_ACROSS, len(found))
         down = math.ceil(len(found) / across)
-        made = matplotlib.figure.Figure(figsize=(5.5 * across, 4.5 * down), layout="constrained")
-        places = list(made.subplots(down, across, squeeze=False).flat)
+        needs = [panel.inches for panel in found]
+        widths = [_SIZE[0] + max(needs[column::across]) for column in range(across)]
+        heights = [_SIZE[1] + max(needs[row * across : (row + 1) * across]) for row in range(down)]
+        size = (sum(widths), sum(heights))
+        made = matplotlib.figure.Figure(figsize=size, layout="constrained")
+        ratios = {"width_ratios": widths, "height_ratios": heights}
+        places = list(made.subplots(down, across, squeeze=False, **ratios).flat)
         for axes in places[len(found) :]:
             axes.remove()
         for axes, panel in zip(places, found, strict=False):
@@ -151,23 +160,46 @@ def _figure(found: Sequence[Panel], title: str = "") -> Any:
 
 
 def _confusion(classes: Sequence[str], counts: Sequence[Sequence[int]], title: str) -> Panel:
+    many = len(classes) > html.MANY_CLASSES
+    inches = max(0.0, _CELL * len(classes) - 2.6)
+
     def draw(axes: Any) -> None:
         shares = [[count / max(1, sum(row)) for count in row] for row in counts]
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         ticks = range(len(classes))
-        many = len(classes) > _MANY
-        axes.set_xticks(ticks, classes, rotation=90 if many else 30, ha="center" if many else "right")
-        axes.set_yticks(ticks, classes)
+        if many:  # as in HTML: the columns have the numbers of the rows
+            axes.set_xticks(ticks, ticks)
+            axes.set_yticks(ticks, [f"{number} {name}" for number, name in enumerate(classes)])
+        else:
+            axes.set_xticks(ticks, classes, rotation=30, ha="right", rotation_mode="anchor")
+            axes.set_yticks(ticks, classes)
         axes.set_xlabel("said")
         axes.set_ylabel("is")
+        written = [[f"{count:,}" for count in row] for row in counts]
+        if many or _fitting(written) < _LEGIBLE:
+            written = [[_short(count) for count in row] for row in counts]
+        size = _fitting(written)
         for row in ticks:
             for column in ticks:
                 colour = "white" if shares[row][column] > 0.5 else "black"
-                count = f"{counts[row][column]:,}" if counts[row][column] or not many else ""
-                size = 6 if many else None
-                axes.text(column, row, count, ha="center", va="center", color=colour, fontsize=size)
+                said = written[row][column]
+                axes.text(column, row, said, ha="center", va="center", color=colour, fontsize=size)
 
-    return Panel(title, html.confusion(classes, counts), draw)
+    return Panel(title, html.confusion(classes, counts), draw, inches)
+
+
+def _fitting(written: Sequence[Sequence[str]]) -> float:
+    """The size, in points, at which every text fits its cell: its characters are at most 0.7 of that wide."""
+    longest = max(len(said) for row in written for said in row)
+    return min(10.0, 72 * max(_CELL, 2.6 / len(written)) / (0.7 * max(1, longest)))
+
+
+def _short(count: int) -> str:
+    """A count in at most five characters; none is nothing."""
+    if count < 10_000:
+        return str(count) if count else ""
+    unit = next(at for at in range(1, 7) if count < 999.5 * 1000**at)
+    return f"{count / 1000**unit:.3g}{'kMGTPE'[unit - 1]}"
 
 
 def _pareto(found: Found) -> Panel:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -13,9 +15,12 @@ from typer.testing import CliRunner, Result
 
 import wirewise as ww
 from tests import needs
+from wirewise.charts import Axis, Chart, Line
 from wirewise.cli import app
 from wirewise.datasets import Table
 from wirewise.errors import InputError
+from wirewise.evaluate import Report
+from wirewise.plots import plot
 
 FEATURES = ww.FeatureSet.from_dict({"name": "two", "features": ["length", "ttl"]})
 
@@ -58,6 +63,45 @@ def test_training_and_evaluation_are_plotted(made: Path, tmp_path: Path, suffix:
         if suffix == ".html":
             page = path.read_text()
             assert "attack" in page and "length" in page and "shuffled" in page
+
+
+@pytest.mark.parametrize("most", [9, 4321, 87_654_321])
+@pytest.mark.parametrize("classes", [2, 8, 9, 17, 40])
+def test_names_and_counts_of_a_confusion_have_room(classes: int, most: int) -> None:
+    """In the boxes that the renderer gives the texts: none lies on another, and no count leaves its cell."""
+    needs.package("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    names = [f"{('benign', 'bot-command-and-control')[number % 2]}-{number}" for number in range(classes)]
+    counts = np.random.default_rng(classes).integers(most // 2, most + 1, (classes, classes))
+    chart = Chart(
+        "Precision", Axis.shares("recall: attack flows flagged"), Axis.percents("of the benign flows", 0.02),
+        [Line("", [(0, 0), (1, 0.02)])],
+    )  # fmt: skip
+    figure = plot(Report.from_confusion(counts, names), chart)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.canvas.draw()
+    for axes in figure.axes:
+        ticks = [*axes.get_xticklabels(), *axes.get_yticklabels()]
+        shown = [text for text in (*ticks, axes.xaxis.label, axes.yaxis.label, axes.title) if text.get_text()]
+        # Slanted names lie in boxes that meet at their corners.
+        upright = [text for text in shown if text.get_rotation() in (0, 90)]
+        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in (*upright, *axes.texts)]
+        meeting = [
+            f"{said} on {other}"
+            for (said, one), (other, another) in combinations(boxes, 2)
+            if one.x0 < another.x1 - 1
+            and another.x0 < one.x1 - 1
+            and one.y0 < another.y1 - 1
+            and another.y0 < one.y1 - 1
+        ]
+        assert not meeting
+    confusion = figure.axes[0]
+    (x0, y0), (x1, y1) = confusion.transData.transform([(0, 0), (1, 1)])
+    for text in confusion.texts:
+        box = text.get_window_extent(renderer)
+        assert box.width <= abs(x1 - x0) and box.height <= abs(y1 - y0), text.get_text()
+    assert len([text for text in confusion.texts if text.get_text()]) == classes**2
 
 
 def test_a_plot_of_no_known_kind_is_refused_before_anything_is_done(made: Path, tmp_path: Path) -> None:

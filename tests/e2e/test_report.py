@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -123,6 +124,69 @@ def test_a_browser_shows_it_whole(reports: Path, page: browser.Page, name: str, 
         "(box => [box.top, box.bottom])(document.querySelector('.verdict').getBoundingClientRect())"
     )
     assert 0 < top < bottom < 900
+    if folder := os.environ.get("WIREWISE_SCREENSHOTS"):
+        (Path(folder) / f"{name}-{width}.png").write_bytes(page.screenshot())
+
+
+SEVENTEEN = [
+    "benign", "arp-spoofing", "bot-command-and-control", "brute-force-ssh", "cryptomining",
+    "data-exfiltration", "dns-amplification", "heartbleed", "http-slowloris", "icmp-flood", "infiltration",
+    "ntp-amplification", "port-scan", "ransomware", "syn-flood", "udp-flood", "web-attack-sql-injection",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of seventeen classes, and plots of it as HTML."""
+    folder = tmp_path_factory.mktemp("many")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "CLASSES", SEVENTEEN)
+        learned = table(2000, 0)
+        table(2000, 0.05, seed=2).write(folder / "bad.parquet")
+    frame = learned.frame
+    forest = RandomForestClassifier(3, max_depth=6, max_features=None, random_state=0)
+    forest.fit(frame["length", "count"], frame["label"])
+    ww.compile(forest, FEATURES, table=learned, verify="never").write(folder / "m.wirewise")
+    given = (folder / "m.wirewise", folder / "bad.parquet")
+    run("evaluate", *given, "--report", folder / "many.html", "--plot", folder / "plots.html")
+    return folder
+
+
+OVERLAPS = """
+(() => {
+  const apart = (a, b) =>
+    a.left >= b.right - 1 || b.left >= a.right - 1 || a.top >= b.bottom - 1 || b.top >= a.bottom - 1;
+  const inside = (a, b) =>
+    a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+  const found = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const box = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')]
+      .map(one => [one.textContent, one.getBoundingClientRect()]);
+    texts.forEach(([said, place], at) => {
+      if (!inside(place, box)) found.push(`cut: ${said}`);
+      for (const [other, there] of texts.slice(at + 1))
+        if (!apart(place, there)) found.push(`${said} on ${other}`);
+    });
+  }
+  for (const cell of document.querySelectorAll('td, th'))
+    if (cell.scrollWidth > cell.clientWidth + 1) found.push(`wider than its cell: ${cell.textContent}`);
+  for (const wide of document.querySelectorAll('.wide'))
+    if (wide.scrollWidth > wide.clientWidth) found.push(`scrolls: ${wide.textContent.slice(0, 60)}`);
+  return found;
+})()
+"""
+
+
+@pytest.mark.parametrize("width", [800, 1440])
+@pytest.mark.parametrize("name", ["many", "plots"])
+def test_seventeen_classes_have_room(many: Path, page: browser.Page, name: str, width: int) -> None:
+    page.open((many / f"{name}.html").as_uri(), width)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate(OVERLAPS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # And all of them are there to see.
+    assert page.evaluate("document.querySelector('table.many').rows.length") == 18
     if folder := os.environ.get("WIREWISE_SCREENSHOTS"):
         (Path(folder) / f"{name}-{width}.png").write_bytes(page.screenshot())
 

@@ -47,7 +47,7 @@ def _families(one: Evaluation) -> list[str]:
     mean = ", ".join(f"{100 * share:.1f} % over {name}" for name, share in one.mean_recall.items())
     return [
         html.heading("Families of attacks", 3),
-        html.wide(html.table(head, rows, right=range(2, 9))),
+        html.wide(html.table(head, rows, right=range(2, 9), words=9)),
         html.paragraph(f"Mean recall: {mean}; a total over flows is that of the largest family."),
         html.heading("Share of each family's flows found, by packet of decision", 3),
         html.wide(html.table(("%", *map(str, points)), curve, right=range(1, 1 + len(points)))),

@@ -25,6 +25,12 @@ _STYLE = """
 .wirewise td.right { overflow-wrap: normal; }
 .wirewise td.dim { overflow-wrap: normal; min-width: 6em; }
 .wirewise .wide td, .wirewise .wide th { overflow-wrap: normal; white-space: nowrap; }
+.wirewise .wide thead th { white-space: normal; vertical-align: bottom; }
+.wirewise .wide .words { white-space: normal; min-width: 8em; }
+@media (max-width: 62em) {
+  .wirewise .wide table { font-size: 85%; }
+  .wirewise .wide td, .wirewise .wide th { padding-right: .4em; }
+}
 """
 
 _MARKS = {True: "✓", False: "✗", None: "?"}
