@@ -30,7 +30,7 @@ from wirewise.targets import ebpf
 
 FLOWS = (1, 10_000)
 LIMIT = 1.05
-"""At most so many times what a packet costs with a table for each CPU."""
+"""The most that a packet may cost, as a multiple of its cost with per-CPU tables."""
 _LOADS = 5  # where the kernel puts a program's code is chance
 
 
@@ -68,7 +68,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ratios(objects: dict[str, Path], flows: int, rounds: int, repeat: int) -> list[float]:
-    """Of each round: ns per packet with a shared table, as a multiple of those with one for each CPU."""
+    """The ns per packet with shared tables, as a multiple of those with per-CPU tables, round by round."""
     ratios: list[float] = []
     given = [word for path in objects.values() for word in ("--object", path)]
     for _ in range(_LOADS):

@@ -45,7 +45,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
 
 
 def forget(folder: Path = FOLDER, most: int = KEPT_BYTES) -> None:
-    """Removes the objects that were not used for longest, until the folder has at most so many bytes."""
+    """Removes the objects that were not used for longest, until the folder has at most `most` bytes."""
     found = []
     for path in folder.glob("*"):
         with suppress(FileNotFoundError):  # another run forgets too
@@ -78,6 +78,6 @@ def _around(path: str) -> bytes:
 
 
 def _digests(files: Iterable[Path]) -> list[str]:
-    """Of files by name, and of those of this clone by their name in it."""
+    """Files by name and content; those of this clone by their name in it."""
     names = {str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file): file for file in files}
     return [f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for name, file in sorted(names.items())]

@@ -21,7 +21,7 @@ from wirewise import agent
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 LIMIT_S = 10.0
-# Of a command's run, in which the signals of `make test` come; those of `make test-slow` come later too.
+# Signals of `make test` arrive in the first seconds of a command's run, those of `make test-slow` also later.
 BEGINNING_S, LONG_S = 2.5, 6.0
 """Two seconds on a machine that does nothing else."""
 CACHE = "cache"
@@ -153,7 +153,7 @@ def press(folder: Folder, command: list[str], number: int, delay_s: float, *, te
 
 
 def pressed(folder: Folder, command: list[str], times: int, within_s: float) -> list[float]:
-    """At moments over its run, or over so many seconds of it, the same in every test."""
+    """At moments of its run, or of its first seconds, that are the same in every test."""
     before = folder.files()
     start = time.monotonic()
     whole = subprocess.Popen(

@@ -5,7 +5,7 @@
         done = warm.run(["features", "day.pcap", ...], folder, environment)
 
 A process imports the package and its libraries once, uses none of them, and forks for every command. That
-saves a second and a half of imports for each, which is most of what a refusal takes.
+saves a second and a half of imports for each, most of the time that a refusal takes.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ pub fn make_room(socket: &impl AsRawFd) {
     assert_eq!(code, 0, "{}", io::Error::last_os_error());
 }
 
-/// Packets that the socket had no room for, as the kernel counts them.
+/// Packets that the socket had no room for; the kernel counts them.
 pub fn lost(socket: &impl AsRawFd) -> u32 {
     const DROPS: usize = 8; // SK_MEMINFO_DROPS
     let mut info = [0_u32; DROPS + 1];
@@ -143,14 +143,14 @@ pub fn lost(socket: &impl AsRawFd) -> u32 {
     info[DROPS]
 }
 
-/// An interface that a test sends from, as its driver counts. Its pair's queue is short, and empty only when the kernel gets to it.
+/// An interface that a test sends from, with the counters of its driver. The queue of its pair is short, and the kernel may be late to empty it.
 pub struct Sending {
     devices: File,
     interface: String,
 }
 
 impl Sending {
-    /// Of the network namespace that this thread is in.
+    /// The interface of this name in the network namespace of this thread.
     pub fn on(interface: &str) -> Self {
         Self { devices: File::open("/proc/thread-self/net/dev").unwrap(), interface: format!("{interface}:") }
     }

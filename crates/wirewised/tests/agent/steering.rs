@@ -165,7 +165,7 @@ const SO_PRIORITY: i32 = 12;
 const SO_RCVMARK: i32 = 75;
 const SO_RCVPRIORITY: i32 = 82;
 
-/// The next packet of a socket, and what it tells of it; `None`: no more comes.
+/// The next packet of a socket, with its mark, priority and TOS byte; `None`: no more comes.
 pub fn receive(socket: &impl AsRawFd) -> Option<(Vec<u8>, [u32; 3])> {
     if !quiet::more(socket) {
         return None;
