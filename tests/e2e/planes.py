@@ -21,7 +21,7 @@ MTU = 1500
 SHORTEST = 14  # bytes of a frame that an interface sends
 LONGEST = MTU + SHORTEST
 AT_ONCE = 256  # packets that every queue has room for
-PATIENCE = 20  # seconds without any packet
+PATIENCE = 60  # seconds without any packet
 PLANES = [plane["name"] for plane in agent.call("planes")["planes"]] if not needs.missing() else []
 
 

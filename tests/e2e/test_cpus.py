@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import needs
+from tests.e2e.sending import send_all
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.demo.network import Wire, inside_namespace, wire, within
@@ -69,8 +70,7 @@ class Lab:
         def act() -> None:
             os.sched_setaffinity(0, {cpu})  # of the thread that enters the namespace
             with open_sender(self.made.sender) as sender:
-                for frame in frames:
-                    sender.send(frame)
+                send_all(self.made.sender, sender, frames)
 
         inside_namespace(self.made.outside, act)
 

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e import needs
+from tests.e2e.sending import send_all
 from tests.e2e.test_cpus import A, B, udp
 from wirewise import agent
 from wirewise.compiler import compile
@@ -71,14 +73,16 @@ class Lab:
         sent, end = list[int](), threading.Event()
         frames = [udp((A[0], A[1] + flow), B) for flow in range(FLOWS)]
 
+        def rounds() -> Iterator[bytes]:
+            for number in count(1):
+                yield from frames
+                if end.is_set():
+                    sent.append(number)
+                    return
+
         def act() -> None:
-            rounds = 0
             with open_sender(self.made.sender) as sender:
-                while not end.is_set() or not rounds:
-                    for frame in frames:
-                        sender.send(frame)
-                    rounds += 1
-            sent.append(rounds)
+                send_all(self.made.sender, sender, rounds())
 
         thread = threading.Thread(target=lambda: inside_namespace(self.made.outside, act))
         thread.start()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import polars as pl
 import pytest
 
 from tests.e2e import needs
+from tests.e2e.sending import send_all
 from tests.parity.frames import Fuzzer
 from wirewise.datasets import extract_table, write_capture
 from wirewise.datasets.table import Table
@@ -74,10 +74,7 @@ def send(made: Wire, frames: Sequence[bytes]) -> None:
     def put() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         with open_sender(made.sender) as sender:
-            for number, frame in enumerate(frames):
-                sender.send(frame)
-                if number % 100 == 0:
-                    time.sleep(0.001)
+            send_all(made.sender, sender, frames)
 
     inside_namespace(made.outside, put)
 
