@@ -12,7 +12,7 @@ SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo abi test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-xdp bench-5g bench-n3ic bench-dpdk soak fuzz dist test-dist clean
+.PHONY: help setup demo abi act test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-xdp bench-5g bench-n3ic bench-dpdk soak fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,8 +72,11 @@ format: setup ## format everything in place
 	cargo fmt --all
 	scripts/clang-format.sh -i
 
-abi: setup ## write what bpf/wirewise/abi.h says for the agent, the toolkit, the compiler and docs/abi.md
+abi: setup ## write what bpf/abi.h says for the agent, the toolkit, the compiler and docs/abi.md
 	@$(BIN)/python -m scripts.abi
+
+act: ## compile the actor (bpf/act/) to the object that the agent carries
+	@scripts/actor.sh
 
 docs: setup ## write docs/api.md from the docstrings
 	$(BIN)/python -m scripts.api

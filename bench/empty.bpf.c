@@ -5,7 +5,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "wirewise/abi.h"
+#include "abi.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -18,7 +18,7 @@ struct {
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 SEC("xdp")
-int ww_xdp(struct xdp_md *ctx)
+int ww_main(struct xdp_md *ctx)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct ww_stats *stats = bpf_map_lookup_elem(&ww_stats, &cpu);

@@ -154,7 +154,7 @@ def binary_network(input_bits: int, *layers: int) -> BinaryMlp:
 
 def _empty(defines: str = "") -> ebpf.Sources:
     text = (_ROOT / "bench" / "empty.bpf.c").read_text()
-    return ebpf.Sources({"xdp.bpf.c": defines + text}, "none", "", {}, ())
+    return ebpf.Sources({"main.bpf.c": defines + text}, "none", "", {}, ())
 
 
 def _flow(feature_set: FeatureSet) -> Callable[[], ebpf.Sources]:
@@ -301,6 +301,5 @@ def _digest(sources: ebpf.Sources, clang_path: str) -> str:
     digest = hashlib.sha256(repr((clang.FLAGS, clang.clang_version(clang_path))).encode())
     for name, text in sorted(sources.files.items()):
         digest.update(f"{name}\n{text}".encode())
-    for header in sorted((_ROOT / "bpf" / "wirewise").glob("*.h")):
-        digest.update(header.read_bytes())
+    digest.update(clang.data_path_digest().encode())
     return digest.hexdigest()

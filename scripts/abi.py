@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what bpf/wirewise/abi.h says for those who do not read C: the agent's types, the toolkit's numbers
-and enums, a header with which clang proves the layout, and docs/abi.md.
+"""Writes what bpf/abi.h and bpf/act/act_abi.h say for those who do not read C: the agent's types, the
+toolkit's numbers and enums, headers with which clang proves the layout, and docs/abi.md.
 
     python -m scripts.abi            write them
-    python -m scripts.abi --check    exit code 1, and the names of those that are not what abi.h says
+    python -m scripts.abi --check    exit code 1, and the names of those that are not what these say
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from textwrap import wrap
 
 ROOT = Path(__file__).parents[1]
-HEADER = ROOT / "bpf" / "wirewise" / "abi.h"
+BPF = ROOT / "bpf"
+BUNDLE = "abi.h"
+ACTOR = "act/act_abi.h"
 
-_NOTE = "Written by scripts/abi.py from bpf/wirewise/abi.h, where the meaning of each stands: `make abi`."
+_NOTE = "Written by scripts/abi.py from bpf/abi.h and bpf/act/act_abi.h, where the meaning of each stands."
 
 _SIZES = {"__u8": 1, "__u16": 2, "__be16": 2, "__u32": 4, "__be32": 4, "__u64": 8, "__s64": 8}
 _RUST = {
@@ -29,7 +32,7 @@ _RUST = {
 
 _PYTHON_NUMBERS = (
     "ABI_VERSION", "MAX_FEATURES", "MAX_CLASSES", "MAX_WIDTH", "WAYS", "MAX_SAMPLES", "HASH_WORDS",
-    "HASH_SEEDS", "MAX_AFTER", "PLACES",
+    "HASH_SEEDS", "MAX_AFTER", "ACT_STACK", "PLACES",
 )  # fmt: skip
 _PYTHON_ENUMS = ("status", "action", "outcome")
 _COUNTED = ("HASH_WORDS", "POOLS", "BACKENDS", "TUNNELS")
@@ -118,7 +121,7 @@ def words(comment: str | None) -> str:
 
 
 class Contract:
-    """What abi.h says. Raises ValueError, naming the place, for what has no certain layout."""
+    """What a header says, or several. Raises ValueError, naming the place, for what has no certain layout."""
 
     def __init__(self, text: str) -> None:
         self._numbers: dict[str, int] = {}
@@ -355,24 +358,28 @@ def docstring(enum: Enum) -> list[str]:
     return [f"    {line}" for line in text]
 
 
-def assertions(contract: Contract) -> str:
+def assertions(contract: Contract, header: str) -> str:
+    """For the structures that this header declares."""
+    text = (BPF / header).read_text()
+    structs = [struct for struct in contract.structs.values() if f"struct ww_{struct.name} {{" in text]
+    guard = f"WW_{Path(header).stem.upper()}_LAYOUT_H"
     lines = [
         "/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */",
-        "/* Proves that the compiler lays out abi.h as user space reads it.",
+        f"/* Proves that the compiler lays out {Path(header).name} as user space reads it.",
         " *",
-        " * Written by scripts/abi.py from abi.h: `make abi`.",
+        f" * Written by scripts/abi.py from {header}: `make abi`.",
         " */",
         "/* clang-format off */",
-        "#ifndef WW_ABI_LAYOUT_H",
-        "#define WW_ABI_LAYOUT_H",
+        f"#ifndef {guard}",
+        f"#define {guard}",
         "",
-        '#include "abi.h"',
+        f'#include "{header}"',
         "",
         "#define WW_AT(type, field, place) \\",
         '\t_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)',
         '#define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)',
     ]
-    for struct in contract.structs.values():
+    for struct in structs:
         lines += ["", f"WW_SIZE(ww_{struct.name}, {struct.size});"]
         lines += [f"WW_AT(ww_{struct.name}, {field.name}, {field.offset});" for field in struct.fields]
     return "\n".join([*lines, "", "#undef WW_AT", "#undef WW_SIZE", "", "#endif", ""])
@@ -391,7 +398,7 @@ def page(contract: Contract) -> str:
     lines = [
         "# What data path and user space share",
         "",
-        "<!-- Written by scripts/abi.py from bpf/wirewise/abi.h: change that, then run `make abi`. -->",
+        "<!-- Written by scripts/abi.py from abi.h and act/act_abi.h in bpf/: `make abi`. -->",
         "",
         f"Version {version}. A bundle, the agent and the toolkit have the same or refuse each other.",
         "Integers are in the host's byte order, those of type `__be16` and `__be32` in the packet's.",
@@ -437,26 +444,32 @@ def _c_type(contract: Contract, field: Field) -> str:
     return kind + "".join(f"[{size}]" for size in field.sizes)
 
 
-WRITTEN = {
+WRITTEN: dict[Path, Callable[[Contract], str]] = {
     ROOT / "crates" / "wirewised" / "src" / "abi" / "contract.rs": rust,
     ROOT / "python" / "wirewise" / "abi.py": python,
-    ROOT / "bpf" / "wirewise" / "abi_layout.h": assertions,
+    BPF / "abi_layout.h": partial(assertions, header=BUNDLE),
+    BPF / "act" / "act_abi_layout.h": partial(assertions, header=ACTOR),
     ROOT / "docs" / "abi.md": page,
 }
+
+
+def whole() -> Contract:
+    """What both headers say together."""
+    return Contract("".join((BPF / header).read_text() for header in (BUNDLE, ACTOR)))
 
 
 def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__)
         return 2
-    contract = Contract(HEADER.read_text())
+    contract = whole()
     stale = [
         path for path, write in WRITTEN.items() if not path.exists() or path.read_text() != write(contract)
     ]
     for path in stale:
         if arguments:
             print(
-                f"error: {path.relative_to(ROOT)} is not what bpf/wirewise/abi.h says: run `make abi`",
+                f"error: {path.relative_to(ROOT)} is not what the headers in bpf/ say: run `make abi`",
                 file=sys.stderr,
             )
         else:

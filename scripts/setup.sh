@@ -127,7 +127,7 @@ digest() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
 # used in place, so that changing it needs no new installation.
 want_python="$level $(digest pyproject.toml)"
 mapfile -t sources < <(find crates python/wirewise.data -type f -not -path '*/target/*' -not -path '*/fuzz/*' | sort)
-want_programs=$(digest Cargo.toml .cargo/config.toml Cargo.lock pyproject.toml bpf/wirewise/abi.h "${sources[@]}")
+want_programs=$(digest Cargo.toml .cargo/config.toml Cargo.lock pyproject.toml bpf/abi.h "${sources[@]}")
 stamp_python=.venv/.wirewise-python stamp_programs=.venv/.wirewise-programs
 
 current=$(cat "$stamp_python" 2>/dev/null || true)

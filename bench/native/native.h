@@ -6,7 +6,7 @@
 #include <linux/types.h>
 #include <stddef.h>
 
-#include "wirewise/abi.h"
+#include "abi.h"
 
 /* A packet below 4 GB, where the 32-bit addresses of struct xdp_md reach. */
 struct native_packet {

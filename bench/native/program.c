@@ -18,7 +18,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "wirewise/abi.h"
+#include "abi.h"
 
 #include "native.h"
 
@@ -32,7 +32,7 @@
 #define HAS_FLOWS 0
 #endif
 
-#include "xdp.bpf.c"
+#include "main.bpf.c"
 
 #define ADVISE(map) madvise((map).value, sizeof((map).value), MADV_HUGEPAGE)
 

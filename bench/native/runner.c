@@ -4,7 +4,7 @@
 
 #include "native.h"
 
-int ww_xdp(struct xdp_md *context);
+int ww_main(struct xdp_md *context);
 
 void native_run(const struct native_packet *packets, size_t count, __u32 *codes)
 {
@@ -15,6 +15,6 @@ void native_run(const struct native_packet *packets, size_t count, __u32 *codes)
 			.data_meta = packets[i].meta,
 		};
 
-		codes[i] = ww_xdp(&context);
+		codes[i] = ww_main(&context);
 	}
 }

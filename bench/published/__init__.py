@@ -63,7 +63,7 @@ def sources(name: str, flows: int) -> ebpf.Sources:
         sizes, values, chain = _network(of)
     defines = "".join(f"#define {key} {value}\n" for key, value in {"FLOWS": flows, **sizes}.items())
     files = {
-        "xdp.bpf.c": (_HERE / f"{name.removeprefix('published-')}.bpf.c").read_text(),
+        "main.bpf.c": (_HERE / f"{name.removeprefix('published-')}.bpf.c").read_text(),
         "flow.h": (_HERE / "flow.h").read_text(),
         "sizes.h": defines,
         "values.h": "".join(values),

@@ -12,7 +12,7 @@
  * ("each variable"), which need no sign extension; a neuron's sum without a loop. What the text does not ask for is not done: no policy, allow list or
  * counters, no verdict kept with the flow, no idle timeout.
  *
- * The arrays get their contents in ww_xdp, at the first packet of the first flow: user space would write them in the paper, but so the
+ * The arrays get their contents in ww_main, at the first packet of the first flow: user space would write them in the paper, but so the
  * object is whole, and every command that loads one can run it. It costs a test for each new flow, which costs an insertion anyway.
  */
 #ifndef PUBLISHED_FLOW_H
@@ -25,7 +25,7 @@
 /* What of our maps.h and config.h these programs have: what the agent sets, and where it reads traces. */
 #define WW_MAPS_H
 #define WW_CONFIG_H
-#include "wirewise/abi.h"
+#include "abi.h"
 
 const volatile struct ww_config ww_config SEC(".rodata.ww_config") = {
 	.abi_version = WW_ABI_VERSION,
@@ -34,11 +34,12 @@ const volatile struct ww_config ww_config SEC(".rodata.ww_config") = {
 };
 struct ww_cpu ww_cpu[1] SEC(".data.ww_cpu");
 struct ww_policy ww_policy SEC(".data.ww_policy"); /* written by the agent, read by nobody */
+#define WW_LOAD ww_config
 
-#include "wirewise/arith.h"
-#include "wirewise/bench.h"
-#include "wirewise/clock.h"
-#include "wirewise/parse.h"
+#include "frame/arith.h"
+#include "classify/bench.h"
+#include "classify/clock.h"
+#include "classify/parse.h"
 
 #include "sizes.h" /* generated, as values.h */
 

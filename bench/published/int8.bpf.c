@@ -119,7 +119,7 @@ static __always_inline void activate(__s64 *y, __u32 width, __u32 layer)
 }
 
 SEC("xdp")
-int ww_xdp(struct xdp_md *ctx)
+int ww_main(struct xdp_md *ctx)
 {
 	struct row *row = own_row();
 	int status;

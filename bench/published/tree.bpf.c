@@ -38,7 +38,7 @@ static __always_inline __u32 classify(const __s64 *x)
 }
 
 SEC("xdp")
-int ww_xdp(struct xdp_md *ctx)
+int ww_main(struct xdp_md *ctx)
 {
 	struct ww_scratch *scratch;
 	__s64 x[FEATURES];

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     let bpf = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../bpf");
-    let mut names: Vec<String> = sources(&bpf, "c").collect();
-    names.extend(sources(&bpf.join("wirewise"), "h").map(|name| format!("wirewise/{name}")));
+    // What a bundle is compiled from; the actor, in act/, is the agent's.
+    let mut names: Vec<String> = sources(&bpf, "c").chain(sources(&bpf, "h")).collect();
+    for folder in ["frame", "classify"] {
+        names.extend(sources(&bpf.join(folder), "h").map(|name| format!("{folder}/{name}")));
+    }
     names.sort();
     let mut list = String::from("&[\n");
     for name in names {

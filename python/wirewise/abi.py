@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the toolkit needs of the contract with the data path.
 
-Written by scripts/abi.py from bpf/wirewise/abi.h, where the meaning of each stands: `make abi`.
+Written by scripts/abi.py from bpf/abi.h and bpf/act/act_abi.h, where the meaning of each stands.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-ABI_VERSION = 11
+ABI_VERSION = 12
 MAX_FEATURES = 128
 MAX_CLASSES = 64
 MAX_WIDTH = 128
@@ -17,6 +17,7 @@ MAX_SAMPLES = 64
 HASH_WORDS = 12
 HASH_SEEDS = 13
 MAX_AFTER = 15
+ACT_STACK = 224
 PLACES = 65_537
 
 SLOT_SIZE = 16

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which server of a pool a flow goes to: Maglev hashing, with weights.
 
-Eisenbud et al., NSDI 2016, section 3.4. The reference of bpf/wirewise/balance.h and of the agent's tables
+Eisenbud et al., NSDI 2016, section 3.4. The reference of bpf/act/balance.h and of the agent's tables
 (crates/wirewised/src/object/pools; docs/balancing.md).
 It knows new flows only: which backend a flow went to before, and whether a backend lives, is known where
 packets are.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the whole data path: what bpf/xdp.bpf.c does with a frame, slowly and obviously.
+"""The reference of the whole data path: what bpf/main.bpf.c does with a frame, slowly and obviously.
 
 parse -> allow list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy -> act
 """
@@ -50,7 +50,7 @@ class DataPath:
 
     hash_seed : 13 u64, as in ww_config; table_size : entries, instead of the feature set's. The policy's
     `enforce_for` counts from the first frame. connected : whether a packet is of a connection of this host
-    (bpf/wirewise/sockets.h); captured packets never are.
+    (bpf/classify/sockets.h); captured packets never are.
     """
 
     def __init__(

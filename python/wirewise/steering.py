@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy may ask for beside passing and dropping: where packets go, and what is written on them.
 
-The reference of bpf/wirewise/steer.h for captured packets (docs/policy.md).
+The reference of bpf/act/steer.h for captured packets (docs/policy.md).
 """
 
 from __future__ import annotations

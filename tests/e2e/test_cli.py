@@ -164,7 +164,13 @@ def test_a_bundle_says_where_it_came_from(run: Run, made: Path) -> None:
     flow = said["flow"]
     assert said["memory"]["bytes"] == flow["table_size"] * (flow["entry4_size"] + flow["entry6_size"])
     text = run("inspect", made / "m.wirewise").out
-    for part in ("max(length)", "Flow table", "MiB, for each CPU", "not asked", "RandomForestClassifier"):
+    for part in (
+        "max(length)",
+        "Flow table",
+        "MiB, shared by all CPUs",
+        "not asked",
+        "RandomForestClassifier",
+    ):
         assert part in text
     assert run("inspect", made / "m.wirewise", "--card").out.startswith("# m\n")
 

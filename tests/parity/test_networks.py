@@ -55,8 +55,8 @@ PROGRAM = """
 #define SEC(name)
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
-#include "wirewise/abi.h"
-#include "wirewise/arith.h"
+#include "abi.h"
+#include "frame/arith.h"
 #include "ww_model.h"
 
 #include <stdio.h>

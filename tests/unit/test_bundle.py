@@ -43,11 +43,11 @@ def make(**changes: Any) -> Bundle:
             state=[StateField(name="sum_length", type="u64", offset=0)],
         ),
         "program": Program(
-            section="xdp", entry="ww_xdp", tail_calls=[], shape="inline", why="small", instructions=1,
+            section="xdp", entry="ww_main", tail_calls=[], shape="inline", why="small", instructions=1,
             object_bytes=4, clang="clang 19", predicted={}, verifier=None,
         ),
         "object_file": b"\x7fELF",
-        "sources": {"xdp.bpf.c": "int x;\n"},
+        "sources": {"main.bpf.c": "int x;\n"},
         "accuracy": {"rows": 10, "accuracy": 0.9},
     }  # fmt: skip
     return Bundle.create(**(parts | changes))
@@ -94,7 +94,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(path).read("manifest.json"))
     assert manifest["digests"]["program.bpf.o"] == sha256(b"\x7fELF").hexdigest()
     assert set(manifest["digests"]) == {
-        "model.json", "features.json", "program.bpf.o", "card.md", "sources/xdp.bpf.c",
+        "model.json", "features.json", "program.bpf.o", "card.md", "sources/main.bpf.c",
     }  # fmt: skip
     assert "benign" in bundle.card and "sum_length" not in bundle.card
 

@@ -16,9 +16,9 @@ def test_without_clang_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingFeatureError, match=r"no clang found.*apt-get install clang libbpf-dev"):
-        compile_sources({"xdp.bpf.c": "int nothing;\n"})
+        compile_sources({"main.bpf.c": "int nothing;\n"})
 
 
 def test_without_a_header_the_error_names_it_and_what_to_install() -> None:
     with pytest.raises(MissingFeatureError, match=r"bpf/missing\.h; apt-get install clang libbpf-dev"):
-        compile_sources({"xdp.bpf.c": "#include <bpf/missing.h>\n"})
+        compile_sources({"main.bpf.c": "#include <bpf/missing.h>\n"})

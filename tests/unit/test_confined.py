@@ -26,12 +26,12 @@ WAYS = {
 def test_a_secret_does_not_come_into_an_object(way: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret.h"
     secret.write_text("int hushed_up;\n")
-    assert compile_sources({"xdp.bpf.c": HARMLESS}).object
-    inside = {"xdp.bpf.c": WAYS[way].format(path="near.h"), "near.h": "int near_secret;\n"}
+    assert compile_sources({"main.bpf.c": HARMLESS}).object
+    inside = {"main.bpf.c": WAYS[way].format(path="near.h"), "near.h": "int near_secret;\n"}
     if way == "include":  # of the same folder it works: what keeps it from the other is not the syntax
         assert compile_sources(inside).object
     with pytest.raises(WirewiseError) as caught:
-        compile_sources({"xdp.bpf.c": WAYS[way].format(path=secret)})
+        compile_sources({"main.bpf.c": WAYS[way].format(path=secret)})
     assert "hushed_up" not in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -64,7 +64,7 @@ def test_a_compiler_elsewhere_may_read_what_it_was_installed_with(tmp_path: Path
     clang.chmod(0o755)
     (tmp_path / "llvm" / "lib" / "clang").mkdir(parents=True)
     (tmp_path / "llvm" / "lib" / "note").write_text("a note\n")
-    assert compile_sources({"xdp.bpf.c": HARMLESS}, clang=str(clang)).object
+    assert compile_sources({"main.bpf.c": HARMLESS}, clang=str(clang)).object
 
 
 def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_without_landlock_what_was_generated_here_is_compiled() -> None:
         "table = struct.pack('HxxxxxxQ', 4, ctypes.addressof(held))\n"
         "assert libc.prctl(22, 2, table, 0, 0) == 0\n"
         "from wirewise.targets.ebpf.clang import compile_sources\n"
-        f"print(len(compile_sources({{'xdp.bpf.c': {HARMLESS!r}}}).object))\n"
+        f"print(len(compile_sources({{'main.bpf.c': {HARMLESS!r}}}).object))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0 and int(done.stdout) > 0, done.stderr

@@ -16,7 +16,7 @@ from wirewise.feature_sets.packet import parse
 from wirewise.feature_sets.probes import LATE, LOST, PORT, Probe, Rounds
 
 ROOT = Path(__file__).parents[2]
-HEADER = (ROOT / "bpf" / "wirewise" / "probe.h").read_text()
+HEADER = (ROOT / "bpf" / "classify" / "probe.h").read_text()
 
 
 def test_the_payload_by_hand() -> None:

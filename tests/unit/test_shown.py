@@ -93,7 +93,7 @@ def training() -> Training:
 def bundle() -> Bundle:
     model = random_tree_ensemble(RNG, n_features=2, n_classes=2)
     program = Program(
-        section="xdp", entry="ww_xdp", tail_calls=[], shape="inline", why="small", instructions=3000,
+        section="xdp", entry="ww_main", tail_calls=[], shape="inline", why="small", instructions=3000,
         object_bytes=100, clang="19", predicted={}, verifier=None,
     )  # fmt: skip
     return Bundle.create(

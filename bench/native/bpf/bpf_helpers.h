@@ -15,6 +15,7 @@
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
+#define __weak __attribute__((weak))
 
 /* A map's declaration as in BTF, but that its values are there: room for NATIVE_ENTRIES of them, of which those that nothing touches
  * take no memory. */

@@ -63,7 +63,7 @@ pub struct DpdkLane {
     spans: Vec<Span>,
     fates: Vec<Fate>,
     counts: LaneCounts,
-    /// What the kernel said it dropped: it forgets that when asked.
+    /// Kernel drop count; accumulated here because reading it resets it.
     dropped: u64,
     watch_at: Option<Instant>,
     ended: Option<String>,

@@ -55,7 +55,7 @@ fn arguments() -> Result<Arguments, Failure> {
     let mut given = std::env::args().skip(1);
     let mut arguments = Arguments {
         object: given.next().ok_or("usage: speed OBJECT [options]; see the source")?,
-        program: "ww_xdp".into(),
+        program: "ww_main".into(),
         flows: 10_000,
         bytes: 64,
         rounds: 9,

@@ -37,16 +37,19 @@ events: {rate: 50/s, burst: 5}
 fn a_full_policy_reaches_the_map() {
     let policy = parse(FULL);
     let value = policy.to_abi(1_000, abi::Mode::Enforce);
-    assert_eq!(value.mode, abi::Mode::Enforce.code());
-    assert_eq!(value.enforce_until_ns, 600_000_001_000);
-    assert_eq!(value.allow, abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS | abi::ALLOW_ESSENTIAL);
-    assert_eq!(value.drop_malformed, 1);
-    assert_eq!(value.trigger, abi::Trigger::Packets.code());
-    assert_eq!((value.trigger_packets[0], value.trigger_packets[15]), (0b10110, 1 << 63));
-    assert_eq!((value.event_interval_ns, value.event_burst_ns), (20_000_000, 4 * 20_000_000));
-    let actions = value.class_policy.map(|class| class.action);
+    assert_eq!(value.policy.mode, abi::Mode::Enforce.code());
+    assert_eq!(value.policy.enforce_until_ns, 600_000_001_000);
+    assert_eq!(
+        value.policy.allow,
+        abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS | abi::ALLOW_ESSENTIAL
+    );
+    assert_eq!(value.policy.drop_malformed, 1);
+    assert_eq!(value.policy.trigger, abi::Trigger::Packets.code());
+    assert_eq!((value.policy.trigger_packets[0], value.policy.trigger_packets[15]), (0b10110, 1 << 63));
+    assert_eq!((value.policy.event_interval_ns, value.policy.event_burst_ns), (20_000_000, 4 * 20_000_000));
+    let actions = value.policy.class_policy.map(|class| class.action);
     assert_eq!(actions[..5], [0, 1, 3, 2, 0]);
-    let scan = value.class_policy[2];
+    let scan = value.policy.class_policy[2];
     assert_eq!((scan.interval_ns, scan.burst_ns), (10_000_000, 19 * 10_000_000));
 
     let words = policy.port_words();
@@ -59,7 +62,7 @@ fn a_full_policy_reaches_the_map() {
 
 #[test]
 fn connections_of_the_host_pass_if_told_and_where_something_is_dropped() {
-    let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).allow;
+    let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).policy.allow;
     let drop = "classes: {attack: drop}\nessential: drop";
     assert_eq!(allow(&format!("{drop}\nallow: {{established: true}}")), abi::ALLOW_ESTABLISHED);
     assert_eq!(allow(&format!("{drop}\nallow: {{established: false}}")), 0);
@@ -72,7 +75,7 @@ fn connections_of_the_host_pass_if_told_and_where_something_is_dropped() {
 
 #[test]
 fn essential_packets_pass_where_something_is_dropped_unless_told() {
-    let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).allow;
+    let allow = |text: &str| parse(&format!("version: 1\n{text}")).to_abi(0, abi::Mode::Enforce).policy.allow;
     assert_eq!(allow("classes: {attack: drop}"), abi::ALLOW_ESSENTIAL);
     assert_eq!(
         allow("classes: {attack: {action: rate-limit, rate: 1/s}}\nessential: pass"),
@@ -89,7 +92,7 @@ fn essential_packets_pass_where_something_is_dropped_unless_told() {
 #[test]
 fn source_ports_have_words_of_their_own() {
     let policy = parse("version: 1\nallow: {source_ports: [53, tcp/443], ports: [udp/443]}");
-    assert_eq!(policy.to_abi(0, abi::Mode::Observe).allow, abi::ALLOW_PORTS | abi::ALLOW_SOURCE_PORTS);
+    assert_eq!(policy.to_abi(0, abi::Mode::Observe).policy.allow, abi::ALLOW_PORTS | abi::ALLOW_SOURCE_PORTS);
     let words = policy.port_words();
     let allowed = |table: usize, port: usize| words[table * 1024 + port / 64] >> (port % 64) & 1 == 1;
     assert!(allowed(1, 443) && allowed(2, 53) && allowed(3, 53) && allowed(2, 443));
@@ -102,13 +105,13 @@ fn what_is_not_named_has_its_default() {
     assert_eq!(policy, Policy::all_pass(&classes()));
     assert!(policy.does_nothing());
     let value = policy.to_abi(5, abi::Mode::Observe);
-    assert_eq!((value.mode, value.enforce_until_ns, value.allow), (0, 0, 0));
-    assert_eq!((value.event_interval_ns, value.event_burst_ns), (10_000_000, 190_000_000));
+    assert_eq!((value.policy.mode, value.policy.enforce_until_ns, value.policy.allow), (0, 0, 0));
+    assert_eq!((value.policy.event_interval_ns, value.policy.event_burst_ns), (10_000_000, 190_000_000));
 
     let policy = parse("version: 1\nclasses: {scan: {action: rate-limit, rate: 30/m}}\nevents: {rate: 0}\n");
     let value = policy.to_abi(0, abi::Mode::Observe);
-    assert_eq!(value.event_interval_ns, 0);
-    assert_eq!(value.class_policy[2].burst_ns, 19 * 2_000_000_000);
+    assert_eq!(value.policy.event_interval_ns, 0);
+    assert_eq!(value.policy.class_policy[2].burst_ns, 19 * 2_000_000_000);
     assert!(!policy.does_nothing());
     assert_eq!(policy.actions[2].to_string(), "rate-limit 30/m burst 20");
 }
@@ -119,14 +122,14 @@ fn a_class_may_need_some_verdicts_in_a_row() {
         "version: 1\nclasses: {attack: {action: drop, after: 3}, scan: {action: rate-limit, rate: 1/s, after: 15}, other: count}",
     );
     let value = policy.to_abi(0, abi::Mode::Enforce);
-    assert_eq!(value.class_policy.map(|class| class.after)[..4], [1, 3, 15, 1]);
-    assert_eq!(value.streaks, 1);
+    assert_eq!(value.policy.class_policy.map(|class| class.after)[..4], [1, 3, 15, 1]);
+    assert_eq!(value.policy.streaks, 1);
     let said: Vec<_> = policy.actions.iter().map(ToString::to_string).collect();
     assert_eq!(said, ["pass", "drop after 3", "rate-limit 1/s burst 20 after 15", "count"]);
     let at_once =
         parse("version: 1\nclasses: {benign: {action: pass, after: 1}, attack: {action: drop, after: 1}}");
     assert_eq!(at_once, parse("version: 1\nclasses: {attack: drop}"));
-    assert_eq!(at_once.to_abi(0, abi::Mode::Enforce).streaks, 0);
+    assert_eq!(at_once.to_abi(0, abi::Mode::Enforce).policy.streaks, 0);
 }
 
 #[test]
@@ -146,26 +149,26 @@ fn a_class_may_go_elsewhere_and_be_written_on() {
         ]
     );
     let value = policy.to_abi(0, abi::Mode::Enforce);
-    assert_eq!(value.class_policy.map(|class| class.action)[..4], [abi::Action::Act.code(); 4]);
-    assert_eq!(value.steer.map(|steer| steer.kinds)[..5], [4, 5, 6, 56, 0]);
-    assert_eq!((value.steer[1].dscp, value.steer[2].dscp, value.steer[3].queue), (34, 63, 65533));
+    assert_eq!(value.policy.class_policy.map(|class| class.action)[..4], [abi::Action::Act.code(); 4]);
+    assert_eq!(value.act.steer.map(|steer| steer.kinds)[..5], [4, 5, 6, 56, 0]);
+    assert_eq!((value.act.steer[1].dscp, value.act.steer[2].dscp, value.act.steer[3].queue), (34, 63, 65533));
     assert_eq!((value.steering(), policy.steering_kinds()), (63, 63));
     assert!(!policy.does_nothing());
     // Who is sent elsewhere may lock themselves out as who is dropped.
-    assert_eq!(value.allow, abi::ALLOW_ESSENTIAL);
+    assert_eq!(value.policy.allow, abi::ALLOW_ESSENTIAL);
     assert_eq!([0, 1, 2, 3].map(|class| value.takes_away(class)), [false, true, true, false]);
     let written = parse("version: 1\nclasses: {attack: {dscp: EF}}\nallow: {established: true}");
-    assert_eq!(written.to_abi(0, abi::Mode::Enforce).allow, 0);
+    assert_eq!(written.to_abi(0, abi::Mode::Enforce).policy.allow, 0);
     assert_eq!(parse("version: 1\nclasses: {scan: bounce}").actions[2].to_string(), "bounce");
     let forwarded = parse("version: 1\nclasses: {scan: forward, other: {action: forward, dscp: EF}}");
     assert_eq!([2, 3].map(|class| forwarded.actions[class].to_string()), ["forward", "dscp EF, forward"]);
     let value = forwarded.to_abi(0, abi::Mode::Enforce);
-    assert_eq!(([2, 3].map(|class| value.steer[class].kinds), value.takes_away(2)), ([512, 516], true));
+    assert_eq!(([2, 3].map(|class| value.act.steer[class].kinds), value.takes_away(2)), ([512, 516], true));
     let between = parse(
         "version: 1\nclasses: {scan: {forward: {ports: [a, b], static: {'02:00:00:00:00:ff': b}}, mark: 1}}",
     );
     assert_eq!(between.actions[2].to_string(), "mark 1, forward between a, b");
-    assert_eq!(between.to_abi(0, abi::Mode::Enforce).steer[2].kinds, 512 | 4096 | 8);
+    assert_eq!(between.to_abi(0, abi::Mode::Enforce).act.steer[2].kinds, 512 | 4096 | 8);
     assert_eq!(
         between.stations().into_iter().collect::<Vec<_>>(),
         [([&[0; 4][..], &[2, 0, 0, 0, 0, 255], &[0; 2]].concat(), 0)]
@@ -178,7 +181,7 @@ fn a_class_may_be_challenged() {
     let said: Vec<_> = policy.actions.iter().map(ToString::to_string).collect();
     assert_eq!(said, ["pass", "challenge", "challenge after 3", "pass"]);
     let value = policy.to_abi(0, abi::Mode::Enforce);
-    assert_eq!((value.steering(), value.allow), (abi::STEER_CHALLENGE, abi::ALLOW_ESSENTIAL));
+    assert_eq!((value.steering(), value.policy.allow), (abi::STEER_CHALLENGE, abi::ALLOW_ESSENTIAL));
     assert!(value.takes_away(1) && value.takes_away(2));
 }
 
@@ -207,16 +210,19 @@ fn a_class_may_go_to_a_pool() {
     assert_eq!(policy.actions[class].to_string(), "backend web");
     let element = policy.to_abi(0, abi::Mode::Enforce);
     assert_eq!((element.steering(), element.takes_away(class)), (abi::STEER_BACKEND, true));
-    assert_eq!(element.allow & abi::ALLOW_ESSENTIAL, abi::ALLOW_ESSENTIAL);
+    assert_eq!(element.policy.allow & abi::ALLOW_ESSENTIAL, abi::ALLOW_ESSENTIAL);
 }
 
 #[test]
 fn every_form_of_trigger_is_read() {
     assert_eq!(parse("version: 1\ntrigger: every").trigger, Trigger::Every);
-    assert_eq!(parse("version: 1\ntrigger: {first-n: 8}").to_abi(0, abi::Mode::Observe).trigger_first_n, 8);
+    assert_eq!(
+        parse("version: 1\ntrigger: {first-n: 8}").to_abi(0, abi::Mode::Observe).policy.trigger_first_n,
+        8
+    );
     let interval = parse("version: 1\ntrigger: {interval: 100ms}").to_abi(0, abi::Mode::Observe);
-    assert_eq!(interval.trigger_interval_ns, 100_000_000);
-    assert_eq!(interval.trigger, abi::Trigger::Interval.code());
+    assert_eq!(interval.policy.trigger_interval_ns, 100_000_000);
+    assert_eq!(interval.policy.trigger, abi::Trigger::Interval.code());
 }
 
 /// The files of tests/policies/ of a kind: those of the toolkit's test too (tests/unit/test_policy.py).
@@ -317,7 +323,7 @@ proptest! {
         let text = format!("version: 1\nclasses: {{attack: {{action: rate-limit, rate: {rate}/s, burst: {burst}}}}}");
         let policy = parse(&text);
         prop_assert!(matches!(policy.actions[1].action, ClassAction::RateLimit(_)));
-        let class = policy.to_abi(0, abi::Mode::Enforce).class_policy[1];
+        let class = policy.to_abi(0, abi::Mode::Enforce).policy.class_policy[1];
         prop_assert_eq!(class.interval_ns, 1_000_000_000 / rate);
         prop_assert_eq!(class.burst_ns, class.interval_ns * u64::from(burst - 1));
     }

@@ -5,7 +5,7 @@ Two small vocabularies. A `Cell` is state kept with the flow and updated by each
 is a value read from cells. Each carries its reference and its C side by side, so that adding one is one
 entry here, or from outside `CELLS.add` and `ACCUMULATORS.add`. State starts as zeros. In the C texts,
 `{name}` of a cell variable is its place in the flow's state, `{x}` the sample, `{n}` the number of samples
-with this one, `{average}` sum / n with 16 fractional bits; the helpers `ww_*` are in bpf/wirewise/arith.h.
+with this one, `{average}` sum / n with 16 fractional bits; the helpers `ww_*` are in bpf/frame/arith.h.
 
 Bounds: counts saturate at 2^32 - 1, sums at 2^47 - 1 (so that `sum << 16` fits 63 bits), squared
 deviations and absolute deviations at 2^62.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow keys and the flow table: the reference of bpf/wirewise/flow.h.
+"""Flow keys and the flow table: the reference of bpf/classify/flow.h.
 
 docs/architecture.md ("The flow table") states the rules; this module follows them step by step.
 """

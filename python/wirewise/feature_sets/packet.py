@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reference parser: what the data path reads of a frame, and why it may refuse it.
 
-The same rules in C are bpf/wirewise/parse.h; docs/architecture.md ("Parsing") states them in words.
+The same rules in C are bpf/classify/parse.h; docs/architecture.md ("Parsing") states them in words.
 Written to be obvious: offsets are counted, nothing is shared with the C. What a length field says ends before
 the frame does is cut off the frame before anything behind that field is read, so no reader sees padding.
 """

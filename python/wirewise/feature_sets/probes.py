@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of network paths, and the rounds that they come in; the same rules in C are bpf/wirewise/probe.h.
+"""Probes of network paths, and the rounds that they come in; the same rules in C are bpf/classify/probe.h.
 
 Probes of all paths with the same number are a round. What each took is kept by path until the round is whole:
 all paths that features read were seen, or a probe of a later round came, so that what is missing is lost.

@@ -14,7 +14,7 @@ use super::state::State;
 use super::value::{Value, decide};
 use crate::limits;
 use crate::linked::MapSpec;
-use crate::maps::Place as MapPlace;
+use crate::maps::Layout;
 
 /// Visits of a block after which growing bounds are given up.
 const WIDEN_AFTER: u32 = 8;
@@ -25,7 +25,7 @@ const LEAST_STEPS: usize = 1 << 20;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub maps: &'a [MapSpec],
-    pub places: &'a [MapPlace],
+    pub places: &'a [Layout],
     pub caged: bool,
     pub cpu: u32,
 }

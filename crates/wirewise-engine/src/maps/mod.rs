@@ -22,14 +22,14 @@ const ALIGN: usize = 64;
 
 /// Where a map's values lie behind `base`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Layout {
     pub offset: usize,
     /// From one value to the next: the value size rounded up to 8.
     pub stride: usize,
     pub bytes: usize,
 }
 
-impl Place {
+impl Layout {
     fn end(&self) -> Option<usize> {
         self.offset.checked_add(self.bytes)
     }
@@ -42,7 +42,7 @@ pub(crate) fn lay_out(
     start: usize,
     caged: bool,
     is_shared: impl Fn(&MapSpec) -> bool,
-) -> Result<(Vec<Place>, usize), Error> {
+) -> Result<(Vec<Layout>, usize), Error> {
     let (room, room_to_keep) =
         if caged { (CAGE_BYTES, limits::KEPT_BYTES) } else { (limits::MAPPED_BYTES, limits::MAPPED_BYTES) };
     let (mut at, mut kept) = (start, 0usize);
@@ -81,7 +81,7 @@ pub(crate) fn lay_out(
 }
 
 /// Where a map's values lie, the first at `at` or a little later; `None`: nowhere, they are too large to count.
-fn place(map: &MapSpec, at: usize, align: usize) -> Option<Place> {
+fn place(map: &MapSpec, at: usize, align: usize) -> Option<Layout> {
     let stride = (map.value_size() as usize).next_multiple_of(8);
     let entries = map.max_entries() as usize;
     let bytes = match map.kind() {
@@ -92,7 +92,7 @@ fn place(map: &MapSpec, at: usize, align: usize) -> Option<Place> {
         MapKind::RingBuf => entries.checked_mul(2)?,
         MapKind::ProgArray | MapKind::PerfEventArray => 0,
     };
-    Some(Place { offset: at.checked_next_multiple_of(align)?, stride, bytes })
+    Some(Layout { offset: at.checked_next_multiple_of(align)?, stride, bytes })
 }
 
 /// Bytes that a map takes at most beside its values.
@@ -186,14 +186,14 @@ impl Lpm {
 #[derive(Debug)]
 pub(crate) struct Store {
     pub spec: MapSpec,
-    pub place: Place,
+    pub place: Layout,
     body: Body,
     /// For prefixes under way.
     buffer: Vec<u8>,
 }
 
 impl Store {
-    pub(crate) fn new(spec: &MapSpec, place: Place) -> Self {
+    pub(crate) fn new(spec: &MapSpec, place: Layout) -> Self {
         let hash = |lru| Hash::new(spec.key_size() as usize, spec.max_entries(), lru);
         let body = match spec.kind() {
             MapKind::Array | MapKind::PerCpuArray => Body::Array,
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn the_longest_prefix_wins() {
         let map = spec(MapKind::LpmTrie, 8, 4, 10);
-        let mut store = Store::new(&map, Place { offset: 0, stride: 8, bytes: 80 });
+        let mut store = Store::new(&map, Layout { offset: 0, stride: 8, bytes: 80 });
         let all = store.update(&lpm_key(0, [0; 4]), 0).unwrap();
         let ten = store.update(&lpm_key(8, [10, 9, 9, 9]), 0).unwrap();
         let odd = store.update(&lpm_key(13, [10, 0b0101_0111, 0, 0]), 0).unwrap();
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn arrays_answer_as_in_the_kernel() {
         let map = spec(MapKind::Array, 4, 12, 4);
-        let mut store = Store::new(&map, Place { offset: 64, stride: 16, bytes: 64 });
+        let mut store = Store::new(&map, Layout { offset: 64, stride: 16, bytes: 64 });
         assert_eq!(store.lookup(&3u32.to_ne_bytes()), Some(64 + 48));
         assert_eq!(store.lookup(&4u32.to_ne_bytes()), None);
         assert_eq!(store.update(&4u32.to_ne_bytes(), 0), Err(MapError::Full));

@@ -21,7 +21,7 @@ fn object() -> Vec<u8> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let bpf = format!("-I{}", here.join("../../bpf").display());
     let model = format!("-I{}", here.join("../wirewised/tests/fixtures/datapath").display());
-    let source = std::fs::read_to_string(here.join("../../bpf/xdp.bpf.c")).unwrap();
+    let source = std::fs::read_to_string(here.join("../../bpf/main.bpf.c")).unwrap();
     compile_plain(&source, "v3", &[&bpf, &model, "-Wno-unused-function"])
 }
 
@@ -117,11 +117,11 @@ fn the_data_path_is_the_same_everywhere() {
             };
             assert_eq!(described(ours), described(theirs));
         }
-        expected = Some(run_in_kernel_named(&loaded, "ww_xdp", &frames));
+        expected = Some(run_in_kernel_named(&loaded, "ww_main", &frames));
     }
     for backend in backends() {
         for (linked, caged) in [(&trusted, false), (&from_elf, true)] {
-            let left = run_in_engine_named(linked, options(caged, backend), "ww_xdp", &frames);
+            let left = run_in_engine_named(linked, options(caged, backend), "ww_main", &frames);
             match &expected {
                 Some(expected) => compare(&left, expected, &format!("caged {caged} {backend:?}")),
                 None => expected = Some(left),

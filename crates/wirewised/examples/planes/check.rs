@@ -95,10 +95,10 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
         hash_seed: object::seed_from(program.seed),
         table_size: Some(program.table_size),
         cpus: 1,
-        steer: 0,
+        acts: 0,
     };
     let policy = Policy::all_pass(&[]);
-    let element = abi::Policy::zeroed();
+    let element = abi::Element::zeroed();
     let mut kernel = Runtime::new(RuntimeName::Kernel, &name, &bytes, &settings)?;
     kernel.write_policy(&policy, &element)?;
     let mut planes = vec![("kernel".to_owned(), Checked::Kernel(kernel))];

@@ -60,7 +60,7 @@ pub struct Packets {
 
 impl Packets {
     /// At least `least` packets, each flow as often as the others. The source addresses are those of `ww_bench_rewrite`
-    /// (bpf/wirewise/bench.h) in its order; a single flow keeps the frame's.
+    /// (bpf/classify/bench.h) in its order; a single flow keeps the frame's.
     pub fn of_flows(frame: &[u8], flows: u32, least: usize) -> Result<Self> {
         let mut packets = Self::from_flow(frame, 0, flows, least)?;
         if flows == 1 {

@@ -28,22 +28,22 @@ fuzz_target!(|data: &[u8]| {
         }
     };
     let value = policy.to_abi(u64::MAX / 2, Mode::Enforce);
-    assert_eq!(value.mode, Mode::Enforce.code());
-    assert_eq!(value.enforce_until_ns != 0, policy.enforce_for.is_some());
-    for class in value.class_policy {
+    assert_eq!(value.policy.mode, Mode::Enforce.code());
+    assert_eq!(value.policy.enforce_until_ns != 0, policy.enforce_for.is_some());
+    for class in value.policy.class_policy {
         let limited = Action::from_code(class.action) == Some(Action::RateLimit);
         assert!(Action::from_code(class.action).is_some());
         assert_eq!(limited, class.interval_ns != 0);
     }
-    match Trigger::from_code(value.trigger) {
+    match Trigger::from_code(value.policy.trigger) {
         Some(Trigger::Every) => {}
         Some(Trigger::Packets) => {
-            assert!(value.trigger_packets.iter().any(|word| *word != 0));
-            assert_eq!(value.trigger_packets[0] & 1, 0, "there is no packet 0");
+            assert!(value.policy.trigger_packets.iter().any(|word| *word != 0));
+            assert_eq!(value.policy.trigger_packets[0] & 1, 0, "there is no packet 0");
         }
-        Some(Trigger::Interval) => assert_ne!(value.trigger_interval_ns, 0),
-        Some(Trigger::FirstN) => assert_ne!(value.trigger_first_n, 0),
-        None => panic!("trigger {}", value.trigger),
+        Some(Trigger::Interval) => assert_ne!(value.policy.trigger_interval_ns, 0),
+        Some(Trigger::FirstN) => assert_ne!(value.policy.trigger_first_n, 0),
+        None => panic!("trigger {}", value.policy.trigger),
     }
     assert_eq!(policy.port_words().iter().any(|word| *word != 0), !policy.ports.is_empty());
 });

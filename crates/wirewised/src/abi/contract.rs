@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Written by scripts/abi.py from bpf/wirewise/abi.h, where the meaning of each stands: `make abi`.
+//! Written by scripts/abi.py from bpf/abi.h and bpf/act/act_abi.h, where the meaning of each stands.
 
 use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 11;
+pub const ABI_VERSION: u32 = 12;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -15,12 +15,8 @@ pub const HASH_SEEDS: usize = 13;
 pub const MAX_SAMPLES: usize = 64;
 pub const TRIGGER_WORDS: usize = 16;
 pub const MEANING_BYTES: usize = 32;
+pub const ACT_STACK: u32 = 224;
 pub const ALLOW_PREFIXES: u32 = 262_144;
-pub const INTERFACES: u32 = 1024;
-pub const STATIONS: u32 = 16_384;
-pub const FIXED: u32 = 4096;
-pub const MEMORY: u32 = 65_536;
-pub const STEER_BY_COMPANION: u32 = 312;
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
 pub const SLOT_VERDICT_2: u8 = 4;
@@ -29,6 +25,17 @@ pub const SLOT_VERDICTS: u8 = 14;
 pub const SLOT_STREAK_SHIFT: u8 = 4;
 pub const MAX_STREAK: u32 = 15;
 pub const MAX_AFTER: u32 = 15;
+pub const ALLOW_PORT_WORDS: u32 = 1024;
+pub const EVENTS: u32 = 2048;
+pub const RECORD_HEADERS: u32 = 192;
+pub const RECORD_ROOM: usize = 256;
+pub const AGREEMENT_ROWS: usize = 65;
+pub const ACT_VERSION: u32 = 1;
+pub const INTERFACES: u32 = 1024;
+pub const STATIONS: u32 = 16_384;
+pub const FIXED: u32 = 4096;
+pub const MEMORY: u32 = 65_536;
+pub const STEER_BY_COMPANION: u32 = 312;
 pub const MAX_SPREAD: usize = 16;
 pub const BROADCASTS: usize = 8;
 pub const COPY: u32 = 0x0000_7e50;
@@ -41,11 +48,7 @@ pub const PLACES: usize = 65_537;
 pub const POOL_NAME: usize = 32;
 pub const CHECK_PATH: usize = 64;
 pub const TUNNELS: usize = 65_536;
-pub const ALLOW_PORT_WORDS: u32 = 1024;
-pub const EVENTS: u32 = 2048;
-pub const RECORD_HEADERS: u32 = 192;
-pub const RECORD_ROOM: usize = 256;
-pub const AGREEMENT_ROWS: usize = 65;
+pub const ROOM: usize = 256;
 
 codes! {
     /// `enum ww_status`.
@@ -62,6 +65,18 @@ codes! {
         NoPolicy = "no_policy",
         Undecided = "undecided",
         AllowedEssential = "allowed_essential",
+    }
+}
+
+codes! {
+    /// `enum ww_verdict`.
+    Verdict {
+        NotActed = "not-acted",
+        Drop = "drop",
+        Pass = "pass",
+        Bounce = "bounce",
+        Redirect = "redirect",
+        Proven = "proven",
     }
 }
 
@@ -90,27 +105,6 @@ codes! {
         NotActed = "not-acted",
     }
 }
-
-// `enum ww_steer_kind`
-pub const STEER_REDIRECT: u32 = 1;
-pub const STEER_BOUNCE: u32 = 2;
-pub const STEER_DSCP: u32 = 4;
-pub const STEER_MARK: u32 = 8;
-pub const STEER_PRIORITY: u32 = 16;
-pub const STEER_QUEUE: u32 = 32;
-pub const STEER_CPU: u32 = 64;
-pub const STEER_SOCKET: u32 = 128;
-pub const STEER_MIRROR: u32 = 256;
-pub const STEER_FORWARD: u32 = 512;
-pub const STEER_BACKEND: u32 = 1024;
-pub const STEER_CHALLENGE: u32 = 2048;
-pub const STEER_BRIDGE: u32 = 4096;
-pub const STEER_CARRIED: u32 = 16_384;
-pub const STEER_TOLD: u32 = 32_768;
-pub const STEER_DECAPSULATE: u32 = 65_536;
-pub const STEER_ENCAPSULATE: u32 = 131_072;
-pub const STEER_QFI: u32 = 262_144;
-pub const STEER_INNER_DSCP: u32 = 524_288;
 
 codes! {
     /// `enum ww_mode`.
@@ -177,6 +171,27 @@ pub const ALLOW_SOURCE_PORTS: u32 = 16;
 pub const ALLOW_ESSENTIAL: u32 = 32;
 pub const ALLOW_ESTABLISHED: u32 = 64;
 pub const ALLOW_NO_POLICY: u32 = 8;
+
+// `enum ww_steer_kind`
+pub const STEER_REDIRECT: u32 = 1;
+pub const STEER_BOUNCE: u32 = 2;
+pub const STEER_DSCP: u32 = 4;
+pub const STEER_MARK: u32 = 8;
+pub const STEER_PRIORITY: u32 = 16;
+pub const STEER_QUEUE: u32 = 32;
+pub const STEER_CPU: u32 = 64;
+pub const STEER_SOCKET: u32 = 128;
+pub const STEER_MIRROR: u32 = 256;
+pub const STEER_FORWARD: u32 = 512;
+pub const STEER_BACKEND: u32 = 1024;
+pub const STEER_CHALLENGE: u32 = 2048;
+pub const STEER_BRIDGE: u32 = 4096;
+pub const STEER_CARRIED: u32 = 16_384;
+pub const STEER_TOLD: u32 = 32_768;
+pub const STEER_DECAPSULATE: u32 = 65_536;
+pub const STEER_ENCAPSULATE: u32 = 131_072;
+pub const STEER_QFI: u32 = 262_144;
+pub const STEER_INNER_DSCP: u32 = 524_288;
 
 codes! {
     /// `enum ww_method`.
@@ -260,7 +275,7 @@ pub struct Config {
     pub ordered: u32,
     pub aggregate_mask: u32,
     pub hook: u32,
-    pub steer: u32,
+    pub acts: u32,
     pub key_teid: u32,
     pub record: u32,
     pub meaning: [u8; MEANING_BYTES],
@@ -288,7 +303,7 @@ const _: () = {
     assert!(offset_of!(Config, ordered) == 184);
     assert!(offset_of!(Config, aggregate_mask) == 188);
     assert!(offset_of!(Config, hook) == 192);
-    assert!(offset_of!(Config, steer) == 196);
+    assert!(offset_of!(Config, acts) == 196);
     assert!(offset_of!(Config, key_teid) == 200);
     assert!(offset_of!(Config, record) == 204);
     assert!(offset_of!(Config, meaning) == 208);
@@ -336,28 +351,6 @@ const _: () = {
     assert!(offset_of!(Key6, destination_port) == 34);
     assert!(offset_of!(Key6, protocol) == 36);
     assert!(offset_of!(Key6, vlans) == 37);
-};
-
-/// `struct ww_ends_key`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct EndsKey {
-    pub source: [u8; 16],
-    pub destination: [u8; 16],
-    pub source_port: [u8; 2],
-    pub destination_port: [u8; 2],
-    pub protocol: u8,
-    pub reserved: [u8; 3],
-}
-
-const _: () = {
-    assert!(size_of::<EndsKey>() == 40);
-    assert!(offset_of!(EndsKey, source) == 0);
-    assert!(offset_of!(EndsKey, destination) == 16);
-    assert!(offset_of!(EndsKey, source_port) == 32);
-    assert!(offset_of!(EndsKey, destination_port) == 34);
-    assert!(offset_of!(EndsKey, protocol) == 36);
-    assert!(offset_of!(EndsKey, reserved) == 37);
 };
 
 /// `struct ww_tunnel_key4`.
@@ -424,6 +417,332 @@ const _: () = {
     assert!(offset_of!(ClassPolicy, after) == 4);
     assert!(offset_of!(ClassPolicy, interval_ns) == 8);
     assert!(offset_of!(ClassPolicy, burst_ns) == 16);
+};
+
+/// `struct ww_captured`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Captured {
+    pub time_ns: u64,
+    pub length: u32,
+    pub reserved: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Captured>() == 16);
+    assert!(offset_of!(Captured, time_ns) == 0);
+    assert!(offset_of!(Captured, length) == 8);
+    assert!(offset_of!(Captured, reserved) == 12);
+};
+
+/// `struct ww_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Policy {
+    pub allow: u32,
+    pub mode: u32,
+    pub enforce_until_ns: u64,
+    pub drop_malformed: u32,
+    pub trigger: u32,
+    pub trigger_first_n: u32,
+    pub streaks: u32,
+    pub trigger_interval_ns: u64,
+    pub trigger_packets: [u64; TRIGGER_WORDS],
+    pub event_interval_ns: u64,
+    pub event_burst_ns: u64,
+    pub class_policy: [ClassPolicy; MAX_CLASSES],
+}
+
+const _: () = {
+    assert!(size_of::<Policy>() == 1720);
+    assert!(offset_of!(Policy, allow) == 0);
+    assert!(offset_of!(Policy, mode) == 4);
+    assert!(offset_of!(Policy, enforce_until_ns) == 8);
+    assert!(offset_of!(Policy, drop_malformed) == 16);
+    assert!(offset_of!(Policy, trigger) == 20);
+    assert!(offset_of!(Policy, trigger_first_n) == 24);
+    assert!(offset_of!(Policy, streaks) == 28);
+    assert!(offset_of!(Policy, trigger_interval_ns) == 32);
+    assert!(offset_of!(Policy, trigger_packets) == 40);
+    assert!(offset_of!(Policy, event_interval_ns) == 168);
+    assert!(offset_of!(Policy, event_burst_ns) == 176);
+    assert!(offset_of!(Policy, class_policy) == 184);
+};
+
+/// `struct ww_prefix4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Prefix4 {
+    pub length: u32,
+    pub address: [u8; 4],
+}
+
+const _: () = {
+    assert!(size_of::<Prefix4>() == 8);
+    assert!(offset_of!(Prefix4, length) == 0);
+    assert!(offset_of!(Prefix4, address) == 4);
+};
+
+/// `struct ww_prefix6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Prefix6 {
+    pub length: u32,
+    pub address: [u8; 16],
+}
+
+const _: () = {
+    assert!(size_of::<Prefix6>() == 20);
+    assert!(offset_of!(Prefix6, length) == 0);
+    assert!(offset_of!(Prefix6, address) == 4);
+};
+
+/// `struct ww_counter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Counter {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Counter>() == 16);
+    assert!(offset_of!(Counter, packets) == 0);
+    assert!(offset_of!(Counter, bytes) == 8);
+};
+
+/// `struct ww_stats`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Stats {
+    pub status: [Counter; Status::COUNT],
+    pub class_outcome: [[Counter; Outcome::COUNT]; MAX_CLASSES],
+    pub inferred: u64,
+    pub flows_new: u64,
+    pub flows_expired: u64,
+    pub flows_evicted: u64,
+    pub flows_refused: u64,
+    pub events_sent: u64,
+    pub events_limited: u64,
+    pub event_tat_ns: u64,
+    pub flows_missed: u64,
+    pub aggregates_new: u64,
+    pub aggregates_expired: u64,
+    pub aggregates_evicted: u64,
+    pub aggregates_refused: u64,
+    pub aggregates_missed: u64,
+    pub said_yes: [u64; MAX_CLASSES],
+}
+
+const _: () = {
+    assert!(size_of::<Stats>() == 10032);
+    assert!(offset_of!(Stats, status) == 0);
+    assert!(offset_of!(Stats, class_outcome) == 192);
+    assert!(offset_of!(Stats, inferred) == 9408);
+    assert!(offset_of!(Stats, flows_new) == 9416);
+    assert!(offset_of!(Stats, flows_expired) == 9424);
+    assert!(offset_of!(Stats, flows_evicted) == 9432);
+    assert!(offset_of!(Stats, flows_refused) == 9440);
+    assert!(offset_of!(Stats, events_sent) == 9448);
+    assert!(offset_of!(Stats, events_limited) == 9456);
+    assert!(offset_of!(Stats, event_tat_ns) == 9464);
+    assert!(offset_of!(Stats, flows_missed) == 9472);
+    assert!(offset_of!(Stats, aggregates_new) == 9480);
+    assert!(offset_of!(Stats, aggregates_expired) == 9488);
+    assert!(offset_of!(Stats, aggregates_evicted) == 9496);
+    assert!(offset_of!(Stats, aggregates_refused) == 9504);
+    assert!(offset_of!(Stats, aggregates_missed) == 9512);
+    assert!(offset_of!(Stats, said_yes) == 9520);
+};
+
+/// `struct ww_event`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Event {
+    pub time_ns: u64,
+    pub key: TunnelKey6,
+    pub ip_version: u8,
+    pub class_id: u8,
+    pub action: u8,
+    pub outcome: u8,
+    pub packets: u32,
+    pub length: u32,
+    pub sequence: u32,
+    pub answers: u64,
+    pub changed: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Event>() == 88);
+    assert!(offset_of!(Event, time_ns) == 0);
+    assert!(offset_of!(Event, key) == 8);
+    assert!(offset_of!(Event, ip_version) == 56);
+    assert!(offset_of!(Event, class_id) == 57);
+    assert!(offset_of!(Event, action) == 58);
+    assert!(offset_of!(Event, outcome) == 59);
+    assert!(offset_of!(Event, packets) == 60);
+    assert!(offset_of!(Event, length) == 64);
+    assert!(offset_of!(Event, sequence) == 68);
+    assert!(offset_of!(Event, answers) == 72);
+    assert!(offset_of!(Event, changed) == 80);
+};
+
+/// `struct ww_record`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Record {
+    pub time_ns: u64,
+    pub packet: u64,
+    pub status: u32,
+    pub inferred: u32,
+    pub length: u32,
+    pub headers_length: u32,
+    pub headers: [u8; RECORD_ROOM],
+}
+
+const _: () = {
+    assert!(size_of::<Record>() == 288);
+    assert!(offset_of!(Record, time_ns) == 0);
+    assert!(offset_of!(Record, packet) == 8);
+    assert!(offset_of!(Record, status) == 16);
+    assert!(offset_of!(Record, inferred) == 20);
+    assert!(offset_of!(Record, length) == 24);
+    assert!(offset_of!(Record, headers_length) == 28);
+    assert!(offset_of!(Record, headers) == 32);
+};
+
+/// `struct ww_record_ring`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct RecordRing {
+    pub packets: u64,
+    pub written: u64,
+    pub lost: u64,
+    pub reserved: [u64; 5],
+    pub read: u64,
+    pub rest: [u64; 7],
+}
+
+const _: () = {
+    assert!(size_of::<RecordRing>() == 128);
+    assert!(offset_of!(RecordRing, packets) == 0);
+    assert!(offset_of!(RecordRing, written) == 8);
+    assert!(offset_of!(RecordRing, lost) == 16);
+    assert!(offset_of!(RecordRing, reserved) == 24);
+    assert!(offset_of!(RecordRing, read) == 64);
+    assert!(offset_of!(RecordRing, rest) == 72);
+};
+
+/// `struct ww_scratch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Scratch {
+    pub feature: [i64; MAX_FEATURES],
+    pub score: [i64; MAX_CLASSES],
+    pub status: u32,
+    pub inferred: u32,
+    pub class_id: u32,
+    pub action: u32,
+    pub outcome: u32,
+    pub refused: u32,
+    pub packets: u32,
+    pub ip_version: u32,
+    pub key: TunnelKey6,
+    pub length: u32,
+    pub frame_length: u32,
+    pub bucket: u32,
+    pub way: u32,
+    pub seen: Slot,
+    pub seen_key: TunnelKey6,
+    pub aggregate_key: Key6,
+    pub sample: [u32; MAX_SAMPLES],
+    pub now_ns: u64,
+    pub leaf: u64,
+    pub answers: u64,
+    pub changed: u64,
+    pub activation: [[u64; MAX_WIDTH]; 2],
+}
+
+const _: () = {
+    assert!(size_of::<Scratch>() == 4072);
+    assert!(offset_of!(Scratch, feature) == 0);
+    assert!(offset_of!(Scratch, score) == 1024);
+    assert!(offset_of!(Scratch, status) == 1536);
+    assert!(offset_of!(Scratch, inferred) == 1540);
+    assert!(offset_of!(Scratch, class_id) == 1544);
+    assert!(offset_of!(Scratch, action) == 1548);
+    assert!(offset_of!(Scratch, outcome) == 1552);
+    assert!(offset_of!(Scratch, refused) == 1556);
+    assert!(offset_of!(Scratch, packets) == 1560);
+    assert!(offset_of!(Scratch, ip_version) == 1564);
+    assert!(offset_of!(Scratch, key) == 1568);
+    assert!(offset_of!(Scratch, length) == 1616);
+    assert!(offset_of!(Scratch, frame_length) == 1620);
+    assert!(offset_of!(Scratch, bucket) == 1624);
+    assert!(offset_of!(Scratch, way) == 1628);
+    assert!(offset_of!(Scratch, seen) == 1632);
+    assert!(offset_of!(Scratch, seen_key) == 1648);
+    assert!(offset_of!(Scratch, aggregate_key) == 1696);
+    assert!(offset_of!(Scratch, sample) == 1736);
+    assert!(offset_of!(Scratch, now_ns) == 1992);
+    assert!(offset_of!(Scratch, leaf) == 2000);
+    assert!(offset_of!(Scratch, answers) == 2008);
+    assert!(offset_of!(Scratch, changed) == 2016);
+    assert!(offset_of!(Scratch, activation) == 2024);
+};
+
+/// `struct ww_agreement`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Agreement {
+    pub packets: [u64; AGREEMENT_ROWS],
+    pub now_ns: u64,
+    pub class_id: u32,
+    pub reserved: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Agreement>() == 536);
+    assert!(offset_of!(Agreement, packets) == 0);
+    assert!(offset_of!(Agreement, now_ns) == 520);
+    assert!(offset_of!(Agreement, class_id) == 528);
+    assert!(offset_of!(Agreement, reserved) == 532);
+};
+
+/// `struct ww_cpu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Cpu {
+    pub stats: Stats,
+    pub scratch: Scratch,
+}
+
+const _: () = {
+    assert!(size_of::<Cpu>() == 14104);
+    assert!(offset_of!(Cpu, stats) == 0);
+    assert!(offset_of!(Cpu, scratch) == 10032);
+};
+
+/// `struct ww_ends_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct EndsKey {
+    pub source: [u8; 16],
+    pub destination: [u8; 16],
+    pub source_port: [u8; 2],
+    pub destination_port: [u8; 2],
+    pub protocol: u8,
+    pub reserved: [u8; 3],
+}
+
+const _: () = {
+    assert!(size_of::<EndsKey>() == 40);
+    assert!(offset_of!(EndsKey, source) == 0);
+    assert!(offset_of!(EndsKey, destination) == 16);
+    assert!(offset_of!(EndsKey, source_port) == 32);
+    assert!(offset_of!(EndsKey, destination_port) == 34);
+    assert!(offset_of!(EndsKey, protocol) == 36);
+    assert!(offset_of!(EndsKey, reserved) == 37);
 };
 
 /// `struct ww_steer`.
@@ -496,22 +815,6 @@ const _: () = {
     assert!(offset_of!(Wish, priority) == 12);
     assert!(offset_of!(Wish, queue) == 16);
     assert!(offset_of!(Wish, mirror_ifindex) == 20);
-};
-
-/// `struct ww_captured`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Captured {
-    pub time_ns: u64,
-    pub length: u32,
-    pub reserved: u32,
-}
-
-const _: () = {
-    assert!(size_of::<Captured>() == 16);
-    assert!(offset_of!(Captured, time_ns) == 0);
-    assert!(offset_of!(Captured, length) == 8);
-    assert!(offset_of!(Captured, reserved) == 12);
 };
 
 /// `struct ww_memory`.
@@ -692,296 +995,54 @@ const _: () = {
     assert!(offset_of!(Tunnel, bytes) == 64);
 };
 
-/// `struct ww_policy`.
+/// `struct ww_act_config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
-pub struct Policy {
-    pub allow: u32,
-    pub mode: u32,
-    pub enforce_until_ns: u64,
-    pub drop_malformed: u32,
-    pub trigger: u32,
-    pub trigger_first_n: u32,
-    pub streaks: u32,
-    pub trigger_interval_ns: u64,
-    pub trigger_packets: [u64; TRIGGER_WORDS],
-    pub event_interval_ns: u64,
-    pub event_burst_ns: u64,
-    pub class_policy: [ClassPolicy; MAX_CLASSES],
+pub struct ActConfig {
+    pub version: u32,
+    pub acts: u32,
+    pub hook: u32,
+    pub trace: u32,
+    pub shards: u32,
+    pub reserved: u32,
+    pub hash_seed: [u64; HASH_SEEDS],
+}
+
+const _: () = {
+    assert!(size_of::<ActConfig>() == 128);
+    assert!(offset_of!(ActConfig, version) == 0);
+    assert!(offset_of!(ActConfig, acts) == 4);
+    assert!(offset_of!(ActConfig, hook) == 8);
+    assert!(offset_of!(ActConfig, trace) == 12);
+    assert!(offset_of!(ActConfig, shards) == 16);
+    assert!(offset_of!(ActConfig, reserved) == 20);
+    assert!(offset_of!(ActConfig, hash_seed) == 24);
+};
+
+/// `struct ww_act_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct ActPolicy {
     pub steer: [Steer; MAX_CLASSES],
 }
 
 const _: () = {
-    assert!(size_of::<Policy>() == 10168);
-    assert!(offset_of!(Policy, allow) == 0);
-    assert!(offset_of!(Policy, mode) == 4);
-    assert!(offset_of!(Policy, enforce_until_ns) == 8);
-    assert!(offset_of!(Policy, drop_malformed) == 16);
-    assert!(offset_of!(Policy, trigger) == 20);
-    assert!(offset_of!(Policy, trigger_first_n) == 24);
-    assert!(offset_of!(Policy, streaks) == 28);
-    assert!(offset_of!(Policy, trigger_interval_ns) == 32);
-    assert!(offset_of!(Policy, trigger_packets) == 40);
-    assert!(offset_of!(Policy, event_interval_ns) == 168);
-    assert!(offset_of!(Policy, event_burst_ns) == 176);
-    assert!(offset_of!(Policy, class_policy) == 184);
-    assert!(offset_of!(Policy, steer) == 1720);
+    assert!(size_of::<ActPolicy>() == 8448);
+    assert!(offset_of!(ActPolicy, steer) == 0);
 };
 
-/// `struct ww_prefix4`.
+/// `struct ww_act_cpu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
-pub struct Prefix4 {
-    pub length: u32,
-    pub address: [u8; 4],
-}
-
-const _: () = {
-    assert!(size_of::<Prefix4>() == 8);
-    assert!(offset_of!(Prefix4, length) == 0);
-    assert!(offset_of!(Prefix4, address) == 4);
-};
-
-/// `struct ww_prefix6`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Prefix6 {
-    pub length: u32,
-    pub address: [u8; 16],
-}
-
-const _: () = {
-    assert!(size_of::<Prefix6>() == 20);
-    assert!(offset_of!(Prefix6, length) == 0);
-    assert!(offset_of!(Prefix6, address) == 4);
-};
-
-/// `struct ww_counter`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Counter {
-    pub packets: u64,
-    pub bytes: u64,
-}
-
-const _: () = {
-    assert!(size_of::<Counter>() == 16);
-    assert!(offset_of!(Counter, packets) == 0);
-    assert!(offset_of!(Counter, bytes) == 8);
-};
-
-/// `struct ww_stats`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Stats {
-    pub status: [Counter; Status::COUNT],
-    pub class_outcome: [[Counter; Outcome::COUNT]; MAX_CLASSES],
-    pub inferred: u64,
-    pub flows_new: u64,
-    pub flows_expired: u64,
-    pub flows_evicted: u64,
-    pub flows_refused: u64,
-    pub events_sent: u64,
-    pub events_limited: u64,
-    pub event_tat_ns: u64,
-    pub flows_missed: u64,
-    pub aggregates_new: u64,
-    pub aggregates_expired: u64,
-    pub aggregates_evicted: u64,
-    pub aggregates_refused: u64,
-    pub aggregates_missed: u64,
-    pub said_yes: [u64; MAX_CLASSES],
+pub struct ActCpu {
     pub answer_tat_ns: u64,
     pub bounce_tat_ns: u64,
+    pub room: [u64; ROOM],
 }
 
 const _: () = {
-    assert!(size_of::<Stats>() == 10048);
-    assert!(offset_of!(Stats, status) == 0);
-    assert!(offset_of!(Stats, class_outcome) == 192);
-    assert!(offset_of!(Stats, inferred) == 9408);
-    assert!(offset_of!(Stats, flows_new) == 9416);
-    assert!(offset_of!(Stats, flows_expired) == 9424);
-    assert!(offset_of!(Stats, flows_evicted) == 9432);
-    assert!(offset_of!(Stats, flows_refused) == 9440);
-    assert!(offset_of!(Stats, events_sent) == 9448);
-    assert!(offset_of!(Stats, events_limited) == 9456);
-    assert!(offset_of!(Stats, event_tat_ns) == 9464);
-    assert!(offset_of!(Stats, flows_missed) == 9472);
-    assert!(offset_of!(Stats, aggregates_new) == 9480);
-    assert!(offset_of!(Stats, aggregates_expired) == 9488);
-    assert!(offset_of!(Stats, aggregates_evicted) == 9496);
-    assert!(offset_of!(Stats, aggregates_refused) == 9504);
-    assert!(offset_of!(Stats, aggregates_missed) == 9512);
-    assert!(offset_of!(Stats, said_yes) == 9520);
-    assert!(offset_of!(Stats, answer_tat_ns) == 10032);
-    assert!(offset_of!(Stats, bounce_tat_ns) == 10040);
-};
-
-/// `struct ww_event`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Event {
-    pub time_ns: u64,
-    pub key: TunnelKey6,
-    pub ip_version: u8,
-    pub class_id: u8,
-    pub action: u8,
-    pub outcome: u8,
-    pub packets: u32,
-    pub length: u32,
-    pub sequence: u32,
-    pub answers: u64,
-    pub changed: u64,
-}
-
-const _: () = {
-    assert!(size_of::<Event>() == 88);
-    assert!(offset_of!(Event, time_ns) == 0);
-    assert!(offset_of!(Event, key) == 8);
-    assert!(offset_of!(Event, ip_version) == 56);
-    assert!(offset_of!(Event, class_id) == 57);
-    assert!(offset_of!(Event, action) == 58);
-    assert!(offset_of!(Event, outcome) == 59);
-    assert!(offset_of!(Event, packets) == 60);
-    assert!(offset_of!(Event, length) == 64);
-    assert!(offset_of!(Event, sequence) == 68);
-    assert!(offset_of!(Event, answers) == 72);
-    assert!(offset_of!(Event, changed) == 80);
-};
-
-/// `struct ww_record`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Record {
-    pub time_ns: u64,
-    pub packet: u64,
-    pub status: u32,
-    pub inferred: u32,
-    pub length: u32,
-    pub headers_length: u32,
-    pub headers: [u8; RECORD_ROOM],
-}
-
-const _: () = {
-    assert!(size_of::<Record>() == 288);
-    assert!(offset_of!(Record, time_ns) == 0);
-    assert!(offset_of!(Record, packet) == 8);
-    assert!(offset_of!(Record, status) == 16);
-    assert!(offset_of!(Record, inferred) == 20);
-    assert!(offset_of!(Record, length) == 24);
-    assert!(offset_of!(Record, headers_length) == 28);
-    assert!(offset_of!(Record, headers) == 32);
-};
-
-/// `struct ww_record_ring`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct RecordRing {
-    pub packets: u64,
-    pub written: u64,
-    pub lost: u64,
-    pub reserved: [u64; 5],
-    pub read: u64,
-    pub rest: [u64; 7],
-}
-
-const _: () = {
-    assert!(size_of::<RecordRing>() == 128);
-    assert!(offset_of!(RecordRing, packets) == 0);
-    assert!(offset_of!(RecordRing, written) == 8);
-    assert!(offset_of!(RecordRing, lost) == 16);
-    assert!(offset_of!(RecordRing, reserved) == 24);
-    assert!(offset_of!(RecordRing, read) == 64);
-    assert!(offset_of!(RecordRing, rest) == 72);
-};
-
-/// `struct ww_scratch`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Scratch {
-    pub feature: [i64; MAX_FEATURES],
-    pub score: [i64; MAX_CLASSES],
-    pub status: u32,
-    pub inferred: u32,
-    pub class_id: u32,
-    pub action: u32,
-    pub outcome: u32,
-    pub refused: u32,
-    pub packets: u32,
-    pub ip_version: u32,
-    pub key: TunnelKey6,
-    pub length: u32,
-    pub frame_length: u32,
-    pub bucket: u32,
-    pub way: u32,
-    pub seen: Slot,
-    pub seen_key: TunnelKey6,
-    pub aggregate_key: Key6,
-    pub sample: [u32; MAX_SAMPLES],
-    pub now_ns: u64,
-    pub leaf: u64,
-    pub answers: u64,
-    pub changed: u64,
-    pub activation: [[u64; MAX_WIDTH]; 2],
-}
-
-const _: () = {
-    assert!(size_of::<Scratch>() == 4072);
-    assert!(offset_of!(Scratch, feature) == 0);
-    assert!(offset_of!(Scratch, score) == 1024);
-    assert!(offset_of!(Scratch, status) == 1536);
-    assert!(offset_of!(Scratch, inferred) == 1540);
-    assert!(offset_of!(Scratch, class_id) == 1544);
-    assert!(offset_of!(Scratch, action) == 1548);
-    assert!(offset_of!(Scratch, outcome) == 1552);
-    assert!(offset_of!(Scratch, refused) == 1556);
-    assert!(offset_of!(Scratch, packets) == 1560);
-    assert!(offset_of!(Scratch, ip_version) == 1564);
-    assert!(offset_of!(Scratch, key) == 1568);
-    assert!(offset_of!(Scratch, length) == 1616);
-    assert!(offset_of!(Scratch, frame_length) == 1620);
-    assert!(offset_of!(Scratch, bucket) == 1624);
-    assert!(offset_of!(Scratch, way) == 1628);
-    assert!(offset_of!(Scratch, seen) == 1632);
-    assert!(offset_of!(Scratch, seen_key) == 1648);
-    assert!(offset_of!(Scratch, aggregate_key) == 1696);
-    assert!(offset_of!(Scratch, sample) == 1736);
-    assert!(offset_of!(Scratch, now_ns) == 1992);
-    assert!(offset_of!(Scratch, leaf) == 2000);
-    assert!(offset_of!(Scratch, answers) == 2008);
-    assert!(offset_of!(Scratch, changed) == 2016);
-    assert!(offset_of!(Scratch, activation) == 2024);
-};
-
-/// `struct ww_agreement`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Agreement {
-    pub packets: [u64; AGREEMENT_ROWS],
-    pub now_ns: u64,
-    pub class_id: u32,
-    pub reserved: u32,
-}
-
-const _: () = {
-    assert!(size_of::<Agreement>() == 536);
-    assert!(offset_of!(Agreement, packets) == 0);
-    assert!(offset_of!(Agreement, now_ns) == 520);
-    assert!(offset_of!(Agreement, class_id) == 528);
-    assert!(offset_of!(Agreement, reserved) == 532);
-};
-
-/// `struct ww_cpu`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
-#[repr(C)]
-pub struct Cpu {
-    pub stats: Stats,
-    pub scratch: Scratch,
-}
-
-const _: () = {
-    assert!(size_of::<Cpu>() == 14120);
-    assert!(offset_of!(Cpu, stats) == 0);
-    assert!(offset_of!(Cpu, scratch) == 10048);
+    assert!(size_of::<ActCpu>() == 2064);
+    assert!(offset_of!(ActCpu, answer_tat_ns) == 0);
+    assert!(offset_of!(ActCpu, bounce_tat_ns) == 8);
+    assert!(offset_of!(ActCpu, room) == 16);
 };

@@ -169,15 +169,15 @@ impl Need {
             Self::Shadow => config.shadow != 0,
             Self::Record => config.record != 0,
             Self::Steering(kinds, of) => {
-                let carried = config.steer & abi::STEER_CARRIED != 0;
-                let captured = config.steer & abi::STEER_TOLD != 0;
+                let carried = config.acts & abi::STEER_CARRIED != 0;
+                let captured = config.acts & abi::STEER_TOLD != 0;
                 let there = match of {
                     Of::All => true,
                     Of::Live => !captured,
                     Of::Xdp => !captured && !carried && config.hook == abi::Hook::Xdp.code(),
                     Of::UserSpace => !captured && carried,
                 };
-                there && config.steer & kinds != 0
+                there && config.acts & kinds != 0
             }
         }
     }
@@ -232,6 +232,11 @@ impl Map {
         Self { is_changed: true, ..self }
     }
 
+    /// Whether the actor declares it, which the agent links to a bundle's program; else the bundle does.
+    pub fn is_of_actor(&self) -> bool {
+        matches!(self.need, Need::Steering(..))
+    }
+
     /// As the object calls it: a variable by its section.
     pub fn in_object(&self) -> String {
         let section = match self.kind {
@@ -268,11 +273,16 @@ macro_rules! maps {
     };
 }
 
+/// All actions.
+const ANY: u32 = u32::MAX;
 const MEBIBYTE: usize = 1 << 20;
 
 maps! {
     /// constants of this load, which the loader writes
     CONFIG = "ww_config", Load: Map::variable(Kind::Constants, Value::Exactly(size_of::<abi::Config>()));
+    /// the same for the actor
+    ACT_CONFIG = "ww_act_config", Load: Map::variable(Kind::Constants, Value::Exactly(size_of::<abi::ActConfig>()))
+        .steering(ANY, Of::All);
     /// tables of the model
     MODEL_ROWS = "ww_rows", Load: Map::variable(Kind::Constants, Value::UpTo(4 * MEBIBYTE));
     /// weights of the model
@@ -314,12 +324,16 @@ maps! {
     /// the same for IPv6
     SERVICE6 = "ww_service6", Table: Map::table(Counted::Service, 6);
     /// counters and scratch space, an element for each CPU
-    PER_CPU = "ww_cpu", Classes: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::Cpu>()));
+    PER_CPU = "ww_cpu", Classes: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::Cpu>()))
+        .room(Room::PerCpu(1));
     /// what happened to packets that do not simply pass
     EVENTS = "ww_events", Classes: Map::array(size_of::<abi::Event>(), abi::EVENTS as usize)
         .room(Room::PerCpu(abi::EVENTS as usize));
     /// the policy's mode, trigger, and what it does with each class
     POLICY = "ww_policy", Policy: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::Policy>()));
+    /// what the actor does with each class
+    ACT_POLICY = "ww_act_policy", Policy: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::ActPolicy>()))
+        .steering(ANY, Of::All);
     /// when the rate limit of each class has room again
     LIMIT = "ww_limit", Policy: Map::array(8, abi::MAX_CLASSES);
     /// the allow list's prefixes of IPv4
@@ -366,6 +380,9 @@ maps! {
         Value::Exactly(size_of::<abi::Memory>()),
         abi::MEMORY as usize,
     ).steering(abi::STEER_BACKEND | abi::STEER_CHALLENGE, Of::Live);
+    /// scratch space and limits of the actor, an element for each CPU
+    ACT_CPU = "ww_act_cpu", Host: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::ActCpu>()))
+        .room(Room::PerCpu(1)).steering(ANY, Of::All);
     /// stations, and the port behind which each was seen
     STATIONS = "ww_stations", Host: Map::new(
         Kind::LruHash,
@@ -424,8 +441,12 @@ pub fn document() -> String {
     let steering = |kinds: u32| {
         let names = abi::STEERING.iter().filter(|(kind, _)| kinds & kind != 0);
         let names = names.map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        // A bridge is a way to forward.
-        if kinds == abi::STEER_BRIDGE { "`forward` between ports".to_owned() } else { names }
+        match kinds {
+            ANY => "any action".to_owned(),
+            // A way to forward.
+            abi::STEER_BRIDGE => "`forward` between ports".to_owned(),
+            _ => names,
+        }
     };
     let row = |map: &Map| {
         let value = match map.value {
@@ -436,7 +457,6 @@ pub fn document() -> String {
             Value::Row => "a row".to_owned(),
         };
         let entries = match map.room {
-            Room::Declared if map.name == PER_CPU => "1 per CPU".to_owned(),
             Room::Declared => map.entries.to_string(),
             Room::PerCpu(count) => format!("{count} per CPU"),
             Room::Records => "by `--buffer`".to_owned(),
@@ -512,7 +532,9 @@ mod tests {
     #[test]
     fn the_table_has_every_map_that_the_data_path_declares() {
         let mut names = BTreeSet::new();
-        declared("bpf/wirewise", "h", &mut names);
+        for folder in ["bpf/classify", "bpf/act"] {
+            declared(folder, "h", &mut names);
+        }
         declared("python/wirewise/targets/ebpf", "py", &mut names);
         let rows: BTreeSet<_> = MAPS.iter().map(|map| map.name.to_owned()).collect();
         assert_eq!(rows.len(), MAPS.len(), "a map has two rows");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the data path and user space share: `contract` is written from `bpf/wirewise/abi.h`, where the meaning of each field stands;
+//! What the data path and user space share: `contract` is written from `bpf/abi.h` and `bpf/act/act_abi.h`, where the meaning of each field stands;
 //! here is what the agent knows of it beside.
 //!
 //! Integers are in host byte order; addresses and ports are as in the packet (network byte order).
@@ -183,7 +183,23 @@ impl From<Key4> for Key6 {
     }
 }
 
-impl Policy {
+/// A policy as maps hold it: what the classifier reads, and what the actor does with classes that ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Element {
+    pub policy: Policy,
+    pub act: ActPolicy,
+}
+
+impl ActConfig {
+    /// The actor's constants for a load with these.
+    pub fn of(config: &Config) -> Self {
+        let Config { acts, hook, trace, shards, hash_seed, .. } = *config;
+        Self { version: ACT_VERSION, acts, hook, trace, shards, reserved: 0, hash_seed }
+    }
+}
+
+impl Element {
     /// What the policy asks of a program beside passing and dropping: `STEER_*` bits.
     pub fn steering(&self) -> u32 {
         self.steered().fold(0, |kinds, (_, steer)| kinds | steer.kinds)
@@ -191,7 +207,7 @@ impl Policy {
 
     /// The classes that are steered, each with its number.
     pub fn steered(&self) -> impl Iterator<Item = (usize, &Steer)> {
-        let rules = self.class_policy.iter().zip(&self.steer).enumerate();
+        let rules = self.policy.class_policy.iter().zip(&self.act.steer).enumerate();
         rules
             .filter(|(_, (rule, _))| rule.action == Action::Act.code())
             .map(|(class, (_, steer))| (class, steer))
@@ -199,7 +215,7 @@ impl Policy {
 
     /// The action that was taken for a packet of a class, as a policy file calls it. `None`: the code is none of ours.
     pub fn action(&self, class: usize, code: u32) -> Option<String> {
-        let kinds = self.steer.get(class).map_or(0, |steer| steer.kinds);
+        let kinds = self.act.steer.get(class).map_or(0, |steer| steer.kinds);
         match Action::from_code(code)? {
             // The policy may be another one by now.
             Action::Act if kinds != 0 => Some(keys_of(kinds)),
@@ -209,8 +225,8 @@ impl Policy {
 
     /// Whether packets of a class may be kept from their receiver: dropped, or sent elsewhere.
     pub fn takes_away(&self, class: usize) -> bool {
-        let action = Action::from_code(self.class_policy[class].action);
-        let elsewhere = self.steer[class].kinds & STEER_ELSEWHERE != 0;
+        let action = Action::from_code(self.policy.class_policy[class].action);
+        let elsewhere = self.act.steer[class].kinds & STEER_ELSEWHERE != 0;
         action.is_some_and(|action| action.may_drop() || action == Action::Act && elsewhere)
     }
 }
@@ -231,9 +247,9 @@ mod tests {
 
     #[test]
     fn an_action_has_the_words_of_a_policy() {
-        let mut policy = Policy::zeroed();
-        policy.steer[1].kinds = STEER_CHALLENGE;
-        policy.steer[2].kinds = STEER_DSCP | STEER_CPU | STEER_MIRROR;
+        let mut policy = Element::zeroed();
+        policy.act.steer[1].kinds = STEER_CHALLENGE;
+        policy.act.steer[2].kinds = STEER_DSCP | STEER_CPU | STEER_MIRROR;
         let action = |class, action: Action| policy.action(class, action.code());
         assert_eq!(action(1, Action::Act).as_deref(), Some("challenge"));
         assert_eq!(action(2, Action::Act).as_deref(), Some("dscp, redirect, mirror"));

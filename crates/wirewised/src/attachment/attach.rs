@@ -43,7 +43,7 @@ fn adopt(request: &AttachRequest, ours: Attachment) -> Result<Attachment> {
     let policy = request.policy.as_ref().map(|(file, policy)| (file.as_path(), policy));
     let asked = match policy {
         Some((_, policy)) => request.plane.by_companion(policy.steering_kinds()),
-        None => request.plane.by_companion(ours.policy()?.steering()),
+        None => request.plane.by_companion(ours.element()?.steering()),
     };
     let change = || policy_change::change(&ours, policy, request.mode);
     places.with_companion(&request.interface, asked, request.joining, change)?;

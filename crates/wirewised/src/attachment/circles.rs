@@ -2,7 +2,7 @@
 //! Policies of several interfaces that send packets, or copies of them, round in a circle. Two interfaces that redirect to each other what comes
 //! in are none: a packet that leaves is not judged again, unless what is sent is judged too (TC only), or it comes in at once by the other end of
 //! a veth pair, here or in another network namespace where this agent judges. What a bridge, a router or another host does with it is not known:
-//! there the data path bounds copies (`WW_COPY` in bpf/wirewise) and bounces (`ww_may_bounce`).
+//! there the data path bounds copies (`WW_COPY` in bpf/act) and bounces (`ww_may_bounce`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,12 +18,12 @@ use crate::plane::{Plane, Port};
 use crate::policy::Policy;
 
 /// An interface: the number of its network, and its index there.
-type Place = (usize, u32);
+type Node = (usize, u32);
 
 /// One direction of an interface, and where its packets, or copies, are sent to.
 #[derive(Debug, Clone)]
 struct Judge {
-    place: Place,
+    place: Node,
     direction: Direction,
     /// What it sends comes by TC: of a plane in user space too, which sends by raw sockets.
     at_tc: bool,
@@ -31,7 +31,7 @@ struct Judge {
 }
 
 impl Judge {
-    fn new(place: Place, plane: Plane, targets: BTreeSet<u32>) -> Self {
+    fn new(place: Node, plane: Plane, targets: BTreeSet<u32>) -> Self {
         let at_tc = plane.is_of_tc() || plane.is_in_user_space();
         Self { place, direction: plane.abilities().direction, at_tc, targets }
     }
@@ -68,12 +68,12 @@ impl Networks {
         Self(std::iter::once(look()).chain(theirs).collect())
     }
 
-    fn link(&self, (network, index): Place) -> Option<&Link> {
+    fn link(&self, (network, index): Node) -> Option<&Link> {
         self.0.get(network)?.links.iter().find(|link| link.index == index)
     }
 
     /// What an interface is on: the other end of a veth pair, or the interface below.
-    fn lower(&self, (network, index): Place) -> Option<Place> {
+    fn lower(&self, (network, index): Node) -> Option<Node> {
         let link = self.link((network, index))?;
         match link.lower_namespace {
             None => Some((network, link.lower?)),
@@ -85,7 +85,7 @@ impl Networks {
     }
 
     /// Where a packet that leaves by an interface is sent, and where it comes in at once.
-    fn way(&self, target: Place) -> (BTreeSet<Place>, BTreeSet<Place>) {
+    fn way(&self, target: Node) -> (BTreeSet<Node>, BTreeSet<Node>) {
         let (mut sent, mut received) = (BTreeSet::new(), BTreeSet::new());
         let mut at = Some(target);
         while let Some(place) = at.filter(|place| sent.insert(*place)) {
@@ -107,7 +107,7 @@ impl Networks {
 }
 
 /// Where a policy sends packets of an interface. The ports of a bridge and the pools of servers are in other maps.
-fn targets_of(policy: &abi::Policy, own: u32) -> BTreeSet<u32> {
+fn targets_of(policy: &abi::Element, own: u32) -> BTreeSet<u32> {
     let of = |steer: &abi::Steer| {
         let asks = |kind| steer.kinds & kind != 0;
         let redirect = asks(abi::STEER_REDIRECT).then_some(steer.ifindex);
@@ -155,7 +155,7 @@ pub fn refuse(policy: &Policy, interface: &str, own: u32, planes: &[Plane], root
             }
         };
         let Some(plane) = plane.filter(|_| (network, index) != (0, own)) else { continue };
-        let Ok(policy) = other.policy() else { continue };
+        let Ok(policy) = other.element() else { continue };
         let targets = targets_of(&policy, index);
         let both = std::iter::once(plane).chain(other.outgoing.map(|_| outgoing::PLANE));
         judges.extend(both.map(|plane| Judge::new((network, index), plane, targets.clone())));
@@ -181,8 +181,8 @@ pub fn refuse(policy: &Policy, interface: &str, own: u32, planes: &[Plane], root
 fn circle(
     judges: &[Judge],
     start: usize,
-    way: impl Fn(Place) -> (BTreeSet<Place>, BTreeSet<Place>),
-) -> Option<Vec<Place>> {
+    way: impl Fn(Node) -> (BTreeSet<Node>, BTreeSet<Node>),
+) -> Option<Vec<Node>> {
     let mut seen = vec![false; judges.len()];
     let mut ways = vec![(start, vec![judges[start].place])];
     while let Some((at, so_far)) = ways.pop() {
@@ -235,11 +235,11 @@ mod tests {
         Link { index, kind: kind.to_string(), lower, lower_namespace, ..Link::default() }
     }
 
-    fn places(indexes: &[u32]) -> Option<Vec<Place>> {
+    fn places(indexes: &[u32]) -> Option<Vec<Node>> {
         Some(indexes.iter().map(|index| (0, *index)).collect())
     }
 
-    fn round(judges: &[Judge], links: &[Link]) -> Option<Vec<Place>> {
+    fn round(judges: &[Judge], links: &[Link]) -> Option<Vec<Node>> {
         let networks = Networks(vec![Network { links: links.to_vec(), ..Network::default() }]);
         circle(judges, 0, |target| networks.way(target))
     }

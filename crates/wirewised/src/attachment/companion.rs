@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The companion of a program at XDP: what only a socket buffer has, such as a mark, XDP writes in front of the packet, as metadata
-//! (`struct ww_wish`, bpf/wirewise/companion.h), and a program at TC does. It is there as long as the policy of what runs asks for such,
+//! (`struct ww_wish`, bpf/act/companion.h), and a program at TC does. It is there as long as the policy of what runs asks for such,
 //! whichever program that is; so it is not swapped with it, and its pins are beside those of the interface.
 //!
 //! It consists of two programs. The kernel gives one that may write to a packet a packet of its own, and where somebody else looks on
@@ -16,7 +16,6 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use libbpf_sys as bpf;
 
 use crate::abi;
-use crate::abi::maps::POLICY;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
 use crate::kernel::assembler::{
@@ -26,7 +25,7 @@ use crate::kernel::assembler::{
 use crate::kernel::change;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
-use crate::object::read_element;
+use crate::object::policy_maps;
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::tc::SINCE;
 use crate::plane::{Joining, Order, Plane, Port};
@@ -40,17 +39,17 @@ const SECOND: &str = "second";
 
 /// A link that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct CompanionLink {
     link: OwnedFd,
     pub info: LinkInfo,
 }
 
 /// The companion whose pins are there.
-pub fn find(directory: &Path) -> io::Result<Option<Found>> {
+pub fn find(directory: &Path) -> io::Result<Option<CompanionLink>> {
     let Some(link) = objects::open_pin_if_there(&directory.join(pinned::LINK))? else {
         return Ok(None);
     };
-    Ok(link::info(link.as_fd())?.map(|info| Found { link, info }))
+    Ok(link::info(link.as_fd())?.map(|info| CompanionLink { link, info }))
 }
 
 /// What a policy leaves to a companion on a plane: `abi::STEER_*` bits.
@@ -67,14 +66,14 @@ fn asks(running: &Path) -> io::Result<bool> {
     // Where another version of the agent knows what runs, the companion stays.
     let Some(meta) = Meta::open(&running.join(pinned::META)) else { return Ok(true) };
     let failed = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
-    let policy = MapHandle::from_pinned_path(running.join(POLICY)).map_err(|error| failed(&error))?;
-    let policy: abi::Policy = read_element(&policy, 0).map_err(|error| failed(&error))?;
+    let pinned = |name: &str| MapHandle::from_pinned_path(running.join(name)).ok();
+    let policy = policy_maps::read_element(pinned).map_err(|error| failed(&error))?;
     Ok(meta.plane.by_companion(policy.steering()) != 0)
 }
 
 /// Takes it off the interface, with its pins.
 pub fn end(directory: &Path) -> io::Result<()> {
-    if let Some(Found { link, .. }) = find(directory)? {
+    if let Some(CompanionLink { link, .. }) = find(directory)? {
         link::detach(link.as_fd())?;
     }
     if directory.is_dir() { pinned::remove(directory) } else { Ok(()) }

@@ -22,7 +22,7 @@ use libbpf_rs::MapCore;
 
 pub const CHECK: &str = "forward";
 /// Beside those that classes are redirected to, before and after a policy changes.
-const MOST_WAYS: usize = abi::INTERFACES as usize / 2 - abi::MAX_CLASSES;
+const MAX_EGRESS: usize = abi::INTERFACES as usize / 2 - abi::MAX_CLASSES;
 /// Kinds whose drivers may send what XDP gives them, where the kernel does not say: hardware, and these.
 const MAY_SEND: [&str; 3] = ["", "veth", "tun"];
 
@@ -54,18 +54,18 @@ pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
             "`--plane xdp-generic` and `--plane tc-ingress` send by every interface",
         ));
     }
-    if ways.len() > MOST_WAYS {
+    if ways.len() > MAX_EGRESS {
         findings.push(Finding::warning(
             CHECK,
             format!(
-                "there are {} interfaces; what goes to others than the first {MOST_WAYS} passes to the stack",
+                "there are {} interfaces; what goes to others than the first {MAX_EGRESS} passes to the stack",
                 ways.len()
             ),
             "`--plane tc-ingress` knows no limit",
         ));
     }
     for forward in policy.forwards_mut().filter(|forward| forward.bridge.is_none()) {
-        forward.ways = ways.iter().take(MOST_WAYS).map(|link| link.index).collect();
+        forward.ways = ways.iter().take(MAX_EGRESS).map(|link| link.index).collect();
     }
     Ok(findings)
 }
@@ -97,7 +97,7 @@ fn admit_ports(bridge: &mut Bridge, interface: &str, own: u32, planes: &[Plane])
 
 /// Lets a program know the stations that others of this network namespace have learned. root : where pins are.
 pub fn join(opened: &mut Opened, root: &Path) -> Result<()> {
-    if opened.config().is_none_or(|config| config.steer & abi::STEER_BRIDGE == 0) {
+    if opened.config().is_none_or(|config| config.acts & abi::STEER_BRIDGE == 0) {
         return Ok(());
     }
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
@@ -138,7 +138,7 @@ fn ways(native: bool) -> Result<Vec<Link>> {
     Ok(links.into_iter().filter(|link| link.name != "lo" && sends(link)).collect())
 }
 
-/// Who forwards is the interface that packets come in by; the kernel says so of the FIB as of its own stack.
+/// `bpf_fib_lookup` honours the ingress interface's `forwarding` sysctl, as the stack does.
 fn check_sysctls(own: u32) -> Option<Finding> {
     let name = netdev::name(own)?;
     let is_on = |setting: &str| {
@@ -162,7 +162,7 @@ fn check_sysctls(own: u32) -> Option<Finding> {
 }
 
 /// Whether the ports between which an attachment forwards are there.
-fn check_ports(ours: &Attachment, policy: &abi::Policy, plane: Plane) -> Vec<Finding> {
+fn check_ports(ours: &Attachment, policy: &abi::Element, plane: Plane) -> Vec<Finding> {
     let Some((class, _)) = policy.steered().find(|(_, steer)| steer.kinds & abi::STEER_BRIDGE != 0) else {
         return Vec::new();
     };
@@ -179,7 +179,7 @@ fn check_ports(ours: &Attachment, policy: &abi::Policy, plane: Plane) -> Vec<Fin
 
 /// Whether what an attachment forwards still goes.
 pub fn check_running(ours: &Attachment, own: u32, plane: Plane) -> Vec<Finding> {
-    let Ok(policy) = ours.policy() else { return Vec::new() };
+    let Ok(policy) = ours.element() else { return Vec::new() };
     let forwards = |(_, steer): &(usize, &abi::Steer)| {
         steer.kinds & (abi::STEER_FORWARD | abi::STEER_BRIDGE) == abi::STEER_FORWARD
     };
@@ -204,7 +204,7 @@ pub fn check_running(ours: &Attachment, own: u32, plane: Plane) -> Vec<Finding> 
         let missing = ways(is_native(&[plane])).unwrap_or_default();
         let missing: Vec<_> =
             missing.into_iter().filter(|link| !known.contains(&link.index)).map(|link| link.name).collect();
-        if !missing.is_empty() && known.len() < MOST_WAYS {
+        if !missing.is_empty() && known.len() < MAX_EGRESS {
             findings.push(Finding::warning(
                 CHECK,
                 format!(

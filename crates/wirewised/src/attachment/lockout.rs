@@ -35,17 +35,17 @@ impl LockOutArgs {
 }
 
 /// Whether a policy that comes into force in a mode may drop packets, and nobody is sure to get through.
-pub fn threatens(mode: Mode, policy: &abi::Policy) -> bool {
+pub fn threatens(mode: Mode, policy: &abi::Element) -> bool {
     mode == Mode::Enforce && is_possible(policy)
 }
 
 /// Whether packets of anybody may be dropped or sent elsewhere. A session that is there is a connection of this host.
-fn is_possible(policy: &abi::Policy) -> bool {
+fn is_possible(policy: &abi::Element) -> bool {
     let list = abi::ALLOW_IPV4 | abi::ALLOW_IPV6 | abi::ALLOW_PORTS | abi::ALLOW_SOURCE_PORTS;
     // A session is safe from drops by being one, not from being sent elsewhere.
     let elsewhere = policy.steered().any(|(class, _)| policy.takes_away(class));
     let list = if elsewhere { list } else { list | abi::ALLOW_ESTABLISHED };
-    policy.allow & list == 0 && (0..abi::MAX_CLASSES).any(|class| policy.takes_away(class))
+    policy.policy.allow & list == 0 && (0..abi::MAX_CLASSES).any(|class| policy.takes_away(class))
 }
 
 pub const WAYS_OUT: &str = "put your address into the policy (`allow: {prefixes: [...]}`), or `allow: {established: true}`, or add \
@@ -77,22 +77,22 @@ mod tests {
 
     #[test]
     fn a_lock_out_needs_a_drop_and_no_allow_list() {
-        let mut policy = abi::Policy::zeroed();
+        let mut policy = abi::Element::zeroed();
         assert!(!is_possible(&policy));
-        policy.class_policy[3].action = Action::Count.code();
+        policy.policy.class_policy[3].action = Action::Count.code();
         assert!(!is_possible(&policy));
-        policy.class_policy[3].action = Action::RateLimit.code();
+        policy.policy.class_policy[3].action = Action::RateLimit.code();
         assert!(is_possible(&policy));
-        policy.allow = abi::ALLOW_ESSENTIAL;
+        policy.policy.allow = abi::ALLOW_ESSENTIAL;
         assert!(is_possible(&policy));
-        policy.allow |= abi::ALLOW_IPV6;
+        policy.policy.allow |= abi::ALLOW_IPV6;
         assert!(!is_possible(&policy));
-        policy.allow = abi::ALLOW_ESTABLISHED;
+        policy.policy.allow = abi::ALLOW_ESTABLISHED;
         assert!(!is_possible(&policy));
-        policy.class_policy[3].action = Action::Act.code();
-        policy.steer[3].kinds = abi::STEER_DSCP;
+        policy.policy.class_policy[3].action = Action::Act.code();
+        policy.act.steer[3].kinds = abi::STEER_DSCP;
         assert!(!is_possible(&policy));
-        policy.steer[3].kinds |= abi::STEER_BOUNCE;
+        policy.act.steer[3].kinds |= abi::STEER_BOUNCE;
         assert!(is_possible(&policy));
     }
 }

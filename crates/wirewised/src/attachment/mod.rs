@@ -45,7 +45,7 @@ use std::time::Duration;
 use libbpf_rs::MapCore;
 
 use crate::attachment::pins::Root;
-use crate::attachment::succession::{Found, Places};
+use crate::attachment::succession::{Contents, Places};
 use crate::error::{Error, Result};
 use crate::files::owned;
 use crate::interface::netdev;
@@ -53,7 +53,7 @@ use crate::interface::netns;
 use crate::kernel::{self, pinned};
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::note::Carrier;
-use crate::plane::{Filter, FilterPlace, Note, Port};
+use crate::plane::{Filter, FilterHandle, Note, Port};
 use crate::reading::meta::Meta;
 use crate::text::shell::quoted;
 
@@ -137,7 +137,7 @@ impl Attachment {
 
     fn try_open(directory: &Path) -> io::Result<Self> {
         let places = Places::of(directory);
-        let Found { link, directory: place, shadowed, .. } = places.find()?;
+        let Contents { link, directory: place, shadowed, .. } = places.find()?;
         let outgoing = places.outgoing()?.map(|found| found.info).filter(|info| info.port.is_some());
         let companion =
             companion::find(&places.companion)?.map(|found| found.info).filter(|info| info.port.is_some());
@@ -270,7 +270,7 @@ impl Attachment {
     }
 
     /// Where it is among filters of clsact, if it is one.
-    pub fn filter(&self) -> Option<FilterPlace> {
+    pub fn filter(&self) -> Option<FilterHandle> {
         let (link, _) = self.link.as_ref()?;
         Filter::open(link.as_fd()).ok()?.map(|filter| filter.place())
     }

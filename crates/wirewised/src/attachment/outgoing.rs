@@ -71,7 +71,7 @@ pub fn complete(runs: &Path, home: &Path, port: Port, joining: Joining) -> io::R
 
 /// A link that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct OutgoingLink {
     link: OwnedFd,
     pub info: LinkInfo,
     /// The directory of the first direction beside which it is pinned.
@@ -79,18 +79,18 @@ pub struct Found {
 }
 
 /// The link, if one is pinned beside any of these.
-pub fn find<'a>(places: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Option<Found>> {
+pub fn find<'a>(places: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Option<OutgoingLink>> {
     for place in places {
         let pin = directory(place).join(pinned::LINK);
         let Some(link) = objects::open_pin_if_there(&pin)? else { continue };
         if let Some(info) = link::info(link.as_fd())? {
-            return Ok(Some(Found { link, info, beside: place.clone() }));
+            return Ok(Some(OutgoingLink { link, info, beside: place.clone() }));
         }
     }
     Ok(None)
 }
 
-impl Found {
+impl OutgoingLink {
     /// Runs what is pinned beside `runs`, and has the link pinned beside `home`. Nothing is there: this direction ends.
     pub fn follow(&self, runs: &Path, home: &Path) -> io::Result<()> {
         let pin = directory(&self.beside).join(pinned::LINK);

@@ -142,7 +142,7 @@ pub fn directory(request: &AttachRequest) -> Result<PathBuf> {
 /// Whether the policy asks for what the program cannot do as it was loaded.
 fn needs_reload(request: &AttachRequest, ours: &Attachment) -> Result<bool> {
     let wanted = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
-    Ok(wanted & !ours.config()?.map_or(0, |config| config.steer) != 0)
+    Ok(wanted & !ours.config()?.map_or(0, |config| config.acts) != 0)
 }
 
 /// How what is attached differs from what is asked for, beyond policy and mode.

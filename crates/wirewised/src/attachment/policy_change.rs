@@ -20,21 +20,22 @@ use crate::reading::policy::effective_mode;
 /// Changes policy and mode; `None`: what holds stays. policy : with its file. Where an agent of another version knows what this is, nothing
 /// changes. The caller holds the lock of the root.
 pub fn change(ours: &Attachment, policy: Option<(&Path, &Policy)>, mode: Option<Mode>) -> Result<()> {
-    let (now, current) = (kernel::boot_ns(), ours.policy()?);
+    let (now, current) = (kernel::boot_ns(), ours.element()?);
     let Some(mut meta) = ours.meta.clone() else { return Ok(()) };
     let places = Places::of(&ours.directory);
     let Some((file, policy)) = policy else {
         let Some(mode) = mode else { return Ok(()) };
         let until = meta.policy.enforce_for_ns.map_or(0, |duration| now.saturating_add(duration));
-        let element = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current };
+        let policy = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current.policy };
+        let element = abi::Element { policy, ..current };
         policy_maps::write_element(&element, live(&places.current))?;
-        write_shadow(&places.shadow, &element)?;
+        write_shadow(&places.shadow, &policy)?;
         meta.policy.changed = kernel::now();
         return staging::remember(&places.current, &meta);
     };
-    let element = policy.to_abi(now, mode.unwrap_or_else(|| effective_mode(&current, now)));
+    let element = policy.to_abi(now, mode.unwrap_or_else(|| effective_mode(&current.policy, now)));
     meta.policy = PolicyMeta::new(Some(file), policy);
-    let staged = stage(places.of_policy(), policy, &element, &current)?;
+    let staged = stage(places.of_policy(), policy, &element, &current.policy)?;
     staging::remember(&places.policy, &meta)?;
     staged.keep();
     let link = ours.link.as_ref().map(|(link, _)| link.as_fd());

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be read from an attachment's maps, by the readers of `reading/`.
 
+use bytemuck::Zeroable;
 use libbpf_rs::{MapCore, MapHandle};
 
 use super::{Attachment, inside, status};
-use crate::abi::maps::{self, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes};
+use crate::abi::maps::{
+    self, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes,
+};
 use crate::abi::{self, Action};
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
-use crate::object::read_element;
+use crate::object::{read_element, value_of};
 use crate::reading::agreement::Agreement;
 use crate::reading::counters::Counters;
 use crate::reading::drift::{Compared, Drift, Live};
 use crate::reading::event_ring::EventRing;
 use crate::reading::events::Events;
-use crate::reading::flow_listing::Table;
+use crate::reading::flow_listing::ListedTable;
 use crate::reading::flows::{Flows, Wanted};
 use crate::reading::pools::Pools;
 use crate::reading::statistics::Statistics;
@@ -62,7 +65,13 @@ impl Attachment {
 
     /// What holds for each class, as the program reads it.
     pub fn policy(&self) -> Result<abi::Policy> {
-        read_element(&self.map(POLICY)?, 0)
+        value_of(&self.map(POLICY)?)
+    }
+
+    /// The same, with what the actor does.
+    pub fn element(&self) -> Result<abi::Element> {
+        let act = self.optional_map(ACT_POLICY)?.map(|map| value_of(&map)).transpose()?;
+        Ok(abi::Element { policy: self.policy()?, act: act.unwrap_or_else(Zeroable::zeroed) })
     }
 
     pub fn counters(&self) -> Result<Counters> {
@@ -83,7 +92,7 @@ impl Attachment {
         let mut tables = Vec::new();
         for (ip_version, name) in maps::tables(Counted::Flow) {
             if let Some(map) = self.optional_map(name)? {
-                tables.push(Table::new(ip_version, map, layout, sharing, shards));
+                tables.push(ListedTable::new(ip_version, map, layout, sharing, shards));
             }
         }
         Flows::new(tables, verdict, self.class_names(), wanted)
@@ -116,7 +125,7 @@ impl Attachment {
         let networks = self.meta.as_ref().map(|meta| meta.networks.clone()).unwrap_or_default();
         Ok(Events::new(
             ring,
-            self.map(POLICY)?,
+            (self.map(POLICY)?, self.optional_map(ACT_POLICY)?),
             &self.interface,
             |class_id| self.class_name(class_id),
             networks,

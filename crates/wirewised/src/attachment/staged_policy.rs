@@ -17,7 +17,7 @@ use crate::kernel::change;
 use crate::kernel::note;
 use crate::kernel::objects;
 use crate::kernel::pinned::{self, Provisional};
-use crate::object::{policy_maps, read_element};
+use crate::object::{policy_maps, value_of};
 use crate::plane::Note;
 use crate::policy::Policy;
 use crate::reading::meta::Meta;
@@ -40,7 +40,7 @@ pub struct Places<'a> {
 pub fn stage(
     places: Places<'_>,
     policy: &Policy,
-    element: &abi::Policy,
+    element: &abi::Element,
     before: &abi::Policy,
 ) -> Result<Provisional> {
     let live = live(places.current);
@@ -82,11 +82,11 @@ pub fn finish(places: Places<'_>, link: Option<BorrowedFd<'_>>) -> Result<()> {
         };
         policy_maps::follow(&staged, &live, settle)?;
         if let Some(map) = live(POLICY) {
-            let element = read_element(&map, 0)?;
+            let policy = value_of(&map)?;
             if let Some(before) = before(directory) {
-                limits::renew(&before, &element, &live)?;
+                limits::renew(&before, &policy, &live)?;
             }
-            write_shadow(places.shadow, &element)?;
+            write_shadow(places.shadow, &policy)?;
         }
         staging::remember(places.current, &meta)?;
         change::remove_file(&note).map_err(failed)?;

@@ -159,7 +159,7 @@ fn check_bounces(interface: &str, index: u32) -> Option<Finding> {
 
 /// What has become of the interfaces that an attachment redirects to.
 pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
-    let Ok(policy) = ours.policy() else { return Vec::new() };
+    let Ok(policy) = ours.element() else { return Vec::new() };
     let planes: Vec<_> = std::iter::once(plane).chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
     let places = policy.steered().flat_map(|(class, steer)| {
         let redirected = (steer.kinds & abi::STEER_REDIRECT != 0).then_some((steer.ifindex, false));
@@ -190,7 +190,7 @@ pub fn check_running(ours: &Attachment, plane: Plane) -> Vec<Finding> {
 
 /// Whether the companion of what is attached does its work. index : of the interface.
 pub fn check_attached_companion(ours: &Attachment, plane: Plane, index: u32) -> Option<Finding> {
-    let asked = plane.by_companion(ours.policy().ok()?.steering());
+    let asked = plane.by_companion(ours.element().ok()?.steering());
     if asked == 0 {
         return None;
     }

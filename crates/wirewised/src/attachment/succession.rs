@@ -86,7 +86,7 @@ impl Places {
     }
 
     /// Looks for the link and for what it runs.
-    pub fn find(&self) -> io::Result<Found> {
+    pub fn find(&self) -> io::Result<Contents> {
         let mut links = Vec::new();
         for place in self.all() {
             let Some(link) = objects::open_pin_if_there(&place.join(pinned::LINK))? else { continue };
@@ -99,7 +99,7 @@ impl Places {
         let live = newest.or_else(|| links.iter().position(is_live)).unwrap_or(0);
         if links.is_empty() {
             let directory = self.all().into_iter().find(|place| place.is_dir()).unwrap_or(&self.current);
-            return Ok(Found {
+            return Ok(Contents {
                 link: None,
                 others: Vec::new(),
                 directory: directory.clone(),
@@ -118,11 +118,11 @@ impl Places {
         if shadowed {
             directory.clone_from(&self.current);
         }
-        Ok(Found { link: Some((link, info, holder)), others, directory, shadowed })
+        Ok(Contents { link: Some((link, info, holder)), others, directory, shadowed })
     }
 
     /// The link of the other direction.
-    pub fn outgoing(&self) -> io::Result<Option<outgoing::Found>> {
+    pub fn outgoing(&self) -> io::Result<Option<outgoing::OutgoingLink>> {
         outgoing::find(self.all())
     }
 
@@ -142,7 +142,7 @@ impl Places {
     /// Puts the directories in order: the one of what runs in its place, with the link; what ran before as `previous`; nothing
     /// else. The caller holds the lock of the root.
     pub fn tidy(&self) -> io::Result<()> {
-        let Found { link, others, directory, shadowed } = self.find()?;
+        let Contents { link, others, directory, shadowed } = self.find()?;
         let Some((link, info, holder)) = link else {
             // Nobody ever attached it, or the link was removed by hand.
             return self.remove();
@@ -247,7 +247,7 @@ impl Places {
 
 /// What the directories of an interface hold.
 #[derive(Debug)]
-pub struct Found {
+pub struct Contents {
     /// With the directory it is pinned in. `None`: nothing is attached.
     pub link: Option<(OwnedFd, LinkInfo, PathBuf)>,
     /// Links of programs that it takes the place of.

@@ -9,7 +9,9 @@ use std::ops::RangeInclusive;
 use crate::abi::maps::{Map, Value, find};
 use crate::bundle::manifest::Flow;
 
-pub const ENTRY: &str = "ww_xdp";
+pub const ENTRY: &str = "ww_main";
+/// Where the agent links its actor.
+pub(super) const SEAM: &str = "ww_act";
 pub(super) const MODEL: &str = "ww_model_";
 
 pub(super) const PROGRAMS: &str = "xdp";
@@ -20,6 +22,8 @@ pub(super) const BTF_EXT: &str = ".BTF.ext";
 pub(super) const CONFIG: &str = ".rodata.ww_config";
 pub(super) const LICENSE: &str = "license";
 pub(super) const REQUIRED: [&str; 6] = [PROGRAMS, MAPS, BTF, BTF_EXT, CONFIG, LICENSE];
+/// The actor has no program, and nothing of the bundle's.
+pub(super) const OF_ACTOR: [&str; 5] = [FUNCTIONS, MAPS, BTF, BTF_EXT, LICENSE];
 
 /// How many bytes a section may have that becomes a map of one element; `None`: it becomes none.
 pub(super) fn data_bytes(section: &str) -> Option<RangeInclusive<u64>> {
@@ -35,40 +39,20 @@ pub(super) fn data_bytes(section: &str) -> Option<RangeInclusive<u64>> {
 /// Sections that the kernel never gets, beside those whose name starts with `.debug_`, and relocations.
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, LICENSE, ".strtab", ".symtab", ".llvm_addrsig"];
 
-/// Helpers the data path calls: `enum bpf_func_id` of linux/bpf.h.
-pub(super) const HELPERS: [(i32, &str); 32] = [
+/// Helpers that a bundle's program may call: `enum bpf_func_id` of linux/bpf.h. Those of actions are the actor's, which the agent carries.
+pub(super) const HELPERS: [(i32, &str); 12] = [
     (1, "map_lookup_elem"),
     (2, "map_update_elem"),
     (5, "ktime_get_ns"),
-    (7, "get_prandom_u32"),
     (8, "get_smp_processor_id"),
     (12, "tail_call"),
-    (13, "clone_redirect"),
-    (23, "redirect"),
-    (25, "perf_event_output"),
-    (28, "csum_diff"),
     (39, "skb_pull_data"),
-    (40, "csum_update"),
-    (44, "xdp_adjust_head"),
-    (50, "skb_adjust_room"),
-    (51, "redirect_map"),
-    (54, "xdp_adjust_meta"),
-    (65, "xdp_adjust_tail"),
-    (69, "fib_lookup"),
     (85, "sk_lookup_udp"),
     (86, "sk_release"),
     (99, "skc_lookup_tcp"),
-    (110, "tcp_gen_syncookie"),
     (118, "jiffies64"),
     (125, "ktime_get_boot_ns"),
     (160, "ktime_get_coarse_ns"),
-    (163, "check_mtu"),
-    (189, "xdp_load_bytes"),
-    (190, "xdp_store_bytes"),
-    (204, "tcp_raw_gen_syncookie_ipv4"),
-    (205, "tcp_raw_gen_syncookie_ipv6"),
-    (206, "tcp_raw_check_syncookie_ipv4"),
-    (207, "tcp_raw_check_syncookie_ipv6"),
 ];
 
 /// Bytes that an element of a map may have in an object for this manifest; `None`: the object has no such map.
@@ -89,7 +73,7 @@ pub(super) fn value_bytes(map: &Map, flow: &Flow) -> Option<RangeInclusive<u64>>
     }
 }
 
-/// The last word of the state, where CPUs share the flow tables (bpf/wirewise/claim.h).
+/// The last word of the state, where CPUs share the flow tables (bpf/classify/claim.h).
 pub(super) const CLAIM: &str = "claim";
 
 /// Where a program stands in the array of tail calls: `ww_model_<i>` at i. `None`: it is no part of a split model.

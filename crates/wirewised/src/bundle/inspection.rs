@@ -14,8 +14,8 @@ use crate::abi::{self, MAX_TAIL_CALLS};
 use crate::bundle::byte_code;
 use crate::bundle::elf::{Checked, File, Sections, damaged, data, named};
 use crate::bundle::emitted::{
-    BTF, BTF_EXT, CLAIM, CONFIG, ENTRY, FUNCTIONS, MAPS, MODEL, OTHERS, PROGRAMS, REQUIRED, data_bytes,
-    tail_call_index, value_bytes,
+    BTF, BTF_EXT, CLAIM, CONFIG, ENTRY, FUNCTIONS, MAPS, MODEL, OF_ACTOR, OTHERS, PROGRAMS, REQUIRED,
+    data_bytes, tail_call_index, value_bytes,
 };
 use crate::bundle::manifest::{ClockName, Flow};
 use crate::bundle::program::{Program, SLOT};
@@ -30,7 +30,10 @@ const MAX_INSTRUCTIONS: u64 = 1 << 20;
 /// what the object holds.
 pub fn check(bytes: &[u8], flow: &Flow) -> Checked<Program> {
     let file = parse(bytes)?;
-    let sections = check_sections(&file)?;
+    let sections = check_sections(&file, &REQUIRED)?;
+    if let Some(actors) = sections.keys().find(|name| find(name).is_some_and(Map::is_of_actor)) {
+        return Err(format!("holds the section {actors:?}"));
+    }
     let program = read_parts(&file, &sections)?;
     check_maps(&program, flow)?;
     let types = Btf::parse(data(&sections[BTF])?).ok_or("has damaged BTF")?;
@@ -56,7 +59,13 @@ pub fn check_meaning(program: &Program, meaning: &[u8; abi::MEANING_BYTES]) -> C
 /// Reads the program; there is no manifest to compare it with.
 pub fn read(bytes: &[u8]) -> Checked<Program> {
     let file = parse(bytes)?;
-    read_parts(&file, &check_sections(&file)?)
+    read_parts(&file, &check_sections(&file, &REQUIRED)?)
+}
+
+/// Reads the agent's own actor, which is trusted: it calls what helpers it needs.
+pub fn read_actor(bytes: &[u8]) -> Checked<Program> {
+    let file = parse(bytes)?;
+    Program::read(&file, &check_sections(&file, &OF_ACTOR)?)
 }
 
 fn parse(bytes: &[u8]) -> Checked<File<'_>> {
@@ -104,7 +113,10 @@ fn read_parts(file: &File<'_>, sections: &Sections<'_, '_>) -> Checked<Program> 
 }
 
 /// The sections by their names, of which none stands twice.
-fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'data, 'file>> {
+fn check_sections<'data, 'file>(
+    file: &'file File<'data>,
+    required: &[&str],
+) -> Checked<Sections<'data, 'file>> {
     let mut sections = BTreeMap::new();
     for section in file.sections() {
         let name = named(section.name())?;
@@ -135,7 +147,7 @@ fn check_sections<'data, 'file>(file: &'file File<'data>) -> Checked<Sections<'d
             return Err(format!("holds the section {name:?} twice"));
         }
     }
-    match REQUIRED.iter().find(|name| !sections.contains_key(*name)) {
+    match required.iter().find(|name| !sections.contains_key(*name)) {
         Some(missing) => Err(format!("has no section {missing:?}")),
         None => Ok(sections),
     }
@@ -208,7 +220,7 @@ fn check_symbols(file: &File<'_>) -> Checked {
 
 fn check_maps(program: &Program, flow: &Flow) -> Checked {
     for (name, definition) in &program.maps {
-        let map = find(name).filter(|map| map.in_object() == *name);
+        let map = find(name).filter(|map| map.in_object() == *name && !map.is_of_actor());
         let Some((map, value)) = map.and_then(|map| Some((map, value_bytes(map, flow)?))) else {
             return Err(format!("holds the map {name:?}"));
         };

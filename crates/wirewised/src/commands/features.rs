@@ -20,7 +20,7 @@ use crate::offline::runner;
 use crate::offline::runtime::RunSettings;
 use crate::policy::Policy;
 use crate::reading::counters::FlowCounters;
-use crate::rows::{Format, Table};
+use crate::rows::{Format, TableFile};
 use crate::text::output;
 use crate::text::progress::Progress;
 use crate::text::table;
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE", requires = "object")]
     feature_set: Option<PathBuf>,
 
-    /// Table to write: .parquet or .jsonl
+    /// TableFile to write: .parquet or .jsonl
     #[arg(short, long, value_name = "FILE", value_parser = OutputPath::parser(),
           value_hint = clap::ValueHint::FilePath)]
     output: OutputPath,
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> Result<()> {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: args.engine.table_size.or(source.table_size),
         cpus: 1,
-        steer: 0,
+        acts: 0,
     };
     // What cannot be opened or labelled is said before hours of work.
     let mut refused = Vec::new();
@@ -143,7 +143,7 @@ pub fn run(args: &Args) -> Result<()> {
     worker.write_policy(&policy, &policy.to_abi(0, Mode::Observe))?;
     let metadata = [("wirewise.feature_set".to_owned(), source.feature_set.to_string())];
     let blank = FeatureRows::new(Arc::clone(&shape));
-    let rows = Table::create(&args.output, Format::of(&args.output)?, &blank, &metadata)?;
+    let rows = TableFile::create(&args.output, Format::of(&args.output)?, &blank, &metadata)?;
     let mut extraction = Extraction::new(worker, prepared.config(), &selection, Arc::clone(&shape), rows);
 
     let start = Instant::now();

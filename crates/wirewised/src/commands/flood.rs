@@ -24,7 +24,7 @@ use crate::text::units::format_bytes;
 
 /// Packets of one test run.
 const BATCH: u32 = 250_000;
-/// `ww_bench_rewrite` (bpf/wirewise/bench.h) gives packet n of the flood the source address n times this, modulo 2^32: all
+/// `ww_bench_rewrite` (bpf/classify/bench.h) gives packet n of the flood the source address n times this, modulo 2^32: all
 /// distinct. The established flows have the addresses it would come to last.
 const ADDRESS_STEP: u32 = 0x9e37_79b1;
 /// `ww_bench_rewrite` leaves frames with another IPv4 identification alone.

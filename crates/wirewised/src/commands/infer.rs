@@ -16,7 +16,7 @@ use crate::files::whole_file::commit_all;
 use crate::files::{Input, json};
 use crate::inference::rows::Rows;
 use crate::inference::{Executor, Verdicts};
-use crate::rows::{Batch, Format, Table, Values};
+use crate::rows::{Batch, Format, TableFile, Values};
 use crate::text::output;
 use crate::text::table;
 use crate::text::units::{format_count, thousands};
@@ -77,8 +77,11 @@ pub fn run(args: &Args) -> Result<()> {
     let shape = Arc::new(Shape::new(&bundle.manifest.classes, executor.n_outputs()));
     let mut batch = VerdictRows::new(Arc::clone(&shape));
     let fresh = || VerdictRows::new(Arc::clone(&shape));
-    let mut table =
-        args.output.as_deref().map(|path| Table::create(path, Format::of(path)?, &batch, &[])).transpose()?;
+    let mut table = args
+        .output
+        .as_deref()
+        .map(|path| TableFile::create(path, Format::of(path)?, &batch, &[]))
+        .transpose()?;
 
     let (mut rows, mut verdicts) = (Vec::new(), Verdicts::default());
     let mut counts = vec![0u64; executor.n_classes()];

@@ -22,7 +22,7 @@ use crate::offline::replay::{
 use crate::offline::runner;
 use crate::offline::runtime::RunSettings;
 use crate::policy::{ClassAction, Policy};
-use crate::rows::{Format, Table};
+use crate::rows::{Format, TableFile};
 use crate::text::output;
 use crate::text::progress::Progress;
 use crate::text::units::Rate;
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<()> {
         hash_seed: runner::hash_seed(args.engine.seed)?,
         table_size: Some(args.engine.table_size.unwrap_or(bundle.manifest.flow.table_size)),
         cpus: 1,
-        steer: policy.steering_kinds(),
+        acts: policy.steering_kinds(),
     };
     let prepared = Prepared::new(&input_name, &bundle.object, &settings.in_engine(), args.engine.caged)?;
     let (workers, shards) = workers(args, &bundle, &policy, prepared.config());
@@ -225,11 +225,11 @@ fn outputs(args: &Args, names: &Arc<Names>, policy: &Policy) -> Result<Outputs> 
         match args.per {
             Per::Packet => {
                 let rows = PacketRows::new(Arc::clone(names));
-                outputs.packets = Some((Table::create(path, format, &rows, &[])?, rows));
+                outputs.packets = Some((TableFile::create(path, format, &rows, &[])?, rows));
             }
             Per::Flow => {
                 let rows = FlowRows::new(Arc::clone(names));
-                outputs.flows = Some((Table::create(path, format, &rows, &[])?, rows));
+                outputs.flows = Some((TableFile::create(path, format, &rows, &[])?, rows));
             }
         }
     }

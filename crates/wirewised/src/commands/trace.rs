@@ -16,7 +16,7 @@ use crate::files;
 use crate::files::place::OutputPath;
 use crate::files::whole_file;
 use crate::offline::capture_out::CaptureOut;
-use crate::offline::runner::{self, Options, Runner};
+use crate::offline::runner::{self, RunOptions, Runner};
 use crate::offline::runtime::RuntimeName;
 use crate::offline::trace_output::{Format, Writer};
 use crate::policy::Policy;
@@ -122,14 +122,14 @@ impl RunArgs {
         self.bundle.display().to_string()
     }
 
-    pub fn options(&self, bundle: &Bundle) -> Result<Options> {
+    pub fn options(&self, bundle: &Bundle) -> Result<RunOptions> {
         let classes = &bundle.manifest.classes;
         let policy = Policy::given(self.policy.as_deref(), classes, self.mode.into())?;
         if let Some(warning) = without_sockets(&policy) {
             eprintln!("warning: {warning}");
         }
         let hash_seed = runner::hash_seed(self.seed)?;
-        Ok(Options {
+        Ok(RunOptions {
             policy,
             mode: self.mode.into(),
             hash_seed,

@@ -14,7 +14,7 @@ use crate::labels::{Labeller, Seen};
 use crate::offline::engine_run::Worker;
 use crate::offline::tracker::{End, Tracker};
 use crate::packets::outer::Outer;
-use crate::rows::Table;
+use crate::rows::TableFile;
 
 /// Which packets become rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Extraction<'a> {
     worker: Worker,
     selection: &'a Selection,
     shape: Arc<Shape>,
-    table: Table<FeatureRows>,
+    table: TableFile<FeatureRows>,
     rows: FeatureRows,
     idle_ns: u64,
     /// Of both flow tables.
@@ -98,7 +98,7 @@ impl<'a> Extraction<'a> {
         config: &abi::Config,
         selection: &'a Selection,
         shape: Arc<Shape>,
-        table: Table<FeatureRows>,
+        table: TableFile<FeatureRows>,
     ) -> Self {
         let counts = Counts { labels: vec![0; shape.labels.len()], ..Counts::default() };
         let entries = 2 * abi::WAYS as usize * (config.bucket_mask as usize + 1);

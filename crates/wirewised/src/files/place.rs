@@ -73,7 +73,7 @@ pub fn check_arguments(matches: &ArgMatches) -> Result<()> {
     let mut known = HashSet::new();
     // Some commands take a folder in the same option, and say so themselves if they do not.
     for path in outputs.iter().filter(|path| !path.is_dir()) {
-        let place = Place::of(path)?;
+        let place = Destination::of(path)?;
         if place.keys().into_iter().any(|key| !known.insert(key)) {
             return Err(Error::input(format!(
                 "{}: is the same file as another output; give each a file of its own",
@@ -112,7 +112,7 @@ fn is_input(metadata: &Metadata) -> bool {
 
 /// What the name of an output stands for.
 #[derive(Debug)]
-pub enum Place {
+pub enum Destination {
     /// No file yet. The path has no link at its end.
     New(PathBuf),
     /// To be replaced.
@@ -123,7 +123,7 @@ pub enum Place {
     Descriptor(File, Metadata),
 }
 
-impl Place {
+impl Destination {
     /// Follows links. Refuses what cannot be written, and all that this process reads.
     pub fn of(path: &Path) -> Result<Self> {
         let place = Self::of_input(path)?;
@@ -214,7 +214,7 @@ pub fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
     ))
 }
 
-fn follow(path: &Path) -> io::Result<Place> {
+fn follow(path: &Path) -> io::Result<Destination> {
     let mut at = path.to_owned();
     for _ in 0..MOST_LINKS {
         if let Some(descriptor) = descriptor(&at)? {
@@ -223,13 +223,17 @@ fn follow(path: &Path) -> io::Result<Place> {
         let metadata = match fs::symlink_metadata(&at) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound && at.file_name().is_some() => {
-                return Ok(Place::New(at));
+                return Ok(Destination::New(at));
             }
             Err(error) => return Err(error),
         };
         if !metadata.is_symlink() {
             let in_place = metadata.is_file() || metadata.is_dir();
-            return Ok(if in_place { Place::File(at, metadata) } else { Place::Device(at, metadata) });
+            return Ok(if in_place {
+                Destination::File(at, metadata)
+            } else {
+                Destination::Device(at, metadata)
+            });
         }
         let folder = folder_of(&at);
         // The kernel's rule for links that others may have laid (fs.protected_symlinks).
@@ -249,7 +253,7 @@ fn follow(path: &Path) -> io::Result<Place> {
 }
 
 /// An open file that is named by its number (`/dev/fd/5`, `/dev/stdout`, `/proc/7/fd/5`).
-fn descriptor(path: &Path) -> io::Result<Option<Place>> {
+fn descriptor(path: &Path) -> io::Result<Option<Destination>> {
     let number = path.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok());
     let Some(number) = number else { return Ok(None) };
     let Ok(folder) = folder_of(path).canonicalize() else { return Ok(None) };
@@ -275,7 +279,7 @@ fn descriptor(path: &Path) -> io::Result<Option<Place>> {
         OpenOptions::new().write(true).custom_flags(libc::O_NOCTTY).open(path)?
     };
     let metadata = file.metadata()?;
-    Ok(Some(Place::Descriptor(file, metadata)))
+    Ok(Some(Destination::Descriptor(file, metadata)))
 }
 
 /// Opens a device or a pipe, which waits until somebody reads from the pipe.

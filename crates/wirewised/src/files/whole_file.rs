@@ -13,7 +13,7 @@ use tempfile::TempPath;
 
 use crate::ending::{self, Removal};
 use crate::error::{Error, Result};
-use crate::files::place::{self, Place, cannot_write, folder_of};
+use crate::files::place::{self, Destination, cannot_write, folder_of};
 
 /// Until the owner of the file that it replaces is known, others may not read it.
 const PRIVATE: u32 = 0o600;
@@ -41,24 +41,26 @@ struct Temporary(TempPath, Option<Removal>);
 
 impl WholeFile {
     pub fn create(path: &Path) -> Result<Self> {
-        Self::at(path, Place::of(path)?)
+        Self::at(path, Destination::of(path)?)
     }
 
     /// An input that is to be written anew.
     pub fn rewrite(path: &Path) -> Result<Self> {
-        Self::at(path, Place::of_input(path)?)
+        Self::at(path, Destination::of_input(path)?)
     }
 
-    fn at(path: &Path, place: Place) -> Result<Self> {
+    fn at(path: &Path, place: Destination) -> Result<Self> {
         let failed = |error: io::Error| cannot_write(path, &error);
         let (place, old) = match place {
-            Place::Descriptor(file, _) => return Ok(Self { path: path.to_owned(), file, end: End::Stream }),
-            Place::Device(device, _) => {
+            Destination::Descriptor(file, _) => {
+                return Ok(Self { path: path.to_owned(), file, end: End::Stream });
+            }
+            Destination::Device(device, _) => {
                 let file = place::open_device(&device).map_err(failed)?;
                 return Ok(Self { path: path.to_owned(), file, end: End::Stream });
             }
-            Place::New(place) => (place, None),
-            Place::File(place, metadata) => (place, Some(metadata)),
+            Destination::New(place) => (place, None),
+            Destination::File(place, metadata) => (place, Some(metadata)),
         };
         let mode = if old.is_some() { PRIVATE } else { ORDINARY };
         let (file, end) = match nameless(folder_of(&place), mode) {

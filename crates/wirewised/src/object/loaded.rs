@@ -41,7 +41,7 @@ impl Loaded {
         std::iter::once(self).chain(self.outgoing.as_deref())
     }
 
-    /// The program to attach or run: `ww_xdp`, or the only one of an object that is not ours.
+    /// The program to attach or run: `ww_main`, or the only one of an object that is not ours.
     pub fn entry(&self) -> Result<ProgramMut<'_>> {
         if let Some(entry) = self.object.progs_mut().find(|program| program.name() == ENTRY) {
             return Ok(entry);

@@ -169,7 +169,7 @@ impl MappedArray {
     }
 
     /// As `read_part`, of what CPUs share: the word at `claim` of the element is even and the same before and after the copy, or it is taken
-    /// again (bpf/wirewise/claim.h). False also if that never came about.
+    /// again (bpf/classify/claim.h). False also if that never came about.
     pub fn read_whole(&self, index: u32, offset: usize, claim: usize, bytes: &mut [u8]) -> bool {
         if index >= self.entries || !claim.is_multiple_of(4) || claim + size_of::<u32>() > self.value_size {
             return false;

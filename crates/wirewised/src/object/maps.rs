@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sizes and the elements of maps. What maps there are says `abi/maps.rs`.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::abi::maps::{Room, find};
+use crate::abi::maps::{Room, Value, find};
 use crate::error::{Error, Result};
 use crate::kernel::change;
 
@@ -16,6 +16,7 @@ pub fn other_layout(map: &str) -> Error {
 pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     let Some(map) = find(map).filter(|map| map.need.is_met(config)) else { return Ok(None) };
     match map.room {
+        _ if map.is_variable() => Ok(None),
         Room::Declared => Ok(None),
         Room::PerCpu(count) => Ok(Some(config.shards * count as u32)),
         Room::Records => Ok(config.shards.checked_mul(config.record)),
@@ -30,8 +31,22 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
     }
 }
 
+/// Bytes of a variable with an element for each CPU; `None` for all other maps.
+pub fn bytes_of_cpus(map: &str, config: &abi::Config) -> Option<u32> {
+    let map = find(map).filter(|map| map.is_variable())?;
+    match (map.room, map.value) {
+        (Room::PerCpu(count), Value::Exactly(size)) => Some(config.shards * (count * size) as u32),
+        _ => None,
+    }
+}
+
+/// What a variable holds.
+pub fn value_of<T: bytemuck::AnyBitPattern>(map: &impl MapCore) -> Result<T> {
+    read_element(map, 0)
+}
+
 /// One element of an array map of a type of `abi`.
-pub fn read_element<T: bytemuck::AnyBitPattern>(map: &MapHandle, index: u32) -> Result<T> {
+pub fn read_element<T: bytemuck::AnyBitPattern>(map: &impl MapCore, index: u32) -> Result<T> {
     let name = map.name().to_string_lossy();
     let value = map
         .lookup(&index.to_ne_bytes(), MapFlags::ANY)

@@ -2,6 +2,7 @@
 //! An eBPF object of wirewise: opened (no privilege needed), set up for one load, loaded.
 
 pub mod flow_table;
+pub mod link;
 mod loaded;
 pub mod mapped;
 mod maps;
@@ -14,6 +15,6 @@ pub mod verifier;
 
 pub use crate::bundle::emitted::{ENTRY, tail_call_index};
 pub use loaded::{Loaded, ProgramInfo};
-pub use maps::{max_entries, no_map, other_layout, read_element, sum_of_cpus};
+pub use maps::{bytes_of_cpus, max_entries, no_map, other_layout, read_element, sum_of_cpus, value_of};
 pub use opened::{MAX_TABLE_SIZE, Opened, no_data_path};
 pub use settings::{Runs, Settings, random_seed, seed_from};

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An object as in its file: no privilege is needed until it is loaded.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 
 use crate::abi;
-use crate::abi::maps::{CONFIG, PER_CPU, Scope, find, variable};
+use crate::abi::maps::{ACT_CONFIG, CONFIG, Scope, find, variable};
 use crate::bundle::emitted::{ENTRY, tail_call_index, tail_call_name};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::kernel::jiffies;
 use crate::kernel::libbpf_log;
+use crate::object::link;
 use crate::object::loaded::Loaded;
-use crate::object::maps::max_entries;
+use crate::object::maps::{bytes_of_cpus, max_entries};
 use crate::object::settings::{Runs, Settings};
 use crate::object::verifier::Refusal;
 
@@ -32,15 +34,26 @@ pub const MAX_TABLE_SIZE: u32 = 1 << 24;
 #[derive(Debug)]
 pub struct Opened {
     input: String,
+    /// As it was given, without an actor.
+    bytes: Vec<u8>,
     object: OpenObject,
     config: Option<abi::Config>,
 }
 
 impl Opened {
     pub fn open(input: &str, bytes: &[u8]) -> Result<Self> {
+        let object = Self::parse(input, bytes)?;
+        let config = read_config(input, &object)?;
+        if !object.progs().any(|program| program.section() == "xdp") {
+            return Err(Error::input(format!("{input}: holds no XDP program (no section \"xdp\")")));
+        }
+        Ok(Self { input: input.to_owned(), bytes: bytes.to_vec(), object, config })
+    }
+
+    fn parse(input: &str, bytes: &[u8]) -> Result<OpenObject> {
         let (object, warnings) =
             libbpf_log::collect(|| ObjectBuilder::default().name(OBJECT_NAME)?.open_memory(bytes));
-        let object = object.map_err(|error| {
+        object.map_err(|error| {
             if let Some(shortage) = shortage(&format!("{error:#}")) {
                 return Error::other(format!("{input}: cannot be opened: {shortage}"));
             }
@@ -48,12 +61,7 @@ impl Opened {
             Error::input(format!(
                 "{input}: not an eBPF object ({reason}); give one made by `wirewise compile`"
             ))
-        })?;
-        let config = read_config(input, &object)?;
-        if !object.progs().any(|program| program.section() == "xdp") {
-            return Err(Error::input(format!("{input}: holds no XDP program (no section \"xdp\")")));
-        }
-        Ok(Self { input: input.to_owned(), object, config })
+        })
     }
 
     /// What it was read from, for people.
@@ -95,8 +103,16 @@ impl Opened {
         config.shadow = settings.shadow.code();
         config.ordered = STORES_IN_ORDER.into();
         config.hook = hook.code();
-        config.steer = settings.steer;
+        config.acts = settings.acts;
         Ok(config)
+    }
+
+    /// The object as it is loaded with these constants: with the actor if there are actions.
+    pub fn object_for(&self, config: &abi::Config) -> Result<Cow<'_, [u8]>> {
+        match config.acts {
+            0 => Ok(Cow::Borrowed(&self.bytes)),
+            _ => link::with_actor(&self.input, &self.bytes).map(Cow::Owned),
+        }
     }
 
     /// Writes the settings into the object: constants, and sizes of maps.
@@ -136,14 +152,18 @@ impl Opened {
         entries_of: impl Fn(&str, &abi::Config) -> Result<Option<u32>>,
     ) -> Result<()> {
         self.config = Some(config);
+        if config.acts != 0 {
+            self.object = Self::parse(&self.input, &self.object_for(&config)?)?;
+        }
         let is_needed = |name: &str| find(name).is_none_or(|map| map.need.is_met(&config));
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let set = match entries_of(&name, &config)? {
                 _ if variable(&name) == CONFIG => map.set_initial_value(bytemuck::bytes_of(&config)),
-                _ if variable(&name) == PER_CPU => {
-                    map.set_value_size(config.shards * size_of::<abi::Cpu>() as u32)
+                _ if variable(&name) == ACT_CONFIG => {
+                    map.set_initial_value(bytemuck::bytes_of(&abi::ActConfig::of(&config)))
                 }
+                _ if let Some(bytes) = bytes_of_cpus(&name, &config) => map.set_value_size(bytes),
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),
             };
@@ -237,7 +257,7 @@ impl Opened {
     /// As `load`, with a refusal of the verifier as a value to show.
     pub fn try_load(self) -> Result<std::result::Result<Loaded, Refusal>> {
         kernel::require()?;
-        let Self { input, object, config } = self;
+        let Self { input, object, config, .. } = self;
         let start = Instant::now();
         let (loaded, warnings) = libbpf_log::collect(|| object.load());
         let load_time = start.elapsed();

@@ -7,17 +7,17 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use bytemuck::bytes_of;
+use bytemuck::{Zeroable, bytes_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
 use crate::abi::maps::{
-    ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, FIXED, INTERFACES, LIMIT, MAPS, POLICY, Scope, TUNNELS, find as row,
-    of_scopes,
+    ACT_POLICY, ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, FIXED, INTERFACES, LIMIT, MAPS, POLICY, Scope, TUNNELS,
+    find as row, of_scopes,
 };
 use crate::error::{Error, Result};
 use crate::kernel::objects;
-use crate::object::maps::{delete, no_map, update};
+use crate::object::maps::{delete, no_map, update, value_of};
 use crate::object::{pools, tunnels};
 use crate::policy::{Policy, Prefix};
 
@@ -30,7 +30,7 @@ const CPU_QUEUE: u32 = 2048;
 /// is now.
 pub fn write<M: MapCore>(
     policy: &Policy,
-    element: &abi::Policy,
+    element: &abi::Element,
     find: impl Fn(&str) -> Option<M>,
     settle: impl Fn() -> Result<()>,
 ) -> Result<()> {
@@ -85,28 +85,48 @@ pub fn write<M: MapCore>(
 }
 
 /// The interfaces that packets are redirected to, by index.
-fn targets(policy: &Policy, element: &abi::Policy) -> impl Iterator<Item = u32> {
+fn targets(policy: &Policy, element: &abi::Element) -> impl Iterator<Item = u32> {
     let redirected = element.steered().filter(|(_, steer)| steer.kinds & abi::STEER_REDIRECT != 0);
     let ways_to_pools = policy.pools.iter().filter_map(|pool| pool.interface.as_ref());
     redirected.map(|(_, steer)| steer.ifindex).chain(ways_to_pools.map(|target| target.ifindex))
 }
 
 /// The CPUs that packets go to.
-fn cpus(element: &abi::Policy) -> impl Iterator<Item = u32> {
+fn cpus(element: &abi::Element) -> impl Iterator<Item = u32> {
     let spread = element.steered().filter(|(_, steer)| steer.kinds & abi::STEER_CPU != 0);
     spread.flat_map(|(_, steer)| steer.cpu.into_iter().take(usize::from(steer.cpus)).map(u32::from))
 }
 
-/// Writes mode, actions, trigger and events, and leaves the allow list as it is.
-pub fn write_element<M: MapCore>(element: &abi::Policy, find: impl Fn(&str) -> Option<M>) -> Result<()> {
-    let map = find(POLICY).ok_or_else(|| no_map(POLICY))?;
-    update(&map, bytes_of(&0u32), bytes_of(element))
+/// Writes mode, actions, trigger and events, and leaves the allow list as it is. Without an actor in the program, its half is left out.
+pub fn write_element<M: MapCore>(element: &abi::Element, find: impl Fn(&str) -> Option<M>) -> Result<()> {
+    let (map, first) = (find(POLICY).ok_or_else(|| no_map(POLICY))?, bytes_of(&0u32));
+    let Some(act) = find(ACT_POLICY) else { return update(&map, first, bytes_of(&element.policy)) };
+    // The actor keeps a class's arguments as long as the classifier may send it packets of that class.
+    let mut both = element.act;
+    let before: abi::ActPolicy = value_of(&act)?;
+    for (class, (steer, before)) in both.steer.iter_mut().zip(before.steer).enumerate() {
+        if element.policy.class_policy[class].action != abi::Action::Act.code() {
+            *steer = before;
+        }
+    }
+    if both != before {
+        update(&act, first, bytes_of(&both))?;
+    }
+    update(&map, first, bytes_of(&element.policy))?;
+    if both == element.act { Ok(()) } else { update(&act, first, bytes_of(&element.act)) }
+}
+
+/// What `write_element` wrote.
+pub fn read_element<M: MapCore>(find: impl Fn(&str) -> Option<M>) -> Result<abi::Element> {
+    let policy = value_of(&find(POLICY).ok_or_else(|| no_map(POLICY))?)?;
+    let act = find(ACT_POLICY).map_or_else(|| Ok(abi::ActPolicy::zeroed()), |map| value_of(&map))?;
+    Ok(abi::Element { policy, act })
 }
 
 /// All that belongs to a policy but its element, and what its limits remember, which are numbered by class.
 fn beside_element() -> impl Iterator<Item = &'static str> {
     let is_of_policy = |scope| matches!(scope, Scope::AllowList | Scope::Policy);
-    of_scopes(is_of_policy).filter(|name| ![POLICY, LIMIT].contains(name))
+    of_scopes(is_of_policy).filter(|name| ![POLICY, ACT_POLICY, LIMIT].contains(name))
 }
 
 /// Copies what belongs to a policy, whatever the numbers of classes, into maps that are still empty.
@@ -151,7 +171,7 @@ fn entries(map: &impl MapCore) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
 /// Maps for a policy on its way: as those in use, and empty. Where packets would go by a map's entries, it is a map of its entries alone.
 pub fn blank<M: MapCore>(live: impl Fn(&str) -> Option<M>) -> Result<Vec<(&'static str, MapHandle)>> {
     let mut maps = Vec::new();
-    for name in beside_element().chain([POLICY]) {
+    for name in beside_element().chain([POLICY, ACT_POLICY]) {
         let Some(map) = live(name) else { continue };
         let kind = match map.map_type() {
             kind @ (MapType::Array | MapType::LpmTrie) => kind,
@@ -186,9 +206,7 @@ pub fn follow<M: MapCore, N: MapCore>(
     lists.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
     settle()?;
     others.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
-    if let Some((_, wanted, live)) = pair(POLICY) {
-        entries(&wanted).try_for_each(|(key, value)| update(&live, &key, &value))?;
-    }
+    write_element(&read_element(&wanted)?, &live)?;
     lists.iter().chain(&others).try_for_each(|(name, wanted, live)| remove(name, wanted, live))
 }
 

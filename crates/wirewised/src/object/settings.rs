@@ -31,8 +31,8 @@ pub struct Settings {
     /// `abi::SLOT_VERDICT` or `abi::SLOT_VERDICT_2`.
     pub verdict: u8,
     pub shadow: abi::Shadow,
-    /// `abi::STEER_*` bits: what a policy may ask for.
-    pub steer: u32,
+    /// `abi::STEER_*` bits: what a policy may ask the actor for; 0: none is linked.
+    pub acts: u32,
     /// Rows of a CPU that wait to be read, a power of two; 0: nothing is recorded.
     pub record: u32,
 }
@@ -61,7 +61,7 @@ impl Settings {
             bench_packets: 0,
             verdict: abi::SLOT_VERDICT,
             shadow: abi::Shadow::None,
-            steer: 0,
+            acts: 0,
             record: 0,
         }
     }

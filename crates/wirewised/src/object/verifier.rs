@@ -153,8 +153,8 @@ processed 2 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
 
     #[test]
     fn libbpf_warnings_hold_program_and_log() {
-        let warning = "libbpf: prog 'ww_xdp': -- BEGIN PROG LOAD LOG --\nreason\n-- END PROG LOAD LOG --\n";
-        assert_eq!(split_warning(warning), Some(("ww_xdp", "reason")));
-        assert_eq!(split_warning("libbpf: prog 'ww_xdp': BPF program load failed: -EACCES"), None);
+        let warning = "libbpf: prog 'ww_main': -- BEGIN PROG LOAD LOG --\nreason\n-- END PROG LOAD LOG --\n";
+        assert_eq!(split_warning(warning), Some(("ww_main", "reason")));
+        assert_eq!(split_warning("libbpf: prog 'ww_main': BPF program load failed: -EACCES"), None);
     }
 }

@@ -63,7 +63,10 @@ impl Prepared {
             }
             Trust::Caged => {
                 let config = opened.configure(settings)?;
-                (Linked::from_elf(bytes).map_err(|error| refused(input, &error))?, config)
+                (
+                    Linked::from_elf(&opened.object_for(&config)?).map_err(|error| refused(input, &error))?,
+                    config,
+                )
             }
         };
         let maps: Vec<String> = linked.maps().iter().map(|map| map.name().to_owned()).collect();
@@ -71,6 +74,9 @@ impl Prepared {
             let set = match object::max_entries(map, &config)? {
                 _ if maps::variable(map) == maps::CONFIG => {
                     linked.set_initial(map, bytemuck::bytes_of(&config).to_vec())
+                }
+                _ if maps::variable(map) == maps::ACT_CONFIG => {
+                    linked.set_initial(map, bytemuck::bytes_of(&abi::ActConfig::of(&config)).to_vec())
                 }
                 Some(entries) => linked.set_max_entries(map, entries),
                 None => Ok(()),
@@ -151,7 +157,7 @@ impl Worker {
     }
 
     /// Writes policy and allow list. No packet passes meanwhile.
-    pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
+    pub fn write_policy(&mut self, policy: &Policy, element: &abi::Element) -> Result<()> {
         for (name, v4) in [(maps::ALLOW4, true), (maps::ALLOW6, false)] {
             let prefixes = policy.prefixes.iter().filter(|prefix| prefix.address.is_ipv4() == v4).count();
             if let Some(map) = self.engine.map(name) {
@@ -171,7 +177,10 @@ impl Worker {
             self.write_pools(policy)?;
         }
         // Pools lie in their order, as nobody was there before them.
-        self.update(maps::POLICY, &0u32.to_ne_bytes(), bytemuck::bytes_of(element))
+        if self.map_name(maps::ACT_POLICY).is_some() {
+            self.update(maps::ACT_POLICY, &0u32.to_ne_bytes(), bytemuck::bytes_of(&element.act))?;
+        }
+        self.update(maps::POLICY, &0u32.to_ne_bytes(), bytemuck::bytes_of(&element.policy))
     }
 
     fn write_pools(&mut self, policy: &Policy) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::offline::runtime::{MAX_FRAME, Ran, RunSettings, Runtime, RuntimeName}
 use crate::policy::Policy;
 
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct RunOptions {
     pub policy: Policy,
     pub mode: Mode,
     pub hash_seed: [u64; abi::HASH_SEEDS],
@@ -68,10 +68,10 @@ impl Observation {
 
 pub struct Runner<'a> {
     bundle: &'a Bundle,
-    options: Options,
+    options: RunOptions,
     runtime: Runtime,
     /// As written at the first packet.
-    policy: Option<abi::Policy>,
+    policy: Option<abi::Element>,
     n_scores: usize,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Runner<'a> {
     /// Loads the bundle's program.
     ///
     /// input : what errors call the bundle.
-    pub fn new(input: &str, bundle: &'a Bundle, runtime: RuntimeName, options: Options) -> Result<Self> {
+    pub fn new(input: &str, bundle: &'a Bundle, runtime: RuntimeName, options: RunOptions) -> Result<Self> {
         let n_scores = n_outputs(&bundle.manifest, &bundle.model)
             .map_err(|rule| Error::input(format!("{input}: model.json: {rule}")))?;
         let table_size = Some(options.table_size.unwrap_or(bundle.manifest.flow.table_size));
@@ -87,7 +87,7 @@ impl<'a> Runner<'a> {
             hash_seed: options.hash_seed,
             table_size,
             cpus: options.cpus,
-            steer: options.policy.steering_kinds(),
+            acts: options.policy.steering_kinds(),
         };
         let runtime = Runtime::new(runtime, input, &bundle.object, &settings)?;
         Ok(Self { bundle, options, runtime, policy: None, n_scores })
@@ -126,12 +126,12 @@ impl<'a> Runner<'a> {
         };
         match self.runtime.run(packet.frame, packet.time_ns)? {
             Ran::Program(fate, scratch) => self.observe(*scratch, fate),
-            Ran::TooShort(status) => Ok(self.too_short(status, &policy, packet.time_ns)),
+            Ran::TooShort(status) => Ok(self.too_short(status, &policy.policy, packet.time_ns)),
         }
     }
 
     /// `enforce_for` counts from the first packet: the capture's clock is the only one in this run.
-    fn write_policy(&mut self, now_ns: u64) -> Result<abi::Policy> {
+    fn write_policy(&mut self, now_ns: u64) -> Result<abi::Element> {
         let element = self.options.policy.to_abi(now_ns, self.options.mode);
         self.runtime.write_policy(&self.options.policy, &element)?;
         self.policy = Some(element);
@@ -170,7 +170,7 @@ impl<'a> Runner<'a> {
 
     /// Whether a class goes back to who sent it: at TC the program says the same of other interfaces.
     fn bounces(&self, class_id: u32) -> bool {
-        let steering = self.policy.and_then(|policy| policy.steer.get(class_id as usize).copied());
+        let steering = self.policy.and_then(|policy| policy.act.steer.get(class_id as usize).copied());
         steering.is_some_and(|steering| steering.kinds & abi::STEER_BOUNCE != 0)
     }
 

@@ -62,7 +62,7 @@ pub struct RunSettings {
     /// In the kernel: each packet runs on one of so many CPUs, at random, one packet after the other.
     pub cpus: u32,
     /// `abi::STEER_*` bits: what the policy may ask for.
-    pub steer: u32,
+    pub acts: u32,
 }
 
 impl RunSettings {
@@ -74,7 +74,7 @@ impl RunSettings {
     pub fn in_engine(&self) -> Settings {
         let traced = self.traced(0, Clock::Fine);
         // It cannot move the front of a packet: such classes are not steered there.
-        Settings { steer: traced.steer & !abi::STEER_THROUGH_TUNNELS, ..traced }
+        Settings { acts: traced.acts & !abi::STEER_THROUGH_TUNNELS, ..traced }
     }
 
     /// With the packet's way left behind for us to read.
@@ -83,7 +83,7 @@ impl RunSettings {
             table_size: self.table_size,
             clock: Some(clock),
             trace: true,
-            steer: if self.steer == 0 { 0 } else { self.steer | abi::STEER_TOLD },
+            acts: if self.acts == 0 { 0 } else { self.acts | abi::STEER_TOLD },
             ..Settings::on_cpu(cpu, self.hash_seed)
         }
     }
@@ -134,7 +134,7 @@ impl Runtime {
         }
     }
 
-    pub fn write_policy(&mut self, policy: &Policy, element: &abi::Policy) -> Result<()> {
+    pub fn write_policy(&mut self, policy: &Policy, element: &abi::Element) -> Result<()> {
         match self {
             Self::Kernel(runtime) => {
                 policy_maps::write(policy, element, |name| runtime.loaded.map(name), || Ok(()))

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::{Filter, Note, PLANES, Place, Plane, Port, attached};
+use super::{Filter, Note, PLANES, Plane, Port, Site, attached};
 use crate::interface::netns;
 use crate::kernel;
 use crate::kernel::change;
@@ -121,8 +121,8 @@ pub fn info(link: BorrowedFd<'_>) -> io::Result<Option<LinkInfo>> {
     // SAFETY: `info` is a zeroed bpf_link_info of `length` bytes, which the call fills.
     check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &mut info, &mut length) })?;
     let ifindex = PLANES.iter().find_map(|plane| match plane.abilities().place {
-        Place::Kernel(hook) => hook.ifindex(&info),
-        Place::User(_) => None,
+        Site::Kernel(hook) => hook.ifindex(&info),
+        Site::User(_) => None,
     });
     let port = |ifindex| Some(Port::Interface(ifindex)).filter(|_| ifindex != 0);
     Ok(ifindex.map(|ifindex| LinkInfo {

@@ -25,7 +25,7 @@ use crate::interface::offloads::Direction;
 use crate::object::Runs;
 
 pub use port::Port;
-pub use tc::{Filter, FilterPlace};
+pub use tc::{Filter, FilterHandle};
 use user_space::Carried;
 pub use user_space::note::{self, Note};
 pub use xdp::{Driver, driver};
@@ -56,7 +56,7 @@ pub struct Abilities {
     pub drops: Drops,
     /// What else a policy may ask for: `abi::STEER_*` bits.
     pub steers: u32,
-    pub place: Place,
+    pub place: Site,
 }
 
 /// Whether a verdict can keep a packet from its receiver.
@@ -70,7 +70,7 @@ pub enum Drops {
 
 /// Where the program runs.
 #[derive(Clone, Copy)]
-pub enum Place {
+pub enum Site {
     Kernel(&'static dyn Hook),
     User(&'static dyn Carried),
 }
@@ -170,8 +170,8 @@ impl Plane {
 
     fn hook(self) -> Option<&'static dyn Hook> {
         match self.0.place {
-            Place::Kernel(hook) => Some(hook),
-            Place::User(_) => None,
+            Site::Kernel(hook) => Some(hook),
+            Site::User(_) => None,
         }
     }
 
@@ -183,8 +183,8 @@ impl Plane {
     /// Of a plane whose packets the agent carries itself.
     pub fn carried(self) -> Option<&'static dyn Carried> {
         match self.0.place {
-            Place::Kernel(_) => None,
-            Place::User(carried) => Some(carried),
+            Site::Kernel(_) => None,
+            Site::User(carried) => Some(carried),
         }
     }
 
@@ -260,17 +260,17 @@ impl Plane {
         pin: Option<&Path>,
     ) -> io::Result<OwnedFd> {
         match (self.0.place, port) {
-            (Place::Kernel(hook), Port::Interface(index)) => hook.attach(program, index, joining, pin),
-            (Place::Kernel(_), Port::Device) => Err(io::ErrorKind::Unsupported.into()),
-            (Place::User(_), port) => link::pinned(Note::begin(self, program, port)?, pin),
+            (Site::Kernel(hook), Port::Interface(index)) => hook.attach(program, index, joining, pin),
+            (Site::Kernel(_), Port::Device) => Err(io::ErrorKind::Unsupported.into()),
+            (Site::User(_), port) => link::pinned(Note::begin(self, program, port)?, pin),
         }
     }
 
     /// What an error of the kernel means to whoever wanted to attach.
     pub fn attach_error(self, interface: &str, error: &io::Error) -> Error {
         match self.0.place {
-            Place::Kernel(hook) => hook.attach_error(interface, error),
-            Place::User(_) => Error::other(format!("{interface}: cannot run as {self}: {error}")),
+            Site::Kernel(hook) => hook.attach_error(interface, error),
+            Site::User(_) => Error::other(format!("{interface}: cannot run as {self}: {error}")),
         }
     }
 }

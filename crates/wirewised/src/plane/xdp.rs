@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::change;
 use crate::kernel::objects::check;
-use crate::plane::{Abilities, Drops, Hook, Joining, Place, Plane, link};
+use crate::plane::{Abilities, Drops, Hook, Joining, Plane, Site, link};
 use crate::text::shell::quoted;
 
 const AT_XDP: u32 = abi::STEER_REDIRECT
@@ -39,7 +39,7 @@ pub const NATIVE: Plane = Plane(&Abilities {
     direction: Direction::Received,
     drops: Drops::Always,
     steers: AT_XDP,
-    place: Place::Kernel(&Xdp::Native),
+    place: Site::Kernel(&Xdp::Native),
 });
 
 pub const GENERIC: Plane = Plane(&Abilities {
@@ -53,7 +53,7 @@ pub const GENERIC: Plane = Plane(&Abilities {
     direction: Direction::Received,
     drops: Drops::Always,
     steers: AT_XDP,
-    place: Place::Kernel(&Xdp::Generic),
+    place: Site::Kernel(&Xdp::Generic),
 });
 
 /// At which of the two places.

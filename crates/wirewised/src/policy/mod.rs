@@ -177,11 +177,11 @@ impl Policy {
         })
     }
 
-    /// The value of the map `ww_policy`.
+    /// The values of the maps `ww_policy` and `ww_act_policy`.
     ///
     /// now_ns : CLOCK_BOOTTIME, or the captured time; `enforce_for` starts there.
-    pub fn to_abi(&self, now_ns: u64, mode: abi::Mode) -> abi::Policy {
-        let mut policy = abi::Policy::zeroed();
+    pub fn to_abi(&self, now_ns: u64, mode: abi::Mode) -> abi::Element {
+        let abi::Element { mut policy, mut act } = abi::Element::zeroed();
         policy.mode = mode.code();
         if let Some(duration) = self.enforce_for {
             policy.enforce_until_ns = now_ns.saturating_add(duration.0);
@@ -206,7 +206,7 @@ impl Policy {
             }
         }
         (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
-        let elements = policy.class_policy.iter_mut().zip(&mut policy.steer);
+        let elements = policy.class_policy.iter_mut().zip(&mut act.steer);
         for ((element, steer), class) in elements.zip(&self.actions) {
             element.action = class.action.code().code();
             element.after = class.after;
@@ -217,7 +217,7 @@ impl Policy {
             }
         }
         policy.streaks = self.actions.iter().any(|class| class.after > 1).into();
-        policy
+        abi::Element { policy, act }
     }
 
     fn allow_bits(&self) -> u32 {

@@ -22,7 +22,7 @@ pub struct EventRing {
 }
 
 /// What lies in an event's place.
-enum Place {
+enum EventSlot {
     Whole(Event),
     /// It is being written.
     Unfinished,
@@ -58,9 +58,9 @@ impl EventRing {
             past = past.max(oldest(sent));
             while past < sent {
                 match self.event(cpu, past + 1) {
-                    Place::Whole(event) => found.push(event),
+                    EventSlot::Whole(event) => found.push(event),
                     // Only the newest can be: another one is being overwritten.
-                    Place::Unfinished if past + 1 == sent => break,
+                    EventSlot::Unfinished if past + 1 == sent => break,
                     _ => self.missed += 1,
                 }
                 past += 1;
@@ -76,20 +76,20 @@ impl EventRing {
     }
 
     /// The `number`-th event of a CPU, from 1 on.
-    fn event(&self, cpu: u32, number: u64) -> Place {
+    fn event(&self, cpu: u32, number: u64) -> EventSlot {
         let index = cpu * abi::EVENTS + ((number - 1) % u64::from(abi::EVENTS)) as u32;
         let sequence = || self.events.load(index, offset_of!(Event, sequence));
         match sequence() {
             Some(found) if found == number as u32 => {}
-            Some(0) => return Place::Unfinished,
-            _ => return Place::Gone,
+            Some(0) => return EventSlot::Unfinished,
+            _ => return EventSlot::Gone,
         }
         let event = self.events.read::<Event>(index);
         // The copy is whole if nobody began to write before it ended.
         fence(Ordering::Acquire);
         match event {
-            Some(event) if sequence() == Some(number as u32) => Place::Whole(event),
-            _ => Place::Gone,
+            Some(event) if sequence() == Some(number as u32) => EventSlot::Whole(event),
+            _ => EventSlot::Gone,
         }
     }
 }

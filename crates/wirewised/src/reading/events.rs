@@ -8,11 +8,11 @@ use bytemuck::Zeroable;
 use libbpf_rs::MapHandle;
 use serde::Serialize;
 
-use crate::abi::{self, Key4, Outcome, Policy};
+use crate::abi::{self, Key4, Outcome};
 use crate::error::Result;
 use crate::kernel;
 use crate::object::flow_table::{FlowKey, Vlans};
-use crate::object::read_element;
+use crate::object::value_of;
 use crate::reading::community_id::{community_id, flow_id};
 use crate::reading::event_ring::EventRing;
 use crate::stop::Stop;
@@ -150,14 +150,15 @@ pub struct Events {
     /// The index is the class id.
     classes: Vec<String>,
     networks: Vec<String>,
-    policy: MapHandle,
+    /// The classifier's part, and the actor's.
+    policy: (MapHandle, Option<MapHandle>),
 }
 
 impl Events {
-    /// policy : its map. interface : that packets come in by. class_name : of a class id. networks : of a bank.
+    /// policy : its maps. interface : that packets come in by. class_name : of a class id. networks : of a bank.
     pub fn new(
         ring: EventRing,
-        policy: MapHandle,
+        policy: (MapHandle, Option<MapHandle>),
         interface: &str,
         class_name: impl Fn(u8) -> String,
         networks: Vec<String>,
@@ -177,8 +178,8 @@ impl Events {
         // Each time anew: the wall clock may be set meanwhile.
         let epoch = monotonic_epoch();
         let policy = match events.is_empty() {
-            true => Policy::zeroed(),
-            false => read_element(&self.policy, 0)?,
+            true => abi::Element::zeroed(),
+            false => self.element()?,
         };
         for event in &events {
             let event = self.in_words(event, &policy, epoch);
@@ -197,7 +198,13 @@ impl Events {
         }
     }
 
-    fn in_words(&self, event: &abi::Event, policy: &Policy, epoch: SystemTime) -> Event {
+    fn element(&self) -> Result<abi::Element> {
+        let (policy, act) = &self.policy;
+        let act = act.as_ref().map(value_of).transpose()?;
+        Ok(abi::Element { policy: value_of(policy)?, act: act.unwrap_or_else(Zeroable::zeroed) })
+    }
+
+    fn in_words(&self, event: &abi::Event, policy: &abi::Element, epoch: SystemTime) -> Event {
         let key = key(event);
         Event {
             timestamp: timestamp(epoch + Duration::from_nanos(event.time_ns)),

@@ -19,7 +19,7 @@ const TOGETHER: usize = 8192;
 
 /// Where a flow lies, and how it compares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ListedFlow {
     rank: u64,
     table: usize,
     bucket: u32,
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 pub struct Listing {
-    tables: Vec<Table>,
+    tables: Vec<ListedTable>,
     verdict: u8,
     now_ns: u64,
     /// Entries idle for longer than the idle timeout too.
@@ -36,7 +36,7 @@ pub struct Listing {
 }
 
 /// One of the flow tables.
-pub struct Table {
+pub struct ListedTable {
     ip_version: u8,
     map: MapHandle,
     layout: Layout,
@@ -44,7 +44,7 @@ pub struct Table {
     buckets: u32,
 }
 
-impl Table {
+impl ListedTable {
     /// shards : of a table that is not shared. layout : `None`: nobody remembers more of the entries than their size.
     pub fn new(
         ip_version: u8,
@@ -62,7 +62,7 @@ impl Table {
 
 impl Listing {
     /// verdict : the bit of entries with a verdict of this program. class_id : only flows whose last verdict is this class.
-    pub fn new(tables: Vec<Table>, verdict: u8, now_ns: u64, all: bool, class_id: Option<u8>) -> Self {
+    pub fn new(tables: Vec<ListedTable>, verdict: u8, now_ns: u64, all: bool, class_id: Option<u8>) -> Self {
         Self { tables, verdict, now_ns, all, class_id }
     }
 
@@ -90,25 +90,25 @@ impl Listing {
     }
 
     /// The buckets from `first`, a multiple of WINDOW, on.
-    fn window<'a>(&self, table: &'a Table, first: u32) -> Result<FlowTable<'a>> {
+    fn window<'a>(&self, table: &'a ListedTable, first: u32) -> Result<FlowTable<'a>> {
         let entries = WINDOW.min(table.map.max_entries() - first);
         let elements = Elements::Mapped(MappedArray::window(&table.map, first, entries)?);
         let flows = FlowTable::new(elements, table.ip_version, &table.layout, table.buckets)?;
         Ok(flows.with_verdict(self.verdict).beginning_at(first))
     }
 
-    fn wants(&self, table: &Table, flow: &Flow) -> bool {
+    fn wants(&self, table: &ListedTable, flow: &Flow) -> bool {
         let idle = self.now_ns.saturating_sub(flow.last_seen_ns) > table.layout.idle_timeout_ns;
         (self.all || !idle) && (self.class_id.is_none() || self.class_id == flow.class_id)
     }
 
     /// How many flows there are, and where those of the highest rank lie, at most `limit`, the highest first.
-    pub fn first(&self, limit: usize, rank: impl Fn(&Flow) -> u64) -> Result<(usize, Vec<Place>)> {
+    pub fn first(&self, limit: usize, rank: impl Fn(&Flow) -> u64) -> Result<(usize, Vec<ListedFlow>)> {
         let mut found = 0;
-        let mut first: BinaryHeap<Reverse<Place>> = BinaryHeap::new();
+        let mut first: BinaryHeap<Reverse<ListedFlow>> = BinaryHeap::new();
         self.each_place(|table, flow| {
             let bucket = flow.cpu.unwrap_or(0) * self.tables[table].buckets + flow.bucket;
-            first.push(Reverse(Place { rank: rank(flow), table, bucket, way: flow.way }));
+            first.push(Reverse(ListedFlow { rank: rank(flow), table, bucket, way: flow.way }));
             found += 1;
             if first.len() > limit {
                 first.pop();
@@ -120,7 +120,7 @@ impl Listing {
 
     /// Calls for the flow at each place, as it is now, in the order given; not for those that are gone. Flows next to each other in rank
     /// lie anywhere in the tables, so many are read at a time, in the order in which they lie.
-    pub fn each_at(&self, places: &[Place], mut visit: impl FnMut(&Flow) -> Result<()>) -> Result<()> {
+    pub fn each_at(&self, places: &[ListedFlow], mut visit: impl FnMut(&Flow) -> Result<()>) -> Result<()> {
         for places in places.chunks(TOGETHER) {
             let window = |at: usize| (places[at].table, places[at].bucket / WINDOW * WINDOW);
             let mut order: Vec<usize> = (0..places.len()).collect();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::flow_table::{Flow, FlowValue};
-use crate::reading::flow_listing::{Listing, Place, Table};
+use crate::reading::flow_listing::{ListedFlow, ListedTable, Listing};
 
 /// Which flows are wanted.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub enum Sort {
 pub struct Flows {
     listing: Listing,
     /// How many there are, and where those lie that are shown. `None`: all, in the order of the tables.
-    chosen: Option<(usize, Vec<Place>)>,
+    chosen: Option<(usize, Vec<ListedFlow>)>,
     now_ns: u64,
     /// The index is the class id.
     classes: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Flows {
 
 /// A flow as it was found.
 #[derive(Debug, Serialize)]
-pub struct Found<'a> {
+pub struct FoundFlow<'a> {
     #[serde(flatten)]
     pub flow: &'a Flow,
     /// `None`: no verdict yet.
@@ -56,7 +56,7 @@ pub struct Found<'a> {
 
 impl Flows {
     /// tables, verdict : as for `Listing::new`. classes : names, by class id.
-    pub fn new(tables: Vec<Table>, verdict: u8, classes: Vec<String>, wanted: &Wanted) -> Result<Self> {
+    pub fn new(tables: Vec<ListedTable>, verdict: u8, classes: Vec<String>, wanted: &Wanted) -> Result<Self> {
         let class_id = wanted.class.as_ref().map(|class| class_id(&classes, class)).transpose()?;
         let now_ns = kernel::monotonic_ns();
         let listing = Listing::new(tables, verdict, now_ns, wanted.all, class_id);
@@ -70,7 +70,7 @@ impl Flows {
         Ok(Self { listing, chosen, now_ns, classes })
     }
 
-    pub fn each(&self, mut visit: impl FnMut(&Found<'_>) -> Result<()>) -> Result<()> {
+    pub fn each(&self, mut visit: impl FnMut(&FoundFlow<'_>) -> Result<()>) -> Result<()> {
         let visit = |flow: &Flow| visit(&self.found(flow));
         match &self.chosen {
             None => self.listing.each(visit),
@@ -83,11 +83,17 @@ impl Flows {
         self.chosen.as_ref().map(|(count, _)| *count)
     }
 
-    fn found<'a>(&'a self, flow: &'a Flow) -> Found<'a> {
+    fn found<'a>(&'a self, flow: &'a Flow) -> FoundFlow<'a> {
         let class = |id| self.classes.get(usize::from(id)).map_or("unknown", String::as_str);
         let age_ns = self.now_ns.saturating_sub(flow.last_seen_ns);
         let features = flow.values(self.listing.features());
-        Found { flow, class: flow.class_id.map(class), features, age_seconds: age_ns as f64 / 1e9, age_ns }
+        FoundFlow {
+            flow,
+            class: flow.class_id.map(class),
+            features,
+            age_seconds: age_ns as f64 / 1e9,
+            age_ns,
+        }
     }
 }
 

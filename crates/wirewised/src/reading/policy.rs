@@ -12,10 +12,10 @@ pub fn effective_mode(policy: &abi::Policy, now_ns: u64) -> Mode {
 }
 
 /// The same trigger and allow list as the first's, and every class passes: a shadow's verdict is none.
-pub fn of_shadow(first: &abi::Policy) -> abi::Policy {
-    let (class_policy, steer) =
-        ([Zeroable::zeroed(); abi::MAX_CLASSES], [Zeroable::zeroed(); abi::MAX_CLASSES]);
-    abi::Policy { class_policy, steer, drop_malformed: 0, ..*first }
+pub fn of_shadow(first: &abi::Policy) -> abi::Element {
+    let class_policy = [Zeroable::zeroed(); abi::MAX_CLASSES];
+    let policy = abi::Policy { class_policy, drop_malformed: 0, ..*first };
+    abi::Element { policy, act: Zeroable::zeroed() }
 }
 
 #[cfg(test)]

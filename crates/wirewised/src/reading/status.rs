@@ -7,7 +7,7 @@ use crate::abi::Mode;
 use crate::bundle::manifest::Sharing;
 use crate::interface::offloads::Merging;
 use crate::plane::note::Carrier;
-use crate::plane::{FilterPlace, Plane};
+use crate::plane::{FilterHandle, Plane};
 use crate::reading::agreement::Agreement;
 use crate::reading::meta::{BundleMeta, PolicyMeta};
 use crate::text::shell::quoted;
@@ -28,7 +28,7 @@ pub struct Status {
     /// A program at TC, which does what the policy asks for and XDP cannot.
     pub companion: Option<Second>,
     /// Of a filter of clsact, which programs of TC are where the kernel has no tcx links.
-    pub filter: Option<FilterPlace>,
+    pub filter: Option<FilterHandle>,
     /// What holds now; null if nothing does, as nothing is attached any more.
     pub mode: Option<Mode>,
     /// False: enforcement was asked for a time that is over.

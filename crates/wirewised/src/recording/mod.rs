@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows to train on, from live traffic: the program without a model leaves a packet's features and headers in a ring of its CPU
-//! (bpf/wirewise/record.h), and the agent makes the table of them that `wirewised features` makes of captures.
+//! (bpf/classify/record.h), and the agent makes the table of them that `wirewised features` makes of captures.
 
 mod live;
 mod parts;
@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use live::Live;
 pub use parts::{Limits, Parts};
-pub use rings::{Found, Rings, row_bytes};
+pub use rings::{RingCounts, Rings, row_bytes};
 
 use crate::abi::{self, Status};
 use crate::error::Result;
@@ -58,7 +58,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Packets that the program saw, and rows that found no room.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> RingCounts {
         self.rings.found()
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::features::FeatureRows;
-use crate::rows::{Batch, Format, Table};
+use crate::rows::{Batch, Format, TableFile};
 
 /// When a part ends and the next begins.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,7 +26,7 @@ pub struct Parts {
     output: PathBuf,
     limits: Limits,
     metadata: Vec<(String, String)>,
-    table: Option<Table<FeatureRows>>,
+    table: Option<TableFile<FeatureRows>>,
     begun: Instant,
     /// Of the part that is being written.
     rows: u64,
@@ -72,7 +72,7 @@ impl Parts {
 
     fn begin(&mut self, blank: &FeatureRows) -> Result<()> {
         let path = self.path();
-        self.table = Some(Table::create(&path, Format::of(&path)?, blank, &self.metadata)?);
+        self.table = Some(TableFile::create(&path, Format::of(&path)?, blank, &self.metadata)?);
         (self.begun, self.rows) = (Instant::now(), 0);
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Parts {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.bytes + self.table.as_ref().map_or(0, Table::written)
+        self.bytes + self.table.as_ref().map_or(0, TableFile::written)
     }
 
     /// Completes the last part, unless it is empty and there are others. Returns the files.

@@ -14,7 +14,7 @@ const AT_A_TIME: u64 = 1024;
 
 /// What the program counted, all CPUs together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct RingCounts {
     pub packets: u64,
     pub lost: u64,
 }
@@ -105,9 +105,9 @@ impl Rings {
         Ok(())
     }
 
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> RingCounts {
         let rings = (0..self.rings.entries()).filter_map(|cpu| self.rings.read::<abi::RecordRing>(cpu));
-        rings.fold(Found::default(), |sum, ring| Found {
+        rings.fold(RingCounts::default(), |sum, ring| RingCounts {
             packets: sum.packets + ring.packets,
             lost: sum.lost + ring.lost,
         })

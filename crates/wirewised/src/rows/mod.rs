@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use crate::error::{Error, Result};
-use crate::files::place::Place;
+use crate::files::place::Destination;
 use crate::files::whole_file::WholeFile;
 use crate::packets::outer::Conversation;
 
@@ -63,7 +63,7 @@ impl Format {
             Some("parquet") => Ok(Self::Parquet),
             Some("jsonl" | "ndjson") => Ok(Self::JsonLines),
             // A device or a pipe, such as `/dev/stdout`.
-            None if Place::of(path)?.is_stream() => Ok(Self::JsonLines),
+            None if Destination::of(path)?.is_stream() => Ok(Self::JsonLines),
             _ => Err(Error::input(format!("{}: name the file .parquet or .jsonl", path.display()))),
         }
     }
@@ -75,14 +75,14 @@ trait Sink<B>: Send {
 }
 
 /// A table that is being written. Until it is finished and committed there is no file.
-pub struct Table<B> {
+pub struct TableFile<B> {
     file: WholeFile,
     sender: Option<SyncSender<B>>,
     emptied: Receiver<B>,
     thread: Option<JoinHandle<std::result::Result<(), String>>>,
 }
 
-impl<B: Batch> Table<B> {
+impl<B: Batch> TableFile<B> {
     /// blank : an empty batch, which shows the columns. metadata : key and value, for Parquet.
     pub fn create(path: &Path, format: Format, blank: &B, metadata: &[(String, String)]) -> Result<Self> {
         let file = WholeFile::create(path)?;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::object::flow_table::{Flow, FlowValue};
-use crate::reading::flows::{Flows, Found};
+use crate::reading::flows::{Flows, FoundFlow};
 use crate::text::output::Lines;
 use crate::text::table::Columns;
 use crate::text::units::format_age;
@@ -83,7 +83,7 @@ pub fn print(flows: &Flows, state: Option<State>) -> Result<()> {
     lines.flush()
 }
 
-fn row(found: &Found<'_>, state: Option<State>) -> [String; 5] {
+fn row(found: &FoundFlow<'_>, state: Option<State>) -> [String; 5] {
     [
         describe(found.flow),
         found.class.unwrap_or("-").to_string(),

@@ -319,7 +319,9 @@ fn user_space_balances() {
                 [(format!("interface: {OUT}"), &it.beyond.wire), ("source: 10.8.0.1".to_string(), &it.near)]
             {
                 run(&format!("{{{settings}, method: {method}, {backends}}}"));
+                let before = outcome(&it.lab, 1, "acted");
                 it.near.send(&sent);
+                wait("all are judged", || outcome(&it.lab, 1, "acted") == before + 50);
                 let arrived: Vec<_> = wire.all().into_iter().filter(|frame| frame[..6] == mac(9)).collect();
                 assert_eq!(arrived.len(), 50, "{plane} {options} {method} {settings}");
                 for (before, after) in sent.iter().zip(&arrived) {

@@ -54,7 +54,7 @@ fn what_cannot_be_seen_is_not_said_to_be_nothing() {
     let (code, said, _) = without_bpffs("status");
     assert_eq!(code, 0);
     assert!(
-        said.contains(&format!("{INTERFACE}\n  plane        xdp-native, program {program} (ww_xdp)")),
+        said.contains(&format!("{INTERFACE}\n  plane        xdp-native, program {program} (ww_main)")),
         "{said}"
     );
     assert!(said.contains("cannot know what is attached") && !said.contains("nothing is attached"), "{said}");

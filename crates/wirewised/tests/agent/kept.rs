@@ -17,12 +17,13 @@ use crate::steering::{Beyond, OUT};
 type Content = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
 /// Written anew by every policy that is given: `views` compares what these mean.
-const WRITTEN: [&str; 4] = [".data.ww_policy", "ww_pools", "ww_tables", "ww_backends"];
+const WRITTEN: [&str; 5] = [".data.ww_policy", ".data.ww_act_po", "ww_pools", "ww_tables", "ww_backends"];
 /// Numbered by class, or with verdicts in it, which are.
-const BY_CLASS: [&str; 6] =
-    [".data.ww_cpu", ".data.ww_policy", "ww_events", "ww_limit", "ww_flows4", "ww_flows6"];
+const BY_CLASS: [&str; 7] =
+    [".data.ww_cpu", ".data.ww_policy", ".data.ww_act_po", "ww_events", "ww_limit", "ww_flows4", "ww_flows6"];
 /// Of one load.
-const OF_LOAD: [&str; 5] = [".rodata.ww_conf", "ww_progs", "ww_first", "ww_blank", "ww_agreement"];
+const OF_LOAD: [&str; 6] =
+    [".rodata.ww_conf", ".rodata.ww_act_", "ww_progs", "ww_first", "ww_blank", "ww_agreement"];
 /// Where tests write an entry of their own, as packets would.
 const MARKED: [&str; 6] =
     ["ww_memory", "ww_stations", "ww_answers", "ww_backend_coun", "ww_tunnel_count", "ww_limit"];
@@ -162,9 +163,9 @@ fn keep(plane: &str, policy: &str, reloading: &str, prepare: impl Fn(&Lab)) {
     let limits =
         |content: &BTreeMap<String, Content>| content["ww_limit"].values().cloned().collect::<Vec<_>>();
     assert_eq!(limits(&contents(&lab)), limits(&kept.before), "limits go by the names of classes");
-    kept.after("rollback", &BY_CLASS[4..]);
+    kept.after("rollback", &BY_CLASS[5..]);
     kept.after(&format!("{again} r.yaml"), &[&WRITTEN[..], &BY_CLASS[..]].concat());
-    kept.after("rollback", &BY_CLASS[4..]);
+    kept.after("rollback", &BY_CLASS[5..]);
     lab.ok(&format!("detach --interface {INTERFACE}"));
     lab.assert_untouched();
 }

@@ -55,12 +55,12 @@ fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
 /// The data path of this repository with the model of fixtures/datapath.
 pub fn data_path() -> Option<&'static [u8]> {
     static OBJECT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    OBJECT.get_or_init(|| compile("../../bpf/xdp.bpf.c", &[])).as_deref()
+    OBJECT.get_or_init(|| compile("../../bpf/main.bpf.c", &[])).as_deref()
 }
 
 /// The same with another border between the classes (`BORDER=length`), or with a larger flow state (`WIDE`).
 pub fn variant(define: &str) -> Vec<u8> {
-    compile("../../bpf/xdp.bpf.c", &[define]).unwrap()
+    compile("../../bpf/main.bpf.c", &[define]).unwrap()
 }
 
 /// The small data path of the other tests; `BROKEN`: the verifier refuses it.

@@ -39,12 +39,12 @@ fn a_program_of_somebody_else_is_only_replaced_when_told() {
         });
         let run = format!("run --bundle b.wirewise --interface {INTERFACE}");
         let error = lab.error(&run, 1);
-        assert!(error.contains(&format!("{INTERFACE} is taken: program {id} (ww_xdp)")), "{error}");
+        assert!(error.contains(&format!("{INTERFACE} is taken: program {id} (ww_main)")), "{error}");
         assert!(error.contains("--replace"), "{error}");
         assert_eq!((lab.xdp(INTERFACE), lab.pinned()), (Some((2, id.into())), Vec::new()));
 
         let plan = lab.ok(&format!("{run} --replace --dry-run"));
-        assert!(plan.contains(&format!("take program {id} (ww_xdp) off {INTERFACE}")), "{plan}");
+        assert!(plan.contains(&format!("take program {id} (ww_main) off {INTERFACE}")), "{plan}");
         assert_eq!(lab.xdp(INTERFACE), Some((2, id.into())));
 
         assert_eq!(lab.json(&format!("{run} --replace"))["action"], "replaced");

@@ -139,7 +139,7 @@ fn programs_of_others_stay_and_the_user_chooses_the_order() {
         [attach(tc::INGRESS, &other), attach(Plane::XDP_GENERIC, &at_xdp)]
     });
     let doctor = lab.ok(&format!("doctor --interface {INTERFACE} --plane tc-ingress"));
-    assert!(doctor.contains(&format!("beside program {} (ww_xdp)", id(&other))), "{doctor}");
+    assert!(doctor.contains(&format!("beside program {} (ww_main)", id(&other))), "{doctor}");
     lab.policy("classes: {attack: drop}");
     for (order, ours_at) in [("", 0), ("--order last", 1), ("--order first", 0)] {
         let ours =
@@ -160,7 +160,7 @@ fn programs_of_others_stay_and_the_user_chooses_the_order() {
     // At XDP there is room for one only, whatever is at TC.
     let run = format!("run --bundle b.wirewise --interface {INTERFACE}");
     let error = lab.error(&run, 1);
-    assert!(error.contains(&format!("is taken: program {} (ww_xdp)", id(&at_xdp))), "{error}");
+    assert!(error.contains(&format!("is taken: program {} (ww_main)", id(&at_xdp))), "{error}");
     let [at_tc, at_xdp] = links;
     drop(at_xdp);
     lab.ok(&run);

@@ -35,7 +35,7 @@ pub fn members(object: &[u8]) -> BTreeMap<String, Vec<u8>> {
         (FEATURES.to_string(), LENGTH.to_vec()),
         ("program.bpf.o".to_string(), object.to_vec()),
         ("card.md".to_string(), b"# card\n".to_vec()),
-        ("sources/xdp.bpf.c".to_string(), b"int x;\n".to_vec()),
+        ("sources/main.bpf.c".to_string(), b"int x;\n".to_vec()),
     ])
 }
 
@@ -49,7 +49,7 @@ pub fn manifest(members: &BTreeMap<String, Vec<u8>>) -> Value {
         "flow": {"key": "five-tuple", "table_size": 1024, "sharing": "per-cpu", "idle_timeout_ns": 60_000_000_000u64,
             "grace_ns": 10_000_000_000u64, "proven_packets": 4, "clock": "coarse", "entry4_size": 64,
             "entry6_size": 64, "layout_digest": "0", "state": [{"name": "sum_length", "type": "u64", "offset": 0}]},
-        "program": {"section": "xdp", "entry": "ww_xdp", "tail_calls": [], "shape": "inline", "why": "small",
+        "program": {"section": "xdp", "entry": "ww_main", "tail_calls": [], "shape": "inline", "why": "small",
             "instructions": 1, "object_bytes": 1, "clang": "19", "predicted": {}, "verifier": null},
         "model": {"family": "tree-ensemble", "digest": "0", "n_features": 1, "n_classes": 2, "summary": "a test",
             "source": "", "notes": []},

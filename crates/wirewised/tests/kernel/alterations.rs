@@ -36,7 +36,7 @@ const ALTERATIONS: &[Alteration] = &[
     ("old section of maps", |o| o.rename(".maps", "maps"), Refused("holds the section \"maps\"")),
     ("programs for TC", |o| o.rename("xdp", "tc"), Refused("holds the section \"tc\"")),
     ("programs for fragments", |o| o.rename("xdp", "xdp.frags"), Refused("holds the section")),
-    ("programs in place of another", |o| o.rename("xdp", "freplace/ww_xdp"), Refused("holds the section")),
+    ("programs in place of another", |o| o.rename("xdp", "freplace/ww_main"), Refused("holds the section")),
     ("programs of a map", |o| o.rename("xdp", "xdp/devmap"), Refused("holds the section")),
     (
         "operations of the kernel",
@@ -158,21 +158,21 @@ const ALTERATIONS: &[Alteration] = &[
         |o| o.set_symbol("ww_limit", SECTION, o.index("license") as u64),
         Refused("ww_limit"),
     ),
-    ("a program among functions", |o| o.set_symbol("ww_xdp", SECTION, o.index(".text") as u64), Refused("")),
+    ("a program among functions", |o| o.set_symbol("ww_main", SECTION, o.index(".text") as u64), Refused("")),
     ("a local map", |o| o.set_symbol("ww_limit", KIND, 0x01), Refused("ww_limit")),
-    ("a weak program", |o| o.set_symbol("ww_xdp", KIND, 0x22), Refused("neither global nor local")),
+    ("a weak program", |o| o.set_symbol("ww_main", KIND, 0x22), Refused("neither global nor local")),
     ("a hidden map", |o| o.set_symbol("ww_limit", VISIBILITY, 2), Refused("neither global nor local")),
     ("a map that is a function", |o| o.set_symbol("ww_limit", KIND, 0x12), Refused("as something else")),
-    ("a program that is data", |o| o.set_symbol("ww_xdp", KIND, 0x11), Refused("no program ww_xdp")),
-    ("a program by an indirect function", |o| o.set_symbol("ww_xdp", KIND, 0x1a), Same),
-    ("a shorter program", |o| o.set_symbol("ww_xdp", LENGTH, 8), Refused("")),
-    ("a program without an end", |o| o.set_symbol("ww_xdp", LENGTH, u64::MAX), Refused("")),
-    ("a program of no length", |o| o.set_symbol("ww_xdp", LENGTH, 0), Refused("")),
-    ("a program that begins later", |o| o.set_symbol("ww_xdp", VALUE, 16), Refused("")),
+    ("a program that is data", |o| o.set_symbol("ww_main", KIND, 0x11), Refused("no program ww_main")),
+    ("a program by an indirect function", |o| o.set_symbol("ww_main", KIND, 0x1a), Same),
+    ("a shorter program", |o| o.set_symbol("ww_main", LENGTH, 8), Refused("")),
+    ("a program without an end", |o| o.set_symbol("ww_main", LENGTH, u64::MAX), Refused("")),
+    ("a program of no length", |o| o.set_symbol("ww_main", LENGTH, 0), Refused("")),
+    ("a program that begins later", |o| o.set_symbol("ww_main", VALUE, 16), Refused("")),
     (
         "two programs of one name",
         |o| {
-            let n = o.name("ww_xdp");
+            let n = o.name("ww_main");
             o.set_symbol("ww_model_1", NAME, n)
         },
         Refused("twice"),
@@ -208,9 +208,9 @@ const ALTERATIONS: &[Alteration] = &[
         "two programs exchanged by their symbols",
         |o| {
             let fields = [VALUE, LENGTH];
-            let all = ["ww_xdp", "ww_model_1"]
+            let all = ["ww_main", "ww_model_1"]
                 .map(|name| fields.map(|(at, length)| o.number(o.symbol(name) + at, length)));
-            for (name, numbers) in ["ww_model_1", "ww_xdp"].into_iter().zip(all) {
+            for (name, numbers) in ["ww_model_1", "ww_main"].into_iter().zip(all) {
                 for (field, number) in fields.into_iter().zip(numbers) {
                     o.set_symbol(name, field, number);
                 }
@@ -290,7 +290,7 @@ const ALTERATIONS: &[Alteration] = &[
     (
         "a function that is static by its type",
         |o| {
-            let at = o.function("ww_xdp");
+            let at = o.function("ww_main");
             o.put(at, (4, 4), 12 << 24)
         },
         Refused("another function"),
@@ -299,7 +299,7 @@ const ALTERATIONS: &[Alteration] = &[
         "a function of another name by its type",
         |o| {
             let name = o.string("ww_model_1");
-            o.put(o.function("ww_xdp"), (0, 4), name)
+            o.put(o.function("ww_main"), (0, 4), name)
         },
         Refused("another function"),
     ),

@@ -146,7 +146,7 @@ fn names_that_are_not_text_end_in_one_line() {
         (&b"\0.data.ww_cpu\0"[..], ".BTF"),
         (b"\0ww_limit\0", ".BTF"),
         (b"\0ww_limit\0", ".strtab"),
-        (b"\0ww_xdp\0", ".strtab"),
+        (b"\0ww_main\0", ".strtab"),
         (b"\0ww_cpu\0", ".strtab"),
         (b"\0.maps\0", ".strtab"),
     ] {

@@ -23,6 +23,11 @@ pub fn hostile(defines: &[&str]) -> Option<Vec<u8>> {
     compile("tests/fixtures/hostile.bpf.c", defines)
 }
 
+/// An actor of one action, where this process may load it.
+pub fn toy_actor() -> Option<Vec<u8>> {
+    may_load().then(|| compile("tests/fixtures/toy.bpf.c", &[]))?
+}
+
 fn clang() -> Option<&'static &'static str> {
     COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())
 }
@@ -67,12 +72,12 @@ pub fn loadable(defines: &[&str]) -> Option<Vec<u8>> {
 /// The data path of this repository with the model of fixtures/datapath, where this process may load it.
 pub fn data_path() -> Option<Vec<u8>> {
     static OBJECT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    may_load().then(|| OBJECT.get_or_init(|| compile("../../bpf/xdp.bpf.c", &[])).clone())?
+    may_load().then(|| OBJECT.get_or_init(|| compile("../../bpf/main.bpf.c", &[])).clone())?
 }
 
 /// As `data_path`, with some macros defined.
 pub fn data_path_with(defines: &[&str]) -> Option<Vec<u8>> {
-    may_load().then(|| compile("../../bpf/xdp.bpf.c", defines))?
+    may_load().then(|| compile("../../bpf/main.bpf.c", defines))?
 }
 
 fn may_load() -> bool {

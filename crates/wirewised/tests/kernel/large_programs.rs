@@ -67,7 +67,7 @@ fn lines(object: &mut Altered) {
 /// The program is so many instructions.
 fn instructions(object: &mut Altered, count: usize) {
     object.replace("xdp", &[0xb7, 0, 0, 0, 0, 0, 0, 0].repeat(count));
-    object.set_symbol("ww_xdp", LENGTH, 8 * count as u64);
+    object.set_symbol("ww_main", LENGTH, 8 * count as u64);
     object.replace(".relxdp", &[]);
 }
 
@@ -77,7 +77,7 @@ fn references(object: &mut Altered, count: usize) {
     let mut wide = [0; 16];
     wide[0] = WIDE;
     object.replace("xdp", &wide.repeat(count));
-    object.set_symbol("ww_xdp", LENGTH, 16 * count as u64);
+    object.set_symbol("ww_main", LENGTH, 16 * count as u64);
     let all = (0..count as u32).flat_map(|number| words(&[16 * number, 0, 1, symbol]));
     object.replace(".relxdp", &all.collect::<Vec<_>>());
 }
@@ -138,7 +138,7 @@ fn a_program_of_many_equal_parts_takes_little_memory() {
         }),
         ("a long name of a symbol", |o| {
             let name = o.name(&"\u{1}".repeat(MUCH));
-            o.set_symbol("ww_xdp", NAME, name);
+            o.set_symbol("ww_main", NAME, name);
         }),
         ("strings", |o| o.replace(".debug_str", &[b' '; MUCH])),
         ("parameters", |o| {

@@ -19,7 +19,7 @@ fn an_accepted_object_is_described_program_by_program() {
         assert!(report["load_ms"].as_f64().unwrap() > 0.0);
         let programs = report["programs"].as_array().unwrap();
         let names: Vec<_> = programs.iter().map(|program| program["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["ww_xdp", "ww_model_1"]);
+        assert_eq!(names, ["ww_main", "ww_model_1"]);
         for program in programs {
             for number in ["instructions", "jited_bytes", "verified_instructions"] {
                 assert!(program[number].as_u64().unwrap() > 10, "{program}");
@@ -41,7 +41,7 @@ fn a_refusal_shows_the_deciding_lines_and_keeps_the_log() {
     assert_eq!(output.status.code(), Some(4));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["accepted"], false);
-    assert_eq!(report["refusal"]["program"], "ww_xdp");
+    assert_eq!(report["refusal"]["program"], "ww_main");
     let log = std::fs::read_to_string(report["refusal"]["log_file"].as_str().unwrap()).unwrap();
     for line in report["refusal"]["deciding"].as_array().unwrap() {
         assert!(log.contains(line.as_str().unwrap()), "{line}");
@@ -110,7 +110,7 @@ fn with_sources(
     let place = Place::new(object);
     let mut members = members(object);
     for (name, path) in [
-        ("xdp.bpf.c", "../../bpf/xdp.bpf.c"),
+        ("main.bpf.c", "../../bpf/main.bpf.c"),
         ("ww_feature_set.h", "tests/fixtures/datapath/ww_feature_set.h"),
         ("ww_model.h", "tests/fixtures/datapath/ww_model.h"),
     ] {
@@ -140,7 +140,7 @@ fn sources_that_give_the_program_are_told_from_others() {
     assert!(error.contains("is not what its sources give") && error.contains(": instruction "), "{error}");
 
     let place = with_sources(&object, |members| {
-        members.insert("sources/xdp.bpf.c".to_owned(), b"int x;".to_vec());
+        members.insert("sources/main.bpf.c".to_owned(), b"int x;".to_vec());
     });
     assert!(place.unwrap().error(REBUILD, 2).contains("with another data path than that of this wirewised"));
 }
@@ -182,7 +182,7 @@ fn the_compiler_that_is_missing_is_named() {
     let members = members(&object);
     let mut all = members.clone();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    all.insert("sources/xdp.bpf.c".to_owned(), std::fs::read(here.join("../../bpf/xdp.bpf.c")).unwrap());
+    all.insert("sources/main.bpf.c".to_owned(), std::fs::read(here.join("../../bpf/main.bpf.c")).unwrap());
     all.insert("sources/ww_model.h".to_owned(), Vec::new());
     all.insert("sources/ww_feature_set.h".to_owned(), Vec::new());
     let mut manifest = manifest(&all);

@@ -62,7 +62,7 @@ def lower(
             *begin_header(banner, plan),
             f"#define WW_BANK {len(model.networks)}",
             "",
-            '#include "wirewise/network.h"',
+            '#include "classify/network.h"',
             "",
         ]
         for part in functions:

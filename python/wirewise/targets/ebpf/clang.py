@@ -14,6 +14,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from wirewise import ending
+from wirewise.abi import ACT_STACK
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.feature_sets.feature_set import AGGREGATES
 from wirewise.targets.ebpf import confined
@@ -31,22 +32,11 @@ FLAGS = (
     "-Wno-error=frame-larger-than",
 )
 
+DATA_PATH = ("", "frame/", "classify/")
+"""Folders of bpf/ that a bundle is compiled from; the actor, in act/, is the agent's."""
+
 INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 
-STEERING = frozenset(
-    {
-        "ww_steer", "ww_send_to_cpu", "ww_balance", "ww_forward", "ww_challenge", "ww_find_receiver",
-        "ww_returns_cookie", "ww_answer", "ww_wish_for", "ww_find_gtp", "ww_leave_tunnel",
-        "ww_open_tunnel_to", "ww_write_tunnel", "ww_count_passage", "ww_write_inside", "ww_sum_udp6",
-        "ww_answer_too_long", "ww_may_bounce", "ww_is_sound",
-    }
-)  # fmt: skip
-"""Global functions of bpf/wirewise/steer.h and of what that includes."""
-_THROUGH_TUNNELS = (
-    "ww_leave_tunnel", "ww_write_inside", "ww_open_tunnel_to", "ww_write_tunnel", "ww_answer_too_long",
-)  # fmt: skip
-_STEERED = ("ww_balance", "ww_forward", "ww_send_to_cpu", "ww_wish_for", "ww_may_bounce")
-"""What ww_steer calls, beside ww_challenge and what moves packets through tunnels."""
 # Bytes of stack the kernel allows for all nested calls together; parts of one large tree call each other.
 STACK_LIMIT = 512
 _FRAME_UNIT = 32
@@ -96,17 +86,23 @@ def system_includes() -> list[str]:
 
 
 def data_path_digest() -> str:
-    """SHA-256 of the lines that `sha256sum` writes of bpf/: which data path a bundle was compiled with."""
+    """SHA-256 of the lines that `sha256sum` writes of what DATA_PATH holds: which data path a bundle was
+    compiled with.
+    """
     bpf = files("wirewise") / "bpf"
-    entries = [file.name for file in bpf.iterdir() if file.name.endswith(".c")]
-    names = sorted([*entries, *(f"wirewise/{file.name}" for file in (bpf / "wirewise").iterdir())])
+    names = sorted(
+        folder + file.name
+        for folder in DATA_PATH
+        for file in (bpf / folder).iterdir()
+        if file.name.endswith((".c", ".h"))
+    )
     lines = (f"{hashlib.sha256((bpf / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def compile_sources(sources: dict[str, str], *, clang: str | None = None, meaning: bytes = b"") -> Built:
-    """Compile xdp.bpf.c with the generated headers. sources: file name -> text. meaning: what is written into
-    its `ww_config`, see `wirewise.formats.manifest.meaning`.
+    """Compile main.bpf.c with the generated headers. sources: file name -> text. meaning: what is written
+    into its `ww_config`, see `wirewise.formats.manifest.meaning`.
 
     Raises MissingFeatureError without a usable clang, WirewiseError with clang's first error otherwise.
     """
@@ -125,7 +121,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
             *includes,
             *([f"-DWW_MEANING={','.join(map(str, meaning))}"] if meaning else []),
             "-c",
-            str(folder / "xdp.bpf.c"),
+            str(folder / "main.bpf.c"),
             "-o",
             str(folder / "program.bpf.o"),
         ]
@@ -164,15 +160,15 @@ def _confined(folder: Path, data_path: Path) -> list[str]:
 
 
 def _stack(warnings: str) -> int:
-    """Bytes of the deepest nest of calls: ww_xdp, ww_process_ipv6 and the largest of the others, each rounded
-    up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
-    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or what
-    steers a packet, such as the answer to a SYN; or a bank of networks, which calls their layers.
+    """Bytes of the deepest nest of calls: ww_main, ww_process_ipv6 and the largest of the others, each
+    rounded up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
+    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or the
+    actor, which the agent may link; or a bank of networks, which calls their layers.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
     frames = {m[2]: -(-int(m[1]) // _FRAME_UNIT) * _FRAME_UNIT for m in _FRAME.finditer(warnings)}
-    entry = frames.pop("ww_xdp", 0) + frames.pop("ww_process_ipv6", 0)
+    entry = frames.pop("ww_main", 0) + frames.pop("ww_process_ipv6", 0)
     nested = [
         sum(frames.get(f"{part}{table}{version}", _FRAME_UNIT) for part in parts)
         for version in (4, 6)
@@ -182,18 +178,9 @@ def _stack(warnings: str) -> int:
         )
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
-    steering = frames.get("ww_steer", _FRAME_UNIT)
-    answering = ("ww_answer", "ww_find_receiver", "ww_is_sound", "ww_returns_cookie")
-    challenge = frames.get("ww_challenge", _FRAME_UNIT) + max(
-        frames.get(name, _FRAME_UNIT) for name in answering
-    )
-    steered = [frames.get(name, _FRAME_UNIT) for name in _STEERED]
-    tunnels = max(frames.get(name, _FRAME_UNIT) for name in _THROUGH_TUNNELS) + max(
-        frames.get(name, _FRAME_UNIT) for name in ("ww_find_gtp", "ww_sum_udp6", "ww_count_passage")
-    )
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
-    return entry + max(*frames.values(), *nested, bank, sockets, steering + max(challenge, tunnels, *steered))
+    return entry + max(*frames.values(), *nested, bank, sockets, ACT_STACK)
 
 
 def _first_error(text: str) -> str:
@@ -204,26 +191,12 @@ def _first_error(text: str) -> str:
 
 
 def _instructions(data: bytes) -> int:
-    """Instructions (8 bytes each) of the executable sections of a 64-bit little-endian ELF file, without
-    those of STEERING: the kernel runs none of them unless a policy asks for it.
-    """
+    """Instructions (8 bytes each) of the executable sections of a 64-bit little-endian ELF file."""
 
     def number(offset: int, size: int) -> int:
         return int.from_bytes(data[offset : offset + size], "little")
 
     table, entry_size, count = number(0x28, 8), number(0x3A, 2), number(0x3C, 2)
     executable = 0x4
-    symbols, size_of_symbol = 2, 24
-    total = 0
-    for index in range(count):
-        section = table + index * entry_size
-        start, size = number(section + 24, 8), number(section + 32, 8)
-        if number(section + 8, 8) & executable:
-            total += size // 8
-        if number(section + 4, 4) == symbols:
-            names = number(table + number(section + 40, 4) * entry_size + 24, 8)
-            for symbol in range(start, start + size, size_of_symbol):
-                name = names + number(symbol, 4)
-                if data[name : data.index(0, name)].decode() in STEERING:
-                    total -= number(symbol + 16, 8) // 8
-    return total
+    sections = range(table, table + count * entry_size, entry_size)
+    return sum(number(at + 32, 8) // 8 for at in sections if number(at + 8, 8) & executable)

@@ -50,7 +50,7 @@ def lowered(code: Code, n_used_features: int, shape: str) -> Lowered:
 
     def header(banner: str) -> str:
         lines = begin_header(banner, chosen)
-        lines += ['#include "wirewise/network.h"', "", *code.tables]
+        lines += ['#include "classify/network.h"', "", *code.tables]
         for number, piece in enumerate(code.pieces):
             lines += _macro(number, piece)
         for program in chosen.programs:

@@ -21,7 +21,7 @@ SHAPES = ("inline", "functions", "tail-calls")
 VERIFIED_LIMIT = 1_000_000 // 2
 SUBPROGRAM_LIMIT = 256 // 2
 TAIL_CALL_LIMIT = 33 - 1
-# Of the kernel's 8 frames, ww_xdp, ww_process_ipv6 and the chunk's function take three.
+# Of the kernel's 8 frames, ww_main, ww_process_ipv6 and the chunk's function take three.
 NESTED_CALL_LIMIT = 8 - 3
 # A jump spans 2^15 instructions, so what one function holds stays well below; clang's time grows faster than
 # its functions (10 trees of depth 10: in place, twice, 10 times that of two functions).
@@ -38,7 +38,7 @@ VERIFIED_OF_THE_REST, VERIFIED_PER_FEATURE = 15_000, 850
 @dataclass(frozen=True)
 class Plan:
     """The chosen shape. programs: per program the chunks it runs, a chunk being indices of what the family
-    cuts a model into; without tail calls there is one program, part of ww_xdp. instructions, verified:
+    cuts a model into; without tail calls there is one program, part of ww_main. instructions, verified:
     predicted.
     """
 
@@ -51,7 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A model's code. header: given the banner, the text of ww_model.h, which offers what bpf/xdp.bpf.c
+    """A model's code. header: given the banner, the text of ww_model.h, which offers what bpf/main.bpf.c
     calls: ww_infer, or with tail calls ww_begin_inference, ww_add_N for each program N, ww_decide.
     """
 
@@ -86,7 +86,7 @@ def begin_header(banner: str, plan: Plan) -> list[str]:
 
 
 def infer_in_one_program() -> list[str]:
-    """ww_infer of a model that is in ww_xdp."""
+    """ww_infer of a model that is in ww_main."""
     return [
         "/* Class of the features in s. */",
         "static __always_inline __u32 ww_infer(struct ww_scratch *s)",
@@ -100,7 +100,7 @@ def infer_in_one_program() -> list[str]:
 
 
 def tail_calls(banner: str, count: int) -> str:
-    """The text of ww_tail_calls.h: the chain of programs behind ww_xdp."""
+    """The text of ww_tail_calls.h: the chain of programs behind ww_main."""
     lines = [banner]
     for number in range(1, count + 1):
         lines += [

@@ -20,7 +20,7 @@ from wirewise.targets.ebpf.feature_code import claim_offset, entry_size, flow_fe
 from wirewise.targets.ebpf.sources import Sources, emit
 from wirewise.targets.target import Made, ProgramTarget, Step, option
 
-SECTION, ENTRY = "xdp", "ww_xdp"
+SECTION, ENTRY = "xdp", "ww_main"
 VERIFY = ("if-possible", "always", "never")
 
 

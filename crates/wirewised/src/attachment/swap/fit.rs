@@ -64,14 +64,14 @@ pub fn is_part(new: &Flow, old: &Flow) -> bool {
 }
 
 /// The same policy for classes with other numbers; a class it does not know passes.
-pub fn renumber(policy: &abi::Policy, old: &[String], new: &[String]) -> abi::Policy {
-    let (class_policy, steer) =
-        ([Zeroable::zeroed(); abi::MAX_CLASSES], [Zeroable::zeroed(); abi::MAX_CLASSES]);
-    let mut renumbered = abi::Policy { class_policy, steer, ..*policy };
+pub fn renumber(policy: &abi::Element, old: &[String], new: &[String]) -> abi::Element {
+    let class_policy = [Zeroable::zeroed(); abi::MAX_CLASSES];
+    let mut renumbered =
+        abi::Element { policy: abi::Policy { class_policy, ..policy.policy }, act: Zeroable::zeroed() };
     for (class, name) in new.iter().enumerate() {
         if let Some(number) = old.iter().position(|old| old == name) {
-            renumbered.class_policy[class] = policy.class_policy[number];
-            renumbered.steer[class] = policy.steer[number];
+            renumbered.policy.class_policy[class] = policy.policy.class_policy[number];
+            renumbered.act.steer[class] = policy.act.steer[number];
         }
     }
     renumbered
@@ -156,17 +156,17 @@ mod tests {
     #[test]
     fn a_policy_follows_the_names_of_classes() {
         let names = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        let mut policy: abi::Policy = Zeroable::zeroed();
-        policy.mode = 1;
-        policy.streaks = 1;
-        policy.class_policy[1].action = Action::Drop.code();
-        policy.class_policy[1].after = 3;
-        policy.class_policy[2].action = Action::Count.code();
-        policy.steer[1].mark = 7;
+        let mut policy: abi::Element = Zeroable::zeroed();
+        policy.policy.mode = 1;
+        policy.policy.streaks = 1;
+        policy.policy.class_policy[1].action = Action::Drop.code();
+        policy.policy.class_policy[1].after = 3;
+        policy.policy.class_policy[2].action = Action::Count.code();
+        policy.act.steer[1].mark = 7;
         let new = renumber(&policy, &names("benign flood scan"), &names("scan benign worm flood"));
-        assert_eq!((new.mode, new.streaks), (1, 1));
-        assert_eq!([0, 1, 3].map(|class| new.class_policy[class].after), [0, 0, 3]);
-        assert_eq!([0, 1, 3].map(|class| new.steer[class].mark), [0, 0, 7]);
-        assert_eq!([0, 1, 2, 3, 4].map(|class| new.class_policy[class].action), [2, 0, 0, 1, 0]);
+        assert_eq!((new.policy.mode, new.policy.streaks), (1, 1));
+        assert_eq!([0, 1, 3].map(|class| new.policy.class_policy[class].after), [0, 0, 3]);
+        assert_eq!([0, 1, 3].map(|class| new.act.steer[class].mark), [0, 0, 7]);
+        assert_eq!([0, 1, 2, 3, 4].map(|class| new.policy.class_policy[class].action), [2, 0, 0, 1, 0]);
     }
 }

@@ -231,9 +231,9 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     let runs = plan.old.plane.runs();
     let mut settings = Settings::live(runs)?;
     // A policy that stays must be as it was for what ran before, which may come back.
-    let steer = match &request.policy {
+    let acts = match &request.policy {
         Some((_, policy)) => plan.old.plane.loads_for(policy.steering_kinds()),
-        None => plan.config.steer,
+        None => plan.config.acts,
     };
     let tables_of = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
     if plan.flows == FlowsPlan::Kept {
@@ -244,7 +244,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     } else if let Some(shadow) = tables_of {
         settings = with_tables_of(&known_config(shadow)?, runs)?;
     }
-    opened.prepare(&Settings { steer, ..settings })?;
+    opened.prepare(&Settings { acts, ..settings })?;
     if let Some(shadow) = &request.shadow {
         let own = |scope| scope == Scope::Bundle || scope == Scope::Table && tables_of.is_some();
         share(&mut opened, shadow, of_scopes(own))?;
@@ -261,7 +261,7 @@ fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
         table_size: Some((config.bucket_mask + 1) * abi::WAYS),
         hash_seed: config.hash_seed,
         verdict: config.verdict as u8,
-        steer: config.steer,
+        acts: config.acts,
         ..Settings::live(runs)?
     })
 }
@@ -295,7 +295,7 @@ pub fn execute(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resul
     }
     let asked = match &request.policy {
         Some((_, policy)) => plane.by_companion(policy.steering_kinds()),
-        None => plane.by_companion(ours.policy()?.steering()),
+        None => plane.by_companion(ours.element()?.steering()),
     };
     let entry = loaded.entry()?;
     take_over(ours, &places, asked, entry.as_fd(), || staged.keep())
@@ -338,7 +338,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         return Ok(old.policy.clone());
     }
     let (from, to) = (|name: &str| ours.optional_map(name).ok().flatten(), |name: &str| loaded.map(name));
-    let (now, before) = (kernel::boot_ns(), ours.policy()?);
+    let (now, before) = (kernel::boot_ns(), ours.element()?);
     let classes = &request.bundle.manifest.classes;
     let number = |class: usize| {
         let name = classes.get(class)?;
@@ -347,7 +347,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     let (element, remembered) = match &request.policy {
         Some((file, policy)) => {
             policy_maps::copy_changed(from, to)?;
-            let mode = request.mode.unwrap_or_else(|| effective_mode(&before, now));
+            let mode = request.mode.unwrap_or_else(|| effective_mode(&before.policy, now));
             let element = policy.to_abi(now, mode);
             policy_maps::write(policy, &element, to, || Ok(()))?;
             (element, PolicyMeta::new(Some(file), policy))
@@ -364,7 +364,7 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
             (element, PolicyMeta { actions, ..old.policy.clone() })
         }
     };
-    limits::carry(&before, &element, number, from, to)?;
+    limits::carry(&before.policy, &element.policy, number, from, to)?;
     Ok(remembered)
 }
 
@@ -394,6 +394,6 @@ pub fn rollback(ours: &Attachment) -> Result<Attachment> {
     }
     meta.since = kernel::now();
     staging::remember(&places.previous, &meta)?;
-    let asked = meta.plane.by_companion(previous.policy()?.steering());
+    let asked = meta.plane.by_companion(previous.element()?.steering());
     take_over(ours, &places, asked, program.as_fd(), || ())
 }

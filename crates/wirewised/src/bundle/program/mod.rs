@@ -3,6 +3,7 @@
 //! never the file: what was inspected is what runs, and what the reading does not know is in neither.
 
 mod elf;
+mod link;
 mod read;
 mod types;
 
@@ -14,7 +15,7 @@ use wirewise_engine::btf::{Argument, Definition, Shape};
 pub const SLOT: usize = 8;
 pub type Slot = [u8; SLOT];
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// By section, and in it by place: they fill it.
     pub functions: Vec<Function>,
@@ -25,7 +26,7 @@ pub struct Program {
 }
 
 /// A program, or a function that programs call.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     pub section: &'static str,
     pub name: String,
@@ -50,7 +51,7 @@ pub enum Reference {
 }
 
 /// A section that becomes a map of one element.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Data {
     pub name: String,
     pub bytes: Vec<u8>,
@@ -58,7 +59,7 @@ pub struct Data {
     pub variables: Vec<Variable>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
     pub name: String,
     pub offset: u32,
@@ -66,7 +67,7 @@ pub struct Variable {
 }
 
 /// Where the source was, and how it was laid out, is no difference.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Lines(Vec<Line>);
 
 impl PartialEq for Lines {
@@ -77,7 +78,7 @@ impl PartialEq for Lines {
 
 impl Eq for Lines {}
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Line {
     slot: usize,
     file: Arc<str>,

@@ -9,7 +9,7 @@ use wirewise_engine::btf::{self, Btf};
 
 use super::{Data, Function, Line, Lines, Program, Reference, SLOT, Slot, Variable};
 use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data, named};
-use crate::bundle::emitted::{BTF, BTF_EXT, FUNCTIONS, LICENSE, MAPS, PROGRAMS, data_bytes};
+use crate::bundle::emitted::{BTF, BTF_EXT, FUNCTIONS, LICENSE, MAPS, PROGRAMS, SEAM, data_bytes};
 
 const CALL: u8 = 0x85;
 const OWN_FUNCTION: u8 = 1;
@@ -39,7 +39,7 @@ impl Program {
     }
 
     /// No two symbols of one name: others find them by it.
-    fn check_names(&self) -> Checked {
+    pub(super) fn check_names(&self) -> Checked {
         let functions = self.functions.iter().map(|function| &function.name);
         let maps = self.maps.iter().map(|(name, _)| name);
         let variables = self.data.iter().flat_map(|data| &data.variables).map(|variable| &variable.name);
@@ -81,6 +81,7 @@ fn is_global(symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>) -> C
     match (raw.st_bind(), raw.st_visibility()) {
         (object::elf::STB_LOCAL, object::elf::STV_DEFAULT) => Ok(false),
         (object::elf::STB_GLOBAL, object::elf::STV_DEFAULT) => Ok(true),
+        (object::elf::STB_WEAK, object::elf::STV_DEFAULT) if named(symbol.name())? == SEAM => Ok(true),
         _ => Err(format!("holds {:?} neither global nor local", named(symbol.name())?)),
     }
 }

@@ -284,10 +284,10 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
 /// Whether this command lets a policy enforce under which nobody is sure to get through.
 fn risks_lock_out(request: &AttachRequest, plan: &AttachPlan) -> Result<bool> {
     let adopted = match plan {
-        AttachPlan::Adopt(ours) | AttachPlan::Reload(ours) => Some(ours.policy()?),
+        AttachPlan::Adopt(ours) | AttachPlan::Reload(ours) => Some(ours.element()?),
         _ => None,
     };
-    let current = adopted.as_ref().map(|policy| effective_mode(policy, kernel::boot_ns()));
+    let current = adopted.as_ref().map(|policy| effective_mode(&policy.policy, kernel::boot_ns()));
     let mode = request.mode.or(current).unwrap_or(Mode::Observe);
     let policy = match &request.policy {
         Some((_, policy)) => Some(policy.to_abi(0, mode)),

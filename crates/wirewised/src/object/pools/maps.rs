@@ -20,14 +20,14 @@ impl Change {
     /// Makes everything ready for the policy's element, in which it numbers the pools as they lie in the maps.
     pub fn begin<M: MapCore>(
         pools: &[Pool],
-        element: &mut abi::Policy,
+        element: &mut abi::Element,
         find: impl Fn(&str) -> Option<M>,
     ) -> Result<Self> {
         let Some(held) = Held::read(&find)? else {
             return if pools.is_empty() { Ok(Self(None)) } else { Err(no_map(POOLS)) };
         };
         let placed = place(pools, &held, new_generation()?);
-        for steer in element.steer.iter_mut().filter(|steer| steer.kinds & abi::STEER_BACKEND != 0) {
+        for steer in element.act.steer.iter_mut().filter(|steer| steer.kinds & abi::STEER_BACKEND != 0) {
             steer.pool = placed.numbers.get(usize::from(steer.pool)).copied().unwrap_or(steer.pool);
         }
         let wanted = &placed.wanted;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pools of servers in the maps: tables by Maglev, and where pools and backends lie. The data path's part is bpf/wirewise/balance.h.
+//! Pools of servers in the maps: tables by Maglev, and where pools and backends lie. The data path's part is bpf/act/balance.h.
 
 mod held;
 pub mod maglev;

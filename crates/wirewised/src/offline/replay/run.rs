@@ -21,7 +21,7 @@ use crate::offline::engine_run::Prepared;
 use crate::packets::outer::Outer;
 use crate::policy::Policy;
 use crate::reading::counters;
-use crate::rows::Table;
+use crate::rows::TableFile;
 
 /// Packets of a block, and bytes of their frames.
 const BLOCK_PACKETS: usize = 4096;
@@ -36,8 +36,8 @@ pub struct Outputs {
     pub elsewhere: Option<CaptureOut>,
     pub by_place: Option<Elsewhere>,
     /// The table and the batch that fills.
-    pub packets: Option<(Table<PacketRows>, PacketRows)>,
-    pub flows: Option<(Table<FlowRows>, FlowRows)>,
+    pub packets: Option<(TableFile<PacketRows>, PacketRows)>,
+    pub flows: Option<(TableFile<FlowRows>, FlowRows)>,
 }
 
 /// A capture for each place that packets go to.
@@ -325,7 +325,7 @@ impl Replay<'_> {
 }
 
 fn write_flows(
-    flows: &mut Option<(Table<FlowRows>, FlowRows)>,
+    flows: &mut Option<(TableFile<FlowRows>, FlowRows)>,
     names: &Arc<Names>,
     ended: &[FlowRecord],
 ) -> Result<()> {

@@ -51,7 +51,7 @@ impl Shards {
         (u64::from(self.bucket(outer)) * workers as u64 / buckets) as usize
     }
 
-    /// As `ww_find` of bpf/wirewise/flow_table.h.
+    /// As `ww_find` of bpf/classify/flow_table.h.
     pub fn bucket(&self, outer: &Outer) -> u32 {
         self.hash(outer) >> 2 & self.bucket_mask
     }

@@ -53,7 +53,7 @@ pub struct Filter {
 
 /// What `tc filter show` calls it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FilterHandle {
     pub priority: u32,
     pub handle: u32,
 }
@@ -114,8 +114,8 @@ impl Filter {
         LinkInfo::noted(self.id, program, port, self.plane(), cookie)
     }
 
-    pub fn place(&self) -> Place {
-        Place { priority: self.words.priority, handle: self.words.handle }
+    pub fn place(&self) -> FilterHandle {
+        FilterHandle { priority: self.words.priority, handle: self.words.handle }
     }
 
     /// Replaces the program, in one step.

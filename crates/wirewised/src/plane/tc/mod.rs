@@ -12,9 +12,9 @@ use crate::abi;
 use crate::error::Error;
 use crate::interface::offloads::Direction;
 use crate::kernel::objects::check;
-use crate::plane::{Abilities, Drops, Hook, Joining, Order, Place, Plane, link};
+use crate::plane::{Abilities, Drops, Hook, Joining, Order, Plane, Site, link};
 use crate::text::shell::quoted;
-pub use filter::{Filter, Place as FilterPlace};
+pub use filter::{Filter, FilterHandle};
 
 const OF_BUFFERS: u32 = abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_BY_COMPANION;
 
@@ -29,7 +29,7 @@ pub const INGRESS: Plane = Plane(&Abilities {
     direction: Direction::Received,
     drops: Drops::Always,
     steers: abi::STEER_BOUNCE | abi::STEER_BACKEND | abi::STEER_FORWARD | abi::STEER_BRIDGE | OF_BUFFERS,
-    place: Place::Kernel(&Tc::Ingress),
+    place: Site::Kernel(&Tc::Ingress),
 });
 
 pub const EGRESS: Plane = Plane(&Abilities {
@@ -43,7 +43,7 @@ pub const EGRESS: Plane = Plane(&Abilities {
     direction: Direction::Sent,
     drops: Drops::Always,
     steers: OF_BUFFERS,
-    place: Place::Kernel(&Tc::Egress),
+    place: Site::Kernel(&Tc::Egress),
 });
 
 /// In which direction.

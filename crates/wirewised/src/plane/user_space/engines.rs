@@ -70,7 +70,7 @@ impl Pinned {
         };
         if let Some(program) = self.programs.last() {
             chain.allow(&allow_list(&program.directory)?)?;
-            if program.config.steer & OF_OUTLET != 0
+            if program.config.acts & OF_OUTLET != 0
                 && let Some(last) = chain.links.last_mut()
             {
                 let mut mtus = Mtus::default();

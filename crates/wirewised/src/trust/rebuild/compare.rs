@@ -15,8 +15,10 @@ pub fn difference(bundle: &Program, again: &Program) -> Option<(usize, String)> 
             return Some((same, format!("the function {name} is in the bundle only")));
         };
         for at in 0..function.slots.len().max(other.slots.len()) {
-            let (one, two) =
-                (Place { program: bundle, function, at }, Place { program: again, function: other, at });
+            let (one, two) = (
+                CodePlace { program: bundle, function, at },
+                CodePlace { program: again, function: other, at },
+            );
             if one.slot() != two.slot() || one.reference() != two.reference() {
                 let (one, two) = (one.describe(), two.describe());
                 return Some((
@@ -43,13 +45,13 @@ pub fn difference(bundle: &Program, again: &Program) -> Option<(usize, String)> 
     Some((same, what))
 }
 
-struct Place<'a> {
+struct CodePlace<'a> {
     program: &'a Program,
     function: &'a Function,
     at: usize,
 }
 
-impl Place<'_> {
+impl CodePlace<'_> {
     fn slot(&self) -> Option<&Slot> {
         self.function.slots.get(self.at)
     }

@@ -6,7 +6,7 @@ use crate::bundle::signature::sha256;
 /// Flags of clang that decide what comes out, one a line.
 pub const FLAGS: &str = include_str!("../../../../../bpf/clang.flags");
 
-/// All of `bpf/`, in the order of names; build.rs lists them.
+/// Those in `bpf/` that a bundle is compiled from, in the order of names; build.rs lists them.
 pub const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/datapath_files.rs"));
 
 /// SHA-256 of the lines that `sha256sum` writes of them; a bundle's manifest has it under `tools`.
@@ -23,7 +23,7 @@ mod tests {
     fn entry_points_and_headers_are_carried_in_the_order_of_names() {
         let names: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
         assert!(
-            names.is_sorted() && names.contains(&"xdp.bpf.c") && names.contains(&"wirewise/hook.h"),
+            names.is_sorted() && names.contains(&"main.bpf.c") && names.contains(&"frame/hook.h"),
             "{names:?}"
         );
         for (name, text) in FILES {

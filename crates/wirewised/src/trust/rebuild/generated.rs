@@ -202,7 +202,7 @@ mod tests {
         for text in [
             "",
             "/* gr<U+00F6><U+00DF>e */",
-            "#include \"wirewise/abi.h\" /* asm */\n// #include </etc/shadow>\n",
+            "#include \"abi.h\" /* asm */\n// #include </etc/shadow>\n",
             "#define WW_TREE_0(x) \\\n\tif (x[0] /* a, packets */ <= 7LL) { \\\n\t}\n",
             "static const volatile __u64 ww_rows_0[2] SEC(\".rodata.ww_rows\") = {0x1fULL, ~0ULL};",
         ] {
@@ -215,8 +215,8 @@ mod tests {
         for (text, what) in [
             ("#include \"/etc/shadow\"", "line 1 includes \"/etc/shadow\""),
             ("\n #  include <linux/bpf.h>", "line 2 includes <linux/bpf.h>"),
-            ("#include_next \"wirewise/abi.h\"", "holds #include_next"),
-            ("#import \"wirewise/abi.h\"", "holds #import"),
+            ("#include_next \"abi.h\"", "holds #include_next"),
+            ("#import \"abi.h\"", "holds #import"),
             ("#/**/include \"wirewise/../../secret\"", "not a header of the data path"),
             ("#inc\\\nlude \"/etc/shadow\"", "includes \"/etc/shadow\""),
             ("/*\n*/ #embed </etc/shadow>", "line 2 holds #embed"),

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use compiler::Compiler;
 use generated::DataPath;
 
-const MAIN: &str = "xdp.bpf.c";
+const MAIN: &str = "main.bpf.c";
 /// What `wirewise compile` generates.
 const GENERATED: [&str; 3] = ["ww_feature_set.h", "ww_model.h", "ww_tail_calls.h"];
 const DATA_PATH: &str = "datapath";
@@ -110,9 +110,10 @@ fn check_sources(input: &str, bundle: &Bundle) -> Result<()> {
 }
 
 fn write_sources(folder: &Path, bundle: &Bundle) -> std::io::Result<()> {
-    fs::create_dir(folder.join("wirewise"))?;
     for (name, text) in datapath::FILES {
-        fs::write(folder.join(name), text)?;
+        let file = folder.join(name);
+        fs::create_dir_all(file.parent().unwrap_or(folder))?;
+        fs::write(file, text)?;
     }
     for (name, text) in bundle.sources.iter().filter(|(name, _)| *name != MAIN) {
         fs::write(folder.join(name), text)?;

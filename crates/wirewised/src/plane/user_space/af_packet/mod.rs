@@ -20,7 +20,7 @@ use super::{Carried, Footprint, Kind, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::kernel;
-use crate::plane::{Abilities, Drops, Place, Plane};
+use crate::plane::{Abilities, Drops, Plane, Site};
 
 pub const KIND: Kind = Kind {
     name: PLANE.0.name,
@@ -39,7 +39,7 @@ const PLANE: Plane = Plane(&Abilities {
     direction: Direction::Received,
     drops: Drops::Forwarding,
     steers: STEERS,
-    place: Place::User(&AfPacket),
+    place: Site::User(&AfPacket),
 });
 
 struct AfPacket;

@@ -22,7 +22,7 @@ use super::options::{TO, Takes};
 use super::{Carried, Footprint, Kind, Lanes, STEERS, Wanted};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
-use crate::plane::{Abilities, Drops, Place, Plane};
+use crate::plane::{Abilities, Drops, Plane, Site};
 use options::{BusyPoll, Given, Options};
 
 pub use receiver::Receiver;
@@ -41,7 +41,7 @@ const PLANE: Plane = Plane(&Abilities {
     direction: Direction::Received,
     drops: Drops::Always,
     steers: STEERS,
-    place: Place::User(&AfXdp),
+    place: Site::User(&AfXdp),
 });
 
 /// Packets that are handled in one go while a socket polls.

@@ -17,7 +17,7 @@ use super::stack::Stack;
 
 /// Where one frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FrameLocation {
     Free,
     /// With the kernel for a packet to come, or in the RX ring.
     Fill,
@@ -36,7 +36,7 @@ pub(super) struct Way {
     /// Where our part of the area starts: so many frames lie from here on.
     start: u64,
     frame_size: u64,
-    places: Vec<Place>,
+    places: Vec<FrameLocation>,
     /// Addresses of the frames that nobody has.
     free: Vec<u64>,
     held: Vec<xdp_desc>,
@@ -69,7 +69,7 @@ impl Way {
             number,
             start,
             frame_size,
-            places: vec![Place::Free; options.frames as usize],
+            places: vec![FrameLocation::Free; options.frames as usize],
             free: (0..u64::from(options.frames)).map(|frame| start + frame * frame_size).collect(),
             held: Vec::with_capacity(BURST),
             spans: Vec::with_capacity(BURST),
@@ -101,7 +101,7 @@ impl Way {
     pub fn settle(&mut self) -> Result<(), String> {
         // What did not pass; at the start of a burst only a judge that panicked leaves anything.
         while let Some(desc) = self.held.pop() {
-            let frame = self.move_frame(desc.addr, Place::Held, Place::Free)?;
+            let frame = self.move_frame(desc.addr, FrameLocation::Held, FrameLocation::Free)?;
             self.free.push(frame);
         }
         self.kick()?;
@@ -109,7 +109,7 @@ impl Way {
             let Some(outlet) = self.port.outlet(direction) else { continue };
             outlet.reclaim(self.number, &mut self.reclaimed);
             while let Some(address) = self.reclaimed.pop() {
-                let frame = self.move_frame(address, Place::Tx, Place::Free)?;
+                let frame = self.move_frame(address, FrameLocation::Tx, FrameLocation::Free)?;
                 self.free.push(frame);
             }
         }
@@ -122,7 +122,7 @@ impl Way {
     }
 
     pub fn is_sending(&self) -> bool {
-        self.places.contains(&Place::Tx)
+        self.places.contains(&FrameLocation::Tx)
     }
 
     /// An error if an interface is gone, which poll does not tell. One that is down is none of our concern.
@@ -147,7 +147,8 @@ impl Way {
     pub fn counts(&self) -> LaneCounts {
         let mut counts = self.counts;
         // The others are with the kernel for packets to come, or nobody's.
-        let busy = self.places.iter().filter(|place| matches!(place, Place::Held | Place::Tx));
+        let busy =
+            self.places.iter().filter(|place| matches!(place, FrameLocation::Held | FrameLocation::Tx));
         (counts.frames, counts.frames_busy) = (self.places.len() as u64, busy.count() as u64);
         if let Ok(seen) = self.port.entry.socket.statistics() {
             counts.lost = seen.rx_dropped + seen.rx_ring_full;
@@ -167,7 +168,7 @@ impl Way {
     /// Notes that the frame around `address` goes from one place to another, and tells where it starts. The
     /// kernel gives back what it was given, so anything else means that memory is no longer safe to use: the
     /// lane ends.
-    fn move_frame(&mut self, address: u64, from: Place, to: Place) -> Result<u64, String> {
+    fn move_frame(&mut self, address: u64, from: FrameLocation, to: FrameLocation) -> Result<u64, String> {
         let number = address.checked_sub(self.start).map(|offset| offset / self.frame_size);
         let place = number.and_then(|number| self.places.get_mut(usize::try_from(number).ok()?));
         match (place, number) {
@@ -188,7 +189,7 @@ impl Way {
         let entry = &mut self.port.entry;
         let given = entry.fill.put(self.free.iter().rev().copied());
         for frame in self.free.drain(self.free.len() - given..) {
-            self.places[((frame - self.start) / self.frame_size) as usize] = Place::Fill;
+            self.places[((frame - self.start) / self.frame_size) as usize] = FrameLocation::Fill;
         }
         if entry.fill.needs_wakeup() {
             // An error comes again when the lane looks.
@@ -202,7 +203,7 @@ impl Way {
         self.spans.clear();
         for at in 0..self.held.len() {
             let xdp_desc { addr, len, .. } = self.held[at];
-            let frame = self.move_frame(addr, Place::Fill, Place::Held)?;
+            let frame = self.move_frame(addr, FrameLocation::Fill, FrameLocation::Held)?;
             // A packet that reached into the next frame would be judged together with another one.
             if addr - frame + u64::from(len) > self.frame_size {
                 return Err(format!(
@@ -269,7 +270,7 @@ impl Way {
         for at in 0..self.held.len() {
             let desc = self.held[at];
             if self.fates[at] == fate && left > 0 {
-                self.move_frame(desc.addr, Place::Held, Place::Tx)?;
+                self.move_frame(desc.addr, FrameLocation::Held, FrameLocation::Tx)?;
                 left -= 1;
             } else {
                 (self.held[stay], self.fates[stay]) = (desc, self.fates[at]);

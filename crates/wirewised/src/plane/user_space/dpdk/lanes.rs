@@ -8,7 +8,7 @@ use super::{Given, NAME, devices};
 use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::plane::user_space::{Carried, Footprint, Lanes, STEERS, Wanted};
-use crate::plane::{Abilities, Drops, Place, Plane};
+use crate::plane::{Abilities, Drops, Plane, Site};
 
 pub const PLANE: Plane = Plane(&Abilities {
     name: NAME,
@@ -21,7 +21,7 @@ pub const PLANE: Plane = Plane(&Abilities {
     direction: Direction::Received,
     drops: Drops::Forwarding,
     steers: STEERS,
-    place: Place::User(&Dpdk),
+    place: Site::User(&Dpdk),
 });
 
 /// The driver that gets copies of what an interface receives, as a raw socket does.

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Proves that the compiler lays out abi.h as user space reads it.
+ *
+ * Written by scripts/abi.py from abi.h: `make abi`.
+ */
+/* clang-format off */
+#ifndef WW_ABI_LAYOUT_H
+#define WW_ABI_LAYOUT_H
+
+#include "abi.h"
+
+#define WW_AT(type, field, place) \
+	_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)
+#define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)
+
+WW_SIZE(ww_config, 240);
+WW_AT(ww_config, abi_version, 0);
+WW_AT(ww_config, clock, 4);
+WW_AT(ww_config, bucket_mask, 8);
+WW_AT(ww_config, shards, 12);
+WW_AT(ww_config, proven_packets, 16);
+WW_AT(ww_config, trace, 20);
+WW_AT(ww_config, bench_flows, 24);
+WW_AT(ww_config, bench_spoof, 28);
+WW_AT(ww_config, idle_timeout_ns, 32);
+WW_AT(ww_config, grace_ns, 40);
+WW_AT(ww_config, hash_seed, 48);
+WW_AT(ww_config, jiffy_ns, 152);
+WW_AT(ww_config, jiffy_zero_ns, 160);
+WW_AT(ww_config, verdict, 168);
+WW_AT(ww_config, bench_packets, 172);
+WW_AT(ww_config, shadow, 176);
+WW_AT(ww_config, shared, 180);
+WW_AT(ww_config, ordered, 184);
+WW_AT(ww_config, aggregate_mask, 188);
+WW_AT(ww_config, hook, 192);
+WW_AT(ww_config, acts, 196);
+WW_AT(ww_config, key_teid, 200);
+WW_AT(ww_config, record, 204);
+WW_AT(ww_config, meaning, 208);
+
+WW_SIZE(ww_key4, 16);
+WW_AT(ww_key4, source, 0);
+WW_AT(ww_key4, destination, 4);
+WW_AT(ww_key4, source_port, 8);
+WW_AT(ww_key4, destination_port, 10);
+WW_AT(ww_key4, protocol, 12);
+WW_AT(ww_key4, vlans, 13);
+
+WW_SIZE(ww_key6, 40);
+WW_AT(ww_key6, source, 0);
+WW_AT(ww_key6, destination, 16);
+WW_AT(ww_key6, source_port, 32);
+WW_AT(ww_key6, destination_port, 34);
+WW_AT(ww_key6, protocol, 36);
+WW_AT(ww_key6, vlans, 37);
+
+WW_SIZE(ww_tunnel_key4, 24);
+WW_AT(ww_tunnel_key4, key, 0);
+WW_AT(ww_tunnel_key4, teid, 16);
+
+WW_SIZE(ww_tunnel_key6, 48);
+WW_AT(ww_tunnel_key6, key, 0);
+WW_AT(ww_tunnel_key6, teid, 40);
+
+WW_SIZE(ww_slot, 16);
+WW_AT(ww_slot, last_seen_ns, 0);
+WW_AT(ww_slot, packets, 8);
+WW_AT(ww_slot, class_id, 12);
+WW_AT(ww_slot, flags, 13);
+WW_AT(ww_slot, generation, 14);
+
+WW_SIZE(ww_class_policy, 24);
+WW_AT(ww_class_policy, action, 0);
+WW_AT(ww_class_policy, after, 4);
+WW_AT(ww_class_policy, interval_ns, 8);
+WW_AT(ww_class_policy, burst_ns, 16);
+
+WW_SIZE(ww_captured, 16);
+WW_AT(ww_captured, time_ns, 0);
+WW_AT(ww_captured, length, 8);
+WW_AT(ww_captured, reserved, 12);
+
+WW_SIZE(ww_policy, 1720);
+WW_AT(ww_policy, allow, 0);
+WW_AT(ww_policy, mode, 4);
+WW_AT(ww_policy, enforce_until_ns, 8);
+WW_AT(ww_policy, drop_malformed, 16);
+WW_AT(ww_policy, trigger, 20);
+WW_AT(ww_policy, trigger_first_n, 24);
+WW_AT(ww_policy, streaks, 28);
+WW_AT(ww_policy, trigger_interval_ns, 32);
+WW_AT(ww_policy, trigger_packets, 40);
+WW_AT(ww_policy, event_interval_ns, 168);
+WW_AT(ww_policy, event_burst_ns, 176);
+WW_AT(ww_policy, class_policy, 184);
+
+WW_SIZE(ww_prefix4, 8);
+WW_AT(ww_prefix4, length, 0);
+WW_AT(ww_prefix4, address, 4);
+
+WW_SIZE(ww_prefix6, 20);
+WW_AT(ww_prefix6, length, 0);
+WW_AT(ww_prefix6, address, 4);
+
+WW_SIZE(ww_counter, 16);
+WW_AT(ww_counter, packets, 0);
+WW_AT(ww_counter, bytes, 8);
+
+WW_SIZE(ww_stats, 10032);
+WW_AT(ww_stats, status, 0);
+WW_AT(ww_stats, class_outcome, 192);
+WW_AT(ww_stats, inferred, 9408);
+WW_AT(ww_stats, flows_new, 9416);
+WW_AT(ww_stats, flows_expired, 9424);
+WW_AT(ww_stats, flows_evicted, 9432);
+WW_AT(ww_stats, flows_refused, 9440);
+WW_AT(ww_stats, events_sent, 9448);
+WW_AT(ww_stats, events_limited, 9456);
+WW_AT(ww_stats, event_tat_ns, 9464);
+WW_AT(ww_stats, flows_missed, 9472);
+WW_AT(ww_stats, aggregates_new, 9480);
+WW_AT(ww_stats, aggregates_expired, 9488);
+WW_AT(ww_stats, aggregates_evicted, 9496);
+WW_AT(ww_stats, aggregates_refused, 9504);
+WW_AT(ww_stats, aggregates_missed, 9512);
+WW_AT(ww_stats, said_yes, 9520);
+
+WW_SIZE(ww_event, 88);
+WW_AT(ww_event, time_ns, 0);
+WW_AT(ww_event, key, 8);
+WW_AT(ww_event, ip_version, 56);
+WW_AT(ww_event, class_id, 57);
+WW_AT(ww_event, action, 58);
+WW_AT(ww_event, outcome, 59);
+WW_AT(ww_event, packets, 60);
+WW_AT(ww_event, length, 64);
+WW_AT(ww_event, sequence, 68);
+WW_AT(ww_event, answers, 72);
+WW_AT(ww_event, changed, 80);
+
+WW_SIZE(ww_record, 288);
+WW_AT(ww_record, time_ns, 0);
+WW_AT(ww_record, packet, 8);
+WW_AT(ww_record, status, 16);
+WW_AT(ww_record, inferred, 20);
+WW_AT(ww_record, length, 24);
+WW_AT(ww_record, headers_length, 28);
+WW_AT(ww_record, headers, 32);
+
+WW_SIZE(ww_record_ring, 128);
+WW_AT(ww_record_ring, packets, 0);
+WW_AT(ww_record_ring, written, 8);
+WW_AT(ww_record_ring, lost, 16);
+WW_AT(ww_record_ring, reserved, 24);
+WW_AT(ww_record_ring, read, 64);
+WW_AT(ww_record_ring, rest, 72);
+
+WW_SIZE(ww_scratch, 4072);
+WW_AT(ww_scratch, feature, 0);
+WW_AT(ww_scratch, score, 1024);
+WW_AT(ww_scratch, status, 1536);
+WW_AT(ww_scratch, inferred, 1540);
+WW_AT(ww_scratch, class_id, 1544);
+WW_AT(ww_scratch, action, 1548);
+WW_AT(ww_scratch, outcome, 1552);
+WW_AT(ww_scratch, refused, 1556);
+WW_AT(ww_scratch, packets, 1560);
+WW_AT(ww_scratch, ip_version, 1564);
+WW_AT(ww_scratch, key, 1568);
+WW_AT(ww_scratch, length, 1616);
+WW_AT(ww_scratch, frame_length, 1620);
+WW_AT(ww_scratch, bucket, 1624);
+WW_AT(ww_scratch, way, 1628);
+WW_AT(ww_scratch, seen, 1632);
+WW_AT(ww_scratch, seen_key, 1648);
+WW_AT(ww_scratch, aggregate_key, 1696);
+WW_AT(ww_scratch, sample, 1736);
+WW_AT(ww_scratch, now_ns, 1992);
+WW_AT(ww_scratch, leaf, 2000);
+WW_AT(ww_scratch, answers, 2008);
+WW_AT(ww_scratch, changed, 2016);
+WW_AT(ww_scratch, activation, 2024);
+
+WW_SIZE(ww_agreement, 536);
+WW_AT(ww_agreement, packets, 0);
+WW_AT(ww_agreement, now_ns, 520);
+WW_AT(ww_agreement, class_id, 528);
+WW_AT(ww_agreement, reserved, 532);
+
+WW_SIZE(ww_cpu, 14104);
+WW_AT(ww_cpu, stats, 0);
+WW_AT(ww_cpu, scratch, 10032);
+
+#undef WW_AT
+#undef WW_SIZE
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the actor and the agent share. The agent carries the actor, so both change together, and bundles know nothing of it.
+ *
+ * Read by scripts/abi.py as abi.h is: plain C, no holes.
+ */
+#ifndef WW_ACT_ABI_H
+#define WW_ACT_ABI_H
+
+#include "abi.h"
+
+#define WW_ACT_VERSION 1 /* of the layout of the actor's maps, which outlive an agent */
+
+#define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
+#define WW_STATIONS 16384  /* seen behind the ports of a bridge */
+#define WW_FIXED 4096	   /* stations that both files name */
+#define WW_MEMORY 65536	   /* flows that are remembered for steering */
+
+/* What a class asks for beside passing and dropping; bits, of ww_steer.kinds and of ww_act_config.acts. */
+enum ww_steer_kind {
+	WW_STEER_REDIRECT = 1, /* out of another interface */
+	WW_STEER_BOUNCE = 2,   /* back out of the one it came by, addresses of Ethernet swapped */
+	WW_STEER_DSCP = 4,     /* in the outermost IP header */
+	WW_STEER_MARK = 8,     /* of the socket buffer, as the next two */
+	WW_STEER_PRIORITY = 16,
+	WW_STEER_QUEUE = 32,
+	WW_STEER_CPU = 64,     /* to another CPU's stack */
+	WW_STEER_SOCKET = 128, /* to a socket of AF_XDP */
+	WW_STEER_MIRROR = 256, /* a copy of some out of another interface */
+	WW_STEER_FORWARD =
+		512, /* as the kernel's routes and neighbours say, or a table of Ethernet addresses */
+	WW_STEER_BACKEND = 1024,   /* to one of a pool of servers */
+	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
+	WW_STEER_BRIDGE = 4096,	   /* with WW_STEER_FORWARD: between ports, by Ethernet addresses */
+	WW_STEER_CARRIED =
+		16384, /* not in policies: a plane in user space sends what goes elsewhere; its engine has the helpers for it */
+	WW_STEER_TOLD =
+		32768, /* in ww_act_config.acts only: packets are captured ones, so they are changed, but go nowhere */
+	WW_STEER_DECAPSULATE = 65536,  /* out of its GTP-U tunnel, if ww_tunnels knows that */
+	WW_STEER_ENCAPSULATE = 131072, /* into the tunnel that ww_tunnels has for its receiver */
+	WW_STEER_QFI = 262144,	       /* in the PDU session container of its tunnel */
+	WW_STEER_INNER_DSCP = 524288,  /* in the IP header inside of its tunnel */
+};
+
+/* What only a socket buffer has: XDP hands it over to a program at TC. */
+#define WW_STEER_BY_COMPANION (WW_STEER_MARK | WW_STEER_PRIORITY | WW_STEER_QUEUE | WW_STEER_MIRROR)
+
+/* Who sends to whom by a packet's outermost headers: struct ww_key6 of one without tags. */
+struct ww_ends_key {
+	__u8 source[16];
+	__u8 destination[16];
+	__be16 source_port;
+	__be16 destination_port;
+	__u8 protocol;
+	__u8 reserved[3]; /* the first: the IP version */
+};
+
+/* CPUs that a class's packets go to, at most. */
+#define WW_MAX_SPREAD 16
+/* Broadcast addresses of the host that a challenge compares with. */
+#define WW_BROADCASTS 8
+
+struct ww_steer {
+	__u32 kinds;   /* enum ww_steer_kind bits; of the rest, what they name means something */
+	__u32 ifindex; /* of a bridge: that of one of its ports, which names it */
+	__u32 mark;
+	__u32 priority;
+	__u16 queue; /* that the packet leaves by, from 0 on */
+	__u8 dscp;
+	__u8 cpus;    /* how many there are of cpu[] */
+	__u32 socket; /* the receive queue whose packets go to a socket */
+	__u32 mirror_ifindex;
+	__u32 mirror_every; /* one packet in so many, at random */
+	__u32 mirror_snap;  /* bytes of it, where the plane can cut; 0: all */
+	__u16 pool;	    /* of servers, from 0 on */
+	__u8 address
+		[6]; /* of Ethernet: that of the judged interface, to whose frames forwarding is limited */
+	__u16 cpu[WW_MAX_SPREAD];
+	__u8 qfi;
+	__u8 inner_dscp;
+	__u16 reserved;
+	__u8 own4[4]; /* the judged interface's IP addresses, by which it answers; zeros: it has none */
+	__u8 own6[16];
+	/* For challenges: the broadcast addresses of this host's IPv4 networks; zeros: no more. */
+	__u8 broadcast[WW_BROADCASTS][4];
+};
+
+/* The tc_index of a copy counts copies of copies: WW_COPY plus 1 to WW_COPIES. The last is not copied again. Veth pairs, bridges and network
+ * namespaces leave this field of a socket buffer alone, and little else uses it. */
+#define WW_COPY 0x7e50
+#define WW_COPIES 4
+
+/* Begins a struct ww_wish, so that metadata of others is not taken for one. */
+#define WW_WISH 0x3157ecab
+
+/* In front of a packet, from XDP to the companion at TC. Linux < 6.8 has room for 32 bytes. */
+struct ww_wish {
+	__u32 magic; /* WW_WISH */
+	__u32 kinds; /* enum ww_steer_kind bits of WW_STEER_BY_COMPANION; of the rest, what they name means something */
+	__u32 mark;
+	__u32 priority;
+	__u32 queue;
+	__u32 mirror_ifindex;
+};
+
+/* Map ww_sockets: receive queues of an interface whose packets can go to a socket. */
+#define WW_SOCKETS 256
+
+/* Map ww_memory: what a class's steering remembers of a flow. The key is struct ww_ends_key (ww_read_ends). */
+struct ww_memory {
+	__u32 backend; /* that it goes to: its place in ww_backends, and its generation << 16; 0: none */
+	__u32 proven;  /* 1: its sender returned a cookie */
+};
+
+/* Key of the maps ww_stations, of what was seen, and ww_fixed, whose value is the index of the port, 0: this host. */
+struct ww_station_key {
+	__u32 bridge; /* ww_steer.ifindex */
+	__u8 address[6];
+	__u16 reserved;
+};
+
+struct ww_station {
+	__u64 seen_ns; /* CLOCK_BOOTTIME */
+	__u32 ifindex; /* of the port */
+	__u32 reserved;
+};
+
+#define WW_POOLS 16	 /* of the old and of the new policy */
+#define WW_BACKENDS 2048 /* likewise, of all pools; place 0 stays empty */
+#define WW_PLACES 65537	 /* of a pool's table, a prime: Eisenbud et al., NSDI 2016, section 3.4 */
+#define WW_POOL_NAME 32
+#define WW_CHECK_PATH 64
+
+/* How a packet gets to a backend. */
+enum ww_method {
+	WW_METHOD_DSR = 0, /* its Ethernet addresses are rewritten, and nothing else */
+	WW_METHOD_IP_IN_IP,
+	WW_METHOD_GUE,
+};
+
+enum ww_check { WW_CHECK_NONE = 0, WW_CHECK_TCP, WW_CHECK_HTTP };
+
+/* What is so of a backend; bits. */
+enum ww_backend_flag {
+	WW_BACKEND_THERE = 1,
+	WW_BACKEND_DRAINS = 2, /* keeps its flows and gets no new ones */
+	WW_BACKEND_DOWN = 4,   /* failed its checks: its flows go to others */
+};
+
+/* Map ww_pools. Health checks are the agent's: it reads here what to check. */
+struct ww_pool {
+	__u64 seed;    /* of the hash that chooses */
+	__u32 table;   /* which of its two elements of ww_tables holds: 0 or 1 */
+	__u32 ifindex; /* where packets leave; 0: by the interface they came by */
+	__u16 method;  /* enum ww_method */
+	__u16 check;   /* enum ww_check */
+	__u16 port;
+	__u8 mac[6]; /* of the interface they leave by */
+	__u32 interval_ms;
+	__u32 timeout_ms;
+	__u16 fall; /* so many failures in a row take a backend out ... */
+	__u16 rise; /* ... and so many successes put it back */
+	__u8 reserved[8];
+	__u8 name[WW_POOL_NAME]; /* ends with a zero; empty: no pool */
+	__u8 path[WW_CHECK_PATH];
+};
+
+/* Map ww_tables, two elements a pool: numbers in ww_backends; 0: none. */
+struct ww_table {
+	__u16 backend[WW_PLACES];
+};
+
+/* Map ww_backends. IPv4 addresses lie in the first 4 bytes. */
+struct ww_backend {
+	__u8 address[16];
+	__u8 source[16]; /* of the outer header */
+	__u8 mac[6];	 /* its own, or that of the router to it; zeros: not known, as of captures */
+	__u8 ip_version;
+	__u8 given;  /* 1: the policy gives its mac */
+	__u16 flags; /* enum ww_backend_flag */
+	__u16 pool;
+	__u16 weight;
+	__u16 generation; /* another for each backend that gets this place */
+};
+
+#define WW_TUNNELS 65536 /* of GTP-U */
+
+/* Which packets are meant, by their direction. */
+enum ww_tunnel_side {
+	WW_TUNNEL_IN = 0, /* to be taken out: those to an address of this host and a TEID */
+	WW_TUNNEL_OUT,	  /* to be put in: those to an address, of IPv6 a network of 64 bits */
+};
+
+/* Key of the map ww_tunnels. An IPv4 address lies in the first 4 bytes; of a network the rest is zeros. */
+struct ww_tunnel_end {
+	__u8 address[16];
+	__u32 teid;	 /* of WW_TUNNEL_IN */
+	__u8 ip_version; /* of the address */
+	__u8 side;	 /* enum ww_tunnel_side */
+	__u16 reserved;
+};
+
+/* What is so of a tunnel; bits. */
+enum ww_tunnel_flag {
+	WW_TUNNEL_HAS_IN = 1,
+	WW_TUNNEL_HAS_OUT = 2,
+	WW_TUNNEL_HAS_UE4 = 4, /* the addresses behind it, of one version or both; else any may send by it */
+	WW_TUNNEL_HAS_UE6 = 8,
+	WW_TUNNEL_HAS_QFI = 16, /* packets get a PDU session container */
+};
+
+/* Value of the map ww_tunnels: the same of all ends of a tunnel, but the counters. */
+struct ww_tunnel {
+	__u8 local[16]; /* this host's address at the tunnel, and that of who is at its other end */
+	__u8 peer[16];
+	__u8 ue6[8]; /* the network behind it */
+	__u8 ue4[4];
+	__u32 teid; /* of what comes */
+	__u32 peer_teid;
+	__u8 ip_version; /* of local and peer */
+	__u8 flags;	 /* enum ww_tunnel_flag */
+	__u8 qfi;
+	__u8 reserved;
+	__u64 packets;
+	__u64 bytes; /* of IP packets inside */
+};
+
+/* Map ww_tunnel_counts: what became of the packets of classes that go into or out of tunnels, or are written on there. */
+enum ww_tunnel_count {
+	WW_TUNNEL_TAKEN_OUT = 0,
+	WW_TUNNEL_PUT_IN,
+	WW_TUNNEL_WRITTEN,  /* QFI or DSCP, of a packet that stays in its tunnel */
+	WW_TUNNEL_ANSWERED, /* too long for the way: the sender was told */
+	/* Those that pass as they came. */
+	WW_TUNNEL_OTHER, /* not IP in GTP-U; of what goes in, not IP, with a VLAN tag, or for another station */
+	WW_TUNNEL_UNKNOWN,    /* no such tunnel */
+	WW_TUNNEL_MALFORMED,  /* a header is broken, or more is announced than there is */
+	WW_TUNNEL_FRAGMENTED, /* of the outer packet */
+	WW_TUNNEL_EXTENDED, /* an extension header is to be understood, and is not known; or there is no PDU session container to write in */
+	WW_TUNNEL_NESTED,   /* another tunnel of GTP-U inside */
+	WW_TUNNEL_FOREIGN,  /* its sender is not who the tunnel belongs to */
+	WW_TUNNEL_TOO_LONG,
+	WW_TUNNEL_NO_WAY, /* no route, no neighbour, no hops left */
+	/* Dropped: too long for the route, and the rate of answers is exceeded. */
+	WW_TUNNEL_UNANSWERED,
+	WW_TUNNEL_COUNTS
+};
+
+/* Map .rodata.ww_act_config: constants of one load, beside struct ww_config. */
+struct ww_act_config {
+	__u32 version; /* WW_ACT_VERSION */
+	__u32 acts;    /* enum ww_steer_kind bits: what the policy may ask for */
+	__u32 hook;    /* enum ww_hook */
+	__u32 trace;   /* as in struct ww_config, as are the next two */
+	__u32 shards;
+	__u32 reserved;
+	__u64 hash_seed[WW_HASH_SEEDS];
+};
+
+/* Map .data.ww_act_policy, one element: what classes ask for whose action is WW_ACTION_ACT. */
+struct ww_act_policy {
+	struct ww_steer steer[WW_MAX_CLASSES];
+};
+
+#define WW_ROOM 256
+
+/* Map .data.ww_act_cpu, one element a CPU. */
+struct ww_act_cpu {
+	__u64 answer_tat_ns; /* of ICMP answers to packets that are too long for their tunnel */
+	__u64 bounce_tat_ns; /* of bounces that cost no hop */
+	__u64 room[WW_ROOM]; /* of the action at work, for what its stack has no room for */
+};
+
+#endif

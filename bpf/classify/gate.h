@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What decides whether a packet is inferred at all: the allow list, and the trigger. */
+#ifndef WW_GATE_H
+#define WW_GATE_H
+
+#include "classify/config.h"
+#include "classify/flow.h"
+#include "classify/maps.h"
+#include "classify/packet.h"
+#include "frame/hook.h"
+
+/* The allow list; not called if it is empty. Global functions, so that they use none of ww_main's stack. */
+__noinline int ww_allowed_prefix4(__be32 source)
+{
+	struct ww_prefix4 prefix = {.length = 32};
+
+	__builtin_memcpy(prefix.address, &source, sizeof(prefix.address));
+	return bpf_map_lookup_elem(&ww_allow4, &prefix) ? WW_ALLOWED_PREFIX : 0;
+}
+
+__noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
+{
+	struct ww_prefix6 copy;
+
+	if (!prefix)
+		return 0;
+	/* Linux 6.1 accepts no map key in memory that was passed to a global function. */
+	copy = *prefix;
+	return bpf_map_lookup_elem(&ww_allow6, &copy) ? WW_ALLOWED_PREFIX : 0;
+}
+
+__noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)
+{
+	__u32 word = first + (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
+	__u64 *ports;
+
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
+		return 0;
+	ports = bpf_map_lookup_elem(&ww_allow_ports, &word);
+	return ports && *ports >> (port & 63) & 1 ? WW_ALLOWED_PORT : 0;
+}
+
+/* Packets without which a host loses its network: path MTU discovery, neighbour discovery (from its own link: with a hop limit of 255, RFC 4861), DHCP.
+ * ports: source << 16 | destination. icmp: version << 16 | type << 8 | code. */
+__noinline int ww_essential(__u32 protocol, __u32 ports, __u32 icmp, __u32 ttl)
+{
+	__u32 type = icmp >> 8 & 0xff;
+	int is = 0;
+
+	if (protocol == IPPROTO_UDP && icmp >> 16 == 4)
+		is = ports == (67 << 16 | 68) || ports == (68 << 16 | 67) || ports == (67 << 16 | 67);
+	else if (protocol == IPPROTO_UDP)
+		is = ports == (547 << 16 | 546) || ports == (546 << 16 | 547) || ports == (547 << 16 | 547);
+	else if (icmp >> 16 == 4)
+		is = protocol == IPPROTO_ICMP && (icmp & 0xffff) == (3 << 8 | 4);
+	else if (protocol == IPPROTO_ICMPV6)
+		is = type == 2 || (type >= 133 && type <= 137 && ttl == 255);
+	return is ? WW_ALLOWED_ESSENTIAL : 0;
+}
+
+/* WW_ALLOWED_PREFIX, WW_ALLOWED_PORT, WW_ALLOWED_ESSENTIAL, or 0. version: 4 or 6, a constant. allow: enum ww_allow bits. The list is about
+ * incoming packets: of outgoing ones, their answers are looked for in it. */
+static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, const __u32 version)
+{
+	int status = 0;
+
+	if (version == 4 && allow & WW_ALLOW_IPV4) {
+		status = ww_allowed_prefix4(ww_outgoing() ? p->destination4 : p->source4);
+	} else if (version == 6 && allow & WW_ALLOW_IPV6) {
+		struct ww_prefix6 prefix = {.length = 128};
+
+		__builtin_memcpy(prefix.address, p->addresses6 + (ww_outgoing() ? 4 : 0),
+				 sizeof(prefix.address));
+		status = ww_allowed_prefix6(&prefix);
+	}
+	/* A fragment other than the first has no ports to allow. */
+	if (!status && allow & WW_ALLOW_PORTS && !p->fragment_offset)
+		status =
+			ww_allowed_port(p->protocol, ww_outgoing() ? p->source_port : p->destination_port, 0);
+	if (!status && allow & WW_ALLOW_SOURCE_PORTS && !p->fragment_offset)
+		status = ww_allowed_port(p->protocol, ww_outgoing() ? p->destination_port : p->source_port,
+					 2 * WW_ALLOW_PORT_WORDS);
+	/* What keeps a host's own network up does not come through a tunnel. */
+	if (!status && allow & WW_ALLOW_ESSENTIAL && p->protocol != IPPROTO_TCP && !p->fragment_offset &&
+	    !p->tunnelled)
+		status = ww_essential(p->protocol, p->source_port << 16 | p->destination_port,
+				      version << 16 | p->icmp_type << 8 | p->icmp_code, p->ttl);
+	/* The verifier does not know what a global function returns, so the compiler must not assume it either. */
+	ww_hide(status);
+	return status & 15;
+}
+
+/* Whether the flow's verdict is from a program with other classes, which this one replaced: then the flow is judged again. */
+static __always_inline int ww_outlived(const struct ww_slot *slot)
+{
+	return slot->flags & WW_SLOT_VERDICTS & ~ww_config.verdict;
+}
+
+/* Whether the flow's packet number or time asks for the model. */
+static __always_inline int ww_triggered(const struct ww_context *context)
+{
+	__u32 packets = context->packets, trigger = ww_policy.trigger;
+
+	if (ww_likely(trigger == WW_TRIGGER_EVERY))
+		return 1;
+	ww_hide(trigger); /* otherwise the compiler puts the usual case last */
+	switch (trigger) {
+	case WW_TRIGGER_PACKETS: {
+		__u32 word = packets / 64;
+
+		ww_hide(word); /* otherwise the compiler drops the mask, which the verifier may need */
+		return packets < WW_TRIGGER_WORDS * 64 &&
+		       ww_policy.trigger_packets[word & (WW_TRIGGER_WORDS - 1)] >> (packets & 63) & 1;
+	}
+	case WW_TRIGGER_INTERVAL: {
+		__u64 interval = ww_policy.trigger_interval_ns,
+		      previous = context->now_ns - context->elapsed_ns;
+
+		return packets == 1 || !interval || context->now_ns / interval != previous / interval;
+	}
+	case WW_TRIGGER_FIRST_N:
+		return packets <= ww_policy.trigger_first_n;
+	}
+	return 1;
+}
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* A packet's path through the data path, to be read from top to bottom; the same at every hook.
+ *
+ * parse -> allow list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy -> count
+ *
+ * Generated for one feature set and model: ww_feature_set.h (key, flow state, accumulators, features) and ww_model.h (inference).
+ */
+#ifndef WW_PIPELINE_H
+#define WW_PIPELINE_H
+
+#include "abi.h"
+
+#include "ww_feature_set.h"
+
+#include "classify/config.h"
+
+#include "classify/bench.h"
+#include "classify/clock.h"
+#include "classify/flow.h"
+#include "classify/gate.h"
+#include "classify/parse.h"
+#include "classify/shadow.h"
+#include "classify/verdict.h"
+
+#include "ww_model.h"
+
+#ifdef WW_BANK
+#include "classify/answers.h"
+#endif
+#include "classify/trace.h"
+
+#if WW_NO_MODEL
+#include "classify/record.h"
+#endif
+
+/* Besides the verdicts: where the entry point continues. */
+#define WW_NEXT_IPV6 -1
+#define WW_NEXT_MODEL -2
+
+/* Keeps a new verdict with the flow, and acts on it. version: 4 or 6. Must be a compile-time constant: the verifier derives from it the size
+ * of the key behind slot. */
+static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *slot, __u32 class_id,
+				       const __u32 version, __u32 length)
+{
+#if WW_BOUNDED
+	class_id = ww_bound(frame->percpu->scratch.feature, class_id);
+#endif
+#if WW_SHARED
+	__u32 before = WW_VERDICT_WORD(slot);
+	__u32 after = (before & ~WW_VERDICT_MASK) | (class_id & 0xff) | ww_verdict_flags(slot, class_id) << 8;
+
+	if (ww_unlikely(after != before)) {
+		__u32 bucket = frame->percpu->scratch.bucket, place = frame->percpu->scratch.way;
+
+		WW_VERDICT_WORD(slot) = after;
+		if (version == 4)
+			ww_keep4(bucket, place, before, after);
+		else
+			ww_keep6(bucket, place, before, after);
+	}
+#else
+	slot->flags = (slot->flags & WW_SLOT_SWAPPED) | ww_verdict_flags(slot, class_id);
+	slot->class_id = class_id;
+#endif
+#ifdef WW_BANK
+	if (version == 4)
+		frame->changed = ww_compare4(frame->percpu, (const void *)(slot + 1));
+	else
+		frame->changed = ww_compare6(frame->percpu, (const void *)(slot + 1));
+#endif
+	frame->percpu->stats.inferred++;
+	return ww_apply_policy(frame, slot, version, length);
+}
+
+/* The packet is accounted for and its features are computed, so other CPUs may have the entry. Returns a copy of what the rest of the
+ * path reads of it. */
+static __always_inline struct ww_slot *ww_release_entry(struct ww_scratch *scratch,
+							const struct ww_flow *flow,
+							const struct ww_context *context, const __u32 version)
+{
+#if WW_SHARED
+#if !WW_NO_MODEL
+	/* Field by field: reading as one word what was written in pieces would stall the processor. */
+	scratch->seen.last_seen_ns = context->now_ns;
+	scratch->seen.packets = context->packets;
+	WW_VERDICT_WORD(&scratch->seen) = WW_VERDICT_WORD(flow->slot);
+	if (version == 4)
+		ww_copy_words4((void *)&scratch->seen_key, (const void *)(flow->slot + 1));
+	else
+		ww_copy_words6((void *)&scratch->seen_key, (const void *)(flow->slot + 1));
+	scratch->bucket = flow->bucket;
+	scratch->way = flow->way;
+#endif
+	ww_release(&flow->state->claim, flow->claim + 2);
+	return &scratch->seen;
+#else
+	return flow->slot;
+#endif
+}
+
+/* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each version has its own code. */
+static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
+				       const __u32 version)
+{
+	struct ww_context context = {.now_ns = frame->now_ns};
+	struct ww_flow flow;
+	struct ww_slot *slot;
+	int infer;
+
+	if (ww_unlikely(ww_policy.allow)) {
+		int status = ww_policy.allow == WW_ALLOW_NO_POLICY ? WW_NO_POLICY
+								   : ww_allowed(p, ww_policy.allow, version);
+
+		if (ww_unlikely(status))
+			return ww_unclassified(frame, status);
+	}
+	flow = ww_account(p, &frame->percpu->scratch, &frame->percpu->stats, cpu, version, &context);
+	slot = flow.slot;
+	if (ww_unlikely(!slot))
+		return WW_VERDICT_PASS;
+	/* Before the state is read: no live program has these stores, but they would make the compiler read the state twice. */
+	if (ww_unlikely(ww_config.trace))
+		ww_trace_flow(&frame->percpu->scratch, slot, version,
+			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
+	ww_accumulate(flow.state, p, &context);
+	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
+#if WW_PATHS
+	infer = (WW_NO_MODEL && !ww_config.record) || context.whole;
+#else
+	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) ||
+		ww_unlikely(ww_outlived(slot));
+#endif
+#if WW_AGGREGATES
+	ww_aggregate(p, frame->percpu, version, &context, infer);
+#endif
+#if WW_NO_MODEL
+	if (infer)
+		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
+	ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
+	if (infer && ww_unlikely(ww_config.trace))
+		ww_trace_features(&frame->percpu->scratch);
+	return ww_unclassified(frame, WW_UNDECIDED);
+#else
+	if (infer) {
+		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
+		slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
+		if (ww_unlikely(ww_config.trace))
+			ww_trace_features(&frame->percpu->scratch);
+#if WW_TAIL_CALLS
+		ww_begin_inference(&frame->percpu->scratch);
+		frame->percpu->scratch.ip_version = version;
+		frame->percpu->scratch.length = p->length;
+		frame->percpu->scratch.frame_length = frame->length;
+#if !WW_SHARED
+		frame->percpu->scratch.bucket = flow.bucket;
+		frame->percpu->scratch.way = flow.way;
+#endif
+		frame->percpu->scratch.now_ns = frame->now_ns;
+		return WW_NEXT_MODEL;
+#else
+		return ww_conclude(frame, slot, ww_infer(&frame->percpu->scratch), version, p->length);
+#endif
+	}
+	slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
+	if (!(slot->flags & ww_config.verdict))
+		return ww_unclassified(frame, WW_UNDECIDED);
+	return ww_apply_policy(frame, slot, version, p->length);
+#endif
+}
+
+/* One packet. go_ipv6: leave IPv6 to ww_process_ipv6, so that its long addresses and chained headers cost IPv4 nothing. */
+static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
+{
+	__u32 cpu;
+	struct ww_cursor cursor;
+	struct ww_packet p = {};
+	struct ww_frame frame = {};
+	struct ww_input input;
+	__be16 type;
+	int status;
+
+	frame.ctx = ctx;
+#ifdef WW_BANK
+	frame.answering = 1;
+#endif
+	frame.now_ns = ww_now(ctx);
+	cpu = bpf_get_smp_processor_id();
+	if (ww_unlikely(!ww_begin_frame(&frame, cpu)))
+		return WW_VERDICT_PASS;
+	if (ww_unlikely(ww_config.trace)) {
+		frame.percpu->scratch.inferred = 0;
+		frame.percpu->scratch.now_ns = frame.now_ns;
+		if (ww_config.shadow)
+			frame.now_ns = ww_shadow_time(frame.now_ns);
+	}
+	if (ww_unlikely(ww_config.bench_flows && go_ipv6))
+		ww_bench_rewrite(ctx);
+	input = ww_input(ctx);
+	cursor.at = input.data;
+	cursor.end = input.end;
+	frame.length = input.length;
+
+	status = ww_parse_link(ctx, &cursor, input.tag, &type, &p);
+	if (ww_unlikely(status))
+		return ww_unclassified(&frame, status);
+	if (ww_unlikely(type == bpf_htons(ETH_P_IPV6))) {
+		if (go_ipv6)
+			return WW_NEXT_IPV6;
+	} else if (ww_unlikely(type != bpf_htons(ETH_P_IP))) {
+		return ww_unclassified(&frame, WW_NOT_IP);
+	}
+	status = ww_parse_network(ctx, &cursor, bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
+	if (ww_unlikely(status))
+		return ww_unclassified(&frame, p.tunnelled ? WW_MALFORMED_TUNNEL : status);
+	return ww_classify(&frame, &p, cpu, go_ipv6 ? 4 : 6);
+}
+
+__noinline int ww_process_ipv6(WW_HOOK_ARG *ctx)
+{
+	return ww_process(ctx, 0);
+}
+
+/* A call costs several ns, so IPv4 is inlined in ww_main, unless its stack and that of IPv6 together would exceed 512 bytes. */
+#if WW_SPLIT
+__noinline int ww_process_ipv4(WW_HOOK_ARG *ctx)
+{
+	return ww_process(ctx, 1);
+}
+#else
+#define ww_process_ipv4(ctx) ww_process(ctx, 1)
+#endif
+
+/* From a frame at the hook to the hook's code. */
+static __always_inline int ww_run(WW_HOOK_CTX *ctx)
+{
+	/* On the stack, so that it occupies no register on the packet's path. */
+	WW_HOOK_CTX *volatile kept = ctx;
+	int verdict;
+
+	ww_pull_headers(ctx);
+	verdict = ww_process_ipv4(ctx);
+	if (verdict == WW_NEXT_IPV6)
+		verdict = ww_process_ipv6(ctx);
+#if WW_NO_MODEL
+	if (ww_config.record)
+		ww_record(kept);
+#endif
+#if WW_TAIL_CALLS
+	if (verdict == WW_NEXT_MODEL) {
+		bpf_tail_call(ctx, &ww_progs, 1);
+		/* Not reached once the loader has filled ww_progs. */
+		return ww_leave(WW_VERDICT_PASS);
+	}
+#endif
+	return ww_hand_over(kept, verdict);
+}
+
+#endif
