@@ -213,7 +213,7 @@ def _pareto(found: Found) -> Panel:
         return (trial.ns or 0.0) if timed else float(trial.instructions or 0)
 
     def draw(axes: Any) -> None:
-        judged = [trial for trial in found.trials if not trial.left]
+        judged = [trial for trial in found.trials if not trial.rejected_because]
         axes.scatter([cost(each) for each in judged], [each.f1 for each in judged], color="#bbbbbb")
         axes.plot(
             [cost(each) for each in found.pareto], [each.f1 for each in found.pareto], "o-", color=_BLUE

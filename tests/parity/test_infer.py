@@ -151,7 +151,7 @@ BROKEN = {
     "an impossible header": (GOOD[:8] + b"\xff\xff" + GOOD[10:], "no array of NumPy's"),
     "another version": (GOOD[:6] + b"\x09" + GOOD[7:], "no array of NumPy's"),
     "a huge shape": (GOOD.replace(b"(3, 12), }", b"(9999999999999999999, 12), }"), "breaks off after row 0"),
-    "a negative shape": (GOOD.replace(b"(3,", b"(-3,"), "a shape that is none"),
+    "a negative shape": (GOOD.replace(b"(3,", b"(-3,"), "an invalid shape in its .npy header"),
 }
 
 

@@ -140,7 +140,7 @@ def test_limits_hold_and_the_price_is_that_of_the_program() -> None:
     assert len({trial.instructions for trial in free.trials}) > 1
     most = sorted(trial.instructions or 0 for trial in free.trials)[2]
     tight = search(table(), SPACE, trials=6, folds=2, method="random", limits=Limits(instructions=most))
-    assert {t.number for t in tight.trials if not t.left} == {
+    assert {t.number for t in tight.trials if not t.rejected_because} == {
         t.number for t in free.trials if (t.instructions or 0) <= most
     }
     own = tight.training.table.feature_set

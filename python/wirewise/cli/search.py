@@ -224,7 +224,7 @@ def jobs_bar(what: str, *, quiet: bool) -> Iterator[Progress]:
 
 def _print(found: Found, table: Any) -> None:
     print_split(found.training, table)
-    judged = sum(not trial.left for trial in found.trials)
+    judged = sum(not trial.rejected_because for trial in found.trials)
     console.print(f"{len(found.trials):,} models tried, {judged:,} of them on every fold")
     if len(set(found.asked["order"])) > 1 and len({t.settings.features for t in found.trials}) > 1:
         console.print(f"features, the most worth their cost first: {', '.join(found.asked['order'])}")

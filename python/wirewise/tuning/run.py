@@ -55,8 +55,10 @@ class Limits:
 
 @dataclass
 class Trial:
-    """A model that was tried. score : None before it was judged. left : why it went no further; "" if it was
-    judged on every fold.
+    """A model that was tried.
+
+    score : None before it was judged. rejected_because : why it went no further; "" if it was judged on every
+    fold.
     """
 
     number: int
@@ -66,7 +68,7 @@ class Trial:
     ns: float | None = None
     object: bytes = field(default=b"", repr=False)
     score: Score | None = None
-    left: str = ""
+    rejected_because: str = ""
 
     @property
     def f1(self) -> float:
@@ -75,7 +77,8 @@ class Trial:
 
     def __repr__(self) -> str:
         if not self.score:
-            return f"<Trial {self.number}: {self.settings.describe()}, {self.left or 'not judged'}>"
+            why = self.rejected_because or "not judged"
+            return f"<Trial {self.number}: {self.settings.describe()}, {why}>"
         size = f", {self.instructions:,} instructions" if self.instructions else ""
         return f"<Trial {self.number}: {self.settings.describe()}, F1 {self.f1:.4f}{size}>"
 
@@ -86,7 +89,7 @@ class Trial:
             "score": self.score and asdict(self.score),
             "instructions": self.instructions,
             "ns": self.ns,
-            "left": self.left,
+            "rejected_because": self.rejected_because,
         }
 
 
@@ -94,8 +97,8 @@ class Trial:
 class Found:
     """What a search found.
 
-    trials : all, by number. pareto : those judged on every fold and within the limits, than which none is
-    both better and cheaper, the best first. best : the first of them. training : the best model, and its
+    trials : all, by number. pareto : the Pareto front of F1 and cost, among those judged on every fold
+    and within the limits, the best first. best : the first of them. training : the best model, and its
     report on the captures that the search never saw. apart : its score by flow there, with the threshold that
     the search's folds ask for. asked : what was searched for.
     """
@@ -215,14 +218,14 @@ class _State:
     @property
     def finished(self) -> list[Trial]:
         """Judged on every fold, within the limits."""
-        return [trial for trial in self.all if not trial.left and len(trial.folds) == self.folds]
+        return [trial for trial in self.all if not trial.rejected_because and len(trial.folds) == self.folds]
 
     def run(self, settings: Sequence[Settings], *, halve: bool) -> None:
         """Prices, then folds; with halve only the better go on to more folds."""
         batch = [Trial(len(self.all) + index, each) for index, each in enumerate(settings)]
         self.all += batch
         self._prices(batch)
-        going = [trial for trial in batch if not trial.left]
+        going = [trial for trial in batch if not trial.rejected_because]
         for count in _rungs(self.folds) if halve else [self.folds]:
             self._judge(going, count)
             if count == self.folds:
@@ -237,17 +240,17 @@ class _State:
             trial = batch[index]
             trial.instructions, trial.object = found["instructions"], bytes.fromhex(found["object"])
             if found["refused"]:
-                trial.left = f"cannot be compiled: {found['refused']}"
+                trial.rejected_because = f"cannot be compiled: {found['refused']}"
             elif self.limits.instructions is not None and trial.instructions > self.limits.instructions:
-                trial.left = f"{trial.instructions:,} instructions"
-        if self.measure and (built := [trial for trial in batch if not trial.left]):
+                trial.rejected_because = f"{trial.instructions:,} instructions"
+        if self.measure and (built := [trial for trial in batch if not trial.rejected_because]):
             self._measure(built)
 
     def _measure(self, batch: list[Trial]) -> None:
         for trial, ns in zip(batch, costs.nanoseconds([each.object for each in batch]), strict=True):
             trial.ns = ns
             if self.limits.ns is not None and ns > self.limits.ns:
-                trial.left = f"{ns:.0f} ns a packet"
+                trial.rejected_because = f"{ns:.0f} ns a packet"
 
     def _judge(self, going: list[Trial], count: int) -> None:
         wanted = [(trial, fold) for trial in going for fold in range(count) if fold not in trial.folds]
@@ -264,7 +267,7 @@ class _State:
         ranked = sorted(going, key=_rank, reverse=True)
         kept = ranked[: max(LEAST, math.ceil(KEEP * len(ranked)))]
         for trial in ranked[len(kept) :]:
-            trial.left = f"others were better on {count} folds"
+            trial.rejected_because = f"others were better on {count} folds"
         return kept
 
 
@@ -297,7 +300,7 @@ def _pareto(trials: Sequence[Trial]) -> list[Trial]:
 def _found(state: _State, usable: Table, parts: Split, classes: list[str], asked: dict[str, Any]) -> Found:
     """The best model, fitted to all that the search may learn from, and judged on what was kept apart."""
     if not state.finished:
-        said = sorted({trial.left for trial in state.all if trial.left})[:3]
+        said = sorted({trial.rejected_because for trial in state.all if trial.rejected_because})[:3]
         raise InputError("the search", f"found no model within the limits ({'; '.join(said)})", "raise them")
     pareto, data = _pareto(state.finished), state.data
     best = pareto[0]

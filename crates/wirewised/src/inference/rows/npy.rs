@@ -51,7 +51,7 @@ impl Npy {
                 Ok(Self { source, width, left: *rows, row: 0 })
             }
             Ok(shape) => Err(format!("is of shape {shape:?}, and the model wants (rows, {width} features)")),
-            Err(_) => Err(format!("its header has a shape that is none; {AS}")),
+            Err(_) => Err(format!("has an invalid shape in its .npy header; {AS}")),
         }
     }
 
