@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A load balancer at layer 4: which server of a pool a packet goes to, and how it gets there. Reference: balancing.py.
+/* A load balancer at layer 4: which server of a pool a packet goes to, and how it gets there. Reference: policy/act/backend.py.
  *
  * The pool's table says it of a new flow (Maglev: Eisenbud et al., NSDI 2016; the agent makes the table), ww_memory of one that was seen
  * before, so that it stays where it is when the table changes. Captured packets have no memory and nobody to send them to.

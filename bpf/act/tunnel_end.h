@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The end of GTP-U tunnels, as a user plane function is one: tunnel_leave.h takes packets out of tunnels, tunnel_enter.h puts them in, both by
- * ww_tunnels. Here is what they have in common: the tunnel of a packet, and its counts. 3GPP TS 29.281, TS 38.415. Reference: tunnels.py.
+ * ww_tunnels. Here is what they have in common: the tunnel of a packet, and its counts. 3GPP TS 29.281, TS 38.415. Reference: policy/act/tunnels.py.
  *
  * What is not understood in full passes as it came, and ww_tunnel_counts says why.
  */

@@ -18,7 +18,7 @@ from wirewise.abi import Action, Outcome
 from wirewise.fate import Fate
 from wirewise.feature_sets import FeatureSet
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
-from wirewise.steering import with_dscp
+from wirewise.policy.act.dscp import with_dscp
 
 FEATURES = FeatureSet.from_dict(
     {"name": "steering", "key": "five-tuple", "features": ["length"], "decapsulate": ["ip-in-ip"]}

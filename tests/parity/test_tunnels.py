@@ -24,9 +24,9 @@ from tests.parity.harness import PLANES, XDP_CODES, Comparison, Run, assert_agre
 from tests.parity.test_steering import FEATURES, MODEL
 from wirewise.abi import Outcome
 from wirewise.fate import Fate
-from wirewise.gtp import Pass, find, write_inside
 from wirewise.policy import Policy
-from wirewise.tunnels import Table, Tunnel
+from wirewise.policy.act.gtp import Pass, find, write_inside
+from wirewise.policy.act.tunnels import Table, Tunnel
 
 NUMBER = 2000
 SLOWLY = 100_000

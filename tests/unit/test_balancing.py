@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.parity.frames import ethernet, ipv4, ipv6, udp
-from wirewise.balancing import PLACES, Backend, Pool, flow_words, hash_words, table
+from wirewise.policy.act.backend import PLACES, Backend, Pool, flow_words, hash_words, table
 
 Hosts = tuple[tuple[IPv4Address | IPv6Address, int], ...]
 

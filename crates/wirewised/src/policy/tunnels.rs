@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tunnels of GTP-U: the table of those that are known. Reference: tunnels.py.
+//! Tunnels of GTP-U: the table of those that are known. Reference: policy/act/tunnels.py.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which backend each place of a pool's table has: Maglev hashing (Eisenbud et al., NSDI 2016, section 3.4), with weights. The same
-//! backends give the same table everywhere; python/wirewise/balancing.py is the reference.
+//! backends give the same table everywhere; python/wirewise/policy/act/backend.py is the reference.
 
 use std::net::IpAddr;
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wirewise.abi import Outcome
-from wirewise.balancing import Pool
 from wirewise.fate import Fate
-from wirewise.feature_sets.packet import parse_link
-from wirewise.gtp import Pass, write_inside
-from wirewise.tunnels import Table
-
-_IPV4, _IPV6 = 0x0800, 0x86DD
+from wirewise.policy.act.backend import Pool
+from wirewise.policy.act.dscp import with_dscp
+from wirewise.policy.act.gtp import Pass, write_inside
+from wirewise.policy.act.tunnels import Table
 
 
 @dataclass(frozen=True)
@@ -119,27 +117,3 @@ class Steering:
         if self.qfi is not None or self.inner_dscp is not None:
             return write_inside(frame, qfi=self.qfi, inner_dscp=self.inner_dscp)
         return frame
-
-
-def with_dscp(frame: bytes, dscp: int) -> bytes:
-    """The frame with another DSCP in its outermost IP header, and the same ECN.
-
-    The checksum of IPv4 is updated, not made anew (RFC 1624, equation 3), so one that was wrong stays so.
-    """
-    link = parse_link(frame)
-    assert link is not None  # nothing else is classified
-    kind, at = link.network_type, link.offset
-    changed = bytearray(frame)
-    word = int.from_bytes(frame[at : at + 2], "big")
-    if kind == _IPV4:
-        after = (word & ~0x00FC) | dscp << 2
-        checksum = int.from_bytes(frame[at + 10 : at + 12], "big")
-        total = (~checksum & 0xFFFF) + (~word & 0xFFFF) + after
-        while total > 0xFFFF:
-            total = (total >> 16) + (total & 0xFFFF)
-        changed[at + 10 : at + 12] = (~total & 0xFFFF).to_bytes(2, "big")
-    else:
-        assert kind == _IPV6  # nothing else is classified
-        after = (word & ~0x0FC0) | dscp << 6
-    changed[at : at + 2] = after.to_bytes(2, "big")
-    return bytes(changed)

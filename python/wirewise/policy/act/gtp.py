@@ -2,7 +2,7 @@
 """GTP-U in Ethernet frames: where it is found, what is written on it, and its headers.
 
 3GPP TS 29.281 (GTP-U), TS 38.415 (PDU session container), RFC 8200 (checksum of IPv6). A part of the
-reference in `wirewise.tunnels`.
+reference in `wirewise.policy.act.tunnels`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets into and out of GTP-U tunnels, as a user plane function of 5G does it; and the table of tunnels.
 
-RFC 6040 (ECN). Together with `wirewise.gtp` the reference of bpf/act/tunnel_{end,leave,enter}.h
+RFC 6040 (ECN). Together with `wirewise.policy.act.gtp` the reference of bpf/act/tunnel_{end,leave,enter}.h
 (docs/tunnels.md). Frames are Ethernet frames as bytes. Routes, hops
 and MTU are known where packets are sent only.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import Any
 
-from wirewise.gtp import (
+from wirewise.policy.act.gtp import (
     ETHERNET,
     IPV4,
     IPV6,

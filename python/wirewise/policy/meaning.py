@@ -15,11 +15,11 @@ from typing import Any
 
 from wirewise import agent, ending
 from wirewise.abi import Action, Outcome, Status
-from wirewise.balancing import Pool
 from wirewise.errors import InputError
 from wirewise.feature_sets.packet import Packet
-from wirewise.steering import Steering
-from wirewise.tunnels import Table, Tunnel
+from wirewise.policy.act.backend import Pool
+from wirewise.policy.act.steering import Steering
+from wirewise.policy.act.tunnels import Table, Tunnel
 
 DEFAULT_BURST = 20
 _SECOND = 1_000_000_000
