@@ -18,7 +18,8 @@ use crate::kernel::{self, note};
 use crate::plane::{Joining, Plane};
 use crate::policy::Policy;
 
-const VERSION: u32 = 1;
+/// Of this note, and of the maps beside it: who knows neither half of a program leaves them alone.
+const VERSION: u32 = abi::ABI_VERSION << 16 | abi::ACT_VERSION << 8 | 1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Meta {

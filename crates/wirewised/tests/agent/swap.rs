@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One model after another: under load, with the flows that are there, and back.
 
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde_json::Value;
 use wirewised::kernel;
 
@@ -30,6 +31,39 @@ pub fn lenient() -> Vec<u8> {
 /// Interface directories and those beside them.
 pub fn directories(lab: &Lab) -> Vec<String> {
     lab.pinned().into_iter().filter(|name| name.matches('/').count() == 1).collect()
+}
+
+/// Makes the note that lies with the pins one of an agent with other maps.
+fn age(lab: &Lab) {
+    let note = MapHandle::from_pinned_path(lab.pins().join(INTERFACE).join("meta")).unwrap();
+    let value = note.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+    let text = String::from_utf8(value).unwrap();
+    let (before, rest) = text.split_once("\"version\":").unwrap();
+    let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap());
+    let older = format!("{before}\"version\":{:<1$}{rest}", 1, number.len());
+    note.update(&[0; 4], older.as_bytes(), MapFlags::ANY).unwrap();
+}
+
+#[test]
+fn what_an_earlier_agent_attached_goes_on_until_it_is_replaced() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: {dscp: 34}, benign: pass}");
+    let run = format!("run --bundle b.wirewise --interface {INTERFACE} --policy p.yaml --mode enforce --yes");
+    lab.ok(&run);
+    age(&lab);
+    let judged = || lab.send(1000, BENIGN, 3) + lab.send(1000, ATTACK, 3);
+    assert_eq!(judged(), 6);
+    let swapped = lab.error(&format!("swap --bundle b.wirewise --interface {INTERFACE}"), 1);
+    assert!(swapped.contains("another version of wirewised attached this program"), "{swapped}");
+    let again = lab.error(&run, 1);
+    assert!(again.contains("attached by another version of wirewised; `--replace` changes that"), "{again}");
+    assert_eq!(judged(), 6);
+    lab.policy("classes: {attack: drop, benign: pass}");
+    lab.ok(&format!("{run} --replace"));
+    assert_eq!((lab.send(1000, BENIGN, 3), lab.send(1000, ATTACK, 3)), (3, 0));
+    age(&lab);
+    lab.ok(&format!("detach --interface {INTERFACE}"));
+    assert_eq!(lab.xdp(INTERFACE), None);
 }
 
 #[test]
