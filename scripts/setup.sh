@@ -126,8 +126,8 @@ digest() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
 # What the installed Python dependencies and the installed programs depend on. The Python code itself is
 # used in place, so that changing it needs no new installation.
 want_python="$level $(digest pyproject.toml)"
-mapfile -t sources < <(find crates python/wirewise.data -type f -not -path '*/target/*' -not -path '*/fuzz/*' | sort)
-want_programs=$(digest Cargo.toml .cargo/config.toml Cargo.lock pyproject.toml bpf/abi.h "${sources[@]}")
+mapfile -t sources < <(find crates bpf python/wirewise.data -type f -not -path '*/target/*' -not -path '*/fuzz/*' | sort)
+want_programs=$(digest Cargo.toml .cargo/config.toml Cargo.lock pyproject.toml "${sources[@]}")
 stamp_python=.venv/.wirewise-python stamp_programs=.venv/.wirewise-programs
 
 current=$(cat "$stamp_python" 2>/dev/null || true)
