@@ -22,7 +22,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 ROOT = Path(__file__).parents[2]
 REQUEST_BYTES = 1 << 20
@@ -35,7 +34,7 @@ class Warm:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Warm:
         return self
 
     def __exit__(
