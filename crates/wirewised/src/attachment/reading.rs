@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be read from an attachment's maps, by the readers of `reading/`.
 
-use bytemuck::Zeroable;
 use libbpf_rs::{MapCore, MapHandle};
 
 use super::{Attachment, inside, status};
@@ -12,7 +11,7 @@ use crate::abi::{self, Action};
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
-use crate::object::{read_element, value_of};
+use crate::object::{policy_maps, read_element, value_of};
 use crate::reading::agreement::Agreement;
 use crate::reading::counters::Counters;
 use crate::reading::drift::{Compared, Drift, Live};
@@ -70,8 +69,7 @@ impl Attachment {
 
     /// The same, with what the actor does.
     pub fn element(&self) -> Result<abi::Element> {
-        let act = self.optional_map(ACT_POLICY)?.map(|map| value_of(&map)).transpose()?;
-        Ok(abi::Element { policy: self.policy()?, act: act.unwrap_or_else(Zeroable::zeroed) })
+        policy_maps::element_of(&self.map(POLICY)?, self.optional_map(ACT_POLICY)?.as_ref())
     }
 
     pub fn counters(&self) -> Result<Counters> {

@@ -4,7 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::abi::maps::{Room, Value, find};
+use crate::abi::maps::{ACT_CONFIG, CONFIG, Room, Value, find, variable};
 use crate::error::{Error, Result};
 use crate::kernel::change;
 
@@ -28,6 +28,15 @@ pub fn max_entries(map: &str, config: &abi::Config) -> Result<Option<u32>> {
                 Error::input(format!("a flow table of {buckets} buckets is too large: choose a smaller size"))
             })
         }
+    }
+}
+
+/// What a map of constants holds under this configuration; `None`: the loader writes nothing there.
+pub fn constants(map: &str, config: &abi::Config) -> Option<Vec<u8>> {
+    match variable(map) {
+        CONFIG => Some(bytemuck::bytes_of(config).to_vec()),
+        ACT_CONFIG => Some(bytemuck::bytes_of(&abi::ActConfig::of(config)).to_vec()),
+        _ => None,
     }
 }
 

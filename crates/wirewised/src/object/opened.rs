@@ -7,7 +7,7 @@ use std::time::Instant;
 use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 
 use crate::abi;
-use crate::abi::maps::{ACT_CONFIG, CONFIG, Scope, find, variable};
+use crate::abi::maps::{CONFIG, Scope, find, variable};
 use crate::bundle::emitted::{ENTRY, tail_call_index, tail_call_name};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
@@ -15,7 +15,7 @@ use crate::kernel::jiffies;
 use crate::kernel::libbpf_log;
 use crate::object::link;
 use crate::object::loaded::Loaded;
-use crate::object::maps::{bytes_of_cpus, max_entries};
+use crate::object::maps::{bytes_of_cpus, constants, max_entries};
 use crate::object::settings::{Runs, Settings};
 use crate::object::verifier::Refusal;
 
@@ -159,10 +159,7 @@ impl Opened {
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let set = match entries_of(&name, &config)? {
-                _ if variable(&name) == CONFIG => map.set_initial_value(bytemuck::bytes_of(&config)),
-                _ if variable(&name) == ACT_CONFIG => {
-                    map.set_initial_value(bytemuck::bytes_of(&abi::ActConfig::of(&config)))
-                }
+                _ if let Some(bytes) = constants(&name, &config) => map.set_initial_value(&bytes),
                 _ if let Some(bytes) = bytes_of_cpus(&name, &config) => map.set_value_size(bytes),
                 Some(entries) => map.set_max_entries(entries),
                 None => Ok(()),

@@ -118,9 +118,13 @@ pub fn write_element<M: MapCore>(element: &abi::Element, find: impl Fn(&str) -> 
 
 /// What `write_element` wrote.
 pub fn read_element<M: MapCore>(find: impl Fn(&str) -> Option<M>) -> Result<abi::Element> {
-    let policy = value_of(&find(POLICY).ok_or_else(|| no_map(POLICY))?)?;
-    let act = find(ACT_POLICY).map_or_else(|| Ok(abi::ActPolicy::zeroed()), |map| value_of(&map))?;
-    Ok(abi::Element { policy, act })
+    element_of(&find(POLICY).ok_or_else(|| no_map(POLICY))?, find(ACT_POLICY).as_ref())
+}
+
+/// A policy as its maps hold it. act : `None` if the program has no actor.
+pub fn element_of<M: MapCore>(policy: &M, act: Option<&M>) -> Result<abi::Element> {
+    let act = act.map_or_else(|| Ok(abi::ActPolicy::zeroed()), value_of)?;
+    Ok(abi::Element { policy: value_of(policy)?, act })
 }
 
 /// All that belongs to a policy but its element, and what its limits remember, which are numbered by class.

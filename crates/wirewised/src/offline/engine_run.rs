@@ -72,12 +72,7 @@ impl Prepared {
         let maps: Vec<String> = linked.maps().iter().map(|map| map.name().to_owned()).collect();
         for map in &maps {
             let set = match object::max_entries(map, &config)? {
-                _ if maps::variable(map) == maps::CONFIG => {
-                    linked.set_initial(map, bytemuck::bytes_of(&config).to_vec())
-                }
-                _ if maps::variable(map) == maps::ACT_CONFIG => {
-                    linked.set_initial(map, bytemuck::bytes_of(&abi::ActConfig::of(&config)).to_vec())
-                }
+                _ if let Some(bytes) = object::constants(map, &config) => linked.set_initial(map, bytes),
                 Some(entries) => linked.set_max_entries(map, entries),
                 None => Ok(()),
             };

@@ -12,7 +12,7 @@ use crate::abi::{self, Key4, Outcome};
 use crate::error::Result;
 use crate::kernel;
 use crate::object::flow_table::{FlowKey, Vlans};
-use crate::object::value_of;
+use crate::object::policy_maps;
 use crate::reading::community_id::{community_id, flow_id};
 use crate::reading::event_ring::EventRing;
 use crate::stop::Stop;
@@ -179,7 +179,7 @@ impl Events {
         let epoch = monotonic_epoch();
         let policy = match events.is_empty() {
             true => abi::Element::zeroed(),
-            false => self.element()?,
+            false => policy_maps::element_of(&self.policy.0, self.policy.1.as_ref())?,
         };
         for event in &events {
             let event = self.in_words(event, &policy, epoch);
@@ -196,12 +196,6 @@ impl Events {
                 return Ok(());
             }
         }
-    }
-
-    fn element(&self) -> Result<abi::Element> {
-        let (policy, act) = &self.policy;
-        let act = act.as_ref().map(value_of).transpose()?;
-        Ok(abi::Element { policy: value_of(policy)?, act: act.unwrap_or_else(Zeroable::zeroed) })
     }
 
     fn in_words(&self, event: &abi::Event, policy: &abi::Element, epoch: SystemTime) -> Event {

@@ -18,7 +18,7 @@ use crate::kernel::{self, note};
 use crate::plane::{Joining, Plane};
 use crate::policy::Policy;
 
-/// Of this note, and of the maps beside it: who knows neither half of a program leaves them alone.
+/// The version of this note and of the maps beside it. Agents of other versions leave both alone.
 const VERSION: u32 = abi::ABI_VERSION << 16 | abi::ACT_VERSION << 8 | 1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -33,7 +33,7 @@ pub fn directories(lab: &Lab) -> Vec<String> {
     lab.pinned().into_iter().filter(|name| name.matches('/').count() == 1).collect()
 }
 
-/// Makes the note that lies with the pins one of an agent with other maps.
+/// Gives the note beside the pins the version of an agent with other maps.
 fn age(lab: &Lab) {
     let note = MapHandle::from_pinned_path(lab.pins().join(INTERFACE).join("meta")).unwrap();
     let value = note.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();

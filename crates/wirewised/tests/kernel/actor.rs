@@ -8,7 +8,7 @@ use std::process::Command;
 use bytemuck::{Zeroable, bytes_of};
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, ProgramInput};
 use test_needs::{Need, skip};
-use wirewised::abi::maps::{CONFIG, POLICY, in_object, variable};
+use wirewised::abi::maps::{POLICY, in_object};
 use wirewised::abi::{self, Action, Mode};
 use wirewised::bundle::Bundle;
 use wirewised::bundle::inspection;
@@ -86,8 +86,8 @@ fn an_action_of_later_works_with_a_bundle_of_before() {
     let mut open = ObjectBuilder::default().name("wirewise").unwrap().open_memory(&linked).unwrap();
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if variable(&name) == CONFIG {
-            map.set_initial_value(bytes_of(&config)).unwrap();
+        if let Some(bytes) = object::constants(&name, &config) {
+            map.set_initial_value(&bytes).unwrap();
         } else if let Some(bytes) = bytes_of_cpus(&name, &config) {
             map.set_value_size(bytes).unwrap();
         } else if let Some(entries) = object::max_entries(&name, &config).unwrap() {
