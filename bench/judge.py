@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the verdicts of `evaluate` by family of attacks on sources that the model has not seen.
 
-    python -m bench.judge CAPTURES [CAPTURES ...] [--feature-set intrusion] [--dealings 3] [--json]
+    python -m bench.judge CAPTURES [CAPTURES ...] [--feature-set intrusion] [--dealings 3] \\
+        [--min-recall 0.5] [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Sources are dealt to five folds. Four
 fifths of them are what a user has: folds within them judge a forest, as `train` and `evaluate` do. The last
 fifth is what the user meets: the forest, fitted to all four fifths, judges it. Compared are the share found
 of each family, as the mean over the sources met, with the interval predicted for that number of sources;
 and the benign flows that the written policy loses there with the loss that was said to be the worst.
+--min-recall is that of `evaluate`: the lower it is, the more policies drop something.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import wirewise as ww
 from wirewise.errors import InputError, WirewiseError
-from wirewise.evaluate.families import FlowVerdicts, families, predicted
+from wirewise.evaluate.families import FlowVerdicts, families, mean_share, predicted
 from wirewise.evaluate.per_flow import flow_verdicts, per_flow
 from wirewise.evaluate.split import folds
 from wirewise.evaluate.train import class_names
@@ -74,7 +76,8 @@ class Statement:
 @dataclass(frozen=True)
 class Policy:
     """Benign flows that lose a packet on the held fold, and what was said to be the worst on other captures
-    (95 %). may_drop : the classes that are dropped; where none may be, every class of attacks is.
+    (95 %). may_drop : the classes that are dropped; where none may be, every class of attacks is. found : of
+    those that may be dropped and that the fold has, the mean over sources of the share found; None without.
     """
 
     seed: int
@@ -82,6 +85,13 @@ class Policy:
     may_drop: list[str]
     worst: float
     lost: float
+    found: float | None = None
+
+    @property
+    def line(self) -> str:
+        found = "no such attack met" if self.found is None else f"found {self.found:.2f}"
+        lost = f"lost {100 * self.lost:.2f} % of benign flows, at worst {100 * self.worst:.2f} % was said"
+        return f"dealing {self.seed}, fold {self.fold}: {', '.join(self.may_drop)}: {found}; {lost}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,12 +99,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("captures", type=Path, nargs="+", help="folders with manifest.json")
     parser.add_argument("--feature-set", default="intrusion", choices=sorted(PRESETS), help="[intrusion]")
     parser.add_argument("--dealings", type=int, default=3, help="ways to deal the sources [3]")
+    parser.add_argument(
+        "--min-recall", type=float, default=Limits().recall, help="see `wirewise evaluate` [0.5]"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
+        limits = Limits(recall=options.min_recall)
         parts = [ww.features([folder], options.feature_set) for folder in options.captures]
         rows = pl.concat(parts, how="diagonal_relaxed")
-        found = judged(rows, PRESETS[options.feature_set].feature_names, range(options.dealings))
+        found = judged(rows, PRESETS[options.feature_set].feature_names, range(options.dealings), limits)
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -102,20 +116,29 @@ def main(arguments: list[str] | None = None) -> int:
     command = f"python -m bench.judge {names} --feature-set {options.feature_set}"
     report = summary(*found)
     if options.json:
-        print(json.dumps({"command": f"{command} --dealings {options.dealings} --json", **report}, indent=1))
+        command += f" --dealings {options.dealings} --min-recall {options.min_recall:g} --json"
+        print(json.dumps({"command": command, **report}, indent=1))
         return 0
     for what, value in report.items():
         if not isinstance(value, list | dict):
             print(f"{what.replace('_', ' ')}: {value:g}")
-    for family, line in report["families"].items():
-        print(f"  {family}: {line}")
+    for title, part in (("the collection", "collection"), ("the folds", "families")):
+        print(f"{title}:")
+        for family, line in report[part].items():
+            print(f"  {family}: {line}")
+    print("policies that drop something:")
+    for policy in found[2]:
+        if policy.may_drop:
+            print(f"  {policy.line}")
     return 0
 
 
 def judged(
-    rows: pl.DataFrame, features: Sequence[str], seeds: Sequence[int]
-) -> tuple[list[Statement], list[Policy]]:
-    """Rows : a table, with labels and sources. Raises InputError for fewer sources than folds."""
+    rows: pl.DataFrame, features: Sequence[str], seeds: Sequence[int], limits: Limits | None = None
+) -> tuple[Verdict, list[Statement], list[Policy]]:
+    """The verdict on all rows, and what is compared. rows : a table, with labels and sources. Raises
+    InputError for fewer sources than folds.
+    """
     early = pl.int_range(pl.len()).over("capture", "flow") < LEARNED_FROM
     drawn = pl.int_range(pl.len()).shuffle(seed=0).over("source", "label", "early") < MOST_ROWS
     rows = rows.filter(pl.col("label") != "").with_columns(early=early)
@@ -128,14 +151,12 @@ def judged(
     values = rows.select(features).to_numpy()
     statements: list[Statement] = []
     policies: list[Policy] = []
+    limits = limits or Limits()
+    whole, _ = evaluated(rows, values, truth, classes, 0, limits)
     for seed in seeds:
         for fold, part in enumerate(_by_source(rows, seed)):
-            mine = rows[part]
-            said = np.zeros(len(mine), np.int64)
-            own, of = values[part], truth[part]
-            for inner in folds(mine, "source", INNER_FOLDS, seed=seed):
-                said[inner.test] = _said(mine, own, of, inner.learn, own[inner.test])
-            decided, stated = evaluated(mine, of, said, classes)
+            mine, own, of = rows[part], values[part], truth[part]
+            decided, stated = evaluated(mine, own, of, classes, seed, limits)
             held = np.setdiff1d(np.arange(len(rows)), part)
             everything = np.arange(len(part))
             met = flow_verdicts(
@@ -144,7 +165,7 @@ def judged(
             )  # fmt: skip
             statements += compared(decided, stated, met, classes, seed, fold)
             policies += replayed(decided, met, classes, seed, fold)
-    return statements, policies
+    return whole, statements, policies
 
 
 def _by_source(rows: pl.DataFrame, seed: int) -> list[NDArray[np.int64]]:
@@ -178,12 +199,20 @@ def _said(
 
 
 def evaluated(
-    rows: pl.DataFrame, truth: NDArray[np.int64], said: NDArray[np.int64], classes: list[str]
+    rows: pl.DataFrame,
+    values: NDArray[Any],
+    truth: NDArray[np.int64],
+    classes: list[str],
+    seed: int,
+    limits: Limits,
 ) -> tuple[Verdict, FlowVerdicts]:
-    """The verdict of `evaluate` on rows that were kept apart."""
+    """The verdict of `evaluate` on rows that were kept apart, in folds by source."""
+    said = np.zeros(len(rows), np.int64)
+    for inner in folds(rows, "source", INNER_FOLDS, seed=seed):
+        said[inner.test] = _said(rows, values, truth, inner.learn, values[inner.test])
     flows = per_flow(rows, truth, said, classes)
     captures = [rows.filter(pl.Series(kind))["capture"].n_unique() for kind in (truth == 0, truth > 0)]
-    decided = verdict(flows, (captures[0], captures[1]), "kept apart", Limits())
+    decided = verdict(flows, (captures[0], captures[1]), "kept apart", limits)
     return decided, flows.verdicts
 
 
@@ -210,17 +239,22 @@ def compared(
 def replayed(decided: Verdict, met: FlowVerdicts, classes: list[str], seed: int, fold: int) -> list[Policy]:
     """The policy on the held fold; none without benign flows there."""
     benign = met.truth == 0
-    if not benign.any() or decided.losing_between is None:
+    if not benign.any() or decided.losing_elsewhere is None:
         return []
-    sure = [family.name for family in decided.families if family.advice == "enforce"]
-    dropped = [classes.index(name) for name in sure] or list(range(1, len(classes)))
-    lost = float(met.losing(dropped)[benign].mean())
-    return [Policy(seed, fold, sure, decided.losing_between[1], lost)]
+    numbers = [classes.index(name) for name in decided.may_drop]
+    lost = float(met.losing(numbers or range(1, len(classes)))[benign].mean())
+    mine = np.isin(met.truth, numbers)
+    flagged = np.asarray(met.at[:, numbers].any(axis=1))
+    found = mean_share(met, mine, flagged)[0] if mine.any() else None
+    return [Policy(seed, fold, decided.may_drop, decided.losing_elsewhere, lost, found)]
 
 
-def summary(statements: list[Statement], policies: list[Policy]) -> dict[str, Any]:
-    """Shares are of 0 to 1. informative : of statements whose interval is not 0 to 1."""
+def summary(whole: Verdict, statements: list[Statement], policies: list[Policy]) -> dict[str, Any]:
+    """Shares are of 0 to 1. informative : of statements whose interval is not 0 to 1. collection : the
+    verdict on all sources, which no fold was held from.
+    """
     informative = [one for one in statements if one.says_something]
+    dropping = [one for one in policies if one.may_drop]
     by_family: dict[str, str] = {}
     for name in sorted({one.family for one in statements}):
         mine = [one for one in statements if one.family == name]
@@ -234,8 +268,14 @@ def summary(statements: list[Statement], policies: list[Policy]) -> dict[str, An
         "informative": len(informative),
         "informative_true": sum(one.true for one in informative) / max(1, len(informative)),
         "policies": len(policies),
-        "policies_that_drop": sum(bool(one.may_drop) for one in policies),
+        "policies_that_drop": len(dropping),
+        "policies_that_drop_within_what_was_said": sum(one.lost <= one.worst for one in dropping),
         "policies_within_what_was_said": sum(one.lost <= one.worst for one in policies),
+        "collection": {
+            family.name: f"{family.advice}; {family.units} sources, found {family.of_sources:.2f}, of others "
+            f"{family.between[0]:.2f} to {family.between[1]:.2f}"
+            for family in whole.families
+        },
         "families": by_family,
         "each": [asdict(one) | {"true": one.true} for one in statements],
         "each_policy": [asdict(one) for one in policies],

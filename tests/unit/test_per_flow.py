@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from wirewise.errors import InputError
+from wirewise.evaluate import intervals
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.per_flow import DECISIONS, PERIODS, UNNAMED, per_flow
 
@@ -198,3 +199,28 @@ def test_of_several_moments_any_verdict_counts(
         assert set(np.flatnonzero(verdicts.at[place])) == (ever if every else here)
         assert set(np.flatnonzero(verdicts.ever[place])) == ever
         assert verdicts.truth[place] == flow % 3
+
+
+def test_the_loss_elsewhere_holds_for_sources_that_differ() -> None:
+    rng = np.random.default_rng(1)
+    held, held_by_draws = 0, 0
+    for _ in range(200):
+        shares = rng.beta(0.2, 19.8, 40)  # 1 % in all; most sources lose nothing
+        lost = rng.random((40, 100)) < shares[:, None]
+        sources = np.repeat(np.arange(12), 100).astype(str).tolist()
+        met = lost[12:].mean()
+        held += met <= intervals.elsewhere(sources, lost[:12].ravel())
+        drawn = rng.integers(0, 12, (1000, 12))
+        held_by_draws += met <= np.quantile(lost[:12].mean(axis=1)[drawn].mean(axis=1), 0.975)
+    assert held >= 185 > 170 > held_by_draws, "95 %, which a bootstrap does not reach with few sources"
+
+
+def test_the_loss_elsewhere_is_small_only_with_enough_sources_and_flows() -> None:
+    def worst(sources: int, flows: int, lost: int = 0) -> float:
+        losing = np.zeros((sources, flows), bool)
+        losing[:, :lost] = True
+        return intervals.elsewhere(np.repeat(np.arange(sources), flows).astype(str).tolist(), losing.ravel())
+
+    assert worst(2, 150) > worst(5, 300) > worst(20, 1000) > 0
+    assert 0.01 < worst(20, 1000, lost=10) < 0.014, "alike sources say what others will lose"
+    assert worst(2, 10, lost=10) <= 0.5, "the model ends at one half"

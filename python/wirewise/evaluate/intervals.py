@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure a number is: captures drawn again, with replacement, as if others of their kind were recorded."""
+"""How sure a number is: captures drawn again, with replacement, as if others of their kind were recorded;
+and a model of how sources differ, for rare losses, which few of them have.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +17,10 @@ _CELLS = 4_000_000  # numbers at once, of a part of the draws
 
 Interval = tuple[float, float]
 """95 % of the bootstrap's draws lie between."""
+
+_MEANS = np.geomspace(1e-5, 0.5, 120)
+_ALIKE = np.geomspace(3, 1e4, 40)
+"""Of `elsewhere`: shares of all sources together; how alike sources are (a + b of the beta distribution)."""
 
 
 def confusions(
@@ -68,3 +75,24 @@ def interval(values: NDArray[np.float64]) -> Interval:
     """Between which 95 % of the values lie."""
     low, high = np.quantile(values, (0.025, 0.975))
     return float(low), float(high)
+
+
+def elsewhere(sources: Sequence[str], lost: NDArray[np.bool_]) -> float:
+    """The share of flows lost on other sources at worst, 0 to 1: with 95 % it is no more.
+
+    sources : of each flow, n. lost : whether it is, (n,). What a source loses is taken to be binomial, and
+    the shares of sources to be of a beta distribution (Griffiths, "Maximum likelihood estimation for the
+    beta-binomial distribution", Biometrics 29, 1973), whose mean has Jeffreys' prior. A bootstrap over few
+    sources is too sure of a loss that only some of them have: if none of these is among the few, it says 0.
+    """
+    from scipy.special import betaln
+
+    _, number = np.unique(np.array(sources), return_inverse=True)
+    flows, losses = np.bincount(number), np.bincount(number, weights=lost)
+    mean = _MEANS[:, None]
+    a, b = mean * _ALIKE, (1 - mean) * _ALIKE
+    likelihood = np.zeros(a.shape)
+    for (count, loss), times in Counter(zip(flows.tolist(), losses.tolist(), strict=True)).items():
+        likelihood += times * (betaln(loss + a, count - loss + b) - betaln(a, b))
+    weight = (np.exp(likelihood - likelihood.max()) * np.sqrt(mean)).sum(axis=1)
+    return float(_MEANS[np.searchsorted(np.cumsum(weight) / weight.sum(), 0.95)])

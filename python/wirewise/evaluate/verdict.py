@@ -19,7 +19,6 @@ from wirewise.evaluate import intervals
 from wirewise.evaluate.drift import OUT_OF_DEPTH, Drift
 from wirewise.evaluate.families import FEWEST_SOURCES, NOT_VISIBLE, Family, FlowVerdicts, families
 from wirewise.evaluate.held_out import Origin
-from wirewise.evaluate.intervals import Interval
 from wirewise.evaluate.per_flow import UNNAMED, ApplicationLoss, FlowReport
 from wirewise.evaluate.unseen import Unseen
 from wirewise.text import listed
@@ -47,7 +46,7 @@ class Limits:
 
     recall : share of a family's flows that must be found, at the lower end of its interval for other sources.
     benign_loss : share of benign flows that lose a packet, at most; elsewhere : the same of each application,
-    and of other captures as far as the bootstrap tells.
+    and of other sources, see `intervals.elsewhere`.
     """
 
     recall: float = 0.5
@@ -77,7 +76,8 @@ class Criterion:
 class Verdict:
     """decision : what to do. sentence : the same by family, with the reasons. criteria : all that was asked.
     families : with the advice on each. but : what the sentence does not say. losing : share of benign flows
-    that lose a packet if just the classes that may be dropped are, and where that would be on other captures.
+    that lose a packet if just the classes that may be dropped are; losing_elsewhere : the same on other
+    sources at worst (95 %), None with fewer than two.
     """
 
     decision: Decision
@@ -86,7 +86,7 @@ class Verdict:
     families: list[Family] = field(default_factory=list)
     but: str = ""
     losing: float = 0.0
-    losing_between: Interval | None = None
+    losing_elsewhere: float | None = None
 
     @property
     def may_drop(self) -> list[str]:
@@ -105,8 +105,8 @@ class Verdict:
         said = "no class may be dropped on this evidence"
         if self.may_drop:
             said = f"{_percent(self.losing)} of the benign flows judged lose a packet by it"
-            if self.losing_between:
-                said += f", at worst {_percent(self.losing_between[1])} on other captures (95 %)"
+            if self.losing_elsewhere is not None:
+                said += f", at worst {_percent(self.losing_elsewhere)} on other captures (95 %)"
         document = yaml.safe_dump(
             {"version": 1, "classes": {classes[0]: "pass", **actions}}, sort_keys=False, allow_unicode=True
         )
@@ -145,7 +145,7 @@ def verdict(
     but = "; ".join(_but(flows, origin, dealings))
 
     def say(decision: Decision, sentence: str) -> Verdict:
-        return Verdict(decision, sentence, criteria, found, but, lost.share, lost.between)
+        return Verdict(decision, sentence, criteria, found, but, lost.share, lost.elsewhere)
 
     if not benign.packets or not attack.packets:
         missing = "benign" if not benign.packets else "attack"
@@ -161,30 +161,27 @@ def verdict(
 
 @dataclass(frozen=True)
 class _Loss:
-    """Benign flows that lose a packet if some classes are dropped. share : of all; between : on other sources
-    (captures where these are not named), None with fewer than two. applications : see `FlowReport`.
+    """Benign flows that lose a packet if some classes are dropped. share : of all; elsewhere : on other
+    sources (captures where these are not named) at worst, None with fewer than two. applications : see
+    `FlowReport`.
     """
 
     share: float
-    between: Interval | None
+    elsewhere: float | None
     applications: list[ApplicationLoss]
 
     @classmethod
     def of(cls, flows: FlowReport, dropped: Collection[int]) -> _Loss:
         verdicts = flows.verdicts
         benign, losing = verdicts.truth == 0, verdicts.losing(dropped)
-        captures = verdicts.of_source[benign].tolist()  # what differs most between networks
+        sources = verdicts.of_source[benign].tolist()  # what differs most between networks
         mine = losing[benign]
-        matrices = intervals.confusions(captures, np.zeros(len(mine), np.int64), mine.astype(np.int64), 2)
-        counts = matrices[:, 0]
-        between = (
-            intervals.interval(counts[:, 1] / np.maximum(counts.sum(axis=1), 1)) if len(counts) else None
-        )
+        elsewhere = intervals.elsewhere(sources, mine) if len(set(sources)) > 1 else None
         applications = [
             replace(loss, flagged=int(losing[benign & _is_of(verdicts, loss.application)].sum()))
             for loss in flows.applications
         ]
-        return cls(float(mine.mean()) if len(mine) else 0.0, between, applications)
+        return cls(float(mine.mean()) if len(mine) else 0.0, elsewhere, applications)
 
 
 def _is_of(verdicts: FlowVerdicts, application: str) -> NDArray[np.bool_]:
@@ -243,7 +240,7 @@ def _unsure(family: Family, limits: Limits) -> str:
 
 
 def _loses_too_much(loss: _Loss, limits: Limits) -> bool:
-    if loss.share > limits.benign_loss or (loss.between and loss.between[1] > limits.elsewhere):
+    if loss.share > limits.benign_loss or (loss.elsewhere or 0) > limits.elsewhere:
         return True
     return any(one.flagged >= ENOUGH_FLOWS and one.share > limits.elsewhere for one in loss.applications)
 
@@ -305,8 +302,7 @@ def _criteria(
             f"{_percent(lost)} of benign flows lose a packet, more than {_limit(most)}",
         ),
     ]
-    if loss.between:
-        worst = loss.between[1]
+    if (worst := loss.elsewhere) is not None:
         criteria.append(
             Criterion(
                 "the same on other captures, at worst (95 %)",
