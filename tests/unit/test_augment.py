@@ -19,7 +19,7 @@ from wirewise.datasets import Table, build_table, write_capture
 from wirewise.datasets.captures import read_capture
 from wirewise.errors import InputError
 from wirewise.evaluate import train
-from wirewise.evaluate.lesson import Lesson
+from wirewise.evaluate.lesson import Lesson, Recipe
 from wirewise.feature_sets import FeatureSet
 from wirewise.feature_sets.packet import parse
 from wirewise.traffic import generate
@@ -147,10 +147,11 @@ def test_variants_stay_where_their_original_is_and_are_never_tested(capture: Pat
         rows,
         labels,
         ["benign", "attack"],
-        class_weights=lambda of: None,
+        class_weights=lambda of, weights: weights,
         augment=(),
         copies=1,
         seed=0,
+        recipe=Recipe(),
     )
     on = taught.split.learn
     own = usable.frame[on].select("capture", "flow").unique()

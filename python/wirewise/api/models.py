@@ -23,6 +23,7 @@ from wirewise.evaluate import Training, matrix, numbers
 from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.evaluate.fidelity import HeldOut
 from wirewise.evaluate.held_out import Parts, parts
+from wirewise.evaluate.lesson import Recipe
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.networks import set_names
@@ -47,6 +48,9 @@ def train(
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
+    learn_first: int | None = None,
+    flows_per_capture: int | None = None,
+    weights: str = "packet",
     test_share: float = 0.3,
     seed: int = 0,
     refit: bool = False,
@@ -67,6 +71,9 @@ def train(
     - depth, trees: of each tree, and how many (for boosting, rounds).
     - hidden, encoding: neurons of a network's hidden layers; how "bnn" reads features.
     - class_weight: "balanced", weights by class name, or None: all packets weigh the same.
+    - learn_first, flows_per_capture: learn from each flow's first packets only, and from so many flows of
+      each class of a capture, drawn; None: from all. weights: "packet", "capture" or "source", what weighs
+      the same. Tested are all (docs/training.md).
     - test_share: share of each class's captures, or flows, to test on, between 0 and 1.
     - seed: equal seeds and tables give equal models.
     - refit: fit again to all rows in the end; the report is about the model before.
@@ -92,9 +99,9 @@ def train(
     rows = table_of(table, feature_set)
     training = evaluate.train(
         rows, estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding,
-        class_weight=class_weight, test_share=test_share, seed=seed, refit=refit, group=group, folds=folds,
-        seeds=seeds, at=At.parse(str(at)),
-        augment=augment, copies=copies, teacher=teacher,
+        class_weight=class_weight, recipe=Recipe(learn_first, flows_per_capture, weights),
+        test_share=test_share, seed=seed, refit=refit, group=group, folds=folds, seeds=seeds,
+        at=At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):
         names = (training.classes, rows.feature_set.feature_names)

@@ -64,6 +64,17 @@ def train(
             help="CLASS=WEIGHT (repeatable), or `balanced`. A heavier benign loses fewer of its packets."
         ),
     ] = None,
+    learn_first: Annotated[
+        int | None, typer.Option(help="Learn from each flow's first packets only, such as 10.")
+    ] = None,
+    flows_per_capture: Annotated[
+        int | None,
+        typer.Option(help="Learn from so many flows of each class of a capture, drawn, such as 500."),
+    ] = None,
+    weights: Annotated[
+        str,
+        typer.Option(help="What weighs the same: each packet, or each capture or source of a class."),
+    ] = "packet",
     group: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +137,7 @@ def train(
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import train as fit
+    from wirewise.evaluate.lesson import Recipe
     from wirewise.evaluate.moments import At
     from wirewise.evaluate.networks import HIDDEN
     from wirewise.evaluate.train import NETWORKS
@@ -157,6 +169,7 @@ def train(
             hidden=widths,
             encoding=encoding or "steps",
             class_weight=_weights(class_weight),
+            recipe=Recipe(learn_first, flows_per_capture, weights),
             test_share=test_share,
             seed=seed,
             refit=refit,

@@ -13,26 +13,85 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wirewise.augment import Augmentation, chosen_for_rows, vary
-from wirewise.datasets.table import VARIANT, Table
+from wirewise.datasets.table import SOURCE, VARIANT, Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate.networks import Progress, silent, watched, weigh
 from wirewise.frames import integers
 
-Weights = Callable[[NDArray[np.int64]], "NDArray[np.float64] | None"]
+Weights = Callable[[NDArray[np.int64], "NDArray[np.float64] | None"], "NDArray[np.float64] | None"]
 MOST_COPIES = 20
 """Variants of each row."""
 SHARE = 0.5
 """Of a teacher's scores in what is learned; the rest are the labels."""
 LEAST_SCORE = 1e-3
 """A teacher's score below which a class is not learned for a row."""
+WEIGH_ALIKE = ("packet", "capture", "source")
+"""What can weigh the same: each row, or each capture or source of a class, however many rows it has."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Which rows are learned from, and what they weigh. What is tested is not changed by it.
+
+    first : packets of each flow, from its first on; None: all. flows : of each class of a capture, drawn;
+    None: all. alike : one of WEIGH_ALIKE.
+
+    A capture of a flood has as many rows as a hundred others. What it is to be told from is learned from a
+    few hundred of its flows; with all of them, a model learns that capture. Raises InputError for numbers
+    below 1, and what is not in WEIGH_ALIKE.
+    """
+
+    first: int | None = None
+    flows: int | None = None
+    alike: str = "packet"
+
+    def __post_init__(self) -> None:
+        for name, number in (("packets to learn from", self.first), ("flows of a capture", self.flows)):
+            if number is not None and number < 1:
+                raise InputError(f"{number} {name}", "must be 1 or more")
+        if self.alike not in WEIGH_ALIKE:
+            raise InputError(f"weights by {self.alike!r}", "are not known", choose(self.alike, WEIGH_ALIKE))
+
+    def kept(self, frame: pl.DataFrame, seed: int) -> NDArray[np.bool_]:
+        """Which rows of a frame are learned from, (n,)."""
+        flow = [name for name in ("capture", "flow", VARIANT) if name in frame.columns]
+        kept = np.ones(len(frame), np.bool_)
+        if self.first is not None:
+            kept &= frame.select(pl.int_range(pl.len()).over(flow) < self.first).to_series().to_numpy()
+        if self.flows is not None:
+            flows = frame.group_by("capture", "flow", maintain_order=True).agg(pl.col("label").first())
+            drawn = flows.filter(
+                pl.int_range(pl.len()).shuffle(seed=seed).over("capture", "label") < self.flows
+            )
+            which = frame.select("capture", "flow").with_row_index("row")
+            mine = which.join(drawn, on=["capture", "flow"], how="semi")["row"].to_numpy()
+            kept &= np.isin(np.arange(len(frame)), mine)
+        return kept
+
+    def weights(self, frame: pl.DataFrame) -> NDArray[np.float64] | None:
+        """What the rows that are learned from weigh, (n,), 1 as a mean; None if all weigh the same."""
+        if self.alike == "packet":
+            return None
+        source = pl.col(SOURCE) if self.alike == "source" and SOURCE in frame.columns else pl.lit("")
+        unit = pl.when(source != "").then(source).otherwise(pl.col("capture").cast(pl.String))
+        rows = frame.select("label", unit.alias("unit")).select(pl.len().over("label", "unit"))
+        weights = 1 / rows.to_series().to_numpy().astype(np.float64)
+        return np.asarray(weights / weights.mean(), np.float64)
+
+    def facts(self) -> dict[str, Any]:
+        """For the record of a training: what is not by default."""
+        facts = {"learn_first": self.first, "flows_per_capture": self.flows}
+        said: dict[str, Any] = {name: number for name, number in facts.items() if number is not None}
+        return said | ({"weights": self.alike} if self.alike != "packet" else {})
 
 
 @dataclass(frozen=True)
 class Lesson:
     """All that there is to learn from. table : n labelled rows. rows, labels : of them, see `matrix` and
     `numbers`. variants : rows of variants of captures, their labels, and the number of the row (of the first
-    of its flow) whose side of a split they are on; varied : which variants these are. weights : of labels,
-    each class's. what, copies : the augmentation of rows.
+    of its flow) whose side of a split they are on; varied : which variants these are. kept : which rows are
+    learned from, (n,). weights : of labels and what their rows weigh, with each class's. what, copies : the
+    augmentation of rows.
     """
 
     table: Table
@@ -40,6 +99,8 @@ class Lesson:
     labels: NDArray[np.int64]
     variants: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
     varied: list[str]
+    recipe: Recipe
+    kept: NDArray[np.bool_]
     weights: Weights
     what: list[Augmentation]
     copies: int
@@ -57,6 +118,7 @@ class Lesson:
         augment: Sequence[str],
         copies: int,
         seed: int,
+        recipe: Recipe,
     ) -> Lesson:
         """Of a table, which may have variants of captures. Raises InputError for what cannot be augmented."""
         if not 1 <= copies <= MOST_COPIES:
@@ -70,6 +132,7 @@ class Lesson:
         found = table.variants.frame.filter(pl.col("label").is_in(classes)).join(
             first, on=["capture", "flow"], how="inner", maintain_order="left"
         )
+        found = found.filter(pl.Series(recipe.kept(found, seed), dtype=pl.Boolean))
         number = {name: index for index, name in enumerate(classes)}
         variants = (
             integers(found, table.feature_set.feature_names),
@@ -80,31 +143,40 @@ class Lesson:
         if what:
             vary(Table(usable.frame.head(1), usable.feature_set), what, 1, seed)  # says so, if it cannot be
         varied = sorted(found[VARIANT].unique().to_list()) if len(found) else []
-        return cls(usable, rows, labels, variants, varied, class_weights, what, copies, seed)
+        kept = recipe.kept(usable.frame, seed)
+        return cls(usable, rows, labels, variants, varied, recipe, kept, class_weights, what, copies, seed)
 
     def facts(self) -> dict[str, Any]:
         """For the record of a training."""
-        facts: dict[str, Any] = {}
+        facts = self.recipe.facts()
         if self.what:
             facts["augmented"] = {"rows": [each.name for each in self.what], "copies": self.copies}
         if self.varied:
             facts["variants"] = self.varied
         return facts
 
-    def material(self, on: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and labels to learn from where these of the table's rows may be: they, and their variants."""
-        rows, labels = [self.rows[on]], [self.labels[on]]
+    def material(
+        self, on: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]:
+        """Rows, labels and weights to learn from where these of the table's rows may be: those that the
+        recipe keeps of them, and their variants.
+        """
         varied, of, first = self.variants
+        mine = np.isin(first, on)
+        on = on[self.kept[on]]
+        rows, labels, places = [self.rows[on]], [self.labels[on]], [on]
         if len(varied):
-            mine = np.isin(first, on)
             rows.append(varied[mine])
             labels.append(of[mine])
+            places.append(first[mine])
         if self.what:
             part = Table(self.table.frame[on], self.table.feature_set)
             made = vary(part, self.what, self.copies, self.seed)
             rows.append(integers(made, part.feature_set.feature_names))
             labels += [self.labels[on]] * self.copies
-        return np.concatenate(rows), np.concatenate(labels)
+            places += [on] * self.copies
+        weights = self.recipe.weights(self.table.frame[np.concatenate(places)])
+        return np.concatenate(rows), np.concatenate(labels), weights
 
     def teach(
         self,
@@ -118,8 +190,8 @@ class Lesson:
         """
         from sklearn.exceptions import ConvergenceWarning
 
-        rows, labels = self.material(on)
-        weights = self.weights(labels)
+        rows, labels, weights = self.material(on)
+        weights = self.weights(labels, weights)
         if teacher is not None:
             scores = teacher.scores(rows)
             scores = SHARE * scores + (1 - SHARE) * np.eye(scores.shape[1])[labels]
@@ -147,16 +219,21 @@ def softened(
 
 
 def class_weights(
-    labels: NDArray[np.int64], classes: list[str], class_weight: str | Mapping[str, float] | None
+    labels: NDArray[np.int64],
+    classes: list[str],
+    class_weight: str | Mapping[str, float] | None,
+    weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64] | None:
-    """The weight of every row; None if all weigh the same."""
+    """The weight of every row; None if all weigh the same. weights : what rows weigh without those of their
+    classes, (n,).
+    """
     if class_weight is None:
-        return None
+        return weights
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise InputError(f"class weight {class_weight!r}", "is not known; write balanced or CLASS=WEIGHT")
-        counts = np.bincount(labels, minlength=len(classes))
-        by_class = len(labels) / (len(classes) * np.maximum(counts, 1))
+        totals = np.bincount(labels, weights=weights, minlength=len(classes))
+        by_class = totals.sum() / (len(classes) * np.maximum(totals, 1e-9))
     else:
         unknown = sorted(set(class_weight) - set(classes))
         if unknown:
@@ -164,4 +241,4 @@ def class_weights(
         by_class = np.array([float(class_weight.get(name, 1)) for name in classes])
         if (by_class <= 0).any():
             raise InputError("class weights", "must be positive")
-    return np.asarray(by_class[labels], np.float64)
+    return np.asarray(by_class[labels] if weights is None else by_class[labels] * weights, np.float64)

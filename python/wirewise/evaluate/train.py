@@ -18,7 +18,7 @@ from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks, teaching
 from wirewise.evaluate.families import families
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
-from wirewise.evaluate.lesson import Lesson, class_weights
+from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.networks import HIDDEN, Progress, make_bnn, make_mlp, silent
 from wirewise.evaluate.per_flow import FIFTH, flow_verdicts
@@ -189,6 +189,7 @@ def train(
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
+    recipe: Recipe | None = None,
     test_share: float = 0.3,
     seed: int = 0,
     refit: bool = False,
@@ -207,7 +208,8 @@ def train(
     classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp" and "bnn",
     neurons of each hidden layer. encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all
     classes weigh the same), weights by class name (1 if not named), or None (all packets weigh the same). A
-    heavier `benign` lets more attack packets pass and stops fewer benign ones. group : what is kept on one
+    heavier `benign` lets more attack packets pass and stops fewer benign ones. recipe : which rows are
+    learned from, and whether captures weigh the same; None: all rows do. group : what is kept on one
     side of the split, one of GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for
     trees of TREES that are split by source or capture, else none. seeds : how often its folds are dealt. at :
     when flows are judged in it. augment : names of `wirewise.augment.AUGMENTATIONS`
@@ -227,8 +229,9 @@ def train(
     settings = {"depth": depth, "trees": trees, "hidden": hidden, "encoding": encoding, "seed": seed}
 
     lesson = Lesson.of(
-        table, rows, labels, classes, class_weights=lambda of: class_weights(of, classes, class_weight),
-        augment=augment, copies=copies, seed=seed,
+        table, rows, labels, classes,
+        class_weights=lambda of, weights: class_weights(of, classes, class_weight, weights),
+        augment=augment, copies=copies, seed=seed, recipe=recipe or Recipe(),
     )  # fmt: skip
     done = 0
 

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows are learned from, and what they weigh: `--learn-first`, `--flows-per-capture`, `--weights`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from wirewise import FeatureSet
+from wirewise.datasets import Table
+from wirewise.errors import InputError
+from wirewise.evaluate import Training, train
+from wirewise.evaluate.lesson import Recipe
+
+CAPTURES = {"flood": (40, "s0"), "scan": (4, "s1"), "home": (12, "s1"), "office": (2, "")}
+"""Flows and source of each."""
+
+
+def frame(packets: int = 5, name: str = "") -> pl.DataFrame:
+    rows = [
+        (capture + name, f"{capture} {flow}", label, source, packet)
+        for capture, (flows, source) in CAPTURES.items()
+        for label in ("benign" if capture in ("home", "office") else "attack",)
+        for flow in range(flows)
+        for packet in range(packets)
+    ]
+    return pl.DataFrame(rows, schema=["capture", "flow", "label", "source", "length"], orient="row")
+
+
+def test_all_is_learned_from_and_weighs_the_same_by_default() -> None:
+    assert Recipe().kept(frame(), 0).all() and Recipe().weights(frame()) is None and not Recipe().facts()
+
+
+def test_the_first_packets_of_each_flow() -> None:
+    rows = frame()
+    kept = rows.filter(pl.Series(Recipe(first=2).kept(rows, 0)))
+    assert set(kept["length"]) == {0, 1} and kept["flow"].n_unique() == rows["flow"].n_unique()
+
+
+def test_some_flows_of_each_class_of_a_capture() -> None:
+    rows = frame()
+    kept = rows.filter(pl.Series(Recipe(flows=3).kept(rows, 0)))
+    assert dict(kept.group_by("capture").agg(pl.col("flow").n_unique()).iter_rows()) == {
+        "flood": 3, "scan": 3, "home": 3, "office": 2,
+    }  # fmt: skip
+    assert len(kept) == 5 * kept["flow"].n_unique(), "whole flows"
+    again = rows.filter(pl.Series(Recipe(flows=3).kept(rows, 0)))
+    other = rows.filter(pl.Series(Recipe(flows=3).kept(rows, 1)))
+    assert kept.equals(again) and not kept.equals(other), "drawn by the seed"
+
+
+@pytest.mark.parametrize("alike", ["capture", "source"])
+def test_captures_or_sources_weigh_the_same(alike: str) -> None:
+    rows = frame()
+    weights = Recipe(alike=alike).weights(rows)
+    assert weights is not None and weights.mean() == pytest.approx(1)
+    unit = (
+        "capture"
+        if alike == "capture"
+        else pl.when(pl.col("source") == "").then("capture").otherwise("source")
+    )
+    totals = rows.with_columns(weight=weights).group_by("label", unit).agg(pl.col("weight").sum())["weight"]
+    assert totals.to_list() == pytest.approx([totals[0]] * len(totals))
+
+
+def two_days() -> Table:
+    rows = pl.concat([frame(name=name) for name in "ab"])
+    return Table(rows.with_columns(time_ns=0, status=0), FeatureSet("x", ["length"]))
+
+
+def root_of(training: Training) -> tuple[int, list[float]]:
+    """Rows that a tree has learned from, and the shares that its classes have of their weights."""
+    tree = training.estimator.tree_
+    return int(tree.n_node_samples[0]), tree.value[0, 0].tolist()
+
+
+def test_what_is_learned_changes_and_what_is_tested_does_not() -> None:
+    table, chosen = two_days(), Recipe(first=2, flows=3, alike="capture")
+    plain = train(table, DecisionTreeClassifier(), folds=0, group="capture")
+    cut = train(table, DecisionTreeClassifier(), folds=0, group="capture", recipe=chosen)
+    assert cut.report.packets == plain.report.packets
+    captures = table.frame[plain.split.learn].group_by("capture", "label").agg(pl.col("flow").n_unique())
+    assert root_of(plain)[0] == 5 * captures["flow"].sum()
+    benign = float((captures["label"] == "benign").mean())  # type: ignore[arg-type]
+    expected = 2 * captures["flow"].clip(upper_bound=3).sum(), pytest.approx([benign, 1 - benign])
+    assert root_of(cut) == expected, "each capture weighs the same"
+    facts = {"learn_first": 2, "flows_per_capture": 3, "weights": "capture"}
+    assert cut.facts | facts == cut.facts and not plain.facts.keys() & facts.keys()
+
+
+def test_balanced_classes_on_top_of_captures() -> None:
+    balanced = train(
+        two_days(), DecisionTreeClassifier(), folds=0, class_weight="balanced", group="capture",
+        recipe=Recipe(alike="capture"),
+    )  # fmt: skip
+    assert root_of(balanced)[1] == pytest.approx([0.5, 0.5])
+    seen = balanced.split.learn
+    weights = Recipe(alike="capture").weights(two_days().frame[seen])
+    assert weights is not None and weights.max() > 3 * weights.min(), "or there was nothing to balance"
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"first": 0}, "0 packets to learn from: must be 1 or more"),
+        ({"flows": -1}, "-1 flows of a capture: must be 1 or more"),
+        ({"alike": "captures"}, "are not known"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(given: dict[str, Any], rule: str) -> None:
+    with pytest.raises(InputError, match=rule):
+        Recipe(**given)
