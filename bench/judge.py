@@ -29,10 +29,10 @@ from sklearn.ensemble import RandomForestClassifier
 
 import wirewise as ww
 from wirewise.errors import InputError, WirewiseError
+from wirewise.evaluate.classes import class_names
 from wirewise.evaluate.families import FlowVerdicts, families, mean_share, predicted
 from wirewise.evaluate.per_flow import flow_verdicts, per_flow
 from wirewise.evaluate.split import folds
-from wirewise.evaluate.train import class_names
 from wirewise.evaluate.verdict import Limits, Verdict, verdict
 from wirewise.feature_sets import PRESETS
 

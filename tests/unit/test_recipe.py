@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows are learned from, and what they weigh: `--learn-first`, `--flows-per-capture`, `--weights`."""
+"""What is learned: `--learn-first`, `--flows-per-capture`, `--weights` and `--two-classes`."""
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
+import wirewise as ww
 from wirewise import FeatureSet
 from wirewise.datasets import Table
 from wirewise.errors import InputError
-from wirewise.evaluate import Training, train
+from wirewise.evaluate import Training, numbers, train
 from wirewise.evaluate.lesson import Recipe
 
 CAPTURES = {"flood": (40, "s0"), "scan": (4, "s1"), "home": (12, "s1"), "office": (2, "")}
@@ -113,3 +116,52 @@ def test_balanced_classes_on_top_of_captures() -> None:
 def test_a_wrong_recipe_is_refused(given: dict[str, Any], rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         Recipe(**given)
+
+
+def kinds_of_attacks() -> Table:
+    """Ten sources; floods are long packets, scans are not to be told from benign ones."""
+    rows = [
+        (f"s{source} {label}", f"{source} {label} {flow}", label, f"s{source}", length + packet, packet)
+        for source in range(10)
+        for label, length in (("benign", 10), ("flood", 900), ("scan", 10))
+        for flow in range(40)
+        for packet in range(2)
+    ]
+    schema = ["capture", "flow", "label", "source", "length", "time_ns"]
+    return Table(
+        pl.DataFrame(rows, schema=schema, orient="row").with_columns(status=0), FeatureSet("x", ["length"])
+    )
+
+
+def test_two_classes_are_judged_by_kind_of_attack(tmp_path: Path) -> None:
+    table = kinds_of_attacks()
+    training = train(table, DecisionTreeClassifier(max_depth=3), two_classes=True, group="source", folds=3)
+    assert training.classes == ["benign", "attack"]
+    assert training.folds is not None
+    assert set(training.folds.recall) == {"attack", "flood", "scan"}
+    assert min(training.folds.recall["flood"]) == 1 and max(training.folds.recall["scan"]) < 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # flood and scan are no strangers to it
+        compiled = ww.compile(training)
+    found = ww.judge(compiled, table)
+    assert [family.name for family in found.verdict.families] == ["attack"]
+    advice = {kind.name: kind.advice for kind in found.verdict.kinds}
+    assert advice["flood"] != "not visible" and advice["scan"] == "not visible"
+    assert "Not visible to these features at packet 5: scan" in found.verdict.sentence
+    assert found.mean_recall["families"] == pytest.approx(0.5)
+    ww.write_report(tmp_path / "page.html", found)
+    assert "flood" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_two_classes_need_benign_rows() -> None:
+    table = kinds_of_attacks()
+    attacks = Table(table.frame.filter(pl.col("label") != "benign"), table.feature_set)
+    with pytest.raises(InputError, match="has no row labelled benign"):
+        train(attacks, "tree", two_classes=True)
+
+
+def test_other_labels_are_attacks_only_to_a_model_of_benign_and_attack() -> None:
+    rows = kinds_of_attacks()
+    assert set(numbers(rows, ["benign", "attack"]).tolist()) == {0, 1}
+    assert set(numbers(rows, ["benign", "flood"]).tolist()) == {0, 1, -1}
+    assert set(numbers(rows, ["attack", "benign"]).tolist()) == {1, 0}

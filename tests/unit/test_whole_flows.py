@@ -15,10 +15,10 @@ from tests.parity import frames
 from wirewise.datasets import CaptureFolder, Table, Truth, build_table, table_of, write_capture
 from wirewise.datasets.table import whole_flows
 from wirewise.evaluate import train
+from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.moments import At
 from wirewise.evaluate.operating_point import choose
 from wirewise.evaluate.per_flow import DECISIONS, per_flow
-from wirewise.evaluate.train import matrix, numbers
 from wirewise.feature_sets import FeatureSet
 from wirewise.feature_sets.fields import BIDIRECTIONAL
 from wirewise.importers import import_model

@@ -48,6 +48,7 @@ def train(
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
+    two_classes: bool = False,
     learn_first: int | None = None,
     flows_per_capture: int | None = None,
     weights: str = "packet",
@@ -71,6 +72,7 @@ def train(
     - depth, trees: of each tree, and how many (for boosting, rounds).
     - hidden, encoding: neurons of a network's hidden layers; how "bnn" reads features.
     - class_weight: "balanced", weights by class name, or None: all packets weigh the same.
+    - two_classes: learn benign against attack, whatever kind of attack a label says.
     - learn_first, flows_per_capture: learn from each flow's first packets only, and from so many flows of
       each class of a capture, drawn; None: from all. weights: "packet", "capture" or "source", what weighs
       the same. Tested are all (docs/training.md).
@@ -99,8 +101,9 @@ def train(
     rows = table_of(table, feature_set)
     training = evaluate.train(
         rows, estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding,
-        class_weight=class_weight, recipe=Recipe(learn_first, flows_per_capture, weights),
-        test_share=test_share, seed=seed, refit=refit, group=group, folds=folds, seeds=seeds,
+        class_weight=class_weight, two_classes=two_classes,
+        recipe=Recipe(learn_first, flows_per_capture, weights), test_share=test_share, seed=seed,
+        refit=refit, group=group, folds=folds, seeds=seeds,
         at=At.parse(str(at)), augment=augment, copies=copies, teacher=teacher,
     )  # fmt: skip
     if not isinstance(training.estimator, BinaryClassifier):

@@ -49,7 +49,7 @@ def print_evaluation(found: Evaluation) -> None:
 
 def print_families(found: Evaluation) -> None:
     """Each family of attacks: how surely it is found and what to do; then the means over families."""
-    families = found.verdict.families
+    families = [*found.verdict.families, *found.verdict.kinds]
     if not families:
         return
     dealt = any(family.dealings for family in families)

@@ -64,6 +64,10 @@ def train(
             help="CLASS=WEIGHT (repeatable), or `balanced`. A heavier benign loses fewer of its packets."
         ),
     ] = None,
+    two_classes: Annotated[
+        bool,
+        typer.Option("--two-classes", help="Learn benign against attack, whatever kind a label says."),
+    ] = False,
     learn_first: Annotated[
         int | None, typer.Option(help="Learn from each flow's first packets only, such as 10.")
     ] = None,
@@ -169,6 +173,7 @@ def train(
             hidden=widths,
             encoding=encoding or "steps",
             class_weight=_weights(class_weight),
+            two_classes=two_classes,
             recipe=Recipe(learn_first, flows_per_capture, weights),
             test_share=test_share,
             seed=seed,

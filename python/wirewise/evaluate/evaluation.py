@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from wirewise import html
 from wirewise.errors import InputError
+from wirewise.evaluate.classes import BENIGN
 from wirewise.evaluate.drift import Drift
 from wirewise.evaluate.families import means
 from wirewise.evaluate.held_out import Origin
@@ -21,7 +22,6 @@ from wirewise.evaluate.operating_point import lead
 from wirewise.evaluate.per_flow import FIFTH, FlowReport, per_flow
 from wirewise.evaluate.program_cost import ProgramCost
 from wirewise.evaluate.report import Report
-from wirewise.evaluate.train import BENIGN
 from wirewise.evaluate.unseen import Unseen, unseen
 from wirewise.evaluate.verdict import Limits, Verdict, verdict
 from wirewise.models import UNKNOWN, Model
@@ -136,7 +136,7 @@ class Evaluation:
         """Mean recall of attacks over `families`, `captures`, `sources`. The total over flows is the recall
         of `flows.attack`.
         """
-        return means(self.verdict.families)
+        return means(self.verdict.named)
 
     @property
     def f1(self) -> float:

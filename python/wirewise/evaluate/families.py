@@ -32,14 +32,16 @@ VISIBLE = 0.5
 class FlowVerdicts:
     """Verdicts on F flows, with C classes, of which the first is benign.
 
-    capture, source, application : names, (F,); source "" where the table names none. truth : class numbers,
-    (F,). at, ever : whether a class is the verdict on a flow at the moments at which it is judged, and on any
-    of its packets, (F, C). by_packet : the same if it were judged at that packet, class numbers (F,).
+    capture, source, application, label : names, (F,); source "" where the table names none. truth : class
+    numbers, (F,). at, ever : whether a class is the verdict on a flow at the moments at which it is judged,
+    and on any of its packets, (F, C). by_packet : the same if it were judged at that packet, class
+    numbers (F,).
     """
 
     capture: NDArray[np.object_]
     source: NDArray[np.object_]
     application: NDArray[np.object_]
+    label: NDArray[np.object_]
     truth: NDArray[np.int64]
     at: NDArray[np.bool_]
     ever: NDArray[np.bool_]
@@ -57,7 +59,7 @@ class FlowVerdicts:
 
 @dataclass(frozen=True)
 class Family:
-    """A class of attacks. Shares are of 0 to 1.
+    """A class of attacks, or a kind within one. Shares are of 0 to 1.
 
     sources : None where the table names none. recall : share of its flows that are found. of_captures,
     of_sources : the mean over its captures, and sources, of their shares; between : where the latter is over
@@ -156,13 +158,39 @@ def families(
 
     dropped : class numbers; a flow is found if one of them is its verdict.
     """
+    there = [(number, name, verdicts.truth == number) for number, name in enumerate(classes) if number]
+    return _found(verdicts, there, dropped, dealings)
+
+
+def kinds(
+    verdicts: FlowVerdicts,
+    classes: Sequence[str],
+    dropped: Collection[int],
+    dealings: Mapping[str, Sequence[float]] | None = None,
+) -> list[Family]:
+    """As `families`, one for each label of flows of attacks that is no class, as of a model that knows benign
+    and attack alone.
+    """
+    attack = verdicts.truth > 0
+    names = sorted(set(verdicts.label[attack].tolist()) - set(classes))
+    there = [(name, attack & (verdicts.label == name)) for name in names]
+    numbered = [(int(verdicts.truth[mine][0]), name, mine) for name, mine in there]
+    return _found(verdicts, numbered, dropped, dealings)
+
+
+def _found(
+    verdicts: FlowVerdicts,
+    there: Sequence[tuple[int, str, NDArray[np.bool_]]],
+    dropped: Collection[int],
+    dealings: Mapping[str, Sequence[float]] | None,
+) -> list[Family]:
+    """There : number of class, name, and which flows are of it, (F,); those of no flow are left out."""
     flagged = np.asarray(verdicts.at[:, sorted(dropped)].any(axis=1))
     benign = verdicts.truth == 0
     named = bool((verdicts.source != "").any())
     found = []
-    for number, name in enumerate(classes):
-        mine = verdicts.truth == number
-        if number == 0 or not mine.any():
+    for number, name, mine in there:
+        if not mine.any():
             continue
         mean, units = mean_share(verdicts, mine, flagged)
         of_captures = share_by(verdicts.capture[mine], flagged[mine])

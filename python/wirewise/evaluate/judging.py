@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from wirewise.datasets import Table
 from wirewise.errors import InputError
+from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.drift import Drift, drift
 from wirewise.evaluate.evaluation import About, Evaluation, Judged, Plane, evaluation, has_scores
 from wirewise.evaluate.fidelity import HeldOut, measure
@@ -21,7 +22,6 @@ from wirewise.evaluate.naming import doubts
 from wirewise.evaluate.operating_point import in_a_row
 from wirewise.evaluate.per_flow import FIFTH
 from wirewise.evaluate.subject import Chosen
-from wirewise.evaluate.train import matrix, numbers
 from wirewise.evaluate.verdict import Limits
 from wirewise.formats.bundle import Bundle
 from wirewise.importers import Imported

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from wirewise.augment import Augmentation, chosen_for_rows, vary
 from wirewise.datasets.table import SOURCE, VARIANT, Table
 from wirewise.errors import InputError, choose
+from wirewise.evaluate.classes import numbers
 from wirewise.evaluate.networks import Progress, silent, watched, weigh
 from wirewise.frames import integers
 
@@ -129,14 +130,11 @@ class Lesson:
             .with_row_index("row")
             .unique(["capture", "flow"], keep="first", maintain_order=True)
         )
-        found = table.variants.frame.filter(pl.col("label").is_in(classes)).join(
-            first, on=["capture", "flow"], how="inner", maintain_order="left"
-        )
+        found = table.variants.frame.join(first, on=["capture", "flow"], how="inner", maintain_order="left")
         found = found.filter(pl.Series(recipe.kept(found, seed), dtype=pl.Boolean))
-        number = {name: index for index, name in enumerate(classes)}
         variants = (
             integers(found, table.feature_set.feature_names),
-            np.array([number[label] for label in found["label"].to_list()], np.int64),
+            numbers(Table(found, table.feature_set), classes),
             found["row"].to_numpy().astype(np.int64),
         )
         what = chosen_for_rows(augment)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
-from wirewise.evaluate.train import class_names, matrix
+from wirewise.evaluate.classes import class_names, class_of, matrix
 from wirewise.models import Model
 
 
@@ -21,7 +21,7 @@ def doubts(model: Model, table: Table, classes: Sequence[str], name: str, first:
     None: not known. Two things are said: labels that no class is named after, and an accuracy below the share
     of the most frequent label, with its likely cause.
     """
-    labels = table.frame["label"].to_list()
+    labels = [class_of(label, classes) for label in table.frame["label"].to_list()]
     there = class_names([label for label in labels if label])
     if not there:
         return []

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError
+from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.held_out import Parts
-from wirewise.evaluate.train import matrix, numbers
 from wirewise.models import UNKNOWN, Bound, Bounded, Family
 
 

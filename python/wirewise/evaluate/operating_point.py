@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from wirewise.abi import MAX_AFTER
 from wirewise.errors import InputError
+from wirewise.evaluate.classes import BENIGN, matrix, numbers
 from wirewise.evaluate.held_out import Parts
-from wirewise.evaluate.train import BENIGN, matrix, numbers
 from wirewise.models import Model
 
 _NEVER = np.iinfo(np.int64).min

@@ -203,7 +203,8 @@ def _rows(
         return pl.col(name) if frame.schema.get(name) == pl.String else pl.lit("").alias(name)
 
     timed = [name for name in ("time_ns",) if name in frame.columns]
-    return frame.select("capture", "flow", *timed, named("application"), named("source")).with_columns(
+    names = [named(name) for name in ("application", "source", "label")]
+    return frame.select("capture", "flow", *timed, *names).with_columns(
         truth=pl.Series(truth),
         said=pl.Series(predicted),
         score=pl.Series(truth if scores is None else scores),
@@ -223,7 +224,7 @@ def _judged(rows: pl.DataFrame, at: At, classes: int, also: At) -> tuple[pl.Data
     flows = rows.group_by("capture", "flow", maintain_order=True).agg(
         pl.col("number").first(),
         pl.col("truth").first(),
-        pl.col("application", "source").first(),
+        pl.col("application", "source", "label").first(),
         *(pl.col("said").gather(row).first().alias(name) for name, row in wanted.items()),
         *(pl.col("score").gather(row).first().alias(f"score {name}") for name, row in at.rows.items()),
         pl.col("said").filter(flagged).first().fill_null(0).alias("any"),
@@ -247,12 +248,14 @@ def _judged(rows: pl.DataFrame, at: At, classes: int, also: At) -> tuple[pl.Data
         then = np.zeros_like(ever)
         for name in own:
             then[np.arange(len(flows)), flows[name].to_numpy()] = True
-    capture, source, application = (
-        flows[name].fill_null("").to_numpy().astype(object) for name in ("capture", "source", "application")
+    capture, source, application, kind = (
+        flows[name].fill_null("").to_numpy().astype(object)
+        for name in ("capture", "source", "application", "label")
     )
     packets = sorted({*also.packets, *at.packets})
     by_packet = {n: flows[moments.packet(n)].to_numpy() for n in packets}
-    return flows, FlowVerdicts(capture, source, application, flows["truth"].to_numpy(), then, ever, by_packet)
+    truth = flows["truth"].to_numpy()
+    return flows, FlowVerdicts(capture, source, application, kind, truth, then, ever, by_packet)
 
 
 def _two(label: NDArray[np.int64], said: NDArray[np.int64]) -> Report:

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wirewise.datasets.table import Table
-from wirewise.evaluate.train import matrix
+from wirewise.evaluate.classes import matrix
 from wirewise.feature_sets.fields import BIDIRECTIONAL, ends_of_key
 from wirewise.formats.manifest import Flow, Histogram, Reference
 from wirewise.models import Model

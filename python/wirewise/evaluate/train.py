@@ -16,7 +16,8 @@ from wirewise import html
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks, teaching
-from wirewise.evaluate.families import families
+from wirewise.evaluate.classes import BENIGN, check_classes, matrix, numbers
+from wirewise.evaluate.families import families, kinds
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
 from wirewise.evaluate.lesson import Lesson, Recipe, class_weights
 from wirewise.evaluate.moments import At
@@ -25,9 +26,6 @@ from wirewise.evaluate.per_flow import FIFTH, flow_verdicts
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
 from wirewise.evaluate.split import folds as splits
-from wirewise.frames import integers
-
-BENIGN = "benign"
 
 
 def _tree(depth: int, trees: int, seed: int) -> Any:
@@ -150,36 +148,6 @@ class Training:
         return f"<Training of {name}: accuracy {self.report.accuracy:.4f} on {self.report.packets:,} packets>"
 
 
-def class_names(labels: list[str]) -> list[str]:
-    """The classes in the order of their numbers: `benign` first, because ties go to the lowest class."""
-    return sorted(set(labels), key=lambda name: (name != BENIGN, name))
-
-
-def check_classes(table: Table) -> list[str]:
-    """The classes of a table of labelled rows. Raises InputError unless there are two."""
-    classes = class_names(table.frame["label"].unique().to_list())
-    if len(classes) < 2:
-        found = f"only {classes[0]!r}" if classes else "none"
-        raise InputError(
-            "the table", f"needs labels of at least two classes, it has {found}", "see docs/labels.md"
-        )
-    return classes
-
-
-def matrix(table: Table) -> NDArray[np.int64]:
-    """The features as an int64 array of shape (n rows, n features), in the feature set's order.
-
-    Raises InputError for a column that does not hold whole numbers, see `wirewise.frames.integers`.
-    """
-    return integers(table.frame, table.feature_set.feature_names)
-
-
-def numbers(table: Table, classes: list[str]) -> NDArray[np.int64]:
-    """The labels as class numbers; -1 for a label that is not in classes."""
-    index = {name: number for number, name in enumerate(classes)}
-    return np.array([index.get(label, -1) for label in table.frame["label"].to_list()], np.int64)
-
-
 def train(
     table: Table,
     estimator: str | Any = "forest",
@@ -189,6 +157,7 @@ def train(
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
+    two_classes: bool = False,
     recipe: Recipe | None = None,
     test_share: float = 0.3,
     seed: int = 0,
@@ -208,12 +177,13 @@ def train(
     classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp" and "bnn",
     neurons of each hidden layer. encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all
     classes weigh the same), weights by class name (1 if not named), or None (all packets weigh the same). A
-    heavier `benign` lets more attack packets pass and stops fewer benign ones. recipe : which rows are
-    learned from, and whether captures weigh the same; None: all rows do. group : what is kept on one
-    side of the split, one of GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for
-    trees of TREES that are split by source or capture, else none. seeds : how often its folds are dealt. at :
-    when flows are judged in it. augment : names of `wirewise.augment.AUGMENTATIONS`
-    that tables allow; `copies` variants of each row that is learned from are learned from as well. teacher :
+    heavier `benign` lets more attack packets pass and stops fewer benign ones. two_classes :
+    learn benign against attack, whatever kind it is labelled as. recipe : which rows are learned from, and
+    whether captures weigh the same; None: all rows do. group : what is kept on one side of the split, one of
+    GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for trees of TREES that are split
+    by source or capture, else none. seeds : how often its folds are dealt. at : when flows are judged in it.
+    augment : names of `wirewise.augment.AUGMENTATIONS` that tables allow; `copies` variants of each row that
+    is learned from are learned from as well. teacher :
     a name of `teaching.TEACHERS`, or a fitted classifier, whose scores the estimator learns from, see there;
     the report then has the teacher and the same estimator without it beside. progress : is told the share
     that is done, 0 to 1; of a teacher that is fitted nothing is said.
@@ -224,7 +194,7 @@ def train(
     MissingFeatureError for "bnn" without JAX and optax.
     """
     usable = table.labelled
-    classes = check_classes(usable)
+    classes = check_classes(usable, two=two_classes)
     rows, labels = matrix(usable), numbers(usable, classes)
     settings = {"depth": depth, "trees": trees, "hidden": hidden, "encoding": encoding, "seed": seed}
 
@@ -328,7 +298,8 @@ def _cross_validate(
             verdicts = flow_verdicts(
                 frame.filter(pl.Series(tested)), labels[tested], said[tested], len(classes), at
             )
-            for family in families(verdicts, classes, range(1, len(classes))):
+            every = range(1, len(classes))
+            for family in [*families(verdicts, classes, every), *kinds(verdicts, classes, every)]:
                 recall.setdefault(family.name, []).append(family.of_sources)
                 curve = by_packet.setdefault(family.name, dict.fromkeys(family.by_packet, 0.0))
                 for packet, share in family.by_packet.items():

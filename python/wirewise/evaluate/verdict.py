@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from wirewise.errors import InputError
 from wirewise.evaluate import intervals
 from wirewise.evaluate.drift import OUT_OF_DEPTH, Drift
-from wirewise.evaluate.families import FEWEST_SOURCES, NOT_VISIBLE, Family, FlowVerdicts, families
+from wirewise.evaluate.families import (
+    FEWEST_SOURCES,
+    NOT_VISIBLE,
+    Advice,
+    Family,
+    FlowVerdicts,
+    families,
+    kinds,
+)
 from wirewise.evaluate.held_out import Origin
 from wirewise.evaluate.per_flow import UNNAMED, ApplicationLoss, FlowReport
 from wirewise.evaluate.unseen import Unseen
@@ -75,7 +83,8 @@ class Criterion:
 @dataclass(frozen=True)
 class Verdict:
     """decision : what to do. sentence : the same by family, with the reasons. criteria : all that was asked.
-    families : with the advice on each. but : what the sentence does not say. losing : share of benign flows
+    families : with the advice on each. kinds : the same of the kinds of attacks within them, where labels
+    name more than the model's classes. but : what the sentence does not say. losing : share of benign flows
     that lose a packet if just the classes that may be dropped are; losing_elsewhere : the same on other
     sources at worst (95 %), None with fewer than two.
     """
@@ -87,6 +96,12 @@ class Verdict:
     but: str = ""
     losing: float = 0.0
     losing_elsewhere: float | None = None
+    kinds: list[Family] = field(default_factory=list)
+
+    @property
+    def named(self) -> list[Family]:
+        """The attacks by the names that labels give them."""
+        return self.kinds or self.families
 
     @property
     def may_drop(self) -> list[str]:
@@ -136,6 +151,7 @@ def verdict(
     found, dropped = _advised(flows, classes, limits, dealings)
     every = range(1, len(classes))
     lost = _Loss.of(flows, dropped or every)
+    within = _kinds(flows, classes, dropped, limits, dealings)
     criteria = _criteria(flows, found, lost, captures, origin, limits)
     if with_others_margin is not None:
         criteria.insert(2, _of_margin(with_others_margin, limits.benign_loss))
@@ -145,13 +161,15 @@ def verdict(
     but = "; ".join(_but(flows, origin, dealings))
 
     def say(decision: Decision, sentence: str) -> Verdict:
-        return Verdict(decision, sentence, criteria, found, but, lost.share, lost.elsewhere)
+        return Verdict(decision, sentence, criteria, found, but, lost.share, lost.elsewhere, within)
 
     if not benign.packets or not attack.packets:
         missing = "benign" if not benign.packets else "attack"
         rule = f"no flow of the table is {missing}, so nothing is known of what it would do to one"
         return say("do not use", f"Do not use it on this evidence: {rule}.")
     by_family = _by_family(found, flows, enforced=not failed)
+    if within:
+        by_family += f" Of it: {_by_family(within, flows, enforced=False)}"
     if not failed:
         return say("enforce", f"{by_family} {_percent(lost.share)} of benign flows lose a packet.")
     if attack.precision < LEAST_PRECISION or flows.benign_losing > MOST_LOSS:
@@ -221,9 +239,28 @@ def _advised(
             advised.append(replace(by_name[family.name], advice="enforce"))
         else:
             unseen = max(family.of_sources, *family.dealings, 0.0) < NOT_VISIBLE
-            advice: Literal["not visible", "observe"] = "not visible" if unseen else "observe"
+            advice: Advice = "not visible" if unseen else "observe"
             advised.append(replace(family, advice=advice, why=why.get(family.name, "")))
     return advised, dropped
+
+
+def _kinds(
+    flows: FlowReport,
+    classes: Sequence[str],
+    dropped: Collection[int],
+    limits: Limits,
+    dealings: Mapping[str, Sequence[float]] | None,
+) -> list[Family]:
+    """The kinds of attacks, as they would be judged if each were a class; see `_advised`."""
+    advised = []
+    for kind in kinds(flows.verdicts, classes, dropped or range(1, len(classes)), dealings):
+        why = _unsure(kind, limits)
+        advice: Advice = "enforce"
+        if why or not dropped:
+            unseen = max(kind.of_sources, *kind.dealings, 0.0) < NOT_VISIBLE
+            advice = "not visible" if unseen else "observe"
+        advised.append(replace(kind, advice=advice, why=why))
+    return advised
 
 
 def _unsure(family: Family, limits: Limits) -> str:

@@ -28,7 +28,7 @@ def evidence(one: Evaluation) -> list[str]:
 
 def _families(one: Evaluation) -> list[str]:
     """What is found of each family, and what to do about it."""
-    found = one.verdict.families
+    found = [*one.verdict.families, *one.verdict.kinds]
     if not found:
         return []
     unit = found[0].unit

@@ -87,7 +87,7 @@ def _tiles(one: Evaluation) -> str:
     tiles = []
     if attack.packets:
         mean = _percent(one.mean_recall["families"])
-        tiles.append((mean, f"found of a family of attacks, in the mean over {len(one.verdict.families)}"))
+        tiles.append((mean, f"found of a family of attacks, in the mean over {len(one.verdict.named)}"))
         tiles.append((_percent(attack.recall), f"of {attack.packets:,} attack flows are found"))
     if benign.packets:
         tiles.append((_percent(flows.benign_losing), f"of {benign.packets:,} benign flows lose a packet"))

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from wirewise.datasets.table import Table
+from wirewise.evaluate.classes import check_classes
 from wirewise.evaluate.importance import chi_squared
 from wirewise.evaluate.split import alone
-from wirewise.evaluate.train import check_classes
 from wirewise.feature_sets import FeatureSet
 from wirewise.tuning import costs
 from wirewise.tuning.jobs import Jobs

@@ -15,9 +15,10 @@ from wirewise import ending
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks
+from wirewise.evaluate.classes import check_classes, matrix, numbers
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
-from wirewise.evaluate.train import Training, check_classes, matrix, numbers
+from wirewise.evaluate.train import Training
 from wirewise.tuning import costs
 from wirewise.tuning.jobs import Jobs
 from wirewise.tuning.ranking import rank

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from wirewise.datasets.table import Table
+from wirewise.evaluate.classes import matrix, numbers
 from wirewise.evaluate.networks import weigh
 from wirewise.evaluate.split import folds
-from wirewise.evaluate.train import matrix, numbers
 from wirewise.tuning.space import BALANCED, EVEN, Settings
 
 HALF = 200
