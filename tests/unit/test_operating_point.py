@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from wirewise.errors import InputError
 from wirewise.evaluate.operating_point import (
-    _by_flow,
+    by_flow,
     choose,
     choose_from,
     in_a_row,
@@ -86,7 +86,7 @@ def test_verdicts_in_a_row_are_counted_as_the_policy_counts_them(
     width = 1 if n_classes == 1 else n_classes + 1
     scores = rng.integers(-4, 8, (count, width))
     frame = pl.DataFrame({"capture": ["c"] * count, "flow": [str(flow) for flow in flows]})
-    found = _by_flow(frame, (flows % 2).astype(np.int64), scores, [after])
+    found = by_flow(frame, (flows % 2).astype(np.int64), scores, [after])
     for flow in np.unique(flows):
         said, run, acts = -1, 0, False
         for row in scores[flows == flow]:
@@ -124,7 +124,7 @@ def test_more_verdicts_in_a_row_ask_for_less_of_a_margin() -> None:
             choose(model, frame, rows, truth, 0.1, after=wrong)
 
 
-def test_the_margin_is_chosen_by_flows_and_what_to_expect_by_other_captures() -> None:
+def test_the_margin_is_chosenby_flows_and_what_to_expect_by_other_captures() -> None:
     sklearn = pytest.importorskip("sklearn.ensemble")
     rng = np.random.default_rng(0)
     count = 4000

@@ -19,7 +19,7 @@ from wirewise.api.inputs import AnyFeatureSet, AnyTable, feature_set_of, table_o
 from wirewise.compiler import Compiled
 from wirewise.datasets import Table
 from wirewise.errors import InputError
-from wirewise.evaluate import Training, matrix, numbers
+from wirewise.evaluate import Training, matrix, numbers, out_of_fold
 from wirewise.evaluate.binary_training import BinaryClassifier
 from wirewise.evaluate.fidelity import HeldOut
 from wirewise.evaluate.held_out import Parts, parts
@@ -73,9 +73,9 @@ def train(
     - hidden, encoding: neurons of a network's hidden layers; how "bnn" reads features.
     - class_weight: "balanced", weights by class name, or None: all packets weigh the same.
     - two_classes: learn benign against attack, whatever kind of attack a label says.
-    - learn_first, flows_per_capture: learn from each flow's first packets only, and from so many flows of
-      each class of a capture, drawn; None: from all. weights: "packet", "capture" or "source", what weighs
-      the same. Tested are all (docs/training.md).
+    - learn_first, flows_per_capture: learn from each flow's first packets only, and from at most that many
+      flows of each class of a capture, drawn at random; None: from all. weights: "packet", "capture" or
+      "source", what weighs the same. All are tested (docs/training.md).
     - test_share: share of each class's captures, or flows, to test on, between 0 and 1.
     - seed: equal seeds and tables give equal models.
     - refit: fit again to all rows in the end; the report is about the model before.
@@ -188,14 +188,17 @@ def compile(
         for doubt in doubts(given.model, judged, given.classes, split.name, given.first):
             warnings.warn(translate(doubt, inspect.signature(compile).parameters), stacklevel=3)
     if max_benign_loss is not None:
-        if split is None or not isinstance(given, Imported):
+        if isinstance(given, Imported):
+            point = out_of_fold.chosen(training or {}, given.model, split, max_benign_loss, after)
+        if point is None and (split is None or not isinstance(given, Imported)):
             raise InputError(
                 "max_benign_loss", "needs an estimator, and flows to measure it by", "give a table"
             )
-        quantised = given.network is not None
-        point = choose_from(
-            given.model, given.classes, split, max_benign_loss, quantised=quantised, after=after
-        )
+        if point is None and split and isinstance(given, Imported):
+            quantised = given.network is not None
+            point = choose_from(
+                given.model, given.classes, split, max_benign_loss, quantised=quantised, after=after
+            )
     open_set = None
     if unknown:
         if split is None or not isinstance(given, Imported) or isinstance(given.model, Bounded):

@@ -179,7 +179,7 @@ def compile_(
     )
     point = None
     if max_benign_loss is not None:
-        point = _operating_point(loaded, split, max_benign_loss, after)
+        point = _operating_point(loaded, split, record.training if record else {}, max_benign_loss, after)
     open_set = _open_set(loaded, split) if unknown else None
     compared = held_out = None
     warnings: list[str] = []
@@ -265,24 +265,27 @@ def compile_(
     _print_fidelity(manifest.fidelity, loaded, table)
 
 
-def _operating_point(loaded: LoadedModel, split: Parts | None, wish: str, after: str) -> OperatingPoint:
-    """The margin that keeps the loss of benign flows to the wish."""
+def _operating_point(
+    loaded: LoadedModel, split: Parts | None, training: dict[str, Any], wish: str, after: str
+) -> OperatingPoint:
+    """The margin that keeps the loss of benign flows to the wish, by what its training recorded, or else by a
+    table.
+    """
     from wirewise.errors import InputError
+    from wirewise.evaluate import out_of_fold
     from wirewise.evaluate.operating_point import choose_from
     from wirewise.units import parse_share
 
-    if split is None:
-        raise InputError("--max-benign-loss", "needs flows to measure it by", "add --table TABLE")
     share = parse_share(wish, what="--max-benign-loss")
     if after != "best" and not after.isdecimal():
         raise InputError(f"--after {after}", "is no number of verdicts", "write 1 to 15, or best")
+    in_a_row = None if after == "best" else int(after)
+    if point := out_of_fold.chosen(training, loaded.model, split, share, in_a_row):
+        return point
+    if split is None:
+        raise InputError("--max-benign-loss", "needs flows to measure it by", "add --table TABLE")
     return choose_from(
-        loaded.model,
-        loaded.classes,
-        split,
-        share,
-        quantised=is_quantised(loaded),
-        after=None if after == "best" else int(after),
+        loaded.model, loaded.classes, split, share, quantised=is_quantised(loaded), after=in_a_row
     )
 
 

@@ -73,7 +73,7 @@ def train(
     ] = None,
     flows_per_capture: Annotated[
         int | None,
-        typer.Option(help="Learn from so many flows of each class of a capture, drawn, such as 500."),
+        typer.Option(help="Learn from at most this many flows of each class of a capture, such as 500."),
     ] = None,
     weights: Annotated[
         str,
@@ -324,6 +324,8 @@ def print_doubts(training: Training) -> None:
         )
         if crossed.recall:
             _print_dealings(crossed)
+    if recorded := training.facts.get("out_of_fold"):
+        _print_margins(recorded)
     if by_flow := training.by_flow:
         said = f"a split by flow would say: accuracy {by_flow.accuracy:.4f}, macro F1 {by_flow.macro_f1:.4f}"
         others = [training.report, *([training.folds.report] if training.folds else [])]
@@ -331,6 +333,33 @@ def print_doubts(training: Training) -> None:
             said += ". Do not expect that: flows of one capture resemble each other"
         console.print(said)
     warn(*training.doubts)
+
+
+_SHOWN = (0.001, 0.005, 0.01, 0.02, 0.05, 1.0)
+
+
+def _print_margins(recorded: dict[str, Any]) -> None:
+    """What `compile --max-benign-loss` would give."""
+    points = [point for point in recorded["points"] if point["after"] == 1 and point["wish"] in _SHOWN]
+    listing(
+        (
+            "benign flows that may lose a packet",
+            "lost elsewhere %",
+            "attack flows found %",
+            "families found %",
+        ),
+        (
+            (
+                "all: without a margin" if point["wish"] == 1 else f"{100 * point['wish']:g} %",
+                "-" if point["elsewhere"] is None else f"{100 * point['elsewhere']:.2f}",
+                f"{100 * point['recall']:.1f}",
+                f"{100 * point['families']:.1f}",
+            )
+            for point in points
+        ),
+        title=f"Margins (compile --max-benign-loss), each {recorded['by']} by a model that has not seen it",
+        right=(1, 2, 3),
+    )
 
 
 def _print_dealings(crossed: CrossValidation) -> None:

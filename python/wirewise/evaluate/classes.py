@@ -14,7 +14,7 @@ from wirewise.frames import integers
 
 BENIGN = "benign"
 ATTACK = "attack"
-"""Where this is the only other class, it stands for every label but benign."""
+"""Where this is the only other class, every label but benign means it."""
 TWO_CLASSES = [BENIGN, ATTACK]
 
 

@@ -168,8 +168,8 @@ def kinds(
     dropped: Collection[int],
     dealings: Mapping[str, Sequence[float]] | None = None,
 ) -> list[Family]:
-    """As `families`, one for each label of flows of attacks that is no class, as of a model that knows benign
-    and attack alone.
+    """As `families`, one for each label of an attack flow that differs from all classes, as under a model
+    that knows only benign and attack.
     """
     attack = verdicts.truth > 0
     names = sorted(set(verdicts.label[attack].tolist()) - set(classes))

@@ -93,7 +93,7 @@ def choose(
     known = truth >= 0
     lengths = sorted({*COMPARED, *([after] if after else [])})
     scores = model.predict(rows[known])[1]
-    flows = _by_flow(frame.filter(pl.Series(known)), truth[known], scores, lengths)
+    flows = by_flow(frame.filter(pl.Series(known)), truth[known], scores, lengths)
     benign, attack = flows.filter(~pl.col("attack")), flows.filter(pl.col("attack"))
     if not len(benign):
         raise InputError("the table", "has no benign flow left to set the margin by", "give more captures")
@@ -124,7 +124,7 @@ def choose(
     )
 
 
-def _by_flow(
+def by_flow(
     frame: pl.DataFrame, truth: NDArray[np.int64], scores: NDArray[np.int64], lengths: Sequence[int]
 ) -> pl.DataFrame:
     """A row for each flow: whether it is an attack, and for each of `lengths` the margin below which the flow

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wirewise import html
 from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
-from wirewise.evaluate import leaks, teaching
+from wirewise.evaluate import leaks, out_of_fold, teaching
 from wirewise.evaluate.classes import BENIGN, check_classes, matrix, numbers
 from wirewise.evaluate.families import families, kinds
 from wirewise.evaluate.importance import IMPORTANCE_TITLE, Importance
@@ -26,6 +26,7 @@ from wirewise.evaluate.per_flow import FIFTH, flow_verdicts
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
 from wirewise.evaluate.split import folds as splits
+from wirewise.importers import import_model
 
 
 def _tree(depth: int, trees: int, seed: int) -> Any:
@@ -60,6 +61,8 @@ TREES: dict[str, Callable[[int, int, int], Any]] = {
 }
 """Tree estimators by name: (depth, number of trees, seed) -> a scikit-learn classifier."""
 
+Said = tuple[NDArray[np.int64], "NDArray[np.float64] | None"]
+"""Class numbers of rows, and their scores, see `out_of_fold.scores`."""
 NETWORKS = ("mlp", "bnn")
 ESTIMATORS = (*TREES, *NETWORKS)
 """Names that `train` knows."""
@@ -79,7 +82,8 @@ class CrossValidation:
     recall : of each family of attacks, the mean over its sources of the share of flows found, in each
     dealing; empty if the table has no benign class. benign_losing : share of benign flows with a verdict
     against them on any packet, in each dealing. by_packet : of each family, the share of flows found if they
-    were judged at that packet, the mean over dealings.
+    were judged at that packet, the mean over dealings. scored : the flows of each dealing, see
+    `out_of_fold.flows`; empty if the estimator has no scores.
     """
 
     by: str
@@ -89,6 +93,7 @@ class CrossValidation:
     recall: dict[str, list[float]]
     benign_losing: list[float]
     by_packet: dict[str, dict[int, float]]
+    scored: list[pl.DataFrame] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         families = {"recall": self.recall, "by_packet": self.by_packet, "benign_losing": self.benign_losing}
@@ -213,6 +218,9 @@ def train(
         progress(min(1.0, done / fits))
         return fitted
 
+    def said_by(fitted: Any, on: NDArray[np.int64]) -> Said:
+        return np.asarray(fitted.predict(on), np.int64), out_of_fold.scores(fitted, on, len(classes))
+
     def test(parts: Split, fitted: Any) -> Report:
         return Report.of(labels[parts.test], np.asarray(fitted.predict(rows[parts.test]), np.int64), classes)
 
@@ -248,9 +256,7 @@ def train(
     if folds:
         crossed = _cross_validate(
             usable.frame, labels, classes, parts.by, folds, range(seed, seed + seeds), at,
-            lambda part: np.asarray(
-                fit(part.learn, lessons.for_rows(part.learn)).predict(rows[part.test]), np.int64
-            ),
+            lambda part: said_by(fit(part.learn, lessons.for_rows(part.learn)), rows[part.test]),
         )  # fmt: skip
     doubts = leaks.warnings(usable.frame, rows, labels, classes, usable.feature_set.feature_names, parts)
     doubts += lessons.doubts
@@ -266,6 +272,7 @@ def train(
         "refitted": refit,
         "packets": len(usable.frame),
         **({"dealings": _dealings(crossed, at)} if crossed and crossed.recall else {}),
+        **_margins(fitted, crossed, rows, classes),
         **lesson.facts(),
         **lessons.facts(),
     }
@@ -280,16 +287,23 @@ def _cross_validate(
     count: int,
     seeds: Sequence[int],
     at: At,
-    predict: Callable[[Split], NDArray[np.int64]],
+    predict: Callable[[Split], Said],
 ) -> CrossValidation:
-    """Predict : class numbers of a split's tested rows, by a model that learned from its others."""
+    """Predict : class numbers of a split's tested rows, and their scores, by a model that learned from its
+    others.
+    """
     reports, accuracy, losing = [], [], []
     recall: dict[str, list[float]] = {}
     by_packet: dict[str, dict[int, float]] = {}
+    scored: list[pl.DataFrame] = []
     for seed in seeds:
         said = np.full(len(labels), -1, np.int64)
+        scores = np.zeros((len(labels), len(classes)))
+        has_scores = True
         for part in splits(frame, by, count, seed=seed):
-            said[part.test] = predict(part)
+            said[part.test], of_part = predict(part)
+            has_scores &= of_part is not None
+            scores[part.test] = 0 if of_part is None else of_part
             report = Report.of(labels[part.test], said[part.test], classes)
             reports.append(report)
             accuracy.append(report.accuracy)
@@ -304,11 +318,31 @@ def _cross_validate(
                 curve = by_packet.setdefault(family.name, dict.fromkeys(family.by_packet, 0.0))
                 for packet, share in family.by_packet.items():
                     curve[packet] += share / len(seeds)
+            if has_scores:
+                rows = frame.filter(pl.Series(tested))
+                scored.append(out_of_fold.flows(rows, labels[tested], scores[tested]))
             benign = verdicts.truth == 0
             losing.append(
                 float(verdicts.losing(range(1, len(classes)))[benign].mean()) if benign.any() else 0.0
             )
-    return CrossValidation(by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet)
+    return CrossValidation(by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet, scored)
+
+
+def _margins(
+    fitted: Any, crossed: CrossValidation | None, rows: NDArray[np.int64], classes: list[str]
+) -> dict[str, Any]:
+    """The margins that the cross-validation calls for, in the integers that `compile` makes of the estimator;
+    nothing where it makes none of it, or other ones than multiples of its scores.
+    """
+    said = None if crossed is None or not crossed.scored else out_of_fold.scores(fitted, rows, len(classes))
+    if crossed is None or said is None:
+        return {}
+    try:
+        model = import_model(fitted, classes=classes, margin=True).model
+        found = out_of_fold.OutOfFold.of(crossed.scored, crossed.by, model, rows, said)
+    except InputError:
+        return {}
+    return {out_of_fold.KEY: found.to_dict()} if found else {}
 
 
 def _dealings(crossed: CrossValidation, at: At) -> dict[str, Any]:

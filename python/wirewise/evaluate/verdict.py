@@ -251,7 +251,7 @@ def _kinds(
     limits: Limits,
     dealings: Mapping[str, Sequence[float]] | None,
 ) -> list[Family]:
-    """The kinds of attacks, as they would be judged if each were a class; see `_advised`."""
+    """The kinds of attacks, each judged as if it were a class; see `_advised`."""
     advised = []
     for kind in kinds(flows.verdicts, classes, dropped or range(1, len(classes)), dealings):
         why = _unsure(kind, limits)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ways of training find on sources that they have not seen.
+
+    python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--dealings 4] [--json]
+
+CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
+sources, as `wirewise train --by source` does, once for each dealing of the folds. Printed is what is found on
+any packet of a flow with the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import wirewise as ww
+from wirewise.datasets import Table
+from wirewise.errors import InputError, WirewiseError
+from wirewise.evaluate import out_of_fold, train
+from wirewise.evaluate.lesson import Recipe
+from wirewise.feature_sets import PRESETS
+
+RECIPE = Recipe(first=10, flows=500, alike="capture")
+SHOWN = (0.001, 0.005, 0.01, 0.02)
+"""Shares of benign flows that may lose a packet."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Options of `train`, beside what all have in common."""
+
+    estimator: str
+    trees: int
+    depth: int
+    two_classes: bool
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        classes = "two classes" if self.two_classes else "a class for each kind"
+        rows = "all rows" if self.recipe == Recipe() else "recipe"
+        return f"{self.estimator} {self.trees}x{self.depth}, {classes}, {rows}"
+
+
+WAYS = (
+    Way("forest", 10, 10, False, Recipe()),
+    Way("forest", 10, 10, True, Recipe()),
+    Way("forest", 10, 10, True, RECIPE),
+    Way("forest", 20, 12, True, RECIPE),
+    Way("extra-trees", 20, 12, True, RECIPE),
+    Way("boosting", 30, 10, True, RECIPE),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.unseen", description=__doc__.split("\n")[0])
+    parser.add_argument("captures", type=Path, nargs="+", help="folders with manifest.json")
+    parser.add_argument("--feature-set", default="intrusion", choices=sorted(PRESETS), help="[intrusion]")
+    parser.add_argument("--dealings", type=int, default=4, help="ways to deal the sources [4]")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        parts = [ww.features([folder], options.feature_set) for folder in options.captures]
+        table = Table(pl.concat(parts, how="diagonal_relaxed"), PRESETS[options.feature_set])
+        found = {way.name: measured(table, way, options.dealings) for way in WAYS}
+    except WirewiseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        names = " ".join(folder.name for folder in options.captures)
+        command = f"python -m bench.unseen {names} --feature-set {options.feature_set}"
+        print(
+            json.dumps(
+                {"command": f"{command} --dealings {options.dealings} --json", "ways": found}, indent=1
+            )
+        )
+        return 0
+    for name, steps in found.items():
+        print(name)
+        for step in steps:
+            print(
+                f"  {100 * step['wish']:g} % asked: {spread(step['elsewhere'])} % lost, "
+                f"{spread(step['families'])} % of families, {spread(step['recall'])} % of flows found"
+            )
+    return 0
+
+
+def measured(table: Table, way: Way, dealings: int) -> list[dict[str, Any]]:
+    """For each of SHOWN what each dealing lost on sources judged by the margin of others, and found."""
+    training = train(
+        table, way.estimator, trees=way.trees, depth=way.depth, two_classes=way.two_classes,
+        recipe=way.recipe, group="source", seeds=dealings,
+    )  # fmt: skip
+    if training.folds is None or not training.folds.scored:
+        raise InputError("the captures", "cannot be cross-validated", "give more of them")
+    dealt = [out_of_fold.points(flows) for flows in training.folds.scored]
+    steps = []
+    for wish in SHOWN:
+        points = [asdict(point) for of in dealt for point in of if (point.wish, point.after) == (wish, 1)]
+        steps.append(
+            {
+                "wish": wish,
+                **{name: [point[name] for point in points] for name in ("elsewhere", "families", "recall")},
+            }
+        )
+    return steps
+
+
+def spread(shares: list[float]) -> str:
+    mean = 100 * sum(shares) / len(shares)
+    return f"{mean:.1f} ({100 * min(shares):.1f} to {100 * max(shares):.1f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m bench.unseen`: ways of training, compared on sources that they have not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench import unseen
+from tests.unit.test_out_of_fold import drawn
+from wirewise.errors import InputError
+from wirewise.evaluate.lesson import Recipe
+
+
+def test_each_way_is_measured_once_for_each_dealing() -> None:
+    table = drawn(np.random.default_rng(3))
+    for way in (
+        unseen.Way("forest", 4, 4, False, Recipe()),
+        unseen.Way("boosting", 4, 4, True, unseen.RECIPE),
+    ):
+        steps = unseen.measured(table, way, 2)
+        assert [step["wish"] for step in steps] == list(unseen.SHOWN)
+        assert all(len(step[name]) == 2 for step in steps for name in ("elsewhere", "families", "recall"))
+        found = [sum(step["families"]) for step in steps]
+        assert found == sorted(found), "the more may be lost, the more is found"
+
+
+def test_what_has_no_scores_is_an_error() -> None:
+    table = drawn(np.random.default_rng(3))
+    with pytest.raises(InputError, match="cannot be cross-validated"):
+        unseen.measured(table, unseen.Way("mlp", 1, 1, True, Recipe()), 1)
+
+
+def test_ranges_are_in_percent() -> None:
+    assert unseen.spread([0.1, 0.2]) == "15.0 (10.0 to 20.0)"
+
+
+def test_a_folder_without_captures_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert unseen.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
