@@ -92,18 +92,20 @@ def points(found: pl.DataFrame) -> list[Point]:
     if not len(benign) or not len(attack):
         return []
     weight, unit = _weights(benign["capture"]), benign["unit"].to_numpy()
-    units = np.unique(unit) if benign["unit"].n_unique() > 1 else ()
+    units = np.unique(unit).tolist() if benign["unit"].n_unique() > 1 else []
     made = []
     for after in COMPARED:
         margin, caught = benign[str(after)].to_numpy(), attack[str(after)].to_numpy()
-        least = _least(margin, weight)
+        order = np.argsort(margin, kind="stable")[::-1]
+        ordered, weights, of = margin[order], weight[order], unit[order]
+        least = _least(ordered, weights)
         lost = np.zeros(len(WISHES))
         for one in units:
-            others = unit != one
+            own = of == one
+            mine, weighing = ordered[own], weights[own]
             # For each wish: what the flows of this source lose by the margin of the others.
-            margins = _least(margin[others], _weights(benign.filter(pl.Series(others))["capture"]))
-            own, of = margin[~others], weight[~others]
-            lost += [float(of[own > by].sum()) for by in margins]
+            for number, by in enumerate(_least(ordered[~own], weights[~own])):
+                lost[number] += weighing[mine > by].sum()
         for number, (wish, by) in enumerate(zip(WISHES, least, strict=True)):
             flagged = caught > by
             seen = attack.select("label", "unit", flagged=pl.Series(flagged))
@@ -112,7 +114,7 @@ def points(found: pl.DataFrame) -> list[Point]:
             made.append(
                 Point(
                     wish, after, float(by / _FINE), float(weight[margin > by].sum()),
-                    float(lost[number]) if len(units) else None, float(flagged.mean()),
+                    float(lost[number]) if units else None, float(flagged.mean()),
                     float(families.mean() or 0),  # type: ignore[arg-type]
                 )
             )  # fmt: skip
@@ -126,11 +128,12 @@ def _weights(capture: pl.Series) -> NDArray[np.float64]:
 
 
 def _least(margin: NDArray[np.int64], weight: NDArray[np.float64]) -> list[int]:
-    """For each of WISHES the least margin, 0 or more, above which flows of no more than that weight are."""
-    order = np.argsort(margin, kind="stable")[::-1]
-    above = np.cumsum(weight[order])
-    allowed = np.searchsorted(above, np.array(WISHES) + 1e-12, side="right")
-    return [max(0, int(margin[order[at]])) if at < len(order) else 0 for at in allowed]
+    """For each of WISHES the least margin, 0 or more, above which are flows of no more than that share of the
+    weight. margin : the largest first.
+    """
+    above = np.cumsum(weight)
+    allowed = np.searchsorted(above, (np.array(WISHES) + 1e-12) * above[-1], side="right")
+    return [max(0, int(margin[at])) if at < len(margin) else 0 for at in allowed]
 
 
 def units(model: Model, rows: NDArray[np.int64], said: NDArray[np.float64]) -> float | None:
