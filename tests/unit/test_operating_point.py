@@ -165,3 +165,15 @@ def test_benign_must_be_the_first_class() -> None:
     model = FAMILIES["trees"](np.random.default_rng(1), 2)
     with pytest.raises(InputError, match="has benign as class 1"):
         choose_from(model, ["attack", "benign"], None, 0.01, quantised=False)  # type: ignore[arg-type]
+
+
+def test_every_imported_ensemble_has_room_for_a_margin() -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+    rng = np.random.default_rng(5)
+    rows = rng.integers(0, 1000, (400, 3))
+    labels = (rows[:, 0] + rng.integers(0, 400, 400) > 700).astype(int)
+    for estimator in (RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)):
+        model = import_model(estimator.fit(rows, labels)).model  # as `wirewise import` does
+        by = int(margins(model, rows).max())
+        assert by > 10**7 and (model.favour(by).predict(rows)[0] == 0).all()

@@ -185,7 +185,7 @@ def _scale(
     base: Sequence[float],
     fractions: bool,
 ) -> float:
-    """The largest factor that keeps every sum of rounded scores in int32."""
+    """The largest factor that keeps every sum of rounded scores, and a margin, in int32."""
     reach = np.abs(np.array(base, np.float64))
     for tree, score in zip(trees, scores, strict=True):
         largest = np.abs(score).max(axis=0)
@@ -196,7 +196,7 @@ def _scale(
     if not np.isfinite(reach).all():
         raise request.refuse("has a leaf score or base score that is not a finite number", "train it again")
     # Rounding adds at most half to each leaf and to the base, deciding `score >= 0` adds 1 to the base.
-    room = INT32_MAX // (ROOM_FOR_MARGIN if request.margin else 1) - len(trees) - 2
+    room = INT32_MAX // ROOM_FOR_MARGIN - len(trees) - 2
     largest_sum = float(reach.max())
     scale = room / largest_sum if largest_sum > 1e-290 else float(room)
     if not fractions and _rounding(len(trees), scale) > COARSEST:

@@ -28,7 +28,7 @@ class ImportOptions:
     n_features: what the model must read, if known. classes: names that replace the model's own, in order.
     votes: `majority` to let the trees of a forest vote instead of adding up their class fractions.
     benign: the name of the class that becomes class 0. None: `benign`, `normal` or `background`, if there is
-    one. margin: the scores say how sure a lone tree is, too, and leave room for `favour`.
+    one. margin: the scores say how sure a lone tree is, too.
     rows: int64 (n, n_features), what a neural network will meet (not what it is tested with): it is quantised
     with them, and with their labels, class names (n,), if it needs fine-tuning. options: how, see
     `wirewise.quantize.Options`; only for networks.

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wirewise.errors import InputError
-from wirewise.importers.lowering import Cuts, SourceTree, build, cuts_at
+from wirewise.importers.lowering import ROOM_FOR_MARGIN, Cuts, SourceTree, build, cuts_at
 from wirewise.importers.request import Request
 from wirewise.models.rules import INT32_MAX, INT64_MAX, INT64_MIN
 from wirewise.models.tree import LEAF
@@ -111,7 +111,9 @@ def leaf(*scores: float, output: int | None = None) -> SourceTree:
     st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3),
 )
 @example(leaves=[[0.0, 0.0, 1e-290]], base=[0.0, 0.0, 0.0])
-def test_scores_fill_int32_and_keep_their_proportions(leaves: list[list[float]], base: list[float]) -> None:
+def test_scores_fill_their_room_and_keep_their_proportions(
+    leaves: list[list[float]], base: list[float]
+) -> None:
     model = lower(
         *(leaf(*scores) for scores in leaves), n_classes=3, base=base
     ).model  # would raise if it overflowed
@@ -119,7 +121,7 @@ def test_scores_fill_int32_and_keep_their_proportions(leaves: list[list[float]],
     _, scores = model.predict_one([0])
     reach = max(sum(abs(Fraction(part)) for part in column) for column in zip(*leaves, base, strict=True))
     if reach > Fraction(1e-290):  # what is smaller counts as zero
-        scale = Fraction(INT32_MAX) / reach
+        scale = Fraction(INT32_MAX // ROOM_FOR_MARGIN) / reach
         for ours, theirs in zip(scores, exact, strict=True):
             assert abs(ours - theirs * scale) <= 2 * (len(leaves) + 4)
 
