@@ -20,6 +20,18 @@ static __always_inline void ww_bench_rewrite(WW_HOOK_CTX *ctx)
 
 	if ((void *)(ip + 1) > ww_data_end(ctx))
 		return;
+#if WW_DECAPSULATE_GTP_U
+	/* A flow is what is inside the tunnel: behind UDP and the bare header, or with a PDU session container too. */
+	if (ip->protocol == IPPROTO_UDP) {
+		__u8 *gtp = (void *)(ip + 1) + sizeof(struct udphdr);
+
+		if ((void *)(gtp + 1) > ww_data_end(ctx))
+			return;
+		ip = (void *)gtp + (*gtp & 7 ? 16 : 8);
+		if ((void *)(ip + 1) > ww_data_end(ctx))
+			return;
+	}
+#endif
 	if (ww_config.bench_spoof && ip->id != 0xffff)
 		return;
 	/* An odd factor permutes the 32-bit numbers: distinct addresses, in an order without a pattern for the caches. */
