@@ -139,6 +139,68 @@ __noinline __u64 ww_find_network(WW_HOOK_ARG *ctx)
 	return (__u64)gtp << 32 | inner | (link & WW_VLAN_ID) << 15 | ((cursor.at - data) & WW_FOUND_OFFSET);
 }
 
+#if WW_DECAPSULATE_GTP_U
+/* Headers of the common tunnel, in their order. */
+struct ww_common_tunnel {
+	struct iphdr ip;
+	struct udphdr udp;
+	struct ww_gtp gtp;
+	union {
+		struct iphdr inner;
+		struct {
+			__be16 sequence;
+			__u8 n_pdu;
+			__u8 extension;
+			__u8 size; /* in words of four bytes */
+			__u8 pdu_type;
+			__u8 qfi;
+			__u8 next_extension;
+			struct iphdr inner;
+		} session;
+	};
+};
+
+/* The straight path: ww_find_network of IPv4 in GTP-U over UDP and IPv4, without tags, options and fragments, the GTP-U header bare or
+ * with a PDU session container alone. Returns the same, or 0: look again, the long way. */
+static __always_inline __u64 ww_find_common_tunnel(WW_HOOK_CTX *ctx, __u32 tag)
+{
+	void *data = ww_data(ctx);
+	struct ww_common_tunnel *outer = data + ETH_HLEN;
+	struct iphdr *inner;
+	__u32 at, udp_length, gtp;
+
+	if (ww_unlikely((void *)(outer + 1) > ww_data_end(ctx)) || tag)
+		return 0;
+	if (((__be16 *)outer)[-1] != bpf_htons(ETH_P_IP) || *(__u8 *)&outer->ip != 0x45 ||
+	    outer->ip.frag_off & bpf_htons(0x3fff) || outer->ip.protocol != IPPROTO_UDP ||
+	    outer->udp.dest != bpf_htons(WW_PORT_GTP_U) || outer->gtp.message != 255)
+		return 0;
+	gtp = WW_PDU_SESSION ? ETH_HLEN + __builtin_offsetof(struct ww_common_tunnel, gtp)
+			     : bpf_ntohl(outer->gtp.teid);
+	if (outer->gtp.flags == 0x30) {
+		inner = &outer->inner;
+		at = ETH_HLEN + __builtin_offsetof(struct ww_common_tunnel, inner);
+	} else if (outer->gtp.flags == 0x34 && outer->session.extension == WW_GTP_PDU_SESSION &&
+		   outer->session.size == 1 && !outer->session.next_extension) {
+		inner = &outer->session.inner;
+		at = ETH_HLEN + __builtin_offsetof(struct ww_common_tunnel, session.inner);
+		if (WW_PDU_SESSION)
+			gtp |= WW_GTP_SESSION | (__u32)outer->session.pdu_type << 16 |
+			       (__u32)outer->session.qfi << 24;
+	} else {
+		return 0;
+	}
+	/* Each packet ends in the one around it. */
+	udp_length = bpf_ntohs(outer->udp.len);
+	if (*(__u8 *)inner >> 4 != 4 || sizeof(struct iphdr) + udp_length > bpf_ntohs(outer->ip.tot_len) ||
+	    at + bpf_ntohs(inner->tot_len) > ETH_HLEN + sizeof(struct iphdr) + udp_length)
+		return 0;
+	return (__u64)gtp << 32 | WW_FOUND_INNER | at;
+}
+#else
+#define ww_find_common_tunnel(ctx, tag) 0ULL
+#endif
+
 #if WW_PDU_SESSION
 /* What the GTP-U header in front of the packet says of it. */
 static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __u32 found,
@@ -164,8 +226,10 @@ static __always_inline void ww_read_gtp(struct ww_cursor *cursor, void *data, __
 static __always_inline int ww_parse_link(WW_HOOK_CTX *ctx, struct ww_cursor *cursor, __u32 tag, __be16 *type,
 					 struct ww_packet *p)
 {
-	__u64 found = ww_find_network(ctx);
+	__u64 found = ww_find_common_tunnel(ctx, tag);
 
+	if (!WW_DECAPSULATE_GTP_U || ww_unlikely(!found))
+		found = ww_find_network(ctx);
 	ww_hide(found);
 	if (!(found & WW_FOUND_OFFSET))
 		return WW_FOUND_NEXT(found) & 15;
