@@ -98,6 +98,18 @@ static __always_inline struct ww_slot *ww_release_entry(struct ww_scratch *scrat
 #endif
 }
 
+/* The class of the features. A model that is in place is so for IPv4 only: a second copy would crowd the instruction cache. version: 4 or 6,
+ * a constant. */
+#if WW_MODEL_IN_PLACE
+__noinline int ww_call_model(struct ww_scratch *scratch)
+{
+	return scratch ? ww_infer(scratch) : 0;
+}
+#define ww_infer_at(scratch, version) ((version) == 4 ? ww_infer(scratch) : (__u32)ww_call_model(scratch))
+#else
+#define ww_infer_at(scratch, version) ww_infer(scratch)
+#endif
+
 /* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each version has its own code. */
 static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
 				       const __u32 version)
@@ -158,7 +170,8 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 		frame->percpu->scratch.now_ns = frame->now_ns;
 		return WW_NEXT_MODEL;
 #else
-		return ww_conclude(frame, slot, ww_infer(&frame->percpu->scratch), version, p->length);
+		return ww_conclude(frame, slot, ww_infer_at(&frame->percpu->scratch, version), version,
+				   p->length);
 #endif
 	}
 	slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);

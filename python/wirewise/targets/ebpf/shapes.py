@@ -27,7 +27,9 @@ NESTED_CALL_LIMIT = 8 - 3
 # its functions (10 trees of depth 10: in place, twice, 10 times that of two functions).
 FUNCTION_INSTRUCTIONS = 14_000
 INLINE_INSTRUCTIONS = 5_000
-# IPv4 and IPv6 have the code between flow look-up and verdict each; parsing and flow table are walked before.
+# Trees may be larger where little else needs the stack: clang 14 keeps features there beside much code.
+INLINE_TREES, FEATURES_BESIDE_INLINE_TREES = 10_000, 16
+# IPv4 has the model in place, IPv6 calls a function with it; parsing and flow table are walked before.
 WAYS_TO_INFERENCE = 2
 INSTRUCTIONS_OF_THE_REST = 4_400
 # Fits of what the kernel counted: 22,500 for the 12 features of hara2023 without a model, 69,000 for 64
@@ -80,6 +82,7 @@ def begin_header(banner: str, plan: Plan) -> list[str]:
         "",
         "#define WW_NO_MODEL 0",
         f"#define WW_TAIL_CALLS {int(tail)}",
+        f"#define WW_MODEL_IN_PLACE {int(plan.shape == 'inline')}",
         "",
     ]
     return [*lines, f"WW_PROGS({len(plan.programs) + 1});", ""] if tail else lines

@@ -28,7 +28,9 @@ def plan(model: TreeEnsemble, shape: str = "auto") -> Plan:
         total + shapes.INSTRUCTIONS_OF_THE_REST,
         of_trees + shapes.verified_of_the_rest(len(model.used_features)),
     )
-    if shape == "inline" or (shape == "auto" and total <= shapes.INLINE_INSTRUCTIONS):
+    few = len(model.used_features) <= shapes.FEATURES_BESIDE_INLINE_TREES
+    limit = shapes.INLINE_TREES if few else shapes.INLINE_INSTRUCTIONS
+    if shape == "inline" or (shape == "auto" and total <= limit):
         why = "small enough to stand in place, without a call"
         verified += (shapes.WAYS_TO_INFERENCE - 1) * of_trees
         return Plan("inline", why, ((tuple(order(model)),),), instructions + total, verified)
