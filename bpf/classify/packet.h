@@ -23,6 +23,7 @@ struct ww_packet {
 	__u32 transport_length; /* behind the network header: by the IP length, or by UDP's if that is less */
 	__u32 transport_header_length;
 	__u32 payload_length;
+	__u32 payload; /* of ww_read_payload; 0 if no feature reads it */
 	__u32 ttl;
 	__u32 tos;
 	__u32 fragment;	       /* 1: any fragment */

@@ -22,6 +22,7 @@
 #include "abi.h"
 #include "classify/config.h"
 #include "classify/packet.h"
+#include "classify/payload.h"
 #include "classify/probe.h"
 #include "frame/arith.h"
 #include "frame/hook.h"
@@ -337,6 +338,10 @@ static __always_inline int ww_parse_network(WW_HOOK_CTX *ctx, struct ww_cursor *
 	p->source_port = bpf_ntohs(p->source_port_be);
 	p->destination_port = bpf_ntohs(p->destination_port_be);
 	p->payload_length = p->transport_length - p->transport_header_length;
+#if WW_PAYLOAD
+	p->payload = ww_read_payload(ctx, cursor->at - ww_data(ctx) + p->transport_header_length,
+				     p->payload_length);
+#endif
 	return 0;
 }
 

@@ -13,7 +13,9 @@ import numpy as np
 from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
 from wirewise.feature_sets.feature_set import AGGREGATES, SHARINGS, TEID
+from wirewise.feature_sets.fields import BIDIRECTIONAL, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
+from wirewise.feature_sets.sampling import DIRECTIONS
 from wirewise.models import MAX_CLASSES, Bound, Bounded, Family, Model
 from wirewise.models.random import (
     random_binary_bank,
@@ -88,36 +90,41 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
 # -- feature sets
 
 
-def random_feature(random: Random) -> str:
+def random_feature(random: Random, directed: bool = False) -> str:
+    """directed: flows have two directions, so a feature may be of one."""
     window = f"window={random.choice(WINDOWS)}" if random.random() < 0.5 else ""
     if window and random.random() < 0.4:
         window = f"by={random.choice(AGGREGATES)}, {window}"
     previous = ", previous" if window and random.random() < 0.4 else ""
+    direction = f"direction={random.choice(DIRECTIONS)}" if directed and random.random() < 0.5 else ""
     kind = random.random()
     if kind < 0.08:
-        return f"count({window}{previous})" if window else "count"
+        scope = ", ".join(part for part in (direction, window) if part)
+        return f"count({scope}{previous})" if scope else "count"
     field = random.choice(list(FIELDS))
     if kind < 0.25 and not FIELDS[field].identity:
         return field
     name = random.choice([n for n, a in ACCUMULATORS.items() if a.of_identity or not FIELDS[field].identity])
     if previous and ACCUMULATORS[name].of_sample:
         previous = ""
-    return f"{name}({field}{', ' + window if window else ''}{previous})"
+    scope = [field, *([direction] if not FIELDS[field].needs_time else []), window]
+    return f"{name}({', '.join(part for part in scope if part)}{previous})"
 
 
 def random_feature_set(random: Random) -> FeatureSet:
     few_windows = random.random() < 0.8
+    key = random.choice(KEYS)
+    directed = ends_of_key(key) == BIDIRECTIONAL
     specs: list[str] = []
     windows: set[int] = set()
     for _ in range(random.choice((1, 2, 4, 8, 12, 12, 16, 24, 40))):
-        spec = random_feature(random)
+        spec = random_feature(random, directed)
         window_ns = Feature.parse(spec).scope.window_ns
         if few_windows and window_ns and window_ns not in windows and len(windows) == 2:
             continue
         windows |= {window_ns} - {0}
         if spec not in specs:
             specs.append(spec)
-    key = random.choice(KEYS)
     return FeatureSet.from_dict(
         {
             "name": "random",

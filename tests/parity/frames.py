@@ -256,7 +256,9 @@ class Fuzzer:
         wild: bool,
     ) -> bytes:
         random = self.random
-        payload = bytes(random.randrange(24))
+        # Bytes of all kinds that payload fields tell apart, and of both sides of their bounds.
+        kinds = (0, 1, 0x1F, 0x20, 0x41, 0x7E, 0x7F, 0x80, 0xFF)
+        payload = bytes(random.choice(kinds) for _ in range(random.randrange(24)))
         transport = self._transport(protocol, from_port, to_port, payload) + payload
         return self._ip(version, source, destination, protocol, transport, wild)
 

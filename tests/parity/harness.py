@@ -33,10 +33,10 @@ from wirewise.datapath import DataPath
 from wirewise.datasets import read_ethernet, write_capture
 from wirewise.errors import WirewiseError
 from wirewise.fate import Fate
-from wirewise.feature_sets import Extractor
+from wirewise.feature_sets import FIELDS, Extractor
 from wirewise.feature_sets.accumulators import CELLS
 from wirewise.feature_sets.flow import Entry, seed_from
-from wirewise.feature_sets.state import FlowState, ScopeState, StateLayout
+from wirewise.feature_sets.state import FlowState, ScopeState, StateLayout, track_suffix
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import shapes
 
@@ -332,17 +332,16 @@ def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, st
             if scope.window_ns not in kind:
                 continue
             values = kind[scope.window_ns]
-        value = values.samples
+        if feature.sampling not in values.samples:
+            continue
+        value = values.samples[feature.sampling]
         if field is not None:
-            if accumulator is None or accumulator.of_sample or field.name not in values.cells:
+            place = (field.name, scope.direction)
+            if accumulator is None or accumulator.of_sample or place not in values.cells:
                 continue
-            if (
-                not {v for c in accumulator.cells for v in CELLS[c].variables}
-                <= values.cells[field.name].keys()
-            ):
+            if not {v for c in accumulator.cells for v in CELLS[c].variables} <= values.cells[place].keys():
                 continue
-            samples = values.samples_iat if field.from_second else values.samples
-            value = accumulator.read(values.cells[field.name], None, samples, field)
+            value = accumulator.read(values.cells[place], None, value, field)
         found[feature.name] = (value, feature.unit)
     return found
 
@@ -351,7 +350,12 @@ def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
     """Every variable the reference has, by its name in the generated C."""
 
     def scope(prefix: str, values: ScopeState) -> dict[str, int]:
-        return {f"{prefix}{v}_{field}": x for field, cells in values.cells.items() for v, x in cells.items()}
+        cells = {
+            f"{prefix}{v}_{track_suffix(FIELDS[field], direction)}": x
+            for (field, direction), cells in values.cells.items()
+            for v, x in cells.items()
+        }
+        return cells | {f"{prefix}{sampling.variable}": n for sampling, n in values.samples.items()}
 
     named = scope("", state.flow) | {"first_seen_ns": state.first_seen_ns}
     if layout.paths:
@@ -361,7 +365,6 @@ def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
         for prefix, values in (("current", state.current), ("previous", state.previous)):
             part, inside = f"{prefix}_{window.suffix}.", values[window.window_ns]
             named |= scope(part, inside)
-            named |= {f"{part}samples": inside.samples, f"{part}samples_iat": inside.samples_iat}
     return named
 
 

@@ -61,6 +61,8 @@ def allowed(feature_set: FeatureSet) -> tuple[FeatureSet, dict[str, str]]:
     for feature in feature_set.features:
         if feature.field and feature.field.name not in ALLOWED:
             left_out[feature.name] = f"the arrays do not hold {feature.field.name}"
+        elif feature.scope.direction:
+            left_out[feature.name] = "the arrays do not hold directions"
         else:
             kept.append(feature)
     if not kept:

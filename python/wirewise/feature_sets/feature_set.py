@@ -27,6 +27,7 @@ from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumula
 from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, TEID, VLAN, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import MAX_PATHS
+from wirewise.feature_sets.sampling import DIRECTIONS, Sampling
 from wirewise.files import parse_yaml, read_text
 from wirewise.names import is_feature_name, is_set_name
 from wirewise.registry import Registry
@@ -53,18 +54,21 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 @dataclass(frozen=True)
 class Scope:
     """Over what samples are accumulated: the flow (window_ns 0) or a tumbling window, the current or the
-    previous. by : one of AGGREGATES, or "" for the flow's own packets.
+    previous. by : one of AGGREGATES, or "" for the flow's own packets. direction : of DIRECTIONS, that of the
+    packets in their flow, or "" for both.
     """
 
     window_ns: int = 0
     previous: bool = False
     by: str = ""
+    direction: str = ""
 
     def __str__(self) -> str:
-        if not self.window_ns:
-            return "flow"
-        by = f"by={self.by}, " if self.by else ""
-        return f"{by}window={format_duration(self.window_ns)}" + (", previous" if self.previous else "")
+        parts = [f"direction={self.direction}"] if self.direction else []
+        parts += [f"by={self.by}"] if self.by else []
+        parts += [f"window={format_duration(self.window_ns)}"] if self.window_ns else []
+        parts += ["previous"] if self.previous else []
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -92,14 +96,19 @@ class Feature:
     @property
     def spec(self) -> str:
         """The canonical text; `Feature.parse` reads it back."""
-        window = str(self.scope) if self.scope.window_ns else ""
+        scope = str(self.scope)
         if self.field is None:
-            return f"count({window})" if window else "count"
+            return f"count({scope})" if scope else "count"
         if self.path is not None:
             return f"{ROUND}({self.field.name}, path={self.path})"
         if self.accumulator is None:
             return self.field.name
-        return f"{self.accumulator.name}({self.field.name}{', ' + window if window else ''})"
+        return f"{self.accumulator.name}({self.field.name}{', ' + scope if scope else ''})"
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which packets are samples of what it accumulates."""
+        return Sampling.of(self.field, self.scope.direction)
 
     @property
     def unit(self) -> str:
@@ -149,16 +158,17 @@ class Feature:
         head, arguments = match[1], [a.strip() for a in match[2].split(",")] if match[2] is not None else []
         target: Field | None = None
         accumulator: Accumulator | None = None
-        if head == "count" and (not arguments or arguments[0].startswith(("window", "by"))):
+        if head == "count" and (not arguments or arguments[0].startswith(("window", "by", "direction="))):
             scope = _parse_scope(spec, arguments)
         elif head == ROUND:
             return _parse_round(spec, arguments)
         elif match[2] is None or head == "last":
             target = _lookup(spec, arguments[0] if arguments else head, FIELDS, "packet field")
             scope = _parse_scope(spec, arguments[1:])
-            if scope.window_ns:
+            if scope != Scope():
                 raise InputError(
-                    f"feature {spec!r}: a packet's own value has no window; accumulate it, as in max(...)"
+                    f"feature {spec!r}: a packet's own value has no window or direction; accumulate it, as "
+                    "in max(...)"
                 )
             _refuse_identity(spec, target)
         else:
@@ -167,6 +177,11 @@ class Feature:
             scope = _parse_scope(spec, arguments[1:])
             if not accumulator.of_identity:
                 _refuse_identity(spec, target)
+            if scope.direction and target.needs_time:
+                raise InputError(
+                    f"feature {spec!r}: {target.name} is a time of the flow, not of one direction; leave out "
+                    "direction="
+                )
             if scope.previous and accumulator.of_sample:
                 raise InputError(
                     f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
@@ -199,12 +214,18 @@ def _refuse_identity(spec: str, field: Field) -> None:
 
 
 def _parse_scope(spec: str, arguments: list[str]) -> Scope:
-    window_ns, previous, by = 0, False, ""
+    window_ns, previous, by, direction = 0, False, "", ""
     for argument in arguments:
         if argument.startswith("by=") and not by:
             by = argument.removeprefix("by=")
             if by not in AGGREGATES:
                 raise InputError(f"feature {spec!r}: nothing is kept by {by!r}; {choose(by, AGGREGATES)}")
+        elif argument.startswith("direction=") and not direction:
+            direction = argument.removeprefix("direction=")
+            if direction not in DIRECTIONS:
+                raise InputError(
+                    f"feature {spec!r}: no direction {direction!r}; {choose(direction, DIRECTIONS)}"
+                )
         elif argument.startswith("window=") and not window_ns:
             text = argument.removeprefix("window=")
             if re.fullmatch(r"0+(\.0*)?[a-z]*", text):
@@ -217,13 +238,13 @@ def _parse_scope(spec: str, arguments: list[str]) -> Scope:
         else:
             raise InputError(
                 f"feature {spec!r}: {argument!r} is not by={'|'.join(AGGREGATES)}, window=DURATION or, "
-                "behind it, previous"
+                f"behind it, previous, nor direction={'|'.join(DIRECTIONS)}"
             )
     if by and not window_ns:
         raise InputError(
             f"feature {spec!r}: what is kept by {by} is of many flows, so it needs a window; add window=1s"
         )
-    return Scope(window_ns, previous, by)
+    return Scope(window_ns, previous, by, direction)
 
 
 def _default_name(feature: Feature) -> str:
@@ -233,6 +254,7 @@ def _default_name(feature: Feature) -> str:
     parts += [f"of_path_{feature.path}"] if feature.path is not None else []
     parts += [format_duration(feature.scope.window_ns)] if feature.scope.window_ns else []
     parts += [f"by_{feature.scope.by}"] if feature.scope.by else []
+    parts += [feature.scope.direction] if feature.scope.direction else []
     return "_".join(parts)
 
 
@@ -351,6 +373,12 @@ class FeatureSet:
         for tunnel in self.decapsulate:
             if tunnel not in TUNNELS:
                 raise InputError(f"{where}: cannot look into tunnel {tunnel!r}; {choose(tunnel, TUNNELS)}")
+        directed = [f.spec for f in self.followed() if f.scope.direction]
+        if directed and ends_of_key(self.key) != BIDIRECTIONAL:
+            raise InputError(
+                f"{where}: {directed[0]} is of one direction, but a flow of key {self.key!r} has only one; "
+                f"leave out direction=, or take key: {BIDIRECTIONAL}"
+            )
         if not 1 <= self.proven_packets <= COUNT_MAX:
             raise InputError(f"{where}: proven_packets must be 1 or more, not {self.proven_packets}")
 
@@ -412,6 +440,10 @@ class FeatureSet:
     def needs_pdu_session(self, used: Collection[int] | None = None) -> bool:
         """Some feature, as above, reads GTP-U's PDU session container."""
         return any(f.field and f.field.needs_pdu_session for f in self.followed(used))
+
+    def needs_payload(self, used: Collection[int] | None = None) -> bool:
+        """Some feature, as above, reads the payload's first bytes."""
+        return any(f.field and f.field.needs_payload for f in self.followed(used))
 
     def followed(self, used: Collection[int] | None = None) -> tuple[Feature, ...]:
         """The features whose state a flow has: those kept, then all others, or those used, by index."""

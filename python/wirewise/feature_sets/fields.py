@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from wirewise.abi import HASH_WORDS
-from wirewise.feature_sets.packet import MAX_LENGTH, Packet
+from wirewise.feature_sets.packet import MAX_LENGTH, MAX_PAYLOAD_HEAD, Packet
 from wirewise.feature_sets.probes import LOST
 from wirewise.registry import Registry
 
@@ -85,9 +86,10 @@ class Field:
     `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
     of it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is
     kept. needs_pdu_session : GTP-U's extension headers are read for it. needs_probe : likewise the payload of
-    probes, and the fine clock. constant : by the flow key, the value
-    that every packet has under it; None: it varies. identity : it tells hosts or flows apart and says nothing
-    else, so a feature may only count its distinct values.
+    probes, and the fine clock. needs_payload : the first bytes of the payload are, and a packet without any
+    is no sample of it. constant : by the flow key, the value that every packet has under it; None: it varies.
+    identity : it tells hosts or flows apart and says nothing else, so a feature may only count its distinct
+    values.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Field:
     needs_age: bool = False
     needs_pdu_session: bool = False
     needs_probe: bool = False
+    needs_payload: bool = False
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
 
@@ -112,6 +115,12 @@ def _packet_field(
         name, unit, maximum, doc, c or f"p->{name}", lambda c: int(getattr(c.packet, name)),
         needs_pdu_session=pdu_session,
     )  # fmt: skip
+
+
+def _of_payload(name: str, place: int, doc: str) -> Field:
+    c = f"(p->payload >> {8 * place} & 255)" if place else "(p->payload & 255)"
+    read = attrgetter(f"packet.payload_{name}")
+    return Field(f"payload_{name}", "bytes", MAX_PAYLOAD_HEAD, doc, c, read, needs_payload=True)
 
 
 def _flag(bit: int, name: str) -> Field:
@@ -151,6 +160,14 @@ FIELDS: Registry[Field] = Registry(
             "payload_length", "bytes", MAX_LENGTH,
             "bytes behind the transport header, by the IP length, or UDP's if that is less",
         ),
+        _of_payload(
+            "head", 0,
+            "payload bytes that the next three look at: the first 16, or as many as are there; "
+            "a packet without any is no sample of these four",
+        ),
+        _of_payload("printable", 1, "of these, printable ASCII: 0x20 to 0x7e"),
+        _of_payload("zero", 2, "of these, zero"),
+        _of_payload("high", 3, "of these, above 0x7f"),
         _packet_field(
             "network_header_length", "bytes", 65575, "IPv4 header with options, IPv6 with extensions"
         ),

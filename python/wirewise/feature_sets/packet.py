@@ -21,6 +21,8 @@ MAX_EXTENSIONS = 8
 MAX_GTP_EXTENSIONS = 4
 MAX_HOP_BY_HOP_OPTIONS = 8
 """Options in front of and with the one that gives a jumbogram's length."""
+MAX_PAYLOAD_HEAD = 16
+"""Bytes of the payload that fields read."""
 MAX_FIELD = 0xFFFF
 """The largest number that a 16-bit length field holds."""
 MAX_LENGTH = (1 << 20) - 1
@@ -96,6 +98,8 @@ class Packet:
     pdu_direction: int = 0
     """0 without a container, or with one of another type; 1 downlink, 2 uplink."""
     probe: probes.Probe | None = None
+    payload: bytes = b""
+    """What is there of the first `MAX_PAYLOAD_HEAD` bytes behind the transport header."""
     tunnelled: bool = False
     """These are the headers inside a tunnel."""
 
@@ -103,6 +107,22 @@ class Packet:
     def payload_length(self) -> int:
         """Bytes behind the transport header, by the length fields; never negative."""
         return self.transport_length - self.transport_header_length
+
+    @property
+    def payload_head(self) -> int:
+        return len(self.payload)
+
+    @property
+    def payload_printable(self) -> int:
+        return sum(0x20 <= byte <= 0x7E for byte in self.payload)
+
+    @property
+    def payload_zero(self) -> int:
+        return self.payload.count(0)
+
+    @property
+    def payload_high(self) -> int:
+        return sum(byte > 0x7F for byte in self.payload)
 
 
 class Link(NamedTuple):
@@ -245,6 +265,8 @@ def _parse_ip(frame: bytes, offset: int, network_type: int, room: int | None) ->
     packet.transport_length = packet.length - packet.network_header_length
     if not packet.fragment_offset:
         _parse_transport(frame[: start + packet.length], offset, packet)
+    behind = offset + packet.transport_header_length
+    packet.payload = frame[behind : behind + min(packet.payload_length, MAX_PAYLOAD_HEAD)]
     return packet, offset, offset + packet.transport_length
 
 

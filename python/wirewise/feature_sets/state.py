@@ -14,33 +14,46 @@ from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, Cell, State
 from wirewise.feature_sets.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import FIELDS, Context, Field
 from wirewise.feature_sets.probes import Rounds, words
+from wirewise.feature_sets.sampling import Sampling
 from wirewise.units import format_duration
 
 
 @dataclass(frozen=True)
 class Track:
-    """Cells of one field in one scope, in the order in which a sample updates them."""
+    """Cells of one field in one scope, in the order in which a sample updates them. direction : of the
+    packets that are samples; "" for both.
+    """
 
     field: Field
     cells: tuple[Cell, ...]
+    direction: str = ""
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling.of(self.field, self.direction)
 
     @property
     def variables(self) -> dict[str, str]:
         """Variable of the state -> C type, e.g. `sum_length` -> `__u64`."""
-        return {f"{v}_{self.field.name}": t for cell in self.cells for v, t in cell.variables.items()}
+        suffix = track_suffix(self.field, self.direction)
+        return {f"{v}_{suffix}": t for cell in self.cells for v, t in cell.variables.items()}
+
+
+def track_suffix(field: Field, direction: str) -> str:
+    """What the variables of a field's cells end with."""
+    return f"{field.name}_{direction}" if direction else field.name
 
 
 @dataclass(frozen=True)
 class Window:
     """State of one tumbling window length: the current window and, if a feature reads it, the previous.
 
-    counts : keep the number of samples. counts_iat : likewise of the fields whose first packet is no sample.
+    counted : the numbers of samples that are kept.
     """
 
     window_ns: int
     tracks: tuple[Track, ...]
-    counts: bool
-    counts_iat: bool
+    counted: tuple[Sampling, ...]
     previous: bool
 
     @property
@@ -49,8 +62,7 @@ class Window:
 
     @property
     def variables(self) -> dict[str, str]:
-        counts = {"samples": "__u32"} if self.counts else {}
-        counts |= {"samples_iat": "__u32"} if self.counts_iat else {}
+        counts = {sampling.variable: "__u32" for sampling in self.counted}
         return {v: t for track in self.tracks for v, t in track.variables.items()} | counts
 
 
@@ -64,14 +76,16 @@ class StateLayout:
     first_seen: bool
     paths: tuple[int, ...] = ()
     """Of probes, whose rounds are kept."""
+    counted: tuple[Sampling, ...] = ()
+    """Of the whole flow, besides its packets: the numbers of samples that are kept."""
 
     @classmethod
     def of(cls, feature_set: FeatureSet, used: Collection[int] | None = None, by: str = "") -> StateLayout:
         """The state of a feature set's flows, or of what it keeps `by` something; of all its features, or of
         those (indices) that a model reads; and of those that it keeps.
         """
-        cells: dict[int, dict[str, list[str]]] = {}
-        counts: set[int] = set()
+        cells: dict[int, dict[tuple[str, str], list[str]]] = {}
+        counts: dict[int, set[Sampling]] = {}
         previous: set[int] = set()
         followed = [feature for feature in feature_set.followed(used) if feature.scope.by == by]
         for feature in followed:
@@ -82,9 +96,10 @@ class StateLayout:
             if feature.scope.previous:
                 previous.add(window_ns)
             if feature.field is None:
-                counts.add(window_ns)
+                counts.setdefault(window_ns, set()).add(feature.sampling)
             elif feature.accumulator is not None:
-                wanted = fields.setdefault(feature.field.name, [])
+                counts.setdefault(window_ns, set()).add(feature.sampling)
+                wanted = fields.setdefault((feature.field.name, feature.scope.direction), [])
                 wanted += [c for c in feature.accumulator.cells if c not in wanted]
         windows = []
         for window_ns, by_field in sorted(cells.items()):
@@ -95,14 +110,14 @@ class StateLayout:
                     Window(
                         window_ns,
                         tracks,
-                        counts=window_ns in counts or any(not t.field.from_second for t in tracks),
-                        counts_iat=any(t.field.from_second for t in tracks),
+                        counted=tuple(sorted(counts.get(window_ns, ()))),
                         previous=window_ns in previous,
                     )
                 )
         needs_age = any(f.field is not None and f.field.needs_age for f in followed)
         paths = () if by else feature_set.paths
-        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age, paths)
+        counted = tuple(sorted(sampling for sampling in counts.get(0, ()) if sampling.counted))
+        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age, paths, counted)
 
     @property
     def round_variables(self) -> dict[str, str]:
@@ -159,41 +174,41 @@ def keeping(
     return replace(feature_set, kept=kept)
 
 
-def _tracks(by_field: dict[str, list[str]]) -> tuple[Track, ...]:
+def _tracks(by_field: dict[tuple[str, str], list[str]]) -> tuple[Track, ...]:
     order = list(CELLS)
     return tuple(
-        Track(FIELDS[name], tuple(CELLS[c] for c in sorted(wanted, key=order.index)))
-        for name, wanted in by_field.items()
+        Track(FIELDS[name], tuple(CELLS[c] for c in sorted(wanted, key=order.index)), direction)
+        for (name, direction), wanted in by_field.items()
     )
 
 
 @dataclass
 class ScopeState:
-    """Reference state of one scope: by field the variables of its cells, and how many samples there were.
-
-    samples : packets in the scope; samples_iat : those that are samples of a field which skips a flow's first
-    packet.
+    """Reference state of one scope: by field and direction the variables of its cells, and how many samples
+    there were of each kind.
     """
 
-    cells: dict[str, State]
-    samples: int = 0
-    samples_iat: int = 0
+    cells: dict[tuple[str, str], State]
+    samples: dict[Sampling, int]
 
     @classmethod
-    def blank(cls, tracks: Sequence[Track]) -> ScopeState:
-        return cls({t.field.name: {v: 0 for cell in t.cells for v in cell.variables} for t in tracks})
+    def blank(cls, tracks: Sequence[Track], counted: Sequence[Sampling]) -> ScopeState:
+        cells = {
+            (t.field.name, t.direction): {v: 0 for cell in t.cells for v in cell.variables} for t in tracks
+        }
+        return cls(cells, dict.fromkeys((*counted, *(t.sampling for t in tracks)), 0))
 
     def sample(self, tracks: Sequence[Track], context: Context) -> None:
-        self.samples = min(self.samples + 1, COUNT_MAX)
-        if context.packets > 1:
-            self.samples_iat = min(self.samples_iat + 1, COUNT_MAX)
+        for sampling in self.samples:
+            if sampling.takes(context):
+                self.samples[sampling] = min(self.samples[sampling] + 1, COUNT_MAX)
         for track in tracks:
-            field = track.field
-            if field.from_second and context.packets == 1:
+            field, sampling = track.field, track.sampling
+            if not sampling.takes(context):
                 continue
-            x, n = field.read(context), self.samples_iat if field.from_second else self.samples
+            x, n, state = field.read(context), self.samples[sampling], self.cells[field.name, track.direction]
             for cell in track.cells:
-                cell.update(self.cells[field.name], context.mix(x) if cell.mixed else x, n, field)
+                cell.update(state, context.mix(x) if cell.mixed else x, n, field)
 
 
 class FlowState:
@@ -202,9 +217,9 @@ class FlowState:
     def __init__(self, layout: StateLayout, time_ns: int) -> None:
         self._layout = layout
         self.first_seen_ns = time_ns
-        self.flow = ScopeState.blank(layout.tracks)
-        self.current = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
-        self.previous = {w.window_ns: ScopeState.blank(w.tracks) for w in layout.windows}
+        self.flow = ScopeState.blank(layout.tracks, (Sampling(), *layout.counted))
+        self.current = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
+        self.previous = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.start_ns = {w.window_ns: time_ns for w in layout.windows}
         self.rounds = Rounds.of(layout.paths)
 
@@ -215,9 +230,9 @@ class FlowState:
             width = window.window_ns
             passed = max(0, time_ns - self.start_ns[width]) // width
             if passed:
-                blank = ScopeState.blank(window.tracks)
+                blank = ScopeState.blank(window.tracks, window.counted)
                 self.previous[width] = self.current[width] if passed == 1 else blank
-                self.current[width] = ScopeState.blank(window.tracks)
+                self.current[width] = ScopeState.blank(window.tracks, window.counted)
                 self.start_ns[width] += passed * width
             self.current[width].sample(window.tracks, context)
         probe = context.packet.probe
@@ -242,7 +257,7 @@ def reader(feature: Feature, key: str) -> Reader:
     if feature.accumulator is None and feature.field is not None:
         read_field = feature.field.read
         return lambda state, context: read_field(context)
-    window_ns, previous = feature.scope.window_ns, feature.scope.previous
+    window_ns, previous, sampling = feature.scope.window_ns, feature.scope.previous, feature.sampling
 
     def scope(state: FlowState) -> ScopeState:
         if not window_ns:
@@ -250,14 +265,14 @@ def reader(feature: Feature, key: str) -> Reader:
         return (state.previous if previous else state.current)[window_ns]
 
     if feature.accumulator is None or feature.field is None:
-        return lambda state, context: scope(state).samples
+        return lambda state, context: scope(state).samples[sampling]
     field, accumulator = feature.field, feature.accumulator
+    place = (field.name, feature.scope.direction)
 
     def read(state: FlowState, context: Context) -> int:
         values = scope(state)
-        is_sample = not previous and not (field.from_second and context.packets == 1)
-        x = field.read(context) if is_sample and accumulator.of_sample else None
-        samples = values.samples_iat if field.from_second else values.samples
-        return accumulator.read(values.cells[field.name], x, samples, field)
+        is_sample = accumulator.of_sample and not previous and sampling.takes(context)
+        x = field.read(context) if is_sample else None
+        return accumulator.read(values.cells[place], x, values.samples[sampling], field)
 
     return read

@@ -94,7 +94,7 @@ class Content(IntEnum):
 
 
 def _payloads() -> bytes:
-    """Text and random bytes that payloads are cut from. No feature reads them; packet viewers do."""
+    """Text and random bytes that payloads are cut from, for packet viewers: no application sends them."""
     noise = np.random.Generator(np.random.PCG64(7)).integers(0, 256, 2 * 65536, np.uint8).tobytes()
     request = b"GET /catalogue/item?id=1 HTTP/1.1\r\nHost: www.example.org\r\nAccept: */*\r\nCookie: "
     request += b"session=" + b"0123456789abcdef" * (2 * 65536 // 16)

@@ -16,7 +16,8 @@ from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, c
 from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
-from wirewise.feature_sets.state import StateLayout, Track, Window, layouts
+from wirewise.feature_sets.sampling import Sampling
+from wirewise.feature_sets.state import StateLayout, Track, Window, layouts, track_suffix
 from wirewise.formats.manifest import FlowFeature
 from wirewise.targets.comments import comment
 from wirewise.units import format_duration
@@ -64,11 +65,12 @@ def flow_features(feature_set: FeatureSet, used: Collection[int] | None = None) 
     found = []
     for feature in sorted(followed.values(), key=lambda f: f.spec not in own):
         scope, field, accumulator = feature.scope, feature.field, feature.accumulator
-        prefix, samples, intervals = "", "packets", "intervals"
+        prefix, sampling = "", feature.sampling
+        samples = sampling.variable if sampling.counted else "intervals" if sampling.kind else "packets"
         if scope.window_ns:
             kind = "previous" if scope.previous else "current"
             prefix = f"{kind}_{format_duration(scope.window_ns)}."
-            samples, intervals = f"{prefix}samples", f"{prefix}samples_iat"
+            samples = f"{prefix}{sampling.variable}"
         if constant_feature(feature, feature_set.key) is not None:
             continue
         how, variable = OfState("value", ""), samples
@@ -76,8 +78,7 @@ def flow_features(feature_set: FeatureSet, used: Collection[int] | None = None) 
             if accumulator is None or accumulator.of_state is None:
                 continue
             how = accumulator.of_state(field)
-            variable = f"{prefix}{how.variable}_{field.name}"
-            samples = intervals if field.from_second else samples
+            variable = f"{prefix}{how.variable}_{track_suffix(field, scope.direction)}"
         found.append(
             FlowFeature(
                 name=feature.name, unit=feature.unit, fraction_bits=feature.fraction_bits, how=how.how,
@@ -124,6 +125,7 @@ def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
     variables = [("first_seen_ns", "__u64")] if layout.first_seen else []
     variables += [(f"start_{w.suffix}_ns", "__u64") for w in layout.windows]
     variables += [item for track in layout.tracks for item in track.variables.items()]
+    variables += [(sampling.variable, "__u32") for sampling in layout.counted]
     variables += layout.round_variables.items()
     wide = [v for v in variables if v[1] != "__u32"]
     narrow = [v for v in variables if v[1] == "__u32"]
@@ -189,6 +191,13 @@ class Table:
         """C expression of a packet's value, where the state is accounted and read."""
         return f"sample[{self.samples.index(field)}]" if field in self.samples else field.c
 
+    def takes(self, sampling: Sampling) -> str:
+        """C condition: the packet is a sample; "" where each is."""
+        conditions = ["c->packets > 1"] if sampling.kind == "iat" else []
+        conditions += [f"{self.sample(field)} {holds}" for field, holds in sampling.conditions]
+        # Without a branch, which the verifier would follow both ways.
+        return " & ".join(f"({each})" if len(conditions) > 1 else each for each in conditions)
+
     @property
     def packet(self) -> str:
         """C parameter that the values come from."""
@@ -204,9 +213,9 @@ class Table:
 
 
 def _samples_of(layout: StateLayout) -> tuple[Field, ...]:
-    tracks = [track for window in layout.windows for track in window.tracks]
-    fields = {track.field.name: track.field for track in tracks if not track.field.needs_time}
-    return tuple(fields.values())
+    read = [track.field for window in layout.windows for track in window.tracks]
+    read += [f for window in layout.windows for s in window.counted for f, _ in s.conditions]
+    return tuple({field.name: field for field in read if not field.needs_time}.values())
 
 
 def _table(table: Table, feature_set: FeatureSet, used: Collection[int]) -> list[str]:
@@ -244,6 +253,7 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_PROVEN_PACKETS": f"{s.proven_packets}U",
         "WW_NEEDS_TIME": int(s.needs_time(used)),
         "WW_PROBES": int(s.needs_probe(used)),
+        "WW_PAYLOAD": int(s.needs_payload(used)),
         "WW_PATHS": len(s.paths),
         "WW_AGGREGATES": len(s.aggregates(used)),
         **{f"WW_BY_{by.upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
@@ -345,7 +355,8 @@ def _begin(table: Table) -> list[str]:
 
 def _places(track: Track, prefix: str) -> dict[str, str]:
     """Cell variable -> C lvalue."""
-    return {v: f"{prefix}{v}_{track.field.name}" for cell in track.cells for v in cell.variables}
+    suffix = track_suffix(track.field, track.direction)
+    return {v: f"{prefix}{v}_{suffix}" for cell in track.cells for v in cell.variables}
 
 
 def _sample(table: Table) -> list[str]:
@@ -363,19 +374,32 @@ def _sample(table: Table) -> list[str]:
     ]
 
 
-def _samples(table: Table, tracks: tuple[Track, ...], prefix: str, n: str, n_iat: str) -> list[str]:
+def _counter(sampling: Sampling, prefix: str, window: bool) -> str:
+    """C of how many samples a scope had."""
+    if window or sampling.counted:
+        return f"{prefix}{sampling.variable}"
+    return "c->packets - 1" if sampling.kind else "c->packets"
+
+
+def _count(table: Table, counted: tuple[Sampling, ...], prefix: str) -> list[str]:
+    """Statements that count one packet in one scope."""
+    counters = [(f"{prefix}{s.variable}", table.takes(s) or "1") for s in counted]
+    return [f"\t{counter} = ww_increment({counter}, {takes});" for counter, takes in counters]
+
+
+def _samples(table: Table, tracks: tuple[Track, ...], prefix: str, *, window: bool) -> list[str]:
     """Statements that account one packet in the tracks of one scope."""
     lines = []
-    for from_second in (False, True):
+    for sampling in sorted({track.sampling for track in tracks}):
         block = []
-        for track in (t for t in tracks if t.field.from_second == from_second):
+        for track in (t for t in tracks if t.sampling == sampling):
             updates = [cell.c(track.field) for cell in track.cells]
             places = _places(track, prefix)
             counted = any("{n}" in update for update in updates)
             block += [
                 f"\t{{ /* {comment(f'{track.field.name}, {track.field.unit}')} */",
                 f"\t\tconst __u32 x = {table.sample(track.field)};",
-                *([f"\t\tconst __u32 n = {n_iat if from_second else n};"] if counted else []),
+                *([f"\t\tconst __u32 n = {_counter(sampling, prefix, window)};"] if counted else []),
                 "",
                 *(
                     f"\t\t{text.format(x='ww_mix(x)' if cell.mixed else 'x', n='n', **places)}"
@@ -383,8 +407,8 @@ def _samples(table: Table, tracks: tuple[Track, ...], prefix: str, n: str, n_iat
                 ),
                 "\t}",
             ]
-        if block and from_second:
-            block = ["\tif (c->packets > 1) { /* the first packet is no sample of these */",
+        if takes := table.takes(sampling):
+            block = [f"\tif ({takes}) {{ /* else it is no sample of these */",
                      *("\t" + line if line else line for line in block), "\t}"]  # fmt: skip
         lines += block
     return lines
@@ -401,15 +425,13 @@ def _accumulate(table: Table) -> list[str]:
     ]
     if layout.first_seen:
         lines.append("\tc->age_us = ww_microseconds(ww_elapsed(c->now_ns, s->first_seen_ns));")
-    lines += _samples(table, layout.tracks, "s->", "c->packets", "c->packets - 1")
+    lines += _count(table, layout.counted, "s->")
+    lines += _samples(table, layout.tracks, "s->", window=False)
     for window in layout.windows:
         current = f"s->current_{window.suffix}."
         lines.append(f"\tww_roll{table.suffix}_{window.suffix}(s, c->now_ns);")
-        if window.counts:
-            lines.append(f"\t{current}samples = ww_increment({current}samples, 1);")
-        if window.counts_iat:
-            lines.append(f"\t{current}samples_iat = ww_increment({current}samples_iat, c->packets > 1);")
-        lines += _samples(table, window.tracks, current, f"{current}samples", f"{current}samples_iat")
+        lines += _count(table, window.counted, current)
+        lines += _samples(table, window.tracks, current, window=True)
     if layout.paths:
         mask = sum(1 << path for path in layout.paths)
         lines += [
@@ -463,23 +485,27 @@ def _expression(table: Table, feature: Feature, averages: dict[str, str]) -> str
     """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is
     done once.
     """
-    scope, field = feature.scope, feature.field
-    prefix, n, n_iat = "s->", "c->packets", "(c->packets - 1)"
-    suffix = ""
+    scope, field, sampling = feature.scope, feature.field, feature.sampling
+    prefix, suffix = "s->", ""
     if scope.window_ns:
         suffix = f"_{'previous' if scope.previous else 'current'}_{format_duration(scope.window_ns)}"
         prefix = f"s->{suffix[1:]}."
-        n, n_iat = f"{prefix}samples", f"{prefix}samples_iat"
+    n = _counter(sampling, prefix, bool(scope.window_ns))
     if field is None:
         return n
     if feature.path is not None:
         return f"s->whole_{feature.path // 8} >> {feature.path % 8 * 8} & 255"
     if feature.accumulator is None:
         return field.c
-    places = {v: f"{prefix}{v}_{field.name}" for c in feature.accumulator.cells for v in CELLS[c].variables}
-    n = n_iat if field.from_second else n
+    track = Track(field, tuple(CELLS[c] for c in feature.accumulator.cells), scope.direction)
+    places = _places(track, prefix)
+    n = f"({n})" if " " in n else n
     text = feature.accumulator.c(field)
     if "{average}" in text:
-        places["average"] = f"average_{field.name}{suffix}"
+        places["average"] = f"average_{track_suffix(field, scope.direction)}{suffix}"
         averages[places["average"]] = f"ww_mean({places['sum']}, {n})"
-    return text.format(x=table.sample(field), n=n, **places)
+    value = text.format(x=table.sample(field), n=n, **places)
+    # Where there are samples, but this packet is none. (A flow's first packet comes before any of iat.)
+    if feature.accumulator.of_sample and sampling.counted:
+        return f"{value} & -(__s64)({table.takes(sampling)})"
+    return value

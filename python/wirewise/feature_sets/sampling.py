@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which packets of a flow, an aggregate or a window are samples of what is accumulated there.
+
+Each packet is, unless the field says otherwise (the first packet has no inter-arrival time, and one without
+payload has no bytes), or the feature names a direction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wirewise.feature_sets.fields import FIELDS, Context, Field
+
+DIRECTIONS = ("forward", "backward")
+
+
+@dataclass(frozen=True, order=True)
+class Sampling:
+    """kind : "iat" without the first packet, "payload" those with payload, "" all. direction : of DIRECTIONS,
+    or "" for both.
+    """
+
+    kind: Literal["", "iat", "payload"] = ""
+    direction: str = ""
+
+    @classmethod
+    def of(cls, field: Field | None, direction: str = "") -> Sampling:
+        """Of a field; None: of the packets themselves."""
+        if field is not None and field.from_second:
+            return cls("iat", direction)
+        return cls("payload" if field is not None and field.needs_payload else "", direction)
+
+    @property
+    def variable(self) -> str:
+        """How many there were, in the state of a window."""
+        return "_".join(part for part in ("samples", self.kind, self.direction) if part)
+
+    @property
+    def counted(self) -> bool:
+        """A flow, too, needs a counter of its own: the number of its packets does not tell."""
+        return self.kind == "payload" or bool(self.direction)
+
+    @property
+    def conditions(self) -> tuple[tuple[Field, str], ...]:
+        """C: a field, and what must hold of it, besides that `iat` leaves out the first packet."""
+        payload = ((FIELDS["payload_head"], "!= 0"),) if self.kind == "payload" else ()
+        wanted = "== 1" if self.direction == "forward" else "== 0"
+        return (*payload, *(((FIELDS["direction"], wanted),) if self.direction else ()))
+
+    def takes(self, context: Context) -> bool:
+        """Whether a packet is a sample."""
+        if self.kind == "iat" and context.packets == 1:
+            return False
+        if self.kind == "payload" and not context.packet.payload_head:
+            return False
+        return not self.direction or context.forward == (self.direction == "forward")
