@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
+import numpy as np
 import pytest
 
 from tests.parity.frames import TCP, UDP, ethernet, ipv4, ipv6, tcp, udp
 from wirewise.datasets.lucid import allowed
 from wirewise.errors import InputError
+from wirewise.evaluate.leaks import separating
 from wirewise.feature_sets import Extractor, Feature, FeatureSet
 from wirewise.feature_sets.packet import MAX_PAYLOAD_HEAD, parse
 
@@ -140,3 +143,14 @@ def test_arrays_without_directions_and_payloads_allow_neither() -> None:
     assert kept.feature_names == ["length"]
     assert left_out["count_backward"] == "the arrays do not hold directions"
     assert left_out["payload_zero"] == "the arrays do not hold payload_zero"
+
+
+def test_bytes_that_tell_the_classes_apart_are_a_leak() -> None:
+    random = Random(0)
+    texts = [bytes(random.choice(b"GET /index") for _ in range(20)) for _ in range(50)]
+    keys = [bytes(random.randrange(256) for _ in range(20)) for _ in range(50)]
+    rows = features(["first(payload_printable)", "ttl"], [*map(frame, texts)], "source")
+    # Of a flow of their own, as the first packet of one is what is kept.
+    others = [features(["first(payload_printable)", "ttl"], [frame(key)], "source")[0] for key in keys]
+    found = separating(np.array(rows + others), np.repeat([0, 1], 50), ["first_payload_printable", "ttl"])
+    assert [name for name, _ in found] == ["first_payload_printable"]

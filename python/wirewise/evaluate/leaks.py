@@ -73,7 +73,8 @@ def _one_feature(rows: NDArray[np.int64], labels: NDArray[np.int64], features: l
     more = f" and {len(found) - 4} more" if len(found) > 4 else ""
     return [
         f"one feature alone tells the classes apart: {names}{more}. Check that it says what "
-        "traffic does, not where it was recorded (a TTL, a port, the snap length)"
+        "traffic does, not where it was recorded (a TTL, a port, the snap length) or by which program "
+        "(the bytes of its payload)"
     ]
 
 
