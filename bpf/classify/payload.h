@@ -12,7 +12,7 @@
 #define WW_PAYLOAD_HEAD 16 /* bytes looked at */
 
 #if WW_PAYLOAD
-/* The counts, of a payload that begins at an offset of the frame and has so many bytes by its length fields. A global function: verified once, and
+/* The counts, of a payload that begins at an offset of the frame and has a length by its headers. A global function: verified once, and
  * the many places where a frame may end are not the caller's. */
 __noinline __u32 ww_read_payload(WW_HOOK_ARG *ctx, __u32 offset, __u32 length)
 {

@@ -29,7 +29,7 @@ def frame(payload: bytes, *, back: bool = False, options: bytes = b"", fragment:
 
 
 def features(specs: Sequence[str], frames: Sequence[bytes], key: str = BOTH) -> list[list[int]]:
-    """Of each frame, a millisecond after the one before."""
+    """One row for each frame, each a millisecond after the one before."""
     extractor = Extractor(FeatureSet("hand-made", list(specs), key=key))
     rows = [extractor.process(each, 1_000_000 * at).features for at, each in enumerate(frames)]
     assert all(row is not None for row in rows)
@@ -150,7 +150,7 @@ def test_bytes_that_tell_the_classes_apart_are_a_leak() -> None:
     texts = [bytes(random.choice(b"GET /index") for _ in range(20)) for _ in range(50)]
     keys = [bytes(random.randrange(256) for _ in range(20)) for _ in range(50)]
     rows = features(["first(payload_printable)", "ttl"], [*map(frame, texts)], "source")
-    # Of a flow of their own, as the first packet of one is what is kept.
+    # Each in a flow of its own, because a flow keeps its first packet's.
     others = [features(["first(payload_printable)", "ttl"], [frame(key)], "source")[0] for key in keys]
     found = separating(np.array(rows + others), np.repeat([0, 1], 50), ["first_payload_printable", "ttl"])
     assert [name for name, _ in found] == ["first_payload_printable"]

@@ -26,7 +26,7 @@ class Sampling:
 
     @classmethod
     def of(cls, field: Field | None, direction: str = "") -> Sampling:
-        """Of a field; None: of the packets themselves."""
+        """What a field has samples of; None: the packets themselves."""
         if field is not None and field.from_second:
             return cls("iat", direction)
         return cls("payload" if field is not None and field.needs_payload else "", direction)

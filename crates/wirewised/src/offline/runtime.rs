@@ -18,7 +18,7 @@ use crate::object::{self, Loaded, Opened, Runs, Settings};
 use crate::offline::engine_run::{Prepared, Trust, Worker};
 use crate::policy::Policy;
 
-/// Only headers are read of a frame, and no headers reach further; the kernel runs no frame that is much longer.
+/// Only headers and the first bytes behind them are read of a frame, and they reach no further; the kernel runs no frame that is much longer.
 pub const MAX_FRAME: usize = 2048;
 
 pub const METADATA: usize = size_of::<Captured>();
