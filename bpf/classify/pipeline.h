@@ -19,6 +19,7 @@
 #include "classify/flow.h"
 #include "classify/gate.h"
 #include "classify/parse.h"
+#include "classify/resume.h"
 #include "classify/shadow.h"
 #include "classify/verdict.h"
 
@@ -36,6 +37,7 @@
 /* Besides the verdicts: where the entry point continues. */
 #define WW_NEXT_IPV6 -1
 #define WW_NEXT_MODEL -2
+/* And WW_NEXT_ACT of verdict.h. */
 
 /* Keeps a new verdict with the flow, and acts on it. version: 4 or 6. Must be a compile-time constant: the verifier derives from it the size
  * of the key behind slot. */
@@ -153,6 +155,8 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 		ww_trace_features(&frame->percpu->scratch);
 	return ww_unclassified(frame, WW_UNDECIDED);
 #else
+	if (ww_config.acts && frame->acts_later)
+		ww_suspend(frame, &flow, version, p->length);
 	if (infer) {
 		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
 		slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
@@ -160,14 +164,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			ww_trace_features(&frame->percpu->scratch);
 #if WW_TAIL_CALLS
 		ww_begin_inference(&frame->percpu->scratch);
-		frame->percpu->scratch.ip_version = version;
-		frame->percpu->scratch.length = p->length;
-		frame->percpu->scratch.frame_length = frame->length;
-#if !WW_SHARED
-		frame->percpu->scratch.bucket = flow.bucket;
-		frame->percpu->scratch.way = flow.way;
-#endif
-		frame->percpu->scratch.now_ns = frame->now_ns;
+		ww_suspend(frame, &flow, version, p->length);
 		return WW_NEXT_MODEL;
 #else
 		return ww_conclude(frame, slot, ww_infer_at(&frame->percpu->scratch, version), version,
@@ -193,6 +190,7 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 	int status;
 
 	frame.ctx = ctx;
+	frame.acts_later = !go_ipv6;
 #ifdef WW_BANK
 	frame.answering = 1;
 #endif
@@ -233,6 +231,26 @@ __noinline int ww_process_ipv6(WW_HOOK_ARG *ctx)
 	return ww_process(ctx, 0);
 }
 
+#if !WW_NO_MODEL
+/* Acts on what ww_process_ipv6 left. That has returned, so the actor has its stack. */
+__noinline int ww_act_ipv6(WW_HOOK_ARG *ctx)
+{
+	struct ww_frame frame = {};
+	struct ww_slot *slot;
+
+	if (ww_resume(&frame, ctx))
+		return WW_VERDICT_PASS;
+#ifdef WW_BANK
+	frame.answering = 1;
+	frame.changed = frame.percpu->scratch.changed;
+#endif
+	slot = ww_resume_slot(&frame, 6);
+	if (!slot)
+		return WW_VERDICT_PASS;
+	return ww_apply_policy(&frame, slot, 6, frame.percpu->scratch.length);
+}
+#endif
+
 /* A call costs several ns, so IPv4 is inlined in ww_main, unless its stack and that of IPv6 together would exceed 512 bytes. */
 #if WW_SPLIT
 __noinline int ww_process_ipv4(WW_HOOK_ARG *ctx)
@@ -254,6 +272,10 @@ static __always_inline int ww_run(WW_HOOK_CTX *ctx)
 	verdict = ww_process_ipv4(ctx);
 	if (verdict == WW_NEXT_IPV6)
 		verdict = ww_process_ipv6(ctx);
+#if !WW_NO_MODEL
+	if (ww_config.acts && ww_unlikely(verdict == WW_NEXT_ACT))
+		verdict = ww_act_ipv6(ctx);
+#endif
 #if WW_NO_MODEL
 	if (ww_config.record)
 		ww_record(kept);

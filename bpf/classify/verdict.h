@@ -18,6 +18,7 @@
 
 #define WW_LIMIT_TRIES 4
 #define WW_ANSWERING (1ULL << 24)
+#define WW_NEXT_ACT -3 /* beside the verdicts: the policy is to be applied again, by ww_act_ipv6 */
 
 /* What the stages after parsing share. Only inlined code takes its address, so it stays in registers. */
 struct ww_frame {
@@ -25,8 +26,9 @@ struct ww_frame {
 	WW_HOOK_CTX *ctx;
 	__u64 now_ns;
 	__u32 length;
-	__u32 answering; /* 1: the model is a bank, a constant */
-	__u64 changed;	 /* not 0: with this packet an answer of the bank is another */
+	__u32 answering;  /* 1: the model is a bank, a constant */
+	__u32 acts_later; /* 1: the actor is called when this function has left the stack, a constant */
+	__u64 changed;	  /* not 0: with this packet an answer of the bank is another */
 };
 
 /* Finds what belongs to this CPU. Returns 0 if nothing does. */
@@ -209,6 +211,10 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 	action = rule->action;
 	if (ww_likely(action == WW_ACTION_PASS) && !frame->changed)
 		return ww_count_outcome(frame, class_id, action, outcome);
+	if (ww_config.acts && frame->acts_later && action == WW_ACTION_ACT) {
+		frame->percpu->scratch.changed = frame->changed;
+		return WW_NEXT_ACT;
+	}
 	if (action == WW_ACTION_DROP)
 		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
 	else if (action == WW_ACTION_RATE_LIMIT &&

@@ -162,13 +162,15 @@ def _confined(folder: Path, data_path: Path) -> list[str]:
 def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_main, ww_process_ipv6 and the largest of the others, each
     rounded up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
-    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or the
-    actor, which the agent may link; or a bank of networks, which calls their layers.
+    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or a
+    bank of networks, which calls their layers. The actor, which the agent may link, is called when
+    ww_process_ipv6 has returned.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
     frames = {m[2]: -(-int(m[1]) // _FRAME_UNIT) * _FRAME_UNIT for m in _FRAME.finditer(warnings)}
-    entry = frames.pop("ww_main", 0) + frames.pop("ww_process_ipv6", 0)
+    main, ipv6 = frames.pop("ww_main", 0), frames.pop("ww_process_ipv6", 0)
+    acting = frames.pop("ww_act_ipv6", _FRAME_UNIT) + ACT_STACK
     nested = [
         sum(frames.get(f"{part}{table}{version}", _FRAME_UNIT) for part in parts)
         for version in (4, 6)
@@ -180,7 +182,7 @@ def _stack(warnings: str) -> int:
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
-    return entry + max(*frames.values(), *nested, bank, sockets, ACT_STACK)
+    return main + max(ipv6 + max(*frames.values(), *nested, bank, sockets), acting)
 
 
 def _first_error(text: str) -> str:
