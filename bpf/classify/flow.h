@@ -9,6 +9,7 @@
 #define WW_FLOW_H
 
 #include "classify/claim.h"
+#include "classify/clock.h"
 #include "classify/config.h"
 #include "classify/maps.h"
 #include "classify/packet.h"

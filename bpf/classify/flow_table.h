@@ -161,12 +161,29 @@ __noinline int WW_V(ww_keep)(__u32 index, __u32 way, __u32 before, __u32 after)
 }
 #endif
 
+#if WW_TABLE_FLOWS
+/* Has an entry's first line fetched while the clock is read: eBPF has no prefetch, but the fence of the clock waits for loads only, not for
+ * stores. It writes what is there anyway. */
+static __always_inline void WW_V(ww_touch)(WW_ENTRY *entry)
+{
+#if WW_TABLE_SHARED
+	/* The last byte of the VLAN ids, which such a key has not. */
+	((volatile __u8 *)&entry
+		 ->key)[WW_VERSION == 4 ? sizeof(struct ww_key4) - 1 : sizeof(struct ww_key6) - 1] = 0;
+#else
+	/* Only shared tables use it. */
+	*(volatile __u16 *)&entry->slot.generation = 0;
+#endif
+}
+#endif
+
 /* Finds the packet's entry, or makes room for one; in a shared table it is claimed on return. key_scratch: memory for the key, for ww_search; of
  * an aggregate it has the key already.
- * flow->slot stays NULL only if a map look-up failed. */
+ * flow->slot stays NULL only if a map look-up failed. context gets the time, if that is read late. */
 static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet *p, void *key_scratch,
-					  __u32 cpu, __u64 now)
+					  __u32 cpu, struct ww_context *context, WW_HOOK_CTX *ctx)
 {
+	__u64 now = context->now_ns;
 	__u64 word[WW_KEY_WORDS];
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
@@ -194,6 +211,12 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 	if (ww_unlikely(!bucket))
 		return;
 	entry = &bucket->entry[flow->way];
+#if WW_TABLE_FLOWS
+	if (ww_reads_clock_late()) {
+		WW_V(ww_touch)(entry);
+		now = context->now_ns = ww_now(ctx);
+	}
+#endif
 #if WW_TABLE_SHARED
 	flow->claim = ww_claim(&entry->state.claim);
 	if (ww_unlikely(flow->claim == WW_CLAIMED)) {

@@ -128,14 +128,18 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 		if (ww_unlikely(status))
 			return ww_unclassified(frame, status);
 	}
-	flow = ww_account(p, &frame->percpu->scratch, &frame->percpu->stats, cpu, version, &context);
+	flow = ww_account(p, &frame->percpu->scratch, &frame->percpu->stats, cpu, version, &context,
+			  frame->ctx);
+	frame->now_ns = context.now_ns;
 	slot = flow.slot;
 	if (ww_unlikely(!slot))
 		return WW_VERDICT_PASS;
 	/* Before the state is read: no live program has these stores, but they would make the compiler read the state twice. */
-	if (ww_unlikely(ww_config.trace))
+	if (ww_unlikely(ww_config.trace)) {
+		frame->percpu->scratch.now_ns = frame->now_ns;
 		ww_trace_flow(&frame->percpu->scratch, slot, version,
 			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
+	}
 	ww_accumulate(flow.state, p, &context);
 	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
 #if WW_PATHS
@@ -194,7 +198,8 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 #ifdef WW_BANK
 	frame.answering = 1;
 #endif
-	frame.now_ns = ww_now(ctx);
+	if (!ww_reads_clock_late())
+		frame.now_ns = ww_now(ctx);
 	cpu = bpf_get_smp_processor_id();
 	if (ww_unlikely(!ww_begin_frame(&frame, cpu)))
 		return WW_VERDICT_PASS;

@@ -42,18 +42,19 @@ WW_FLOW
 #define WW_STATE_BYTES sizeof(WW_STATE)
 #endif
 
-/* Finds or makes the packet's entry and accounts the packet in it; version: 4 or 6; context gets the packet's place there. */
+/* Finds or makes the packet's entry and accounts the packet in it; version: 4 or 6; context gets the packet's place there,
+ * and the time if that is read late. ctx: for the clock. */
 static __always_inline WW_FLOW WW_T(ww_account)(const struct ww_packet *p, struct ww_scratch *scratch,
 						struct ww_stats *stats, __u32 cpu, const __u32 version,
-						struct ww_context *context)
+						struct ww_context *context, WW_HOOK_CTX *ctx)
 {
 	WW_FLOW flow = {.lookup = WW_FLOW_HIT};
 	struct ww_slot *slot;
 
 	if (version == 4)
-		WW_PASTE(ww_find, WW_TABLE, 4)(&flow, p, &scratch->WW_KEY_SCRATCH, cpu, context->now_ns);
+		WW_PASTE(ww_find, WW_TABLE, 4)(&flow, p, &scratch->WW_KEY_SCRATCH, cpu, context, ctx);
 	else
-		WW_PASTE(ww_find, WW_TABLE, 6)(&flow, p, &scratch->WW_KEY_SCRATCH, cpu, context->now_ns);
+		WW_PASTE(ww_find, WW_TABLE, 6)(&flow, p, &scratch->WW_KEY_SCRATCH, cpu, context, ctx);
 	slot = flow.slot;
 	if (!slot)
 		return flow;
@@ -111,7 +112,7 @@ static __always_inline int WW_T(ww_update_aggregate)(struct ww_scratch *scratch,
 	ww_hide(read); /* or a caller leaves it out, where no feature reads the aggregate */
 	if (!scratch || !stats)
 		return 0;
-	entry = WW_T(ww_account)(0, scratch, stats, 0, version, &context);
+	entry = WW_T(ww_account)(0, scratch, stats, 0, version, &context, 0);
 	if (ww_unlikely(!entry.slot))
 		return 0;
 	WW_T(ww_accumulate)(entry.state, scratch->sample, &context);
