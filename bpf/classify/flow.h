@@ -16,6 +16,15 @@
 #include "frame/arith.h"
 #include "frame/hash.h"
 
+/* Whether the clock is read late: when the packet's entry is on its way from memory (ww_touch in flow_table.h), so that one wait covers both.
+ * The coarse clock waits for nothing, captured times come with the packet, two programs that judge it take one time, and a row that is recorded may
+ * be of a packet without an entry. */
+static __always_inline int ww_reads_clock_late(void)
+{
+	return ww_config.clock == WW_CLOCK_FINE && !ww_config.shadow && !ww_config.record &&
+	       !(WW_SHARED && WW_KEY_VLAN);
+}
+
 #if WW_KEY_BIDIRECTIONAL
 static __always_inline __u32 ww_swap4(const struct ww_packet *p)
 {
