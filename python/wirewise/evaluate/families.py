@@ -172,7 +172,7 @@ def kinds(
     that knows only benign and attack.
     """
     attack = verdicts.truth > 0
-    names = sorted(set(verdicts.label[attack].tolist()) - set(classes))
+    names = sorted(set(verdicts.label[attack].tolist()) - {"", *classes})
     there = [(name, attack & (verdicts.label == name)) for name in names]
     numbered = [(int(verdicts.truth[mine][0]), name, mine) for name, mine in there]
     return _found(verdicts, numbered, dropped, dealings)
