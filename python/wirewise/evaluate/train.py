@@ -309,22 +309,17 @@ def _cross_validate(
             accuracy.append(report.accuracy)
         if classes[0] == BENIGN:
             tested = said >= 0
-            verdicts = flow_verdicts(
-                frame.filter(pl.Series(tested)), labels[tested], said[tested], len(classes), at
-            )
-            every = range(1, len(classes))
+            rows, truth, every = frame.filter(pl.Series(tested)), labels[tested], range(1, len(classes))
+            verdicts = flow_verdicts(rows, truth, said[tested], len(classes), at)
             for family in [*families(verdicts, classes, every), *kinds(verdicts, classes, every)]:
                 recall.setdefault(family.name, []).append(family.of_sources)
                 curve = by_packet.setdefault(family.name, dict.fromkeys(family.by_packet, 0.0))
                 for packet, share in family.by_packet.items():
                     curve[packet] += share / len(seeds)
             if has_scores:
-                rows = frame.filter(pl.Series(tested))
-                scored.append(out_of_fold.flows(rows, labels[tested], scores[tested]))
+                scored.append(out_of_fold.flows(rows, truth, scores[tested]))
             benign = verdicts.truth == 0
-            losing.append(
-                float(verdicts.losing(range(1, len(classes)))[benign].mean()) if benign.any() else 0.0
-            )
+            losing.append(float(verdicts.losing(every)[benign].mean()) if benign.any() else 0.0)
     return CrossValidation(by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet, scored)
 
 

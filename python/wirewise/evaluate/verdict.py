@@ -238,9 +238,7 @@ def _advised(
         if number[family.name] in dropped:
             advised.append(replace(by_name[family.name], advice="enforce"))
         else:
-            unseen = max(family.of_sources, *family.dealings, 0.0) < NOT_VISIBLE
-            advice: Advice = "not visible" if unseen else "observe"
-            advised.append(replace(family, advice=advice, why=why.get(family.name, "")))
+            advised.append(replace(family, advice=_not_dropped(family), why=why.get(family.name, "")))
     return advised, dropped
 
 
@@ -255,12 +253,15 @@ def _kinds(
     advised = []
     for kind in kinds(flows.verdicts, classes, dropped or range(1, len(classes)), dealings):
         why = _unsure(kind, limits)
-        advice: Advice = "enforce"
-        if why or not dropped:
-            unseen = max(kind.of_sources, *kind.dealings, 0.0) < NOT_VISIBLE
-            advice = "not visible" if unseen else "observe"
+        advice = _not_dropped(kind) if why or not dropped else "enforce"
         advised.append(replace(kind, advice=advice, why=why))
     return advised
+
+
+def _not_dropped(family: Family) -> Advice:
+    """The advice on a family that may not be dropped."""
+    unseen = max(family.of_sources, *family.dealings, 0.0) < NOT_VISIBLE
+    return "not visible" if unseen else "observe"
 
 
 def _unsure(family: Family, limits: Limits) -> str:
