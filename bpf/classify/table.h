@@ -70,6 +70,7 @@ static __always_inline WW_FLOW WW_T(ww_account)(const struct ww_packet *p, struc
 		slot->generation++;
 #else
 		slot->packets = 0;
+		slot->last_seen_ns = context->now_ns;
 #endif
 		slot->class_id = 0;
 		slot->flags = flow.swapped ? WW_SLOT_SWAPPED : 0;
@@ -91,13 +92,9 @@ static __always_inline WW_FLOW WW_T(ww_account)(const struct ww_packet *p, struc
 	context->flow_hash = flow.hash;
 #endif
 	slot->packets = context->packets;
-#if WW_TABLE_SHARED
-	/* Of packets on two CPUs, the one accounted later may have the earlier time, so the latest time is kept. For a new flow it is already
-	 * there. */
+	/* Of packets on two CPUs, the one accounted later may have the earlier time, as may one of a capture, so the latest time is kept: what has
+	 * elapsed between packets then adds up to no more than time did. For a new flow it is already there. */
 	slot->last_seen_ns += flow.elapsed_ns;
-#else
-	slot->last_seen_ns = context->now_ns;
-#endif
 	return flow;
 }
 

@@ -123,7 +123,7 @@ static __always_inline __s64 ww_clamp_deviation(__s64 value)
 }
 
 /* Welford's recurrence on a sample with fractional bits; samples counts this one. */
-static __always_inline void ww_welford(__s64 *mean, __u64 *squares, __s64 sample, __u32 samples)
+static __always_inline void ww_welford_step(__s64 *mean, __u64 *squares, __s64 sample, __u32 samples)
 {
 	__s64 before = ww_clamp_deviation(sample - *mean);
 	__s64 sign = before >> 63;
@@ -135,6 +135,16 @@ static __always_inline void ww_welford(__s64 *mean, __u64 *squares, __s64 sample
 	/* Both have the same sign: the product is not negative. */
 	*squares = ww_min(*squares + (__u64)(before * after), WW_SQUARE_MAX);
 }
+
+/* The same on places of the state, which may be narrower. */
+#define ww_welford(mean, squares, sample, samples)                \
+	({                                                        \
+		__s64 _mean = (mean);                             \
+		__u64 _squares = (squares);                       \
+		ww_welford_step(&_mean, &_squares, sample, samples); \
+		(mean) = _mean;                                   \
+		(squares) = _squares;                             \
+	})
 
 /* Index of the largest score, the lowest if several; scores fit 32 bits. Score and index travel in one number whose value
  * the verifier never knows, through arithmetic that neither it nor the compiler can make a branch of: one a class

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -33,10 +33,18 @@ from wirewise.datapath import DataPath
 from wirewise.datasets import read_ethernet, write_capture
 from wirewise.errors import WirewiseError
 from wirewise.fate import Fate
-from wirewise.feature_sets import FIELDS, Extractor
+from wirewise.feature_sets import FIELDS, Extractor, Feature, FeatureSet
 from wirewise.feature_sets.accumulators import CELLS
+from wirewise.feature_sets.fields import Context
 from wirewise.feature_sets.flow import Entry, seed_from
-from wirewise.feature_sets.state import FlowState, ScopeState, StateLayout, track_suffix
+from wirewise.feature_sets.state import (
+    FlowState,
+    ScopeState,
+    bounds,
+    finished_variable,
+    reader,
+    track_suffix,
+)
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import shapes
 
@@ -314,7 +322,7 @@ def _flow(entry: Entry, extractor: Extractor) -> dict[str, Any]:
         "last_seen_ns": entry.last_seen_ns,
         "class_id": entry.verdict,
         "swapped": entry.swapped,
-        "state": _state(entry.state, extractor.layouts[""]),
+        "state": _state(entry, extractor),
         "features": _features(entry.state, extractor),
     }
 
@@ -324,14 +332,18 @@ def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, st
     feature_set, found = extractor.feature_set, dict[str, tuple[int, str]]()
     for feature in (*feature_set.kept, *feature_set.features):
         field, accumulator, scope = feature.field, feature.accumulator, feature.scope
+        if scope.previous and not scope.by:
+            windows = [w for w in extractor.layouts[""].windows if w.window_ns == scope.window_ns]
+            if any(finished_variable(feature) in window.finished for window in windows):
+                found[feature.name] = (_read(feature, state, feature_set), feature.unit)
+            continue
         if scope.by or (accumulator is not None and accumulator.of_state is None):
             continue
         values = state.flow
         if scope.window_ns:
-            kind = state.previous if scope.previous else state.current
-            if scope.window_ns not in kind:
+            if scope.window_ns not in state.current:
                 continue
-            values = kind[scope.window_ns]
+            values = state.current[scope.window_ns]
         if feature.sampling not in values.samples:
             continue
         value = values.samples[feature.sampling]
@@ -341,13 +353,20 @@ def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, st
                 continue
             if not {v for c in accumulator.cells for v in CELLS[c].variables} <= values.cells[place].keys():
                 continue
-            value = accumulator.read(values.cells[place], None, value, field)
+            value = accumulator.read(values.cells[place], None, value, bounds(feature, feature_set))
         found[feature.name] = (value, feature.unit)
     return found
 
 
-def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
+def _read(feature: Feature, state: FlowState, feature_set: FeatureSet) -> int:
+    """A feature that does not look at the packet."""
+    nothing = cast(Context, None)
+    return reader(feature, feature_set)(state, nothing)
+
+
+def _state(entry: Entry, extractor: Extractor) -> dict[str, int]:
     """Every variable the reference has, by its name in the generated C."""
+    state, layout = entry.state, extractor.layouts[""]
 
     def scope(prefix: str, values: ScopeState) -> dict[str, int]:
         cells = {
@@ -361,10 +380,11 @@ def _state(state: FlowState, layout: StateLayout) -> dict[str, int]:
     if layout.paths:
         named |= state.rounds.variables
     for window in layout.windows:
-        named[f"start_{window.suffix}_ns"] = state.start_ns[window.window_ns]
-        for prefix, values in (("current", state.current), ("previous", state.previous)):
-            part, inside = f"{prefix}_{window.suffix}.", values[window.window_ns]
-            named |= scope(part, inside)
+        named[window.offset[0]] = entry.last_seen_ns - state.start_ns[window.window_ns]
+        named |= scope(f"current_{window.suffix}.", state.current[window.window_ns])
+        for feature in window.previous:
+            variable = f"previous_{window.suffix}.{finished_variable(feature)}"
+            named[variable] = _read(feature, state, extractor.feature_set)
     return named
 
 

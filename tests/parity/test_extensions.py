@@ -25,7 +25,7 @@ from wirewise.abi import Status
 from wirewise.cli import app
 from wirewise.errors import InputError
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
-from wirewise.feature_sets.accumulators import CELLS, Accumulator, Cell, State
+from wirewise.feature_sets.accumulators import CELLS, Accumulator, Bounds, Cell, State
 from wirewise.feature_sets.catalogue import accumulators_table, fields_table
 from wirewise.feature_sets.fields import Field
 from wirewise.importers import FORMATS, Format, Imported, Request, import_model, supported_table
@@ -55,7 +55,7 @@ def added(registry: Any, *entries: Any) -> Iterator[None]:
 # -- a field and an accumulator
 
 
-def _update_seen(s: State, x: int, n: int, f: Field) -> None:
+def _update_seen(s: State, x: int, n: int, b: Bounds) -> None:
     s["seen"] |= 1 << (x & 31)
 
 
@@ -67,15 +67,15 @@ PAYLOAD_CLASS = Field(
     "(p->payload_length / 50 & 31)",
     lambda c: c.packet.payload_length // 50 & 31,
 )
-SEEN = Cell("seen", {"seen": "__u32"}, _update_seen, lambda f: "{seen} |= 1U << ({x} & 31);")
+SEEN = Cell("seen", {"seen": lambda b: (1 << 32) - 1}, _update_seen, lambda b: "{seen} |= 1U << ({x} & 31);")
 VALUES_SEEN = Accumulator(
     "values_seen",
     "which values modulo 32 the samples had, as bits",
     ("seen",),
     fraction_bits=lambda f: 0,
     maximum=lambda f: (1 << 32) - 1,
-    read=lambda s, x, n, f: s["seen"],
-    c=lambda f: "{seen}",
+    read=lambda s, x, n, b: s["seen"],
+    c=lambda b: "{seen}",
     unit=lambda unit: f"set of {unit}",
     of_constant=lambda x: 1 << (x & 31),
 )

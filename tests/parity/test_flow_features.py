@@ -41,7 +41,11 @@ def test_every_accumulator_is_read_from_the_state(field: str, tmp_path: Path) ->
     case = Case(field, feature_set, model, {"version": 1, "classes": {}}, kind="majority")
     comparison = assert_agree(case, frames, tmp_path)
     used = [feature_set.features[index] for index in model.used_features]
-    readable = {f.name for f in used if f.field is None or (f.accumulator and f.accumulator.of_state)}
+    readable = {
+        f.name
+        for f in used
+        if f.field is None or f.scope.previous or (f.accumulator and f.accumulator.of_state)
+    }
     assert len(readable) > 20
     flows = comparison.traced(frames, "engine").flows
     assert flows

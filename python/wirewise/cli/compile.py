@@ -247,6 +247,8 @@ def compile_(
     )
     compiled.bundle.write(output)
     manifest = compiled.bundle.manifest
+    dear = dear_features(features, manifest.model.used_features or ())
+    warnings += dear
     if as_json:
         print_json(
             {
@@ -262,6 +264,7 @@ def compile_(
         )
         return
     _print(compiled, output)
+    warn(*dear)
     _print_fidelity(manifest.fidelity, loaded, table)
 
 

@@ -97,6 +97,15 @@ def inspect(
 _OF = {"shared": "shared by all CPUs", "per-cpu": "for each CPU"}
 
 
+def _entry(table: Any) -> str:
+    """What an entry of a table takes, for each IP version."""
+    from wirewise.targets.ebpf import cache_lines
+
+    sizes = [(size, cache_lines(size)) for size in (table.entry4_size, table.entry6_size)]
+    (ipv4, ipv6) = (f"{size} bytes, {lines} cache line{'s' * (lines > 1)}" for size, lines in sizes)
+    return f"{ipv4}, for IPv4; {ipv6}, for IPv6"
+
+
 def flow_table_memory(bundle: Any) -> dict[str, int]:
     """Bytes of the flow tables, all CPUs' or, if these do not share them, each CPU's: they are allocated when
     the bundle is loaded, and never grow.
@@ -145,7 +154,8 @@ def _print(bundle: Any, model: dict[str, Any], memory: dict[str, int]) -> None:
             ("protected", f"for {format_duration(flow.grace_ns)}, from {flow.proven_packets} packets on"),
             ("entries", f"{flow.table_size:,} for each IP version, {_OF[flow.sharing]}"),
             ("memory", f"{_size(memory['bytes'])}, {_OF[flow.sharing]}"),
-            ("entry", f"{flow.entry4_size} bytes for IPv4, {flow.entry6_size} for IPv6"),
+            ("entry", _entry(flow)),
+            *((f"by {of.by}", f"{of.table_size:,} entries; {_entry(of)}") for of in flow.aggregates),
             ("state", ", ".join(f"{s.name} ({s.type} at {s.offset})" for s in flow.state) or "none"),
             ("clock", flow.clock),
         ],

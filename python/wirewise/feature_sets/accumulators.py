@@ -7,8 +7,9 @@ entry here, or from outside `CELLS.add` and `ACCUMULATORS.add`. State starts as 
 `{name}` of a cell variable is its place in the flow's state, `{x}` the sample, `{n}` the number of samples
 with this one, `{average}` sum / n with 16 fractional bits; the helpers `ww_*` are in bpf/frame/arith.h.
 
-Bounds: counts saturate at 2^32 - 1, sums at 2^47 - 1 (so that `sum << 16` fits 63 bits), squared
-deviations and absolute deviations at 2^62.
+Ranges: counts saturate at 2^32 - 1, sums at what so many samples come to, and at 2^47 - 1 (so that
+`sum << 16` fits 63 bits), squared deviations and absolute deviations at 2^62. A cell says how large each of
+its variables grows (`Bounds`), and the program keeps it in the smallest type that holds it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COUNT_MAX = (1 << 32) - 1
 SUM_MAX = (1 << 47) - 1
 SQUARE_MAX = 1 << 62
 DEVIATION_MAX = (1 << 31) - 1
-_U32_MAX = (1 << 32) - 1
+_U64_MAX = (1 << 64) - 1
 
 State = dict[str, int]
 
@@ -36,45 +37,81 @@ def divide(dividend: int, divisor: int) -> int:
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
+def width(largest: int) -> int:
+    """Bytes of the smallest type that holds a number: 1, 2, 4 or 8."""
+    return next(size for size in (1, 2, 4, 8) if largest < 1 << 8 * size)
+
+
 def welford_fraction_bits(field: Field) -> int:
     """Fractional bits of the running mean: 8 for fields of up to 20 bits, 4 for wider ones (times, TEID)."""
     return 8 if field.maximum < 1 << 20 else 4
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What the samples of a field come to at most, in one scope.
+
+    sample : the largest. total : the largest sum, where it saturates if it ever gets there.
+    """
+
+    field: Field
+    sample: int
+    total: int
+
+    @classmethod
+    def of(cls, field: Field, window_ns: int, idle_ns: int) -> Bounds:
+        """window_ns : 0 for a whole flow. idle_ns : how long a flow or aggregate may be silent.
+
+        Times between packets are bounded by the clock: none is longer than the silence that ends a flow, and
+        those of a window add up to the window at most, besides the first, which began before it.
+        """
+        sample = min(field.maximum, idle_ns // 1000) if field.elapses else field.maximum
+        total = min(sample * COUNT_MAX, SUM_MAX)
+        if field.elapses and window_ns:
+            total = min(total, (idle_ns + window_ns) // 1000)
+        return cls(field, sample, total)
+
+    @property
+    def inverted(self) -> int:
+        """The smallest type's largest number that holds a sample: what its complement is taken of."""
+        return (1 << 8 * width(self.sample)) - 1
+
+
+@dataclass(frozen=True)
 class Cell:
     """State of one field in one scope.
 
-    variables : name -> C type, one or more. update : reference, in place. c : C statements, one a line.
+    variables : name -> the largest number that it holds (the smallest is 0), one or more. update : reference,
+    in place; (variables, sample, samples with this one, bounds). c : C statements, one a line.
     mixed : both get the sample mixed (`Context.mix`, `ww_mix`).
     """
 
     name: str
-    variables: dict[str, str]
-    update: Callable[[State, int, int, Field], None]
-    c: Callable[[Field], str]
+    variables: dict[str, Callable[[Bounds], int]]
+    update: Callable[[State, int, int, Bounds], None]
+    c: Callable[[Bounds], str]
     mixed: bool = False
 
 
-def _update_sum(s: State, x: int, n: int, f: Field) -> None:
-    s["sum"] = min(s["sum"] + x, SUM_MAX)
+def _update_sum(s: State, x: int, n: int, b: Bounds) -> None:
+    s["sum"] = min(s["sum"] + x, b.total)
 
 
-def _update_maximum(s: State, x: int, n: int, f: Field) -> None:
+def _update_maximum(s: State, x: int, n: int, b: Bounds) -> None:
     s["max"] = max(s["max"], x)
 
 
-def _update_minimum(s: State, x: int, n: int, f: Field) -> None:
+def _update_minimum(s: State, x: int, n: int, b: Bounds) -> None:
     # Kept as its complement, so that a blank state is all zeros.
-    s["inverted_min"] = max(s["inverted_min"], _U32_MAX - x)
+    s["inverted_min"] = max(s["inverted_min"], b.inverted - x)
 
 
-def _update_first(s: State, x: int, n: int, f: Field) -> None:
+def _update_first(s: State, x: int, n: int, b: Bounds) -> None:
     if n == 1:
         s["first"] = x
 
 
-def _update_nonzero(s: State, x: int, n: int, f: Field) -> None:
+def _update_nonzero(s: State, x: int, n: int, b: Bounds) -> None:
     s["nonzero"] = min(s["nonzero"] + (x != 0), COUNT_MAX)
 
 
@@ -82,19 +119,19 @@ def _clamp_deviation(value: int) -> int:
     return max(-DEVIATION_MAX, min(DEVIATION_MAX, value))
 
 
-def _update_welford(s: State, x: int, n: int, f: Field) -> None:
-    scaled = x << welford_fraction_bits(f)
+def _update_welford(s: State, x: int, n: int, b: Bounds) -> None:
+    scaled = x << welford_fraction_bits(b.field)
     before = _clamp_deviation(scaled - s["mean"])
     s["mean"] += divide(before, n)
     after = _clamp_deviation(scaled - s["mean"])
     s["squares"] = min(s["squares"] + before * after, SQUARE_MAX)
 
 
-def _update_deviations(s: State, x: int, n: int, f: Field) -> None:
+def _update_deviations(s: State, x: int, n: int, b: Bounds) -> None:
     s["deviations"] = min(s["deviations"] + abs((x << 16) - (s["sum"] << 16) // n), SQUARE_MAX)
 
 
-def _update_pending(s: State, x: int, n: int, f: Field) -> None:
+def _update_pending(s: State, x: int, n: int, b: Bounds) -> None:
     if x == 1:
         s["pending"] = min(s["pending"] + 1, COUNT_MAX)
     elif x == 2 and s["pending"]:
@@ -115,63 +152,87 @@ Counting Algorithm for Database Applications", 1990). All 64 set: as if half a b
 DISTINCT_MAX = SKETCH_SAMPLED * LINEAR_COUNTING[SKETCH_BITS]
 
 
-def _update_distinct(s: State, x: int, n: int, f: Field) -> None:
+def _update_distinct(s: State, x: int, n: int, b: Bounds) -> None:
     s["seen"] |= 1 << (x & 63)
     if x >> 6 & (SKETCH_SAMPLED - 1) == 0:
         s["seen_sampled"] |= 1 << (x >> 10 & 63)
+
+
+def _widened(b: Bounds, variable: str) -> str:
+    """C of a variable as large as a sample in 32 bits, since the helpers compute in its type."""
+    return f"{'(__u32)' if width(b.sample) < 4 else ''}{{{variable}}}"
 
 
 CELLS: Registry[Cell] = Registry(
     "cell",
     lambda cell: cell.name,
     (
-        Cell("sum", {"sum": "__u64"}, _update_sum, lambda f: "{sum} = ww_min({sum} + {x}, WW_SUM_MAX);"),
-        Cell("max", {"max": "__u32"}, _update_maximum, lambda f: "{max} = ww_max({max}, {x});"),
+        Cell(
+            "sum",
+            {"sum": lambda b: b.total},
+            _update_sum,
+            lambda b: (
+                "{sum} = ww_min({sum} + {x}, WW_SUM_MAX);"
+                if b.total == SUM_MAX
+                else f"{{sum}} = ww_min((__u64){{sum}} + {{x}}, {b.total}ULL);"
+            ),
+        ),
+        Cell(
+            "max",
+            {"max": lambda b: b.sample},
+            _update_maximum,
+            lambda b: f"{{max}} = ww_max({_widened(b, 'max')}, {{x}});",
+        ),
         Cell(
             "min",
-            {"inverted_min": "__u32"},
+            {"inverted_min": lambda b: b.inverted},
             _update_minimum,
-            lambda f: "{inverted_min} = ww_max({inverted_min}, 0xffffffffU - {x});",
+            lambda b: f"{{inverted_min}} = ww_max({_widened(b, 'inverted_min')}, {b.inverted:#x}U - {{x}});",
         ),
-        Cell("first", {"first": "__u32"}, _update_first, lambda f: "{first} = {n} == 1 ? {x} : {first};"),
+        Cell(
+            "first",
+            {"first": lambda b: b.sample},
+            _update_first,
+            lambda b: "{first} = {n} == 1 ? {x} : {first};",
+        ),
         Cell(
             "nonzero",
-            {"nonzero": "__u32"},
+            {"nonzero": lambda b: COUNT_MAX},
             _update_nonzero,
-            lambda f: "{nonzero} = ww_increment({nonzero}, {x} != 0);",
+            lambda b: "{nonzero} = ww_increment({nonzero}, {x} != 0);",
         ),
         # Mean and sum of squared deviations (B. P. Welford, 1962; used by hara2026, section IV-A).
         Cell(
             "welford",
-            {"mean": "__s64", "squares": "__u64"},
+            {"mean": lambda b: b.sample << welford_fraction_bits(b.field), "squares": lambda b: SQUARE_MAX},
             _update_welford,
-            lambda f: (
-                f"ww_welford(&{{mean}}, &{{squares}}, (__s64){{x}} << {welford_fraction_bits(f)}, {{n}});"
+            lambda b: (
+                f"ww_welford({{mean}}, {{squares}}, (__s64){{x}} << {welford_fraction_bits(b.field)}, {{n}});"
             ),
         ),
         # Needs the sum of the same field and scope, updated before it.
         Cell(
             "deviations",
-            {"deviations": "__u64"},
+            {"deviations": lambda b: SQUARE_MAX},
             _update_deviations,
-            lambda f: (
+            lambda b: (
                 "{deviations} = ww_min({deviations} + "
                 "ww_deviation({x}, ww_mean({sum}, {n}), {n}), WW_SQUARE_MAX);"
             ),
         ),
         Cell(
             "pending",
-            {"pending": "__u32"},
+            {"pending": lambda b: COUNT_MAX},
             _update_pending,
-            lambda f: "{pending} = ww_pending({pending}, {x});",
+            lambda b: "{pending} = ww_pending({pending}, {x});",
         ),
         # Two bitmaps, the second of a sample of the values: the multiresolution bitmap of C. Estan,
         # G. Varghese and M. Fisk, "Bitmap Algorithms for Counting Active Flows on High-Speed Links" (2003).
         Cell(
             "distinct",
-            {"seen": "__u64", "seen_sampled": "__u64"},
+            {"seen": lambda b: _U64_MAX, "seen_sampled": lambda b: _U64_MAX},
             _update_distinct,
-            lambda f: "ww_sketch(&{seen}, &{seen_sampled}, {x});",
+            lambda b: "ww_sketch(&{seen}, &{seen_sampled}, {x});",
             mixed=True,
         ),
     ),
@@ -183,7 +244,7 @@ CELLS: Registry[Cell] = Registry(
 class OfState:
     """How a value comes of a flow's state alone, for who shows flows and runs neither Python nor the program.
 
-    how : `value`, the variable as it is; `complement`, 2^32 - 1 less the variable; `ratio`,
+    how : `value`, the variable as it is; `complement`, 2^shift - 1 less the variable; `ratio`,
     (variable << shift) / samples >> drop. The latter two are 0 without samples. variable : of a cell.
     """
 
@@ -198,7 +259,7 @@ class Accumulator:
     """A value read from cells.
 
     cells : the state it needs. fraction_bits, maximum : of the value, by field. read : reference;
-    (variables, sample or None, samples, field) -> int; the sample is None where
+    (variables, sample or None, samples, bounds) -> int; the sample is None where
     the packet is no sample of the field, or where a finished window is read. c : C expression. of_sample :
     it compares with the current sample, so it has no meaning in a previous window. of_identity : it may read
     fields that only tell hosts or flows apart. of_state : the same value
@@ -212,37 +273,41 @@ class Accumulator:
     cells: tuple[str, ...]
     fraction_bits: Callable[[Field], int]
     maximum: Callable[[Field], int]
-    read: Callable[[State, int | None, int, Field], int]
-    c: Callable[[Field], str]
+    read: Callable[[State, int | None, int, Bounds], int]
+    c: Callable[[Bounds], str]
     of_sample: bool = False
     of_identity: bool = False
-    of_state: Callable[[Field], OfState] | None = None
+    of_state: Callable[[Bounds], OfState] | None = None
     unit: Callable[[str], str] = lambda unit: unit
     of_constant: Callable[[int], int] | None = None
 
 
-def _mean(s: State, x: int | None, n: int, f: Field) -> int:
+def _mean(s: State, x: int | None, n: int, b: Bounds) -> int:
     return (s["sum"] << 16) // n if n else 0
 
 
-def _minimum(s: State, x: int | None, n: int, f: Field) -> int:
-    return _U32_MAX - s["inverted_min"] if n else 0
+def _minimum(s: State, x: int | None, n: int, b: Bounds) -> int:
+    return b.inverted - s["inverted_min"] if n else 0
 
 
-def _variance(s: State, x: int | None, n: int, f: Field) -> int:
-    shift = 0 if welford_fraction_bits(f) == 8 else 8
-    return s["squares"] // n >> shift if n else 0
+def _variance_drop(field: Field) -> int:
+    """Fractional bits of a variance that are not kept: all of a time's."""
+    return 0 if welford_fraction_bits(field) == 8 else 8
 
 
-def _mean_abs_deviation(s: State, x: int | None, n: int, f: Field) -> int:
+def _variance(s: State, x: int | None, n: int, b: Bounds) -> int:
+    return s["squares"] // n >> _variance_drop(b.field) if n else 0
+
+
+def _mean_abs_deviation(s: State, x: int | None, n: int, b: Bounds) -> int:
     return s["deviations"] // n if n else 0
 
 
-def _deviation_from_mean(s: State, x: int | None, n: int, f: Field) -> int:
+def _deviation_from_mean(s: State, x: int | None, n: int, b: Bounds) -> int:
     return abs((x << 16) - (s["sum"] << 16) // n) if x is not None and n else 0
 
 
-def _distinct(s: State, x: int | None, n: int, f: Field) -> int:
+def _distinct(s: State, x: int | None, n: int, b: Bounds) -> int:
     bits = s["seen"].bit_count()
     if bits < SKETCH_FULL:
         return LINEAR_COUNTING[bits]
@@ -283,47 +348,46 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
     lambda accumulator: accumulator.name,
     (
         Accumulator("first", "value of the first sample", ("first",), _whole, _same,
-                    lambda s, x, n, f: s["first"], lambda f: "{first}", of_constant=_itself,
-                    of_state=lambda f: OfState("value", "first")),
+                    lambda s, x, n, b: s["first"], lambda b: "{first}", of_constant=_itself,
+                    of_state=lambda b: OfState("value", "first")),
         Accumulator("sum", "sum of the samples", ("sum",), _whole, lambda f: SUM_MAX,
-                    lambda s, x, n, f: s["sum"], lambda f: "{sum}",
-                    of_state=lambda f: OfState("value", "sum")),
+                    lambda s, x, n, b: s["sum"], lambda b: "{sum}",
+                    of_state=lambda b: OfState("value", "sum")),
         Accumulator("count", "samples that are not 0", ("nonzero",), _whole, lambda f: COUNT_MAX,
-                    lambda s, x, n, f: s["nonzero"], lambda f: "{nonzero}", unit=lambda unit: "packets",
-                    of_state=lambda f: OfState("value", "nonzero")),
+                    lambda s, x, n, b: s["nonzero"], lambda b: "{nonzero}", unit=lambda unit: "packets",
+                    of_state=lambda b: OfState("value", "nonzero")),
         Accumulator("min", "smallest sample; 0 without samples", ("min",), _whole, _same,
-                    _minimum, lambda f: "{n} ? 0xffffffffU - {inverted_min} : 0", of_constant=_itself,
-                    of_state=lambda f: OfState("complement", "inverted_min")),
+                    _minimum, lambda b: f"{{n}} ? {b.inverted:#x}U - {{inverted_min}} : 0",
+                    of_constant=_itself,
+                    of_state=lambda b: OfState("complement", "inverted_min", shift=b.inverted.bit_length())),
         Accumulator("max", "largest sample; 0 without samples", ("max",), _whole, _same,
-                    lambda s, x, n, f: s["max"], lambda f: "{max}", of_constant=_itself,
-                    of_state=lambda f: OfState("value", "max")),
+                    lambda s, x, n, b: s["max"], lambda b: "{max}", of_constant=_itself,
+                    of_state=lambda b: OfState("value", "max")),
         Accumulator("mean", "sum / samples, 16 fractional bits", ("sum",), _q16, _same_q16,
-                    _mean, lambda f: "{average}", of_constant=_itself_q16,
-                    of_state=lambda f: OfState("ratio", "sum", shift=16)),
+                    _mean, lambda b: "{average}", of_constant=_itself_q16,
+                    of_state=lambda b: OfState("ratio", "sum", shift=16)),
         Accumulator("variance", "population variance (Welford); 16 fractional bits, none for times",
-                    ("welford",), lambda f: 16 if welford_fraction_bits(f) == 8 else 0,
-                    lambda f: SQUARE_MAX if welford_fraction_bits(f) == 8 else SQUARE_MAX >> 8,
+                    ("welford",), lambda f: 0 if _variance_drop(f) else 16,
+                    lambda f: SQUARE_MAX >> _variance_drop(f),
                     _variance,
-                    lambda f: f"ww_ratio({{squares}}, {{n}}) >> {0 if welford_fraction_bits(f) == 8 else 8}",
+                    lambda b: f"ww_ratio({{squares}}, {{n}}) >> {_variance_drop(b.field)}",
                     unit=lambda unit: f"{unit}^2", of_constant=_zero,
-                    of_state=lambda f: OfState(
-                        "ratio", "squares", drop=0 if welford_fraction_bits(f) == 8 else 8
-                    )),
+                    of_state=lambda b: OfState("ratio", "squares", drop=_variance_drop(b.field))),
         Accumulator("mean_abs_deviation", "mean distance from the mean so far, 16 fractional bits",
                     ("sum", "deviations"), _q16, _same_q16,
-                    _mean_abs_deviation, lambda f: "ww_ratio({deviations}, {n})", of_constant=_zero,
-                    of_state=lambda f: OfState("ratio", "deviations")),
+                    _mean_abs_deviation, lambda b: "ww_ratio({deviations}, {n})", of_constant=_zero,
+                    of_state=lambda b: OfState("ratio", "deviations")),
         Accumulator("deviation_from_mean", "this packet's distance from the mean, 16 fractional bits",
                     ("sum",), _q16, _same_q16,
-                    _deviation_from_mean, lambda f: "ww_deviation({x}, {average}, {n})", of_sample=True,
+                    _deviation_from_mean, lambda b: "ww_deviation({x}, {average}, {n})", of_sample=True,
                     of_constant=_zero),
         Accumulator("pending", "samples of 1 less those of 2 after them; of `handshake`: SYNs without answer",
                     ("pending",), _whole, lambda f: COUNT_MAX,
-                    lambda s, x, n, f: s["pending"], lambda f: "{pending}", unit=lambda unit: "packets",
-                    of_state=lambda f: OfState("value", "pending")),
+                    lambda s, x, n, b: s["pending"], lambda b: "{pending}", unit=lambda unit: "packets",
+                    of_state=lambda b: OfState("value", "pending")),
         Accumulator("distinct", f"how many different values, estimated, up to {DISTINCT_MAX}", ("distinct",),
                     _whole, lambda f: DISTINCT_MAX, _distinct,
-                    lambda f: "ww_distinct({seen}, {seen_sampled})", unit=lambda unit: "values",
+                    lambda b: "ww_distinct({seen}, {seen_sampled})", unit=lambda unit: "values",
                     of_identity=True),
     ),
 )  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wirewise.feature_sets.accumulators import ACCUMULATORS, CELLS, Accumulator
+from wirewise.feature_sets.accumulators import ACCUMULATORS, CELLS, Accumulator, Bounds, width
 from wirewise.feature_sets.fields import FIELDS, Field
 
-_BYTES = {"__u32": 4, "__u64": 8, "__s64": 8}
+_IDLE_NS = 60 * 10**9
+_WINDOW_NS = 10**9
 
 
 def fields_table() -> str:
@@ -29,7 +30,14 @@ def _meaning(field: Field) -> str:
 
 def _state(accumulator: Accumulator) -> str:
     cells = [CELLS[name] for name in accumulator.cells]
-    size = sum(_BYTES[kind] for cell in cells for kind in cell.variables.values())
+    ranges = [
+        Bounds.of(field, window_ns, _IDLE_NS)
+        for field in FIELDS.values()
+        for window_ns in (0, _WINDOW_NS)
+        if accumulator.of_identity or not field.identity
+    ]
+    sizes = {sum(width(largest(b)) for cell in cells for largest in cell.variables.values()) for b in ranges}
+    size = str(min(sizes)) if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)}"
     return f"{size} bytes: {', '.join(variable for cell in cells for variable in cell.variables)}"
 
 

@@ -89,7 +89,7 @@ class Field:
     probes, and the fine clock. needs_payload : the first bytes of the payload are, and a packet without any
     is no sample of it. constant : by the flow key, the value that every packet has under it; None: it varies.
     identity : it tells hosts or flows apart and says nothing else, so a feature may only count its distinct
-    values.
+    values. elapses : it is the time since the previous packet of the same flow or aggregate.
     """
 
     name: str
@@ -106,6 +106,7 @@ class Field:
     needs_payload: bool = False
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
+    elapses: bool = False
 
 
 def _packet_field(
@@ -221,6 +222,7 @@ FIELDS: Registry[Field] = Registry(
             lambda c: _microseconds(c.elapsed_ns),
             from_second=True,
             needs_time=True,
+            elapses=True,
         ),
         Field(
             "iat_or_zero",
@@ -230,6 +232,7 @@ FIELDS: Registry[Field] = Registry(
             "c->iat_us",
             lambda c: _microseconds(c.elapsed_ns),
             needs_time=True,
+            elapses=True,
         ),
         Field(
             "duration",

@@ -86,7 +86,7 @@ class Extractor:
         self.feature_set = feature_set
         self.layouts = layouts(feature_set, used)
         self._readers = [
-            (feature.scope.by, reader(feature, feature_set.key)) if used is None or index in used else None
+            (feature.scope.by, reader(feature, feature_set)) if used is None or index in used else None
             for index, feature in enumerate(feature_set.features)
         ]
         self._seed = list(hash_seed) if hash_seed is not None else seed_from(0)
@@ -126,9 +126,8 @@ class Extractor:
             entry.state = FlowState(self.layouts[by], time_ns)
         elapsed_ns = max(0, time_ns - entry.last_seen_ns) if entry.packets else 0
         entry.packets = min(entry.packets + 1, PACKETS_MAX)
-        # Packets on two CPUs may come with their times in another order.
-        late = entry.packets > 1 and (by or self.feature_set.shared)
-        entry.last_seen_ns = max(entry.last_seen_ns, time_ns) if late else time_ns
+        # Packets on two CPUs may come with their times in another order, as may those of a capture.
+        entry.last_seen_ns = max(entry.last_seen_ns, time_ns) if entry.packets > 1 else time_ns
         context = Context(
             packet,
             packets=entry.packets,

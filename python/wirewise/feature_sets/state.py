@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from wirewise.errors import InputError
-from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, Cell, State
+from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, Bounds, Cell, State
 from wirewise.feature_sets.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import FIELDS, Context, Field
 from wirewise.feature_sets.probes import Rounds, words
@@ -24,19 +24,23 @@ class Track:
     packets that are samples; "" for both.
     """
 
-    field: Field
+    bounds: Bounds
     cells: tuple[Cell, ...]
     direction: str = ""
+
+    @property
+    def field(self) -> Field:
+        return self.bounds.field
 
     @property
     def sampling(self) -> Sampling:
         return Sampling.of(self.field, self.direction)
 
     @property
-    def variables(self) -> dict[str, str]:
-        """Variable of the state -> C type, e.g. `sum_length` -> `__u64`."""
+    def variables(self) -> dict[str, int]:
+        """Variable of the state -> the largest number that it holds."""
         suffix = track_suffix(self.field, self.direction)
-        return {f"{v}_{suffix}": t for cell in self.cells for v, t in cell.variables.items()}
+        return {f"{v}_{suffix}": of(self.bounds) for cell in self.cells for v, of in cell.variables.items()}
 
 
 def track_suffix(field: Field, direction: str) -> str:
@@ -46,24 +50,45 @@ def track_suffix(field: Field, direction: str) -> str:
 
 @dataclass(frozen=True)
 class Window:
-    """State of one tumbling window length: the current window and, if a feature reads it, the previous.
+    """State of one tumbling window length: of the current window all that its features need; of the previous
+    one no more than its features, which are computed when it ends.
 
-    counted : the numbers of samples that are kept.
+    counted : the numbers of samples that are kept. previous : features, under their default names.
     """
 
     window_ns: int
     tracks: tuple[Track, ...]
     counted: tuple[Sampling, ...]
-    previous: bool
+    previous: tuple[Feature, ...]
 
     @property
     def suffix(self) -> str:
         return format_duration(self.window_ns)
 
     @property
-    def variables(self) -> dict[str, str]:
-        counts = {sampling.variable: "__u32" for sampling in self.counted}
-        return {v: t for track in self.tracks for v, t in track.variables.items()} | counts
+    def offset(self) -> tuple[str, int]:
+        """The variable that says how long after the window's start the last packet came, in nanoseconds, and
+        the largest number that it holds.
+        """
+        return f"offset_{self.suffix}", self.window_ns - 1
+
+    @property
+    def variables(self) -> dict[str, int]:
+        """Of the current window, as in `Track`."""
+        counts = {sampling.variable: COUNT_MAX for sampling in self.counted}
+        return {v: n for track in self.tracks for v, n in track.variables.items()} | counts
+
+    @property
+    def finished(self) -> dict[str, int]:
+        """Of the previous window, as in `Track`."""
+        return {finished_variable(feature): feature.maximum for feature in self.previous}
+
+
+def finished_variable(feature: Feature) -> str:
+    """Where the state keeps a feature of the previous window."""
+    if feature.field is None or feature.accumulator is None:
+        return feature.sampling.variable
+    return f"{feature.accumulator.name}_{track_suffix(feature.field, feature.scope.direction)}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +111,7 @@ class StateLayout:
         """
         cells: dict[int, dict[tuple[str, str], list[str]]] = {}
         counts: dict[int, set[Sampling]] = {}
-        previous: set[int] = set()
+        previous: dict[int, dict[str, Feature]] = {}
         followed = [feature for feature in feature_set.followed(used) if feature.scope.by == by]
         for feature in followed:
             if constant_feature(feature, feature_set.key) is not None:
@@ -94,7 +119,7 @@ class StateLayout:
             window_ns = feature.scope.window_ns
             fields = cells.setdefault(window_ns, {})
             if feature.scope.previous:
-                previous.add(window_ns)
+                previous.setdefault(window_ns, {})[finished_variable(feature)] = replace(feature, name="")
             if feature.field is None:
                 counts.setdefault(window_ns, set()).add(feature.sampling)
             elif feature.accumulator is not None:
@@ -104,27 +129,28 @@ class StateLayout:
         windows = []
         for window_ns, by_field in sorted(cells.items()):
             if window_ns:
-                tracks = _tracks(by_field)
+                tracks = _tracks(by_field, window_ns, feature_set)
                 # A window counts its samples: `first` and the ratios need them.
                 windows.append(
                     Window(
                         window_ns,
                         tracks,
                         counted=tuple(sorted(counts.get(window_ns, ()))),
-                        previous=window_ns in previous,
+                        previous=tuple(f for _, f in sorted(previous.get(window_ns, {}).items())),
                     )
                 )
         needs_age = any(f.field is not None and f.field.needs_age for f in followed)
         paths = () if by else feature_set.paths
         counted = tuple(sorted(sampling for sampling in counts.get(0, ()) if sampling.counted))
-        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age, paths, counted)
+        tracks = _tracks(cells.get(0, {}), 0, feature_set)
+        return cls(feature_set.key, tracks, tuple(windows), needs_age, paths, counted)
 
     @property
-    def round_variables(self) -> dict[str, str]:
-        """Variable -> C type, of the rounds of probes."""
+    def round_variables(self) -> dict[str, int]:
+        """Of the rounds of probes, as in `Track`."""
         count = words(self.paths)
-        types = {f"{name}_{n}": "__u64" for name in ("delays", "whole") for n in range(count)}
-        return {**types, "round_seen": "__u64", "round": "__u32"} if count else {}
+        wide = [f"{name}_{n}" for name in ("delays", "whole") for n in range(count)]
+        return dict.fromkeys((*wide, "round_seen"), (1 << 64) - 1) | {"round": COUNT_MAX} if count else {}
 
 
 def layouts(feature_set: FeatureSet, used: Collection[int] | None = None) -> dict[str, StateLayout]:
@@ -174,10 +200,22 @@ def keeping(
     return replace(feature_set, kept=kept)
 
 
-def _tracks(by_field: dict[tuple[str, str], list[str]]) -> tuple[Track, ...]:
-    order = list(CELLS)
+def bounds(feature: Feature, feature_set: FeatureSet) -> Bounds:
+    """Of the samples that a feature accumulates."""
+    assert feature.field is not None
+    return Bounds.of(feature.field, feature.scope.window_ns, feature_set.idle_timeout_ns)
+
+
+def _tracks(
+    by_field: dict[tuple[str, str], list[str]], window_ns: int, feature_set: FeatureSet
+) -> tuple[Track, ...]:
+    order, idle_ns = list(CELLS), feature_set.idle_timeout_ns
     return tuple(
-        Track(FIELDS[name], tuple(CELLS[c] for c in sorted(wanted, key=order.index)), direction)
+        Track(
+            Bounds.of(FIELDS[name], window_ns, idle_ns),
+            tuple(CELLS[c] for c in sorted(wanted, key=order.index)),
+            direction,
+        )
         for (name, direction), wanted in by_field.items()
     )
 
@@ -208,7 +246,7 @@ class ScopeState:
                 continue
             x, n, state = field.read(context), self.samples[sampling], self.cells[field.name, track.direction]
             for cell in track.cells:
-                cell.update(state, context.mix(x) if cell.mixed else x, n, field)
+                cell.update(state, context.mix(x) if cell.mixed else x, n, track.bounds)
 
 
 class FlowState:
@@ -242,12 +280,12 @@ class FlowState:
 Reader = Callable[[FlowState, Context], int]
 
 
-def reader(feature: Feature, key: str) -> Reader:
-    """What reads a feature's value for the packet that was sampled last. key: of the feature set.
+def reader(feature: Feature, feature_set: FeatureSet) -> Reader:
+    """What reads a feature's value for the packet that was sampled last.
 
     All that is the same for every packet is decided here, once.
     """
-    constant = constant_feature(feature, key)
+    constant = constant_feature(feature, feature_set.key)
     if constant is not None:
         value = constant
         return lambda state, context: value
@@ -267,12 +305,12 @@ def reader(feature: Feature, key: str) -> Reader:
     if feature.accumulator is None or feature.field is None:
         return lambda state, context: scope(state).samples[sampling]
     field, accumulator = feature.field, feature.accumulator
-    place = (field.name, feature.scope.direction)
+    place, within = (field.name, feature.scope.direction), bounds(feature, feature_set)
 
     def read(state: FlowState, context: Context) -> int:
         values = scope(state)
         is_sample = accumulator.of_sample and not previous and sampling.takes(context)
         x = field.read(context) if is_sample else None
-        return accumulator.read(values.cells[place], x, values.samples[sampling], field)
+        return accumulator.read(values.cells[place], x, values.samples[sampling], within)
 
     return read

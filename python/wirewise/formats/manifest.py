@@ -44,7 +44,7 @@ class StateField(_Record):
 class FlowFeature(_Record):
     """A feature that a flow's state alone gives, as of its last packet: value / 2^fraction_bits in `unit`.
 
-    how : `value`, the variable as it is; `complement`, 2^32 - 1 less the variable; `ratio`,
+    how : `value`, the variable as it is; `complement`, 2^shift - 1 less the variable; `ratio`,
     (variable << shift) / samples >> drop; the latter two are 0 without samples. variable, samples : names in
     `Flow.state`, or `packets` of the flow, or `intervals` between them, one less.
     """

@@ -194,7 +194,7 @@ pub const INTERVALS: &str = "intervals";
 pub enum How {
     /// The variable as it is.
     Value,
-    /// 2^32 - 1 less the variable; 0 without samples.
+    /// 2^shift - 1 less the variable; 0 without samples.
     Complement,
     /// `(variable << shift) / samples >> drop`; 0 without samples.
     Ratio,
@@ -207,7 +207,7 @@ impl FlowFeature {
         let found = match self.how {
             How::Value => variable,
             _ if samples <= 0 => 0,
-            How::Complement => i128::from(u32::MAX) - variable,
+            How::Complement => (1 << self.shift) - 1 - variable,
             How::Ratio => ((variable << self.shift) / samples) >> self.drop,
         };
         i64::try_from(found).ok()
@@ -551,8 +551,9 @@ mod tests {
             feature.read(|name| Some(if name == PACKETS { packets } else { sum }))
         };
         assert_eq!(read(&feature(How::Value, 0, 0), 7, 0), Some(7));
-        assert_eq!(read(&feature(How::Complement, 0, 0), 0xffff_ffff - 40, 2), Some(40));
-        assert_eq!(read(&feature(How::Complement, 0, 0), 0, 0), Some(0));
+        assert_eq!(read(&feature(How::Complement, 32, 0), 0xffff_ffff - 40, 2), Some(40));
+        assert_eq!(read(&feature(How::Complement, 8, 0), 0xff - 40, 2), Some(40));
+        assert_eq!(read(&feature(How::Complement, 32, 0), 0, 0), Some(0));
         assert_eq!(read(&feature(How::Ratio, 16, 0), 7, 2), Some(7 << 15));
         assert_eq!(read(&feature(How::Ratio, 16, 0), (1 << 47) - 1, 1), Some(((1 << 47) - 1) << 16));
         assert_eq!(read(&feature(How::Ratio, 0, 8), 1024, 2), Some(2));

@@ -8,7 +8,14 @@ built = build(sources)
 from __future__ import annotations
 
 from wirewise.targets.ebpf.clang import Built
-from wirewise.targets.ebpf.feature_code import StateField, claim_offset, entry_size, state_fields
+from wirewise.targets.ebpf.feature_code import (
+    StateField,
+    cache_lines,
+    claim_offset,
+    dear_features,
+    entry_size,
+    state_fields,
+)
 from wirewise.targets.ebpf.shapes import SHAPES
 from wirewise.targets.ebpf.sources import Sources, emit
 from wirewise.targets.ebpf.target import EBPF, Options, build
@@ -21,7 +28,9 @@ __all__ = [
     "Sources",
     "StateField",
     "build",
+    "cache_lines",
     "claim_offset",
+    "dear_features",
     "emit",
     "entry_size",
     "state_fields",

@@ -7,24 +7,34 @@ What no feature of the set needs is not generated: no state, no code, no clock.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from wirewise.abi import KEY_SIZE, SLOT_SIZE, TUNNEL_SIZE
-from wirewise.feature_sets.accumulators import CELLS, LINEAR_COUNTING, SKETCH_FULL, OfState
+from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, LINEAR_COUNTING, SKETCH_FULL, OfState, width
 from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.sampling import Sampling
-from wirewise.feature_sets.state import StateLayout, Track, Window, layouts, track_suffix
+from wirewise.feature_sets.state import (
+    StateLayout,
+    Track,
+    Window,
+    bounds,
+    finished_variable,
+    layouts,
+    track_suffix,
+)
 from wirewise.formats.manifest import FlowFeature
 from wirewise.targets.comments import comment
 from wirewise.units import format_duration
 
 ENTRY_ALIGNMENT = 32
+CACHE_LINE = 64
 CLAIM = "claim"
-_C_TYPES = {"__u32": ctypes.c_uint32, "__u64": ctypes.c_uint64, "__s64": ctypes.c_int64}
+TIME_MAX = (1 << 64) - 1
+_C_TYPES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 
 
 @dataclass(frozen=True)
@@ -47,13 +57,13 @@ def state_fields(
     fields = []
     for name, members in declared:
         at = getattr(struct, name).offset
-        if isinstance(members, str):
-            fields.append(StateField(name, members.strip("_"), at))
+        if isinstance(members, int):
+            fields.append(StateField(name, f"u{8 * members}", at))
         else:
             inner = _structure(members)
             fields += [
-                StateField(f"{name}.{n}", str(t).strip("_"), at + getattr(inner, n).offset)
-                for n, t in members
+                StateField(f"{name}.{n}", f"u{8 * size}", at + getattr(inner, n).offset)
+                for n, size in members
             ]
     return fields
 
@@ -74,10 +84,12 @@ def flow_features(feature_set: FeatureSet, used: Collection[int] | None = None) 
         if constant_feature(feature, feature_set.key) is not None:
             continue
         how, variable = OfState("value", ""), samples
-        if field is not None:
+        if scope.previous:
+            variable = samples = f"{prefix}{finished_variable(feature)}"
+        elif field is not None:
             if accumulator is None or accumulator.of_state is None:
                 continue
-            how = accumulator.of_state(field)
+            how = accumulator.of_state(bounds(feature, feature_set))
             variable = f"{prefix}{how.variable}_{track_suffix(field, scope.direction)}"
         found.append(
             FlowFeature(
@@ -111,35 +123,65 @@ def entry_size(
     return -(-size // ENTRY_ALIGNMENT) * ENTRY_ALIGNMENT
 
 
-Declarations = list[tuple[str, "str | Declarations"]]
+def cache_lines(size: int) -> int:
+    """Of a processor, that so many bytes of an entry take."""
+    return -(-size // CACHE_LINE)
 
 
-def _by_size(variables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return sorted(variables, key=lambda item: -ctypes.sizeof(_C_TYPES[item[1]]))
+def dear_features(feature_set: FeatureSet, used: Collection[int]) -> list[str]:
+    """One sentence for each table whose entries would take a cache line less without one of its features."""
+    found = []
+    for by in ("", *feature_set.aggregates(used)):
+        size = entry_size(feature_set, 4, used, by)
+        saving = [
+            feature_set.features[index].name
+            for index in used
+            if feature_set.features[index].scope.by == by
+            and any(feature_set.features[other].scope.by == by for other in used if other != index)
+            and cache_lines(entry_size(feature_set, 4, [i for i in used if i != index], by))
+            < cache_lines(size)
+        ]
+        if saving:
+            table = f"table by {by}" if by else "flow table"
+            found.append(
+                f"an entry of the {table} has {size} bytes, so it takes {cache_lines(size)} cache lines; "
+                f"without {' or '.join(saving)} it would take one less"
+            )
+    return found
+
+
+Members = list[tuple[str, int]]
+"""Names with their bytes."""
+Declarations = list[tuple[str, "int | Members"]]
+"""The same of a state; a window's have members."""
 
 
 def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
-    """Members of struct ww_state in their order: 8-byte variables, windows, 4-byte variables; no holes.
-    The last is the claim, if CPUs share the flow tables.
+    """Members of struct ww_state in their order, the widest first, so that holes are few. The last is the
+    claim, if CPUs share the flow tables.
     """
-    variables = [("first_seen_ns", "__u64")] if layout.first_seen else []
-    variables += [(f"start_{w.suffix}_ns", "__u64") for w in layout.windows]
-    variables += [item for track in layout.tracks for item in track.variables.items()]
-    variables += [(sampling.variable, "__u32") for sampling in layout.counted]
-    variables += layout.round_variables.items()
-    wide = [v for v in variables if v[1] != "__u32"]
-    narrow = [v for v in variables if v[1] == "__u32"]
-    windows: Declarations = []
+    variables = {"first_seen_ns": TIME_MAX} if layout.first_seen else {}
+    variables |= dict(window.offset for window in layout.windows)
+    for track in layout.tracks:
+        variables |= track.variables
+    variables |= {sampling.variable: COUNT_MAX for sampling in layout.counted} | layout.round_variables
+    declared: Declarations = [*_members(variables)]
     for window in layout.windows:
-        members: Declarations = [*_by_size(window.variables.items())]
-        windows.append((f"current_{window.suffix}", members))
+        declared.append((f"current_{window.suffix}", _members(window.variables)))
         if window.previous:
-            windows.append((f"previous_{window.suffix}", members))
-    return [*wide, *windows, *narrow, *([(CLAIM, "__u32")] if shared else [])]
+            declared.append((f"previous_{window.suffix}", _members(window.finished)))
+    # A window is aligned as its first member, its widest.
+    declared.sort(key=lambda item: item[1] if isinstance(item[1], int) else item[1][0][1], reverse=True)
+    return [*declared, *([(CLAIM, 4)] if shared else [])]
 
 
-def _structure(declarations: Declarations) -> type[ctypes.Structure]:
-    fields = [(n, _C_TYPES[t] if isinstance(t, str) else _structure(t)) for n, t in declarations]
+def _members(variables: dict[str, int]) -> Members:
+    sizes = [(name, width(largest)) for name, largest in variables.items()]
+    return sorted(sizes, key=lambda item: item[1], reverse=True)
+
+
+def _structure(declarations: Sequence[tuple[str, int | Members]]) -> type[ctypes.Structure]:
+    fields = [(n, _C_TYPES[t] if isinstance(t, int) else _structure(t)) for n, t in declarations]
     return type("State", (ctypes.Structure,), {"_fields_": fields})
 
 
@@ -221,7 +263,7 @@ def _samples_of(layout: StateLayout) -> tuple[Field, ...]:
 def _table(table: Table, feature_set: FeatureSet, used: Collection[int]) -> list[str]:
     return [
         *_structs(table),
-        *(line for window in table.layout.windows for line in _roll(table, window)),
+        *(line for window in table.layout.windows for line in _roll(table, window, feature_set)),
         *_begin(table),
         *(_sample(table) if table.by else []),
         *_accumulate(table),
@@ -286,11 +328,12 @@ def _structs(table: Table) -> list[str]:
     lines = []
     members = []
     suffix = table.suffix
-    for window in table.layout.windows:
-        inner = [f"\t{t} {n};" for n, t in _by_size(window.variables.items())]
-        lines += [f"struct ww_window{suffix}_{window.suffix} {{", *inner, "};", ""]
     for name, declared in _declarations(table.layout, table.shared):
-        kind = declared if isinstance(declared, str) else f"struct ww_window{suffix}_{name.split('_')[1]}"
+        if isinstance(declared, int):
+            members.append(f"\t__u{8 * declared} {name};")
+            continue
+        kind = f"struct ww_{name.replace('_', f'{suffix}_')}"
+        lines += [f"{kind} {{", *(f"\t__u{8 * size} {n};" for n, size in declared), "};", ""]
         members.append(f"\t{kind} {name};")
     lines += [
         f"/* What is kept {table.what}; starts as zeros. */",
@@ -312,36 +355,51 @@ def _structs(table: Table) -> list[str]:
     return lines
 
 
-def _roll(table: Table, window: Window) -> list[str]:
-    name = window.suffix
+def _roll(table: Table, window: Window, feature_set: FeatureSet) -> list[str]:
+    name, width_ns = window.suffix, f"{window.window_ns}ULL"
+    averages: dict[str, str] = {}
+    features = [
+        f"\t\t\ts->previous_{name}.{finished_variable(feature)} = "
+        f"{_expression(table, ended(feature), averages, feature_set)};"
+        for feature in window.previous
+    ]
     keep = [
-        "\tif (passed == 1)",
-        f"\t\ts->previous_{name} = s->current_{name};",
-        "\telse",
-        f"\t\t__builtin_memset(&s->previous_{name}, 0, sizeof(s->previous_{name}));",
+        "\t\tif (passed == 1) {",
+        *(f"\t\t\tconst __u64 {average} = {mean};" for average, mean in averages.items()),
+        "" if averages else None,
+        *features,
+        "\t\t} else {",
+        f"\t\t\t__builtin_memset(&s->previous_{name}, 0, sizeof(s->previous_{name}));",
+        "\t\t}",
     ]
     return [
-        f"/* Opens the tumbling window of {name} that now falls into. */",
+        f"/* Opens the tumbling window of {name} that the packet falls into. */",
         f"static __always_inline void ww_roll{table.suffix}_{name}(struct ww_state{table.suffix} *s,",
-        "\t\t\t\t\t   __u64 now)",
+        "\t\t\t\t\t   const struct ww_context *c)",
         "{",
-        f"\t__u64 passed = ww_elapsed(now, s->start_{name}_ns);",
+        f"\t__u64 offset = s->offset_{name} + c->elapsed_ns;",
         "",
-        f"\tif (passed < {window.window_ns}ULL)",
-        "\t\treturn;",
-        f"\tpassed /= {window.window_ns}ULL;",
-        *(keep if window.previous else []),
-        f"\t__builtin_memset(&s->current_{name}, 0, sizeof(s->current_{name}));",
-        f"\ts->start_{name}_ns += passed * {window.window_ns}ULL;",
+        f"\tif (offset >= {width_ns}) {{",
+        f"\t\t__u64 passed = offset / {width_ns};",
+        "",
+        *(line for line in keep if window.previous and line is not None),
+        f"\t\t__builtin_memset(&s->current_{name}, 0, sizeof(s->current_{name}));",
+        f"\t\toffset -= passed * {width_ns};",
+        "\t}",
+        f"\ts->offset_{name} = offset;",
         "}",
         "",
     ]
 
 
+def ended(feature: Feature) -> Feature:
+    """The feature of the current window that, once this has ended, is one of the previous."""
+    return replace(feature, scope=replace(feature.scope, previous=False))
+
+
 def _begin(table: Table) -> list[str]:
     layout = table.layout
     starts = ["first_seen_ns"] if layout.first_seen else []
-    starts += [f"start_{w.suffix}_ns" for w in layout.windows]
     return [
         "/* The first packet: what does not start as zero. */",
         f"static __always_inline void ww_begin{table.suffix}(struct ww_state{table.suffix} *s,",
@@ -393,7 +451,7 @@ def _samples(table: Table, tracks: tuple[Track, ...], prefix: str, *, window: bo
     for sampling in sorted({track.sampling for track in tracks}):
         block = []
         for track in (t for t in tracks if t.sampling == sampling):
-            updates = [cell.c(track.field) for cell in track.cells]
+            updates = [cell.c(track.bounds) for cell in track.cells]
             places = _places(track, prefix)
             counted = any("{n}" in update for update in updates)
             block += [
@@ -429,7 +487,7 @@ def _accumulate(table: Table) -> list[str]:
     lines += _samples(table, layout.tracks, "s->", window=False)
     for window in layout.windows:
         current = f"s->current_{window.suffix}."
-        lines.append(f"\tww_roll{table.suffix}_{window.suffix}(s, c->now_ns);")
+        lines.append(f"\tww_roll{table.suffix}_{window.suffix}(s, c);")
         lines += _count(table, window.counted, current)
         lines += _samples(table, window.tracks, current, window=True)
     if layout.paths:
@@ -459,9 +517,8 @@ def _extract(table: Table, feature_set: FeatureSet, used: Collection[int]) -> li
         elif constant_feature(feature, feature_set.key) is not None:
             values.append(f"\t/* x[{index}]: {comment(feature.name)}, a constant */")
         else:
-            values.append(
-                f"\tx[{index}] = {_expression(table, feature, averages)}; /* {comment(feature.label)} */"
-            )
+            value = _expression(table, feature, averages, feature_set)
+            values.append(f"\tx[{index}] = {value}; /* {comment(feature.label)} */")
     lines += [f"\tconst __u64 {name} = {mean};" for name, mean in averages.items()]
     return [*lines, *([""] if averages else []), *values, "}", ""]
 
@@ -481,15 +538,17 @@ def _extract_constants(feature_set: FeatureSet, used: Collection[int]) -> list[s
     ]
 
 
-def _expression(table: Table, feature: Feature, averages: dict[str, str]) -> str:
+def _expression(table: Table, feature: Feature, averages: dict[str, str], feature_set: FeatureSet) -> str:
     """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is
     done once.
     """
     scope, field, sampling = feature.scope, feature.field, feature.sampling
     prefix, suffix = "s->", ""
     if scope.window_ns:
-        suffix = f"_{'previous' if scope.previous else 'current'}_{format_duration(scope.window_ns)}"
-        prefix = f"s->{suffix[1:]}."
+        suffix = f"_{format_duration(scope.window_ns)}"
+        if scope.previous:
+            return f"s->previous{suffix}.{finished_variable(feature)}"
+        prefix = f"s->current{suffix}."
     n = _counter(sampling, prefix, bool(scope.window_ns))
     if field is None:
         return n
@@ -497,10 +556,11 @@ def _expression(table: Table, feature: Feature, averages: dict[str, str]) -> str
         return f"s->whole_{feature.path // 8} >> {feature.path % 8 * 8} & 255"
     if feature.accumulator is None:
         return field.c
-    track = Track(field, tuple(CELLS[c] for c in feature.accumulator.cells), scope.direction)
+    within = bounds(feature, feature_set)
+    track = Track(within, tuple(CELLS[c] for c in feature.accumulator.cells), scope.direction)
     places = _places(track, prefix)
     n = f"({n})" if " " in n else n
-    text = feature.accumulator.c(field)
+    text = feature.accumulator.c(within)
     if "{average}" in text:
         places["average"] = f"average_{track_suffix(field, scope.direction)}{suffix}"
         averages[places["average"]] = f"ww_mean({places['sum']}, {n})"
