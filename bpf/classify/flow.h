@@ -195,6 +195,23 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #undef WW_TABLE_SHARED
 #undef WW_TABLE_COUNTER
 
+/* Whether tables of aggregates are larger than a processor's caches. */
+#define WW_EXPECTS (WW_AGGREGATES_SIZE > 1 << 15)
+
+/* Has the entries of a packet's aggregates fetched, while its flow is looked for. */
+static __always_inline void ww_expect(const struct ww_packet *p, const __u32 version)
+{
+#if WW_BY_SOURCE
+	ww_expect_source(p, version);
+#endif
+#if WW_BY_DESTINATION
+	ww_expect_destination(p, version);
+#endif
+#if WW_BY_SERVICE
+	ww_expect_service(p, version);
+#endif
+}
+
 /* Accounts a packet in its aggregates. flow: its place in its flow. read: 1 if the model will read the features. */
 static __always_inline void ww_aggregate(const struct ww_packet *p, struct ww_cpu *percpu,
 					 const __u32 version, const struct ww_context *flow, __u32 read)

@@ -161,7 +161,6 @@ __noinline int WW_V(ww_keep)(__u32 index, __u32 way, __u32 before, __u32 after)
 }
 #endif
 
-#if WW_TABLE_FLOWS
 /* Has an entry's first line fetched while the clock is read: eBPF has no prefetch, but the fence of the clock waits for loads only, not for
  * stores. It writes what is there anyway. */
 static __always_inline void WW_V(ww_touch)(WW_ENTRY *entry)
@@ -174,6 +173,22 @@ static __always_inline void WW_V(ww_touch)(WW_ENTRY *entry)
 	/* Only shared tables use it. */
 	*(volatile __u16 *)&entry->slot.generation = 0;
 #endif
+}
+
+#if !WW_TABLE_FLOWS
+/* The same for the entry that a packet will probably have in its aggregate, before its flow is looked for. */
+static __always_inline void WW_V(ww_expect)(const struct ww_packet *p)
+{
+	__u64 word[WW_KEY_WORDS];
+	WW_BUCKET *bucket;
+	__u32 hash, index;
+
+	WW_PASTE(ww_make_key, , WW_VERSION)(word, p, 0, WW_TABLE_KEY);
+	hash = ww_hash(word, WW_KEY_WORDS);
+	index = hash >> 2 & WW_TABLE_MASK;
+	bucket = bpf_map_lookup_elem(&WW_TABLE_MAP_V, &index);
+	if (bucket)
+		WW_V(ww_touch)(&bucket->entry[hash & (WW_WAYS - 1)]);
 }
 #endif
 

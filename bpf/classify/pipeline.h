@@ -128,6 +128,10 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 		if (ww_unlikely(status))
 			return ww_unclassified(frame, status);
 	}
+#if WW_AGGREGATES
+	if (WW_EXPECTS)
+		ww_expect(p, version);
+#endif
 	flow = ww_account(p, &frame->percpu->scratch, &frame->percpu->stats, cpu, version, &context,
 			  frame->ctx);
 	frame->now_ns = context.now_ns;

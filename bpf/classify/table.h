@@ -132,6 +132,14 @@ __noinline int WW_PASTE(ww_aggregate, WW_TABLE, 6)(struct ww_scratch *scratch, s
 	return WW_T(ww_update_aggregate)(scratch, stats, now, read, 6);
 }
 
+static __always_inline void WW_T(ww_expect)(const struct ww_packet *p, const __u32 version)
+{
+	if (version == 4)
+		WW_PASTE(ww_expect, WW_TABLE, 4)(p);
+	else
+		WW_PASTE(ww_expect, WW_TABLE, 6)(p);
+}
+
 /* Hands the packet to its aggregate. flow: its place in its flow. */
 static __always_inline void WW_T(ww_aggregate)(const struct ww_packet *p, struct ww_cpu *percpu,
 					       const __u32 version, const struct ww_context *flow, __u32 read)

@@ -137,13 +137,13 @@ static __always_inline void ww_welford_step(__s64 *mean, __u64 *squares, __s64 s
 }
 
 /* The same on places of the state, which may be narrower. */
-#define ww_welford(mean, squares, sample, samples)                \
-	({                                                        \
-		__s64 _mean = (mean);                             \
-		__u64 _squares = (squares);                       \
+#define ww_welford(mean, squares, sample, samples)                   \
+	({                                                           \
+		__s64 _mean = (mean);                                \
+		__u64 _squares = (squares);                          \
 		ww_welford_step(&_mean, &_squares, sample, samples); \
-		(mean) = _mean;                                   \
-		(squares) = _squares;                             \
+		(mean) = _mean;                                      \
+		(squares) = _squares;                                \
 	})
 
 /* Index of the largest score, the lowest if several; scores fit 32 bits. Score and index travel in one number whose value

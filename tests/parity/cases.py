@@ -63,7 +63,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     feature_set = replace(feature_set, sharing=Random(f"sharing of {seed}").choice(SHARINGS))
     feature_set = replace(feature_set, kept=random_kept(Random(f"kept of {seed}")))
     sizes = Random(f"aggregates of {seed}")
-    feature_set = replace(feature_set, aggregates_size=sizes.choice((4, 4, 8, 64, 4096)))
+    feature_set = replace(feature_set, aggregates_size=sizes.choice((4, 4, 8, 64, 4096, 65536)))
     fuzzer = random_fuzzer(random, feature_set)
     # Times may jump far ahead in a long run; pcap ends in 2106.
     frames = [frame for frame in fuzzer.packets(packets) if frame[0] < END_OF_PCAP_NS]

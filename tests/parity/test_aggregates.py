@@ -47,7 +47,7 @@ def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) ->
     feature_set = FeatureSet.from_dict(
         {
             "name": "aggregates", "key": key, "features": ["length", *specs(field, by)],
-            "table_size": random.choice((8, 64)), "aggregates_size": random.choice((4, 8)),
+            "table_size": random.choice((8, 64)), "aggregates_size": random.choice((4, 8, 65536)),
             "proven_packets": random.choice((1, 4)), "grace": "10ms", "idle_timeout": "1s",
         }
     )  # fmt: skip
