@@ -25,7 +25,7 @@ demo: ## train a forest, attach it, drop an attack (CAPTURES=DIR: on your own ca
 	@$(SUDO) $(BIN)/wirewise demo --output build/demo $(if $(CAPTURES),--captures "$(CAPTURES)")
 
 test: setup ## unit, property, parity, kernel and end-to-end tests
-	@scripts/test.sh $(PYTEST_JOBS)
+	@scripts/test.sh $(filter-out auto,$(PYTEST_JOBS))
 
 test-slow: setup ## tests that `make test` leaves out for their time: long pages of docs/, benchmarks, every preset with every model
 	@$(SUDO) $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadgroup -m slow

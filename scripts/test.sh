@@ -4,10 +4,11 @@
 # output follows in one piece. The closing lines name the tests that were skipped, which the test programs report
 # each for itself or not at all. Fails if either fails; Ctrl-C ends both.
 #
-#   scripts/test.sh [JOBS]     JOBS: processes for the Python tests
+#   scripts/test.sh [JOBS]     JOBS: processes for the Python tests, and threads for cargo's
 set -euo pipefail
 cd "$(dirname "$0")/.."
-jobs=${1:-auto}
+# As many at a time as keep a processor busy that most of them leave idle, waiting for packets and processes.
+jobs=${1:-$(($(nproc) * 3 / 2 + 1))}
 export WIREWISE_SKIPPED=$PWD/build/skipped-tests
 rust_output=build/rust-tests.log
 
@@ -27,8 +28,7 @@ python_tests() {
 }
 
 rust_tests() {
-    # As many at a time as keep a processor busy that most of them leave idle.
-    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2 + 1))}
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$jobs}
     {
         cargo test --locked --quiet --profile bench --workspace --tests &&
             cargo test --locked --quiet --profile bench --workspace --doc
