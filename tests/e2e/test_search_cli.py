@@ -71,6 +71,19 @@ def test_a_model_that_was_found_is_compiled_and_evaluated(place: Path) -> None:
         assert judged["packets"] == found["report"]["packets"]  # what the search kept apart
 
 
+def test_the_best_is_fitted_again_to_all_rows_and_has_its_margins(place: Path) -> None:
+    words = (*SEARCH, "--trials", "3", "--max-benign-loss", "20%")
+    once, again = (call(*words, *more) for more in (("-o", "a.pkl"), ("-o", "b.pkl", "--refit")))
+    assert again["report"] == once["report"] and again["best"] == once["best"]
+    assert (place / "a.pkl").read_bytes() != (place / "b.pkl").read_bytes()
+    without_table = ("--max-benign-loss", "20%", "-o", "m.wirewise")
+    assert CliRunner().invoke(app, ["compile", "a.pkl", *without_table]).exit_code
+    compiled = call("compile", "b.pkl", *without_table)
+    assert compiled["fidelity"]["operating_point"]["wish"] == 0.2
+    text = CliRunner().invoke(app, [*words, "--refit", "-o", "c.pkl"], catch_exceptions=False).output
+    assert "wirewise compile c.pkl --max-benign-loss" in " ".join(text.split())
+
+
 def test_features_that_are_left_make_a_feature_set(place: Path) -> None:
     found = call(
         "importance", "table.parquet", "--eliminate", "-o", "left.yaml", "--max-benign-loss", "20%",

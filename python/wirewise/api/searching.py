@@ -30,6 +30,7 @@ def search(
     group: str | None = None,
     test_share: float = 0.3,
     seed: int = 0,
+    refit: bool = False,
     jobs: int | None = 1,
     ray: str | None = None,
     journal: AnyPath | None = None,
@@ -46,6 +47,7 @@ def search(
       largest score wins.
     - measure: measure ns without a limit, too.
     - group, test_share, seed: as in `train`; what is kept apart is never touched by the search.
+    - refit: fit the best again to all rows in the end; the report is about the model before.
     - jobs: processes, None is one a CPU. ray: address of a Ray cluster instead.
     - journal: a file of finished trials, to go on with.
 
@@ -59,7 +61,7 @@ def search(
     found = tuning.search(
         table_of(table, feature_set), space, trials=trials, method=method, folds=folds,
         limits=Limits(max_instructions, max_ns, max_benign_loss), measure=measure, group=group,
-        test_share=test_share, seed=seed, jobs=jobs, ray=ray,
+        test_share=test_share, seed=seed, refit=refit, jobs=jobs, ray=ray,
         journal=None if journal is None else Path(journal),
     )  # fmt: skip
     training = found.training

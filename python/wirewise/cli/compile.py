@@ -135,6 +135,7 @@ def compile_(
     from wirewise.formats.bundle import Bundle
     from wirewise.importers.benign import order_note
     from wirewise.targets import ProgramTarget
+    from wirewise.targets.ebpf import dear_features
 
     maker, options = find_target(context, target)
     if isinstance(maker, ProgramTarget):

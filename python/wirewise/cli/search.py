@@ -108,6 +108,9 @@ def search(
     keep_best: Annotated[
         bool, typer.Option("--keep-best", help="On Ctrl-C, write the best model so far.")
     ] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Train the best again with all rows, and write that model.")
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", help="Plot F1 against cost to a .html, .svg, .png or .pdf."),
@@ -119,7 +122,8 @@ def search(
 
     Models are cross-validated over captures, attack against benign flows at the packet that decides, and
     priced by the program that they compile to. A part of the captures is never touched by the search; the
-    report is about the best model on those. `compile` takes what is written as it takes a model of `train`.
+    report is about the best model on those (with --refit, which then learns from them too, about the one
+    before). `compile` takes what is written as it takes a model of `train`.
     """
     from wirewise.datasets import Table
     from wirewise.errors import InputError, UnfinishedError
@@ -153,7 +157,7 @@ def search(
                 loaded, space, trials=trials, method=method, folds=folds,
                 limits=Limits(max_instructions, max_ns, wish), measure=measure, group=group,
                 test_share=test_share, seed=seed, jobs=jobs, ray=ray, journal=journal,
-                digest=file_digest(table), keep_best=keep_best, progress=progress,
+                digest=file_digest(table), keep_best=keep_best, refit=refit, progress=progress,
             )  # fmt: skip
     except Stopped as stopped:
         resume = f"the same command goes on with {journal}" if journal else "--journal FILE lets it go on"
@@ -177,14 +181,14 @@ def search(
     if output:
         bundle = str(output.with_suffix(".wirewise"))
         loss = ["--max-benign-loss", str(max_benign_loss)] if wish is not None else []
+        # A model that has learned from the whole table has its margins in its record.
+        of = ["--table", str(table)] if not refit else []
         grid(
             [
                 ("written", f"{output}, with the record of its search"),
                 (
                     "next",
-                    shlex.join(
-                        ["wirewise", "compile", str(output), "--table", str(table), *loss, "-o", bundle]
-                    ),
+                    shlex.join(["wirewise", "compile", str(output), *of, *loss, "-o", bundle]),
                 ),
             ]
         )

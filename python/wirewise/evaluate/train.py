@@ -218,9 +218,6 @@ def train(
         progress(min(1.0, done / fits))
         return fitted
 
-    def said_by(fitted: Any, on: NDArray[np.int64]) -> Said:
-        return np.asarray(fitted.predict(on), np.int64), out_of_fold.scores(fitted, on, len(classes))
-
     def test(parts: Split, fitted: Any) -> Report:
         return Report.of(labels[parts.test], np.asarray(fitted.predict(rows[parts.test]), np.int64), classes)
 
@@ -254,9 +251,11 @@ def train(
         flows = split(usable.frame, "flow", test_share=test_share, seed=seed)
         by_flow = test(flows, fit(flows.learn))
     if folds:
-        crossed = _cross_validate(
+        crossed = cross_validate(
             usable.frame, labels, classes, parts.by, folds, range(seed, seed + seeds), at,
-            lambda part: said_by(fit(part.learn, lessons.for_rows(part.learn)), rows[part.test]),
+            lambda part: said_by(
+                fit(part.learn, lessons.for_rows(part.learn)), rows[part.test], len(classes)
+            ),
         )  # fmt: skip
     doubts = leaks.warnings(usable.frame, rows, labels, classes, usable.feature_set.feature_names, parts)
     doubts += lessons.doubts
@@ -272,14 +271,19 @@ def train(
         "refitted": refit,
         "packets": len(usable.frame),
         **({"dealings": _dealings(crossed, at)} if crossed and crossed.recall else {}),
-        **_margins(fitted, crossed, rows, classes),
+        **margins(fitted, crossed, rows, classes),
         **lesson.facts(),
         **lessons.facts(),
     }
     return Training(fitted, classes, report, facts, usable, parts, by_flow, crossed, tuple(doubts), taught)
 
 
-def _cross_validate(
+def said_by(fitted: Any, rows: NDArray[np.int64], classes: int) -> Said:
+    """What an estimator, fitted to so many class numbers, says of rows, (n, n_features)."""
+    return np.asarray(fitted.predict(rows), np.int64), out_of_fold.scores(fitted, rows, classes)
+
+
+def cross_validate(
     frame: pl.DataFrame,
     labels: NDArray[np.int64],
     classes: list[str],
@@ -289,8 +293,8 @@ def _cross_validate(
     at: At,
     predict: Callable[[Split], Said],
 ) -> CrossValidation:
-    """Predict : class numbers of a split's tested rows, and their scores, by a model that learned from its
-    others.
+    """Reports on rows that no model has learned from. predict : class numbers of a split's tested rows, and
+    their scores, by a model that learned from its others.
     """
     reports, accuracy, losing = [], [], []
     recall: dict[str, list[float]] = {}
@@ -323,7 +327,7 @@ def _cross_validate(
     return CrossValidation(by, list(seeds), Report.sum(reports), accuracy, recall, losing, by_packet, scored)
 
 
-def _margins(
+def margins(
     fitted: Any, crossed: CrossValidation | None, rows: NDArray[np.int64], classes: list[str]
 ) -> dict[str, Any]:
     """The margins that the cross-validation calls for, in the integers that `compile` makes of the estimator;

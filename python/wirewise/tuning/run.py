@@ -16,9 +16,11 @@ from wirewise.datasets.table import Table
 from wirewise.errors import InputError, choose
 from wirewise.evaluate import leaks
 from wirewise.evaluate.classes import check_classes, matrix, numbers
+from wirewise.evaluate.moments import At
 from wirewise.evaluate.report import Report
 from wirewise.evaluate.split import Split, split
-from wirewise.evaluate.train import Training
+from wirewise.evaluate.train import Training, cross_validate, said_by
+from wirewise.evaluate.train import margins as margins_of
 from wirewise.tuning import costs
 from wirewise.tuning.jobs import Jobs
 from wirewise.tuning.ranking import rank
@@ -157,6 +159,7 @@ def search(
     journal: Path | None = None,
     digest: str = "",
     keep_best: bool = False,
+    refit: bool = False,
     progress: Progress = lambda done, total, best: None,
 ) -> Found:
     """The model with the best F1 of attack against benign flows on captures it has not seen, within limits.
@@ -165,7 +168,8 @@ def search(
     touched by the search; the others are cross-validated over captures. table : its unlabelled rows are left
     out. method : one of METHODS. measure : measure ns a packet even without such a limit. jobs, ray : see
     `Workers`. journal : a file to go on with. digest : of the table, by which the journal knows it. keep_best
-    : on Ctrl-C, fit the best model so far.
+    : on Ctrl-C, fit the best model so far. refit : fit the best again in the end, to all rows; the report is
+    about the model before, and the margins that `compile` takes come from a cross-validation over all rows.
 
     The same seed gives the same result with any number of jobs, unless ns decide. Raises InputError where
     the table cannot be split, or nothing fits the limits; Stopped on Ctrl-C.
@@ -201,9 +205,9 @@ def search(
             found = None
             if keep_best and state.finished:
                 with ending.held():
-                    found = _found(state, usable, parts, classes, asked)
+                    found = _found(state, usable, parts, classes, asked, refit=refit)
             raise Stopped(found, work.done) from None
-    return _found(state, usable, parts, classes, asked)
+    return _found(state, usable, parts, classes, asked, refit=refit)
 
 
 class _State:
@@ -298,7 +302,9 @@ def _pareto(trials: Sequence[Trial]) -> list[Trial]:
     return found
 
 
-def _found(state: _State, usable: Table, parts: Split, classes: list[str], asked: dict[str, Any]) -> Found:
+def _found(
+    state: _State, usable: Table, parts: Split, classes: list[str], asked: dict[str, Any], *, refit: bool
+) -> Found:
     """The best model, fitted to all that the search may learn from, and judged on what was kept apart."""
     if not state.finished:
         said = sorted({trial.rejected_because for trial in state.all if trial.rejected_because})[:3]
@@ -310,12 +316,23 @@ def _found(state: _State, usable: Table, parts: Split, classes: list[str], asked
     table = Table(usable.frame, costs.narrowed(usable.feature_set, columns))
     rows, labels = matrix(table), numbers(table, classes)
     report = Report.of(labels[parts.test], np.asarray(fitted.predict(rows[parts.test]), np.int64), classes)
-    everything = Data.of(usable, classes, parts.by, asked["folds"], data.seed)
+    everything = replace(Data.of(usable, classes, parts.by, asked["folds"], data.seed), order=data.order)
     own = margins_by_flow(fitted, best.settings, rows, everything, parts.test)
     at = threshold(list(best.folds.values()), state.limits.benign_loss)
     lost = float(own["losing"][at + 1 :].sum() / max(1.0, own["losing"].sum()))
     apart = score_at([own], at, lost)
     doubts = leaks.warnings(usable.frame, rows, labels, classes, table.feature_set.feature_names, parts)
+    margins: dict[str, Any] = {}
+    if refit:
+        crossed = cross_validate(
+            usable.frame, labels, classes, parts.by, asked["folds"], [data.seed],
+            At(packets=(best.settings.packet,)),
+            lambda part: said_by(
+                fit(everything, best.settings, part.learn), rows[part.test], len(classes)
+            ),
+        )  # fmt: skip
+        fitted = fit(everything, best.settings, np.arange(len(rows)))
+        margins = margins_of(fitted, crossed, rows, classes)
     facts = {
         "estimator": best.settings.estimator,
         **({"network": "int8", "hidden": list(best.settings.hidden)} if best.settings.hidden else
@@ -324,7 +341,7 @@ def _found(state: _State, usable: Table, parts: Split, classes: list[str], asked
         "seed": asked["seed"],
         "test_share": asked["test_share"],
         "split": asked["split"],
-        "refitted": False,
+        "refitted": refit,
         "packets": len(usable.frame),
         "packet": best.settings.packet,
         "learned_from": best.settings.learn,
@@ -334,6 +351,7 @@ def _found(state: _State, usable: Table, parts: Split, classes: list[str], asked
             "limits": asked["limits"],
             "cross_validated": best.score and asdict(best.score), "kept_apart": asdict(apart),
         },
+        **margins,
     }  # fmt: skip
     training = Training(fitted, classes, report, facts, table, parts, doubts=tuple(doubts))
     return Found(state.all, pareto, best, training, apart, asked)
