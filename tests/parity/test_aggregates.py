@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept by source, destination and service: every accumulator, in tables that run full."""
+"""What is kept by source, service, pair and so on: every accumulator, in tables that run full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
-from wirewise.feature_sets.feature_set import AGGREGATES
+from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES
 
 pytestmark = needs_kernel
 
@@ -25,6 +25,9 @@ FIELDS_KEPT = (
     "handshake",
     "source",
     "destination",
+    "client",
+    "server",
+    "server_port",
     "flow",
 )
 
@@ -43,7 +46,8 @@ def specs(field: str, by: str) -> list[str]:
 @pytest.mark.parametrize("by", AGGREGATES)
 def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) -> None:
     random = Random(f"{field} by {by}")
-    key = random.choice(("five-tuple", "five-tuple-bidirectional", "source"))
+    keys = ("five-tuple", "five-tuple-bidirectional", "source")
+    key = keys[1] if by in CLIENT_AGGREGATES else random.choice(keys)
     feature_set = FeatureSet.from_dict(
         {
             "name": "aggregates", "key": key, "features": ["length", *specs(field, by)],

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from wirewise.abi import KEY_SIZE, SLOT_SIZE, TUNNEL_SIZE
 from wirewise.feature_sets.accumulators import CELLS, LINEAR_COUNTING, SKETCH_FULL, OfState
-from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, constant_feature
+from wirewise.feature_sets.feature_set import (
+    AGGREGATES,
+    Feature,
+    FeatureSet,
+    constant_feature,
+    identifier,
+)
 from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
@@ -205,7 +211,7 @@ class Table:
 
     @property
     def suffix(self) -> str:
-        return f"_{self.by}" if self.by else ""
+        return f"_{identifier(self.by)}" if self.by else ""
 
     @property
     def what(self) -> str:
@@ -256,8 +262,9 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_PAYLOAD": int(s.needs_payload(used)),
         "WW_PATHS": len(s.paths),
         "WW_AGGREGATES": len(s.aggregates(used)),
-        **{f"WW_BY_{by.upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
+        **{f"WW_BY_{identifier(by).upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
         "WW_AGGREGATES_SIZE": f"{s.aggregates_size}U",
+        "WW_AGGREGATES_IDLE_NS": f"{s.aggregates_idle_ns(used)}ULL",
         **_sketches(s, used),
     }
     return [f"#define {name} {value}" for name, value in values.items()]
