@@ -104,8 +104,10 @@ def random_feature(random: Random, directed: bool) -> str:
         scope = ", ".join(part for part in (direction, window) if part)
         return f"count({scope}{previous})" if scope else "count"
     field = random.choice(list(FIELDS))
-    if kind < 0.25 and not FIELDS[field].identity:
+    if kind < 0.25 and not (FIELDS[field].identity or FIELDS[field].of_aggregates):
         return field
+    if FIELDS[field].of_aggregates and "by=" not in window:
+        window = f"by={random.choice(AGGREGATES)}, window={random.choice(WINDOWS)}"
     name = random.choice([n for n, a in ACCUMULATORS.items() if a.of_identity or not FIELDS[field].identity])
     if previous and ACCUMULATORS[name].of_sample:
         previous = ""

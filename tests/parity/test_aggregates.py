@@ -22,6 +22,7 @@ FIELDS_KEPT = (
     "duration",
     "direction",
     "new_flow",
+    "flow_gap",
     "handshake",
     "source",
     "destination",
@@ -33,7 +34,8 @@ FIELDS_KEPT = (
 
 
 def specs(field: str, by: str) -> list[str]:
-    scopes = (f"by={by}, window=40ms", f"by={by}, window=40ms, previous")
+    window = "1s" if FIELDS[field].of_aggregates else "40ms"
+    scopes = (f"by={by}, window={window}", f"by={by}, window={window}, previous")
     found = [f"count({scope})" for scope in scopes]
     for name, accumulator in ACCUMULATORS.items():
         if FIELDS[field].identity and not accumulator.of_identity:
@@ -46,12 +48,13 @@ def specs(field: str, by: str) -> list[str]:
 @pytest.mark.parametrize("by", AGGREGATES)
 def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) -> None:
     random = Random(f"{field} by {by}")
-    keys = ("five-tuple", "five-tuple-bidirectional", "source")
+    gaps = FIELDS[field].of_aggregates  # takes aggregates that stay, of many flows
+    keys = ("five-tuple", "five-tuple-bidirectional", "five-tuple" if gaps else "source")
     key = keys[1] if by in CLIENT_AGGREGATES else random.choice(keys)
     feature_set = FeatureSet.from_dict(
         {
             "name": "aggregates", "key": key, "features": ["length", *specs(field, by)],
-            "table_size": random.choice((8, 64)), "aggregates_size": random.choice((4, 8)),
+            "table_size": random.choice((8, 64)), "aggregates_size": 64 if gaps else random.choice((4, 8)),
             "proven_packets": random.choice((1, 4)), "grace": "10ms", "idle_timeout": "1s",
         }
     )  # fmt: skip

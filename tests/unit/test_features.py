@@ -311,6 +311,9 @@ def test_names() -> None:
         ("count(window=1s, by=source, by=service)", "'by=service' is not by="),
         ("source", "count them: distinct(source"),
         ("mean(flow, by=source, window=1s)", "count them: distinct(flow"),
+        ("flow_gap", "write mean(flow_gap, by=source, window=10m)"),
+        ("max(flow_gap)", "one flow has none"),
+        ("max(flow_gap, window=1s)", "one flow has none"),
         ("length(window=1s)", "no accumulator 'length'"),
         ("last(length, window=1s)", "own value has no window"),
         ("deviation_from_mean(length, window=1s, previous)", "drop `previous`"),
@@ -395,6 +398,7 @@ def expected(name: str, samples: list[int], current: int | None) -> int:
         "first": samples[0],
         "min": min(samples),
         "max": max(samples),
+        "latest": samples[-1],
         "mean": means[-1],
         "mean_abs_deviation": sum(abs((x << 16) - m) for x, m in zip(samples, means, strict=True)) // n,
         "deviation_from_mean": 0 if current is None else abs((current << 16) - means[-1]),
@@ -508,6 +512,39 @@ def test_what_is_kept_by_client_and_server_is_of_both_directions(
         assert exact == [value for at, value in enumerate(wanted) if at % 7 not in (3, 5)], index
         for at, value in enumerate(wanted):
             assert at % 7 not in (3, 5) or 1 <= row[at] <= value + 1, (index, at)
+
+
+GAPPED = [name for name in ACCUMULATORS if name not in ("variance", "distinct", "pending")]
+
+
+@given(MANY, st.sampled_from(("pair", "client-port", "hosts", "destination")))
+def test_gaps_are_between_the_beginnings_of_flows(
+    steps: list[tuple[int, int, int, int, int]], by: str
+) -> None:
+    """By the definition, in one window; only packets that begin a flow count."""
+    time_ns, packets, began, gaps = 5, [], {}, {}
+    wanted = []
+    for gap_ms, source, destination, port, length in steps:
+        time_ns += gap_ms * MS
+        hosts = HOSTS[source], HOSTS[destination]
+        packets.append((time_ns, udp_frame(1000 + length % 3, port, length=length, hosts=hosts)))
+        flow = (*hosts, 1000 + length % 3, port)
+        entry = {
+            "pair": (*hosts, port), "client-port": (hosts[0], port), "hosts": hosts, "destination": hosts[1],
+        }[by]  # fmt: skip
+        starts, current = began.setdefault(entry, {}), None
+        if flow not in starts:
+            if starts:
+                current = (time_ns - max(starts.values())) // 1000
+                gaps.setdefault(entry, []).append(current)
+            starts[flow] = time_ns
+        samples = gaps.get(entry, [])
+        wanted.append([expected(name, samples, current) for name in GAPPED])
+    rows = run(
+        [f"{name}(flow_gap, by={by}, window=10m)" for name in GAPPED], packets,
+        key="five-tuple-bidirectional", table_size=4096, aggregates_size=4096,
+    )  # fmt: skip
+    assert rows == wanted
 
 
 @pytest.mark.parametrize("key", ["five-tuple", "source", "source-destination+vlan"])

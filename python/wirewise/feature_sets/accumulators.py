@@ -74,6 +74,10 @@ def _update_first(s: State, x: int, n: int, f: Field) -> None:
         s["first"] = x
 
 
+def _update_latest(s: State, x: int, n: int, f: Field) -> None:
+    s["latest"] = x
+
+
 def _update_nonzero(s: State, x: int, n: int, f: Field) -> None:
     s["nonzero"] = min(s["nonzero"] + (x != 0), COUNT_MAX)
 
@@ -134,6 +138,7 @@ CELLS: Registry[Cell] = Registry(
             lambda f: "{inverted_min} = ww_max({inverted_min}, 0xffffffffU - {x});",
         ),
         Cell("first", {"first": "__u32"}, _update_first, lambda f: "{first} = {n} == 1 ? {x} : {first};"),
+        Cell("latest", {"latest": "__u32"}, _update_latest, lambda f: "{latest} = {x};"),
         Cell(
             "nonzero",
             {"nonzero": "__u32"},
@@ -285,6 +290,9 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
         Accumulator("first", "value of the first sample", ("first",), _whole, _same,
                     lambda s, x, n, f: s["first"], lambda f: "{first}", of_constant=_itself,
                     of_state=lambda f: OfState("value", "first")),
+        Accumulator("latest", "value of the latest sample; 0 without samples", ("latest",), _whole, _same,
+                    lambda s, x, n, f: s["latest"], lambda f: "{latest}", of_constant=_itself,
+                    of_state=lambda f: OfState("value", "latest")),
         Accumulator("sum", "sum of the samples", ("sum",), _whole, lambda f: SUM_MAX,
                     lambda s, x, n, f: s["sum"], lambda f: "{sum}",
                     of_state=lambda f: OfState("value", "sum")),

@@ -176,6 +176,7 @@ class Feature:
                     "in max(...)"
                 )
             _refuse_identity(spec, target)
+            _refuse_without_by(spec, target, scope)
         else:
             accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
             target = _lookup(spec, arguments[0], FIELDS, "packet field")
@@ -187,6 +188,7 @@ class Feature:
                     f"feature {spec!r}: {target.name} is a time of the flow, not of one direction; leave out "
                     "direction="
                 )
+            _refuse_without_by(spec, target, scope)
             if scope.previous and accumulator.of_sample:
                 raise InputError(
                     f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
@@ -215,6 +217,14 @@ def _refuse_identity(spec: str, field: Field) -> None:
         raise InputError(
             f"feature {spec!r}: {field.name} only tells hosts or flows apart, and a model would learn "
             f"them by heart; count them: distinct({field.name}, by=destination, window=1s)"
+        )
+
+
+def _refuse_without_by(spec: str, field: Field, scope: Scope) -> None:
+    if field.of_aggregates and not scope.by:
+        raise InputError(
+            f"feature {spec!r}: {field.name} is between flows, and one flow has none; "
+            f"write mean({field.name}, by=source, window=10m)"
         )
 
 

@@ -148,4 +148,6 @@ class Extractor:
             now_ns=time_ns,
             seed=self._seed,
         )
+        if by and context.flow_packets == 1:
+            context.gap_ns = entry.state.begin_flow(time_ns)
         return Account(key, entry, lookup, context, entry.state.sample(context, time_ns))

@@ -74,6 +74,8 @@ class StateLayout:
     tracks: tuple[Track, ...]
     windows: tuple[Window, ...]
     first_seen: bool
+    flow_gaps: bool = False
+    """The time at which the aggregate's latest flow began is kept."""
     paths: tuple[int, ...] = ()
     """Of probes, whose rounds are kept."""
     counted: tuple[Sampling, ...] = ()
@@ -117,7 +119,10 @@ class StateLayout:
         needs_age = any(f.field is not None and f.field.needs_age for f in followed)
         paths = () if by else feature_set.paths
         counted = tuple(sorted(sampling for sampling in counts.get(0, ()) if sampling.counted))
-        return cls(feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age, paths, counted)
+        gaps = any(f.field is not None and f.field.of_aggregates for f in followed)
+        return cls(
+            feature_set.key, _tracks(cells.get(0, {})), tuple(windows), needs_age, gaps, paths, counted
+        )
 
     @property
     def round_variables(self) -> dict[str, str]:
@@ -217,11 +222,18 @@ class FlowState:
     def __init__(self, layout: StateLayout, time_ns: int) -> None:
         self._layout = layout
         self.first_seen_ns = time_ns
+        self.flow_seen_ns = 0
         self.flow = ScopeState.blank(layout.tracks, (Sampling(), *layout.counted))
         self.current = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.previous = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.start_ns = {w.window_ns: time_ns for w in layout.windows}
         self.rounds = Rounds.of(layout.paths)
+
+    def begin_flow(self, time_ns: int) -> int | None:
+        """A flow of the aggregate begins. How long after the one before; None if there was none."""
+        before = self.flow_seen_ns  # 0: there was none
+        self.flow_seen_ns = max(before, time_ns)
+        return max(0, time_ns - before) if before else None
 
     def sample(self, context: Context, time_ns: int) -> bool:
         """Account one packet seen at time_ns. Whether a round of probes is whole with it."""

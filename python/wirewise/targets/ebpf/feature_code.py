@@ -19,7 +19,7 @@ from wirewise.feature_sets.feature_set import (
     constant_feature,
     identifier,
 )
-from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
+from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.sampling import Sampling
@@ -129,6 +129,7 @@ def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
     The last is the claim, if CPUs share the flow tables.
     """
     variables = [("first_seen_ns", "__u64")] if layout.first_seen else []
+    variables += [("flow_seen_ns", "__u64")] if layout.flow_gaps else []
     variables += [(f"start_{w.suffix}_ns", "__u64") for w in layout.windows]
     variables += [item for track in layout.tracks for item in track.variables.items()]
     variables += [(sampling.variable, "__u32") for sampling in layout.counted]
@@ -199,7 +200,7 @@ class Table:
 
     def takes(self, sampling: Sampling) -> str:
         """C condition: the packet is a sample; "" where each is."""
-        conditions = ["c->packets > 1"] if sampling.kind == "iat" else []
+        conditions = {"iat": ["c->packets > 1"], "gap": ["c->is_gap"]}.get(sampling.kind, [])
         conditions += [f"{self.sample(field)} {holds}" for field, holds in sampling.conditions]
         # Without a branch, which the verifier would follow both ways.
         return " & ".join(f"({each})" if len(conditions) > 1 else each for each in conditions)
@@ -221,6 +222,7 @@ class Table:
 def _samples_of(layout: StateLayout) -> tuple[Field, ...]:
     read = [track.field for window in layout.windows for track in window.tracks]
     read += [f for window in layout.windows for s in window.counted for f, _ in s.conditions]
+    read += [FIELDS["new_flow"]] if layout.flow_gaps else []
     return tuple({field.name: field for field in read if not field.needs_time}.values())
 
 
@@ -432,6 +434,16 @@ def _accumulate(table: Table) -> list[str]:
     ]
     if layout.first_seen:
         lines.append("\tc->age_us = ww_microseconds(ww_elapsed(c->now_ns, s->first_seen_ns));")
+    if layout.flow_gaps:
+        lines += [
+            f"\tif ({table.sample(FIELDS['new_flow'])}) {{",
+            "\t\t__u64 passed = ww_elapsed(c->now_ns, s->flow_seen_ns);",
+            "",
+            "\t\tc->is_gap = s->flow_seen_ns != 0;",
+            "\t\tc->gap_us = ww_microseconds(passed);",
+            "\t\ts->flow_seen_ns += passed;",
+            "\t}",
+        ]
     lines += _count(table, layout.counted, "s->")
     lines += _samples(table, layout.tracks, "s->", window=False)
     for window in layout.windows:
