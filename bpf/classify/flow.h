@@ -58,7 +58,9 @@ static __always_inline __u32 ww_swap6(const struct ww_packet *p)
 #define WW_PART_TRANSPORT 4 /* both ports and the protocol */
 #define WW_PART_SERVICE 8   /* the destination port and the protocol */
 #define WW_PART_VLAN 16	    /* ids of the VLAN tags */
-#define WW_VLAN_SHIFT 40    /* of the word that has the ports */
+#define WW_PART_CLIENT \
+	32 /* the source is the client, who sent the flow's first packet, whoever sent this one */
+#define WW_VLAN_SHIFT 40 /* of the word that has the ports */
 
 static __always_inline __u64 ww_transport_word(const struct ww_packet *p, __u32 swapped, const int parts)
 {
@@ -138,6 +140,7 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_MAP ww_flows
 #define WW_TABLE_KEY WW_KEY_PARTS
 #define WW_TABLE_MASK ww_config.bucket_mask
+#define WW_TABLE_IDLE_NS ww_config.idle_timeout_ns
 #define WW_TABLE_SHARED WW_SHARED
 #define WW_TABLE_BLANK(blank) (blank)
 #define WW_TABLE_COUNTER(stats, what) (stats)->flows_##what
@@ -147,6 +150,7 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #undef WW_TABLE_MAP
 #undef WW_TABLE_KEY
 #undef WW_TABLE_MASK
+#undef WW_TABLE_IDLE_NS
 #undef WW_TABLE_SHARED
 #undef WW_TABLE_BLANK
 #undef WW_TABLE_COUNTER
@@ -154,6 +158,7 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #if WW_AGGREGATES
 #define WW_TABLE_FLOWS 0
 #define WW_TABLE_MASK ww_config.aggregate_mask
+#define WW_TABLE_IDLE_NS WW_AGGREGATES_IDLE_NS
 /* Packets of several flows are on several CPUs, whatever the flow key. */
 #define WW_TABLE_SHARED 1
 #define WW_TABLE_COUNTER(stats, what) (stats)->aggregates_##what
@@ -190,8 +195,42 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #undef WW_TABLE_KEY
 #undef WW_TABLE_BLANK
 #endif
+#if WW_BY_PAIR
+#define WW_TABLE _pair
+#define WW_TABLE_MAP ww_pair
+#define WW_TABLE_KEY (WW_PART_SOURCE | WW_PART_DESTINATION | WW_PART_SERVICE | WW_PART_CLIENT)
+#define WW_TABLE_BLANK(blank) (&(blank)->pair)
+#include "classify/table.h"
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
+#endif
+#if WW_BY_CLIENT_PORT
+#define WW_TABLE _client_port
+#define WW_TABLE_MAP ww_client_port
+#define WW_TABLE_KEY (WW_PART_SOURCE | WW_PART_SERVICE | WW_PART_CLIENT)
+#define WW_TABLE_BLANK(blank) (&(blank)->client_port)
+#include "classify/table.h"
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
+#endif
+#if WW_BY_HOSTS
+#define WW_TABLE _hosts
+#define WW_TABLE_MAP ww_hosts
+#define WW_TABLE_KEY (WW_PART_SOURCE | WW_PART_DESTINATION | WW_PART_CLIENT)
+#define WW_TABLE_BLANK(blank) (&(blank)->hosts)
+#include "classify/table.h"
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
+#endif
 #undef WW_TABLE_FLOWS
 #undef WW_TABLE_MASK
+#undef WW_TABLE_IDLE_NS
 #undef WW_TABLE_SHARED
 #undef WW_TABLE_COUNTER
 
@@ -224,6 +263,15 @@ static __always_inline void ww_aggregate(const struct ww_packet *p, struct ww_cp
 #endif
 #if WW_BY_SERVICE
 	ww_aggregate_service(p, percpu, version, flow, read);
+#endif
+#if WW_BY_PAIR
+	ww_aggregate_pair(p, percpu, version, flow, read);
+#endif
+#if WW_BY_CLIENT_PORT
+	ww_aggregate_client_port(p, percpu, version, flow, read);
+#endif
+#if WW_BY_HOSTS
+	ww_aggregate_hosts(p, percpu, version, flow, read);
 #endif
 }
 #endif

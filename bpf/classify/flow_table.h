@@ -52,7 +52,7 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 		way &= WW_WAYS - 1;
 		entry = &bucket->entry[way];
 		used = entry->slot.packets != 0;
-		free = !used || ww_elapsed(now, entry->slot.last_seen_ns) > ww_config.idle_timeout_ns;
+		free = !used || ww_elapsed(now, entry->slot.last_seen_ns) > WW_TABLE_IDLE_NS;
 
 		if (used && WW_V(ww_same_key)(&entry->key, (const void *)key))
 			return way | (free ? WW_FLOW_EXPIRED : WW_FLOW_HIT) << 8;
@@ -71,7 +71,7 @@ __noinline int WW_V(ww_search)(WW_BUCKET *bucket, const WW_KEY *key, __u32 first
 /* What an entry is to a key, whatever else is in the bucket. The caller holds the entry's claim. */
 static __always_inline __u32 WW_V(ww_match_entry)(const WW_ENTRY *entry, const WW_KEY *key, __u64 now)
 {
-	int idle = ww_elapsed(now, entry->slot.last_seen_ns) > ww_config.idle_timeout_ns;
+	int idle = ww_elapsed(now, entry->slot.last_seen_ns) > WW_TABLE_IDLE_NS;
 
 	if (!entry->slot.packets)
 		return WW_FLOW_NEW;
@@ -199,7 +199,12 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 					  __u32 cpu, struct ww_context *context, WW_HOOK_CTX *ctx)
 {
 	__u64 now = context->now_ns;
+#if WW_TABLE_FLOWS
 	__u64 word[WW_KEY_WORDS];
+#else
+	/* Read where it is: this function is called at the end of the longest nest, where a copy has no room on the stack. */
+	const __u64 *word = key_scratch;
+#endif
 	WW_BUCKET *bucket;
 	WW_ENTRY *entry;
 	__u32 hash, found, index, mask = WW_TABLE_MASK;
@@ -213,8 +218,6 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 #if WW_KEY_TEID
 	word[WW_KEY_WORDS - 1] = p->teid;
 #endif
-#else
-	WW_V(ww_copy_words)(word, key_scratch);
 #endif
 	hash = ww_hash(word, WW_KEY_WORDS);
 	flow->hash = hash;
@@ -243,7 +246,7 @@ static __always_inline void WW_V(ww_find)(WW_FLOW *flow, const struct ww_packet 
 #endif
 	flow->elapsed_ns = ww_elapsed(now, entry->slot.last_seen_ns);
 	if (ww_unlikely(!entry->slot.packets || !WW_V(ww_same_key)(&entry->key, word) ||
-			flow->elapsed_ns > ww_config.idle_timeout_ns)) {
+			flow->elapsed_ns > WW_TABLE_IDLE_NS)) {
 #if WW_TABLE_FLOWS
 		ww_hide(key_scratch); /* otherwise its address would be computed for every packet and kept on the stack */
 		WW_V(ww_copy_words)(key_scratch, word);

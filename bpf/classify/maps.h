@@ -31,6 +31,15 @@ struct ww_blank_entry {
 #if WW_BY_SERVICE
 	struct ww_entry_service6 service;
 #endif
+#if WW_BY_PAIR
+	struct ww_entry_pair6 pair;
+#endif
+#if WW_BY_CLIENT_PORT
+	struct ww_entry_client_port6 client_port;
+#endif
+#if WW_BY_HOSTS
+	struct ww_entry_hosts6 hosts;
+#endif
 };
 
 WW_MAP(ww_flows4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket4, 1, BPF_F_MMAPABLE);
@@ -46,6 +55,18 @@ WW_MAP(ww_destination6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_destination6
 #if WW_BY_SERVICE
 WW_MAP(ww_service4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_service4, 1, BPF_F_MMAPABLE);
 WW_MAP(ww_service6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_service6, 1, BPF_F_MMAPABLE);
+#endif
+#if WW_BY_PAIR
+WW_MAP(ww_pair4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_pair4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_pair6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_pair6, 1, BPF_F_MMAPABLE);
+#endif
+#if WW_BY_CLIENT_PORT
+WW_MAP(ww_client_port4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_client_port4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_client_port6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_client_port6, 1, BPF_F_MMAPABLE);
+#endif
+#if WW_BY_HOSTS
+WW_MAP(ww_hosts4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_hosts4, 1, BPF_F_MMAPABLE);
+WW_MAP(ww_hosts6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_hosts6, 1, BPF_F_MMAPABLE);
 #endif
 WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, BPF_F_MMAPABLE);
 WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);

@@ -57,7 +57,9 @@ struct ww_context {
 	__u32 age_us;
 	__u32 flow_packets; /* of the flow, with this one */
 	__u32 flow_hash;
-	__u32 whole; /* 1: a round of probes is, with this packet */
+	__u32 is_gap; /* of an aggregate: 1 if this packet begins a flow, and not its first */
+	__u32 gap_us; /* since the flow before began */
+	__u32 whole;  /* 1: a round of probes is, with this packet */
 };
 
 #endif

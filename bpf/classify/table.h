@@ -145,13 +145,14 @@ static __always_inline void WW_T(ww_aggregate)(const struct ww_packet *p, struct
 					       const __u32 version, const struct ww_context *flow, __u32 read)
 {
 	__u64 *key = (void *)&percpu->scratch.aggregate_key;
+	__u32 swapped = WW_TABLE_KEY & WW_PART_CLIENT ? !flow->forward : 0;
 
 	WW_T(ww_sample)(percpu->scratch.sample, p, flow);
 	if (version == 4) {
-		ww_make_key4(key, p, 0, WW_TABLE_KEY);
+		ww_make_key4(key, p, swapped, WW_TABLE_KEY);
 		WW_PASTE(ww_aggregate, WW_TABLE, 4)(&percpu->scratch, &percpu->stats, flow->now_ns, read);
 	} else {
-		ww_make_key6(key, p, 0, WW_TABLE_KEY);
+		ww_make_key6(key, p, swapped, WW_TABLE_KEY);
 		WW_PASTE(ww_aggregate, WW_TABLE, 6)(&percpu->scratch, &percpu->stats, flow->now_ns, read);
 	}
 }

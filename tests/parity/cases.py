@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
-from wirewise.feature_sets.feature_set import AGGREGATES, SHARINGS, TEID
+from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES, SHARINGS, TEID
 from wirewise.feature_sets.fields import BIDIRECTIONAL, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.sampling import DIRECTIONS
@@ -61,7 +61,8 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     random = Random(seed)
     feature_set = random_feature_set(random)
     feature_set = replace(feature_set, sharing=Random(f"sharing of {seed}").choice(SHARINGS))
-    feature_set = replace(feature_set, kept=random_kept(Random(f"kept of {seed}")))
+    directed = ends_of_key(feature_set.key) == BIDIRECTIONAL
+    feature_set = replace(feature_set, kept=random_kept(Random(f"kept of {seed}"), directed))
     sizes = Random(f"aggregates of {seed}")
     feature_set = replace(feature_set, aggregates_size=sizes.choice((4, 4, 8, 64, 4096, 65536)))
     fuzzer = random_fuzzer(random, feature_set)
@@ -90,11 +91,12 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
 # -- feature sets
 
 
-def random_feature(random: Random, directed: bool = False) -> str:
+def random_feature(random: Random, directed: bool) -> str:
     """directed: flows have two directions, so a feature may be of one."""
     window = f"window={random.choice(WINDOWS)}" if random.random() < 0.5 else ""
     if window and random.random() < 0.4:
-        window = f"by={random.choice(AGGREGATES)}, {window}"
+        by = random.choice([by for by in AGGREGATES if directed or by not in CLIENT_AGGREGATES])
+        window = f"by={by}, {window}"
     previous = ", previous" if window and random.random() < 0.4 else ""
     direction = f"direction={random.choice(DIRECTIONS)}" if directed and random.random() < 0.5 else ""
     kind = random.random()
@@ -102,8 +104,10 @@ def random_feature(random: Random, directed: bool = False) -> str:
         scope = ", ".join(part for part in (direction, window) if part)
         return f"count({scope}{previous})" if scope else "count"
     field = random.choice(list(FIELDS))
-    if kind < 0.25 and not FIELDS[field].identity:
+    if kind < 0.25 and not (FIELDS[field].identity or FIELDS[field].of_aggregates):
         return field
+    if FIELDS[field].of_aggregates and "by=" not in window:
+        window = f"by={random.choice(AGGREGATES)}, window={random.choice(WINDOWS)}"
     name = random.choice([n for n, a in ACCUMULATORS.items() if a.of_identity or not FIELDS[field].identity])
     if previous and ACCUMULATORS[name].of_sample:
         previous = ""
@@ -113,8 +117,9 @@ def random_feature(random: Random, directed: bool = False) -> str:
 
 def random_feature_set(random: Random) -> FeatureSet:
     few_windows = random.random() < 0.8
-    key = random.choice(KEYS)
-    directed = ends_of_key(key) == BIDIRECTIONAL
+    both_ways = [key for key in KEYS if ends_of_key(key) == BIDIRECTIONAL]
+    key = random.choice(both_ways if random.random() < 0.4 else KEYS)
+    directed = key in both_ways
     specs: list[str] = []
     windows: set[int] = set()
     for _ in range(random.choice((1, 2, 4, 8, 12, 12, 16, 24, 40))):
@@ -129,7 +134,7 @@ def random_feature_set(random: Random) -> FeatureSet:
         {
             "name": "random",
             "key": key,
-            "features": specs or ["length"],
+            "features": specs,
             "table_size": random.choice((4, 4, 8, 16, 64, 4096)),
             "idle_timeout": random.choice(("1us", "1ms", "40ms", "1s", "60s", "3h", "100h")),
             "grace": random.choice(("1ns", "1ms", "100ms", "10s", "200h")),
@@ -144,11 +149,11 @@ def random_feature_set(random: Random) -> FeatureSet:
     )
 
 
-def random_kept(random: Random) -> tuple[Feature, ...]:
+def random_kept(random: Random, directed: bool) -> tuple[Feature, ...]:
     """Features whose state is kept though the model need not read them; of one window at most."""
     if random.random() < 0.6:
         return ()
-    kept = [Feature.parse(random_feature(random)) for _ in range(random.choice((1, 3, 6)))]
+    kept = [Feature.parse(random_feature(random, directed)) for _ in range(random.choice((1, 3, 6)))]
     windows = sorted({f.scope.window_ns for f in kept} - {0})[:1]
     return tuple(f for f in kept if f.scope.window_ns in (0, *windows))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept by source, destination and service: every accumulator, in tables that run full."""
+"""What is kept by source, service, pair and so on: every accumulator, in tables that run full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
-from wirewise.feature_sets.feature_set import AGGREGATES
+from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES
 
 pytestmark = needs_kernel
 
@@ -22,15 +22,20 @@ FIELDS_KEPT = (
     "duration",
     "direction",
     "new_flow",
+    "flow_gap",
     "handshake",
     "source",
     "destination",
+    "client",
+    "server",
+    "server_port",
     "flow",
 )
 
 
 def specs(field: str, by: str) -> list[str]:
-    scopes = (f"by={by}, window=40ms", f"by={by}, window=40ms, previous")
+    window = "1s" if FIELDS[field].of_aggregates else "40ms"
+    scopes = (f"by={by}, window={window}", f"by={by}, window={window}, previous")
     found = [f"count({scope})" for scope in scopes]
     for name, accumulator in ACCUMULATORS.items():
         if FIELDS[field].identity and not accumulator.of_identity:
@@ -43,11 +48,14 @@ def specs(field: str, by: str) -> list[str]:
 @pytest.mark.parametrize("by", AGGREGATES)
 def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) -> None:
     random = Random(f"{field} by {by}")
-    key = random.choice(("five-tuple", "five-tuple-bidirectional", "source"))
+    gaps = FIELDS[field].of_aggregates  # takes aggregates that stay, of many flows
+    keys = ("five-tuple", "five-tuple-bidirectional", "five-tuple" if gaps else "source")
+    key = keys[1] if by in CLIENT_AGGREGATES else random.choice(keys)
     feature_set = FeatureSet.from_dict(
         {
             "name": "aggregates", "key": key, "features": ["length", *specs(field, by)],
-            "table_size": random.choice((8, 64)), "aggregates_size": random.choice((4, 8, 65536)),
+            "table_size": random.choice((8, 64)),
+            "aggregates_size": 64 if gaps else random.choice((4, 8, 65536)),
             "proven_packets": random.choice((1, 4)), "grace": "10ms", "idle_timeout": "1s",
         }
     )  # fmt: skip

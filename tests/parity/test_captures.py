@@ -46,7 +46,7 @@ EVERY_FIELD = FeatureSet.from_dict(
         "idle_timeout": "1m",
         "table_size": 64,
         "features": [
-            *(name for name, field in FIELDS.items() if not field.identity),
+            *(name for name, field in FIELDS.items() if not (field.identity or field.of_aggregates)),
             "count", "mean(length)", "variance(iat)", "mean_abs_deviation(ttl)",
             "first(tcp_flags, window=1s)", "sum(payload_length, window=1s, previous)",
             "count(window=1s, previous)", "deviation_from_mean(iat_or_zero)",

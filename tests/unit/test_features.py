@@ -25,7 +25,8 @@ from wirewise.cli import app
 from wirewise.errors import InputError
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, PRESETS, Extractor, Feature, FeatureSet, keeping
 from wirewise.feature_sets.accumulators import CELLS, DISTINCT_MAX, SQUARE_MAX, SUM_MAX, Bounds
-from wirewise.feature_sets.fields import mix
+from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES
+from wirewise.feature_sets.fields import BIDIRECTIONAL, mix
 from wirewise.feature_sets.flow import Lookup, hash_key, make_key, seed_from
 from wirewise.feature_sets.packet import TUNNELS, Packet, parse
 from wirewise.feature_sets.state import StateLayout
@@ -263,7 +264,7 @@ def test_tunnels(tunnel: str, header: bytes, protocol: int) -> None:
 
 @given(st.integers(0, 1 << 32))
 def test_a_feature_is_read_back_from_its_spec(seed: int) -> None:
-    feature = Feature.parse(random_feature(Random(seed)))
+    feature = Feature.parse(random_feature(Random(seed), directed=True))
     assert Feature.parse(feature.spec) == feature
     assert 0 == feature.minimum < feature.maximum < 1 << 63
     assert feature.fraction_bits in (0, 16)
@@ -301,12 +302,18 @@ def test_names() -> None:
         ("mean(length, window=5)", "not a duration"),
         ("mean(length, window=0.1ns)", "whole number of nanoseconds"),
         ("mean(length, previous)", "behind it, previous"),
-        ("mean(length, window=1s, window=2s)", "is not by=source|destination|service, window=DURATION"),
+        (
+            "mean(length, window=1s, window=2s)",
+            "is not by=source|destination|service|pair|client-port|hosts, window=DURATION",
+        ),
         ("mean(length, by=destination)", "so it needs a window; add window=1s"),
         ("count(by=host, window=1s)", "nothing is kept by 'host'"),
         ("count(window=1s, by=source, by=service)", "'by=service' is not by="),
         ("source", "count them: distinct(source"),
         ("mean(flow, by=source, window=1s)", "count them: distinct(flow"),
+        ("flow_gap", "write mean(flow_gap, by=source, window=10m)"),
+        ("max(flow_gap)", "one flow has none"),
+        ("max(flow_gap, window=1s)", "one flow has none"),
         ("length(window=1s)", "no accumulator 'length'"),
         ("last(length, window=1s)", "own value has no window"),
         ("deviation_from_mean(length, window=1s, previous)", "drop `previous`"),
@@ -391,6 +398,7 @@ def expected(name: str, samples: list[int], current: int | None) -> int:
         "first": samples[0],
         "min": min(samples),
         "max": max(samples),
+        "latest": samples[-1],
         "mean": means[-1],
         "mean_abs_deviation": sum(abs((x << 16) - m) for x, m in zip(samples, means, strict=True)) // n,
         "deviation_from_mean": 0 if current is None else abs((current << 16) - means[-1]),
@@ -458,6 +466,104 @@ def test_aggregates_are_over_all_packets_of_the_same_end(
             gaps = [0, *((b - a) // 1000 for a, b in pairwise(times))]
             wanted += [len(current), sum(p[4] for _, p in current), new, max(gaps[-len(current) :])]
         assert row == wanted, index
+
+
+CLIENT_KEYS = ("five-tuple-bidirectional", "five-tuple-bidirectional+vlan")
+
+
+@given(MANY, st.sampled_from(CLIENT_KEYS))
+def test_what_is_kept_by_client_and_server_is_of_both_directions(
+    steps: list[tuple[int, int, int, int, int]], key: str
+) -> None:
+    """By the definition: the client of a conversation is who sent its first packet."""
+    time_ns, packets, seen, clients = 5, [], [], {}
+    for gap_ms, source, destination, port, length in steps:
+        time_ns += gap_ms * MS
+        sender, receiver = (HOSTS[source], 1000 + port), (HOSTS[destination], port)
+        if length % 2:
+            sender, receiver = receiver, sender
+        packets.append((time_ns, udp_frame(sender[1], receiver[1], length=length,
+                                           hosts=(sender[0], receiver[0]))))  # fmt: skip
+        conversation = frozenset((sender, receiver))
+        new = conversation not in clients
+        client = clients.setdefault(conversation, sender)
+        server = sender if client == receiver else receiver
+        seen.append((client, server, new, length))
+    entries = {
+        "pair": lambda p: (p[0][0], p[1]),
+        "client-port": lambda p: (p[0][0], p[1][1]),
+        "hosts": lambda p: (p[0][0], p[1][0]),
+    }
+    specs = ("count({})", "sum(length, {})", "sum(new_flow, {})", "distinct(server, {})",
+             "distinct(client, {})", "distinct(server_port, {})", "max(server_port, {})")  # fmt: skip
+    rows = run(
+        [spec.format(f"by={by}, window=10m") for by in entries for spec in specs], packets,
+        key=key, table_size=4096, aggregates_size=4096,
+    )  # fmt: skip
+    for index, row in enumerate(rows):
+        wanted = []
+        for entry in entries.values():
+            own = [p for p in seen[: index + 1] if entry(p) == entry(seen[index])]
+            servers, ports = {p[1][0] for p in own}, {p[1][1] for p in own}
+            wanted += [len(own), sum(p[3] for p in own), sum(p[2] for p in own)]
+            # A sketch is exact as long as no two values share a bit, so at most one less here.
+            wanted += [len(servers), 1, len(ports), max(ports)]
+        exact = [value for at, value in enumerate(row) if at % 7 not in (3, 5)]
+        assert exact == [value for at, value in enumerate(wanted) if at % 7 not in (3, 5)], index
+        for at, value in enumerate(wanted):
+            assert at % 7 not in (3, 5) or 1 <= row[at] <= value + 1, (index, at)
+
+
+GAPPED = [name for name in ACCUMULATORS if name not in ("variance", "distinct", "pending")]
+
+
+@given(MANY, st.sampled_from(("pair", "client-port", "hosts", "destination")))
+def test_gaps_are_between_the_beginnings_of_flows(
+    steps: list[tuple[int, int, int, int, int]], by: str
+) -> None:
+    """By the definition, in one window; only packets that begin a flow count."""
+    time_ns, packets, began, gaps = 5, [], {}, {}
+    wanted = []
+    for gap_ms, source, destination, port, length in steps:
+        time_ns += gap_ms * MS
+        hosts = HOSTS[source], HOSTS[destination]
+        packets.append((time_ns, udp_frame(1000 + length % 3, port, length=length, hosts=hosts)))
+        flow = (*hosts, 1000 + length % 3, port)
+        entry = {
+            "pair": (*hosts, port), "client-port": (hosts[0], port), "hosts": hosts, "destination": hosts[1],
+        }[by]  # fmt: skip
+        starts, current = began.setdefault(entry, {}), None
+        if flow not in starts:
+            if starts:
+                current = (time_ns - max(starts.values())) // 1000
+                gaps.setdefault(entry, []).append(current)
+            starts[flow] = time_ns
+        samples = gaps.get(entry, [])
+        wanted.append([expected(name, samples, current) for name in GAPPED])
+    rows = run(
+        [f"{name}(flow_gap, by={by}, window=10m)" for name in GAPPED], packets,
+        key="five-tuple-bidirectional", table_size=4096, aggregates_size=4096,
+    )  # fmt: skip
+    assert rows == wanted
+
+
+@pytest.mark.parametrize("key", ["five-tuple", "source", "source-destination+vlan"])
+@pytest.mark.parametrize("by", CLIENT_AGGREGATES)
+def test_who_the_client_is_takes_a_key_of_both_directions(by: str, key: str) -> None:
+    with pytest.raises(InputError, match=r"another client's packets.*five-tuple-bidirectional"):
+        FeatureSet("x", [f"count(by={by}, window=1s)"], key=key)
+    with pytest.raises(InputError, match=f"add key: {BIDIRECTIONAL}"):
+        FeatureSet("x", ["length"], key=key, kept=[f"count(by={by}, window=1s)"])
+
+
+@pytest.mark.parametrize("by", AGGREGATES)
+def test_an_aggregate_stays_until_its_windows_are_over(by: str) -> None:
+    """Flows time out after a minute, but what happened in ten minutes is not forgotten before they pass."""
+    minutes = (0, 3, 8, 11, 35)
+    packets = [(minute * 60_000 * MS + 5, udp_frame(1000 + minute, 53)) for minute in minutes]
+    specs = [f"sum(new_flow, by={by}, window=10m)", f"count(by={by}, window=10m, previous)", "count"]
+    rows = run(specs, packets, key="five-tuple-bidirectional", idle_timeout="1m")
+    assert rows == [[1, 0, 1], [2, 0, 1], [3, 0, 1], [1, 3, 1], [1, 0, 1]]
 
 
 EXACT = [name for name in ACCUMULATORS if name not in ("variance", "distinct")]

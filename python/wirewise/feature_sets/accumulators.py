@@ -111,6 +111,10 @@ def _update_first(s: State, x: int, n: int, b: Bounds) -> None:
         s["first"] = x
 
 
+def _update_latest(s: State, x: int, n: int, b: Bounds) -> None:
+    s["latest"] = x
+
+
 def _update_nonzero(s: State, x: int, n: int, b: Bounds) -> None:
     s["nonzero"] = min(s["nonzero"] + (x != 0), COUNT_MAX)
 
@@ -195,6 +199,7 @@ CELLS: Registry[Cell] = Registry(
             _update_first,
             lambda b: "{first} = {n} == 1 ? {x} : {first};",
         ),
+        Cell("latest", {"latest": lambda b: b.sample}, _update_latest, lambda b: "{latest} = {x};"),
         Cell(
             "nonzero",
             {"nonzero": lambda b: COUNT_MAX},
@@ -350,6 +355,9 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
         Accumulator("first", "value of the first sample", ("first",), _whole, _same,
                     lambda s, x, n, b: s["first"], lambda b: "{first}", of_constant=_itself,
                     of_state=lambda b: OfState("value", "first")),
+        Accumulator("latest", "value of the latest sample; 0 without samples", ("latest",), _whole, _same,
+                    lambda s, x, n, b: s["latest"], lambda b: "{latest}", of_constant=_itself,
+                    of_state=lambda b: OfState("value", "latest")),
         Accumulator("sum", "sum of the samples", ("sum",), _whole, lambda f: SUM_MAX,
                     lambda s, x, n, b: s["sum"], lambda b: "{sum}",
                     of_state=lambda b: OfState("value", "sum")),

@@ -6,7 +6,8 @@
 A feature is `field`, `accumulator(field)`, `count` (packets of the flow), each but the first with
 `window=DURATION` and then `previous`: the last finished tumbling window instead of the current one. Window
 0 of a flow opens with its first packet. With `by=KEY` before the window, it is accumulated not over the
-flow's packets but over all packets that have the same source, destination or service: an aggregate.
+flow's packets but over all packets that have the same source, service, client and server or other of
+AGGREGATES: an aggregate.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ KEYS = (
     *_WITHOUT_TUNNEL,
     *(key + TEID for key in _WITHOUT_TUNNEL if not key.startswith(BIDIRECTIONAL)),
 )
-AGGREGATES = ("source", "destination", "service")
+CLIENT_AGGREGATES = ("pair", "client-port", "hosts")
+"""Of AGGREGATES, those that know a flow's client, who sent its first packet: client, server and the server's
+port and protocol; these without the server; client and server alone. Both directions are one entry, so the
+flow key must join them too."""
+AGGREGATES = ("source", "destination", "service", *CLIENT_AGGREGATES)
 """What packets of several flows can be accumulated by, besides their flow's key."""
 SHARINGS = ("shared", "per-cpu")
 MAX_TABLE_SIZE = 1 << 24
@@ -171,6 +176,7 @@ class Feature:
                     "in max(...)"
                 )
             _refuse_identity(spec, target)
+            _refuse_without_by(spec, target, scope)
         else:
             accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
             target = _lookup(spec, arguments[0], FIELDS, "packet field")
@@ -182,6 +188,7 @@ class Feature:
                     f"feature {spec!r}: {target.name} is a time of the flow, not of one direction; leave out "
                     "direction="
                 )
+            _refuse_without_by(spec, target, scope)
             if scope.previous and accumulator.of_sample:
                 raise InputError(
                     f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
@@ -210,6 +217,14 @@ def _refuse_identity(spec: str, field: Field) -> None:
         raise InputError(
             f"feature {spec!r}: {field.name} only tells hosts or flows apart, and a model would learn "
             f"them by heart; count them: distinct({field.name}, by=destination, window=1s)"
+        )
+
+
+def _refuse_without_by(spec: str, field: Field, scope: Scope) -> None:
+    if field.of_aggregates and not scope.by:
+        raise InputError(
+            f"feature {spec!r}: {field.name} is between flows, and one flow has none; "
+            f"write mean({field.name}, by=source, window=10m)"
         )
 
 
@@ -247,13 +262,18 @@ def _parse_scope(spec: str, arguments: list[str]) -> Scope:
     return Scope(window_ns, previous, by, direction)
 
 
+def identifier(by: str) -> str:
+    """One of AGGREGATES as names of features and of C have it."""
+    return by.replace("-", "_")
+
+
 def _default_name(feature: Feature) -> str:
     parts = ["previous"] if feature.scope.previous else []
     parts += [feature.accumulator.name] if feature.accumulator else []
     parts += [feature.field.name] if feature.field else ["count"]
     parts += [f"of_path_{feature.path}"] if feature.path is not None else []
     parts += [format_duration(feature.scope.window_ns)] if feature.scope.window_ns else []
-    parts += [f"by_{feature.scope.by}"] if feature.scope.by else []
+    parts += [f"by_{identifier(feature.scope.by)}"] if feature.scope.by else []
     parts += [feature.scope.direction] if feature.scope.direction else []
     return "_".join(parts)
 
@@ -361,6 +381,15 @@ class FeatureSet:
                 f"{where}: key {self.key!r} reads the TEID of GTP-U, which is not looked into; "
                 "add decapsulate: [gtp-u]"
             )
+        if ends_of_key(self.key) != BIDIRECTIONAL:
+            for feature in (*self.features, *self.kept):
+                if feature.scope.by in CLIENT_AGGREGATES:
+                    raise InputError(
+                        f"{where}: feature {feature.spec!r}",
+                        f"under key {self.key!r} answers are not of the client's flow, and would look like "
+                        "another client's packets",
+                        f"add key: {BIDIRECTIONAL}, or take by=source, by=destination or by=service",
+                    )  # fmt: skip
         for what, size in (("table_size", self.table_size), ("aggregates_size", self.aggregates_size)):
             if not 4 <= size <= MAX_TABLE_SIZE or size & (size - 1):
                 raise InputError(f"{where}: {what} {size} must be a power of two from 4 to {MAX_TABLE_SIZE}")
@@ -454,6 +483,13 @@ class FeatureSet:
         wanted = {feature.scope.by for feature in self.followed(used)}
         return tuple(by for by in AGGREGATES if by in wanted)
 
+    def aggregates_idle_ns(self, used: Collection[int] | None = None) -> int:
+        """An aggregate not seen for longer starts again: as a flow does, but not before its windows, and the
+        previous ones where they are read, are over.
+        """
+        scopes = [feature.scope for feature in self.followed(used) if feature.scope.by]
+        return max([self.idle_timeout_ns, *(s.window_ns * (1 + s.previous) for s in scopes)])
+
     @property
     def digest(self) -> str:
         """sha256 (hex) of the canonical JSON: equal digests compute equal features."""
@@ -485,7 +521,7 @@ class FeatureSet:
             "decapsulate": "tunnels to look into",
             "grace": "how long a proven flow keeps its place without packets",
             "proven_packets": "from this packet on a flow is proven",
-            "aggregates_size": "sources, destinations or services, where a feature is kept by them",
+            "aggregates_size": "sources, destinations, services, pairs, ..., where a feature is kept by them",
             "keeps": "state of these is kept with each flow, whatever the model reads",
         }
         lines = [f"# {line}" for line in textwrap.wrap(" ".join(self.doc.split()), 100)]

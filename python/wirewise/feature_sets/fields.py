@@ -64,6 +64,8 @@ class Context:
     """Both directions are one flow."""
     seed: Sequence[int]
     """13 u64, of the load."""
+    gap_ns: int | None = None
+    """Since the latest flow of the aggregate began, if this packet begins another; else None."""
 
     def mix(self, x: int) -> int:
         """`mix` under this load's seed."""
@@ -84,12 +86,14 @@ class Field:
 
     unit : what it counts. maximum : the largest value (the smallest is 0). c : C expression over
     `p` (struct ww_packet), `c` (struct ww_context). from_second : the first packet of a flow is no sample
-    of it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's first time is
-    kept. needs_pdu_session : GTP-U's extension headers are read for it. needs_probe : likewise the payload of
-    probes, and the fine clock. needs_payload : the first bytes of the payload are, and a packet without any
-    is no sample of it. constant : by the flow key, the value that every packet has under it; None: it varies.
-    identity : it tells hosts or flows apart and says nothing else, so a feature may only count its distinct
-    values. elapses : it is the time since the previous packet of the same flow or aggregate.
+    of it. of_aggregates : it is between flows that begin, so only these packets are samples, and only
+    aggregates have it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's
+    first time is kept. needs_pdu_session : GTP-U's extension headers are read for it. needs_probe : likewise
+    the payload of probes, and the fine clock. needs_payload : the first bytes of the payload are, and a
+    packet without any is no sample of it. constant : by the flow key, the value that every packet has under
+    it; None: it varies. identity : it tells hosts or flows apart and says nothing else, so a feature may only
+    count its distinct values. elapses : it is the time since the previous packet of the same flow or
+    aggregate.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Field:
     c: str
     read: Callable[[Context], int]
     from_second: bool = False
+    of_aggregates: bool = False
     needs_time: bool = False
     needs_age: bool = False
     needs_pdu_session: bool = False
@@ -214,6 +219,14 @@ FIELDS: Registry[Field] = Registry(
             constant=lambda key: None if ends_of_key(key) == BIDIRECTIONAL else 1,
         ),
         Field(
+            "server_port",
+            "port",
+            65535,
+            "of the end to which the flow's first packet went (with a directional key, the destination port)",
+            "(c->forward ? p->destination_port : p->source_port)",
+            lambda c: c.packet.destination_port if c.forward else c.packet.source_port,
+        ),
+        Field(
             "iat",
             "us",
             IAT_MAX,
@@ -253,6 +266,16 @@ FIELDS: Registry[Field] = Registry(
             lambda c: int(c.flow_packets == 1),
         ),
         Field(
+            "flow_gap",
+            "us",
+            IAT_MAX,
+            "since the aggregate's flow before began; sampled when another begins; only with `by`",
+            "c->gap_us",
+            lambda c: _microseconds(c.gap_ns or 0),
+            of_aggregates=True,
+            needs_time=True,
+        ),
+        Field(
             "handshake",
             "step",
             2,
@@ -264,6 +287,12 @@ FIELDS: Registry[Field] = Registry(
                   lambda c: c.fold(c.packet.source)),
         _identity("destination", "destination address; only for `distinct`", "ww_fold(p, c, 1)",
                   lambda c: c.fold(c.packet.destination)),
+        _identity("client", "address of the sender of the flow's first packet; only for `distinct`",
+                  "(c->forward ? ww_fold(p, c, 0) : ww_fold(p, c, 1))",
+                  lambda c: c.fold(c.packet.source if c.forward else c.packet.destination)),
+        _identity("server", "address of the flow's other end; only for `distinct`",
+                  "(c->forward ? ww_fold(p, c, 1) : ww_fold(p, c, 0))",
+                  lambda c: c.fold(c.packet.destination if c.forward else c.packet.source)),
         _identity("flow", "the packet's flow; only for `distinct`", "c->flow_hash",
                   lambda c: c.flow_hash),
     ),

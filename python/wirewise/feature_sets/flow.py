@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -59,7 +59,7 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
     """The flow key of a packet, and whether source and destination were swapped into canonical order.
 
     kind : one of feature_set.KEYS or AGGREGATES. Only `five-tuple-bidirectional` swaps: the smaller (address,
-    port), in network order, first.
+    port), in network order, first. CLIENT_AGGREGATES take the source for the client (`as_the_client_sends`).
     """
     if kind.endswith(TEID):
         key, swapped = make_key(packet, kind.removesuffix(TEID))
@@ -75,11 +75,25 @@ def make_key(packet: Packet, kind: str) -> tuple[Key, bool]:
         return Key(p.ip_version, nowhere, p.destination, 0, 0, 0), False
     if kind == "service":
         return Key(p.ip_version, nowhere, p.destination, 0, p.destination_port, p.protocol), False
-    if kind == "source-destination":
+    if kind == "pair":
+        return Key(p.ip_version, p.source, p.destination, 0, p.destination_port, p.protocol), False
+    if kind == "client-port":
+        return Key(p.ip_version, p.source, nowhere, 0, p.destination_port, p.protocol), False
+    if kind in ("source-destination", "hosts"):
         return Key(p.ip_version, p.source, p.destination, 0, 0, 0), False
     if kind == BIDIRECTIONAL and (p.source, p.source_port) > (p.destination, p.destination_port):
         return Key(p.ip_version, p.destination, p.source, p.destination_port, p.source_port, p.protocol), True
     return Key(p.ip_version, p.source, p.destination, p.source_port, p.destination_port, p.protocol), False
+
+
+def as_the_client_sends(packet: Packet, forward: int) -> Packet:
+    """The packet with its client as source. forward : 1 if the client, who began the flow, sent it."""
+    if forward:
+        return packet
+    return replace(
+        packet, source=packet.destination, destination=packet.source,
+        source_port=packet.destination_port, destination_port=packet.source_port,
+    )  # fmt: skip
 
 
 def hash_key(key: Key, seed: Sequence[int]) -> int:
@@ -142,11 +156,19 @@ class Lookup(Enum):
 class FlowTable:
     """The flow table for one IP version: all CPUs' if they share it, else one CPU's shard.
 
-    table_size : entries, a power of two of at least 4. seed : 13 u64. Buckets are made when first touched.
+    table_size : entries, a power of two of at least 4. seed : 13 u64. idle_timeout_ns : instead of the
+    feature set's. Buckets are made when first touched.
     """
 
-    def __init__(self, feature_set: FeatureSet, seed: Sequence[int], table_size: int | None = None) -> None:
+    def __init__(
+        self,
+        feature_set: FeatureSet,
+        seed: Sequence[int],
+        table_size: int | None = None,
+        idle_timeout_ns: int | None = None,
+    ) -> None:
         self._set = feature_set
+        self._idle_timeout_ns = idle_timeout_ns or feature_set.idle_timeout_ns
         self._seed = seed
         self._mask = (table_size or feature_set.table_size) // WAYS - 1
         self.buckets: dict[int, list[Entry]] = {}
@@ -161,7 +183,7 @@ class FlowTable:
         order = [bucket[first ^ way] for way in range(WAYS)]
 
         def idle(entry: Entry) -> bool:
-            return max(0, now_ns - entry.last_seen_ns) > self._set.idle_timeout_ns
+            return max(0, now_ns - entry.last_seen_ns) > self._idle_timeout_ns
 
         for entry in order:
             if entry.packets and entry.key == key:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from wirewise.abi import Status
-from wirewise.feature_sets.feature_set import FeatureSet
+from wirewise.feature_sets.feature_set import CLIENT_AGGREGATES, FeatureSet
 from wirewise.feature_sets.fields import BIDIRECTIONAL, Context, ends_of_key
 from wirewise.feature_sets.flow import (
     PACKETS_MAX,
@@ -18,6 +18,7 @@ from wirewise.feature_sets.flow import (
     FlowTable,
     Key,
     Lookup,
+    as_the_client_sends,
     hash_key,
     make_key,
     seed_from,
@@ -90,10 +91,13 @@ class Extractor:
             for index, feature in enumerate(feature_set.features)
         ]
         self._seed = list(hash_seed) if hash_seed is not None else seed_from(0)
-        sizes = {by: feature_set.aggregates_size if by else table_size for by in self.layouts}
+        aggregate = feature_set.aggregates_size, feature_set.aggregates_idle_ns(used)
         self.tables = {
-            by: {version: FlowTable(feature_set, self._seed, size) for version in (4, 6)}
-            for by, size in sizes.items()
+            by: {
+                version: FlowTable(feature_set, self._seed, *(aggregate if by else (table_size,)))
+                for version in (4, 6)
+            }
+            for by in self.layouts
         }
         """Flow tables, under "", and those of aggregates, by IP version."""
 
@@ -120,7 +124,10 @@ class Extractor:
 
     def _account(self, by: str, packet: Packet, time_ns: int, flow: Account | None) -> Account:
         """Account a packet in its flow, or in an aggregate once its flow is known."""
-        key, swapped = make_key(packet, by or self.feature_set.key)
+        ends = packet
+        if flow and by in CLIENT_AGGREGATES:
+            ends = as_the_client_sends(packet, flow.context.forward)
+        key, swapped = make_key(ends, by or self.feature_set.key)
         entry, lookup = self.tables[by][packet.ip_version].find(key, swapped, time_ns)
         if entry.packets == 0:
             entry.state = FlowState(self.layouts[by], time_ns)
@@ -140,4 +147,6 @@ class Extractor:
             now_ns=time_ns,
             seed=self._seed,
         )
+        if by and context.flow_packets == 1:
+            context.gap_ns = entry.state.begin_flow(time_ns)
         return Account(key, entry, lookup, context, entry.state.sample(context, time_ns))

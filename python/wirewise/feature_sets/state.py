@@ -99,6 +99,8 @@ class StateLayout:
     tracks: tuple[Track, ...]
     windows: tuple[Window, ...]
     first_seen: bool
+    flow_gaps: bool = False
+    """The time at which the aggregate's latest flow began is kept."""
     paths: tuple[int, ...] = ()
     """Of probes, whose rounds are kept."""
     counted: tuple[Sampling, ...] = ()
@@ -113,6 +115,7 @@ class StateLayout:
         counts: dict[int, set[Sampling]] = {}
         previous: dict[int, dict[str, Feature]] = {}
         followed = [feature for feature in feature_set.followed(used) if feature.scope.by == by]
+        idle_ns = idle_of(feature_set, by)
         for feature in followed:
             if constant_feature(feature, feature_set.key) is not None:
                 continue
@@ -129,7 +132,7 @@ class StateLayout:
         windows = []
         for window_ns, by_field in sorted(cells.items()):
             if window_ns:
-                tracks = _tracks(by_field, window_ns, feature_set)
+                tracks = _tracks(by_field, window_ns, idle_ns)
                 # A window counts its samples: `first` and the ratios need them.
                 windows.append(
                     Window(
@@ -142,8 +145,9 @@ class StateLayout:
         needs_age = any(f.field is not None and f.field.needs_age for f in followed)
         paths = () if by else feature_set.paths
         counted = tuple(sorted(sampling for sampling in counts.get(0, ()) if sampling.counted))
-        tracks = _tracks(cells.get(0, {}), 0, feature_set)
-        return cls(feature_set.key, tracks, tuple(windows), needs_age, paths, counted)
+        gaps = any(f.field is not None and f.field.of_aggregates for f in followed)
+        tracks = _tracks(cells.get(0, {}), 0, idle_ns)
+        return cls(feature_set.key, tracks, tuple(windows), needs_age, gaps, paths, counted)
 
     @property
     def round_variables(self) -> dict[str, int]:
@@ -203,13 +207,17 @@ def keeping(
 def bounds(feature: Feature, feature_set: FeatureSet) -> Bounds:
     """Of the samples that a feature accumulates."""
     assert feature.field is not None
-    return Bounds.of(feature.field, feature.scope.window_ns, feature_set.idle_timeout_ns)
+    scope = feature.scope
+    return Bounds.of(feature.field, scope.window_ns, idle_of(feature_set, scope.by))
 
 
-def _tracks(
-    by_field: dict[tuple[str, str], list[str]], window_ns: int, feature_set: FeatureSet
-) -> tuple[Track, ...]:
-    order, idle_ns = list(CELLS), feature_set.idle_timeout_ns
+def idle_of(feature_set: FeatureSet, by: str) -> int:
+    """How long a flow, or an aggregate, may be silent at most, in nanoseconds: whatever features are used."""
+    return feature_set.aggregates_idle_ns() if by else feature_set.idle_timeout_ns
+
+
+def _tracks(by_field: dict[tuple[str, str], list[str]], window_ns: int, idle_ns: int) -> tuple[Track, ...]:
+    order = list(CELLS)
     return tuple(
         Track(
             Bounds.of(FIELDS[name], window_ns, idle_ns),
@@ -255,11 +263,18 @@ class FlowState:
     def __init__(self, layout: StateLayout, time_ns: int) -> None:
         self._layout = layout
         self.first_seen_ns = time_ns
+        self.flow_seen_ns = 0
         self.flow = ScopeState.blank(layout.tracks, (Sampling(), *layout.counted))
         self.current = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.previous = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.start_ns = {w.window_ns: time_ns for w in layout.windows}
         self.rounds = Rounds.of(layout.paths)
+
+    def begin_flow(self, time_ns: int) -> int | None:
+        """A flow of the aggregate begins. How long after the one before; None if there was none."""
+        before = self.flow_seen_ns  # 0: there was none
+        self.flow_seen_ns = max(before, time_ns)
+        return max(0, time_ns - before) if before else None
 
     def sample(self, context: Context, time_ns: int) -> bool:
         """Account one packet seen at time_ns. Whether a round of probes is whole with it."""

@@ -60,9 +60,9 @@ class FlowFeature(_Record):
 
 
 class Aggregate(_Record):
-    """Tables of what is kept of all packets with the same source, destination or service; as in Flow."""
+    """Tables of what is kept of all packets with the same source, service or other end; as in Flow."""
 
-    by: Literal["source", "destination", "service"]
+    by: Literal["source", "destination", "service", "pair", "client-port", "hosts"]
     table_size: int = Field(ge=4)
     entry4_size: int = Count
     entry6_size: int = Count

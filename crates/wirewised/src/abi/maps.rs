@@ -86,6 +86,9 @@ pub enum Counted {
     Source,
     Destination,
     Service,
+    Pair,
+    ClientPort,
+    Hosts,
 }
 
 /// How many elements the loader makes.
@@ -323,6 +326,18 @@ maps! {
     SERVICE4 = "ww_service4", Table: Map::table(Counted::Service, 4);
     /// the same for IPv6
     SERVICE6 = "ww_service6", Table: Map::table(Counted::Service, 6);
+    /// state by pair of client and service
+    PAIR4 = "ww_pair4", Table: Map::table(Counted::Pair, 4);
+    /// the same for IPv6
+    PAIR6 = "ww_pair6", Table: Map::table(Counted::Pair, 6);
+    /// state by client and server's port
+    CLIENT_PORT4 = "ww_client_port4", Table: Map::table(Counted::ClientPort, 4);
+    /// the same for IPv6
+    CLIENT_PORT6 = "ww_client_port6", Table: Map::table(Counted::ClientPort, 6);
+    /// state by client and server
+    HOSTS4 = "ww_hosts4", Table: Map::table(Counted::Hosts, 4);
+    /// the same for IPv6
+    HOSTS6 = "ww_hosts6", Table: Map::table(Counted::Hosts, 6);
     /// counters and scratch space, an element for each CPU
     PER_CPU = "ww_cpu", Classes: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::Cpu>()))
         .room(Room::PerCpu(1));

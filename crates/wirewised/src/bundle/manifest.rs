@@ -131,7 +131,7 @@ fn state_offset(ip_version: u8) -> usize {
     size_of::<abi::Slot>() + key
 }
 
-/// Tables of what is kept of all packets with the same source, destination or service. Sizes as in `Flow`.
+/// Tables of what is kept of all packets with the same source, service or other end. Sizes as in `Flow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Aggregate {
@@ -143,11 +143,14 @@ pub struct Aggregate {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum By {
     Source,
     Destination,
     Service,
+    Pair,
+    ClientPort,
+    Hosts,
 }
 
 impl By {
@@ -156,6 +159,9 @@ impl By {
             By::Source => "source",
             By::Destination => "destination",
             By::Service => "service",
+            By::Pair => "pair",
+            By::ClientPort => "client-port",
+            By::Hosts => "hosts",
         }
     }
 
@@ -164,6 +170,9 @@ impl By {
             By::Source => Counted::Source,
             By::Destination => Counted::Destination,
             By::Service => Counted::Service,
+            By::Pair => Counted::Pair,
+            By::ClientPort => Counted::ClientPort,
+            By::Hosts => Counted::Hosts,
         }
     }
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 from wirewise import ending
 from wirewise.abi import ACT_STACK
 from wirewise.errors import MissingFeatureError, WirewiseError
-from wirewise.feature_sets.feature_set import AGGREGATES
+from wirewise.feature_sets.feature_set import AGGREGATES, identifier
 from wirewise.targets.ebpf import confined
 
 MINIMUM = 14
@@ -176,7 +176,7 @@ def _stack(warnings: str) -> int:
         for version in (4, 6)
         for table, parts in (
             ("", ("ww_obtain", "ww_search")),
-            *((f"_{by}", ("ww_aggregate", "ww_obtain", "ww_search")) for by in AGGREGATES),
+            *((f"_{identifier(by)}", ("ww_aggregate", "ww_obtain", "ww_search")) for by in AGGREGATES),
         )
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)

@@ -12,8 +12,14 @@ from dataclasses import dataclass, replace
 
 from wirewise.abi import KEY_SIZE, SLOT_SIZE, TUNNEL_SIZE
 from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, LINEAR_COUNTING, SKETCH_FULL, OfState, width
-from wirewise.feature_sets.feature_set import AGGREGATES, Feature, FeatureSet, constant_feature
-from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
+from wirewise.feature_sets.feature_set import (
+    AGGREGATES,
+    Feature,
+    FeatureSet,
+    constant_feature,
+    identifier,
+)
+from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.sampling import Sampling
@@ -161,6 +167,7 @@ def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
     claim, if CPUs share the flow tables.
     """
     variables = {"first_seen_ns": TIME_MAX} if layout.first_seen else {}
+    variables |= {"flow_seen_ns": TIME_MAX} if layout.flow_gaps else {}
     variables |= dict(window.offset for window in layout.windows)
     for track in layout.tracks:
         variables |= track.variables
@@ -235,7 +242,7 @@ class Table:
 
     def takes(self, sampling: Sampling) -> str:
         """C condition: the packet is a sample; "" where each is."""
-        conditions = ["c->packets > 1"] if sampling.kind == "iat" else []
+        conditions = {"iat": ["c->packets > 1"], "gap": ["c->is_gap"]}.get(sampling.kind, [])
         conditions += [f"{self.sample(field)} {holds}" for field, holds in sampling.conditions]
         # Without a branch, which the verifier would follow both ways.
         return " & ".join(f"({each})" if len(conditions) > 1 else each for each in conditions)
@@ -247,7 +254,7 @@ class Table:
 
     @property
     def suffix(self) -> str:
-        return f"_{self.by}" if self.by else ""
+        return f"_{identifier(self.by)}" if self.by else ""
 
     @property
     def what(self) -> str:
@@ -257,6 +264,7 @@ class Table:
 def _samples_of(layout: StateLayout) -> tuple[Field, ...]:
     read = [track.field for window in layout.windows for track in window.tracks]
     read += [f for window in layout.windows for s in window.counted for f, _ in s.conditions]
+    read += [FIELDS["new_flow"]] if layout.flow_gaps else []
     return tuple({field.name: field for field in read if not field.needs_time}.values())
 
 
@@ -298,8 +306,9 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_PAYLOAD": int(s.needs_payload(used)),
         "WW_PATHS": len(s.paths),
         "WW_AGGREGATES": len(s.aggregates(used)),
-        **{f"WW_BY_{by.upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
+        **{f"WW_BY_{identifier(by).upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},
         "WW_AGGREGATES_SIZE": f"{s.aggregates_size}U",
+        "WW_AGGREGATES_IDLE_NS": f"{s.aggregates_idle_ns(used)}ULL",
         **_sketches(s, used),
     }
     return [f"#define {name} {value}" for name, value in values.items()]
@@ -483,6 +492,16 @@ def _accumulate(table: Table) -> list[str]:
     ]
     if layout.first_seen:
         lines.append("\tc->age_us = ww_microseconds(ww_elapsed(c->now_ns, s->first_seen_ns));")
+    if layout.flow_gaps:
+        lines += [
+            f"\tif ({table.sample(FIELDS['new_flow'])}) {{",
+            "\t\t__u64 passed = ww_elapsed(c->now_ns, s->flow_seen_ns);",
+            "",
+            "\t\tc->is_gap = s->flow_seen_ns != 0;",
+            "\t\tc->gap_us = ww_microseconds(passed);",
+            "\t\ts->flow_seen_ns += passed;",
+            "\t}",
+        ]
     lines += _count(table, layout.counted, "s->")
     lines += _samples(table, layout.tracks, "s->", window=False)
     for window in layout.windows:
