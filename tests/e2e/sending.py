@@ -13,12 +13,12 @@ BURST = 100
 PATIENCE_S = 60
 
 
-def send_all(interface: str, sender: socket.socket, frames: Iterable[bytes]) -> None:
+def send_all(interface: str, sender: socket.socket, frames: Iterable[bytes], *, burst: int = BURST) -> None:
     """From this thread's network namespace; waits after each burst until the other end has taken it."""
     before = _gone(interface)
     for sent, frame in enumerate(frames, start=1):
         sender.send(frame)
-        if sent % BURST == 0:
+        if sent % burst == 0:
             until = time.monotonic() + PATIENCE_S
             while _gone(interface) - before < sent:
                 assert time.monotonic() < until, f"{interface}: the other end takes no frames"
