@@ -94,9 +94,9 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
 def random_feature(random: Random, directed: bool) -> str:
     """directed: flows have two directions, so a feature may be of one."""
     window = f"window={random.choice(WINDOWS)}" if random.random() < 0.5 else ""
+    aggregates = [by for by in AGGREGATES if directed or by not in CLIENT_AGGREGATES]
     if window and random.random() < 0.4:
-        by = random.choice([by for by in AGGREGATES if directed or by not in CLIENT_AGGREGATES])
-        window = f"by={by}, {window}"
+        window = f"by={random.choice(aggregates)}, {window}"
     previous = ", previous" if window and random.random() < 0.4 else ""
     direction = f"direction={random.choice(DIRECTIONS)}" if directed and random.random() < 0.5 else ""
     kind = random.random()
@@ -107,7 +107,7 @@ def random_feature(random: Random, directed: bool) -> str:
     if kind < 0.25 and not (FIELDS[field].identity or FIELDS[field].of_aggregates):
         return field
     if FIELDS[field].of_aggregates and "by=" not in window:
-        window = f"by={random.choice(AGGREGATES)}, window={random.choice(WINDOWS)}"
+        window = f"by={random.choice(aggregates)}, window={random.choice(WINDOWS)}"
     name = random.choice([n for n, a in ACCUMULATORS.items() if a.of_identity or not FIELDS[field].identity])
     if previous and ACCUMULATORS[name].of_sample:
         previous = ""
