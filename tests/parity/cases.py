@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
+from wirewise.feature_sets.baseline import COMPARISONS
 from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES, SHARINGS, TEID
 from wirewise.feature_sets.fields import BIDIRECTIONAL, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
@@ -25,6 +26,7 @@ from wirewise.models.random import (
     random_tree_ensemble,
 )
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
+from wirewise.units import format_duration
 
 HASH_SEED = 5
 END_OF_PCAP_NS = (1 << 32) * 10**9
@@ -115,15 +117,26 @@ def random_feature(random: Random, directed: bool) -> str:
     return f"{name}({', '.join(part for part in scope if part)}{previous})"
 
 
+def random_comparison(random: Random, spec: str) -> str:
+    """The feature against its baseline, where it may have one and chance says so."""
+    feature = Feature.parse(spec)
+    learns = feature.accumulator is None or feature.accumulator.of_window
+    if not feature.scope.by or feature.scope.previous or not learns or random.random() < 0.3:
+        return spec
+    span = format_duration(random.choice((8, 11, 12, 40, 4096)) * feature.scope.window_ns)
+    return f"{random.choice(list(COMPARISONS))}({spec}, baseline={span})"
+
+
 def random_feature_set(random: Random) -> FeatureSet:
     few_windows = random.random() < 0.8
     both_ways = [key for key in KEYS if ends_of_key(key) == BIDIRECTIONAL]
     key = random.choice(both_ways if random.random() < 0.4 else KEYS)
     directed = key in both_ways
+    comparisons = Random(random.random())
     specs: list[str] = []
     windows: set[int] = set()
     for _ in range(random.choice((1, 2, 4, 8, 12, 12, 16, 24, 40))):
-        spec = random_feature(random, directed)
+        spec = random_comparison(comparisons, random_feature(random, directed))
         window_ns = Feature.parse(spec).scope.window_ns
         if few_windows and window_ns and window_ns not in windows and len(windows) == 2:
             continue
@@ -153,7 +166,8 @@ def random_kept(random: Random, directed: bool) -> tuple[Feature, ...]:
     """Features whose state is kept though the model need not read them; of one window at most."""
     if random.random() < 0.6:
         return ()
-    kept = [Feature.parse(random_feature(random, directed)) for _ in range(random.choice((1, 3, 6)))]
+    specs = [random_feature(random, directed) for _ in range(random.choice((1, 3, 6)))]
+    kept = [Feature.parse(random_comparison(random, spec)) for spec in specs]
     windows = sorted({f.scope.window_ns for f in kept} - {0})[:1]
     return tuple(f for f in kept if f.scope.window_ns in (0, *windows))
 

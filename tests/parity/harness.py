@@ -41,7 +41,7 @@ from wirewise.feature_sets.state import (
     FlowState,
     ScopeState,
     bounds,
-    finished_variable,
+    previous_variable,
     reader,
     track_suffix,
 )
@@ -333,7 +333,7 @@ def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, st
         field, accumulator, scope = feature.field, feature.accumulator, feature.scope
         if scope.previous and not scope.by:
             windows = [w for w in extractor.layouts[""].windows if w.window_ns == scope.window_ns]
-            if any(finished_variable(feature) in window.finished for window in windows):
+            if any(previous_variable(feature) in window.previous_variables for window in windows):
                 found[feature.name] = (_read(feature, state, feature_set), feature.unit)
             continue
         if scope.by or (accumulator is not None and accumulator.of_state is None):
@@ -382,7 +382,7 @@ def _state(entry: Entry, extractor: Extractor) -> dict[str, int]:
         named[window.offset[0]] = entry.last_seen_ns - state.start_ns[window.window_ns]
         named |= scope(f"current_{window.suffix}.", state.current[window.window_ns])
         for feature in window.previous:
-            variable = f"previous_{window.suffix}.{finished_variable(feature)}"
+            variable = f"previous_{window.suffix}.{previous_variable(feature)}"
             named[variable] = _read(feature, state, extractor.feature_set)
     return named
 

@@ -12,6 +12,7 @@ import pytest
 from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
+from wirewise.feature_sets.baseline import COMPARISONS
 from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES
 
 pytestmark = needs_kernel
@@ -34,13 +35,16 @@ FIELDS_KEPT = (
 
 
 def specs(field: str, by: str) -> list[str]:
-    window = "1s" if FIELDS[field].of_aggregates else "40ms"
+    window = "1s" if FIELDS[field].of_aggregates else "40ms"  # a baseline of eight of them is warm after two
     scopes = (f"by={by}, window={window}", f"by={by}, window={window}, previous")
     found = [f"count({scope})" for scope in scopes]
     for name, accumulator in ACCUMULATORS.items():
         if FIELDS[field].identity and not accumulator.of_identity:
             continue
         found += [f"{name}({field}, {scope})" for scope in scopes[: 1 if accumulator.of_sample else 2]]
+        if accumulator.of_window:
+            learned = f"{name}({field}, {scopes[0]}), baseline={'8s' if window == '1s' else '320ms'}"
+            found += [f"{comparison}({learned})" for comparison in COMPARISONS]
     return found
 
 
@@ -64,6 +68,10 @@ def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) ->
     assert_agree(Case(field, feature_set, model, {"version": 1, "classes": {}}), frames, tmp_path)
     values = observed_values(feature_set, frames)
     assert sum(len(column) > 1 for column in values) > len(values) // 2, "most features say something"
+    warm = [
+        column for column, f in zip(values, feature_set.features, strict=True) if f.name.startswith("warm_")
+    ]
+    assert all(set(column) == {0, 1} for column in warm)
 
 
 def test_flows_without_a_place_are_new_with_every_packet(tmp_path: Path) -> None:

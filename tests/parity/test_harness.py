@@ -16,22 +16,26 @@ from tests.parity.test_limits import full_table
 from wirewise.abi import Action, Outcome, Status
 from wirewise.datapath import DataPath
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS
+from wirewise.feature_sets.baseline import COMPARISONS
+from wirewise.feature_sets.feature_set import AGGREGATES
 from wirewise.feature_sets.flow import FlowTable, Lookup
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import SHAPES
 
-FIRST_SEEDS = [f"2-{number}" for number in range(60)]
+FIRST_SEEDS = [f"8-{number}" for number in range(60)]
 
 
 def test_feature_sets_use_the_whole_vocabulary() -> None:
-    sets = [random_feature_set(Random(f"1-{number}")) for number in range(80)]
+    sets = [random_feature_set(Random(f"6-{number}")) for number in range(120)]
     features = [feature for feature_set in sets for feature in feature_set.features]
     assert {feature.field.name for feature in features if feature.field} == set(FIELDS)
     for window in (False, True):
         of_scope = [f for f in features if bool(f.scope.window_ns) is window and f.accumulator and f.field]
         assert {f.accumulator.name for f in of_scope if f.accumulator} == set(ACCUMULATORS)
     assert any(feature.scope.previous for feature in features)
+    assert {f.against.comparison.name for f in features if f.against} == set(COMPARISONS)
+    assert {feature.scope.by for feature in features} == {"", *AGGREGATES}
     assert {feature_set.key for feature_set in sets} == set(KEYS)
     assert {tunnel for feature_set in sets for tunnel in feature_set.decapsulate} == set(TUNNELS)
     assert any(set(feature_set.decapsulate) == set(TUNNELS) for feature_set in sets)

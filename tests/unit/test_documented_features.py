@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from wirewise.feature_sets import KEYS, FeatureSet
-from wirewise.feature_sets.catalogue import accumulators_table, fields_table
+from wirewise.feature_sets.catalogue import accumulators_table, comparisons_table, fields_table
 from wirewise.feature_sets.packet import TUNNELS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "feature-sets.md").read_text()
@@ -40,4 +40,7 @@ def test_its_tables_are_those_of_the_registries() -> None:
     )
     assert accumulators_table() in PAGE, (
         "docs/feature-sets.md: replace its table with wirewise.feature_sets.catalogue.accumulators_table()"
+    )
+    assert comparisons_table() in PAGE, (
+        "docs/feature-sets.md: replace its table with wirewise.feature_sets.catalogue.comparisons_table()"
     )

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.parity import frames
-from tests.parity.cases import random_feature
+from tests.parity.cases import random_comparison, random_feature
 from wirewise.abi import HASH_SEEDS, HASH_WORDS, Status
 from wirewise.cli import app
 from wirewise.errors import InputError
@@ -264,7 +264,8 @@ def test_tunnels(tunnel: str, header: bytes, protocol: int) -> None:
 
 @given(st.integers(0, 1 << 32))
 def test_a_feature_is_read_back_from_its_spec(seed: int) -> None:
-    feature = Feature.parse(random_feature(Random(seed), directed=True))
+    random = Random(seed)
+    feature = Feature.parse(random_comparison(random, random_feature(random, directed=True)))
     assert Feature.parse(feature.spec) == feature
     assert 0 == feature.minimum < feature.maximum < 1 << 63
     assert feature.fraction_bits in (0, 16)

@@ -14,7 +14,7 @@ from wirewise.feature_sets import FIELDS, PRESETS, Extractor, FeatureSet
 from wirewise.feature_sets.accumulators import ACCUMULATORS, CELLS, COUNT_MAX, SUM_MAX, Bounds, Cell, width
 from wirewise.feature_sets.fields import Field
 from wirewise.feature_sets.packet import MAX_LENGTH
-from wirewise.feature_sets.state import FlowState, StateLayout, finished_variable
+from wirewise.feature_sets.state import FlowState, StateLayout, previous_variable
 from wirewise.targets.ebpf import cache_lines, dear_features, entry_size, state_fields
 from wirewise.units import format_duration
 
@@ -161,8 +161,8 @@ def test_what_is_finished_is_never_larger_than_its_type() -> None:
         FeatureSet("finished", ["mean(ttl, window=1s, previous)", "max(ttl, window=1s, previous)"])
     )
     (window,) = layout.windows
-    assert [finished_variable(feature) for feature in window.previous] == ["max_ttl", "mean_ttl"]
-    assert window.finished == {"max_ttl": 255, "mean_ttl": 255 << 16}
+    assert [previous_variable(feature) for feature in window.previous] == ["max_ttl", "mean_ttl"]
+    assert window.previous_variables == {"max_ttl": 255, "mean_ttl": 255 << 16}
 
 
 def test_a_feature_that_costs_a_cache_line_is_named() -> None:

@@ -217,6 +217,7 @@ def _flows() -> Any:
 
 def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
     from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, PRESETS
+    from wirewise.feature_sets.baseline import COMPARISONS
 
     if feature_set is not None:
         if as_json:
@@ -231,6 +232,7 @@ def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
                 "keys": list(KEYS),
                 "fields": [{"name": f.name, "unit": f.unit, "doc": f.doc} for f in FIELDS.values()],
                 "accumulators": [{"name": a.name, "doc": a.doc} for a in ACCUMULATORS.values()],
+                "comparisons": [{"name": c.name, "unit": c.unit, "doc": c.doc} for c in COMPARISONS.values()],
             }
         )
         return
@@ -242,6 +244,11 @@ def _catalogue(feature_set: FeatureSet | None, as_json: bool) -> None:
     )
     listing(("field", "unit", ""), ((f.name, f.unit, f.doc) for f in FIELDS.values()), title="Packet fields")
     listing(("accumulator", ""), ((a.name, a.doc) for a in ACCUMULATORS.values()), title="Accumulators")
+    listing(
+        ("comparison", ""),
+        ((c.name, c.doc) for c in COMPARISONS.values()),
+        title="Comparisons with what is usual",
+    )
     console.print()
     console.print(
         "A feature is FIELD, ACCUMULATOR(FIELD) or count; with window=500ms over a tumbling "

@@ -270,7 +270,8 @@ class Accumulator:
     fields that only tell hosts or flows apart. of_state : the same value
     for who has the state and nothing else; None where it takes more. unit : of the value, by
     the field's unit. of_constant : the value where every sample is the same number, so that it needs neither
-    state nor code; None where it depends on how many samples there were.
+    state nor code; None where it depends on how many samples there were. of_window : a window without
+    samples has 0 of it, and each sample may add to it, so that what is usual for windows can be learned.
     """
 
     name: str
@@ -285,6 +286,7 @@ class Accumulator:
     of_state: Callable[[Bounds], OfState] | None = None
     unit: Callable[[str], str] = lambda unit: unit
     of_constant: Callable[[int], int] | None = None
+    of_window: bool = False
 
 
 def _mean(s: State, x: int | None, n: int, b: Bounds) -> int:
@@ -360,10 +362,10 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
                     of_state=lambda b: OfState("value", "latest")),
         Accumulator("sum", "sum of the samples", ("sum",), _whole, lambda f: SUM_MAX,
                     lambda s, x, n, b: s["sum"], lambda b: "{sum}",
-                    of_state=lambda b: OfState("value", "sum")),
+                    of_state=lambda b: OfState("value", "sum"), of_window=True),
         Accumulator("count", "samples that are not 0", ("nonzero",), _whole, lambda f: COUNT_MAX,
                     lambda s, x, n, b: s["nonzero"], lambda b: "{nonzero}", unit=lambda unit: "packets",
-                    of_state=lambda b: OfState("value", "nonzero")),
+                    of_state=lambda b: OfState("value", "nonzero"), of_window=True),
         Accumulator("min", "smallest sample; 0 without samples", ("min",), _whole, _same,
                     _minimum, lambda b: f"{{n}} ? {b.inverted:#x}U - {{inverted_min}} : 0",
                     of_constant=_itself,
@@ -396,6 +398,6 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
         Accumulator("distinct", f"how many different values, estimated, up to {DISTINCT_MAX}", ("distinct",),
                     _whole, lambda f: DISTINCT_MAX, _distinct,
                     lambda b: "ww_distinct({seen}, {seen_sampled})", unit=lambda unit: "values",
-                    of_identity=True),
+                    of_identity=True, of_window=True),
     ),
 )  # fmt: skip

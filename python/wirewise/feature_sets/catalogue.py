@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wirewise.feature_sets.accumulators import ACCUMULATORS, CELLS, Accumulator, Bounds, width
+from wirewise.feature_sets.baseline import COMPARISONS
 from wirewise.feature_sets.fields import FIELDS, Field
 
 _IDLE_NS = 60 * 10**9
@@ -22,6 +23,12 @@ def accumulators_table() -> str:
     """Markdown: every accumulator with what it gives and the state it keeps for a field."""
     rows = ((f"`{a.name}(FIELD)`", a.doc, _state(a)) for a in ACCUMULATORS.values())
     return _table(("accumulator", "meaning", "state"), rows)
+
+
+def comparisons_table() -> str:
+    """Markdown: what compares a rate with its baseline."""
+    rows = ((f"`{c.name}(RATE, baseline=10m)`", c.unit, c.doc) for c in COMPARISONS.values())
+    return _table(("write", "unit", "meaning"), rows)
 
 
 def _meaning(field: Field) -> str:

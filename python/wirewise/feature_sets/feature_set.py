@@ -7,7 +7,8 @@ A feature is `field`, `accumulator(field)`, `count` (packets of the flow), each 
 `window=DURATION` and then `previous`: the last finished tumbling window instead of the current one. Window
 0 of a flow opens with its first packet. With `by=KEY` before the window, it is accumulated not over the
 flow's packets but over all packets that have the same source, service, client and server or other of
-AGGREGATES: an aggregate.
+AGGREGATES: an aggregate. `ratio(FEATURE, baseline=10m)` and others of COMPARISONS compare what a window of an
+aggregate has so far with what is usual there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from wirewise import html
 from wirewise.abi import MAX_FEATURES
 from wirewise.errors import InputError, choose, did_you_mean
 from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumulator
+from wirewise.feature_sets.baseline import COMPARISONS, LENGTHS, Comparison
 from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, TEID, VLAN, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import MAX_PATHS
@@ -53,6 +55,7 @@ ROUND, PROBE_DELAY = "round", "probe_delay"
 T = TypeVar("T")
 
 _SPEC = re.compile(r"([a-z_]+)(?:\((.*)\))?")
+_COMPARED = re.compile(r"([a-z_]+)\((.*),\s*baseline=([^,()]*)\)")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
@@ -77,9 +80,17 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Against:
+    """What the rest of a feature is compared with: its own baseline, learned over span_ns."""
+
+    comparison: Comparison
+    span_ns: int
+
+
+@dataclass(frozen=True)
 class Feature:
     """One feature. name "": one made of the rest. field None: the number of packets. accumulator None: the
-    packet's own value.
+    packet's own value. against : None, or what the value in the current window is compared with.
     """
 
     name: str
@@ -88,6 +99,7 @@ class Feature:
     scope: Scope = Scope()
     path: int | None = None
     """Of the probe in the last whole round, whose value it is."""
+    against: Against | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -101,6 +113,9 @@ class Feature:
     @property
     def spec(self) -> str:
         """The canonical text; `Feature.parse` reads it back."""
+        if self.against:
+            span = format_duration(self.against.span_ns)
+            return f"{self.against.comparison.name}({self.compared.spec}, baseline={span})"
         scope = str(self.scope)
         if self.field is None:
             return f"count({scope})" if scope else "count"
@@ -111,12 +126,24 @@ class Feature:
         return f"{self.accumulator.name}({self.field.name}{', ' + scope if scope else ''})"
 
     @property
+    def compared(self) -> Feature:
+        """The feature without its baseline."""
+        return replace(self, name="", against=None)
+
+    @property
+    def baseline_windows(self) -> int:
+        """The baseline's length in windows."""
+        return self.against.span_ns // self.scope.window_ns if self.against else 0
+
+    @property
     def sampling(self) -> Sampling:
         """Which packets are samples of what it accumulates."""
         return Sampling.of(self.field, self.scope.direction)
 
     @property
     def unit(self) -> str:
+        if self.against:
+            return self.against.comparison.unit
         if self.field is None:
             return "packets"
         return self.accumulator.unit(self.field.unit) if self.accumulator else self.field.unit
@@ -124,6 +151,8 @@ class Feature:
     @property
     def fraction_bits(self) -> int:
         """Fractional bits of the integer: 16 where the value is a ratio."""
+        if self.against:
+            return self.against.comparison.fraction_bits
         return self.accumulator.fraction_bits(self.field) if self.accumulator and self.field else 0
 
     @property
@@ -138,6 +167,8 @@ class Feature:
 
     @property
     def maximum(self) -> int:
+        if self.against:
+            return self.against.comparison.maximum
         if self.field is None:
             return COUNT_MAX
         return self.accumulator.maximum(self.field) if self.accumulator else self.field.maximum
@@ -155,10 +186,17 @@ class Feature:
                 )
             return replace(feature, name=str(text["name"]))
         spec = str(text).strip()
+        if compared := _COMPARED.fullmatch(spec):
+            return _parse_comparison(spec, *compared.groups())
         match = _SPEC.fullmatch(spec)
         if match is None:
             raise InputError(
                 f"feature {spec!r}: expected FIELD, ACCUMULATOR(FIELD) or ACCUMULATOR(FIELD, window=500ms)"
+            )
+        if match[1] in COMPARISONS:
+            raise InputError(
+                f"feature {spec!r}: {match[1]} compares a rate with what is usual; "
+                f"write {match[1]}(count(by=destination, window=1s), baseline=10m)"
             )
         head, arguments = match[1], [a.strip() for a in match[2].split(",")] if match[2] is not None else []
         target: Field | None = None
@@ -194,6 +232,27 @@ class Feature:
                     f"feature {spec!r}: {head} compares with the current packet; drop `previous`"
                 )
         return cls("", target, accumulator, scope)
+
+
+def _parse_comparison(spec: str, name: str, inner: str, span: str) -> Feature:
+    comparison = _lookup(spec, name, COMPARISONS, "comparison")
+    feature = Feature.parse(inner)
+    scope = feature.scope
+    if not scope.by or feature.against or not (feature.accumulator is None or feature.accumulator.of_window):
+        rates = ", ".join(f"{a.name}(FIELD, ...)" for a in ACCUMULATORS.values() if a.of_window)
+        raise InputError(
+            f"feature {spec!r}: a baseline is of count(...), {rates} with by= and window=, not of {inner}"
+        )
+    if scope.previous:
+        raise InputError(f"feature {spec!r}: {name} compares the current window; drop `previous`")
+    span_ns = parse_duration(span, what=f"feature {spec!r}, baseline")
+    if span_ns // scope.window_ns not in LENGTHS:
+        least, most = (format_duration(length * scope.window_ns) for length in (LENGTHS[0], LENGTHS[-1]))
+        raise InputError(
+            f"feature {spec!r}: a baseline takes {LENGTHS[0]} to {LENGTHS[-1]} windows; "
+            f"give baseline={least} to {most}"
+        )
+    return replace(feature, name="", against=Against(comparison, span_ns))
 
 
 def _parse_round(spec: str, arguments: list[str]) -> Feature:
@@ -268,6 +327,9 @@ def identifier(by: str) -> str:
 
 
 def _default_name(feature: Feature) -> str:
+    if feature.against:
+        span = format_duration(feature.against.span_ns)
+        return f"{feature.against.comparison.name}_{feature.compared.name}_{span}"
     parts = ["previous"] if feature.scope.previous else []
     parts += [feature.accumulator.name] if feature.accumulator else []
     parts += [feature.field.name] if feature.field else ["count"]
@@ -484,11 +546,13 @@ class FeatureSet:
         return tuple(by for by in AGGREGATES if by in wanted)
 
     def aggregates_idle_ns(self, used: Collection[int] | None = None) -> int:
-        """An aggregate not seen for longer starts again: as a flow does, but not before its windows, and the
-        previous ones where they are read, are over.
+        """An aggregate not seen for longer starts again: as a flow does, but not before its windows, the
+        previous ones where they are read, and its baselines' lengths are over.
         """
-        scopes = [feature.scope for feature in self.followed(used) if feature.scope.by]
-        return max([self.idle_timeout_ns, *(s.window_ns * (1 + s.previous) for s in scopes)])
+        kept = [feature for feature in self.followed(used) if feature.scope.by]
+        times = [f.scope.window_ns * (1 + f.scope.previous) for f in kept]
+        times += [f.against.span_ns for f in kept if f.against]
+        return max(self.idle_timeout_ns, *times, 0)
 
     @property
     def digest(self) -> str:

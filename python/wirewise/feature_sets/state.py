@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from wirewise.errors import InputError
 from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, Bounds, Cell, State
+from wirewise.feature_sets.baseline import Usual, warm_windows
 from wirewise.feature_sets.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import FIELDS, Context, Field
 from wirewise.feature_sets.probes import Rounds, words
@@ -49,17 +50,36 @@ def track_suffix(field: Field, direction: str) -> str:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """A baseline that is kept: of what, a feature without one, and its length in windows."""
+
+    rate: Feature
+    windows: int
+
+    @classmethod
+    def of(cls, feature: Feature) -> Learned:
+        return cls(feature.compared, feature.baseline_windows)
+
+    @property
+    def variables(self) -> dict[str, int]:
+        """As in `Track`; those of the mean and of the spread."""
+        return {f"{what}_{self.rate.name}_{self.windows}": (1 << 64) - 1 for what in ("usual", "spread")}
+
+
+@dataclass(frozen=True)
 class Window:
     """State of one tumbling window length: of the current window all that its features need; of the previous
     one no more than its features, which are computed when it ends.
 
-    counted : the numbers of samples that are kept. previous : features, under their default names.
+    counted : the numbers of samples that are kept. previous : features, under their default names. learned :
+    from the windows that are over.
     """
 
     window_ns: int
     tracks: tuple[Track, ...]
     counted: tuple[Sampling, ...]
-    previous: tuple[Feature, ...]
+    previous: tuple[Feature, ...] = ()
+    learned: tuple[Learned, ...] = ()
 
     @property
     def suffix(self) -> str:
@@ -79,12 +99,23 @@ class Window:
         return {v: n for track in self.tracks for v, n in track.variables.items()} | counts
 
     @property
-    def finished(self) -> dict[str, int]:
+    def previous_variables(self) -> dict[str, int]:
         """Of the previous window, as in `Track`."""
-        return {finished_variable(feature): feature.maximum for feature in self.previous}
+        return {previous_variable(feature): feature.maximum for feature in self.previous}
+
+    @property
+    def finished(self) -> str:
+        """Variable: how many windows are over, where something is learned from them."""
+        return f"finished_{self.suffix}"
+
+    @property
+    def learned_variables(self) -> dict[str, int]:
+        """Of the aggregate's state, as in `Track`."""
+        variables = {v: n for each in self.learned for v, n in each.variables.items()}
+        return variables | ({self.finished: COUNT_MAX} if self.learned else {})
 
 
-def finished_variable(feature: Feature) -> str:
+def previous_variable(feature: Feature) -> str:
     """Where the state keeps a feature of the previous window."""
     if feature.field is None or feature.accumulator is None:
         return feature.sampling.variable
@@ -114,6 +145,7 @@ class StateLayout:
         cells: dict[int, dict[tuple[str, str], list[str]]] = {}
         counts: dict[int, set[Sampling]] = {}
         previous: dict[int, dict[str, Feature]] = {}
+        learned: dict[int, dict[Learned, None]] = {}
         followed = [feature for feature in feature_set.followed(used) if feature.scope.by == by]
         idle_ns = idle_of(feature_set, by)
         for feature in followed:
@@ -122,7 +154,9 @@ class StateLayout:
             window_ns = feature.scope.window_ns
             fields = cells.setdefault(window_ns, {})
             if feature.scope.previous:
-                previous.setdefault(window_ns, {})[finished_variable(feature)] = replace(feature, name="")
+                previous.setdefault(window_ns, {})[previous_variable(feature)] = replace(feature, name="")
+            if feature.against:
+                learned.setdefault(window_ns, {})[Learned.of(feature)] = None
             if feature.field is None:
                 counts.setdefault(window_ns, set()).add(feature.sampling)
             elif feature.accumulator is not None:
@@ -140,6 +174,7 @@ class StateLayout:
                         tracks,
                         counted=tuple(sorted(counts.get(window_ns, ()))),
                         previous=tuple(f for _, f in sorted(previous.get(window_ns, {}).items())),
+                        learned=tuple(learned.get(window_ns, ())),
                     )
                 )
         needs_age = any(f.field is not None and f.field.needs_age for f in followed)
@@ -269,6 +304,8 @@ class FlowState:
         self.previous = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.start_ns = {w.window_ns: time_ns for w in layout.windows}
         self.rounds = Rounds.of(layout.paths)
+        self.usual = {each: Usual() for w in layout.windows for each in w.learned}
+        self.finished = {w.window_ns: 0 for w in layout.windows}
 
     def begin_flow(self, time_ns: int) -> int | None:
         """A flow of the aggregate begins. How long after the one before; None if there was none."""
@@ -283,6 +320,7 @@ class FlowState:
             width = window.window_ns
             passed = max(0, time_ns - self.start_ns[width]) // width
             if passed:
+                self._learn(window)
                 blank = ScopeState.blank(window.tracks, window.counted)
                 self.previous[width] = self.current[width] if passed == 1 else blank
                 self.current[width] = ScopeState.blank(window.tracks, window.counted)
@@ -290,6 +328,31 @@ class FlowState:
             self.current[width].sample(window.tracks, context)
         probe = context.packet.probe
         return probe is not None and self.rounds.take(probe, time_ns)
+
+    def _learn(self, window: Window) -> None:
+        """The current window is over."""
+        width = window.window_ns
+        self.finished[width] = min(self.finished[width] + 1, COUNT_MAX)
+        for each in window.learned:
+            rate = each.rate
+            of_rate = [
+                track.bounds
+                for track in window.tracks
+                if (track.field, track.direction) == (rate.field, rate.scope.direction)
+            ]
+            value = _accumulated(rate, self.current[width], None, of_rate[0] if of_rate else None)
+            self.usual[each].learn(value, self.finished[width], each.windows)
+
+
+def _accumulated(feature: Feature, values: ScopeState, x: int | None, within: Bounds | None) -> int:
+    """What a feature has of a scope. x : the latest packet's sample, where it is one and is read. within : of
+    its samples; None where it counts packets.
+    """
+    samples = values.samples[feature.sampling]
+    if feature.accumulator is None or feature.field is None or within is None:
+        return samples
+    cells = values.cells[feature.field.name, feature.scope.direction]
+    return feature.accumulator.read(cells, x, samples, within)
 
 
 Reader = Callable[[FlowState, Context], int]
@@ -317,15 +380,23 @@ def reader(feature: Feature, feature_set: FeatureSet) -> Reader:
             return state.flow
         return (state.previous if previous else state.current)[window_ns]
 
-    if feature.accumulator is None or feature.field is None:
-        return lambda state, context: scope(state).samples[sampling]
+    if feature.against:
+        learned, comparison = Learned.of(feature), feature.against.comparison
+        warm = warm_windows(learned.windows)
+        of = bounds(feature, feature_set) if feature.field else None
+
+        def compare(state: FlowState, context: Context) -> int:
+            if state.finished[window_ns] < warm:
+                return 0
+            return comparison.read(_accumulated(feature, scope(state), None, of), state.usual[learned])
+
+        return compare
     field, accumulator = feature.field, feature.accumulator
-    place, within = (field.name, feature.scope.direction), bounds(feature, feature_set)
+    of_sample = accumulator is not None and accumulator.of_sample and not previous
+    within = bounds(feature, feature_set) if field else None
 
     def read(state: FlowState, context: Context) -> int:
-        values = scope(state)
-        is_sample = accumulator.of_sample and not previous and sampling.takes(context)
-        x = field.read(context) if is_sample else None
-        return accumulator.read(values.cells[place], x, values.samples[sampling], within)
+        x = field.read(context) if field and of_sample and sampling.takes(context) else None
+        return _accumulated(feature, scope(state), x, within)
 
     return read

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from wirewise.abi import KEY_SIZE, SLOT_SIZE, TUNNEL_SIZE
 from wirewise.feature_sets.accumulators import CELLS, COUNT_MAX, LINEAR_COUNTING, SKETCH_FULL, OfState, width
+from wirewise.feature_sets.baseline import warm_windows, weighted_windows
 from wirewise.feature_sets.feature_set import (
     AGGREGATES,
     Feature,
@@ -24,12 +25,13 @@ from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.probes import words
 from wirewise.feature_sets.sampling import Sampling
 from wirewise.feature_sets.state import (
+    Learned,
     StateLayout,
     Track,
     Window,
     bounds,
-    finished_variable,
     layouts,
+    previous_variable,
     track_suffix,
 )
 from wirewise.formats.manifest import FlowFeature
@@ -91,7 +93,7 @@ def flow_features(feature_set: FeatureSet, used: Collection[int] | None = None) 
             continue
         how, variable = OfState("value", ""), samples
         if scope.previous:
-            variable = samples = f"{prefix}{finished_variable(feature)}"
+            variable = samples = f"{prefix}{previous_variable(feature)}"
         elif field is not None:
             if accumulator is None or accumulator.of_state is None:
                 continue
@@ -171,12 +173,14 @@ def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
     variables |= dict(window.offset for window in layout.windows)
     for track in layout.tracks:
         variables |= track.variables
+    for window in layout.windows:
+        variables |= window.learned_variables
     variables |= {sampling.variable: COUNT_MAX for sampling in layout.counted} | layout.round_variables
     declared: Declarations = [*_members(variables)]
     for window in layout.windows:
         declared.append((f"current_{window.suffix}", _members(window.variables)))
         if window.previous:
-            declared.append((f"previous_{window.suffix}", _members(window.finished)))
+            declared.append((f"previous_{window.suffix}", _members(window.previous_variables)))
     # A window is aligned as its first member, its widest.
     declared.sort(key=lambda item: item[1] if isinstance(item[1], int) else item[1][0][1], reverse=True)
     return [*declared, *([(CLAIM, 4)] if shared else [])]
@@ -212,6 +216,7 @@ def feature_set_header(feature_set: FeatureSet, used: Collection[int], banner: s
             '#include "frame/arith.h"',
             '#include "classify/packet.h"',
             '#include "classify/probe.h"',
+            '#include "classify/baseline.h"',
             '#include "classify/sketch.h"',
             "",
             *(line for table in tables for line in _table(table, feature_set, used)),
@@ -368,7 +373,7 @@ def _roll(table: Table, window: Window, feature_set: FeatureSet) -> list[str]:
     name, width_ns = window.suffix, f"{window.window_ns}ULL"
     averages: dict[str, str] = {}
     features = [
-        f"\t\t\ts->previous_{name}.{finished_variable(feature)} = "
+        f"\t\t\ts->previous_{name}.{previous_variable(feature)} = "
         f"{_expression(table, ended(feature), averages, feature_set)};"
         for feature in window.previous
     ]
@@ -391,6 +396,7 @@ def _roll(table: Table, window: Window, feature_set: FeatureSet) -> list[str]:
         f"\tif (offset >= {width_ns}) {{",
         f"\t\t__u64 passed = offset / {width_ns};",
         "",
+        *(f"\t{line}" for line in _learn(table, window, feature_set)),
         *(line for line in keep if window.previous and line is not None),
         f"\t\t__builtin_memset(&s->current_{name}, 0, sizeof(s->current_{name}));",
         f"\t\toffset -= passed * {width_ns};",
@@ -404,6 +410,20 @@ def _roll(table: Table, window: Window, feature_set: FeatureSet) -> list[str]:
 def ended(feature: Feature) -> Feature:
     """The feature of the current window that, once this has ended, is one of the previous."""
     return replace(feature, scope=replace(feature.scope, previous=False))
+
+
+def _learn(table: Table, window: Window, feature_set: FeatureSet) -> list[str]:
+    """Statements that learn from a window which is over."""
+    if not window.learned:
+        return []
+    finished = f"s->{window.finished}"
+    lines = [f"\t{finished} = ww_increment({finished}, 1);"]
+    for each in window.learned:
+        mean, spread = (f"s->{name}" for name in each.variables)
+        value = _expression(table, each.rate, {}, feature_set)
+        most, warm = weighted_windows(each.windows), warm_windows(each.windows)
+        lines.append(f"\tww_learn(&{mean}, &{spread}, {value}, {finished}, {most}, {warm});")
+    return lines
 
 
 def _begin(table: Table) -> list[str]:
@@ -561,12 +581,14 @@ def _expression(table: Table, feature: Feature, averages: dict[str, str], featur
     """C of one feature. A mean that it reads gets a variable in `averages`: divisions are dear, so each is
     done once.
     """
+    if feature.against:
+        return _comparison(table, feature, feature_set)
     scope, field, sampling = feature.scope, feature.field, feature.sampling
     prefix, suffix = "s->", ""
     if scope.window_ns:
         suffix = f"_{format_duration(scope.window_ns)}"
         if scope.previous:
-            return f"s->previous{suffix}.{finished_variable(feature)}"
+            return f"s->previous{suffix}.{previous_variable(feature)}"
         prefix = f"s->current{suffix}."
     n = _counter(sampling, prefix, bool(scope.window_ns))
     if field is None:
@@ -588,3 +610,15 @@ def _expression(table: Table, feature: Feature, averages: dict[str, str], featur
     if feature.accumulator.of_sample and sampling.counted:
         return f"{value} & -(__s64)({table.takes(sampling)})"
     return value
+
+
+def _comparison(table: Table, feature: Feature, feature_set: FeatureSet) -> str:
+    """C of a feature that compares a window with its baseline."""
+    assert feature.against is not None
+    learned = Learned.of(feature)
+    finished = f"s->finished_{format_duration(feature.scope.window_ns)}"
+    mean, spread = (f"s->{name}" for name in learned.variables)
+    value = feature.against.comparison.c.format(
+        value=_expression(table, learned.rate, {}, feature_set), mean=mean, spread=spread
+    )
+    return f"ww_if_warm({value}, {finished}, {warm_windows(learned.windows)})"
