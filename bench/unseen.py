@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ways of training find on sources that they have not seen.
 
-    python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--dealings 4] [--json]
+    python -m bench.unseen CAPTURES [CAPTURES ...] [--feature-set intrusion] [--ways NAME] [--dealings 4]
+        [--json]
 
 CAPTURES: folders with manifests that name sources (docs/labels.md). Each of WAYS is cross-validated over
 sources, as `wirewise train --by source` does, once for each dealing of the folds. Printed is what is found on
-any packet of a flow with the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`.
+any packet of a flow with the margins that each dealing calls for, see `wirewise.evaluate.out_of_fold`:
+families are the mean over kinds of attacks of the mean over their sources, captures that over captures.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from wirewise.datasets import Table
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import out_of_fold, train
 from wirewise.evaluate.lesson import Recipe
-from wirewise.feature_sets import PRESETS
+from wirewise.feature_sets import FeatureSet
 
 RECIPE = Recipe(first=10, flows=500, alike="capture")
 SHOWN = (0.001, 0.005, 0.01, 0.02)
@@ -61,20 +63,24 @@ WAYS = (
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.unseen", description=__doc__.split("\n")[0])
     parser.add_argument("captures", type=Path, nargs="+", help="folders with manifest.json")
-    parser.add_argument("--feature-set", default="intrusion", choices=sorted(PRESETS), help="[intrusion]")
+    parser.add_argument("--feature-set", default="intrusion", help="preset or file [intrusion]")
+    parser.add_argument("--ways", default="", help="only those whose names have this in them")
     parser.add_argument("--dealings", type=int, default=4, help="ways to deal the sources [4]")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
-        parts = [ww.features([folder], options.feature_set) for folder in options.captures]
-        table = Table(pl.concat(parts, how="diagonal_relaxed"), PRESETS[options.feature_set])
-        found = {way.name: measured(table, way, options.dealings) for way in WAYS}
+        feature_set = FeatureSet.load(options.feature_set)
+        parts = [ww.features([folder], feature_set) for folder in options.captures]
+        table = Table(pl.concat(parts, how="diagonal_relaxed"), feature_set)
+        chosen = [way for way in WAYS if options.ways in way.name]
+        found = {way.name: measured(table, way, options.dealings) for way in chosen}
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.json:
         names = " ".join(folder.name for folder in options.captures)
         command = f"python -m bench.unseen {names} --feature-set {options.feature_set}"
+        command += f" --ways '{options.ways}'" if options.ways else ""
         print(
             json.dumps(
                 {"command": f"{command} --dealings {options.dealings} --json", "ways": found}, indent=1
@@ -86,7 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
         for step in steps:
             print(
                 f"  {100 * step['wish']:g} % asked: {spread(step['elsewhere'])} % lost, "
-                f"{spread(step['families'])} % of families, {spread(step['recall'])} % of flows found"
+                f"{spread(step['families'])} % of families, {spread(step['captures'])} % of captures, "
+                f"{spread(step['recall'])} % of flows found"
             )
     return 0
 
@@ -107,9 +114,19 @@ def measured(table: Table, way: Way, dealings: int) -> list[dict[str, Any]]:
             {
                 "wish": wish,
                 **{name: [point[name] for point in points] for name in ("elsewhere", "families", "recall")},
+                "captures": [
+                    of_captures(flows, point["by"])
+                    for flows, point in zip(training.folds.scored, points, strict=True)
+                ],
             }
         )
     return steps
+
+
+def of_captures(flows: pl.DataFrame, margin: float) -> float:
+    """The share of attack flows found above a margin, as a mean over captures."""
+    found = pl.col("1") > round(margin * out_of_fold.FINE)
+    return float(flows.filter("attack").group_by("capture").agg(found.mean())["1"].mean() or 0)  # type: ignore[arg-type]
 
 
 def spread(shares: list[float]) -> str:

@@ -6,11 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from bench import unseen
 from tests.unit.test_out_of_fold import drawn
 from wirewise.errors import InputError
+from wirewise.evaluate import out_of_fold
 from wirewise.evaluate.lesson import Recipe
 
 
@@ -22,9 +24,24 @@ def test_each_way_is_measured_once_for_each_dealing() -> None:
     ):
         steps = unseen.measured(table, way, 2)
         assert [step["wish"] for step in steps] == list(unseen.SHOWN)
-        assert all(len(step[name]) == 2 for step in steps for name in ("elsewhere", "families", "recall"))
-        found = [sum(step["families"]) for step in steps]
-        assert found == sorted(found), "the more may be lost, the more is found"
+        names = ("elsewhere", "families", "captures", "recall")
+        assert all(len(step[name]) == 2 for step in steps for name in names)
+        for name in ("families", "captures"):
+            found = [sum(step[name]) for step in steps]
+            assert found == sorted(found), "the more may be lost, the more is found"
+
+
+def test_captures_weigh_the_same_however_many_flows_they_have() -> None:
+    lead = [4, 1, 1, 1, 3, 9]
+    flows = pl.DataFrame(
+        {
+            "capture": ["one", "one", "one", "one", "two", "benign"],
+            "attack": [True] * 5 + [False],
+            "1": [margin * out_of_fold.FINE for margin in lead],
+        }
+    )
+    assert unseen.of_captures(flows, 2) == (1 / 4 + 1) / 2
+    assert unseen.of_captures(flows, 3) == 1 / 8
 
 
 def test_what_has_no_scores_is_an_error() -> None:

@@ -27,7 +27,7 @@ KEY = "out_of_fold"
 """In the facts of a training."""
 WISHES = (0.0, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 """Shares of benign flows that may lose a packet, for which the margin is kept; 1 is without a margin."""
-_FINE = 1e6  # floating-point scores are compared in millionths
+FINE = 1e6  # floating-point scores are compared in millionths
 _UNSEEN = -1e6  # score of a class that a fold had no row of
 _LINEAR = 1e-3  # how far integer margins may be from a multiple of the estimator's, against the largest
 _SAMPLE = 20_000  # rows
@@ -78,7 +78,7 @@ def flows(frame: pl.DataFrame, truth: NDArray[np.int64], said: NDArray[np.float6
     its margin for each of COMPARED. frame, truth : n rows and their classes. said : their scores,
     (n, classes).
     """
-    found = by_flow(frame, truth, np.rint(said * _FINE).astype(np.int64), COMPARED)
+    found = by_flow(frame, truth, np.rint(said * FINE).astype(np.int64), COMPARED)
     source = pl.col(SOURCE) if frame.schema.get(SOURCE) == pl.String else pl.lit("")
     about = frame.group_by("capture", "flow", maintain_order=True).agg(
         pl.col("label").first(), unit=pl.when(source != "").then(source).otherwise("capture").first()
@@ -113,7 +113,7 @@ def points(found: pl.DataFrame) -> list[Point]:
             families = of_units.group_by("label").agg(pl.col("flagged").mean())["flagged"]
             made.append(
                 Point(
-                    wish, after, float(by / _FINE), float(weight[margin > by].sum()),
+                    wish, after, float(by / FINE), float(weight[margin > by].sum()),
                     float(lost[number]) if units else None, float(flagged.mean()),
                     float(families.mean() or 0),  # type: ignore[arg-type]
                 )
