@@ -13,7 +13,17 @@ from random import Random
 import numpy as np
 
 from .frames import ACK, DONT_FRAGMENT, FIN, PSH, ROW, RST, SYN, TCP, URG, Content, Options, Rows
-from .hosts import CLIENT_WEIGHTS, CLIENTS, LINUX, Flow, Host, Recorder, inside_host, outside_host
+from .hosts import (
+    CLIENT_WEIGHTS,
+    CLIENTS,
+    LINUX,
+    PROTECTED_NETWORK,
+    Flow,
+    Host,
+    Recorder,
+    inside_host,
+    outside_host,
+)
 
 
 def syn_flood(rng: np.random.Generator, kind: int, packets: int, duration_ns: int, *, replies: bool) -> Rows:
@@ -150,6 +160,57 @@ def port_scan(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
             flow.tcp(now + 1e-4, True, RST | ACK)
         elif tool == "syn":
             flow.tcp(now + rng.uniform(0.9, 1.1), False, SYN)
+
+
+def host_scan(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
+    """One scanner that asks host after host for the same: an echo, or a port. Most hosts are not there."""
+    scanner = outside_host(rng, CLIENTS, CLIENT_WEIGHTS)
+    tool = rng.choices(["echo", "syn", "stateless", "connect", "udp"], [25, 30, 20, 15, 10])[0]
+    rate, port = rng.lognormvariate(4.0, 1.3), rng.choice([22, 23, 80, 443, 445, 3389, 5900, 8080])
+    stack = {
+        "syn": replace(LINUX, ttl=64, syn_window=1024, syn_options=Options.MSS, stamps=False),
+        "stateless": replace(LINUX, ttl=255, syn_window=rng.choice([1024, 65535]), syn_options=Options.NONE),
+    }.get(tool, scanner.stack)
+    sender = Host(scanner.number, stack, scanner.hops, scanner.vlan)
+    source_port, now = rng.randrange(32768, 61000), start
+    numbers = list(range(1, 255))
+    if rng.random() < 0.5:
+        rng.shuffle(numbers)
+    for number in numbers[: rng.randint(20, 254)]:
+        now += rng.expovariate(rate)
+        target = Host(PROTECTED_NETWORK + number, LINUX, 1, 0)
+        there = 10 <= number < 60
+        if tool == "connect":
+            source_port = rng.randrange(32768, 61000)
+        ports = (0, 0) if tool == "echo" else (source_port, port)
+        flow = Flow(recorder, rng, kind, sender, target, ports, attack=True)
+        if tool == "echo":
+            flow.icmp(now, False, rng.choice([0, 8, 56]))
+            if there:
+                flow.icmp(now + 1e-4, True, 56, "answer")
+        elif tool == "udp":
+            flow.udp(now, False, rng.choice([0, 30, 48]))
+        else:
+            flow.tcp(now, False, SYN)
+            if there and rng.random() < 0.5:
+                flow.tcp(now + 1e-4, True, RST | ACK)
+            elif tool == "connect":
+                flow.tcp(now + 1.0, False, SYN)
+
+
+def icmp_flood(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
+    """One sender of echo requests or errors, as fast as it can, from its own address or from forged ones."""
+    victim, forged = inside_host(rng), rng.random() < 0.4
+    what = rng.choice(["echo", "echo", "answer", "unreachable"])
+    size, pace, now = rng.choice([0, 8, 56, 1000, 1400]), rng.lognormvariate(-8.0, 1.0), start
+    sender = outside_host(rng, CLIENTS, CLIENT_WEIGHTS)
+    flow = Flow(recorder, rng, kind, sender, victim, (0, 0), attack=True)
+    for _ in range(rng.randint(50, 800)):
+        if forged:
+            sender = outside_host(rng, CLIENTS, CLIENT_WEIGHTS)
+            flow = Flow(recorder, rng, kind, sender, victim, (0, 0), attack=True)
+        flow.icmp(now, False, size, what)
+        now += pace * rng.uniform(0.5, 1.5)
 
 
 def slow_http(recorder: Recorder, rng: Random, kind: int, start: float) -> None:

@@ -135,6 +135,18 @@ def quic(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
         now += min(6.0, rng.lognormvariate(-0.7, 1.2))
 
 
+def ping(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
+    """Monitoring, and people who look whether a host answers."""
+    flow = _between(recorder, rng, kind, [0], from_inside=rng.random() < 0.5)
+    flow.ports = {False: 0, True: 0}
+    asking, size, round_trip = rng.random() < 0.5, rng.choice([32, 56, 56, 64, 1400]), _round_trip(rng)
+    pause, now = rng.choice([0.2, 1.0, 1.0, 1.0, 5.0]), start
+    for _ in range(rng.choice([1, 3, 4, 4, 10, 60])):
+        flow.icmp(now, asking, size)
+        flow.icmp(now + round_trip, not asking, size, "answer")
+        now += pause
+
+
 def bulk(recorder: Recorder, rng: Random, kind: int, start: float) -> None:
     """Backups, mirrors and uploads: long runs of full segments, or of nothing but acknowledgements."""
     from_inside = rng.random() < 0.5

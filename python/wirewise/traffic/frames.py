@@ -35,8 +35,8 @@ ROW = np.dtype(
         ("ip_id", "u2"),
         ("fragment", "u2"),  # IPv4: flags and offset as in the header
         ("options", "u1"),  # Options
-        ("tcp_flags", "u1"),
-        ("window", "u2"),
+        ("tcp_flags", "u1"),  # ICMP: the type
+        ("window", "u2"),  # ICMP: the identifier
         ("seq", "u4"),
         ("ack", "u4"),
         ("vlan", "u2"),  # 0: no tag
@@ -47,7 +47,7 @@ ROW = np.dtype(
     ]
 )
 
-TCP, UDP = 6, 17
+ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
 FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
 DONT_FRAGMENT, MORE_FRAGMENTS = 0x4000, 0x2000
 MINIMUM_FRAME = 60
@@ -158,7 +158,7 @@ def _headers(rows: Rows, version: int, tagged: bool, transport: int, options: Op
     network = 18 if tagged else 14
     network_length = 20 if version == 4 else 40
     transport_at = network + network_length
-    transport_length = {TCP: 20 + len(option_bytes), UDP: 8, 0: 0}[transport]
+    transport_length = {TCP: 20 + len(option_bytes), UDP: 8, ICMP: 8, ICMPV6: 8, 0: 0}[transport]
     block = np.zeros((count, transport_at + transport_length), np.uint8)
     payload = rows["payload_length"].astype(np.int64)
 
@@ -191,6 +191,16 @@ def _headers(rows: Rows, version: int, tagged: bool, transport: int, options: Op
         block[:, network + 24 : network + 40] = destination
     if transport == 0:
         return block
+    payload_at = rows["payload"].astype(np.int64)
+    if transport in (ICMP, ICMPV6):
+        _put(block, transport_at, rows["tcp_flags"], "u1")
+        _put(block, transport_at + 4, rows["window"], ">u2")
+        _put(block, transport_at + 6, rows["seq"] & 0xFFFF, ">u2")
+        total = _sum_of_words(block[:, transport_at:].copy()) + _sum_of_payload(payload_at, payload)
+        if transport == ICMPV6:
+            total += _sum_of_words(source) + _sum_of_words(destination) + ICMPV6 + transport_length + payload
+        _put(block, transport_at + 2, _fold(total), ">u2")
+        return block
 
     _put(block, transport_at, rows["source_port"], ">u2")
     _put(block, transport_at + 2, rows["destination_port"], ">u2")
@@ -214,7 +224,7 @@ def _headers(rows: Rows, version: int, tagged: bool, transport: int, options: Op
         _put(block, transport_at + 4, 8 + covered, ">u2")
     pseudo = _sum_of_words(source) + _sum_of_words(destination) + transport + transport_length + covered
     total = pseudo + _sum_of_words(block[:, transport_at:].copy())
-    checksum = _fold(total + _sum_of_payload(rows["payload"].astype(np.int64), covered))
+    checksum = _fold(total + _sum_of_payload(payload_at, covered))
     if transport == UDP:
         checksum = np.where(checksum == 0, 0xFFFF, checksum)  # 0 would say "no checksum" (RFC 768)
     _put(block, transport_at + (16 if transport == TCP else 6), checksum, ">u2")

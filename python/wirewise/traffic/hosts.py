@@ -6,7 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from .frames import ACK, DONT_FRAGMENT, FIN, MORE_FRAGMENTS, PSH, RST, SYN, TCP, UDP, Content, Options
+from .frames import (
+    ACK,
+    DONT_FRAGMENT,
+    FIN,
+    ICMP,
+    ICMPV6,
+    MORE_FRAGMENTS,
+    PSH,
+    RST,
+    SYN,
+    TCP,
+    UDP,
+    Content,
+    Options,
+)
 
 PROTECTED_NETWORK = 0xC0000200  # 192.0.2.0/24
 SECOND_NS = 1_000_000_000
@@ -211,6 +225,14 @@ class Flow:
             self.ip_id[inside] = identity
             self._row(at, inside, UDP, part, content + sent, fragment=more | (8 + sent) // 8)
             sent += part
+
+    def icmp(self, at: float, inside: bool, length: int, what: str = "echo") -> None:
+        """One ICMP packet: echo, answer (to one) or unreachable. The flow's ports are to be 0."""
+        four, six = {"echo": (8, 128), "answer": (0, 129), "unreachable": (3, 1)}[what]
+        kind = four if self.version == 4 else six
+        protocol = ICMP if self.version == 4 else ICMPV6
+        self._row(at, inside, protocol, length, Content.RANDOM, flags=kind, window=self.windows[False])
+        self.sequence[inside] = (self.sequence[inside] + 1) & 0xFFFFFFFF
 
     def segment_size(self, inside: bool) -> int:
         """Payload bytes of a full segment."""

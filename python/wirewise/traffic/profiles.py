@@ -14,7 +14,7 @@ from random import Random
 from wirewise.errors import InputError, choose
 from wirewise.registry import Registry
 
-from . import attacks, benign, intrusions, mobile, reflection
+from . import attacks, benign, intrusions, mobile, reflection, sessions
 from .hosts import Recorder
 
 BENIGN = "benign"
@@ -60,6 +60,17 @@ _kind("infiltration", "a download, then a shell to the outside", intrusions.infi
 _kind("web-attack", "passwords, scripts and SQL tried in forms", intrusions.web_attack)
 _kind("urllc", "control loops of 1 to 10 ms, in GTP-U", mobile.urllc)
 _kind("embb", "video in segments, in GTP-U", mobile.embb)
+_kind("ping", "echo requests of monitoring and of people, and answers", benign.ping, BENIGN)
+_kind(
+    "icmp-flood",
+    "ICMP echoes, answers or errors without end, some from forged addresses",
+    attacks.icmp_flood,
+)
+_kind("host-scan", "echo, SYN or UDP to host after host", attacks.host_scan)
+_kind("call", "calls: datagrams every 10 to 60 ms, both ways", sessions.call, "interactive")
+_kind("shell", "shells and remote desktops: keys, and what they show", sessions.shell, "interactive")
+_kind("transfer", "files and backups over TCP or QUIC", sessions.transfer, "bulk")
+_kind("video", "video in segments over TCP or QUIC", sessions.video)
 ALL_KINDS = tuple(KINDS_BY_NAME)
 
 
@@ -101,6 +112,16 @@ _profile(
 _profile(
     "floods", "TCP floods alone: SYNs, spoofed and not, and other flags, among visitors",
     web=0.4, syn_flood=0.2, syn=0.2, tcp_flags=0.2,
+)  # fmt: skip
+_profile(
+    "denial", "floods of SYNs, UDP and ICMP, amplification, scans of ports and hosts, in ordinary use",
+    **{kind: share * 0.45 for kind, share in _OFFICE.items()}, ping=0.01,
+    **dict.fromkeys([name.replace("-", "_") for name in reflection.FAMILIES], 0.01), udp_amplification=0.06,
+    syn_flood=0.12, syn=0.05, udp=0.07, icmp_flood=0.06, port_scan=0.07, host_scan=0.07,
+)  # fmt: skip
+_profile(
+    "steering", "sessions by what they need: interactive, bulk and video",
+    call=0.3, shell=0.1, transfer=0.3, video=0.3,
 )  # fmt: skip
 _profile("galvao2026", "URLLC and eMBB of galvao2026, in GTP-U tunnels to a UPF", urllc=0.5, embb=0.5)
 
