@@ -20,6 +20,7 @@ from wirewise.cli import app
 from wirewise.errors import InputError
 from wirewise.feature_sets import FeatureSet
 from wirewise.formats.bundle import Bundle
+from wirewise.formats.card import write_card
 from wirewise.formats.manifest import Flow, Program, StateField
 from wirewise.models import Tree, TreeEnsemble
 
@@ -234,3 +235,9 @@ def test_a_new_bundle_has_no_such_text() -> None:
     assert bundle.manifest.model.notes[1] == "two lines"
     with pytest.raises(InputError, match="cannot be a name"):
         make(classes=["benign", HOSTILE])
+
+
+def test_a_bundle_that_is_read_has_the_card_that_it_was_written_with() -> None:
+    facts = {"seed": 1, "estimator": "forest", "dealings": {"seeds": [0], "by": "source"}}
+    bundle = Bundle.from_bytes(make(training=facts).to_bytes(), source="bundle")
+    assert write_card(bundle.manifest, bundle.model) == bundle.card

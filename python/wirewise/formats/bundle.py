@@ -146,7 +146,8 @@ class Bundle:
         document = manifest.model_dump()
         texts = ("model", "program", "training", "fidelity", "accuracy", "tools")
         document |= {key: harmless_document(document[key]) for key in texts}
-        manifest = Manifest.model_validate(document)
+        # Facts in the order in which the file gives them, so that the card of what is read is the same.
+        manifest = Manifest.model_validate(json.loads(_json(document)))
         manifest.check_names(name)
         card = write_card(manifest, model)
         bundle = cls(manifest, model, feature_set, object_file, card, dict(sources))
