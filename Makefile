@@ -12,7 +12,7 @@ SECONDS ?= 60
 # The demo and the benchmark make network namespaces and load programs.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help setup demo abi act test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs bench bench-planes bench-xdp bench-5g bench-n3ic bench-dpdk soak fuzz dist test-dist clean
+.PHONY: help setup demo abi act test test-slow test-kernels test-dpdk test-ray test-p4 test-verilog lint lint-python lint-rust lint-c format docs models bench bench-planes bench-xdp bench-5g bench-n3ic bench-dpdk soak fuzz dist test-dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ act: ## compile the actor (bpf/act/) to the object that the agent carries
 
 docs: setup ## write docs/api.md from the docstrings
 	$(BIN)/python -m scripts.api
+
+models: setup ## train the ready models again, and write their cards (CAPTURES='DIR DIR': folders with manifests)
+	$(BIN)/python -m scripts.models $(if $(CAPTURES),--captures $(CAPTURES))
 
 bench: setup ## ns per packet in kernel, engine and native C, to build/bench/*.json (KEEP=1: also to bench/results)
 	cargo build --release --locked --quiet -p wirewised --example planes

@@ -20,6 +20,7 @@ from wirewise.evaluate.operating_point import OperatingPoint
 from wirewise.evaluate.reference import reference_of
 from wirewise.feature_sets import FeatureSet, keeping
 from wirewise.formats.bundle import Bundle
+from wirewise.formats.manifest import Reference
 from wirewise.importers import Imported
 from wirewise.models import UNKNOWN, Bounded, Model
 from wirewise.targets import TARGETS, ProgramTarget, Sources
@@ -60,6 +61,7 @@ def compile(  # the verb everywhere: command, module, issue tracker
     operating_point: OperatingPoint | None = None,
     open_set: OpenSet | None = None,
     learned: Table | None = None,
+    reference: Reference | None = None,
     target: str = "ebpf",
     keep_state_of: Bundle | None = None,
     predicted: Callable[[Sources], None] | None = None,
@@ -72,7 +74,8 @@ def compile(  # the verb everywhere: command, module, issue tracker
     (n, n_features): with an imported model, both are asked and the agreement is recorded; with held-out rows
     how good both are, too. operating_point : sets the model to it, see `wirewise.evaluate.operating_point`;
     the agreement is that of the model without. open_set : adds the class `unknown`, likewise. learned : rows
-    that the model learned from, which the agent compares live flows with. target : one of
+    that the model learned from, which the agent compares live flows with; reference : the same, made before.
+    target : one of
     `wirewise.targets.TARGETS` that makes programs. options : of that target, by name; eBPF has shape, clang
     and verify ("if-possible", "always", "never": whether this machine's kernel is asked; nothing is
     attached), see `wirewise.targets.ebpf.Options`. keep_state_of : the bundle that runs, whose flow state the
@@ -110,7 +113,8 @@ def compile(  # the verb everywhere: command, module, issue tracker
         fidelity = {**(fidelity or {}), "operating_point": asdict(operating_point)}
     if open_set:
         fidelity = {**(fidelity or {}), "open_set": open_set.to_dict()}
-    reference = reference_of(learned, ir, made.flow) if learned else None
+    if learned:
+        reference = reference_of(learned, ir, made.flow)
     bundle = Bundle.create(
         name=name,
         classes=names,

@@ -44,6 +44,9 @@ NOT_RUN = {
     "make bench-xdp ": "minutes; crates/wirewised/tests/agent/bench_xdp.rs measures all parts, shortly",
     "sudo wirewised bench xdp ": "a minute; crates/wirewised/tests/agent/bench_xdp.rs runs it, shortly",
     "make bench-n3ic": "minutes; tests/kernel/test_bench_n3ic.py measures a network, shortly",
+    "make models ": "minutes, and captures; tests/e2e/test_ready.py makes models from fewer packets",
+    "wirewised run --bundle @flood --interface eth0 --policy policy.yaml --mode enforce --evaluation":
+        "the captures here are too few; crates/wirewised/tests/agent/ready_models.rs has a report",
     "make setup": "it has run before this test",
     "make dist ": "minutes; `make test-dist` runs it",
     "make test-dist ": "minutes; it installs what docs/install.md says in empty roots",

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from wirewise import ending
+from wirewise import ending, ready
 from wirewise.compiler import Compiled
 from wirewise.datasets import Table
 from wirewise.errors import InputError
@@ -30,9 +30,9 @@ AnyTable: TypeAlias = "Table | str | PathLike[str] | Frame"
 
 @contextmanager
 def bundle_file(bundle: AnyBundle) -> Iterator[Path]:
-    """The path of a bundle, for as long as the block runs if it is one in memory."""
+    """The path of a bundle, for as long as the block runs if it is one in memory; of @flood, a ready one."""
     if isinstance(bundle, str | PathLike):
-        yield Path(bundle)
+        yield ready.bundle(bundle)
         return
     if not isinstance(bundle, Bundle | Compiled):
         raise InputError(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from wirewise import ready
 from wirewise.advice import in_python_terms
 from wirewise.api.inputs import AnyBundle, AnyPath, AnyTable, table_of
 from wirewise.compiler import Compiled
@@ -101,7 +102,8 @@ def write_report(path: AnyPath, *evaluations: Evaluation) -> None:
 
 def _subject(bundle: AnyBundle) -> Subject:
     if isinstance(bundle, str | PathLike):
-        return Subject.of_bundle(Path(bundle).name, Bundle.read(Path(bundle)))
+        path = ready.bundle(bundle)
+        return Subject.of_bundle(path.name, Bundle.read(path))
     inner = bundle.bundle if isinstance(bundle, Compiled) else bundle
     if not isinstance(inner, Bundle):
         raise InputError(

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from wirewise import compiler, evaluate
+from wirewise import compiler, evaluate, ready
 from wirewise.advice import in_python_terms, translate
 from wirewise.api.inputs import AnyFeatureSet, AnyTable, feature_set_of, table_of
 from wirewise.compiler import Compiled
@@ -31,6 +31,7 @@ from wirewise.evaluate.open_set import choose_from as open_set_from
 from wirewise.evaluate.operating_point import choose_from
 from wirewise.feature_sets import FeatureSet
 from wirewise.formats import model_file, training_file
+from wirewise.formats.model_file import LoadedModel
 from wirewise.importers import Imported, ImportOptions, import_with
 from wirewise.models import Bounded, Model
 from wirewise.models.tree import Votes
@@ -132,7 +133,8 @@ def compile(
     """One eBPF program, in a bundle, from a model and the feature set it reads.
 
     - model: a fitted estimator of scikit-learn, XGBoost, LightGBM, PyTorch or ONNX (docs/importers.md), what
-      `train` gives, the path of a saved one, an `Imported`, or a model of `wirewise.models`.
+      `train` gives, the path of a saved one, an `Imported`, a model of `wirewise.models`, or a ready one:
+      "@flood" (`wirewise models` lists them), which brings its feature set and its max_benign_loss.
     - feature_set: a preset's name, a YAML file, a `FeatureSet` or its JSON form; the one whose columns the
       model was trained on, in their order. Not needed if the table or the model says it.
     - name: of the bundle, 1 to 200 printable characters.
@@ -162,10 +164,15 @@ def compile(
     training: dict[str, Any] | None = None
     accuracy: dict[str, Any] | None = None
     recorded: FeatureSet | None = None
+    reference = None
+    prepared = None
+    if isinstance(model, str | PathLike) and (chosen_model := ready.find(model)):
+        model, prepared = chosen_model.file, chosen_model.record()
+        max_benign_loss = chosen_model.wish if max_benign_loss is None else max_benign_loss
     if isinstance(model, Training):
         training, accuracy = model.facts, model.report.to_dict()
         classes, table = classes or model.classes, model.table if table is None else table
-    elif isinstance(model, str | PathLike) and (record := training_file.read(Path(model))):
+    elif isinstance(model, str | PathLike) and (record := prepared or training_file.read(Path(model))):
         training, accuracy = record.training, record.accuracy
         if feature_set is None:
             feature_set = recorded = record.feature_set
@@ -178,6 +185,9 @@ def compile(
         classes=classes, benign=benign, votes=votes, margin=max_benign_loss is not None, options=quantise
     )
     given = _imported(model, replace(asked, **_quantised_with(split)))
+    if isinstance(given, LoadedModel):
+        classes, reference = classes or given.classes, None if unknown else given.reference
+        given = given.imported or given.model
     compared = held_out = point = learned = None
     if split and rows is not None and isinstance(given, Imported):
         quantised = given.network is not None
@@ -188,8 +198,8 @@ def compile(
         for doubt in doubts(given.model, judged, given.classes, split.name, given.first):
             warnings.warn(translate(doubt, inspect.signature(compile).parameters), stacklevel=3)
     if max_benign_loss is not None:
-        if isinstance(given, Imported):
-            point = out_of_fold.chosen(training or {}, given.model, split, max_benign_loss, after)
+        integers = given.model if isinstance(given, Imported) else given
+        point = out_of_fold.chosen(training or {}, integers, split, max_benign_loss, after)
         if point is None and (split is None or not isinstance(given, Imported)):
             raise InputError(
                 "max_benign_loss", "needs an estimator, and flows to measure it by", "give a table"
@@ -207,7 +217,7 @@ def compile(
     names = given.classes if isinstance(given, Imported) and given is not model else classes
     compiled = compiler.compile(
         given, chosen, name=name, classes=names, rows=compared, held_out=held_out, training=training,
-        accuracy=accuracy, operating_point=point, open_set=open_set, learned=learned,
+        accuracy=accuracy, operating_point=point, open_set=open_set, learned=learned, reference=reference,
         target=target, **options,
     )  # fmt: skip
     return replace(compiled, training_rows=model.learned) if isinstance(model, Training) else compiled
@@ -236,12 +246,11 @@ def _quantised_with(split: Parts | None) -> dict[str, Any]:
     return {"rows": matrix(split.learn), "labels": split.learn.frame["label"].to_list()}
 
 
-def _imported(model: Any, asked: ImportOptions) -> Imported | Model:
+def _imported(model: Any, asked: ImportOptions) -> Imported | Model | LoadedModel:
     if isinstance(model, Imported) or type(model) in get_args(Model):
         if asked.benign is not None:
             raise InputError("benign", "the model was imported before", "give it to import_model")
         return cast("Imported | Model", model)
     if isinstance(model, str | PathLike):
-        loaded = model_file.read(Path(model), asked)
-        return loaded.imported or loaded.model
+        return model_file.read(Path(model), asked)
     return import_with(model.estimator if isinstance(model, Training) else model, asked)

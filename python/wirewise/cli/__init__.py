@@ -27,6 +27,7 @@ _VERBS = (
     "preset",
     "record",
     "datasets",
+    "models",
     "train",
     "importance",
     "search",

@@ -10,14 +10,6 @@ import typer
 
 from wirewise.cli import completing
 from wirewise.cli.emit import print_sources, write_sources
-from wirewise.cli.models import (
-    import_options,
-    is_quantised,
-    name_doubts,
-    print_fidelity,
-    read_model,
-    reading,
-)
 from wirewise.cli.options import (
     BenignOption,
     CalibrationOption,
@@ -29,6 +21,14 @@ from wirewise.cli.options import (
     TargetOption,
 )
 from wirewise.cli.outputs import OUTPUT_OR_FOLDER
+from wirewise.cli.reading import (
+    import_options,
+    is_quantised,
+    name_doubts,
+    print_fidelity,
+    read_model,
+    reading,
+)
 from wirewise.cli.target_options import TargetCommand, find_target
 from wirewise.console import console, grid, note, print_json, step, warn
 
@@ -46,7 +46,13 @@ def register(app: typer.Typer) -> None:
 
 def compile_(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="Saved estimator, or a model file of `wirewise import`.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="Saved estimator, model file of `wirewise import`, or ready model (@flood).",
+            autocompletion=completing.models,
+        ),
+    ],
     output: Annotated[
         Path,
         typer.Option(
@@ -95,7 +101,7 @@ def compile_(
         str | None,
         typer.Option(
             help="Share of benign flows that may lose a packet, such as 0.1%: an attack's score must be so "
-            "far ahead, by the captures of --table that training kept apart."
+            "far ahead, by the captures of --table that training kept apart. A ready model has one by itself."
         ),
     ] = None,
     after: Annotated[
@@ -124,7 +130,7 @@ def compile_(
     attached. With a table, the integer model is compared with the estimator. A neural network is quantised
     with a part of the table and compared on the rest.
     """
-    from wirewise import compiler
+    from wirewise import compiler, ready
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import matrix, numbers
@@ -138,12 +144,17 @@ def compile_(
     from wirewise.targets.ebpf import dear_features
 
     maker, options = find_target(context, target)
+    chosen = ready.find(model)
+    if chosen:
+        model = chosen.file
+        if max_benign_loss is None and chosen.wish is not None:
+            max_benign_loss = str(chosen.wish)
     if isinstance(maker, ProgramTarget):
         check_place(output)
     else:
         check_folder(output)
     rows = reading(model, Table.read(table)) if table else None
-    record = training_file.read(model)
+    record = chosen.record() if chosen else training_file.read(model)
     if feature_set:
         features = FeatureSet.load(feature_set)
     elif said := rows or record:
@@ -238,6 +249,7 @@ def compile_(
         operating_point=point,
         open_set=open_set,
         learned=split.learned(is_quantised(loaded)) if split else None,
+        reference=None if open_set else loaded.reference,
         training=record.training if record else None,
         accuracy=record.accuracy if record else None,
         target=target,

@@ -14,6 +14,7 @@ import typer
 from wirewise.errors import WirewiseError
 
 BUNDLES = (".wirewise",)
+MODELS = (".pkl", ".pickle", ".joblib", ".skops", ".onnx", ".json", ".ubj", ".txt", ".bnn")
 FEATURE_SETS = (".yaml", ".yml", ".json")
 
 
@@ -37,7 +38,23 @@ def files(*suffixes: str) -> Callable[[str], list[str]]:
     return offered
 
 
-bundles = files(*BUNDLES)
+_bundle_files = files(*BUNDLES)
+
+
+def bundles(incomplete: str) -> list[str]:
+    """Bundles, and ready models."""
+    return [*ready_models(incomplete), *_bundle_files(incomplete)]
+
+
+def models(incomplete: str) -> list[str]:
+    """What `compile` takes: model files, and ready models."""
+    return [*ready_models(incomplete), *files(*MODELS)(incomplete)]
+
+
+def ready_models(incomplete: str) -> list[str]:
+    from wirewise.ready import READY
+
+    return [name for name in READY if incomplete and name.startswith(incomplete)]
 
 
 def presets(incomplete: str) -> list[str]:

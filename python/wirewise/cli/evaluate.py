@@ -15,7 +15,7 @@ from wirewise.cli import completing
 from wirewise.cli.evaluation_text import print_comparison, print_evaluation
 from wirewise.cli.judging import Asked, on_captures, on_table
 from wirewise.cli.left_out import print_left_out
-from wirewise.cli.options import Json, PlotOption
+from wirewise.cli.options import Json, PlotOption, bundle_at
 from wirewise.cli.outputs import OUTPUT
 from wirewise.console import grid, print_json, step, warn
 
@@ -35,8 +35,9 @@ def evaluate(
         list[Path],
         typer.Argument(
             metavar="MODEL|DATA",
-            help="One bundle, or model as `compile` takes it, or several; then a labelled table made by "
-            "`wirewise features`, or captures (files, folders), which a bundle's own program is run on.",
+            help="One bundle, ready model (@flood), or model as `compile` takes it, or several; then a "
+            "labelled table made by `wirewise features`, or captures (files, folders), which a bundle's own "
+            "program is run on.",
             autocompletion=completing.files(*completing.BUNDLES, ".parquet", ".pkl", *_CAPTURES),
         ),
     ],
@@ -144,6 +145,7 @@ def evaluate(
         quiet=as_json,
     )
     models, data = _apart(inputs)
+    models = [bundle_at(path) for path in models]
     if policy and len(models) > 1:
         raise InputError(str(policy), "is the policy of one model", "evaluate one model at a time")
     if _is_table(data[0]) or not _is_capture(data[0]):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wirewise.cli.models import print_agreement
+from wirewise.cli.reading import print_agreement
 from wirewise.cli.train import print_curves, print_report
 from wirewise.console import console, grid, listing, note
 

@@ -51,7 +51,7 @@ def import_(
     A pickle (.pkl, .joblib) runs whatever code it contains when it is loaded: import only files from people
     you trust, or save with skops.
     """
-    from wirewise.cli.models import import_options, is_quantised, name_doubts, print_fidelity, read_model
+    from wirewise.cli.reading import import_options, is_quantised, name_doubts, print_fidelity, read_model
     from wirewise.datasets import Table
     from wirewise.errors import InputError
     from wirewise.evaluate import matrix, numbers

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wirewise.cli.models import print_fidelity
 from wirewise.cli.options import BundleArgument, Json
 from wirewise.cli.outputs import OUTPUT
+from wirewise.cli.reading import print_fidelity
 from wirewise.console import console, grid, heading, listing, name_and_summary, print_json
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirewise.cli.models import import_options, is_quantised, read_model, reading
+from wirewise.cli.reading import import_options, is_quantised, read_model, reading
 from wirewise.console import percent, step
 from wirewise.errors import InputError
 

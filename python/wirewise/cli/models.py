@@ -1,144 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs that take a model share: reading it, and saying what its integers lost."""
+"""`wirewise models`: the ready models, and what is known of each."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from wirewise.console import console, grid, listing, step
+import typer
+
+from wirewise.cli import completing
+from wirewise.cli.options import Json
+from wirewise.console import grid, listing, print_json, step
 
 if TYPE_CHECKING:
-    from wirewise.datasets import Table
-    from wirewise.evaluate.held_out import Parts
-    from wirewise.formats.model_file import LoadedModel
-    from wirewise.formats.training_file import TrainingRecord
-    from wirewise.importers import ImportOptions
+    from wirewise.ready import Ready
 
 
-def import_options(
-    model: Path,
-    record: TrainingRecord | None,
-    classes: str | None = None,
-    majority: bool = False,
-    network: str | None = None,
-    calibration: str | None = None,
-    fine_tune: bool | None = None,
-    *,
-    benign: str | None = None,
-    margin: bool = False,
-) -> ImportOptions:
-    """What the options of the command line ask of an import.
+def register(app: typer.Typer) -> None:
+    app.command("models")(models)
 
-    A network becomes what --network says, else what it was trained to become, unless it is integers already.
-    margin : see `ImportOptions`.
+
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Print the card of this one, such as @flood.", autocompletion=completing.ready_models
+        ),
+    ] = None,
+    compile_: Annotated[
+        bool,
+        typer.Option("--compile", help="Compile it where it has not been, and say where the bundle is."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the ready models, which need no captures and no training, or print the card of one.
+
+    Their names are taken wherever a model or a bundle is: `wirewise compile @flood -o flood.wirewise`.
     """
-    from wirewise.importers import ImportOptions
-    from wirewise.quantize import Options
+    from wirewise import ready
+    from wirewise.errors import InputError
+    from wirewise.formats import model_file
 
-    is_float = model.suffix.lower() in (".pkl", ".pickle")
-    asked = {
-        "network": network or (record.training.get("network") if record and is_float else None),
-        "calibration": calibration,
-        "fine_tune": fine_tune,
-    }
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    return ImportOptions(
-        classes=classes.split(",") if classes else None,
-        benign=benign,
-        votes="majority" if majority else None,
-        margin=margin,
-        options=Options(**given) if given else None,
+    if compile_:
+        if name is None:
+            raise InputError("--compile", "needs a model", f"name one of {', '.join(ready.READY)}")
+        chosen = _find(name)
+        with step(f"compiling {chosen.name}", quiet=as_json):
+            path = ready.bundle(chosen.name)
+        if as_json:
+            print_json({"name": chosen.name, "bundle": str(path)})
+        else:
+            grid([("bundle", path)])
+        return
+    if name is not None:
+        chosen = _find(name)
+        if as_json:
+            print_json({"name": chosen.name, "card": chosen.card})
+        else:
+            print(chosen.card, end="")
+        return
+    found: list[dict[str, Any]] = []
+    for model in ready.READY.values():
+        loaded, record = model_file.read(model.file), model.record()
+        found.append(
+            {
+                "name": model.name,
+                "doc": model.doc,
+                "classes": loaded.classes,
+                "features": len(record.feature_set.features),
+                "key": record.feature_set.key,
+                "model": loaded.model.describe(),
+                "max_benign_loss": model.wish,
+            }
+        )
+    if as_json:
+        print_json({"models": found})
+        return
+    listing(
+        ("model", "finds", "classes"),
+        [(one["name"], one["doc"], ", ".join(one["classes"])) for one in found],
+    )
+    grid(
+        [
+            ("card", "wirewise models @flood"),
+            ("compile", "wirewise compile @flood -o flood.wirewise"),
+            ("run", "wirewised run --bundle @flood --interface eth0"),
+        ]
     )
 
 
-def read_model(
-    model: Path,
-    *,
-    table: Table | None,
-    table_path: Path | None,
-    record: TrainingRecord | None,
-    options: ImportOptions,
-    quiet: bool,
-) -> tuple[LoadedModel, Parts | None]:
-    """The model of a file, quantised with a part of the table if it is a network, and the table's split."""
-    from wirewise.evaluate import matrix
-    from wirewise.evaluate.held_out import parts
-    from wirewise.formats import model_file
-    from wirewise.formats.training_file import file_digest
+def _find(name: str) -> Ready:
+    """With or without the sign in front of its name."""
+    from wirewise import ready
 
-    training = record.training if record else {}
-    split = None
-    if table and table_path:
-        split = parts(table, training, digest=file_digest(table_path), name=table_path.name)
-    if split:
-        labels = split.learn.frame["label"].to_list()
-        options = replace(options, rows=matrix(split.learn), labels=labels)
-    with step(f"importing {model}", quiet=quiet):
-        return model_file.read(model, options), split
-
-
-def reading(model: Path, table: Table) -> Table:
-    """The table as the model reads it: of a model of `wirewise search`, only some of its features.
-
-    Raises InputError for a table of other features than the model was trained on.
-    """
-    from wirewise.errors import InputError
-    from wirewise.formats import training_file
-    from wirewise.formats.bundle import Bundle
-
-    if model.suffix == ".wirewise":
-        return table.reading(Bundle.read(model).feature_set)
-    record = training_file.read(model)
-    if record is None:
-        return table
-    read = table.reading(record.feature_set)
-    if read.feature_set.feature_names != record.feature_set.feature_names:
-        raise InputError(
-            f"the table of feature set {table.feature_set.name!r}",
-            f"its features are not those {model.name} reads, of {record.feature_set.name!r}",
-            "give the table that the model was trained on, or one of the same features",
-        )
-    return read
-
-
-def is_quantised(loaded: LoadedModel) -> bool:
-    """Whether rows of a table made the integers what they are."""
-    return loaded.imported is not None and loaded.imported.network is not None
-
-
-def name_doubts(loaded: LoadedModel, split: Parts) -> list[str]:
-    """Warnings about the names of the classes, see `wirewise.evaluate.naming`."""
-    from wirewise.evaluate.naming import doubts
-
-    rows, _ = split.judged(is_quantised(loaded))
-    first = loaded.imported.first if loaded.imported else 0
-    return doubts(loaded.model, rows, loaded.classes, split.name, first)
-
-
-def print_fidelity(fidelity: dict[str, Any]) -> None:
-    """What `evaluate.fidelity.measure` found: how good estimator and integers are, where ranges end, how far
-    the two agree.
-    """
-    from wirewise.formats.losses import class_table, summary
-
-    grid(summary(fidelity))
-    if fidelity.get("held_out"):
-        head, lines = class_table(fidelity)
-        listing(head, lines, right=range(1, len(head)))
-    print_agreement(fidelity)
-
-
-def print_agreement(fidelity: dict[str, Any]) -> None:
-    """How far the integer model and the estimator agree; the first rows that differ."""
-    from wirewise.formats.losses import agreement
-
-    if not (differences := fidelity.get("differences")):
-        console.print(f"agreement: {agreement(fidelity)}", style="green")
-        return
-    console.print(f"agreement: {agreement(fidelity)}; the first that differ:", style="yellow")
-    for difference in differences:
-        ours, theirs = difference["model"], difference["estimator"]
-        where = f"row {difference['row']:,}, features {difference['features']}"
-        console.print(f"  {ours}, the estimator says {theirs}: {where}")
+    return ready.READY.find(name if name.startswith(ready.SIGN) else ready.SIGN + name)

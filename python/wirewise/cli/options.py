@@ -11,16 +11,40 @@ import typer
 from wirewise.cli import completing
 from wirewise.cli.outputs import OUTPUT
 
+
+def bundle_at(path: Path) -> Path:
+    """The bundle of a ready model, compiled if it has to be; any other path as it is."""
+    from wirewise import ready
+    from wirewise.console import step
+
+    if not ready.find(path):
+        return path
+    with step(f"compiling {path}"):
+        return ready.bundle(path)
+
+
+def _bundle(context: typer.Context, path: Path) -> Path:
+    return path if context.resilient_parsing else bundle_at(path)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 BundleOption = Annotated[
     Path,
     typer.Option(
-        "--bundle", "-b", help="Bundle made by `wirewise compile`.", autocompletion=completing.bundles
+        "--bundle",
+        "-b",
+        help="Bundle made by `wirewise compile`, or a ready model (@flood).",
+        autocompletion=completing.bundles,
+        callback=_bundle,
     ),
 ]
 BundleArgument = Annotated[
     Path,
-    typer.Argument(help="Bundle made by `wirewise compile`.", autocompletion=completing.bundles),
+    typer.Argument(
+        help="Bundle made by `wirewise compile`, or a ready model (@flood).",
+        autocompletion=completing.bundles,
+        callback=_bundle,
+    ),
 ]
 PolicyOption = Annotated[
     Path | None, typer.Option("--policy", "-p", help="Policy file. Without one every class passes.")

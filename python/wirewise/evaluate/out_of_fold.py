@@ -27,7 +27,8 @@ KEY = "out_of_fold"
 """In the facts of a training."""
 WISHES = (0.0, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 """Shares of benign flows that may lose a packet, for which the margin is kept; 1 is without a margin."""
-FINE = 1e6  # floating-point scores are compared in millionths
+FINE = 1e6
+"""Floating-point scores are compared in millionths: margins of `flows` are `Point.by` times this."""
 _UNSEEN = -1e6  # score of a class that a fold had no row of
 _LINEAR = 1e-3  # how far integer margins may be from a multiple of the estimator's, against the largest
 _SAMPLE = 20_000  # rows

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wirewise.errors import InputError
 from wirewise.files import describe_validation_error, parse_json, read_bytes, write_atomically
+from wirewise.formats.manifest import Reference
 from wirewise.formats.training_file import KEY, TrainingRecord
 from wirewise.importers import Imported, ImportOptions, import_with
 from wirewise.models import Model
@@ -21,6 +22,7 @@ FORMAT = "wirewise-model"
 VERSION = 1
 MAX_BYTES = 1 << 30
 _KEYS = {"format", "version", "classes", "source", "notes", "feature_names", "model"}
+_REFERENCE = "reference"
 
 
 class _Facts(BaseModel):
@@ -32,11 +34,14 @@ class _Facts(BaseModel):
     source: str
     notes: list[str]
     feature_names: list[str] | None
+    reference: Reference | None = None
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model from a file. imported: None if it was imported before: the estimator is no longer at hand."""
+    """A model from a file. imported : None if it was imported before: the estimator is no longer at
+    hand. reference : how flows looked that it learned from, if the file says it.
+    """
 
     model: Model
     classes: list[str]
@@ -44,10 +49,25 @@ class LoadedModel:
     notes: list[str]
     feature_names: list[str] | None
     imported: Imported | None
+    reference: Reference | None = None
 
 
-def write(imported: Imported, path: str | Path, record: TrainingRecord | None = None) -> None:
-    """Writes an imported model as JSON, version 1; record: how it was trained, if that is known."""
+def write(
+    imported: Imported,
+    path: str | Path,
+    record: TrainingRecord | None = None,
+    reference: Reference | None = None,
+) -> None:
+    """Writes `content` in one step. Raises InputError where that cannot be."""
+    write_atomically(path, content(imported, record, reference))
+
+
+def content(
+    imported: Imported, record: TrainingRecord | None = None, reference: Reference | None = None
+) -> bytes:
+    """An imported model as JSON, version 1. record : how it was trained, if that is known. reference :
+    what bundles of it compare live flows with.
+    """
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -57,8 +77,9 @@ def write(imported: Imported, path: str | Path, record: TrainingRecord | None = 
         "feature_names": imported.feature_names,
         "model": imported.model.to_dict(),
         **({KEY: record.to_dict()} if record else {}),
+        **({_REFERENCE: reference.model_dump()} if reference else {}),
     }
-    write_atomically(path, json.dumps(document).encode())
+    return json.dumps(document).encode()
 
 
 def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
@@ -86,8 +107,8 @@ def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
             str(path), f"version {document.get('version')!r} is unknown, known is {VERSION}",
             "import the estimator again",
         )  # fmt: skip
-    if set(document) - {KEY} != _KEYS:
-        wrong = sorted((set(document) - {KEY}) ^ _KEYS)[0]
+    if set(document) - {KEY, _REFERENCE} != _KEYS:
+        wrong = sorted((set(document) - {KEY, _REFERENCE}) ^ _KEYS)[0]
         raise InputError(str(path), f"key {wrong!r} is missing or unknown", "import the estimator again")
     try:
         model = load_model(document["model"])
@@ -95,11 +116,11 @@ def read(path: str | Path, asked: ImportOptions | None = None) -> LoadedModel:
         way_out = error.way_out or "import the estimator again"
         raise InputError(f"{path}: {error.subject}", error.rule, way_out) from error
     try:
-        facts = _Facts.model_validate({key: document[key] for key in _Facts.model_fields})
+        facts = _Facts.model_validate({key: document.get(key) for key in _Facts.model_fields})
     except ValidationError as error:
         raise InputError(str(path), describe_validation_error(error), "import the estimator again") from error
     names = [str(name) for name in (asked.classes or facts.classes)]
-    return LoadedModel(model, names, facts.source, facts.notes, facts.feature_names, None)
+    return LoadedModel(model, names, facts.source, facts.notes, facts.feature_names, None, facts.reference)
 
 
 def _ours(path: Path) -> dict[str, Any] | None:

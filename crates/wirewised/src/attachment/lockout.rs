@@ -2,6 +2,7 @@
 //! Who enforces on the machine they are logged in to may lock themselves out: a model errs, and an attack may look like them.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
 
 use crate::abi::{self, Mode};
 use crate::attachment::session::Session;
@@ -11,13 +12,17 @@ use crate::policy::Policy;
 /// Of commands that give a policy to what enforces, or lets it enforce.
 #[derive(Debug, clap::Args)]
 pub struct LockOutArgs {
-    /// Enforce even if the policy's allow list is empty, without asking
+    /// Enforce even if the policy's allow list is empty, without asking, and though nothing says what a ready model drops here
     #[arg(long)]
     pub yes: bool,
 
     /// Put the address from which you are logged in over SSH on the policy's allow list
     #[arg(long, requires = "policy")]
     allow_current_session: bool,
+
+    /// With a ready model: the .json that `wirewise evaluate --report` writes, which says what it may drop here
+    #[arg(long, value_name = "FILE")]
+    pub evaluation: Option<PathBuf>,
 }
 
 impl LockOutArgs {

@@ -32,6 +32,7 @@ pub mod succession;
 pub mod swap;
 pub mod tunnels;
 pub(crate) mod unpinned;
+pub mod untried;
 pub(crate) mod verdicts;
 mod way_out;
 

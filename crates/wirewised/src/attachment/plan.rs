@@ -60,6 +60,16 @@ pub enum AttachPlan {
     Reattach(Attachment, Plane),
 }
 
+impl AttachPlan {
+    /// What goes on with the same bundle.
+    pub fn adopted(&self) -> Option<&Attachment> {
+        match self {
+            Self::Adopt(ours) | Self::Reload(ours) => Some(ours),
+            _ => None,
+        }
+    }
+}
+
 /// The plane of what we have on an interface, or are about to have, and whether it judges outgoing packets too; `None` if we have nothing there.
 pub fn current_plane(root: &Root, interface: &str) -> Option<(Plane, bool)> {
     let ours = Attachment::find(root, Some(interface)).ok()?;

@@ -11,6 +11,7 @@ pub mod manifest;
 pub mod model;
 pub mod names;
 pub mod program;
+pub mod ready_model;
 pub mod reference;
 mod shape;
 pub mod signature;
@@ -73,10 +74,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a bundle from its file, and refuses one with a program that wirewise does not make. Its object is then the agent's own,
+    /// Reads a bundle from its file, or of a ready model (`@flood`), and refuses one with a program that wirewise does not make. Its object is then the agent's own,
     /// written from what was inspected.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = read_file(path)?;
+        let bytes = read_file(&ready_model::bundle_file(path)?)?;
         let bundle = Self::from_bytes(&bytes).and_then(|bundle| {
             let object = bundle.program()?.encode();
             Ok(Self { object, ..bundle })

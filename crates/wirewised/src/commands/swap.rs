@@ -14,7 +14,8 @@ use crate::attachment::outgoing;
 use crate::attachment::pins::Lock;
 use crate::attachment::steering;
 use crate::attachment::swap::{self, FlowsPlan, PolicyPlan, SwapPlan, SwapRequest, shadow};
-use crate::bundle::Bundle;
+use crate::attachment::untried;
+use crate::bundle::{Bundle, ready_model};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::policy::Policy;
@@ -45,8 +46,8 @@ No packet meets the interface without a program, and with equal flow tables ever
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Bundle made by `wirewise compile`, which takes over
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["promote", "no_shadow"])]
+    /// Bundle made by `wirewise compile`, or a ready model (@flood), which takes over
+    #[arg(long, visible_alias = "model", value_name = "FILE", required_unless_present_any = ["promote", "no_shadow"])]
     bundle: Option<PathBuf>,
 
     #[command(flatten)]
@@ -95,7 +96,10 @@ pub fn run(args: &Args) -> Result<()> {
     if args.no_shadow {
         return end_shadow(args);
     }
-    let read = |file: &PathBuf| args.trust.read(file).map(|bundle| (bundle, file.clone()));
+    let read = |file: &PathBuf| {
+        let file = ready_model::bundle_file(file)?;
+        args.trust.read(&file).map(|bundle| (bundle, file))
+    };
     let given = args.bundle.as_ref().map(read).transpose()?;
     // Before the lock is taken, so that nobody waits for a person's answer.
     let policy = args.policy.as_ref().map(|file| admitted(args, file, given.as_ref())).transpose()?;
@@ -165,6 +169,7 @@ fn swap(
         return keep(args, &request.ours);
     }
     let plan = swap::plan(&request)?;
+    require_tried(&request, &plan, &args.lock_out)?;
     let loaded = swap::load(&request, &plan)?;
     let mut told = tell(&request, &plan, if args.dry_run { "would swap" } else { "swapped" });
     if plan.flows == FlowsPlan::Empty {
@@ -188,6 +193,19 @@ fn swap(
     print(&told);
     println!("`wirewised rollback --interface {}` goes back", quoted(&attachment.interface));
     Ok(())
+}
+
+/// A ready model that takes over where a policy enforces has to have been tried here, at least as the shadow.
+fn require_tried(request: &SwapRequest, plan: &SwapPlan, args: &LockOutArgs) -> Result<()> {
+    let SwapRequest { ours, bundle, .. } = request;
+    let mode = effective_mode(&ours.policy()?, kernel::boot_ns());
+    let taken = match &request.policy {
+        Some((_, policy)) => untried::taken(&policy.to_abi(0, mode), &bundle.manifest.classes),
+        None => untried::taken(&ours.element()?, &ours.class_names()),
+    };
+    let same = plan.old_bundle().digest == bundle.digest;
+    let tried = request.shadow.as_ref().or_else(|| same.then_some(ours));
+    untried::require(bundle, mode, &taken, tried, args)
 }
 
 fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) -> Result<()> {

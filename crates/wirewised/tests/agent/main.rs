@@ -39,6 +39,7 @@ mod others;
 mod outgoing;
 mod ownership;
 mod policies;
+mod ready_models;
 mod refusals;
 mod shadow;
 mod signatures;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::abi::Mode;
+use crate::abi::{self, Mode};
 use crate::attachment::args::keep_finding;
 use crate::attachment::attach;
 use crate::attachment::challenge;
@@ -25,7 +25,9 @@ use crate::attachment::plan::{self, AttachPlan, AttachRequest};
 use crate::attachment::ready::{self, Prepared};
 use crate::attachment::steering;
 use crate::attachment::succession;
+use crate::attachment::untried;
 use crate::attachment::{Attachment, Whereabouts};
+use crate::bundle::ready_model;
 use crate::commands::trace::ModeArg;
 use crate::error::{Error, Result};
 use crate::interface::netdev;
@@ -48,6 +50,8 @@ Examples:
   wirewised run --bundle forest.wirewise --interface eth0 --dry-run
   wirewised run --bundle forest.wirewise --interface eth0
       watch only: every packet passes, `wirewised stats --watch` shows the classes
+  wirewised run --bundle @flood --interface eth0
+      the same with a ready model, which `wirewise` compiles
   wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml
       still every packet passes; the counters say what the policy would have dropped
   wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml --mode enforce --allow-current-session
@@ -63,8 +67,8 @@ it. Running again with the same bundle changes policy and mode in place, without
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Bundle made by `wirewise compile`
-    #[arg(long, value_name = "FILE")]
+    /// Bundle made by `wirewise compile`, or a ready model, such as @flood (`wirewise models` lists them)
+    #[arg(long, visible_alias = "model", value_name = "FILE")]
     bundle: PathBuf,
 
     /// The interface whose packets are judged: incoming ones, with `--plane tc-egress` outgoing ones. With `--plane dpdk` also
@@ -160,7 +164,12 @@ pub fn run(args: &Args) -> Result<()> {
         findings.extend(check_memory(&wanted, &request, &prepared)?);
         finding::require(&findings)?;
     }
-    if !args.lock_out.yes && risks_lock_out(&request, &plan)? {
+    let force = coming_into_force(&request, &plan)?;
+    if let Some((mode, policy)) = &force {
+        let taken = untried::taken(policy, &request.bundle.manifest.classes);
+        untried::require(&request.bundle, *mode, &taken, plan.adopted(), &args.lock_out)?;
+    }
+    if !args.lock_out.yes && force.is_some_and(|(mode, policy)| lockout::threatens(mode, &policy)) {
         if args.dry_run {
             findings.push(Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT));
         } else {
@@ -225,7 +234,8 @@ fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Res
 }
 
 fn read_inputs(args: &Args) -> Result<AttachRequest> {
-    let bundle = args.trust.read(&args.bundle)?;
+    let bundle_file = ready_model::bundle_file(&args.bundle)?;
+    let bundle = args.trust.read(&bundle_file)?;
     let policy = args
         .policy
         .as_ref()
@@ -248,7 +258,7 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         joining: Joining { order: args.order, clsact: args.clsact },
         mode: args.mode.map(Mode::from),
         bundle,
-        bundle_file: args.bundle.clone(),
+        bundle_file,
         policy,
         replace: args.replace,
         table_size: args.flow_table_size,
@@ -281,19 +291,16 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
     Ok(request)
 }
 
-/// Whether this command lets a policy enforce under which nobody is sure to get through.
-fn risks_lock_out(request: &AttachRequest, plan: &AttachPlan) -> Result<bool> {
-    let adopted = match plan {
-        AttachPlan::Adopt(ours) | AttachPlan::Reload(ours) => Some(ours.element()?),
-        _ => None,
-    };
+/// The mode and the policy that this command lets come into force; `None`: it changes neither.
+fn coming_into_force(request: &AttachRequest, plan: &AttachPlan) -> Result<Option<(Mode, abi::Element)>> {
+    let adopted = plan.adopted().map(Attachment::element).transpose()?;
     let current = adopted.as_ref().map(|policy| effective_mode(&policy.policy, kernel::boot_ns()));
     let mode = request.mode.or(current).unwrap_or(Mode::Observe);
     let policy = match &request.policy {
         Some((_, policy)) => Some(policy.to_abi(0, mode)),
         None => adopted.filter(|_| request.mode.is_some()),
     };
-    Ok(policy.is_some_and(|policy| lockout::threatens(mode, &policy)))
+    Ok(policy.map(|policy| (mode, policy)))
 }
 
 /// Looks where the policy sends packets.
