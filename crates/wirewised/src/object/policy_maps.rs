@@ -3,7 +3,7 @@
 //! old and by the new policy is allowed all the time in between: what is new comes first, what is gone goes last. So do interfaces and CPUs that
 //! packets go to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
@@ -211,12 +211,23 @@ pub fn follow<M: MapCore, N: MapCore>(
     settle()?;
     others.iter().try_for_each(|(name, wanted, live)| add(name, wanted, live))?;
     write_element(&read_element(&wanted)?, &live)?;
-    lists.iter().chain(&others).try_for_each(|(name, wanted, live)| remove(name, wanted, live))
+    lists.iter().chain(&others).try_for_each(|(name, wanted, live)| remove(name, wanted, live))?;
+    settle()
+}
+
+/// What a map holds under a key. A trie, asked for a prefix, would answer with a shorter one that holds it.
+fn exactly(map: &impl MapCore) -> impl Fn(&[u8]) -> Option<Vec<u8>> {
+    let of_trie = (map.map_type() == MapType::LpmTrie).then(|| entries(map).collect::<BTreeMap<_, _>>());
+    move |key| match &of_trie {
+        Some(all) => all.get(key).cloned(),
+        None => map.lookup(key, MapFlags::ANY).ok().flatten(),
+    }
 }
 
 fn add(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> {
+    let held = exactly(live);
     for (key, mut value) in entries(wanted) {
-        let before = live.lookup(&key, MapFlags::ANY).ok().flatten();
+        let before = held(&key);
         if let Some(before) = &before {
             match name {
                 // Ports are bits.
@@ -240,8 +251,9 @@ fn remove(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> 
         return Ok(());
     }
     let is_array = live.map_type() == MapType::Array;
+    let wanted = exactly(wanted);
     for (key, before) in entries(live).collect::<Vec<_>>() {
-        match wanted.lookup(&key, MapFlags::ANY).ok().flatten() {
+        match wanted(&key) {
             Some(value) if is_array && value != before => update(live, &key, &value)?,
             Some(_) => {}
             // An interface that goes away takes its entry along.

@@ -33,6 +33,17 @@ fn the_allow_list_is_checked_before_the_model_and_changes_in_place() {
 }
 
 #[test]
+fn a_narrower_allow_list_takes_the_place_of_a_wider_one() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("classes: {attack: drop}\nallow: {prefixes: [10.0.0.0/8]}");
+    lab.attach("--policy p.yaml --mode enforce");
+    assert_eq!(lab.send(1000, ATTACK, 3), 3);
+    lab.policy("classes: {attack: drop}\nallow: {prefixes: [10.9.0.0/16]}");
+    lab.attach("--policy p.yaml");
+    assert_eq!(lab.send(1000, ATTACK, 3), 3);
+}
+
+#[test]
 fn a_rate_limit_lets_the_burst_through() {
     let Some(lab) = Lab::new() else { return };
     lab.policy("classes: {attack: {action: rate-limit, rate: 1/m, burst: 5}, benign: count}");
