@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 12
+#define WW_ABI_VERSION 13
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -22,6 +22,7 @@
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
 #define WW_MEANING_BYTES 32 /* SHA-256 */
 #define WW_ACT_STACK 224 /* bytes that the actor takes, with all it calls: a classifier leaves it as much */
+#define WW_DENY_STACK 64 /* and ww_denied4 or ww_denied6, which are called from ww_process_ipv6 */
 
 #define WW_ALLOW_PREFIXES 262144 /* more than two policy files can name; a trie grows with what it holds */
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
@@ -38,6 +39,8 @@ enum ww_status {
 	WW_NO_POLICY,		/* no policy was written: the packet passes unclassified */
 	WW_UNDECIDED,		/* no verdict yet: the trigger has not fired for this flow */
 	WW_ALLOWED_ESSENTIAL,	/* without which a host loses its network: gate.h */
+	WW_DENIED_PREFIX,	/* deny list, source address: dropped in enforce mode */
+	WW_DENIED_PORT,		/* deny list, destination port: dropped in enforce mode */
 	WW_STATUSES
 };
 
@@ -120,8 +123,9 @@ enum ww_allow {
 	WW_ALLOW_PORTS = 4,
 	WW_ALLOW_SOURCE_PORTS = 16,
 	WW_ALLOW_ESSENTIAL = 32,
-	WW_ALLOW_ESTABLISHED = 64, /* asked only before a drop: sockets.h */
-	WW_ALLOW_NO_POLICY = 8,	   /* only before a policy is written: one test tells the usual packet both */
+	WW_ALLOW_ESTABLISHED = 64,    /* asked only before a drop: sockets.h */
+	WW_ALLOW_UNLESS_DENIED = 128, /* the deny list is checked, after those above */
+	WW_ALLOW_NO_POLICY = 8, /* only before a policy is written: one test tells the usual packet both */
 };
 
 /* Map .rodata.ww_config: constants of one load. The kernel verifier drops the branches they rule out. */

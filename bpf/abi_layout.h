@@ -107,24 +107,24 @@ WW_SIZE(ww_counter, 16);
 WW_AT(ww_counter, packets, 0);
 WW_AT(ww_counter, bytes, 8);
 
-WW_SIZE(ww_stats, 10032);
+WW_SIZE(ww_stats, 10064);
 WW_AT(ww_stats, status, 0);
-WW_AT(ww_stats, class_outcome, 192);
-WW_AT(ww_stats, inferred, 9408);
-WW_AT(ww_stats, flows_new, 9416);
-WW_AT(ww_stats, flows_expired, 9424);
-WW_AT(ww_stats, flows_evicted, 9432);
-WW_AT(ww_stats, flows_refused, 9440);
-WW_AT(ww_stats, events_sent, 9448);
-WW_AT(ww_stats, events_limited, 9456);
-WW_AT(ww_stats, event_tat_ns, 9464);
-WW_AT(ww_stats, flows_missed, 9472);
-WW_AT(ww_stats, aggregates_new, 9480);
-WW_AT(ww_stats, aggregates_expired, 9488);
-WW_AT(ww_stats, aggregates_evicted, 9496);
-WW_AT(ww_stats, aggregates_refused, 9504);
-WW_AT(ww_stats, aggregates_missed, 9512);
-WW_AT(ww_stats, said_yes, 9520);
+WW_AT(ww_stats, class_outcome, 224);
+WW_AT(ww_stats, inferred, 9440);
+WW_AT(ww_stats, flows_new, 9448);
+WW_AT(ww_stats, flows_expired, 9456);
+WW_AT(ww_stats, flows_evicted, 9464);
+WW_AT(ww_stats, flows_refused, 9472);
+WW_AT(ww_stats, events_sent, 9480);
+WW_AT(ww_stats, events_limited, 9488);
+WW_AT(ww_stats, event_tat_ns, 9496);
+WW_AT(ww_stats, flows_missed, 9504);
+WW_AT(ww_stats, aggregates_new, 9512);
+WW_AT(ww_stats, aggregates_expired, 9520);
+WW_AT(ww_stats, aggregates_evicted, 9528);
+WW_AT(ww_stats, aggregates_refused, 9536);
+WW_AT(ww_stats, aggregates_missed, 9544);
+WW_AT(ww_stats, said_yes, 9552);
 
 WW_SIZE(ww_event, 88);
 WW_AT(ww_event, time_ns, 0);
@@ -188,9 +188,9 @@ WW_AT(ww_agreement, now_ns, 520);
 WW_AT(ww_agreement, class_id, 528);
 WW_AT(ww_agreement, reserved, 532);
 
-WW_SIZE(ww_cpu, 14104);
+WW_SIZE(ww_cpu, 14136);
 WW_AT(ww_cpu, stats, 0);
-WW_AT(ww_cpu, scratch, 10032);
+WW_AT(ww_cpu, scratch, 10064);
 
 #undef WW_AT
 #undef WW_SIZE

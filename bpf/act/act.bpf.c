@@ -13,6 +13,7 @@
 
 #include "act/maps.h"
 
+#include "act/deny.h"
 #include "act/steer.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -31,6 +31,7 @@ enum ww_steer_kind {
 	WW_STEER_BACKEND = 1024,   /* to one of a pool of servers */
 	WW_STEER_CHALLENGE = 2048, /* a SYN is answered by a cookie; who returns it passes */
 	WW_STEER_BRIDGE = 4096,	   /* with WW_STEER_FORWARD: between ports, by Ethernet addresses */
+	WW_STEER_DENY = 8192,	   /* not of a class: the policy has a deny list */
 	WW_STEER_CARRIED =
 		16384, /* not in policies: a plane in user space sends what goes elsewhere; its engine has the helpers for it */
 	WW_STEER_TOLD =
@@ -52,6 +53,23 @@ struct ww_ends_key {
 	__be16 destination_port;
 	__u8 protocol;
 	__u8 reserved[3]; /* the first: the IP version */
+};
+
+#define WW_DENY_PREFIXES 4194304 /* of one IP version; a trie grows with what it holds */
+#define WW_DENY_ORIGINS 6	 /* who may deny prefixes; the first is the policy */
+#define WW_DENY_NAME 32		 /* bytes of an origin's name, with a zero at its end */
+#define WW_DENY_FOREVER 0xffffffff
+
+/* Value of the tries ww_deny4 and ww_deny6. Times are seconds of CLOCK_BOOTTIME; 0: not denied. */
+struct ww_denied {
+	__u32 until_s; /* the last of those below */
+	__u32 length;  /* of the prefix: once it has expired, what holds it may still be denied */
+	__u32 origin_until_s[WW_DENY_ORIGINS];
+};
+
+/* Map ww_deny_origins: what an origin is called; empty: its place is free. For agents; the data path does not read it. */
+struct ww_deny_origin {
+	__u8 name[WW_DENY_NAME];
 };
 
 /* CPUs that a class's packets go to, at most. */

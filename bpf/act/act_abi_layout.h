@@ -21,6 +21,14 @@ WW_AT(ww_ends_key, destination_port, 34);
 WW_AT(ww_ends_key, protocol, 36);
 WW_AT(ww_ends_key, reserved, 37);
 
+WW_SIZE(ww_denied, 32);
+WW_AT(ww_denied, until_s, 0);
+WW_AT(ww_denied, length, 4);
+WW_AT(ww_denied, origin_until_s, 8);
+
+WW_SIZE(ww_deny_origin, 32);
+WW_AT(ww_deny_origin, name, 0);
+
 WW_SIZE(ww_steer, 132);
 WW_AT(ww_steer, kinds, 0);
 WW_AT(ww_steer, ifindex, 4);

@@ -43,6 +43,14 @@ WW_MAP(ww_tunnels, BPF_MAP_TYPE_HASH, struct ww_tunnel_end, struct ww_tunnel, 3 
        BPF_F_NO_PREALLOC);
 WW_MAP(ww_tunnel_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW_TUNNEL_COUNTS, 0);
 
+/* The deny list. Ports as those of the allow list, destination ports only. */
+WW_MAP(ww_deny4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, struct ww_denied, WW_DENY_PREFIXES,
+       BPF_F_NO_PREALLOC);
+WW_MAP(ww_deny6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, struct ww_denied, WW_DENY_PREFIXES,
+       BPF_F_NO_PREALLOC);
+WW_MAP(ww_deny_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
+WW_MAP(ww_deny_origins, BPF_MAP_TYPE_ARRAY, __u32, struct ww_deny_origin, WW_DENY_ORIGINS, BPF_F_MMAPABLE);
+
 /* What belongs to a CPU, or 0. */
 static __always_inline struct ww_act_cpu *ww_this_cpu(void)
 {

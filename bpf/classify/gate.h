@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What decides whether a packet is inferred at all: the allow list, and the trigger. */
+/* What decides whether a packet is inferred at all: the allow list, the deny list, and the trigger. */
 #ifndef WW_GATE_H
 #define WW_GATE_H
 
@@ -86,6 +86,45 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 		status = ww_essential(p->protocol, p->source_port << 16 | p->destination_port,
 				      version << 16 | p->icmp_type << 8 | p->icmp_code, p->ttl);
 	/* The verifier does not know what a global function returns, so the compiler must not assume it either. */
+	ww_hide(status);
+	return status & 15;
+}
+
+/* The other seam between classifier and actor, beside ww_act: WW_DENIED_PREFIX, WW_DENIED_PORT, or 0. A bundle's deny nobody; the agent links
+ * its own (bpf/act/deny.h) where a policy has a deny list. protocol: 0 if the packet has no ports. */
+__weak __noinline int ww_denied4(__be32 source, __u32 protocol, __u32 port)
+{
+	int status = 0;
+
+	ww_hide(status); /* no caller may know it */
+	return source || protocol || port ? status : 0;
+}
+
+__weak __noinline int ww_denied6(const struct ww_prefix6 *source, __u32 protocol, __u32 port)
+{
+	int status = 0;
+
+	ww_hide(status);
+	return source || protocol || port ? status : 0;
+}
+
+/* Asked of packets that the allow list does not let through. As that, it is about peers. version: 4 or 6, a constant. */
+static __always_inline int ww_denied(const struct ww_packet *p, const __u32 version)
+{
+	__u32 port = ww_outgoing() ? p->source_port : p->destination_port;
+	/* A fragment other than the first has no ports. */
+	__u32 protocol = p->fragment_offset ? 0 : p->protocol;
+	int status;
+
+	if (version == 4) {
+		status = ww_denied4(ww_outgoing() ? p->destination4 : p->source4, protocol, port);
+	} else {
+		struct ww_prefix6 source = {.length = 128};
+
+		__builtin_memcpy(source.address, p->addresses6 + (ww_outgoing() ? 4 : 0),
+				 sizeof(source.address));
+		status = ww_denied6(&source, protocol, port);
+	}
 	ww_hide(status);
 	return status & 15;
 }

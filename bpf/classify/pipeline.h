@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* A packet's path through the data path, to be read from top to bottom; the same at every hook.
  *
- * parse -> allow list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy -> count
+ * parse -> allow list -> deny list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy -> count
  *
  * Generated for one feature set and model: ww_feature_set.h (key, flow state, accumulators, features) and ww_model.h (inference).
  */
@@ -112,7 +112,7 @@ __noinline int ww_call_model(struct ww_scratch *scratch)
 #define ww_infer_at(scratch, version) ww_infer(scratch)
 #endif
 
-/* A parsed packet: allow list, flow, features, model, verdict. version: 4 or 6, a constant, so that each version has its own code. */
+/* A parsed packet: allow list, deny list, flow, features, model, verdict. version: 4 or 6, a constant, so that each version has its own code. */
 static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
 				       const __u32 version)
 {
@@ -125,6 +125,11 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 		int status = ww_policy.allow == WW_ALLOW_NO_POLICY ? WW_NO_POLICY
 								   : ww_allowed(p, ww_policy.allow, version);
 
+		if (!status && ww_config.acts && ww_policy.allow & WW_ALLOW_UNLESS_DENIED) {
+			status = ww_denied(p, version);
+			if (status && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
+				status = 0;
+		}
 		if (ww_unlikely(status))
 			return ww_unclassified(frame, status);
 	}

@@ -124,10 +124,12 @@ __noinline int ww_send_event6(struct ww_stats *stats, const struct ww_scratch *s
 	return stats && scratch && slot && key ? ww_send_event(stats, scratch, slot, key, what, 6) : 0;
 }
 
-/* Counts a packet that is not classified, and returns what happens to it: it passes, unless it is malformed and the policy drops such packets. */
+/* Counts a packet that is not classified, and returns what happens to it: it passes, unless it is denied, or malformed and the policy drops such
+ * packets. */
 static __always_inline int ww_unclassified(struct ww_frame *frame, __u32 status)
 {
 	int malformed = status >= WW_MALFORMED_ETHERNET && status <= WW_TOO_MANY_EXTENSIONS;
+	int denied = status == WW_DENIED_PREFIX || status == WW_DENIED_PORT;
 
 	ww_count(&frame->percpu->stats.status[status], frame->length);
 	if (ww_unlikely(ww_config.trace)) {
@@ -135,7 +137,7 @@ static __always_inline int ww_unclassified(struct ww_frame *frame, __u32 status)
 		if (ww_config.shadow)
 			ww_shadow_answer(WW_NO_CLASS);
 	}
-	if (malformed && ww_policy.drop_malformed && ww_enforcing(frame->now_ns))
+	if ((denied || (malformed && ww_policy.drop_malformed)) && ww_enforcing(frame->now_ns))
 		return WW_VERDICT_DROP;
 	return WW_VERDICT_PASS;
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-ABI_VERSION = 12
+ABI_VERSION = 13
 MAX_FEATURES = 128
 MAX_CLASSES = 64
 MAX_WIDTH = 128
@@ -18,6 +18,7 @@ HASH_WORDS = 12
 HASH_SEEDS = 13
 MAX_AFTER = 15
 ACT_STACK = 224
+DENY_STACK = 64
 PLACES = 65_537
 
 SLOT_SIZE = 16
@@ -43,6 +44,8 @@ class Status(IntEnum):
     NO_POLICY = 9
     UNDECIDED = 10
     ALLOWED_ESSENTIAL = 11
+    DENIED_PREFIX = 12
+    DENIED_PORT = 13
 
     def __str__(self) -> str:
         return self.name.lower()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference of the whole data path: what bpf/main.bpf.c does with a frame, slowly and obviously.
 
-parse -> allow list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy -> act
+parse -> allow list -> deny list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy
+-> act
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Decision:
     packet : its headers, None where they cannot be read. observation : flow and features, None for what the
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
     kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
-    in a row. scores : of the model, when it ran. allowed_by : the entry of the allow list. frame : as it is
-    afterwards.
+    in a row. scores : of the model, when it ran. allowed_by, denied_by : the entry of the list. frame : as it
+    is afterwards.
     """
 
     status: Status
@@ -38,6 +39,7 @@ class Decision:
     action: Action | None = None
     outcome: Outcome | None = None
     allowed_by: str | None = None
+    denied_by: str | None = None
     frame: bytes = b""
 
     @property
@@ -84,6 +86,10 @@ class DataPath:
         if allowed := self.policy.allows(packet):
             status, entry = allowed
             return Decision(status, Fate.PASS, packet, allowed_by=entry, frame=frame)
+        if denied := self.policy.denies(packet, connected=self.connected(packet)):
+            status, entry = denied
+            goes = fate(status, None, drop_malformed=False, enforced=self._decider.enforces(time_ns))
+            return Decision(status, goes, packet, denied_by=entry, frame=frame)
         seen = self.extractor.process_packet(packet, time_ns)
         flow, features = seen.entry, seen.features
         assert flow is not None and features is not None  # of every packet that is accounted

@@ -154,7 +154,9 @@ def describe(decision: Decision, bundle: Bundle, policy: Policy) -> dict[str, An
         "scores": decision.scores or [],
         **model_steps(bundle.model, features if decision.inferred else None),
         "class": None if class_id is None else bundle.classes[class_id],
-        "rule": decision.allowed_by or (None if class_id is None else policy.rule(class_id)),
+        "rule": decision.allowed_by
+        or decision.denied_by
+        or (None if class_id is None else policy.rule(class_id)),
         "action": None if decision.action is None else policy.actions[class_id or 0].keys,
         "outcome": None if decision.outcome is None else str(decision.outcome),
         "passed": decision.fate is Fate.PASS,

@@ -26,11 +26,15 @@ MALFORMED = (
 )  # fmt: skip
 """What a policy with `malformed: drop` drops."""
 
+DENIED = (Status.DENIED_PREFIX, Status.DENIED_PORT)
+"""What an enforced policy drops because it is on the deny list."""
 
-def fate(status: Status, outcome: Outcome | None, *, drop_malformed: bool) -> Fate:
+
+def fate(status: Status, outcome: Outcome | None, *, drop_malformed: bool, enforced: bool = False) -> Fate:
     """Where a packet goes. What a policy redirects or rewrites passes, unless its class goes elsewhere
     (`Steering.fate`). outcome: None unless it was classified. drop_malformed: the policy says so and is
-    enforced.
+    enforced. enforced: what is denied is dropped.
     """
     dropped = outcome in DROPPING or (outcome is None and drop_malformed and status in MALFORMED)
+    dropped = dropped or (enforced and status in DENIED)
     return Fate.DROP if dropped else Fate.PASS

@@ -46,6 +46,11 @@ POLICIES = {
     "source ports": RULES + "\nallow: {source_ports: [udp/53, tcp/443, 123]}",
     "essential": RULES + "\nessential: drop",
     "established": RULES + "\nallow: {established: true}",
+    "denied": RULES
+    + "\nallow: {prefixes: [202.0.0.0/8]}"
+    + '\ndeny: {prefixes: [128.0.0.0/1, 202.11.0.0/16, "2001:db8:8000::/33"], ports: [tcp/80, 53]}',
+    "denied, established": RULES + "\nallow: {established: true}\ndeny: {ports: [443]}",
+    "an empty deny list": RULES + "\ndeny: {}",
     "malformed": RULES + "\nmalformed: drop",
 }
 
@@ -144,7 +149,9 @@ def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status
     statuses = {status for status, _, _ in seen}
     drops = {status for status, _, dropped in seen if dropped}
     assert Status.MALFORMED_IP in statuses and Status.CLASSIFIED in statuses
-    assert (Status.ALLOWED_PREFIX in statuses) == (name == "prefixes")
+    assert (Status.ALLOWED_PREFIX in statuses) == (name in ("prefixes", "denied"))
+    assert (Status.DENIED_PREFIX in statuses) == (name == "denied")
+    assert (Status.DENIED_PORT in statuses) == name.startswith("denied")
     assert (Status.ALLOWED_PORT in statuses) == (name in ("ports", "source ports"))
     assert (Status.ALLOWED_ESSENTIAL in statuses) == (name not in ("nothing", "essential"))
     assert (Status.UNDECIDED in statuses) == (name == "packets")

@@ -18,3 +18,8 @@ def test_what_is_not_classified_passes_unless_it_is_malformed_and_that_is_droppe
         name for name in Status.__members__ if name.startswith("MALFORMED_") or name == "TOO_MANY_EXTENSIONS"
     }
     assert all(fate(status, None, drop_malformed=False) is Fate.PASS for status in Status)
+
+
+def test_what_is_denied_is_dropped_where_that_is_enforced() -> None:
+    denied = {s for s in Status if fate(s, None, drop_malformed=False, enforced=True) is Fate.DROP}
+    assert {status.name for status in denied} == {"DENIED_PREFIX", "DENIED_PORT"}

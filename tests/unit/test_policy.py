@@ -190,6 +190,27 @@ def test_allow_list_names_the_entry() -> None:
     assert replies.allows(packet("192.0.2.1", 6, 99, source_port=53)) is None
 
 
+def test_deny_list_names_the_entry() -> None:
+    policy = Policy.parse(
+        "version: 1\nallow: {established: true}\n"
+        'deny: {prefixes: [10.0.0.0/8, "2001:db8::/32"], ports: [tcp/23]}',
+        CLASSES,
+    )
+    prefix, port = Status.DENIED_PREFIX, Status.DENIED_PORT
+    for asked, expected in [
+        (packet("10.1.2.3", 6, 80), (prefix, "prefix 10.0.0.0/8")),
+        (packet("2001:db8::1", 17, 80), (prefix, "prefix 2001:db8::/32")),
+        (packet("192.0.2.1", 6, 23), (port, "port tcp/23")),
+        (packet("192.0.2.1", 17, 23), None),
+        (packet("192.0.2.1", 6, 23, fragment_offset=1), None),
+        (packet("192.0.2.1", 6, 80, source_port=23), None),
+    ]:
+        assert policy.denies(asked) == expected, asked
+        assert policy.denies(asked, connected=True) is None
+    assert policy.takes_away
+    assert Policy.parse("version: 1", CLASSES).denies(packet("10.1.2.3", 6, 80)) is None
+
+
 def test_essential_packets_are_those_a_host_loses_its_network_without() -> None:
     essential = [
         packet("192.0.2.1", 17, 68, source_port=67),

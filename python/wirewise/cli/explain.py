@@ -85,6 +85,10 @@ def _print(
         console.print()
         console.print(f"passes before anything is computed: allow list, {decision.allowed_by}")
         return
+    if decision.denied_by:
+        console.print()
+        console.print(f"{decision.fate.value} before anything is computed: deny list, {decision.denied_by}")
+        return
     state = f"packet {said['packets_of_flow']:,} of its flow"
     grid(
         [("flow", said["flow"]), ("state", state + (", no table entry" if said["refused"] else ""))],

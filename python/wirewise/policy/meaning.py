@@ -90,7 +90,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Port:
-    """An allowed destination or source port, of TCP, of UDP or of both."""
+    """An allowed or denied port, a destination or source port, of TCP, of UDP or of both."""
 
     number: int
     tcp: bool
@@ -121,6 +121,14 @@ def is_essential(packet: Packet) -> bool:
 
 
 @dataclass(frozen=True)
+class Deny:
+    """Who is dropped before anything is computed: source prefixes and destination ports."""
+
+    prefixes: tuple[IPv4Network | IPv6Network, ...] = ()
+    ports: tuple[Port, ...] = ()
+
+
+@dataclass(frozen=True)
 class Policy:
     """A policy for the classes of one bundle. Durations are nanoseconds."""
 
@@ -137,6 +145,8 @@ class Policy:
     events: Limit = field(default_factory=lambda: Limit.of(_SECOND // 100, DEFAULT_BURST))
     established: bool = False
     """Packets of connections that the host has begun or accepted are never dropped."""
+    deny: Deny | None = None
+    """None: there is no list. An empty one can be filled by `wirewised deny`."""
 
     @classmethod
     def all_pass(cls, classes: Sequence[str]) -> Policy:
@@ -168,7 +178,7 @@ class Policy:
         """From the normal form."""
         tunnels = Table.of([Tunnel.of(tunnel) for tunnel in normal["tunnels"] or ()])
         pools = {pool["name"]: Pool.of(pool) for pool in normal["pools"]}
-        allow = normal["allow"]
+        allow, deny = normal["allow"], normal["deny"]
         return cls(
             tuple(rule["name"] for rule in normal["classes"]),
             tuple(_class_policy(rule, pools, tunnels) for rule in normal["classes"]),
@@ -181,6 +191,9 @@ class Policy:
             normal["drop_essential"],
             Limit(**normal["events"]),
             allow["established"],
+            None
+            if deny is None
+            else Deny(tuple(map(ip_network, deny["prefixes"])), tuple(map(_port, deny["ports"]))),
         )
 
     # -- meaning
@@ -204,14 +217,31 @@ class Policy:
             return Status.ALLOWED_ESSENTIAL, "essential: pass"
         return None
 
+    def denies(self, packet: Packet, *, connected: bool = False) -> tuple[Status, str] | None:
+        """Why a packet that is not allowed is denied, before anything is inferred: status and rule, or None.
+
+        connected : whether it is of a connection of the host, which `established` saves.
+        """
+        if self.deny is None or (self.established and connected):
+            return None
+        address = ip_address(packet.source)
+        for prefix in self.deny.prefixes:
+            if address in prefix:
+                return Status.DENIED_PREFIX, f"prefix {prefix}"
+        for port in self.deny.ports:
+            if port.matches(packet.protocol, None if packet.fragment_offset else packet.destination_port):
+                protocol = "tcp" if packet.protocol == 6 else "udp"
+                return Status.DENIED_PORT, f"port {protocol}/{port.number}"
+        return None
+
     def counted(self, class_id: int, streak: int) -> int:
         """What a flow's verdict counts as, the `streak`-th in a row for this class: class_id, or class 0."""
         return class_id if streak >= self.actions[class_id].after else 0
 
     @property
     def takes_away(self) -> bool:
-        """Whether there is a class of which packets may be kept from their receiver."""
-        return any(policy.takes_away for policy in self.actions)
+        """Whether packets may be kept from their receiver, malformed ones aside: denied, or of a class."""
+        return self.deny is not None or any(policy.takes_away for policy in self.actions)
 
     def rule(self, class_id: int) -> str:
         """The rule for a class, for people: `attack: drop`."""

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 12;
+pub const ABI_VERSION: u32 = 13;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -16,6 +16,7 @@ pub const MAX_SAMPLES: usize = 64;
 pub const TRIGGER_WORDS: usize = 16;
 pub const MEANING_BYTES: usize = 32;
 pub const ACT_STACK: u32 = 224;
+pub const DENY_STACK: u32 = 64;
 pub const ALLOW_PREFIXES: u32 = 262_144;
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
@@ -36,6 +37,10 @@ pub const STATIONS: u32 = 16_384;
 pub const FIXED: u32 = 4096;
 pub const MEMORY: u32 = 65_536;
 pub const STEER_BY_COMPANION: u32 = 312;
+pub const DENY_PREFIXES: u32 = 4_194_304;
+pub const DENY_ORIGINS: usize = 6;
+pub const DENY_NAME: usize = 32;
+pub const DENY_FOREVER: u32 = 0xffff_ffff;
 pub const MAX_SPREAD: usize = 16;
 pub const BROADCASTS: usize = 8;
 pub const COPY: u32 = 0x0000_7e50;
@@ -65,6 +70,8 @@ codes! {
         NoPolicy = "no_policy",
         Undecided = "undecided",
         AllowedEssential = "allowed_essential",
+        DeniedPrefix = "denied_prefix",
+        DeniedPort = "denied_port",
     }
 }
 
@@ -170,6 +177,7 @@ pub const ALLOW_PORTS: u32 = 4;
 pub const ALLOW_SOURCE_PORTS: u32 = 16;
 pub const ALLOW_ESSENTIAL: u32 = 32;
 pub const ALLOW_ESTABLISHED: u32 = 64;
+pub const ALLOW_UNLESS_DENIED: u32 = 128;
 pub const ALLOW_NO_POLICY: u32 = 8;
 
 // `enum ww_steer_kind`
@@ -186,6 +194,7 @@ pub const STEER_FORWARD: u32 = 512;
 pub const STEER_BACKEND: u32 = 1024;
 pub const STEER_CHALLENGE: u32 = 2048;
 pub const STEER_BRIDGE: u32 = 4096;
+pub const STEER_DENY: u32 = 8192;
 pub const STEER_CARRIED: u32 = 16_384;
 pub const STEER_TOLD: u32 = 32_768;
 pub const STEER_DECAPSULATE: u32 = 65_536;
@@ -535,24 +544,24 @@ pub struct Stats {
 }
 
 const _: () = {
-    assert!(size_of::<Stats>() == 10032);
+    assert!(size_of::<Stats>() == 10064);
     assert!(offset_of!(Stats, status) == 0);
-    assert!(offset_of!(Stats, class_outcome) == 192);
-    assert!(offset_of!(Stats, inferred) == 9408);
-    assert!(offset_of!(Stats, flows_new) == 9416);
-    assert!(offset_of!(Stats, flows_expired) == 9424);
-    assert!(offset_of!(Stats, flows_evicted) == 9432);
-    assert!(offset_of!(Stats, flows_refused) == 9440);
-    assert!(offset_of!(Stats, events_sent) == 9448);
-    assert!(offset_of!(Stats, events_limited) == 9456);
-    assert!(offset_of!(Stats, event_tat_ns) == 9464);
-    assert!(offset_of!(Stats, flows_missed) == 9472);
-    assert!(offset_of!(Stats, aggregates_new) == 9480);
-    assert!(offset_of!(Stats, aggregates_expired) == 9488);
-    assert!(offset_of!(Stats, aggregates_evicted) == 9496);
-    assert!(offset_of!(Stats, aggregates_refused) == 9504);
-    assert!(offset_of!(Stats, aggregates_missed) == 9512);
-    assert!(offset_of!(Stats, said_yes) == 9520);
+    assert!(offset_of!(Stats, class_outcome) == 224);
+    assert!(offset_of!(Stats, inferred) == 9440);
+    assert!(offset_of!(Stats, flows_new) == 9448);
+    assert!(offset_of!(Stats, flows_expired) == 9456);
+    assert!(offset_of!(Stats, flows_evicted) == 9464);
+    assert!(offset_of!(Stats, flows_refused) == 9472);
+    assert!(offset_of!(Stats, events_sent) == 9480);
+    assert!(offset_of!(Stats, events_limited) == 9488);
+    assert!(offset_of!(Stats, event_tat_ns) == 9496);
+    assert!(offset_of!(Stats, flows_missed) == 9504);
+    assert!(offset_of!(Stats, aggregates_new) == 9512);
+    assert!(offset_of!(Stats, aggregates_expired) == 9520);
+    assert!(offset_of!(Stats, aggregates_evicted) == 9528);
+    assert!(offset_of!(Stats, aggregates_refused) == 9536);
+    assert!(offset_of!(Stats, aggregates_missed) == 9544);
+    assert!(offset_of!(Stats, said_yes) == 9552);
 };
 
 /// `struct ww_event`.
@@ -718,9 +727,9 @@ pub struct Cpu {
 }
 
 const _: () = {
-    assert!(size_of::<Cpu>() == 14104);
+    assert!(size_of::<Cpu>() == 14136);
     assert!(offset_of!(Cpu, stats) == 0);
-    assert!(offset_of!(Cpu, scratch) == 10032);
+    assert!(offset_of!(Cpu, scratch) == 10064);
 };
 
 /// `struct ww_ends_key`.
@@ -743,6 +752,34 @@ const _: () = {
     assert!(offset_of!(EndsKey, destination_port) == 34);
     assert!(offset_of!(EndsKey, protocol) == 36);
     assert!(offset_of!(EndsKey, reserved) == 37);
+};
+
+/// `struct ww_denied`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Denied {
+    pub until_s: u32,
+    pub length: u32,
+    pub origin_until_s: [u32; DENY_ORIGINS],
+}
+
+const _: () = {
+    assert!(size_of::<Denied>() == 32);
+    assert!(offset_of!(Denied, until_s) == 0);
+    assert!(offset_of!(Denied, length) == 4);
+    assert!(offset_of!(Denied, origin_until_s) == 8);
+};
+
+/// `struct ww_deny_origin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct DenyOrigin {
+    pub name: [u8; DENY_NAME],
+}
+
+const _: () = {
+    assert!(size_of::<DenyOrigin>() == 32);
+    assert!(offset_of!(DenyOrigin, name) == 0);
 };
 
 /// `struct ww_steer`.

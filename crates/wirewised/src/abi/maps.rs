@@ -359,6 +359,26 @@ maps! {
         Map::new(Kind::Trie, size_of::<abi::Prefix6>(), Value::Exactly(4), abi::ALLOW_PREFIXES as usize);
     /// the allow list's ports, as bits: TCP's, then UDP's, then the same of source ports
     ALLOW_PORTS = "ww_allow_ports", AllowList: Map::array(8, 4 * abi::ALLOW_PORT_WORDS as usize);
+    /// the deny list's prefixes of IPv4, by who denies them and for how long
+    DENY4 = "ww_deny4", AllowList: Map::new(
+        Kind::Trie,
+        size_of::<abi::Prefix4>(),
+        Value::Exactly(size_of::<abi::Denied>()),
+        abi::DENY_PREFIXES as usize,
+    ).steering(abi::STEER_DENY, Of::All).changed();
+    /// those of IPv6
+    DENY6 = "ww_deny6", AllowList: Map::new(
+        Kind::Trie,
+        size_of::<abi::Prefix6>(),
+        Value::Exactly(size_of::<abi::Denied>()),
+        abi::DENY_PREFIXES as usize,
+    ).steering(abi::STEER_DENY, Of::All).changed();
+    /// the deny list's ports, as bits: TCP's, then UDP's
+    DENY_PORTS = "ww_deny_ports", AllowList: Map::array(8, 2 * abi::ALLOW_PORT_WORDS as usize)
+        .steering(abi::STEER_DENY, Of::All);
+    /// names of those who deny prefixes
+    DENY_ORIGINS = "ww_deny_origins", AllowList: Map::array(size_of::<abi::DenyOrigin>(), abi::DENY_ORIGINS)
+        .steering(abi::STEER_DENY, Of::All).changed();
     /// interfaces that packets leave by, under their indexes
     INTERFACES = "ww_interfaces", Policy: Map::indexed(Kind::Interfaces, 4, abi::INTERFACES as usize)
         .steering(abi::STEER_REDIRECT | abi::STEER_FORWARD | abi::STEER_BACKEND, Of::Xdp);
@@ -460,6 +480,7 @@ pub fn document() -> String {
             ANY => "any action".to_owned(),
             // A way to forward.
             abi::STEER_BRIDGE => "`forward` between ports".to_owned(),
+            abi::STEER_DENY => "a deny list".to_owned(),
             _ => names,
         }
     };

@@ -200,9 +200,15 @@ impl ActConfig {
 }
 
 impl Element {
-    /// What the policy asks of a program beside passing and dropping: `STEER_*` bits.
+    /// What the policy asks of a program beside passing and dropping classes: `STEER_*` bits.
     pub fn steering(&self) -> u32 {
-        self.steered().fold(0, |kinds, (_, steer)| kinds | steer.kinds)
+        let denies = if self.denies() { STEER_DENY } else { 0 };
+        self.steered().fold(denies, |kinds, (_, steer)| kinds | steer.kinds)
+    }
+
+    /// Whether there is a deny list.
+    pub fn denies(&self) -> bool {
+        self.policy.allow & ALLOW_UNLESS_DENIED != 0
     }
 
     /// The classes that are steered, each with its number.
@@ -239,7 +245,8 @@ mod tests {
     fn codes_and_names_go_both_ways() {
         assert_eq!(Status::from_code(9), Some(Status::NoPolicy));
         assert_eq!(Status::from_code(11), Some(Status::AllowedEssential));
-        assert_eq!(Status::from_code(12), None);
+        assert_eq!(Status::from_code(13), Some(Status::DeniedPort));
+        assert_eq!(Status::from_code(14), None);
         assert_eq!(Outcome::WouldLimit.code(), 4);
         assert_eq!(Action::RateLimit.to_string(), "rate-limit");
         assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");

@@ -50,7 +50,8 @@ fn is_possible(policy: &abi::Element) -> bool {
     // A session is safe from drops by being one, not from being sent elsewhere.
     let elsewhere = policy.steered().any(|(class, _)| policy.takes_away(class));
     let list = if elsewhere { list } else { list | abi::ALLOW_ESTABLISHED };
-    policy.policy.allow & list == 0 && (0..abi::MAX_CLASSES).any(|class| policy.takes_away(class))
+    let takes_away = policy.denies() || (0..abi::MAX_CLASSES).any(|class| policy.takes_away(class));
+    policy.policy.allow & list == 0 && takes_away
 }
 
 pub const WAYS_OUT: &str = "put your address into the policy (`allow: {prefixes: [...]}`), or `allow: {established: true}`, or add \

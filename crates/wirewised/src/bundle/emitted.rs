@@ -10,8 +10,8 @@ use crate::abi::maps::{Map, Value, find};
 use crate::bundle::manifest::Flow;
 
 pub const ENTRY: &str = "ww_main";
-/// Where the agent links its actor.
-pub(super) const SEAM: &str = "ww_act";
+/// Where the agent links its actor: functions that do nothing in a bundle.
+pub(super) const SEAMS: [&str; 3] = ["ww_act", "ww_denied4", "ww_denied6"];
 pub(super) const MODEL: &str = "ww_model_";
 
 pub(super) const PROGRAMS: &str = "xdp";

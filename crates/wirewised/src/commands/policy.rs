@@ -51,5 +51,8 @@ pub fn run(args: &Args) -> Result<()> {
     for (name, rule) in policy.classes.iter().zip(&policy.actions) {
         println!("{name}: {rule}");
     }
+    if let Some(deny) = &policy.deny {
+        println!("deny: {} prefixes, {} ports", deny.prefixes.len(), deny.ports.len());
+    }
     Ok(())
 }

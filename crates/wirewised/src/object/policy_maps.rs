@@ -4,7 +4,6 @@
 //! packets go to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use bytemuck::{Zeroable, bytes_of};
@@ -12,13 +11,14 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
 use crate::abi::maps::{
-    ACT_POLICY, ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, FIXED, INTERFACES, LIMIT, MAPS, POLICY, Scope, TUNNELS,
-    find as row, of_scopes,
+    ACT_POLICY, ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, DENY_PORTS, FIXED, INTERFACES, LIMIT, MAPS, POLICY, Scope,
+    TUNNELS, find as row, of_scopes,
 };
 use crate::error::{Error, Result};
+use crate::kernel;
 use crate::kernel::objects;
 use crate::object::maps::{delete, no_map, update, value_of};
-use crate::object::{pools, tunnels};
+use crate::object::{deny, pools, tunnels};
 use crate::policy::{Policy, Prefix};
 
 /// Packets that the queue of another CPU holds.
@@ -44,6 +44,8 @@ pub fn write<M: MapCore>(
     }
     let words = policy.port_words();
     tables.iter().try_for_each(PrefixTable::add)?;
+    deny::write(policy, &find, (kernel::boot_ns() / 1_000_000_000) as u32)?;
+    merge_ports(&find(DENY_PORTS), &policy.denied_port_words(), |_, new| new)?;
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     let mut element = *element;
@@ -299,7 +301,7 @@ impl<M: MapCore> PrefixTable<M> {
             return if prefixes.is_empty() { Ok(None) } else { Err(no_map(name)) };
         };
         let present = map.keys().collect::<BTreeSet<_>>();
-        let wanted = prefixes.iter().map(|prefix| map_key(prefix)).collect::<BTreeSet<_>>();
+        let wanted = prefixes.iter().map(|prefix| prefix.map_key()).collect::<BTreeSet<_>>();
         check_room(name, present.union(&wanted).count(), map.max_entries())?;
         Ok(Some(Self { map, present, wanted }))
     }
@@ -321,13 +323,4 @@ pub fn check_room(name: &str, prefixes: usize, max_entries: u32) -> Result<()> {
     Err(Error::input(format!(
         "the allow list needs room for {prefixes} prefixes, {name} holds {max_entries}; join neighbouring prefixes"
     )))
-}
-
-/// The key of a prefix in its table.
-pub fn map_key(prefix: &Prefix) -> Vec<u8> {
-    let length = u32::from(prefix.length);
-    match prefix.address {
-        IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
-        IpAddr::V6(address) => bytes_of(&abi::Prefix6 { length, address: address.octets() }).to_vec(),
-    }
 }

@@ -14,12 +14,14 @@ use crate::abi;
 use crate::abi::maps::{self, Counted, flow_tables};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
+use crate::object::deny;
 use crate::object::flow_table::Elements;
 use crate::object::policy_maps;
 use crate::object::pools::{self, Held};
 use crate::object::{self, Opened, Settings};
 use crate::offline::tracker::Key;
 use crate::policy::Policy;
+use crate::policy::deny::Deny;
 
 /// How the engine runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -161,11 +163,22 @@ impl Worker {
         }
         for prefix in &policy.prefixes {
             let name = if prefix.address.is_ipv4() { maps::ALLOW4 } else { maps::ALLOW6 };
-            self.update(name, &policy_maps::map_key(prefix), bytemuck::bytes_of(&1u32))?;
+            self.update(name, &prefix.map_key(), bytemuck::bytes_of(&1u32))?;
         }
         if !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
             for (index, word) in (0u32..).zip(policy.port_words()) {
                 self.update(maps::ALLOW_PORTS, &index.to_ne_bytes(), &word.to_ne_bytes())?;
+            }
+        }
+        if let Some(Deny { prefixes, ports }) = &policy.deny {
+            for prefix in prefixes {
+                let name = if prefix.address.is_ipv4() { maps::DENY4 } else { maps::DENY6 };
+                self.update(name, &prefix.map_key(), bytemuck::bytes_of(&deny::of_policy(prefix)))?;
+            }
+            if !ports.is_empty() {
+                for (index, word) in (0u32..).zip(policy.denied_port_words()) {
+                    self.update(maps::DENY_PORTS, &index.to_ne_bytes(), &word.to_ne_bytes())?;
+                }
             }
         }
         if !policy.pools.is_empty() {

@@ -6,6 +6,7 @@
 
 pub mod act;
 mod class;
+pub mod deny;
 mod file;
 mod normal;
 pub mod pools;
@@ -26,6 +27,7 @@ use crate::files::yaml;
 use crate::policy::act::forward::Forward;
 use crate::policy::act::{ActionMap, Challenge, Encapsulate, Redirect, Steering};
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
+use crate::policy::deny::{Deny, DenyFile};
 use crate::policy::file::{AllowFile, EventsFile, NameOr, PoolFile, TriggerFile, TunnelsFile, from_text};
 use crate::policy::pools::Pool;
 use crate::policy::tunnels::Tunnel;
@@ -47,6 +49,7 @@ struct PolicyFile {
     classes: Option<BTreeMap<String, NameOr<ActionMap>>>,
     trigger: Option<TriggerFile>,
     allow: Option<AllowFile>,
+    deny: Option<DenyFile>,
     #[serde(default, deserialize_with = "from_text")]
     enforce_for: Option<Nanoseconds>,
     malformed: Option<String>,
@@ -76,6 +79,8 @@ pub struct Policy {
     pub ports: BTreeSet<Port>,
     pub enforce_for: Option<Nanoseconds>,
     pub drop_malformed: bool,
+    /// Who is dropped before anything is computed; `None`: there is no list, and `wirewised deny` can add nothing to it.
+    pub deny: Option<Deny>,
     /// Source ports of who is always let through.
     pub source_ports: BTreeSet<Port>,
     /// Neighbour discovery, DHCP and path MTU discovery are judged like every packet.
@@ -110,6 +115,7 @@ impl Policy {
             trigger: Trigger::Every,
             prefixes: BTreeSet::new(),
             ports: BTreeSet::new(),
+            deny: None,
             enforce_for: None,
             drop_malformed: false,
             source_ports: BTreeSet::new(),
@@ -168,6 +174,7 @@ impl Policy {
             trigger: trigger(file.trigger)?,
             prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
             ports: allow.ports.unwrap_or_default().into_iter().collect(),
+            deny: file.deny.map(|file| deny::of_policy(file, folder)).transpose()?,
             enforce_for: file.enforce_for,
             drop_malformed: drops("malformed", file.malformed)?,
             source_ports: allow.source_ports.unwrap_or_default().into_iter().collect(),
@@ -235,32 +242,28 @@ impl Policy {
         if self.takes_away() && !self.drop_essential {
             bits |= abi::ALLOW_ESSENTIAL;
         }
-        if self.drops_classes() && self.established {
+        if self.may_drop() && self.established {
             bits |= abi::ALLOW_ESTABLISHED;
+        }
+        if self.deny.is_some() {
+            bits |= abi::ALLOW_UNLESS_DENIED;
         }
         bits
     }
 
     /// The map `ww_allow_ports`: TCP's words, then UDP's; then the same of source ports.
     pub fn port_words(&self) -> Vec<u64> {
-        let all = abi::ALLOW_PORT_WORDS as usize;
-        let mut words = vec![0; 4 * all];
-        let sources = self.source_ports.iter().map(|rule| (rule, 2 * all));
-        for (rule, first) in self.ports.iter().map(|rule| (rule, 0)).chain(sources) {
-            let (word, bit) = (first + usize::from(rule.port) / 64, 1u64 << (rule.port % 64));
-            if rule.tcp {
-                words[word] |= bit;
-            }
-            if rule.udp {
-                words[all + word] |= bit;
-            }
-        }
-        words
+        [port_words(&self.ports), port_words(&self.source_ports)].concat()
     }
 
-    /// Whether packets of a class may be dropped, or sent elsewhere.
+    /// The map `ww_deny_ports`.
+    pub fn denied_port_words(&self) -> Vec<u64> {
+        port_words(self.deny.iter().flat_map(|deny| &deny.ports))
+    }
+
+    /// Whether packets may be dropped, or sent elsewhere, other than malformed ones.
     fn takes_away(&self) -> bool {
-        self.drops_classes() || self.steering().any(|(_, steering)| steering.takes_away())
+        self.may_drop() || self.steering().any(|(_, steering)| steering.takes_away())
     }
 
     /// The classes that are steered, by name.
@@ -283,9 +286,10 @@ impl Policy {
         policy
     }
 
-    /// What is asked for of all classes: `abi::STEER_*` bits.
+    /// What all classes need, and a deny list: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
-        self.steering().fold(0, |kinds, (_, steering)| kinds | steering.kinds())
+        let denies = if self.deny.is_some() { abi::STEER_DENY } else { 0 };
+        self.steering().fold(denies, |kinds, (_, steering)| kinds | steering.kinds())
     }
 
     /// The interfaces that packets go to, or copies of them, to be looked up; each with the key that names it.
@@ -337,9 +341,9 @@ impl Policy {
         })
     }
 
-    /// Whether packets of a class may be dropped.
-    fn drops_classes(&self) -> bool {
-        self.actions.iter().any(|class| class.action.code().may_drop())
+    /// Whether packets may be dropped, other than malformed ones.
+    fn may_drop(&self) -> bool {
+        self.deny.is_some() || self.actions.iter().any(|class| class.action.code().may_drop())
     }
 
     /// The classes whose packets may be dropped, or sent elsewhere, after fewer verdicts in a row.
@@ -351,8 +355,24 @@ impl Policy {
 
     /// Whether every packet passes as it is, in any mode.
     pub fn does_nothing(&self) -> bool {
-        !self.drop_malformed && !self.drops_classes() && self.steering_kinds() == 0
+        !self.drop_malformed && !self.may_drop() && self.steering_kinds() == 0
     }
+}
+
+/// Ports as bits: words of TCP, then of UDP.
+fn port_words<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<u64> {
+    let all = abi::ALLOW_PORT_WORDS as usize;
+    let mut words = vec![0; 2 * all];
+    for rule in ports {
+        let (word, bit) = (usize::from(rule.port) / 64, 1u64 << (rule.port % 64));
+        if rule.tcp {
+            words[word] |= bit;
+        }
+        if rule.udp {
+            words[all + word] |= bit;
+        }
+    }
+    words
 }
 
 fn drops(key: &str, choice: Option<String>) -> std::result::Result<bool, String> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::policy::class::{ClassAction, ClassPolicy, Limit};
 use crate::policy::pools::{Backend, Pool};
 use crate::policy::tunnels::Tunnel;
-use crate::policy::values::Port;
+use crate::policy::values::{Port, Prefix};
 use crate::policy::words::Target;
 use crate::policy::{Policy, Trigger};
 
@@ -20,11 +20,15 @@ impl Policy {
             "classes": classes.collect::<Vec<_>>(),
             "trigger": trigger(&self.trigger),
             "allow": {
-                "prefixes": self.prefixes.iter().map(|it| format!("{}/{}", it.address, it.length)).collect::<Vec<_>>(),
+                "prefixes": self.prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>(),
                 "ports": self.ports.iter().map(port).collect::<Vec<_>>(),
                 "source_ports": self.source_ports.iter().map(port).collect::<Vec<_>>(),
                 "established": self.established,
             },
+            "deny": self.deny.as_ref().map(|deny| json!({
+                "prefixes": deny.prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>(),
+                "ports": deny.ports.iter().map(port).collect::<Vec<_>>(),
+            })),
             "enforce_for_ns": self.enforce_for.map(|time| time.0),
             "drop_malformed": self.drop_malformed,
             "drop_essential": self.drop_essential,

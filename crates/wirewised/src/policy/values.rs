@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values as a policy file writes them.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
+use bytemuck::bytes_of;
 use serde::Deserialize;
+
+use crate::abi;
 
 /// An IPv4 or IPv6 prefix without host bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -27,6 +32,28 @@ pub struct Port {
     pub udp: bool,
 }
 
+impl Prefix {
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let length = self.length;
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                own.to_bits() == other.to_bits() & mask(length, 32) as u32
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => own.to_bits() == other.to_bits() & mask(length, 128),
+            _ => false,
+        }
+    }
+
+    /// Its key in a table of prefixes.
+    pub fn map_key(&self) -> Vec<u8> {
+        let length = u32::from(self.length);
+        match self.address {
+            IpAddr::V4(address) => bytes_of(&abi::Prefix4 { length, address: address.octets() }).to_vec(),
+            IpAddr::V6(address) => bytes_of(&abi::Prefix6 { length, address: address.octets() }).to_vec(),
+        }
+    }
+}
+
 impl From<IpAddr> for Prefix {
     /// Of one address.
     fn from(address: IpAddr) -> Self {
@@ -34,13 +61,27 @@ impl From<IpAddr> for Prefix {
     }
 }
 
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}/{}", self.address, self.length))
+    }
+}
+
 impl TryFrom<String> for Prefix {
     type Error = String;
 
     fn try_from(text: String) -> std::result::Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
-            None => (text.as_str(), None),
+            None => (text, None),
         };
         let refuse = || format!("'{text}' is not a prefix; write 10.0.0.0/8 or 2001:db8::/32");
         let address: IpAddr = address.parse().map_err(|_| refuse())?;

@@ -19,6 +19,7 @@ mod companion;
 mod completions;
 mod deaths;
 mod delivery;
+mod deny;
 #[cfg(feature = "dpdk")]
 mod devices;
 mod drift;

@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links the actor to a bundle's program: it replaces the function that does nothing there.
+//! Links the actor to a bundle's program: it replaces the functions that do nothing there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Program, Reference};
 use crate::bundle::elf::Checked;
-use crate::bundle::emitted::SEAM;
+use crate::bundle::emitted::SEAMS;
 
 /// Where data begins that is appended to a section of the same name, such as clang's tables for `switch`.
 const ALIGNMENT: usize = 8;
 
 impl Program {
-    /// This program with the functions, maps and data of `actor`, whose `ww_act` replaces its own. A function of the actor that has
-    /// the name of one here gets another. Returns an error if there is no `ww_act`, or a map of the actor's name.
+    /// This program with the functions, maps and data of `actor`, whose functions at the seams (`SEAMS`) replace its own. A function of the
+    /// actor that has the name of another one here gets a new name. Returns an error if there is no such seam, or a map of the actor's
+    /// name.
     pub fn link(mut self, actor: &Self) -> Checked<Self> {
-        let seam = |program: &Self| program.functions.iter().position(|function| function.name == SEAM);
-        let (own, theirs) = (seam(&self), seam(actor));
-        let (Some(own), Some(theirs)) = (own, theirs) else { return Err(format!("has no function {SEAM}")) };
+        let place = |program: &Self, name: &str| program.functions.iter().position(|it| it.name == name);
+        // An actor's function, where it is one at a seam: in its place here.
+        let mut seams = BTreeMap::new();
+        for seam in SEAMS {
+            let Some(theirs) = place(actor, seam) else { continue };
+            let own = place(&self, seam).ok_or_else(|| format!("has no function {seam}"))?;
+            seams.insert(theirs, own);
+        }
+        if seams.is_empty() {
+            return Err(format!("is linked to an actor without any of {}", SEAMS.join(", ")));
+        }
         let maps = self.maps.len();
         if let Some((twice, _)) =
             actor.maps.iter().find(|(name, _)| self.maps.iter().any(|(own, _)| own == name))
@@ -25,13 +34,15 @@ impl Program {
         }
         self.maps.extend(actor.maps.iter().cloned());
         let places: Vec<_> = actor.data.iter().map(|data| self.place(data)).collect();
-        // Its own stays in its place; all others follow those that are here.
-        let first = self.functions.len();
-        let number = |function: usize| match function {
-            _ if function == theirs => own,
-            _ if function < theirs => first + function,
-            _ => first + function - 1,
-        };
+        // Those at seams stay in their places; all others follow those that are here.
+        let mut next = self.functions.len();
+        let numbers = (0..actor.functions.len()).map(|function| {
+            seams.get(&function).copied().unwrap_or_else(|| {
+                next += 1;
+                next - 1
+            })
+        });
+        let numbers: Vec<_> = numbers.collect();
         let names: BTreeSet<_> = self.functions.iter().map(|function| function.name.clone()).collect();
         for (index, function) in actor.functions.iter().enumerate() {
             let mut function = function.clone();
@@ -42,15 +53,15 @@ impl Program {
                         let (place, offset) = places[data];
                         Reference::Data(place, offset + byte)
                     }
-                    Reference::Function(callee) => Reference::Function(number(callee)),
+                    Reference::Function(callee) => Reference::Function(numbers[callee]),
                 };
             }
-            if index == theirs {
-                self.functions[own] = function;
+            if let Some(own) = seams.get(&index) {
+                self.functions[*own] = function;
                 continue;
             }
             if names.contains(&function.name) {
-                function.name = format!("{SEAM}_{}", function.name.trim_start_matches("ww_"));
+                function.name = format!("{}_{}", SEAMS[0], function.name.trim_start_matches("ww_"));
             }
             self.functions.push(function);
         }

@@ -9,7 +9,7 @@ use wirewise_engine::btf::{self, Btf};
 
 use super::{Data, Function, Line, Lines, Program, Reference, SLOT, Slot, Variable};
 use crate::bundle::elf::{Checked, File, Section, Sections, damaged, data, named};
-use crate::bundle::emitted::{BTF, BTF_EXT, FUNCTIONS, LICENSE, MAPS, PROGRAMS, SEAM, data_bytes};
+use crate::bundle::emitted::{BTF, BTF_EXT, FUNCTIONS, LICENSE, MAPS, PROGRAMS, SEAMS, data_bytes};
 
 const CALL: u8 = 0x85;
 const OWN_FUNCTION: u8 = 1;
@@ -81,7 +81,9 @@ fn is_global(symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>) -> C
     match (raw.st_bind(), raw.st_visibility()) {
         (object::elf::STB_LOCAL, object::elf::STV_DEFAULT) => Ok(false),
         (object::elf::STB_GLOBAL, object::elf::STV_DEFAULT) => Ok(true),
-        (object::elf::STB_WEAK, object::elf::STV_DEFAULT) if named(symbol.name())? == SEAM => Ok(true),
+        (object::elf::STB_WEAK, object::elf::STV_DEFAULT) if SEAMS.contains(&named(symbol.name())?) => {
+            Ok(true)
+        }
         _ => Err(format!("holds {:?} neither global nor local", named(symbol.name())?)),
     }
 }
