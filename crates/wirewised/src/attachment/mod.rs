@@ -7,6 +7,7 @@ mod bridge;
 pub mod challenge;
 mod circles;
 pub mod companion;
+pub mod deny;
 pub mod detach;
 mod displaced;
 pub mod doctor;

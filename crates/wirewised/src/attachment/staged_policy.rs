@@ -71,16 +71,7 @@ pub fn finish(places: Places<'_>, link: Option<BorrowedFd<'_>>) -> Result<()> {
     let note = directory.join(pinned::META);
     if let Some(meta) = Meta::open(&note) {
         let (staged, live) = (live(directory), live(places.current));
-        // The kernel's programs look the allow list up where it is.
-        let settle = || {
-            let carried = link.map(Note::open).transpose().map_err(failed)?.flatten();
-            let settled = carried.map_or(Ok(()), |note| note.allow_list_changed());
-            let interface = meta.interface.as_str();
-            settled.map_err(|error| {
-                Error::other(format!("{interface}: the allow list was changed, but {error}"))
-            })
-        };
-        policy_maps::follow(&staged, &live, settle)?;
+        policy_maps::follow(&staged, &live, || settle(link, "allow", &meta.interface))?;
         if let Some(map) = live(POLICY) {
             let policy = value_of(&map)?;
             if let Some(before) = before(directory) {
@@ -92,6 +83,14 @@ pub fn finish(places: Places<'_>, link: Option<BorrowedFd<'_>>) -> Result<()> {
         change::remove_file(&note).map_err(failed)?;
     }
     pinned::remove(directory).map_err(failed)
+}
+
+/// Waits until the program goes by its allow list and deny list as they are now. The kernel's programs look them up where they are. which :
+/// the one that was changed, for messages.
+pub fn settle(link: Option<BorrowedFd<'_>>, which: &str, interface: &str) -> Result<()> {
+    let carried = link.map(Note::open).transpose().map(Option::flatten);
+    let settled = carried.and_then(|note| note.map_or(Ok(()), |note| note.allow_list_changed()));
+    settled.map_err(|error| Error::other(format!("{interface}: the {which} list was changed, but {error}")))
 }
 
 fn before(directory: &Path) -> Option<abi::Policy> {

@@ -4,6 +4,7 @@
 pub mod backends;
 pub mod bench;
 pub mod completions;
+pub mod deny;
 pub mod detach;
 pub mod doctor;
 pub mod events;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The deny list.
+//! The deny list: of the policy, and of `wirewised deny`, while packets pass.
 
+use serde_json::Value;
+
+use crate::carrier::{Carrier, wait};
 use crate::lab::{ATTACK, BENIGN, Lab};
+
+/// The sender's address.
+const SENDER: &str = "10.9.0.1";
 
 fn packets(lab: &Lab, status: &str) -> u64 {
     let stats = lab.stats();
@@ -29,4 +35,96 @@ fn a_policy_denies_below_its_allow_list() {
     lab.policy("classes: {attack: drop}");
     lab.attach("--policy p.yaml");
     assert_eq!(lab.send(1001, BENIGN, 3), 3);
+}
+
+#[test]
+fn who_is_denied_while_traffic_flows_is_so_at_every_hook() {
+    for plane in ["xdp-native", "xdp-generic --offloads off", "tc-ingress --offloads off"] {
+        let Some(lab) = Lab::new() else { return };
+        lab.policy("deny: {}");
+        lab.attach(&format!("--plane {plane} --policy p.yaml --mode enforce"));
+        assert_eq!(lab.send(1000, BENIGN, 2), 2, "{plane}");
+        let said = lab.json(&format!("deny add {SENDER} 2001:db8::/32"));
+        assert_eq!(
+            (said["changes"]["added"].as_u64(), said["origin"].as_str()),
+            (Some(2), Some("hand")),
+            "{said}"
+        );
+        assert_eq!(lab.send(1000, BENIGN, 2), 0, "{plane}");
+        // A second origin denies a larger prefix, and goes on when the first does no longer.
+        lab.write("list.txt", b"# two\n10.9.0.0/24\n198.51.100.0/24\n");
+        lab.ok("deny load list.txt");
+        lab.ok(&format!("deny remove {SENDER}"));
+        assert_eq!(lab.send(1000, BENIGN, 2), 0, "{plane}");
+        lab.write("list.txt", b"198.51.100.0/24\n");
+        assert!(lab.ok("deny load list.txt --dry-run").contains("1 removed"));
+        assert_eq!(lab.send(1000, BENIGN, 2), 0, "{plane}");
+        lab.ok("deny load list.txt");
+        assert_eq!(lab.send(1000, BENIGN, 2), 2, "{plane}");
+        let listed: Value = lab.json("deny list");
+        let listed: Vec<_> =
+            listed["prefixes"].as_array().unwrap().iter().map(|it| it["prefix"].as_str().unwrap()).collect();
+        assert_eq!(listed, ["198.51.100.0/24", "2001:db8::/32"]);
+    }
+}
+
+#[test]
+fn workers_in_user_space_go_by_the_list_when_the_command_ends() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("deny: {}");
+    let _carrier = Carrier::start(&lab, "--policy p.yaml");
+    lab.ok(&format!("deny add {SENDER}"));
+    lab.send(1000, BENIGN, 4);
+    wait("all are counted", || packets(&lab, "denied_prefix") == 4);
+    lab.ok(&format!("deny remove {SENDER}"));
+    lab.send(1000, BENIGN, 3);
+    wait("all are counted", || packets(&lab, "classified") == 3);
+    assert_eq!(packets(&lab, "denied_prefix"), 4);
+}
+
+#[test]
+fn what_has_expired_does_not_shield_from_a_longer_denial() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("deny: {}");
+    lab.attach("--policy p.yaml --mode enforce");
+    lab.ok(&format!("deny add {SENDER} --for 4s --origin short"));
+    assert_eq!(lab.send(1000, BENIGN, 2), 0);
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    assert_eq!(lab.send(1000, BENIGN, 2), 2);
+    assert_eq!(lab.json("deny list")["prefixes"], Value::Array(Vec::new()));
+    lab.ok(&format!("deny add {SENDER} --for 4s --origin short"));
+    lab.ok("deny add 10.0.0.0/8 --origin long");
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    assert_eq!(lab.send(1000, BENIGN, 2), 0, "10.0.0.0/8 is still denied");
+}
+
+#[test]
+fn what_others_deny_outlives_a_policy() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("deny: {prefixes: [192.0.2.0/24]}");
+    lab.attach("--policy p.yaml --mode enforce");
+    lab.ok(&format!("deny add {SENDER}"));
+    lab.policy("deny: {ports: [udp/9]}");
+    lab.attach("--policy p.yaml");
+    assert_eq!(lab.send(1000, BENIGN, 2), 0);
+    let listed = lab.json("deny list");
+    assert_eq!(listed["prefixes"].as_array().unwrap().len(), 1, "{listed}");
+}
+
+#[test]
+fn what_cannot_be_denied_is_refused_with_the_way_out() {
+    let Some(lab) = Lab::new() else { return };
+    lab.attach("");
+    assert!(lab.error("deny add 192.0.2.1", 2).contains("`deny: {}`"));
+    lab.policy("deny: {prefixes: [192.0.2.0/24]}");
+    lab.attach("--policy p.yaml");
+    let refused = lab.run("deny add example.org");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("'example.org' is not a prefix"), "{said}");
+    assert!(lab.error("deny remove 192.0.2.0/24", 2).contains("by the policy"));
+    assert!(lab.error("deny remove 192.0.2.1", 2).contains("deny list"));
+    assert!(lab.error("deny add 192.0.2.1 --origin policy", 2).contains("its file"));
+    lab.write("list.txt", b"10.0.0.0/8\nnobody\n");
+    assert!(lab.error("deny load list.txt", 2).contains("line 2"));
+    assert_eq!(lab.json("deny list")["prefixes"].as_array().unwrap().len(), 1);
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The deny list of what is attached: read, and changed while packets pass.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::abi::Mode;
+use crate::abi::maps::{ALLOW4, ALLOW6};
+use crate::attachment::Attachment;
+use crate::attachment::session::Session;
+use crate::attachment::staged_policy::settle;
+use crate::error::{Error, Result};
+use crate::kernel;
+use crate::kernel::memory::{Bounds, limits};
+use crate::object::deny::{Change, Edit, Held, Maps};
+use crate::policy::Prefix;
+use crate::reading::policy::effective_mode;
+use crate::text::units::format_bytes;
+
+/// The deny list of an attachment.
+pub struct DenyList<'a> {
+    ours: &'a Attachment,
+    maps: Maps<MapHandle>,
+    pub held: Held,
+}
+
+impl<'a> DenyList<'a> {
+    pub fn read(ours: &'a Attachment) -> Result<Self> {
+        let no_list = || {
+            Error::input(format!(
+                "the policy on {} has no deny list; write `deny: {{}}` into its file, and give that to `wirewised run` again",
+                ours.interface
+            ))
+        };
+        if !ours.element()?.denies() {
+            return Err(no_list());
+        }
+        let maps = Maps::open(|name| ours.optional_map(name).ok().flatten()).ok_or_else(no_list)?;
+        let held = maps.read()?;
+        Ok(Self { ours, maps, held })
+    }
+
+    /// What an origin's edit changes. Refused are prefixes that keep out who asks for it, unless `sure`.
+    pub fn plan(&self, origin: &str, edit: &Edit, sure: bool) -> Result<Change> {
+        let change = self.held.change(origin, edit, now_s())?;
+        let mode = effective_mode(&self.ours.policy()?, kernel::boot_ns());
+        if mode == Mode::Enforce && !sure {
+            self.check_session(&change)?;
+        }
+        check_memory(change.memory(&self.held))?;
+        Ok(change)
+    }
+
+    pub fn apply(&self, change: &Change) -> Result<()> {
+        self.maps.apply(&self.held, change)?;
+        let link = self.ours.link.as_ref().map(|(link, _)| link.as_fd());
+        settle(link, "deny", &self.ours.interface)
+    }
+
+    fn check_session(&self, change: &Change) -> Result<()> {
+        let Ok(Session { address, told_by }) = Session::find() else { return Ok(()) };
+        if self.allows(address)? {
+            return Ok(());
+        }
+        match change.denied().find(|prefix| prefix.contains(address)) {
+            None => Ok(()),
+            Some(prefix) => Err(Error::input(format!(
+                "{prefix} holds {address}, where you are logged in from ({told_by}): you would lock yourself out; put your address into \
+                 the policy (`allow: {{prefixes: [...]}}`), or add --yes"
+            ))),
+        }
+    }
+
+    fn allows(&self, address: IpAddr) -> Result<bool> {
+        let name = if address.is_ipv4() { ALLOW4 } else { ALLOW6 };
+        let Some(map) = self.ours.optional_map(name)? else { return Ok(false) };
+        let found = map.lookup(&Prefix::from(address).map_key(), MapFlags::ANY);
+        Ok(found.ok().flatten().is_some())
+    }
+}
+
+/// Seconds of CLOCK_BOOTTIME.
+pub fn now_s() -> u32 {
+    (kernel::boot_ns() / 1_000_000_000) as u32
+}
+
+/// Refuses what there is no memory for, before the kernel kills for it.
+fn check_memory(needed: u64) -> Result<()> {
+    let bound =
+        limits().into_iter().filter(|limit| limit.bounds == Bounds::Use).min_by_key(|limit| limit.left);
+    match bound {
+        Some(limit) if limit.left < needed => Err(Error::other(format!(
+            "the list needs {} of the kernel's memory, and {} leaves {}: {}, join neighbouring prefixes, or load fewer",
+            format_bytes(needed),
+            limit.name,
+            format_bytes(limit.left),
+            limit.remedy
+        ))),
+        _ => Ok(()),
+    }
+}

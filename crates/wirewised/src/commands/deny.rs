@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised deny`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::abi;
+use crate::attachment::args::AttachmentArgs;
+use crate::attachment::deny::{DenyList, now_s};
+use crate::error::{Error, Result};
+use crate::object::deny::{Edit, Held, OF_POLICY, Until};
+use crate::policy::{Prefix, deny};
+use crate::text::output;
+use crate::text::table;
+use crate::text::units::{Nanoseconds, format_bytes};
+
+/// The origin of prefixes that are given on the command line.
+const BY_HAND: &str = "hand";
+const EXAMPLES: &str = "\
+Examples:
+  wirewised deny add 192.0.2.7 2001:db8::/32 --for 10m     drop what these send for ten minutes
+  wirewised deny load drop.txt --origin spamhaus           have Spamhaus deny the prefixes of a file, and no others
+  wirewised deny remove 192.0.2.7                          let it in again
+  wirewised deny remove --origin spamhaus                  and all that this origin denies
+  wirewised deny list                                      what is denied, by whom, and for how long
+The policy has to have a deny list: `deny: {}` in its file is enough. Whoever the policy allows is let through all the same, and
+in observe mode nothing is dropped. docs/policy.md says more.";
+
+/// Drop what some addresses send before anything is computed: show and change the deny list while traffic flows.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Deny some prefixes, beside those that are denied already
+    Add {
+        /// Addresses or prefixes of IPv4 or IPv6
+        #[arg(required = true, value_name = "PREFIX")]
+        prefixes: Vec<Prefix>,
+
+        #[command(flatten)]
+        denial: DenialArgs,
+
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Deny some prefixes no longer
+    Remove {
+        /// As they were given; without any, all of `--origin`
+        #[arg(required_unless_present = "origin", value_name = "PREFIX")]
+        prefixes: Vec<Prefix>,
+
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Have an origin deny the prefixes of a file, and no others
+    Load {
+        /// One prefix a line; `#` and `;` begin comments
+        file: PathBuf,
+
+        #[command(flatten)]
+        denial: DenialArgs,
+
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Show what is denied, by whom, and for how long
+    List {
+        /// Only what this one denies
+        #[arg(long, value_name = "NAME")]
+        origin: Option<String>,
+
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+
+        #[command(flatten)]
+        which: AttachmentArgs,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct DenialArgs {
+    /// How long, such as 10m; without it until they are removed
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Nanoseconds>,
+
+    /// Deny them even if you are logged in from there
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ChangeArgs {
+    /// Who denies them; without it `hand`, or with `load` the name of the file without its extension
+    #[arg(long, value_name = "NAME")]
+    origin: Option<String>,
+
+    /// Only say what would change
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    which: AttachmentArgs,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Add { prefixes, denial, change } => {
+            change.make(BY_HAND, denial.yes, &|_| Ok(Edit::Add(denial.until(prefixes.iter().copied()))))
+        }
+        Command::Remove { prefixes, change } => change.make(BY_HAND, true, &|held| match &change.origin {
+            Some(origin) if prefixes.is_empty() => {
+                check_known(held, origin)?;
+                Ok(Edit::Replace(BTreeMap::new()))
+            }
+            _ => Ok(Edit::Remove(prefixes.iter().copied().collect())),
+        }),
+        Command::Load { file, denial, change } => {
+            let prefixes = deny::load(file)?;
+            change.make(&name_of(file), denial.yes, &|_| {
+                Ok(Edit::Replace(denial.until(prefixes.iter().copied())))
+            })
+        }
+        Command::List { origin, json, which } => list(which, origin.as_deref(), *json),
+    }
+}
+
+fn check_known(held: &Held, origin: &str) -> Result<()> {
+    let names: Vec<_> = held.origins().map(|(name, _)| name).filter(|name| *name != OF_POLICY).collect();
+    if names.contains(&origin) {
+        return Ok(());
+    }
+    let known = if names.is_empty() { "nobody but the policy does".to_string() } else { names.join(", ") };
+    Err(Error::input(format!("--origin {origin}: denies nothing here; those who do: {known}")))
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+impl DenialArgs {
+    /// Counted from now, in whole seconds: none is denied for less than was asked for.
+    fn until(&self, prefixes: impl Iterator<Item = Prefix>) -> BTreeMap<Prefix, Until> {
+        let until = self.time.map_or(abi::DENY_FOREVER, |time| {
+            let seconds = time.0.div_ceil(1_000_000_000) + 1;
+            u32::try_from(seconds).unwrap_or(u32::MAX).saturating_add(now_s()).min(abi::DENY_FOREVER - 1)
+        });
+        prefixes.map(|prefix| (prefix, until)).collect()
+    }
+}
+
+impl ChangeArgs {
+    /// default : the origin, if none is given. sure : see `DenyList::plan`.
+    fn make(&self, default: &str, sure: bool, edit: &dyn Fn(&Held) -> Result<Edit>) -> Result<()> {
+        let origin = self.origin.as_deref().unwrap_or(default);
+        if origin == OF_POLICY {
+            return Err(Error::input(format!(
+                "--origin {origin}: what the policy denies is in its file; change that, and give it to `wirewised run` again"
+            )));
+        }
+        let (_lock, ours) = self.which.find_locked(self.dry_run, |_| Ok(()))?;
+        let list = DenyList::read(&ours)?;
+        let change = list.plan(origin, &edit(&list.held)?, sure)?;
+        let memory = change.memory(&list.held);
+        if !self.dry_run && !change.is_empty() {
+            list.apply(&change)?;
+        }
+        let counts = change.counts;
+        if self.json {
+            return output::print_json(&json!({
+                "interface": ours.interface,
+                "origin": origin,
+                "changes": counts,
+                "memory_bytes": memory,
+                "dry_run": self.dry_run,
+            }));
+        }
+        println!(
+            "{}: {origin}: {} added, {} changed, {} removed{}{}",
+            ours.interface,
+            counts.added,
+            counts.changed,
+            counts.removed,
+            if memory > 0 {
+                format!("; at most {} of the kernel's memory", format_bytes(memory))
+            } else {
+                String::new()
+            },
+            if self.dry_run { " (dry run: nothing was changed)" } else { "" },
+        );
+        Ok(())
+    }
+}
+
+fn list(which: &AttachmentArgs, origin: Option<&str>, json: bool) -> Result<()> {
+    let ours = which.find()?;
+    let list = DenyList::read(&ours)?;
+    let (held, now) = (&list.held, now_s());
+    // What has expired is in the tables until the next change.
+    let holds = |until: Until| until == abi::DENY_FOREVER || until > now;
+    let entries = held.entries.iter().filter_map(|(prefix, denied)| {
+        let who = held.who(denied).into_iter().filter(|(_, until)| holds(*until));
+        let who: Vec<_> = who.filter(|(name, _)| origin.is_none_or(|origin| origin == *name)).collect();
+        (!who.is_empty()).then_some((prefix, who))
+    });
+    let left = |until: Until| (until != abi::DENY_FOREVER).then(|| until - now);
+    if json {
+        let entries = entries.map(|(prefix, who)| {
+            let who = who.iter().map(|(name, until)| json!({ "origin": name, "for_s": left(*until) }));
+            json!({ "prefix": prefix.to_string(), "denied_by": who.collect::<Vec<_>>() })
+        });
+        let entries: Vec<_> = entries.collect();
+        return output::print_json(&json!({ "interface": ours.interface, "prefixes": entries }));
+    }
+    let head = ["prefix", "denied by", "for"].map(str::to_string);
+    let rows = entries.flat_map(|(prefix, who)| {
+        let row = |(name, until): (&str, Until)| {
+            let time = left(until).map_or("ever".to_string(), |seconds| format!("{seconds} s"));
+            [prefix.to_string(), name.to_string(), time]
+        };
+        who.into_iter().map(row).collect::<Vec<_>>()
+    });
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    println!("{} on the deny list of {}", rows.len() - 1, ours.interface);
+    table::print(&rows, 2);
+    Ok(())
+}
