@@ -114,8 +114,8 @@ def mean_share(
             "flagged": flagged[wanted],
         }
     )
-    of_captures = frame.group_by("source", "capture").agg(pl.col("flagged").mean())
-    of_sources = of_captures.group_by("source").agg(pl.col("flagged").mean())["flagged"]
+    of_captures = frame.group_by("source", "capture", maintain_order=True).agg(pl.col("flagged").mean())
+    of_sources = of_captures.group_by("source", maintain_order=True).agg(pl.col("flagged").mean())["flagged"]
     return float(of_sources.mean() or 0), len(of_sources)  # type: ignore[arg-type]
 
 

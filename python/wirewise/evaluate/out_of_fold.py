@@ -110,8 +110,8 @@ def points(found: pl.DataFrame) -> list[Point]:
         for number, (wish, by) in enumerate(zip(WISHES, least, strict=True)):
             flagged = caught > by
             seen = attack.select("label", "unit", flagged=pl.Series(flagged))
-            of_units = seen.group_by("label", "unit").agg(pl.col("flagged").mean())
-            families = of_units.group_by("label").agg(pl.col("flagged").mean())["flagged"]
+            of_units = seen.group_by("label", "unit", maintain_order=True).agg(pl.col("flagged").mean())
+            families = of_units.group_by("label", maintain_order=True).agg(pl.col("flagged").mean())["flagged"]
             made.append(
                 Point(
                     wish, after, float(by / FINE), float(weight[margin > by].sum()),
