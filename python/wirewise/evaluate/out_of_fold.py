@@ -111,7 +111,8 @@ def points(found: pl.DataFrame) -> list[Point]:
             flagged = caught > by
             seen = attack.select("label", "unit", flagged=pl.Series(flagged))
             of_units = seen.group_by("label", "unit", maintain_order=True).agg(pl.col("flagged").mean())
-            families = of_units.group_by("label", maintain_order=True).agg(pl.col("flagged").mean())["flagged"]
+            of_kinds = of_units.group_by("label", maintain_order=True).agg(pl.col("flagged").mean())
+            families = of_kinds["flagged"]
             made.append(
                 Point(
                     wish, after, float(by / FINE), float(weight[margin > by].sum()),
