@@ -279,7 +279,7 @@ def train(
 
 
 def said_by(fitted: Any, rows: NDArray[np.int64], classes: int) -> Said:
-    """What an estimator, fitted to so many class numbers, says of rows, (n, n_features)."""
+    """Class numbers, and scores of each class, by a fitted estimator for rows, (n, n_features)."""
     return np.asarray(fitted.predict(rows), np.int64), out_of_fold.scores(fitted, rows, classes)
 
 

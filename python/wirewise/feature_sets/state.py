@@ -240,7 +240,7 @@ def keeping(
 
 
 def bounds(feature: Feature, feature_set: FeatureSet) -> Bounds:
-    """Of the samples that a feature accumulates."""
+    """How large the samples that a feature accumulates become."""
     assert feature.field is not None
     scope = feature.scope
     return Bounds.of(feature.field, scope.window_ns, idle_of(feature_set, scope.by))

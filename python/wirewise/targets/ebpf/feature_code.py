@@ -132,7 +132,7 @@ def entry_size(
 
 
 def cache_lines(size: int) -> int:
-    """Of a processor, that so many bytes of an entry take."""
+    """How many lines of a processor's cache an entry of so many bytes takes."""
     return -(-size // CACHE_LINE)
 
 
