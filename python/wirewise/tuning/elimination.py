@@ -24,7 +24,7 @@ from wirewise.tuning.ranking import ASKED, Worth, worths
 from wirewise.tuning.space import Settings
 from wirewise.tuning.trial import Data, Score, score
 
-LAYOUT = 0.008
+LAYOUT = 0.01
 """Share of a program's instructions by which the compiler's ways to lay out the same work differ."""
 
 
