@@ -11,11 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+import wirewise as ww
 from bench import machine
+from wirewise.datasets import Table
 from wirewise.errors import WirewiseError
+from wirewise.feature_sets import FeatureSet
 from wirewise.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def captured(folders: Sequence[Path], feature_set: FeatureSet) -> Table:
+    """The packets of folders of captures with manifests, as one table."""
+    parts = [ww.features([folder], feature_set) for folder in folders]
+    return Table(pl.concat(parts, how="diagonal_relaxed"), feature_set)
 
 
 def report_on(

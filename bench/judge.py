@@ -27,7 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-import wirewise as ww
+from bench.files import captured
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate.classes import class_names
 from wirewise.evaluate.families import FlowVerdicts, families, mean_share, predicted
@@ -106,9 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         limits = Limits(recall=options.min_recall)
-        parts = [ww.features([folder], options.feature_set) for folder in options.captures]
-        rows = pl.concat(parts, how="diagonal_relaxed")
-        found = judged(rows, PRESETS[options.feature_set].feature_names, range(options.dealings), limits)
+        feature_set = PRESETS[options.feature_set]
+        rows = captured(options.captures, feature_set).frame
+        found = judged(rows, feature_set.feature_names, range(options.dealings), limits)
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

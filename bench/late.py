@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-import wirewise as ww
+from bench.files import captured
 from bench.unseen import RECIPE, spread
 from wirewise.datasets import Table
 from wirewise.errors import WirewiseError
@@ -53,8 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
-        parts = [ww.features([folder], options.feature_set) for folder in options.captures]
-        table = Table(pl.concat(parts, how="diagonal_relaxed"), PRESETS[options.feature_set])
+        table = captured(options.captures, PRESETS[options.feature_set])
         found = [line for seed in range(options.dealings) for line in measured(table.labelled, seed)]
     except WirewiseError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -166,16 +165,16 @@ def _found(flows: pl.DataFrame, wish: float, share: float) -> dict[str, Any]:
     for one in np.unique(unit):
         own = unit == one
         lost += weight[own][flagged(benign.filter(pl.Series(own)), margins(~own))].sum()
-    seen = attack.select("label", "unit", "capture", found=pl.Series(flagged(attack, margins(weight > 0))))
+    caught = flagged(attack, margins(weight > 0))
+    seen = attack.select("label", "unit", "capture", flagged=pl.Series(caught))
 
     def mean(of: str) -> float:
-        return float(seen.group_by(of).agg(pl.col("found").mean())["found"].mean())  # type: ignore[arg-type]
+        return float(seen.group_by(of).agg(pl.col("flagged").mean())["flagged"].mean())  # type: ignore[arg-type]
 
-    families = seen.group_by("label", "unit").agg(pl.col("found").mean())
-    by_label = families.group_by("label").agg(pl.col("found").mean()).sort("label")
+    by_label = out_of_fold.of_kinds(seen).sort("label")
     return {
         "lost": float(lost),
-        "families": float(by_label["found"].mean()),  # type: ignore[arg-type]
+        "families": float(by_label["flagged"].mean()),  # type: ignore[arg-type]
         "captures": mean("capture"),
         "sources": mean("unit"),
         "by_family": dict(by_label.iter_rows()),

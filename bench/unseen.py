@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-import wirewise as ww
+from bench.files import captured
 from wirewise.datasets import Table
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import out_of_fold, train
@@ -70,8 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         feature_set = FeatureSet.load(options.feature_set)
-        parts = [ww.features([folder], feature_set) for folder in options.captures]
-        table = Table(pl.concat(parts, how="diagonal_relaxed"), feature_set)
+        table = captured(options.captures, feature_set)
         chosen = [way for way in WAYS if options.ways in way.name]
         found = {way.name: measured(table, way, options.dealings) for way in chosen}
     except WirewiseError as error:

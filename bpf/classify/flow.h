@@ -145,14 +145,10 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_BLANK(blank) (blank)
 #define WW_TABLE_COUNTER(stats, what) (stats)->flows_##what
 #include "classify/table.h"
-#undef WW_TABLE
 #undef WW_TABLE_FLOWS
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
 #undef WW_TABLE_MASK
 #undef WW_TABLE_IDLE_NS
 #undef WW_TABLE_SHARED
-#undef WW_TABLE_BLANK
 #undef WW_TABLE_COUNTER
 
 #if WW_AGGREGATES
@@ -168,10 +164,6 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_KEY WW_PART_SOURCE
 #define WW_TABLE_BLANK(blank) (&(blank)->source)
 #include "classify/table.h"
-#undef WW_TABLE
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
-#undef WW_TABLE_BLANK
 #endif
 #if WW_BY_DESTINATION
 #define WW_TABLE _destination
@@ -179,10 +171,6 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_KEY WW_PART_DESTINATION
 #define WW_TABLE_BLANK(blank) (&(blank)->destination)
 #include "classify/table.h"
-#undef WW_TABLE
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
-#undef WW_TABLE_BLANK
 #endif
 #if WW_BY_SERVICE
 #define WW_TABLE _service
@@ -190,10 +178,6 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_KEY (WW_PART_DESTINATION | WW_PART_SERVICE)
 #define WW_TABLE_BLANK(blank) (&(blank)->service)
 #include "classify/table.h"
-#undef WW_TABLE
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
-#undef WW_TABLE_BLANK
 #endif
 #if WW_BY_PAIR
 #define WW_TABLE _pair
@@ -201,10 +185,6 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_KEY (WW_PART_SOURCE | WW_PART_DESTINATION | WW_PART_SERVICE | WW_PART_CLIENT)
 #define WW_TABLE_BLANK(blank) (&(blank)->pair)
 #include "classify/table.h"
-#undef WW_TABLE
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
-#undef WW_TABLE_BLANK
 #endif
 #if WW_BY_CLIENT_PORT
 #define WW_TABLE _client_port
@@ -212,10 +192,6 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_KEY (WW_PART_SOURCE | WW_PART_SERVICE | WW_PART_CLIENT)
 #define WW_TABLE_BLANK(blank) (&(blank)->client_port)
 #include "classify/table.h"
-#undef WW_TABLE
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
-#undef WW_TABLE_BLANK
 #endif
 #if WW_BY_HOSTS
 #define WW_TABLE _hosts
@@ -223,10 +199,6 @@ static __always_inline int ww_protected(const struct ww_slot *slot, __u64 now)
 #define WW_TABLE_KEY (WW_PART_SOURCE | WW_PART_DESTINATION | WW_PART_CLIENT)
 #define WW_TABLE_BLANK(blank) (&(blank)->hosts)
 #include "classify/table.h"
-#undef WW_TABLE
-#undef WW_TABLE_MAP
-#undef WW_TABLE_KEY
-#undef WW_TABLE_BLANK
 #endif
 #undef WW_TABLE_FLOWS
 #undef WW_TABLE_MASK

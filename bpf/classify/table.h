@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* One table, of flows or of aggregates; flow.h includes this once for each, with WW_TABLE and others that say how it differs.
+/* One table, of flows or of aggregates; flow.h includes this once for each, with WW_TABLE and others that say how it differs. What is of this
+ * table alone is undefined at the end.
  */
 #define WW_T(name) WW_PASTE(name, WW_TABLE, )
 #define WW_STATE struct WW_T(ww_state)
@@ -92,7 +93,7 @@ static __always_inline WW_FLOW WW_T(ww_account)(const struct ww_packet *p, struc
 	context->flow_hash = flow.hash;
 #endif
 	slot->packets = context->packets;
-	/* Of packets on two CPUs, the one accounted later may have the earlier time, as may one of a capture, so the latest time is kept: what has
+	/* A packet that is accounted later may have the earlier time, on another CPU or in a capture, so the latest time is kept: what has
 	 * elapsed between packets then adds up to no more than time did. For a new flow it is already there. */
 	slot->last_seen_ns += flow.elapsed_ns;
 	return flow;
@@ -132,6 +133,7 @@ __noinline int WW_PASTE(ww_aggregate, WW_TABLE, 6)(struct ww_scratch *scratch, s
 	return WW_T(ww_update_aggregate)(scratch, stats, now, read, 6);
 }
 
+/* Has the entry of the packet's aggregate fetched. */
 static __always_inline void WW_T(ww_expect)(const struct ww_packet *p, const __u32 version)
 {
 	if (version == 4)
@@ -158,6 +160,10 @@ static __always_inline void WW_T(ww_aggregate)(const struct ww_packet *p, struct
 }
 #endif
 
+#undef WW_TABLE
+#undef WW_TABLE_MAP
+#undef WW_TABLE_KEY
+#undef WW_TABLE_BLANK
 #undef WW_STATE_BYTES
 #undef WW_KEY_SCRATCH
 #undef WW_FLOW

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -33,16 +33,13 @@ from wirewise.datapath import DataPath
 from wirewise.datasets import read_ethernet, write_capture
 from wirewise.errors import WirewiseError
 from wirewise.fate import Fate
-from wirewise.feature_sets import FIELDS, Extractor, Feature, FeatureSet
+from wirewise.feature_sets import FIELDS, Extractor
 from wirewise.feature_sets.accumulators import CELLS
-from wirewise.feature_sets.fields import Context
 from wirewise.feature_sets.flow import Entry, seed_from
 from wirewise.feature_sets.state import (
     FlowState,
     ScopeState,
-    bounds,
     previous_variable,
-    reader,
     track_suffix,
 )
 from wirewise.policy import Policy
@@ -334,7 +331,8 @@ def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, st
         if scope.previous and not scope.by:
             windows = [w for w in extractor.layouts[""].windows if w.window_ns == scope.window_ns]
             if any(previous_variable(feature) in window.previous_variables for window in windows):
-                found[feature.name] = (_read(feature, state, feature_set), feature.unit)
+                value = state.previous[scope.window_ns].read(feature, None)
+                found[feature.name] = (value, feature.unit)
             continue
         if scope.by or (accumulator is not None and accumulator.of_state is None):
             continue
@@ -345,22 +343,15 @@ def _features(state: FlowState, extractor: Extractor) -> dict[str, tuple[int, st
             values = state.current[scope.window_ns]
         if feature.sampling not in values.samples:
             continue
-        value = values.samples[feature.sampling]
         if field is not None:
             place = (field.name, scope.direction)
             if accumulator is None or accumulator.of_sample or place not in values.cells:
                 continue
             if not {v for c in accumulator.cells for v in CELLS[c].variables} <= values.cells[place].keys():
                 continue
-            value = accumulator.read(values.cells[place], None, value, bounds(feature, feature_set))
+        value = values.read(feature, None)
         found[feature.name] = (value, feature.unit)
     return found
-
-
-def _read(feature: Feature, state: FlowState, feature_set: FeatureSet) -> int:
-    """A feature that does not look at the packet."""
-    nothing = cast(Context, None)
-    return reader(feature, feature_set)(state, nothing)
 
 
 def _state(entry: Entry, extractor: Extractor) -> dict[str, int]:
@@ -383,7 +374,7 @@ def _state(entry: Entry, extractor: Extractor) -> dict[str, int]:
         named |= scope(f"current_{window.suffix}.", state.current[window.window_ns])
         for feature in window.previous:
             variable = f"previous_{window.suffix}.{previous_variable(feature)}"
-            named[variable] = _read(feature, state, extractor.feature_set)
+            named[variable] = state.previous[window.window_ns].read(feature, None)
     return named
 
 

@@ -87,6 +87,14 @@ def flows(frame: pl.DataFrame, truth: NDArray[np.int64], said: NDArray[np.float6
     return found.join(about, on=["capture", "flow"], maintain_order="left")
 
 
+def of_kinds(seen: pl.DataFrame) -> pl.DataFrame:
+    """The mean over the sources of each kind of attack: label and flagged. seen : flows, with label, unit and
+    whether they are flagged.
+    """
+    of_units = seen.group_by("label", "unit", maintain_order=True).agg(pl.col("flagged").mean())
+    return of_units.group_by("label", maintain_order=True).agg(pl.col("flagged").mean())
+
+
 def points(found: pl.DataFrame) -> list[Point]:
     """For each of COMPARED and WISHES, by `flows`; none without benign flows, or attacks."""
     benign, attack = found.filter(~pl.col("attack")), found.filter("attack")
@@ -110,9 +118,7 @@ def points(found: pl.DataFrame) -> list[Point]:
         for number, (wish, by) in enumerate(zip(WISHES, least, strict=True)):
             flagged = caught > by
             seen = attack.select("label", "unit", flagged=pl.Series(flagged))
-            of_units = seen.group_by("label", "unit", maintain_order=True).agg(pl.col("flagged").mean())
-            of_kinds = of_units.group_by("label", maintain_order=True).agg(pl.col("flagged").mean())
-            families = of_kinds["flagged"]
+            families = of_kinds(seen)["flagged"]
             made.append(
                 Point(
                     wish, after, float(by / FINE), float(weight[margin > by].sum()),

@@ -87,7 +87,7 @@ class Extractor:
         self.feature_set = feature_set
         self.layouts = layouts(feature_set, used)
         self._readers = [
-            (feature.scope.by, reader(feature, feature_set)) if used is None or index in used else None
+            (feature.scope.by, reader(feature, feature_set.key)) if used is None or index in used else None
             for index, feature in enumerate(feature_set.features)
         ]
         self._seed = list(hash_seed) if hash_seed is not None else seed_from(0)

@@ -94,25 +94,25 @@ class Window:
 
     @property
     def variables(self) -> dict[str, int]:
-        """Of the current window, as in `Track`."""
+        """The current window's, as in `Track`."""
         counts = {sampling.variable: COUNT_MAX for sampling in self.counted}
         return {v: n for track in self.tracks for v, n in track.variables.items()} | counts
 
     @property
     def previous_variables(self) -> dict[str, int]:
-        """Of the previous window, as in `Track`."""
+        """The previous window's, as in `Track`."""
         return {previous_variable(feature): feature.maximum for feature in self.previous}
 
     @property
-    def finished(self) -> str:
-        """Variable: how many windows are over, where something is learned from them."""
-        return f"finished_{self.suffix}"
-
-    @property
     def learned_variables(self) -> dict[str, int]:
-        """Of the aggregate's state, as in `Track`."""
+        """What is learned, as in `Track`."""
         variables = {v: n for each in self.learned for v, n in each.variables.items()}
-        return variables | ({self.finished: COUNT_MAX} if self.learned else {})
+        return variables | ({finished_variable(self.window_ns): COUNT_MAX} if self.learned else {})
+
+
+def finished_variable(window_ns: int) -> str:
+    """Where the state keeps how many windows are over, if something is learned from them."""
+    return f"finished_{format_duration(window_ns)}"
 
 
 def previous_variable(feature: Feature) -> str:
@@ -186,7 +186,7 @@ class StateLayout:
 
     @property
     def round_variables(self) -> dict[str, int]:
-        """Of the rounds of probes, as in `Track`."""
+        """Those of the rounds of probes, as in `Track`."""
         count = words(self.paths)
         wide = [f"{name}_{n}" for name in ("delays", "whole") for n in range(count)]
         return dict.fromkeys((*wide, "round_seen"), (1 << 64) - 1) | {"round": COUNT_MAX} if count else {}
@@ -265,11 +265,12 @@ def _tracks(by_field: dict[tuple[str, str], list[str]], window_ns: int, idle_ns:
 
 @dataclass
 class ScopeState:
-    """Reference state of one scope: by field and direction the variables of its cells, and how many samples
-    there were of each kind.
+    """Reference state of one scope: by field and direction the variables of its cells and their bounds, and
+    how many samples there were of each kind.
     """
 
     cells: dict[tuple[str, str], State]
+    bounds: dict[tuple[str, str], Bounds]
     samples: dict[Sampling, int]
 
     @classmethod
@@ -277,7 +278,16 @@ class ScopeState:
         cells = {
             (t.field.name, t.direction): {v: 0 for cell in t.cells for v in cell.variables} for t in tracks
         }
-        return cls(cells, dict.fromkeys((*counted, *(t.sampling for t in tracks)), 0))
+        bounds = {(t.field.name, t.direction): t.bounds for t in tracks}
+        return cls(cells, bounds, dict.fromkeys((*counted, *(t.sampling for t in tracks)), 0))
+
+    def read(self, feature: Feature, x: int | None) -> int:
+        """What a feature has of the scope. x : the latest packet's sample, where it is one and is read."""
+        samples = self.samples[feature.sampling]
+        if feature.accumulator is None or feature.field is None:
+            return samples
+        place = (feature.field.name, feature.scope.direction)
+        return feature.accumulator.read(self.cells[place], x, samples, self.bounds[place])
 
     def sample(self, tracks: Sequence[Track], context: Context) -> None:
         for sampling in self.samples:
@@ -334,36 +344,19 @@ class FlowState:
         width = window.window_ns
         self.finished[width] = min(self.finished[width] + 1, COUNT_MAX)
         for each in window.learned:
-            rate = each.rate
-            of_rate = [
-                track.bounds
-                for track in window.tracks
-                if (track.field, track.direction) == (rate.field, rate.scope.direction)
-            ]
-            value = _accumulated(rate, self.current[width], None, of_rate[0] if of_rate else None)
+            value = self.current[width].read(each.rate, None)
             self.usual[each].learn(value, self.finished[width], each.windows)
-
-
-def _accumulated(feature: Feature, values: ScopeState, x: int | None, within: Bounds | None) -> int:
-    """What a feature has of a scope. x : the latest packet's sample, where it is one and is read. within : of
-    its samples; None where it counts packets.
-    """
-    samples = values.samples[feature.sampling]
-    if feature.accumulator is None or feature.field is None or within is None:
-        return samples
-    cells = values.cells[feature.field.name, feature.scope.direction]
-    return feature.accumulator.read(cells, x, samples, within)
 
 
 Reader = Callable[[FlowState, Context], int]
 
 
-def reader(feature: Feature, feature_set: FeatureSet) -> Reader:
-    """What reads a feature's value for the packet that was sampled last.
+def reader(feature: Feature, key: str) -> Reader:
+    """What reads a feature's value for the packet that was sampled last. key: of the feature set.
 
     All that is the same for every packet is decided here, once.
     """
-    constant = constant_feature(feature, feature_set.key)
+    constant = constant_feature(feature, key)
     if constant is not None:
         value = constant
         return lambda state, context: value
@@ -383,20 +376,18 @@ def reader(feature: Feature, feature_set: FeatureSet) -> Reader:
     if feature.against:
         learned, comparison = Learned.of(feature), feature.against.comparison
         warm = warm_windows(learned.windows)
-        of = bounds(feature, feature_set) if feature.field else None
 
         def compare(state: FlowState, context: Context) -> int:
             if state.finished[window_ns] < warm:
                 return 0
-            return comparison.read(_accumulated(feature, scope(state), None, of), state.usual[learned])
+            return comparison.read(scope(state).read(feature, None), state.usual[learned])
 
         return compare
     field, accumulator = feature.field, feature.accumulator
     of_sample = accumulator is not None and accumulator.of_sample and not previous
-    within = bounds(feature, feature_set) if field else None
 
     def read(state: FlowState, context: Context) -> int:
         x = field.read(context) if field and of_sample and sampling.takes(context) else None
-        return _accumulated(feature, scope(state), x, within)
+        return scope(state).read(feature, x)
 
     return read

@@ -44,7 +44,7 @@ impl<'a> DenyList<'a> {
 
     /// What an origin's edit changes. Refused are prefixes that keep out who asks for it, unless `sure`.
     pub fn plan(&self, origin: &str, edit: &Edit, sure: bool) -> Result<Change> {
-        let change = self.held.change(origin, edit, now_s())?;
+        let change = self.held.change(origin, edit, kernel::boot_s())?;
         let mode = effective_mode(&self.ours.policy()?, kernel::boot_ns());
         if mode == Mode::Enforce && !sure {
             self.check_session(&change)?;
@@ -81,12 +81,7 @@ impl<'a> DenyList<'a> {
     }
 }
 
-/// Seconds of CLOCK_BOOTTIME.
-pub fn now_s() -> u32 {
-    (kernel::boot_ns() / 1_000_000_000) as u32
-}
-
-/// Refuses what there is no memory for, before the kernel kills for it.
+/// Refuses a list that needs more memory than is left, which the kernel would kill for.
 fn check_memory(needed: u64) -> Result<()> {
     let bound =
         limits().into_iter().filter(|limit| limit.bounds == Bounds::Use).min_by_key(|limit| limit.left);

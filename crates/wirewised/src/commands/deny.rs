@@ -9,8 +9,9 @@ use serde_json::json;
 
 use crate::abi;
 use crate::attachment::args::AttachmentArgs;
-use crate::attachment::deny::{DenyList, now_s};
+use crate::attachment::deny::DenyList;
 use crate::error::{Error, Result};
+use crate::kernel;
 use crate::object::deny::{Edit, Held, OF_POLICY, Until};
 use crate::policy::{Prefix, deny};
 use crate::text::output;
@@ -155,7 +156,10 @@ impl DenialArgs {
     fn until(&self, prefixes: impl Iterator<Item = Prefix>) -> BTreeMap<Prefix, Until> {
         let until = self.time.map_or(abi::DENY_FOREVER, |time| {
             let seconds = time.0.div_ceil(1_000_000_000) + 1;
-            u32::try_from(seconds).unwrap_or(u32::MAX).saturating_add(now_s()).min(abi::DENY_FOREVER - 1)
+            u32::try_from(seconds)
+                .unwrap_or(u32::MAX)
+                .saturating_add(kernel::boot_s())
+                .min(abi::DENY_FOREVER - 1)
         });
         prefixes.map(|prefix| (prefix, until)).collect()
     }
@@ -207,7 +211,7 @@ impl ChangeArgs {
 fn list(which: &AttachmentArgs, origin: Option<&str>, json: bool) -> Result<()> {
     let ours = which.find()?;
     let list = DenyList::read(&ours)?;
-    let (held, now) = (&list.held, now_s());
+    let (held, now) = (&list.held, kernel::boot_s());
     // What has expired is in the tables until the next change.
     let holds = |until: Until| until == abi::DENY_FOREVER || until > now;
     let entries = held.entries.iter().filter_map(|(prefix, denied)| {

@@ -225,6 +225,11 @@ pub fn boot_ns() -> u64 {
     outside_namespace(clock_ns(libc::CLOCK_BOOTTIME), offsets().boottime_ns)
 }
 
+/// The same in whole seconds.
+pub fn boot_s() -> u32 {
+    (boot_ns() / 1_000_000_000) as u32
+}
+
 /// Whether clocks read by this process differ from those that programs in the kernel read.
 pub fn is_in_time_namespace() -> bool {
     offsets() != Offsets::default()

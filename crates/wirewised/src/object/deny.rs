@@ -254,7 +254,7 @@ impl<M: MapCore> Maps<M> {
         Ok(held)
     }
 
-    /// Has the maps hold what `change`, of what they held, says; if there is no memory for it, what they held.
+    /// Makes a change to what the maps hold, or none of it where there is no memory for all.
     pub fn apply(&self, held: &Held, change: &Change) -> Result<()> {
         self.apply_names(change, true)?;
         if let Err(error) = self.put(change) {
@@ -328,14 +328,14 @@ fn prefix_of(key: &[u8]) -> Option<Prefix> {
     Some(Prefix { address: address.into(), length: length.try_into().ok()? })
 }
 
-/// A prefix that the policy denies, as its map holds it.
+/// The element of a prefix that the policy denies.
 pub fn of_policy(prefix: &Prefix) -> abi::Denied {
     let mut denied = abi::Denied { until_s: abi::DENY_FOREVER, ..empty(prefix) };
     denied.origin_until_s[0] = abi::DENY_FOREVER;
     denied
 }
 
-/// What the policy denies, as it asks for it; what others deny stays.
+/// Writes what the policy denies. What others deny stays.
 pub fn write<M: MapCore>(policy: &Policy, find: impl Fn(&str) -> Option<M>, now_s: u32) -> Result<()> {
     let Some(maps) = Maps::open(find) else {
         return if policy.deny.is_none() { Ok(()) } else { Err(no_map(DENY4)) };

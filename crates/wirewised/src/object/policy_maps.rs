@@ -44,7 +44,7 @@ pub fn write<M: MapCore>(
     }
     let words = policy.port_words();
     tables.iter().try_for_each(PrefixTable::add)?;
-    deny::write(policy, &find, (kernel::boot_ns() / 1_000_000_000) as u32)?;
+    deny::write(policy, &find, kernel::boot_s())?;
     merge_ports(&find(DENY_PORTS), &policy.denied_port_words(), |_, new| new)?;
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;

@@ -2,16 +2,14 @@
 //! The deny list of a policy, and files of prefixes as they are published.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::Path;
 
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::policy::file::FileOrList;
 use crate::policy::values::{Port, Prefix};
 
 /// Enough for as many prefixes as the tables hold, each with a comment.
@@ -30,47 +28,16 @@ pub struct Deny {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DenyFile {
-    prefixes: Option<PrefixesFile>,
+    prefixes: Option<FileOrList<Prefix>>,
     ports: Option<Vec<Port>>,
-}
-
-/// A list, or the name of a file that has one.
-#[derive(Debug)]
-enum PrefixesFile {
-    Named(String),
-    Listed(Vec<Prefix>),
-}
-
-impl<'de> Deserialize<'de> for PrefixesFile {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = PrefixesFile;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a file, or a list of prefixes")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
-                Ok(PrefixesFile::Named(name.to_string()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Self::Value, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(PrefixesFile::Listed)
-            }
-        }
-
-        deserializer.deserialize_any(Either)
-    }
 }
 
 /// That of a policy. folder : in which a file is looked for.
 pub(super) fn of_policy(file: DenyFile, folder: Option<&Path>) -> std::result::Result<Deny, String> {
     let prefixes = match file.prefixes {
         None => BTreeSet::new(),
-        Some(PrefixesFile::Listed(list)) => list.into_iter().collect(),
-        Some(PrefixesFile::Named(name)) => {
+        Some(FileOrList::Listed(list)) => list.into_iter().collect(),
+        Some(FileOrList::Named(name)) => {
             let path = folder.map_or_else(|| Path::new(&name).to_path_buf(), |folder| folder.join(&name));
             load(&path).map_err(|error| format!("deny: prefixes: {error}"))?
         }

@@ -129,12 +129,28 @@ impl<'de, M: Deserialize<'de>> Deserialize<'de> for NameOr<M> {
     }
 }
 
-/// The key of a policy: a list, or the name of a file that has one.
-#[derive(Debug)]
-pub enum TunnelsFile {
-    Named(String),
-    Listed(Vec<Spanned<TunnelFile>>),
+/// What a policy may list itself or leave to a file.
+pub trait Item {
+    /// As an error calls many of them.
+    const MANY: &'static str;
 }
+
+impl Item for Prefix {
+    const MANY: &'static str = "prefixes";
+}
+
+impl Item for Spanned<TunnelFile> {
+    const MANY: &'static str = "tunnels";
+}
+
+/// A list, or the name of a file that has one.
+#[derive(Debug)]
+pub enum FileOrList<T> {
+    Named(String),
+    Listed(Vec<T>),
+}
+
+pub type TunnelsFile = FileOrList<Spanned<TunnelFile>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -150,27 +166,27 @@ pub struct TunnelFile {
     pub qfi: Option<Number>,
 }
 
-impl<'de> Deserialize<'de> for TunnelsFile {
+impl<'de, T: Item + Deserialize<'de>> Deserialize<'de> for FileOrList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
+        struct Either<T>(PhantomData<T>);
 
-        impl<'de> Visitor<'de> for Either {
-            type Value = TunnelsFile;
+        impl<'de, T: Item + Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = FileOrList<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a file, or a list of tunnels")
+                write!(f, "the name of a file, or a list of {}", T::MANY)
             }
 
             fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
-                Ok(TunnelsFile::Named(name.to_string()))
+                Ok(FileOrList::Named(name.to_string()))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Self::Value, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(TunnelsFile::Listed)
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(FileOrList::Listed)
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(Either(PhantomData))
     }
 }
 

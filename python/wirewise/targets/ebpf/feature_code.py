@@ -30,6 +30,7 @@ from wirewise.feature_sets.state import (
     Track,
     Window,
     bounds,
+    finished_variable,
     layouts,
     previous_variable,
     track_suffix,
@@ -416,7 +417,7 @@ def _learn(table: Table, window: Window, feature_set: FeatureSet) -> list[str]:
     """Statements that learn from a window which is over."""
     if not window.learned:
         return []
-    finished = f"s->{window.finished}"
+    finished = f"s->{finished_variable(window.window_ns)}"
     lines = [f"\t{finished} = ww_increment({finished}, 1);"]
     for each in window.learned:
         mean, spread = (f"s->{name}" for name in each.variables)
@@ -616,7 +617,7 @@ def _comparison(table: Table, feature: Feature, feature_set: FeatureSet) -> str:
     """C of a feature that compares a window with its baseline."""
     assert feature.against is not None
     learned = Learned.of(feature)
-    finished = f"s->finished_{format_duration(feature.scope.window_ns)}"
+    finished = f"s->{finished_variable(feature.scope.window_ns)}"
     mean, spread = (f"s->{name}" for name in learned.variables)
     value = feature.against.comparison.c.format(
         value=_expression(table, learned.rate, {}, feature_set), mean=mean, spread=spread
