@@ -167,8 +167,10 @@ def test_the_package_has_everything_in_its_place(debian: Path) -> None:
     listed = set(done("chroot", debian, "dpkg", "--listfiles", "wirewised").split())
     assert {
         "/usr/bin/wirewised",
+        "/usr/bin/wirewised-serve",
         "/etc/wirewise/policy.yaml",
         "/usr/lib/systemd/system/wirewised@.service",
+        "/usr/lib/systemd/system/wirewised.service",
         "/usr/share/bash-completion/completions/wirewised",
         "/usr/share/zsh/vendor-completions/_wirewised",
         "/usr/share/fish/vendor_completions.d/wirewised.fish",
@@ -180,7 +182,8 @@ def test_the_package_has_everything_in_its_place(debian: Path) -> None:
 
 
 def test_systemd_finds_no_fault_with_the_unit(debian: Path) -> None:
-    assert done("chroot", debian, "systemd-analyze", "verify", "--man=no", "wirewised@eth0.service") == ""
+    for unit in ("wirewised@eth0.service", "wirewised.service"):
+        assert done("chroot", debian, "systemd-analyze", "verify", "--man=no", unit) == ""
 
 
 def unit(setting: str) -> list[str]:

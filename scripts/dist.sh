@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds what is given away, to build/dist: the wheel, the agent as one static program, and a Debian package of it.
+# Builds what is given away, to build/dist: the wheel, the agent and the service as static programs, and a Debian package of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,13 +27,15 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
     open(sys.argv[2], "wb").write(wheel.read(name))
 PYTHON
 chmod 755 "$package/wirewised"
-cp "$package/wirewised" "$out/"
+cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
+cp target/release/wirewised-serve "$package/"
+cp "$package/wirewised" "$package/wirewised-serve" "$out/"
 
 "$package/wirewised" man "$package/man"
 for shell in bash zsh fish; do
 	"$package/wirewised" completions "$shell" >"$package/completions.$shell"
 done
-cargo tree --locked -p wirewised --edges normal --prefix none --format '{p} {l}' |
+cargo tree --locked -p wirewised -p wirewise-serve --edges normal --prefix none --format '{p} {l}' |
 	sed -e 's/ (\*)$//' -e 's/ ([^)]*)//' | sort -u >"$package/crates.txt"
 build/tools/bin/cargo-deb deb --quiet --no-build --no-strip --package wirewised --output "$out/" >/dev/null
 ls -l "$out" | awk 'NR > 1 {printf "%6.1f MB  %s\n", $5 / 1e6, $9}'

@@ -122,6 +122,12 @@ fi
 
 pip() { PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
 
+# The service, beside the agent that pip installs; most of what it is made of is built already.
+install_service() {
+    quietly cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
+    install target/release/wirewised-serve .venv/bin/
+}
+
 digest() { cat "$@" | sha256sum | cut -d ' ' -f 1; }
 # What the installed Python dependencies and the installed programs depend on. The Python code itself is
 # used in place, so that changing it needs no new installation.
@@ -150,11 +156,13 @@ if [ "$current" != "$want_python" ] && [ "$current" != "dev ${want_python#* }" ]
     trap - EXIT
     rm -f "$log" "$wanted_python"
     quietly pip install --no-build-isolation --editable ".${extra:+[$extra]}"
+    install_service
     echo "$want_python" >"$stamp_python"
     echo "$want_programs" >"$stamp_programs"
 elif [ "$(cat "$stamp_programs" 2>/dev/null || true)" != "$want_programs" ]; then
     buildable_here
     say "building wirewised"
     quietly pip install --no-build-isolation --no-deps --editable .
+    install_service
     echo "$want_programs" >"$stamp_programs"
 fi

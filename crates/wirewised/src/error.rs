@@ -63,7 +63,7 @@ fn one_line(message: &str) -> String {
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind, message: impl fmt::Display) -> Self {
+    pub fn new(kind: Kind, message: impl fmt::Display) -> Self {
         Self { kind, message: one_line(&message.to_string()) }
     }
 

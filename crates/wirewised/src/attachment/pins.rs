@@ -74,6 +74,10 @@ impl Root {
         Self { path: PathBuf::from(DEFAULT_ROOT) }
     }
 
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_path_buf() }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

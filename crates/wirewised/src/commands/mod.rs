@@ -22,6 +22,7 @@ pub mod record;
 pub mod replay;
 pub mod rollback;
 pub mod run;
+pub mod serve;
 pub mod sign;
 pub mod stats;
 pub mod status;

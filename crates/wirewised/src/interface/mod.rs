@@ -5,4 +5,4 @@ pub mod netdev;
 pub mod netns;
 pub mod offloads;
 pub(crate) mod rtnetlink;
-pub(crate) mod socket;
+pub mod socket;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's commands, by which everything is changed: what a person may do, in the same words and with the same checks. Each is a
+//! process of its own, so that neither a bundle's memory nor a failure stays in the service.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use wirewised::error::{Error, Kind, Result};
+
+use crate::config::{Place, Wish};
+
+/// The agent, and where it is to keep its pins.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    program: PathBuf,
+    pin_root: PathBuf,
+}
+
+/// The arguments of one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    arguments: Vec<OsString>,
+}
+
+impl Order {
+    fn new(command: &str, place: &Place) -> Self {
+        let mut arguments: Vec<OsString> =
+            vec![command.into(), "--interface".into(), (&place.interface).into()];
+        if let Some(netns) = &place.netns {
+            arguments.extend(["--netns".into(), netns.into()]);
+        }
+        Self { arguments }
+    }
+
+    fn with(mut self, option: &str, value: impl Into<OsString>) -> Self {
+        self.arguments.extend([option.into(), value.into()]);
+        self
+    }
+
+    fn flag(mut self, option: &str, given: bool) -> Self {
+        if given {
+            self.arguments.push(option.into());
+        }
+        self
+    }
+
+    /// Runs what is wished, whatever of ours was there.
+    pub fn run(place: &Place, wish: &Wish) -> Self {
+        let mut order = Self::new("run", place)
+            .with("--bundle", &wish.bundle)
+            .with("--plane", wish.plane.name())
+            .with("--mode", wish.mode.name())
+            .flag("--outgoing", wish.outgoing)
+            .flag("--yes", true);
+        if let Some(policy) = &wish.policy {
+            order = order.with("--policy", policy);
+        }
+        if wish.offloads_off {
+            order = order.with("--offloads", "off");
+        }
+        if let Some(to) = &wish.to {
+            order = order.with("--to", to);
+        }
+        if let Some(workers) = wish.workers {
+            order = order.with("--workers", workers.to_string());
+        }
+        order
+    }
+
+    /// As `run`, in the place of a program of ours on another plane.
+    pub fn replace(place: &Place, wish: &Wish) -> Self {
+        Self::run(place, wish).flag("--replace", true)
+    }
+
+    /// Another bundle or policy in one step; flows go on. policy : that of the wish, or one by which everything passes.
+    pub fn swap(place: &Place, wish: &Wish, policy: &Path) -> Self {
+        Self::new("swap", place)
+            .with("--bundle", &wish.bundle)
+            .with("--policy", policy)
+            .flag("--reset-flows", wish.reset_flows)
+            .flag("--yes", true)
+    }
+
+    pub fn rollback(place: &Place) -> Self {
+        Self::new("rollback", place)
+    }
+
+    /// Changes the mode of what runs.
+    pub fn mode(place: &Place, wish: &Wish, mode: wirewised::abi::Mode) -> Self {
+        Self::new("run", place)
+            .with("--bundle", &wish.bundle)
+            .with("--plane", wish.plane.name())
+            .with("--mode", mode.name())
+            .flag("--outgoing", wish.outgoing)
+            .flag("--yes", true)
+    }
+
+    pub fn detach(place: &Place) -> Self {
+        Self::new("detach", place)
+    }
+
+    /// Succeeds where a program runs and answers.
+    pub fn check(place: &Place) -> Self {
+        Self::new("status", place).flag("--check", true)
+    }
+
+    pub fn status(place: &Place) -> Self {
+        Self::new("status", place)
+    }
+
+    pub fn dry(&self) -> Self {
+        self.clone().flag("--dry-run", true)
+    }
+}
+
+impl Agent {
+    /// pin_root : of all attachments.
+    pub fn new(program: PathBuf, pin_root: PathBuf) -> Self {
+        Self { program, pin_root }
+    }
+
+    fn command(&self, order: &Order) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&order.arguments).arg("--pin-root").arg(&self.pin_root).stdin(Stdio::null());
+        command
+    }
+
+    /// Does it, and says what it printed. The error is the agent's own.
+    pub async fn does(&self, order: &Order) -> Result<Value> {
+        self.asks(self.command(order).arg("--json")).await
+    }
+
+    /// What a policy file means for a bundle, with all the files that it names.
+    pub async fn policy(&self, policy: &Path, bundle: &Path) -> Result<Value> {
+        let mut command = Command::new(&self.program);
+        command.arg("policy").arg(policy).arg("--bundle").arg(bundle).arg("--json").stdin(Stdio::null());
+        self.asks(&mut command).await
+    }
+
+    async fn asks(&self, command: &mut Command) -> Result<Value> {
+        let output = command.output().await.map_err(|error| self.not_started(&error))?;
+        if !output.status.success() {
+            return Err(said(&output.stderr, output.status));
+        }
+        // `detach` and others may have nothing to say.
+        Ok(serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+    }
+
+    /// Starts what carries packets in user space. It goes on if the service ends.
+    pub fn starts(&self, order: &Order) -> Result<Child> {
+        let mut command = self.command(order);
+        command.stdout(Stdio::null()).process_group(0);
+        command.spawn().map_err(|error| self.not_started(&error))
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> Error {
+        Error::missing(format!("{}: {error}; name the agent with --agent", self.program.display()))
+    }
+}
+
+/// The message of a command that failed.
+fn said(stderr: &[u8], status: ExitStatus) -> Error {
+    let text = String::from_utf8_lossy(stderr);
+    let told = text.lines().rev().find_map(|line| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        Some(value["error"]["message"].as_str()?.to_string())
+    });
+    let last = || text.lines().last().map(str::to_string);
+    let message =
+        told.or_else(last).unwrap_or_else(|| format!("the agent ended with {status} and said nothing"));
+    let kinds =
+        [Kind::Input, Kind::Missing, Kind::Refused, Kind::NotAttached, Kind::Unknown, Kind::Unreadable];
+    let kind = kinds.into_iter().find(|kind| status.code() == Some(i32::from(kind.exit_code())));
+    Error::new(kind.unwrap_or(Kind::Other), message)
+}

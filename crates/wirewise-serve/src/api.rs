@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be asked of the service: by the control socket, where the kernel says who asks, and by HTTP on this machine, with a token.
+//! Both have the same routes. Whoever is not known learns nothing.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Semaphore, oneshot};
+use wirewised::attachment::overview::Overview;
+use wirewised::attachment::pins::Root;
+use wirewised::attachment::{Attachment, Listing};
+use wirewised::error::{Error, Result};
+
+use crate::config::{Role, Socket, Token};
+use crate::keeper::{Board, Event};
+use crate::kept::hexadecimal;
+use crate::metrics;
+
+/// Connections that are answered at a time; more are closed at once.
+const CONNECTIONS: usize = 64;
+/// How long a request's head may take to arrive, and a connection to be idle.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection may last.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What requests are answered from.
+#[derive(Clone)]
+pub struct Service {
+    pub root: Root,
+    pub board: Board,
+    pub tell: UnboundedSender<Event>,
+    pub tokens: Arc<RwLock<Vec<Token>>>,
+}
+
+/// Who asks by the control socket.
+#[derive(Debug, Clone)]
+struct Peer {
+    name: String,
+    role: Role,
+}
+
+/// A new token, and the line of the configuration that admits whoever has it.
+pub fn new_token(name: &str, role: Role) -> Result<(String, String)> {
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes).map_err(|error| Error::other(format!("random numbers: {error}")))?;
+    let token = hexadecimal(&bytes);
+    let role = serde_json::to_value(role).map_err(|error| Error::other(error.to_string()))?;
+    let line = format!(
+        "{{name: {}, role: {}, sha256: {}}}",
+        json!(name),
+        role.as_str().unwrap_or_default(),
+        hexadecimal(&Sha256::digest(&token))
+    );
+    Ok((token, line))
+}
+
+fn routes(service: Service) -> Router {
+    Router::new()
+        .route("/metrics", get(numbers))
+        .route("/api/v1/state", get(state))
+        .route("/api/v1/status", get(status))
+        .route("/api/v1/stats", get(stats))
+        .route("/api/v1/drift", get(drift))
+        .route("/api/v1/reload", post(reload))
+        .fallback(async || StatusCode::NOT_FOUND)
+        .layer(middleware::from_fn_with_state(service.clone(), admit))
+        .with_state(service)
+}
+
+/// Lets through who may ask for this: reading needs either role, changing `operate`.
+async fn admit(State(service): State<Service>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().cloned().or_else(|| bearer(&service, request.headers()));
+    let Some(peer) = peer else {
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
+    };
+    let reads = request.method().is_safe();
+    let path = request.uri().path().to_string();
+    if !reads {
+        let admitted = peer.role >= Role::Operate;
+        let verdict = if admitted { "admitted" } else { "refused" };
+        tracing::info!("audit: {} asks for {} {path:?}: {verdict}", peer.name, request.method());
+        if !admitted {
+            return said(StatusCode::FORBIDDEN, "this needs the role `operate`");
+        }
+    }
+    next.run(request).await
+}
+
+fn bearer(service: &Service, headers: &HeaderMap) -> Option<Peer> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
+    // The digests are compared, so the time it takes says nothing about a token.
+    let digest = hexadecimal(&Sha256::digest(given.trim()));
+    let tokens = service.tokens.read().unwrap_or_else(PoisonError::into_inner);
+    let token = tokens.iter().find(|token| token.sha256.eq_ignore_ascii_case(&digest))?;
+    Some(Peer { name: format!("token '{}'", token.name), role: token.role })
+}
+
+fn said(status: StatusCode, message: &str) -> Response {
+    (status, Json(json!({"error": {"message": message}}))).into_response()
+}
+
+/// Reads maps in a thread of its own, as the kernel may take its time.
+async fn reading<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> std::result::Result<T, Response> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(error)) => Err(said(StatusCode::NOT_FOUND, &error.to_string())),
+        Err(error) => Err(said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())),
+    }
+}
+
+async fn numbers(State(service): State<Service>) -> std::result::Result<Response, Response> {
+    let text = reading(move || {
+        metrics::text(&service.root, &service.board)
+            .map_err(|error| Error::other(format!("metrics: {error}")))
+    });
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())
+}
+
+async fn state(State(service): State<Service>) -> Json<Value> {
+    Json(json!(service.board.lock().clone()))
+}
+
+/// Which interface; all of them if none is named.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    interface: Option<String>,
+}
+
+fn attachments(root: &Root, which: &Which) -> Result<Vec<Attachment>> {
+    if let Some(interface) = &which.interface {
+        return Ok(vec![Attachment::find(root, Some(interface))?]);
+    }
+    let Listing { attachments, .. } = Attachment::all(root)?;
+    Ok(attachments.into_iter().filter(|it| it.link.is_some()).collect())
+}
+
+async fn status(
+    State(service): State<Service>,
+    Query(which): Query<Which>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || {
+        let mut overview = Overview::of(service.root, which.interface.as_deref())?;
+        let statuses = overview.statuses();
+        let unreadable: Vec<_> = overview.unreadable.iter().map(ToString::to_string).collect();
+        Ok(Json(json!({"attachments": statuses, "unreadable": unreadable})))
+    })
+    .await
+}
+
+async fn stats(
+    State(service): State<Service>,
+    Query(which): Query<Which>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || each(&service.root, &which, |it| Ok(json!(it.statistics(&it.counters()?, None)?)))).await
+}
+
+async fn drift(
+    State(service): State<Service>,
+    Query(which): Query<Which>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || each(&service.root, &which, |it| Ok(json!(it.drift()?)))).await
+}
+
+/// What is read of each attachment, beside those that went meanwhile or that this program cannot read.
+fn each(root: &Root, which: &Which, read: impl Fn(&Attachment) -> Result<Value>) -> Result<Json<Value>> {
+    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+    for attachment in attachments(root, which)? {
+        match read(&attachment) {
+            Ok(said) => all.push(said),
+            Err(error) => unreadable.push(error.to_string()),
+        }
+    }
+    Ok(Json(json!({"attachments": all, "unreadable": unreadable})))
+}
+
+async fn reload(State(service): State<Service>) -> Response {
+    let (answer, answered) = oneshot::channel();
+    let asked = service.tell.send(Event::Reload { answer: Some(answer) });
+    let gone = || said(StatusCode::SERVICE_UNAVAILABLE, "the service is ending");
+    if asked.is_err() {
+        return gone();
+    }
+    match answered.await {
+        Ok(Ok(summary)) => Json(json!(summary)).into_response(),
+        Ok(Err(error)) => said(StatusCode::CONFLICT, &error.to_string()),
+        Err(_) => gone(),
+    }
+}
+
+/// Opens the control socket. One that nobody listens on, of an earlier service, is replaced.
+pub fn control_socket(socket: &Socket) -> Result<UnixListener> {
+    let path = &socket.path;
+    let failed =
+        |what: &str, error: io::Error| Error::missing(format!("{}: {what}: {error}", path.display()));
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| failed("its folder", error))?;
+    }
+    if let Ok(metadata) = std::fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
+            return Err(Error::input(format!(
+                "{} is there and no socket; name another with `socket`",
+                path.display()
+            )));
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(Error::input(format!("another service answers at {}", path.display())));
+        }
+        std::fs::remove_file(path).map_err(|error| failed("cannot be replaced", error))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|error| failed("cannot be opened", error))?;
+    let mode = if socket.group.is_some() { 0o660 } else { 0o600 };
+    if let Some(group) = &socket.group {
+        std::os::unix::fs::chown(path, None, Some(group_id(group)?))
+            .map_err(|error| failed("its group", error))?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .map_err(|error| failed("its mode", error))?;
+    Ok(listener)
+}
+
+fn group_id(name: &str) -> Result<u32> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    };
+    groups.lines().find_map(of).ok_or_else(|| {
+        Error::input(format!(
+            "`socket`: no group '{name}' on this machine; `groupadd --system {name}` makes it"
+        ))
+    })
+}
+
+/// Who is at the other end, as the kernel says: root may change things, whom the socket's mode lets in may read.
+fn peer(stream: &UnixStream) -> Option<Peer> {
+    let credentials = stream.peer_cred().ok()?;
+    // SAFETY: takes nothing, and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    let operates = credentials.uid() == 0 || credentials.uid() == own;
+    let role = if operates { Role::Operate } else { Role::Read };
+    Some(Peer { name: format!("user {}", credentials.uid()), role })
+}
+
+/// Answers on the control socket until the process ends.
+pub async fn answer_locally(listener: UnixListener, service: Service) {
+    let (routes, limit) = (routes(service), Arc::new(Semaphore::new(CONNECTIONS)));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Some(peer) = peer(&stream) {
+                    answer(stream, routes.clone().layer(Extension(peer)), &limit);
+                }
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// Answers by HTTP until the process ends.
+pub async fn answer_by_tcp(listener: TcpListener, service: Service) {
+    let (routes, limit) = (routes(service), Arc::new(Semaphore::new(CONNECTIONS)));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => answer(stream, routes.clone(), &limit),
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// Where, for one, descriptors have run out.
+async fn pause(error: &io::Error) {
+    tracing::warn!("a connection was not taken: {error}");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Router,
+    limit: &Arc<Semaphore>,
+) {
+    let Ok(permit) = Arc::clone(limit).try_acquire_owned() else { return };
+    tokio::spawn(async move {
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_buf_size(16 << 10)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        // Whoever hangs up, or says what is no HTTP, has no answer.
+        let _ = tokio::time::timeout(LONGEST, served).await;
+        drop(permit);
+    });
+}

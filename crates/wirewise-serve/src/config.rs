@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The wished state, as a file says it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use glob::Pattern;
+use serde::{Deserialize, Deserializer, Serialize};
+use wirewised::abi::Mode;
+use wirewised::error::{Error, Result};
+use wirewised::files::yaml::from_yaml;
+use wirewised::plane::Plane;
+
+pub const DEFAULT_FILE: &str = "/etc/wirewise/wirewised.yaml";
+pub const DEFAULT_SOCKET: &str = "/run/wirewise/control.sock";
+/// Configurations are written by people.
+const LARGEST: u64 = 1 << 20;
+const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    version: u32,
+    /// In their order: the first whose name or pattern an interface has is its own.
+    #[serde(default)]
+    pub interfaces: Vec<Wish>,
+    /// Where HTTP is answered beside the control socket; loopback only.
+    pub listen: Option<SocketAddr>,
+    #[serde(default)]
+    pub socket: Socket,
+    #[serde(default)]
+    pub tokens: Vec<Token>,
+}
+
+/// What is to run on an interface, or on each that a pattern names. Paths are relative to the configuration until `Config::read` has
+/// made them absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    /// A name, or a pattern such as `eth*`.
+    interface: String,
+    /// A name under /run/netns; without it, the service's own network namespace.
+    netns: Option<String>,
+    /// A bundle's file, or a ready model, such as `@flood`.
+    pub bundle: PathBuf,
+    pub policy: Option<PathBuf>,
+    #[serde(default = "native")]
+    pub plane: Plane,
+    #[serde(default = "observe", deserialize_with = "mode")]
+    pub mode: Mode,
+    /// What the host sends is judged too.
+    #[serde(default)]
+    pub outgoing: bool,
+    /// Of a plane in user space: where what passes is sent on to.
+    pub to: Option<String>,
+    /// Of a plane in user space.
+    pub workers: Option<u32>,
+    /// Whether what merges packets before the program is switched off while it runs.
+    #[serde(default)]
+    pub offloads_off: bool,
+    /// Whether a bundle whose features need another flow state may begin with empty flow tables.
+    #[serde(default)]
+    pub reset_flows: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Socket {
+    #[serde(default = "usual_socket")]
+    pub path: PathBuf,
+    /// Whose members may read by it; root alone otherwise.
+    pub group: Option<String>,
+}
+
+/// Who may ask by `listen`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Token {
+    /// For the log.
+    pub name: String,
+    pub role: Role,
+    /// Of the token's characters, in hexadecimal digits.
+    pub sha256: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    Read,
+    Operate,
+}
+
+/// Where a program is to run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    pub netns: Option<String>,
+    pub interface: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.netns {
+            Some(netns) => write!(f, "{} in network namespace {netns}", self.interface),
+            None => f.write_str(&self.interface),
+        }
+    }
+}
+
+fn native() -> Plane {
+    Plane::XDP_NATIVE
+}
+
+fn observe() -> Mode {
+    Mode::Observe
+}
+
+fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Mode, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let known = Mode::ALL.iter().find(|mode| mode.name() == name);
+    known.copied().ok_or_else(|| {
+        serde::de::Error::custom(format!("no mode is called '{name}'; there are: observe, enforce"))
+    })
+}
+
+fn usual_socket() -> PathBuf {
+    PathBuf::from(DEFAULT_SOCKET)
+}
+
+impl Default for Socket {
+    fn default() -> Self {
+        Self { path: usual_socket(), group: None }
+    }
+}
+
+impl Wish {
+    /// Whether a process of the service carries the packets.
+    pub fn is_carried(&self) -> bool {
+        self.plane.carried().is_some()
+    }
+
+    /// Whether one can take the other's place by a swap and a change of mode.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (self.plane, self.outgoing, &self.to, self.workers)
+            == (other.plane, other.outgoing, &other.to, other.workers)
+    }
+
+    fn check(&self) -> Result<()> {
+        let said = |why: String| Err(Error::input(format!("interface '{}': {why}", self.interface)));
+        if let Err(error) = Pattern::new(&self.interface) {
+            return said(error.to_string());
+        }
+        if self.interface.is_empty() || self.interface.contains('/') {
+            return said("is no name of an interface, nor a pattern of one".to_string());
+        }
+        if let Some(netns) = &self.netns
+            && (netns.is_empty() || netns.contains('/') || netns.starts_with('.'))
+        {
+            return said(format!("`netns` is a name under /run/netns, not '{netns}'"));
+        }
+        if !self.is_carried() && (self.to.is_some() || self.workers.is_some()) {
+            return said(format!("`to` and `workers` are for planes in user space, not for {}", self.plane));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Reads a configuration, whole or not at all. Other files that it names are looked at when it is applied.
+    pub fn read(path: &Path) -> Result<Self> {
+        let said = |why: String| Error::input(format!("{}: {why}", path.display()));
+        let size = fs::metadata(path).map_err(|error| said(error.to_string()))?.len();
+        if size > LARGEST {
+            return Err(said(format!("has {size} bytes, and a configuration has at most {LARGEST}")));
+        }
+        let text = fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
+        let mut config: Self = from_yaml(&text).map_err(said)?;
+        let folder = std::path::absolute(path).map_err(|error| said(error.to_string()))?;
+        let folder = folder.parent().unwrap_or(Path::new("/"));
+        for wish in &mut config.interfaces {
+            if !is_ready_model(&wish.bundle) {
+                wish.bundle = folder.join(&wish.bundle);
+            }
+            wish.policy = wish.policy.take().map(|policy| folder.join(policy));
+        }
+        config.check().map_err(|error| said(error.to_string()))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.version != VERSION {
+            return Err(Error::input(format!(
+                "`version: {}` is not known; this program reads version {VERSION}",
+                self.version
+            )));
+        }
+        let mut named = BTreeSet::new();
+        for wish in &self.interfaces {
+            wish.check()?;
+            if !named.insert((&wish.netns, &wish.interface)) {
+                return Err(Error::input(format!(
+                    "interface '{}' is there twice; the second would never be used",
+                    wish.interface
+                )));
+            }
+        }
+        if let Some(listen) = self.listen
+            && !is_loopback(listen.ip())
+        {
+            return Err(Error::input(format!(
+                "`listen: {listen}` can be reached from other hosts, and what is answered there is not encrypted; \
+                 use 127.0.0.1 or [::1], and a proxy with TLS in front of it"
+            )));
+        }
+        let mut names = BTreeSet::new();
+        for token in &self.tokens {
+            if token.sha256.len() != 64 || !token.sha256.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                return Err(Error::input(format!(
+                    "token '{}': `sha256` must be 64 hexadecimal digits; `wirewised serve --new-token` makes one",
+                    token.name
+                )));
+            }
+            if !names.insert(&token.name) {
+                return Err(Error::input(format!("token '{}' is there twice", token.name)));
+            }
+        }
+        if self.listen.is_some() && self.tokens.is_empty() {
+            return Err(Error::input(
+                "`listen` without `tokens`: nobody could ask; `wirewised serve --new-token` makes one",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The network namespaces that it names; `None` is the service's own.
+    pub fn namespaces(&self) -> BTreeSet<Option<String>> {
+        self.interfaces.iter().map(|wish| wish.netns.clone()).collect()
+    }
+
+    /// What is to run where. present : the interfaces of each namespace that exists.
+    pub fn wished(&self, present: &BTreeMap<Option<String>, Vec<String>>) -> BTreeMap<Place, Wish> {
+        let mut wished = BTreeMap::new();
+        for (netns, interfaces) in present {
+            for interface in interfaces {
+                let fits = |wish: &&Wish| {
+                    &wish.netns == netns
+                        && Pattern::new(&wish.interface).is_ok_and(|pattern| pattern.matches(interface))
+                };
+                if let Some(wish) = self.interfaces.iter().find(fits) {
+                    let place = Place { netns: netns.clone(), interface: interface.clone() };
+                    wished.insert(place, wish.clone());
+                }
+            }
+        }
+        wished
+    }
+
+    /// Those that are named, not drawn by a pattern, and are not there.
+    pub fn missing(&self, present: &BTreeMap<Option<String>, Vec<String>>) -> Vec<Place> {
+        let is_name = |name: &str| !name.contains(['*', '?', '[']);
+        let is_there = |wish: &&Wish| {
+            present.get(&wish.netns).is_some_and(|interfaces| interfaces.contains(&wish.interface))
+        };
+        let missing = self.interfaces.iter().filter(|wish| is_name(&wish.interface) && !is_there(wish));
+        missing.map(|wish| Place { netns: wish.netns.clone(), interface: wish.interface.clone() }).collect()
+    }
+}
+
+/// Whether a bundle is named as one of the ready models, which are no files.
+pub fn is_ready_model(bundle: &Path) -> bool {
+    bundle.as_os_str().as_encoded_bytes().starts_with(b"@")
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> std::result::Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wirewised.yaml");
+        fs::write(&file, text).unwrap();
+        let said = Config::read(&file);
+        said.map_err(|error| error.to_string().replace(&file.display().to_string(), "FILE"))
+    }
+
+    #[test]
+    fn the_first_that_fits_counts() {
+        let config = read(
+            "version: 1\ninterfaces:\n- {interface: eth0, bundle: a, mode: enforce}\n- {interface: 'eth*', bundle: b}\n\
+             - {interface: in, netns: blue, bundle: '@flood'}\n",
+        )
+        .unwrap();
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let present = BTreeMap::from([
+            (None, names(&["lo", "eth0", "eth1", "in"])),
+            (Some("blue".to_string()), names(&["lo", "in", "eth7"])),
+        ]);
+        let wished = config.wished(&present);
+        let said: Vec<_> = wished
+            .iter()
+            .map(|(place, wish)| {
+                let file = wish.bundle.file_name().unwrap().to_string_lossy().into_owned();
+                (place.to_string(), file, wish.mode.name())
+            })
+            .collect();
+        let expected = [
+            ("eth0", "a", "enforce"),
+            ("eth1", "b", "observe"),
+            ("in in network namespace blue", "@flood", "observe"),
+        ];
+        assert_eq!(said, expected.map(|(a, b, c)| (a.to_string(), b.to_string(), c)));
+        assert!(config.missing(&present).is_empty());
+        let alone = BTreeMap::from([(None, names(&["lo"]))]);
+        let missing: Vec<_> = config.missing(&alone).iter().map(Place::to_string).collect();
+        assert_eq!(missing, ["eth0", "in in network namespace blue"]);
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_said() {
+        let cases = [
+            ("version: 2\n", "version 1"),
+            ("version: 1\nintefaces: []\n", "did you mean 'interfaces'"),
+            ("version: 1\ninterfaces: [{interface: eth0, bundle: a, plane: xpd}]\n", "xpd"),
+            ("version: 1\ninterfaces: [{interface: eth0, bundle: a, mode: drop}]\n", "observe"),
+            ("version: 1\ninterfaces: [{interface: eth0, bundle: a, to: eth1}]\n", "planes in user space"),
+            ("version: 1\ninterfaces: [{interface: a/b, bundle: a}]\n", "no name of an interface"),
+            ("version: 1\ninterfaces: [{interface: a, netns: ../x, bundle: a}]\n", "name under /run/netns"),
+            (
+                "version: 1\ninterfaces: [{interface: a, bundle: a}, {interface: a, bundle: b}]\n",
+                "there twice",
+            ),
+            ("version: 1\nlisten: 0.0.0.0:80\n", "other hosts"),
+            ("version: 1\nlisten: 127.0.0.1:80\n", "nobody could ask"),
+            ("version: 1\ntokens: [{name: a, role: read, sha256: 12}]\n", "64 hexadecimal digits"),
+            ("version: 1\ntokens: [{name: a, role: admin, sha256: 12}]\n", "read"),
+        ];
+        for (text, why) in cases {
+            let said = read(text).unwrap_err();
+            assert!(said.starts_with("FILE: ") && said.contains(why), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Makes what runs what the configuration wishes: at the start, when the configuration is read again, when interfaces come and go, and
+//! when a process that carries packets ends. Every change is made by one command of the agent, and has one that undoes it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use wirewised::abi::Mode;
+use wirewised::error::{Error, Kind, Result};
+
+use crate::agent::{Agent, Order};
+use crate::carriers::Watched;
+use crate::config::{Config, Place, Wish};
+use crate::kept::{self, Applied, Fingerprint};
+use crate::survey::{self, Watch};
+
+/// How long a process that carries packets may take until it does.
+const TO_START: Duration = Duration::from_secs(60);
+/// How often it is asked meanwhile.
+const ASKED: Duration = Duration::from_millis(20);
+/// How long it may take to end in order.
+const TO_END: Duration = Duration::from_secs(10);
+/// How long until what failed is tried again, if nothing changes meanwhile.
+const RETRY: Duration = Duration::from_secs(30);
+/// How soon a deleted network namespace is let go, and a new one seen.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// Why the keeper looks again.
+#[derive(Debug)]
+pub enum Event {
+    Interfaces,
+    Tick,
+    Ended {
+        place: Place,
+        process: u32,
+    },
+    /// The configuration is to be read again. answer : whether it was applied.
+    Reload {
+        answer: Option<oneshot::Sender<Result<Summary>>>,
+    },
+    Stop,
+}
+
+/// What applying a configuration changed.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Summary {
+    /// In words, in the order in which it was done.
+    pub changes: Vec<String>,
+}
+
+/// What the service says of itself, for others to read at any time.
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct Health {
+    /// Why the configuration that was read last is not in force.
+    pub refused: Option<String>,
+    pub reloads: u64,
+    pub refused_reloads: u64,
+    pub places: Vec<PlaceHealth>,
+    /// Interfaces that the configuration names and that are not there.
+    pub missing: Vec<Place>,
+}
+
+#[derive(Debug, Default, Clone, Serialize)]
+pub struct PlaceHealth {
+    pub interface: String,
+    pub netns: Option<String>,
+    pub plane: String,
+    pub mode: String,
+    pub bundle: String,
+    /// What is wished runs.
+    pub kept: bool,
+    /// Why it does not.
+    pub error: Option<String>,
+    /// Times the process that carries the packets ended though nobody wished it.
+    pub outages: u64,
+    pub outage_seconds: f64,
+}
+
+/// `Health`, shared with those who show it.
+#[derive(Debug, Default, Clone)]
+pub struct Board(Arc<Mutex<Health>>);
+
+impl Board {
+    pub fn lock(&self) -> MutexGuard<'_, Health> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One change, with what it needs to be undone.
+#[derive(Debug, Clone)]
+enum Step {
+    Start { new: Applied },
+    Change { old: Applied, new: Applied },
+    Restart { old: Applied, new: Applied },
+    Stop { old: Applied },
+}
+
+impl Step {
+    fn place(&self) -> &Place {
+        match self {
+            Self::Start { new } | Self::Change { new, .. } | Self::Restart { new, .. } => &new.place,
+            Self::Stop { old } => &old.place,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let place = self.place();
+        let what = |applied: &Applied| {
+            format!(
+                "{} as {}, {}",
+                applied.wish.bundle.display(),
+                applied.wish.plane,
+                applied.wish.mode.name()
+            )
+        };
+        match self {
+            Self::Start { new } => format!("{place}: run {}", what(new)),
+            Self::Change { new, .. } => format!("{place}: change to {}", what(new)),
+            Self::Restart { new, .. } => format!("{place}: replace by {}", what(new)),
+            Self::Stop { .. } => format!("{place}: detach"),
+        }
+    }
+}
+
+/// Told of a configuration that is to come into force; it may refuse it.
+pub type OnConfig = Box<dyn Fn(&Config) -> Result<()>>;
+
+pub struct Keeper {
+    agent: Agent,
+    config_file: PathBuf,
+    state_file: PathBuf,
+    /// A policy by which everything passes.
+    empty_policy: tempfile::NamedTempFile,
+    config: Option<Config>,
+    applied: BTreeMap<Place, Applied>,
+    carriers: BTreeMap<Place, Watched>,
+    outages: BTreeMap<Place, (u64, Duration)>,
+    /// What failed, when, and why.
+    failed: BTreeMap<Place, (Instant, String)>,
+    watch: Watch,
+    tell: UnboundedSender<Event>,
+    board: Board,
+    on_config: OnConfig,
+}
+
+impl Keeper {
+    /// state_file : what earlier services of this configuration did.
+    pub fn new(
+        agent: Agent,
+        config_file: PathBuf,
+        state_file: PathBuf,
+        tell: UnboundedSender<Event>,
+        board: Board,
+        on_config: OnConfig,
+    ) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::other(format!("temporary file: {error}"));
+        let empty_policy = tempfile::NamedTempFile::new().map_err(failed)?;
+        std::fs::write(&empty_policy, "version: 1\n").map_err(failed)?;
+        let applied = kept::read(&state_file)?;
+        Ok(Self {
+            agent,
+            config_file,
+            state_file,
+            empty_policy,
+            config: None,
+            applied,
+            carriers: BTreeMap::new(),
+            outages: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            watch: Watch::new(tell.clone()),
+            tell,
+            board,
+            on_config,
+        })
+    }
+
+    /// Applies the configuration, then keeps to it until it is told to stop. What runs goes on after that.
+    pub async fn keep(
+        mut self,
+        first: Config,
+        mut events: UnboundedReceiver<Event>,
+        ready: impl FnOnce(&Board),
+    ) {
+        self.adopt_carriers().await;
+        let applied = self.apply(first.clone()).await;
+        if let Err(error) = &applied {
+            tracing::error!("not applied, so what ran before goes on: {error}");
+            // Nothing else is wished; it is tried again.
+            self.config.get_or_insert(first);
+        }
+        self.note(applied.as_ref().err());
+        ready(&self.board);
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Stop => return,
+                Event::Tick => {
+                    let namespaces = self.config.as_ref().map(Config::namespaces).unwrap_or_default();
+                    let changed = self.watch.follow(&namespaces).unwrap_or(false);
+                    let due = self.failed.values().any(|(when, _)| when.elapsed() > RETRY);
+                    if changed || due {
+                        self.keep_up().await;
+                    }
+                }
+                Event::Interfaces => self.keep_up().await,
+                Event::Ended { place, process } => self.mend(&place, process).await,
+                Event::Reload { answer } => {
+                    let result = match Config::read(&self.config_file) {
+                        Ok(config) => self.apply(config).await,
+                        Err(error) => Err(error),
+                    };
+                    let mut health = self.board.lock();
+                    health.reloads += 1;
+                    health.refused_reloads += u64::from(result.is_err());
+                    drop(health);
+                    match &result {
+                        Ok(summary) if summary.changes.is_empty() => {
+                            tracing::info!("read again: nothing to change")
+                        }
+                        Ok(summary) => tracing::info!("read again: {}", summary.changes.join("; ")),
+                        Err(error) => tracing::error!("read again, and refused; what runs goes on: {error}"),
+                    }
+                    self.note(result.as_ref().err());
+                    if let Some(answer) = answer {
+                        let _ = answer.send(result);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Wholly or not at all.
+    async fn apply(&mut self, config: Config) -> Result<Summary> {
+        let wished = self.targets(&config, true).await?;
+        let steps = self.plan(&wished).await;
+        let mut refused = Vec::new();
+        for step in &steps {
+            if let Err(error) = self.try_step(step).await {
+                refused.push(format!("{}: {error}", step.place()));
+            }
+        }
+        if !refused.is_empty() {
+            return Err(Error::other(refused.join("; ")));
+        }
+        (self.on_config)(&config)?;
+        let mut done: Vec<&Step> = Vec::new();
+        for step in &steps {
+            let Err(error) = self.take(step).await else {
+                done.push(step);
+                continue;
+            };
+            let mut why = format!("{}: {error}", step.place());
+            for step in done.into_iter().rev() {
+                if let Err(error) = self.undo(step).await {
+                    why += &format!("; and {} could not be brought back: {error}", step.place());
+                }
+            }
+            return Err(Error::other(why));
+        }
+        self.failed.clear();
+        let _ = self.watch.follow(&config.namespaces())?;
+        self.config = Some(config);
+        Ok(Summary { changes: steps.iter().map(Step::describe).collect() })
+    }
+
+    /// What the configuration wishes of the interfaces that are there now, each by itself.
+    async fn keep_up(&mut self) {
+        let Some(config) = self.config.clone() else { return };
+        let _ = self.watch.follow(&config.namespaces());
+        let wished = self.targets(&config, false).await.unwrap_or_default();
+        for step in self.plan(&wished).await {
+            // What runs is changed when the configuration is read again, and at no other time: neither by a file that somebody is
+            // writing, nor in the place of an operator who has just changed it by hand.
+            if matches!(step, Step::Change { .. } | Step::Restart { .. }) {
+                continue;
+            }
+            let place = step.place().clone();
+            let waits = self.failed.get(&place).is_some_and(|(when, _)| when.elapsed() < RETRY);
+            if waits && !matches!(step, Step::Stop { .. }) {
+                continue;
+            }
+            match self.take(&step).await {
+                Ok(()) => {
+                    tracing::info!("{}", step.describe());
+                    self.failed.remove(&place);
+                }
+                Err(error) => self.failed(&place, &error),
+            }
+        }
+        self.failed.retain(|place, _| wished.contains_key(place));
+        self.note_places();
+    }
+
+    fn failed(&mut self, place: &Place, error: &Error) {
+        let why = error.to_string();
+        if self.failed.get(place).is_none_or(|(_, before)| *before != why) {
+            tracing::error!("{place}: {why}");
+        }
+        self.failed.insert(place.clone(), (Instant::now(), why));
+    }
+
+    /// What is wished where, with the contents that the files have now. all : else those that cannot be read are left out.
+    async fn targets(&mut self, config: &Config, all: bool) -> Result<BTreeMap<Place, Applied>> {
+        let namespaces = config.namespaces();
+        let present = tokio::task::spawn_blocking(move || survey::interfaces(&namespaces)).await;
+        let present = present.map_err(|error| Error::other(format!("looking for interfaces: {error}")))?;
+        let mut targets = BTreeMap::new();
+        for (place, wish) in config.wished(&present) {
+            match self.fingerprint(&wish).await {
+                Ok(fingerprint) => {
+                    targets.insert(place.clone(), Applied { place, wish, fingerprint, unsure: false });
+                }
+                Err(error) if all => return Err(Error::other(format!("{place}: {error}"))),
+                // What runs there stays.
+                Err(error) => {
+                    self.failed(&place, &error);
+                    if let Some(applied) = self.applied.get(&place) {
+                        targets.insert(place, applied.clone());
+                    }
+                }
+            }
+        }
+        self.board.lock().missing = config.missing(&present);
+        Ok(targets)
+    }
+
+    async fn fingerprint(&self, wish: &Wish) -> Result<Fingerprint> {
+        let policy = match &wish.policy {
+            Some(policy) => Some(self.agent.policy(policy, &wish.bundle).await?),
+            None => None,
+        };
+        let bundle = wish.bundle.clone();
+        let made = tokio::task::spawn_blocking(move || Fingerprint::of(&bundle, policy.as_ref())).await;
+        made.map_err(|error| Error::other(format!("reading {}: {error}", wish.bundle.display())))?
+    }
+
+    async fn plan(&self, wished: &BTreeMap<Place, Applied>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (place, old) in &self.applied {
+            // Of a namespace that is gone there is nothing to detach from; its program went with the interface.
+            if !wished.contains_key(place) && survey::exists(place.netns.as_deref()) {
+                steps.push(Step::Stop { old: old.clone() });
+            }
+        }
+        for (place, new) in wished {
+            let new = new.clone();
+            let Some(mut old) = self.applied.get(place).cloned() else {
+                steps.push(Step::Start { new });
+                continue;
+            };
+            let Some(mode) = self.mode_of(place).await else {
+                steps.push(Step::Start { new });
+                continue;
+            };
+            old.wish.mode = mode;
+            if !old.wish.is_like(&new.wish) {
+                steps.push(Step::Restart { old, new });
+            } else if !old.holds(&new) || mode != new.wish.mode {
+                steps.push(Step::Change { old, new });
+            }
+        }
+        steps
+    }
+
+    /// The mode that was asked for where a program runs, whoever asked; `None`: none runs.
+    async fn mode_of(&self, place: &Place) -> Option<Mode> {
+        self.agent.does(&Order::check(place)).await.ok()?;
+        let said = self.agent.does(&Order::status(place)).await.ok()?;
+        let found = &said["attachments"][0];
+        // Where the time of enforcement is over, it was asked for all the same.
+        let enforces = found["mode"] == Mode::Enforce.name() || found["mode_as_asked"] == Value::Bool(false);
+        Some(if enforces { Mode::Enforce } else { Mode::Observe })
+    }
+
+    /// Whether a step would succeed, as far as the agent can know before.
+    async fn try_step(&self, step: &Step) -> Result<()> {
+        let order = match step {
+            Step::Start { new } => Order::run(&new.place, &new.wish),
+            Step::Restart { new, .. } => Order::replace(&new.place, &new.wish),
+            Step::Change { old, new } if !old.holds(new) => self.swap(new),
+            Step::Change { new, .. } => Order::mode(&new.place, &new.wish, new.wish.mode),
+            Step::Stop { .. } => return Ok(()),
+        };
+        self.agent.does(&order.dry()).await.map(|_| ())
+    }
+
+    fn swap(&self, new: &Applied) -> Order {
+        let policy = new.wish.policy.as_deref().unwrap_or(self.empty_policy.path());
+        Order::swap(&new.place, &new.wish, policy)
+    }
+
+    /// Takes a step and writes down what runs then.
+    async fn take(&mut self, step: &Step) -> Result<()> {
+        // Whoever comes after a death in the middle knows that it cannot know.
+        if let Some(applied) = self.applied.get(step.place()) {
+            let unsure = Applied { unsure: true, ..applied.clone() };
+            let mut all = self.applied.clone();
+            all.insert(unsure.place.clone(), unsure);
+            kept::write(&self.state_file, &all)?;
+        }
+        match step {
+            Step::Start { new } => self.start(new).await?,
+            Step::Stop { old } => self.stop(old).await?,
+            Step::Change { old, new } => self.change(old, new).await?,
+            Step::Restart { old, new } if !old.wish.is_carried() && !new.wish.is_carried() => {
+                self.agent.does(&Order::replace(&new.place, &new.wish)).await?;
+            }
+            Step::Restart { old, new } => {
+                self.stop(old).await?;
+                if let Err(error) = self.start(new).await {
+                    self.start(old).await.map_err(|worse| {
+                        Error::other(format!(
+                            "{error}; and what ran before could not be started again: {worse}"
+                        ))
+                    })?;
+                    return Err(error);
+                }
+            }
+        }
+        match step {
+            Step::Stop { old } => self.applied.remove(&old.place),
+            Step::Start { new } | Step::Change { new, .. } | Step::Restart { new, .. } => {
+                self.applied.insert(new.place.clone(), new.clone())
+            }
+        };
+        kept::write(&self.state_file, &self.applied)
+    }
+
+    /// Takes back a step that was taken.
+    async fn undo(&mut self, step: &Step) -> Result<()> {
+        let back = match step {
+            Step::Start { new } => Step::Stop { old: new.clone() },
+            Step::Stop { old } => Step::Start { new: old.clone() },
+            Step::Restart { old, new } => Step::Restart { old: new.clone(), new: old.clone() },
+            Step::Change { old, new } => {
+                self.set_mode(new, old, Mode::Observe).await?;
+                if !old.holds(new) {
+                    self.agent.does(&Order::rollback(&old.place)).await?;
+                }
+                self.set_mode(new, old, Mode::Enforce).await?;
+                self.applied.insert(old.place.clone(), old.clone());
+                return kept::write(&self.state_file, &self.applied);
+            }
+        };
+        self.take(&back).await
+    }
+
+    async fn start(&mut self, new: &Applied) -> Result<()> {
+        let order = Order::run(&new.place, &new.wish);
+        if !new.wish.is_carried() {
+            return self.agent.does(&order).await.map(|_| ());
+        }
+        let mut child = self.agent.starts(&order)?;
+        let begun = Instant::now();
+        let process = loop {
+            if let Some(status) = child.try_wait().map_err(|error| Error::other(error.to_string()))? {
+                return Err(Error::other(format!(
+                    "the process that was to carry its packets ended with {status}"
+                )));
+            }
+            if let Some(process) = self.carrier(&new.place).await {
+                break process;
+            }
+            if begun.elapsed() > TO_START {
+                let _ = child.kill().await;
+                return Err(Error::other("the process that was to carry its packets did not begin to"));
+            }
+            tokio::time::sleep(ASKED).await;
+        };
+        self.watch_carrier(&new.place, process)
+    }
+
+    fn watch_carrier(&mut self, place: &Place, process: u32) -> Result<()> {
+        let watched = Watched::new(process, place, self.tell.clone())?;
+        self.carriers.insert(place.clone(), watched);
+        Ok(())
+    }
+
+    /// The process that carries the packets of a place, and answers.
+    async fn carrier(&self, place: &Place) -> Option<u32> {
+        let said = self.agent.does(&Order::status(place)).await.ok()?;
+        let carrier = &said["attachments"][0]["carrier"];
+        let process = carrier["process"].as_u64()?;
+        (carrier["answers"] == Value::Bool(true)).then_some(process as u32)
+    }
+
+    /// Those that an earlier service started.
+    async fn adopt_carriers(&mut self) {
+        let places: Vec<_> =
+            self.applied.values().filter(|it| it.wish.is_carried()).map(|it| it.place.clone()).collect();
+        for place in places {
+            if let Some(process) = self.carrier(&place).await
+                && let Err(error) = self.watch_carrier(&place, process)
+            {
+                tracing::error!("{place}: {error}");
+            }
+        }
+    }
+
+    async fn stop(&mut self, old: &Applied) -> Result<()> {
+        if let Some(carrier) = self.carriers.remove(&old.place) {
+            carrier.signal(libc::SIGTERM);
+            let begun = Instant::now();
+            while Path::new(&format!("/proc/{}", carrier.process)).exists() && begun.elapsed() < TO_END {
+                tokio::time::sleep(ASKED).await;
+            }
+        }
+        let Err(error) = self.agent.does(&Order::detach(&old.place)).await else { return Ok(()) };
+        // With the process that carried its packets, or with the interface, nothing may be left to detach.
+        match self.agent.does(&Order::check(&old.place)).await {
+            Err(state) if state.kind() == Kind::NotAttached => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// In an order in which nothing is enforced that was not checked: to observe first, to enforce last.
+    async fn change(&mut self, old: &Applied, new: &Applied) -> Result<()> {
+        self.set_mode(old, new, Mode::Observe).await?;
+        if !old.holds(new)
+            && let Err(error) = self.agent.does(&self.swap(new)).await
+        {
+            self.set_mode(new, old, Mode::Enforce).await?;
+            return Err(error);
+        }
+        if let Err(error) = self.set_mode(old, new, Mode::Enforce).await {
+            if !old.holds(new) {
+                self.agent.does(&Order::rollback(&old.place)).await?;
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Sets the mode of what runs to that of `to`, if that is `only` and `from` had another.
+    async fn set_mode(&self, from: &Applied, to: &Applied, only: Mode) -> Result<()> {
+        if from.wish.mode == to.wish.mode || to.wish.mode != only {
+            return Ok(());
+        }
+        // Of the two bundles, the one that runs then.
+        let runs = if only == Mode::Observe { from } else { to };
+        self.agent.does(&Order::mode(&runs.place, &runs.wish, only)).await.map(|_| ())
+    }
+
+    /// A process that carried packets has ended.
+    async fn mend(&mut self, place: &Place, process: u32) {
+        let since = Instant::now();
+        if self.carriers.get(place).is_none_or(|carrier| carrier.process != process) {
+            return;
+        }
+        self.carriers.remove(place);
+        let Some(applied) = self.applied.get(place).cloned() else { return };
+        tracing::error!("{place}: process {process}, which carried its packets, has ended; starting another");
+        let result = self.start(&applied).await;
+        let lasted = since.elapsed();
+        let (count, total) = self.outages.entry(place.clone()).or_default();
+        *count += 1;
+        *total += lasted;
+        match result {
+            Ok(()) => tracing::warn!("{place}: carried again after {:.3} s", lasted.as_secs_f64()),
+            Err(error) => self.failed(place, &error),
+        }
+        self.note_places();
+    }
+
+    fn note(&self, refused: Option<&Error>) {
+        self.board.lock().refused = refused.map(Error::to_string);
+        self.note_places();
+    }
+
+    fn note_places(&self) {
+        let mut places: BTreeMap<&Place, PlaceHealth> = BTreeMap::new();
+        for (place, applied) in &self.applied {
+            places.insert(
+                place,
+                PlaceHealth {
+                    interface: place.interface.clone(),
+                    netns: place.netns.clone(),
+                    plane: applied.wish.plane.name().to_string(),
+                    mode: applied.wish.mode.name().to_string(),
+                    bundle: applied.wish.bundle.display().to_string(),
+                    kept: true,
+                    ..PlaceHealth::default()
+                },
+            );
+        }
+        for (place, (_, why)) in &self.failed {
+            let entry = places.entry(place).or_insert_with(|| PlaceHealth {
+                interface: place.interface.clone(),
+                netns: place.netns.clone(),
+                ..PlaceHealth::default()
+            });
+            entry.kept = false;
+            entry.error = Some(why.clone());
+        }
+        for (place, (count, total)) in &self.outages {
+            if let Some(entry) = places.get_mut(place) {
+                entry.outages = *count;
+                entry.outage_seconds = total.as_secs_f64();
+            }
+        }
+        self.board.lock().places = places.into_values().collect();
+    }
+}

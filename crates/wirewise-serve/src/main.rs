@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wirewised serve`: keeps what runs as a configuration wishes, and answers who asks about it. A program of its own beside the agent, so
+//! that neither the data path nor the agent's commands carry an asynchronous runtime.
+
+mod agent;
+mod api;
+mod carriers;
+mod config;
+mod keeper;
+mod kept;
+mod metrics;
+mod survey;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use clap::Parser;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use wirewised::attachment::pins::{DEFAULT_ROOT, Root};
+use wirewised::error::{Error, Result};
+
+use crate::agent::Agent;
+use crate::api::Service;
+use crate::config::{Config, DEFAULT_FILE, Role};
+use crate::keeper::{Board, Event, Keeper, OnConfig, TICK};
+
+const EXAMPLES: &str = "\
+Examples:
+  wirewised serve --check                      is the configuration right, and would it be applied?
+  wirewised serve                              as /etc/wirewise/wirewised.yaml says, until SIGTERM
+  wirewised serve --config lab.yaml --new-token prometheus
+      a token that may read, and the line for `tokens` in the configuration
+  curl --unix-socket /run/wirewise/control.sock http://localhost/api/v1/state
+SIGHUP reads the configuration again: it is applied wholly, or refused with the reason while what runs goes on. Programs stay
+attached when the service ends; `wirewised detach` removes one.";
+
+/// Keep bundles running on interfaces as a configuration says, and tell monitoring what they do.
+#[derive(Debug, Parser)]
+#[command(name = "wirewised serve", bin_name = "wirewised serve", version, after_help = EXAMPLES, max_term_width = 110)]
+struct Cli {
+    /// The wished state: interfaces, bundles, policies, modes
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    config: PathBuf,
+
+    /// Only read the configuration and the policies that it names, and say whether they are right
+    #[arg(long)]
+    check: bool,
+
+    /// Print a new token of this name, and what to write under `tokens`
+    #[arg(long, value_name = "NAME", conflicts_with = "check")]
+    new_token: Option<String>,
+
+    /// What the new token may do
+    #[arg(long, value_enum, default_value_t = RoleArg::Read, requires = "new_token")]
+    role: RoleArg,
+
+    /// Where the service notes what it did [default: serve.json beside the control socket]
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// The agent [default: wirewised beside this program]
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
+
+    /// Print the result as JSON, and an error too
+    #[arg(long)]
+    json: bool,
+
+    /// Directory in a BPF file system that holds the attachments
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT)]
+    pin_root: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum RoleArg {
+    /// See what runs
+    Read,
+    /// Also change it
+    Operate,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // A terminal has a person behind it.
+    let json = cli.json && !std::io::stderr().is_terminal();
+    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .without_time()
+        .with_level(!journal)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&Error::other(format!("cannot start: {error}")), json),
+    };
+    match runtime.block_on(run(&cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error, json),
+    }
+}
+
+fn failed(error: &Error, json: bool) -> ExitCode {
+    if json {
+        eprintln!(
+            "{}",
+            json!({"error": {"message": error.to_string(), "exit_code": error.kind().exit_code()}})
+        );
+    } else {
+        eprintln!("error: {error}");
+    }
+    ExitCode::from(error.kind().exit_code())
+}
+
+async fn run(cli: &Cli) -> Result<()> {
+    if let Some(name) = &cli.new_token {
+        let role = match cli.role {
+            RoleArg::Read => Role::Read,
+            RoleArg::Operate => Role::Operate,
+        };
+        let (token, line) = api::new_token(name, role)?;
+        if cli.json {
+            println!("{}", json!({"token": token, "entry": line}));
+        } else {
+            println!("token, shown this once: {token}");
+            println!("under `tokens` in the configuration: {line}");
+        }
+        return Ok(());
+    }
+    let config = Config::read(&cli.config)?;
+    let agent = Agent::new(cli.agent.clone().map_or_else(beside, Ok)?, cli.pin_root.clone());
+    if cli.check {
+        return check(&agent, &config, cli).await;
+    }
+    serve(cli, config, agent).await
+}
+
+/// Reads what the configuration names; nothing is attached or loaded.
+async fn check(agent: &Agent, config: &Config, cli: &Cli) -> Result<()> {
+    for wish in &config.interfaces {
+        if let Some(policy) = &wish.policy {
+            agent.policy(policy, &wish.bundle).await?;
+        }
+    }
+    let (file, count) = (cli.config.display(), config.interfaces.len());
+    if cli.json {
+        println!("{}", json!({"config": file.to_string(), "interfaces": count}));
+    } else {
+        println!("{file}: right, with {count} entries under `interfaces`");
+    }
+    Ok(())
+}
+
+/// The agent that was installed with this program.
+fn beside() -> Result<PathBuf> {
+    let own = std::env::current_exe()
+        .map_err(|error| Error::other(format!("this program's own place: {error}")))?;
+    let agent = own.with_file_name("wirewised");
+    if agent.exists() {
+        return Ok(agent);
+    }
+    Err(Error::missing(format!("{} is not there; name the agent with --agent", agent.display())))
+}
+
+async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
+    let local = api::control_socket(&config.socket)?;
+    let socket = config.socket.path.clone();
+    let by_tcp = match config.listen {
+        Some(address) => Some(
+            TcpListener::bind(address)
+                .await
+                .map_err(|error| Error::missing(format!("`listen: {address}`: {error}")))?,
+        ),
+        None => None,
+    };
+    let (tell, events) = mpsc::unbounded_channel();
+    let board = Board::default();
+    let state = cli.state.clone().unwrap_or_else(|| socket.with_file_name("serve.json"));
+    let tokens = Arc::new(RwLock::new(config.tokens.clone()));
+    let keeper = Keeper::new(
+        agent,
+        cli.config.clone(),
+        state,
+        tell.clone(),
+        board.clone(),
+        in_force(&tokens, &config),
+    )?;
+    let service = Service { root: Root::at(&cli.pin_root), board, tell: tell.clone(), tokens };
+    tokio::spawn(api::answer_locally(local, service.clone()));
+    if let Some(listener) = by_tcp {
+        tokio::spawn(api::answer_by_tcp(listener, service));
+    }
+    tokio::spawn(signals(tell.clone())?);
+    tokio::spawn(ticks(tell));
+    keeper
+        .keep(config, events, |board| {
+            let refused = board.lock().refused.clone();
+            let status = refused
+                .map_or("as the configuration wishes".to_string(), |why| format!("not applied: {why}"));
+            notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status(&status)]);
+        })
+        .await;
+    notify(&[sd_notify::NotifyState::Stopping]);
+    let _ = std::fs::remove_file(&socket);
+    Ok(())
+}
+
+/// What changes with a configuration that comes into force, beside what runs.
+fn in_force(tokens: &Arc<RwLock<Vec<config::Token>>>, first: &Config) -> OnConfig {
+    let (tokens, listen, socket) = (Arc::clone(tokens), first.listen, first.socket.path.clone());
+    Box::new(move |config| {
+        if config.listen != listen || config.socket.path != socket {
+            return Err(Error::input(
+                "`listen` and `socket` hold until the service is started again; restart it, or leave them as they were",
+            ));
+        }
+        *tokens.write().unwrap_or_else(PoisonError::into_inner) = config.tokens.clone();
+        Ok(())
+    })
+}
+
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(false, states) {
+        tracing::warn!("the service manager could not be told: {error}");
+    }
+}
+
+/// What signals ask for.
+fn signals(tell: mpsc::UnboundedSender<Event>) -> Result<impl Future<Output = ()>> {
+    let on = |kind| signal(kind).map_err(|error| Error::other(format!("cannot wait for signals: {error}")));
+    let (mut interrupt, mut terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let mut hang_up = on(SignalKind::hangup())?;
+    Ok(async move {
+        loop {
+            let event = tokio::select! {
+                _ = interrupt.recv() => Event::Stop,
+                _ = terminate.recv() => Event::Stop,
+                _ = hang_up.recv() => Event::Reload { answer: None },
+            };
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+async fn ticks(tell: mpsc::UnboundedSender<Event>) {
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        if tell.send(Event::Tick).is_err() {
+            return;
+        }
+    }
+}

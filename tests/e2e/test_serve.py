@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service: what it keeps running, what it refuses, and what it answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e import needs
+from tests.e2e.sending import send_all
+from tests.e2e.test_cpus import A, B, above, udp
+from wirewise import agent
+from wirewise.compiler import compile
+from wirewise.demo.network import Wire, inside_namespace, wire, within
+from wirewise.demo.sender import open_sender
+from wirewise.errors import WirewiseError
+from wirewise.feature_sets import FeatureSet
+
+pytestmark = needs.marks()
+
+PATIENCE_S = 120
+SERVE = Path(agent.find()).with_name("wirewised-serve")
+
+
+class Local(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=PATIENCE_S)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE_S)
+        self.sock.connect(str(self.path))
+
+
+def asked(
+    connection: http.client.HTTPConnection, method: str, path: str, token: str | None = None
+) -> tuple[int, str]:
+    connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response.status, body
+
+
+def until(what: str, holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Lab:
+    made: Wire
+    folder: Path
+    services: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "wirewised.yaml"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "control.sock"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def entry(self, **more: object) -> dict[str, Any]:
+        return {
+            "interface": self.made.receiver,
+            "netns": self.made.inside,
+            "bundle": "first.wirewise",
+            "plane": "xdp-native",
+            **more,
+        }
+
+    def write(self, *entries: dict[str, Any], **more: object) -> None:
+        wished = {"version": 1, "interfaces": entries, "socket": {"path": str(self.socket)}, **more}
+        new = self.folder / "new"
+        new.write_text(json.dumps(wished))
+        new.replace(self.config)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen([SERVE, "--config", self.config], stderr=log, stdin=subprocess.DEVNULL)
+        self.services.append(process)
+        until("it answers", lambda: process.poll() is not None or self.answers())
+        assert process.poll() is None, self.log.read_text()
+        return process
+
+    def answers(self) -> bool:
+        try:
+            return asked(Local(self.socket), "GET", "/api/v1/state")[0] == 200
+        except OSError:
+            return False
+
+    def state(self) -> dict[str, Any]:
+        code, body = asked(Local(self.socket), "GET", "/api/v1/state")
+        assert code == 200
+        return dict(json.loads(body))
+
+    def kept(self, *, interface: str | None = None) -> bool:
+        places = [it for it in self.state()["places"] if it["interface"] == (interface or self.made.receiver)]
+        return bool(places) and all(place["kept"] for place in places)
+
+    def reload(self) -> tuple[int, Any]:
+        code, body = asked(Local(self.socket), "POST", "/api/v1/reload")
+        return code, json.loads(body)
+
+    def metrics(self) -> dict[str, float]:
+        code, body = asked(Local(self.socket), "GET", "/metrics")
+        assert code == 200
+        assert body.endswith("# EOF\n")
+        samples = (line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples that have these labels."""
+        wanted = [
+            f'{label}="{value}"' for label, value in {"interface": self.made.receiver, **labels}.items()
+        ]
+        fitting = (
+            value
+            for sample, value in self.metrics().items()
+            if sample.split("{")[0] == name and all(label in sample for label in wanted)
+        )
+        return sum(fitting)
+
+    def look(self, command: str, *options: str) -> dict[str, Any]:
+        return agent.call(command, "--interface", self.made.receiver, *options, "--netns", self.made.inside)
+
+    def attached(self) -> dict[str, Any]:
+        (found,) = self.look("status")["attachments"]
+        return dict(found)
+
+    def send(self, count: int) -> None:
+        def act() -> None:
+            with open_sender(self.made.sender) as sender:
+                send_all(self.made.sender, sender, [udp(A, B)] * count, burst=1)
+
+        inside_namespace(self.made.outside, act)
+
+    def end(self) -> None:
+        for process in self.services:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(PATIENCE_S)
+        if self.config.exists():
+            for namespace, interface in (
+                (self.made.inside, self.made.receiver),
+                (self.made.outside, self.made.sender),
+            ):
+                ps = [shutil.which("pkill") or "pkill", "-KILL", "-f", f"run --interface {interface} "]
+                subprocess.run(ps, check=False)
+                command = [agent.find(), "detach", "--interface", interface, "--netns", namespace]
+                subprocess.run(command, check=False, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two bundles with the same state, and one with another."""
+    folder = tmp_path_factory.mktemp("bundles")
+    for name, features, border in (
+        ("first", ["count"], 10),
+        ("second", ["count"], 5),
+        ("other", ["sum(length)"], 10),
+    ):
+        feature_set = FeatureSet("counted", features)
+        made = compile(above(border), feature_set, name=name, classes=["benign", "attack"], verify="never")
+        made.bundle.write(folder / f"{name}.wirewise")
+    return folder
+
+
+@pytest.fixture
+def lab(tmp_path: Path, bundles: Path) -> Iterator[Lab]:
+    for file in bundles.iterdir():
+        shutil.copy(file, tmp_path)
+    (tmp_path / "drop.yaml").write_text("version: 1\nclasses: {attack: drop}\n")
+    (tmp_path / "wrong.yaml").write_text("version: 1\nclasses: {atack: drop}\n")
+    with wire() as made:
+        lab = Lab(made, tmp_path)
+        try:
+            yield lab
+        finally:
+            lab.end()
+
+
+def test_what_is_wished_runs_and_outlives_the_service(lab: Lab) -> None:
+    lab.write(lab.entry())
+    service = lab.start()
+    until("it is kept", lab.kept)
+    before = lab.attached()
+    assert (before["plane_obtained"], before["mode"], before["bundle"]["name"]) == (
+        "xdp-native",
+        "observe",
+        "first",
+    )
+    service.terminate()
+    assert service.wait(PATIENCE_S) == 0
+    assert not lab.socket.exists()
+    lab.send(3)
+    assert lab.attached()["program_id"] == before["program_id"]
+    lab.start()
+    until("it is kept", lab.kept)
+    assert lab.attached()["program_id"] == before["program_id"], "what runs as wished is left alone"
+    assert lab.reload() == (200, {"changes": []})
+    until("they were counted", lambda: lab.metric("wirewise_packets_total", **{"class": "benign"}) == 3)
+
+
+def test_a_change_is_a_swap_and_one_that_breaks_a_rule_changes_nothing(lab: Lab) -> None:
+    lab.write(lab.entry())
+    lab.start()
+    until("it is kept", lab.kept)
+    lab.send(8)
+    lab.write(lab.entry(bundle="second.wirewise", policy="drop.yaml", mode="enforce"))
+    code, said = lab.reload()
+    assert (code, len(said.get("changes", ()))) == (200, 1), said
+    swapped = lab.attached()
+    assert (swapped["bundle"]["name"], swapped["mode"]) == ("second", "enforce")
+    lab.send(1)
+    dropped = {"class": "attack", "outcome": "drop"}
+    until("flows go on", lambda: lab.metric("wirewise_packets_total", **dropped) == 1)
+    assert lab.metric("wirewise_enforcing") == 1
+
+    for wrong in ({"policy": "wrong.yaml"}, {"bundle": "none.wirewise"}, {"bundle": "other.wirewise"}):
+        lab.write(
+            lab.entry(**{"bundle": "second.wirewise", "policy": "drop.yaml", "mode": "enforce", **wrong})
+        )
+        code, said = lab.reload()
+        assert code == 409, wrong
+        assert lab.made.receiver in said["error"]["message"]
+        assert lab.state()["refused"] == said["error"]["message"]
+        assert lab.attached()["program_id"] == swapped["program_id"]
+        assert lab.metric("wirewise_enforcing") == 1
+    assert sum(v for k, v in lab.metrics().items() if k == "wirewise_serve_config_applied") == 0
+
+    lab.write(lab.entry(bundle="other.wirewise", reset_flows=True))
+    assert lab.reload()[0] == 200
+    now = lab.attached()
+    assert (now["bundle"]["name"], now["mode"]) == ("other", "observe")
+    lab.write()
+    assert lab.reload()[0] == 200
+    with pytest.raises(WirewiseError, match="no wirewise program"):
+        lab.look("status")
+
+
+def test_of_several_changes_all_are_made_or_none(lab: Lab) -> None:
+    second = {"interface": lab.made.sender, "netns": lab.made.outside, "plane": "xdp-native"}
+    lab.write(lab.entry(), {**second, "bundle": "first.wirewise"})
+    lab.start()
+    until("both are kept", lambda: lab.kept() and lab.kept(interface=lab.made.sender))
+    before = lab.attached()
+    # What the first is to become is right; the second cannot be enforced, as there is no such flow state.
+    lab.write(lab.entry(bundle="second.wirewise"), {**second, "bundle": "other.wirewise", "mode": "enforce"})
+    code, said = lab.reload()
+    assert code == 409
+    assert lab.made.sender in said["error"]["message"]
+    assert lab.attached()["program_id"] == before["program_id"]
+    assert lab.attached()["bundle"]["name"] == "first"
+
+
+def test_interfaces_come_and_go(lab: Lab) -> None:
+    lab.write(lab.entry(interface="wwd*i"))
+    lab.start()
+    until("it is kept", lab.kept)
+    subprocess.run(["ip", "-n", lab.made.inside, "link", "del", lab.made.receiver], check=True)
+    until("nothing is kept", lambda: lab.state()["places"] == [])
+    assert not Path("/sys/fs/bpf/wirewise", lab.made.receiver).exists()
+    again = ["link", "add", lab.made.sender, "netns", lab.made.outside, "type", "veth", "peer", "name"]
+    subprocess.run(["ip", *again, lab.made.receiver, "netns", lab.made.inside], check=True)
+    until("it is kept again", lab.kept)
+    for namespace, interface in ((lab.made.outside, lab.made.sender), (lab.made.inside, lab.made.receiver)):
+        subprocess.run(["ip", "-n", namespace, "link", "set", interface, "arp", "off", "up"], check=True)
+    lab.send(2)
+    until("packets are judged", lambda: lab.metric("wirewise_packets_total") >= 2)
+
+
+def test_a_namespace_may_be_deleted(lab: Lab) -> None:
+    """A socket of the service would keep it alive, with its interfaces."""
+    lab.write(lab.entry())
+    lab.start()
+    until("it is kept", lab.kept)
+
+    def other_end() -> bool:
+        command = ["ip", "-n", lab.made.outside, "link", "show", lab.made.sender]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+    assert other_end()
+    subprocess.run(["ip", "netns", "delete", lab.made.inside], check=True)
+    until("its interface is gone", lambda: not other_end())
+
+
+def test_a_process_that_carries_packets_is_started_again(lab: Lab) -> None:
+    lab.write(lab.entry(plane="af-packet"))
+    service = lab.start()
+    until("it is kept", lab.kept)
+    carriers = [lab.attached()["carrier"]["process"]]
+    for outages in (1, 2):
+        os.kill(carriers[-1], signal.SIGKILL)
+        until("it is said", lambda: lab.metric("wirewise_serve_outages_total") == outages)  # noqa: B023
+        until("another carries", lambda: lab.attached()["carrier"]["answers"])
+        carriers.append(lab.attached()["carrier"]["process"])
+    assert len(set(carriers)) == 3
+    assert lab.metric("wirewise_carrier_answers") == 1
+    # It outlives the service, and the next one watches over it.
+    service.kill()
+    service.wait(PATIENCE_S)
+    assert lab.attached()["carrier"]["answers"]
+    lab.socket.unlink()
+    lab.start()
+    until("it is kept", lab.kept)
+    assert lab.attached()["carrier"]["process"] == carriers[-1]
+    os.kill(carriers[-1], signal.SIGKILL)
+    until("it is said", lambda: lab.metric("wirewise_serve_outages_total") == 1)
+    until("another carries", lambda: lab.attached()["carrier"]["answers"])
+
+
+def token(name: str, role: str) -> tuple[str, dict[str, str]]:
+    command = [SERVE, "--config", "/nonexistent", "--new-token", name, "--role", role]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (secret,) = re.findall(r"once: ([0-9a-f]{64})$", said, re.MULTILINE)
+    (digest,) = re.findall(r"sha256: ([0-9a-f]{64})", said)
+    return secret, {"name": name, "role": role, "sha256": digest}
+
+
+def test_without_a_token_nothing_is_said(lab: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (reader, may_read), (operator, may_operate) = token("scraper", "read"), token("team", "operate")
+    lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_read, may_operate])
+    lab.start()
+
+    def ask(method: str, path: str, secret: str | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        return asked(connection, method, path, secret)
+
+    paths = [
+        "/metrics",
+        "/",
+        "/nowhere",
+        *(f"/api/v1/{name}" for name in ("state", "status", "stats", "drift")),
+    ]
+    for secret in (None, "0" * 64, reader[:-1], may_read["sha256"]):
+        for method in ("GET", "POST", "DELETE"):
+            for path in [*paths, "/api/v1/reload"]:
+                assert ask(method, path, secret) == (401, ""), (method, path)
+    assert {path: ask("GET", path, reader)[0] for path in paths} == {
+        path: 404 if path in ("/", "/nowhere") else 200 for path in paths
+    }
+    assert ask("POST", "/api/v1/reload", reader)[0] == 403
+    assert ask("POST", "/api/v1/reload", operator)[0] == 200
+    assert ask("GET", "/api/v1/reload", operator)[0] == 405
+    assert ask("GET", "/api/v1/stats?interface=nosuch", reader)[0] == 404
+    # One that is taken out is of no use any more.
+    lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_operate])
+    assert lab.reload()[0] == 200
+    assert ask("GET", "/metrics", reader)[0] == 401
+    log = lab.log.read_text()
+    assert "token 'team'" in log
+    assert reader not in log
+
+
+def test_many_and_slow_connections_do_no_harm(lab: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    secret, may_read = token("scraper", "read")
+    lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_read])
+    service = lab.start()
+    opened = Path(f"/proc/{service.pid}/fd")
+    before = len(list(opened.iterdir()))
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+    try:
+        for number, each in enumerate(held):
+            with_request = (b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: ", b"\0" * 4096, os.urandom(64))
+            try:
+                each.sendall(with_request[number % 3])
+            except OSError:
+                continue  # closed at once, as there are enough of them
+        assert lab.kept(), "the control socket answers meanwhile"
+        assert len(list(opened.iterdir())) < before + 100
+    finally:
+        for each in held:
+            each.close()
+    until("they are let go", lambda: len(list(opened.iterdir())) <= before + 1)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    assert asked(connection, "GET", "/metrics", secret)[0] == 200
+
+
+def test_killed_at_any_moment_it_leaves_old_or_new(lab: Lab) -> None:
+    draw = random.Random(5)
+    lab.write(lab.entry())
+    service = lab.start()
+    until("it is kept", lab.kept)
+    for _ in range(12):
+        name, mode = draw.choice(["first", "second"]), draw.choice(["observe", "enforce"])
+        lab.write(lab.entry(bundle=f"{name}.wirewise", policy="drop.yaml", mode=mode))
+        service.send_signal(signal.SIGHUP)
+        time.sleep(draw.random() * 0.4)  # any moment of the change
+        service.kill()
+        service.wait(PATIENCE_S)
+        between = lab.attached()
+        assert between["bundle"]["name"] in ("first", "second")
+        assert between["plane_obtained"] == "xdp-native"
+        service = lab.start()
+        until("it is kept", lambda: lab.kept() and lab.attached()["bundle"]["name"] == name)  # noqa: B023
+        until("its mode", lambda: lab.attached()["mode"] == mode)  # noqa: B023
+
+
+def test_numbers_are_those_of_the_agent(lab: Lab) -> None:
+    lab.write(lab.entry(policy="drop.yaml"))
+    lab.start()
+    until("it is kept", lab.kept)
+    lab.send(25)
+    until("all are judged", lambda: lab.metric("wirewise_packets_total") == 25)
+    stats = lab.look("stats")
+    for row in stats["classes"]:
+        for outcome, count in row["outcomes"].items():
+            labels = {"class": row["name"], "outcome": outcome}
+            assert lab.metric("wirewise_packets_total", **labels) == count["packets"], labels
+            assert lab.metric("wirewise_packet_size_bytes_total", **labels) == count["bytes"], labels
+    for row in stats["status"]:
+        assert lab.metric("wirewise_status_packets_total", status=row["status"]) == row["packets"]
+    for origin, count in stats["flows"].items():
+        assert lab.metric("wirewise_flow_entries_total", origin=origin) == count
+    assert lab.metric("wirewise_inferences_total") == stats["inferred"] > 0
+    code, body = asked(Local(lab.socket), "GET", f"/api/v1/stats?interface={lab.made.receiver}")
+    # The service's own network namespace is another, and has no such interface.
+    assert code == 404
+    (own,) = (
+        it
+        for it in json.loads(asked(Local(lab.socket), "GET", "/api/v1/stats")[1])["attachments"]
+        if it["interface"] == lab.made.receiver
+    )
+    assert own["classes"] == [
+        {**row, **dict.fromkeys(("packets_per_second", "bits_per_second"))} for row in stats["classes"]
+    ]
+    assert body
+
+
+@contextmanager
+def writing(folder: Path, text: str) -> Iterator[Path]:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    yield file
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("version: 1\ninterfaces: [{interface: a, bundle: b, moed: enforce}]\n", "did you mean 'mode'"),
+        ("version: 1\nlisten: 0.0.0.0:9000\n", "other hosts"),
+        ("- a\n", "expected keys with values"),
+        ("version: 1\ninterfaces: [{interface: a, bundle: none.wirewise, policy: none.yaml}]\n", "none"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_its_reason(text: str, why: str, tmp_path: Path) -> None:
+    with writing(tmp_path, text) as file:
+        done = subprocess.run(
+            [SERVE, "--check", "--config", file], capture_output=True, text=True, check=False
+        )
+    assert done.returncode != 0
+    assert done.stderr.startswith("error: ")
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_agent_knows_the_service(tmp_path: Path) -> None:
+    with pytest.raises(WirewiseError, match=re.escape(str(tmp_path / "none.yaml"))):
+        agent.call("serve", "--config", tmp_path / "none.yaml", "--check")
