@@ -104,6 +104,17 @@ if [ ${#wanted[@]} -gt 0 ]; then
     quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${names[@]}"
 fi
 
+# A test has it evaluate contrib/prometheus. Unpacked, not installed: the package would start a server.
+prometheus=build/tools/prometheus
+fetch_prometheus() {
+    rm -rf $prometheus && mkdir -p $prometheus && cd $prometheus &&
+        apt-get download prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
+}
+if [ "$level" = dev ] && [ ! -x $prometheus/usr/bin/prometheus ] && command -v apt-get >/dev/null; then
+    say "unpacking prometheus"
+    (fetch_prometheus) >/dev/null 2>&1 || say "no prometheus to be had: the tests that need it are skipped"
+fi
+
 # --- Rust toolchain ----------------------------------------------------------------------------
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 get_rust="get one with 'sudo apt-get install rustup && rustup default stable' (Ubuntu 24.04) or as https://rustup.rs says"
