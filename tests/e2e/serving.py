@@ -174,7 +174,7 @@ def make_bundles(folder: Path) -> None:
         ("second", ["count"], 5),
         ("other", ["sum(length)"], 10),
     ):
-        feature_set = FeatureSet("counted", features)
+        feature_set = FeatureSet("counted", features, sharing="shared")
         made = compile(above(border), feature_set, name=name, classes=["benign", "attack"], verify="never")
         made.bundle.write(folder / f"{name}.wirewise")
 

@@ -192,18 +192,18 @@ def test_without_a_token_nothing_is_said(lab: Lab) -> None:
 
     paths = [
         "/metrics",
-        "/",
         "/nowhere",
-        *(f"/api/v1/{name}" for name in ("state", "status", "stats", "drift")),
+        *(f"/api/v1/{name}" for name in ("state", "status", "stats", "drift", "flows")),
     ]
     for secret in (None, "0" * 64, reader[:-1], may_read["sha256"]):
         for method in ("GET", "POST", "DELETE"):
-            for path in [*paths, "/api/v1/reload"]:
+            for path in [*paths, *(f"/api/v1/{name}" for name in ("reload", "mode", "rollback", "events"))]:
                 assert ask(method, path, secret) == (401, ""), (method, path)
     assert {path: ask("GET", path, reader)[0] for path in paths} == {
-        path: 404 if path in ("/", "/nowhere") else 200 for path in paths
+        path: 404 if path == "/nowhere" else 200 for path in paths
     }
-    assert ask("POST", "/api/v1/reload", reader)[0] == 403
+    for path in ("reload", f"mode?interface={lab.made.receiver}&mode=observe", "rollback?interface=a"):
+        assert ask("POST", f"/api/v1/{path}", reader)[0] == 403
     assert ask("POST", "/api/v1/reload", operator)[0] == 200
     assert ask("GET", "/api/v1/reload", operator)[0] == 405
     assert ask("GET", "/api/v1/stats?interface=nosuch", reader)[0] == 404
@@ -279,17 +279,34 @@ def test_numbers_are_those_of_the_agent(lab: Lab) -> None:
         assert lab.metric("wirewise_flow_entries_total", origin=origin) == count
     assert lab.metric("wirewise_inferences_total") == stats["inferred"] > 0
     code, body = asked(Local(lab.socket), "GET", f"/api/v1/stats?interface={lab.made.receiver}")
-    # The service's own network namespace is another, and has no such interface.
-    assert code == 404
-    (own,) = (
-        it
-        for it in json.loads(asked(Local(lab.socket), "GET", "/api/v1/stats")[1])["attachments"]
-        if it["interface"] == lab.made.receiver
-    )
-    assert own["classes"] == [
-        {**row, **dict.fromkeys(("packets_per_second", "bits_per_second"))} for row in stats["classes"]
-    ]
-    assert body
+    assert code == 200
+    (own,) = json.loads(body)["attachments"]
+    assert own["classes"] == stats["classes"]
+
+
+def test_an_operator_changes_what_runs_until_the_next_reload(lab: Lab) -> None:
+    lab.write(lab.entry(policy="drop.yaml", mode="enforce"))
+    lab.start()
+    until("it is kept", lab.kept)
+    where = f"interface={lab.made.receiver}&netns={lab.made.inside}"
+    for path, code in (
+        (f"mode?{where}&mode=observe", 200),
+        (f"mode?{where}&mode=drop", 400),
+        ("mode?interface=lo&mode=observe", 409),
+        (f"rollback?{where}", 409),
+        (f"rollback?{where}&more=1", 400),
+    ):
+        assert asked(Local(lab.socket), "POST", f"/api/v1/{path}")[0] == code, path
+    assert lab.attached()["mode"] == "observe"
+    # What happens to interfaces does not undo it.
+    for alias in ("one", "two"):
+        command = ["ip", "-n", lab.made.inside, "link", "set", lab.made.receiver, "alias", alias]
+        subprocess.run(command, check=True)
+    assert lab.kept()
+    assert lab.attached()["mode"] == "observe"
+    code, said = lab.reload()
+    assert (code, len(said["changes"])) == (200, 1)
+    assert lab.attached()["mode"] == "enforce"
 
 
 @contextmanager

@@ -2,14 +2,18 @@
 //! What can be asked of the service: by the control socket, where the kernel says who asks, and by HTTP on this machine, with a token.
 //! Both have the same routes. Whoever is not known learns nothing.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
+use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -21,17 +25,19 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{Semaphore, oneshot};
-use wirewised::attachment::overview::Overview;
+use wirewised::abi::Mode;
 use wirewised::attachment::pins::Root;
 use wirewised::attachment::{Attachment, Listing};
 use wirewised::error::{Error, Result};
+use wirewised::reading::events::{Events, Listener};
+use wirewised::reading::flows::{Sort, Wanted};
 
-use crate::config::{Role, Socket, Token};
-use crate::keeper::{Board, Event};
+use crate::config::{Place, Role, Socket, Token};
+use crate::keeper::{Board, Event, Operation, Summary};
 use crate::kept::hexadecimal;
-use crate::metrics;
+use crate::{metrics, page};
 
 /// Connections that are answered at a time; more are closed at once.
 const CONNECTIONS: usize = 64;
@@ -39,6 +45,14 @@ const CONNECTIONS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection may last.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// Flows in one answer.
+const MOST_FLOWS: usize = 1000;
+/// How often events are looked for, and in how many of these rounds attachments are.
+const PAUSE: Duration = Duration::from_millis(100);
+const LOOK_AGAIN: u32 = 10;
+/// Events that may wait for somebody who is told slowly.
+const TOLD_AT_A_TIME: usize = 4096;
 
 /// What requests are answered from.
 #[derive(Clone)]
@@ -78,9 +92,15 @@ fn routes(service: Service) -> Router {
         .route("/api/v1/status", get(status))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/drift", get(drift))
+        .route("/api/v1/flows", get(flows))
+        .route("/api/v1/events", get(events))
         .route("/api/v1/reload", post(reload))
+        .route("/api/v1/mode", post(mode))
+        .route("/api/v1/rollback", post(rollback))
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(middleware::from_fn_with_state(service.clone(), admit))
+        // The page says nothing by itself; what it shows it asks for with the reader's token.
+        .merge(page::routes())
         .with_state(service)
 }
 
@@ -146,25 +166,22 @@ struct Which {
     interface: Option<String>,
 }
 
-fn attachments(root: &Root, which: &Which) -> Result<Vec<Attachment>> {
-    if let Some(interface) = &which.interface {
-        return Ok(vec![Attachment::find(root, Some(interface))?]);
-    }
+/// In whichever network namespace.
+fn attachments(root: &Root, interface: Option<&str>) -> Result<Vec<Attachment>> {
     let Listing { attachments, .. } = Attachment::all(root)?;
-    Ok(attachments.into_iter().filter(|it| it.link.is_some()).collect())
+    let wanted = |it: &Attachment| it.link.is_some() && interface.is_none_or(|name| it.interface == name);
+    let found: Vec<_> = attachments.into_iter().filter(wanted).collect();
+    match interface {
+        Some(name) if found.is_empty() => Err(Error::input(format!("nothing is attached to '{name}'"))),
+        _ => Ok(found),
+    }
 }
 
 async fn status(
     State(service): State<Service>,
     Query(which): Query<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
-    reading(move || {
-        let mut overview = Overview::of(service.root, which.interface.as_deref())?;
-        let statuses = overview.statuses();
-        let unreadable: Vec<_> = overview.unreadable.iter().map(ToString::to_string).collect();
-        Ok(Json(json!({"attachments": statuses, "unreadable": unreadable})))
-    })
-    .await
+    reading(move || each(&service.root, &which, |it| Ok(json!(it.status()?)))).await
 }
 
 async fn stats(
@@ -181,10 +198,122 @@ async fn drift(
     reading(move || each(&service.root, &which, |it| Ok(json!(it.drift()?)))).await
 }
 
+/// Which flows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WhichFlows {
+    interface: Option<String>,
+    class: Option<String>,
+    /// `newest` or `packets`.
+    sort: Option<String>,
+    #[serde(default = "few")]
+    limit: usize,
+}
+
+fn few() -> usize {
+    20
+}
+
+async fn flows(
+    State(service): State<Service>,
+    Query(which): Query<WhichFlows>,
+) -> std::result::Result<Json<Value>, Response> {
+    if which.limit == 0 || which.limit > MOST_FLOWS {
+        return Err(said(StatusCode::BAD_REQUEST, &format!("`limit` must be from 1 to {MOST_FLOWS}")));
+    }
+    let sort = match which.sort.as_deref() {
+        None | Some("newest") => Sort::Newest,
+        Some("packets") => Sort::Packets,
+        Some(_) => return Err(said(StatusCode::BAD_REQUEST, "`sort` must be newest or packets")),
+    };
+    reading(move || {
+        let wanted = Wanted { limit: which.limit, sort: Some(sort), class: which.class.clone(), all: false };
+        each(&service.root, &Which { interface: which.interface }, |it| {
+            let found = it.flows(&wanted)?;
+            let mut flows = Vec::new();
+            found.each(|flow| {
+                flows.push(json!(flow));
+                Ok(())
+            })?;
+            Ok(json!({"interface": it.interface, "count": found.count(), "flows": flows}))
+        })
+    })
+    .await
+}
+
+/// Events from when on, as Suricata writes their time.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Since {
+    since: Option<String>,
+}
+
+/// Server-sent events, one for each event of every attachment, those that are kept first.
+async fn events(State(service): State<Service>, Query(Since { since }): Query<Since>) -> Response {
+    let (tell, mut told) = mpsc::channel(TOLD_AT_A_TIME);
+    // Reading maps waits for nobody; whoever is told too slowly is told of a gap.
+    std::thread::spawn(move || follow(&service.root, &tell, since.as_deref().unwrap_or_default()));
+    let stream = futures_util::stream::poll_fn(move |context| {
+        told.poll_recv(context)
+            .map(|text| text.map(|text: String| Ok::<_, Infallible>(sse::Event::default().data(text))))
+    });
+    Sse::new(stream).keep_alive(sse::KeepAlive::default()).into_response()
+}
+
+/// Tells of events until nobody listens.
+fn follow(root: &Root, tell: &mpsc::Sender<String>, since: &str) {
+    let mut open: BTreeMap<PathBuf, (Option<u32>, Events)> = BTreeMap::new();
+    for round in 0u32.. {
+        if tell.is_closed() {
+            return;
+        }
+        if round % LOOK_AGAIN == 0 {
+            let found = attachments(root, None).unwrap_or_default();
+            open.retain(|directory, (link, _)| {
+                found.iter().any(|it| it.directory == *directory && program(it) == *link)
+            });
+            for it in found {
+                if !open.contains_key(&it.directory)
+                    && let Ok(events) = it.events()
+                {
+                    open.insert(it.directory.clone(), (program(&it), events));
+                }
+            }
+        }
+        let mut listener = Told { tell, since };
+        open.retain(|_, (_, events)| events.tell(&mut [&mut listener]).is_ok());
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn program(attachment: &Attachment) -> Option<u32> {
+    attachment.link.as_ref().map(|(_, info)| info.program_id)
+}
+
+struct Told<'a> {
+    tell: &'a mpsc::Sender<String>,
+    since: &'a str,
+}
+
+impl Listener for Told<'_> {
+    fn event(&mut self, event: &wirewised::reading::events::Event) -> Result<()> {
+        if event.timestamp.as_str() > self.since {
+            // A listener that is behind loses events, not the others.
+            let _ = self.tell.try_send(json!(event).to_string());
+        }
+        Ok(())
+    }
+
+    fn missed(&mut self, events: u64) -> Result<()> {
+        let _ = self.tell.try_send(json!({"event_type": "missed", "events": events}).to_string());
+        Ok(())
+    }
+}
+
 /// What is read of each attachment, beside those that went meanwhile or that this program cannot read.
 fn each(root: &Root, which: &Which, read: impl Fn(&Attachment) -> Result<Value>) -> Result<Json<Value>> {
     let (mut all, mut unreadable) = (Vec::new(), Vec::new());
-    for attachment in attachments(root, which)? {
+    for attachment in attachments(root, which.interface.as_deref())? {
         match read(&attachment) {
             Ok(said) => all.push(said),
             Err(error) => unreadable.push(error.to_string()),
@@ -194,10 +323,14 @@ fn each(root: &Root, which: &Which, read: impl Fn(&Attachment) -> Result<Value>)
 }
 
 async fn reload(State(service): State<Service>) -> Response {
+    ask(&service, |answer| Event::Reload { answer: Some(answer) }).await
+}
+
+/// Has the keeper do something, and says what became of it.
+async fn ask(service: &Service, event: impl FnOnce(oneshot::Sender<Result<Summary>>) -> Event) -> Response {
     let (answer, answered) = oneshot::channel();
-    let asked = service.tell.send(Event::Reload { answer: Some(answer) });
     let gone = || said(StatusCode::SERVICE_UNAVAILABLE, "the service is ending");
-    if asked.is_err() {
+    if service.tell.send(event(answer)).is_err() {
         return gone();
     }
     match answered.await {
@@ -205,6 +338,33 @@ async fn reload(State(service): State<Service>) -> Response {
         Ok(Err(error)) => said(StatusCode::CONFLICT, &error.to_string()),
         Err(_) => gone(),
     }
+}
+
+/// What is to be changed where.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    interface: String,
+    netns: Option<String>,
+    /// Of `mode`.
+    mode: Option<String>,
+}
+
+async fn mode(service: State<Service>, Query(change): Query<Change>) -> Response {
+    let wanted = Mode::ALL.iter().find(|mode| change.mode.as_deref() == Some(mode.name())).copied();
+    match wanted {
+        Some(mode) => operate(service, change, Operation::Mode(mode)).await,
+        None => said(StatusCode::BAD_REQUEST, "`mode` must be observe or enforce"),
+    }
+}
+
+async fn rollback(service: State<Service>, Query(change): Query<Change>) -> Response {
+    operate(service, change, Operation::Rollback).await
+}
+
+async fn operate(State(service): State<Service>, change: Change, operation: Operation) -> Response {
+    let place = Place { netns: change.netns, interface: change.interface };
+    ask(&service, |answer| Event::Operate { place, operation, answer }).await
 }
 
 /// Opens the control socket. One that nobody listens on, of an earlier service, is replaced.

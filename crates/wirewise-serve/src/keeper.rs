@@ -44,7 +44,19 @@ pub enum Event {
     Reload {
         answer: Option<oneshot::Sender<Result<Summary>>>,
     },
+    /// An operator's order. It lasts until the configuration is read again.
+    Operate {
+        place: Place,
+        operation: Operation,
+        answer: oneshot::Sender<Result<Summary>>,
+    },
     Stop,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Operation {
+    Mode(Mode),
+    Rollback,
 }
 
 /// What applying a configuration changed.
@@ -208,6 +220,9 @@ impl Keeper {
                     }
                 }
                 Event::Interfaces => self.keep_up().await,
+                Event::Operate { place, operation, answer } => {
+                    let _ = answer.send(self.operate(&place, operation).await);
+                }
                 Event::Ended { place, process } => self.mend(&place, process).await,
                 Event::Reload { answer } => {
                     let result = match Config::read(&self.config_file) {
@@ -544,6 +559,21 @@ impl Keeper {
         // Of the two bundles, the one that runs then.
         let runs = if only == Mode::Observe { from } else { to };
         self.agent.does(&Order::mode(&runs.place, &runs.wish, only)).await.map(|_| ())
+    }
+
+    async fn operate(&self, place: &Place, operation: Operation) -> Result<Summary> {
+        let applied = self.applied.get(place);
+        let applied =
+            applied.ok_or_else(|| Error::input(format!("{place}: the service keeps nothing there")))?;
+        let (order, change) = match operation {
+            Operation::Mode(mode) => {
+                (Order::mode(place, &applied.wish, mode), format!("{place}: mode {}", mode.name()))
+            }
+            Operation::Rollback => (Order::rollback(place), format!("{place}: back to what ran before")),
+        };
+        self.agent.does(&order).await?;
+        tracing::info!("{change}");
+        Ok(Summary { changes: vec![change] })
     }
 
     /// A process that carried packets has ended.

@@ -9,6 +9,7 @@ mod config;
 mod keeper;
 mod kept;
 mod metrics;
+mod page;
 mod survey;
 
 use std::io::IsTerminal;

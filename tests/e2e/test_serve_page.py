@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service's page, in a real browser."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import browser, needs
+from tests.e2e.serving import Lab, free_port, lab_in, make_bundles, token, until
+
+pytestmark = needs.marks()
+
+WIDTHS = (360, 1440)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, str, str]]:
+    """A service with one interface, where it answers, and a token that may operate."""
+    folder, bundles = tmp_path_factory.mktemp("service"), tmp_path_factory.mktemp("bundles")
+    make_bundles(bundles)
+    with lab_in(folder, bundles) as lab:
+        port = free_port()
+        secret, may_operate = token("page", "operate")
+        lab.write(lab.entry(policy="drop.yaml"), listen=f"127.0.0.1:{port}", tokens=[may_operate])
+        lab.start()
+        until("it is kept", lab.kept)
+        yield lab, f"http://127.0.0.1:{port}/", secret
+
+
+def opened(page: browser.Page, address: str, secret: str, width: int, *, dark: bool = False) -> None:
+    """The page, as it is after the token was typed."""
+    page.open(address, width, dark=dark)
+    until("it asks for a token", lambda: bool(page.evaluate("document.getElementById('login').open")))
+    page.evaluate(f"document.getElementById('token').value = {secret!r}")
+    page.evaluate("document.querySelector('#login button').click()")
+    until("it shows the interface", lambda: bool(page.evaluate("document.querySelector('article') !== null")))
+
+
+def test_the_page_shows_what_happens_at_every_width(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    lab.send(30)
+    shots = Path(os.environ.get("WIREWISE_SCREENSHOTS", tmp_path))
+    with browser.page(tmp_path / "browser") as page:
+        for width in WIDTHS:
+            for dark in (False, True):
+                page.evaluate("sessionStorage.clear()") if page.requests else None
+                opened(page, address, secret, width, dark=dark)
+                until(
+                    "events are there",
+                    lambda: page.evaluate("document.querySelectorAll('#events tr').length") > 0,
+                )
+                until(
+                    "flows are there",
+                    lambda: page.evaluate("document.querySelectorAll('#flows tr').length") > 0,
+                )
+                until(
+                    "all is well",
+                    lambda: "as configured" in page.evaluate("document.getElementById('health').textContent"),
+                )
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (
+                    "the page does not scroll sideways"
+                )
+                assert lab.made.receiver in page.evaluate("document.getElementById('interfaces').textContent")
+                assert {url.removeprefix(address).split("?")[0] for url in page.requests} <= {
+                    "", "page.css", "page.js", "data:,",
+                    *(f"api/v1/{name}" for name in ("stats", "status", "state", "flows", "events")),
+                }  # fmt: skip
+                unnamed = (
+                    "[...document.querySelectorAll('button')].filter((it) => !it.textContent.trim()).length"
+                )
+                assert page.evaluate(unnamed) == 0
+                # Without a token the first readings are refused, and the console says so.
+                complaints = [text for text in page.complaints if "401" not in text]
+                assert complaints == []
+                (shots / f"page-{width}{'-dark' if dark else ''}.png").write_bytes(page.screenshot())
+
+
+def test_an_attack_is_on_the_page_within_two_seconds(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    count = "document.querySelectorAll('#events tr').length"
+    with browser.page(tmp_path) as page:
+        opened(page, address, secret, 1440)
+        until(
+            "it listens", lambda: bool(page.evaluate("performance.getEntriesByType('resource').length > 4"))
+        )
+        before = page.evaluate(count)
+        lab.send(30)
+        sent = time.monotonic()
+        until("they are shown", lambda: page.evaluate(count) > before or page.evaluate(count) == 200)
+        # On a busy machine it may be longer; how long it was is in the output of a failure only.
+        print(f"shown after {time.monotonic() - sent:.2f} s")
+
+
+def test_what_changes_something_is_asked_for_twice(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    # Other tests' interfaces may be on the page, too.
+    named = f"(it) => it.textContent.includes('{lab.made.receiver}')"
+    own = f"[...document.querySelectorAll('article')].find({named})"
+
+    def press(page: browser.Page, button: str, answer: str) -> None:
+        page.evaluate(f"{own}.querySelector('[aria-label^=\"{button} \"]').click()")
+        until("it asks", lambda: bool(page.evaluate("document.getElementById('confirm').open")))
+        page.evaluate(f"document.querySelector('#confirm button[value={answer}]').click()")
+
+    with browser.page(tmp_path) as page:
+        opened(page, address, secret, 800)
+        press(page, "Enforce", "no")
+        press(page, "Enforce", "yes")
+        until("it is done", lambda: lab.attached()["mode"] == "enforce")
+        until(
+            "it is shown",
+            lambda: page.evaluate("document.querySelector('article .badge').textContent") == "enforce",
+        )
+        press(page, "Roll back", "yes")
+        until("why not", lambda: page.evaluate("document.getElementById('answer').className") == "bad")
+        press(page, "Observe", "yes")
+        until("it is done", lambda: lab.attached()["mode"] == "observe")
+
+
+def test_a_wrong_token_is_asked_for_again(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    _, address, secret = served
+    with browser.page(tmp_path) as page:
+        page.open(address, 800)
+        until("it asks for a token", lambda: bool(page.evaluate("document.getElementById('login').open")))
+        page.evaluate("document.getElementById('token').value = 'wrong'")
+        page.evaluate("document.querySelector('#login button').click()")
+        until(
+            "it says so",
+            lambda: "not known" in page.evaluate("document.getElementById('login-error').textContent"),
+        )
+        assert page.evaluate("document.querySelector('article') === null")
+        page.evaluate(f"document.getElementById('token').value = {secret!r}")
+        page.evaluate("document.querySelector('#login button').click()")
+        until(
+            "it shows the interface",
+            lambda: bool(page.evaluate("document.querySelector('article') !== null")),
+        )
