@@ -221,6 +221,7 @@ def test_many_and_slow_connections_do_no_harm(lab: Lab) -> None:
     secret, may_read = token("scraper", "read")
     lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_read])
     service = lab.start()
+    until("it is kept", lab.kept)
     opened = Path(f"/proc/{service.pid}/fd")
     before = len(list(opened.iterdir()))
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
@@ -307,6 +308,47 @@ def test_an_operator_changes_what_runs_until_the_next_reload(lab: Lab) -> None:
     code, said = lab.reload()
     assert (code, len(said["changes"])) == (200, 1)
     assert lab.attached()["mode"] == "enforce"
+
+
+def test_events_are_written_each_once(lab: Lab) -> None:
+    file, moved = lab.folder / "eve.json", lab.folder / "eve.json-moved"
+    written = {"events": {"file": "eve.json", "rotate_bytes": 1 << 16, "keep": 2}}
+    (lab.folder / "count.yaml").write_text(
+        "version: 1\nclasses: {attack: count}\nevents: {rate: 100000/s, burst: 100000}\n"
+    )
+    lab.write(lab.entry(policy="count.yaml"), **written)
+    service = lab.start()
+    until("it is kept", lab.kept)
+
+    def packets(*files: Path) -> list[int]:
+        """Of this lab's interface; others' may be attached."""
+        lines = [json.loads(line) for each in files for line in each.read_text().splitlines()]
+        return [it["wirewise"]["packets"] for it in lines if it["in_iface"] == lab.made.receiver]
+
+    lab.send(20)
+    until("they are written", lambda: packets(file) == list(range(11, 21)))
+    # A swap has the same events; a new service too.
+    lab.write(lab.entry(policy="count.yaml", bundle="second.wirewise"), **written)
+    assert lab.reload()[0] == 200
+    service.terminate()
+    service.wait(PATIENCE_S)
+    lab.send(1)
+    lab.start()
+    until("the rest is written", lambda: packets(file) == list(range(11, 22)))
+    file.rename(moved)
+    lab.services[-1].send_signal(signal.SIGHUP)
+    lab.send(1)
+    until("a new file is begun", lambda: file.exists() and packets(file) == [22])
+    lab.send(400)
+    until("all are written", lambda: packets(file)[-1:] == [422])
+    old = [lab.folder / f"eve.json.{number}" for number in (2, 1)]
+    assert packets(*(it for it in old if it.exists()), file) == list(range(22, 423))
+    assert old[1].exists()
+    fates = {
+        name: value for name, value in lab.metrics().items() if name.startswith("wirewise_serve_events_total")
+    }
+    assert fates['wirewise_serve_events_total{fate="lost"}'] == 0
+    assert fates['wirewise_serve_events_total{fate="written"}'] >= 402
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 //! What can be asked of the service: by the control socket, where the kernel says who asks, and by HTTP on this machine, with a token.
 //! Both have the same routes. Whoever is not known learns nothing.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -31,10 +29,10 @@ use wirewised::abi::Mode;
 use wirewised::attachment::pins::Root;
 use wirewised::attachment::{Attachment, Listing};
 use wirewised::error::{Error, Result};
-use wirewised::reading::events::{Events, Listener};
 use wirewised::reading::flows::{Sort, Wanted};
 
 use crate::config::{Place, Role, Socket, Token};
+use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Operation, Summary};
 use crate::kept::hexadecimal;
 use crate::{metrics, page};
@@ -48,9 +46,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Flows in one answer.
 const MOST_FLOWS: usize = 1000;
-/// How often events are looked for, and in how many of these rounds attachments are.
-const PAUSE: Duration = Duration::from_millis(100);
-const LOOK_AGAIN: u32 = 10;
 /// Events that may wait for somebody who is told slowly.
 const TOLD_AT_A_TIME: usize = 4096;
 
@@ -252,7 +247,15 @@ struct Since {
 async fn events(State(service): State<Service>, Query(Since { since }): Query<Since>) -> Response {
     let (tell, mut told) = mpsc::channel(TOLD_AT_A_TIME);
     // Reading maps waits for nobody; whoever is told too slowly is told of a gap.
-    std::thread::spawn(move || follow(&service.root, &tell, since.as_deref().unwrap_or_default()));
+    std::thread::spawn(move || {
+        let mut listener = Browser { tell: tell.clone(), lost: 0 };
+        follow(
+            &service.root,
+            &Told::until(since.as_deref().unwrap_or_default()),
+            || !tell.is_closed(),
+            &mut listener,
+        );
+    });
     let stream = futures_util::stream::poll_fn(move |context| {
         told.poll_recv(context)
             .map(|text| text.map(|text: String| Ok::<_, Infallible>(sse::Event::default().data(text))))
@@ -260,53 +263,27 @@ async fn events(State(service): State<Service>, Query(Since { since }): Query<Si
     Sse::new(stream).keep_alive(sse::KeepAlive::default()).into_response()
 }
 
-/// Tells of events until nobody listens.
-fn follow(root: &Root, tell: &mpsc::Sender<String>, since: &str) {
-    let mut open: BTreeMap<PathBuf, (Option<u32>, Events)> = BTreeMap::new();
-    for round in 0u32.. {
-        if tell.is_closed() {
-            return;
-        }
-        if round % LOOK_AGAIN == 0 {
-            let found = attachments(root, None).unwrap_or_default();
-            open.retain(|directory, (link, _)| {
-                found.iter().any(|it| it.directory == *directory && program(it) == *link)
-            });
-            for it in found {
-                if !open.contains_key(&it.directory)
-                    && let Ok(events) = it.events()
-                {
-                    open.insert(it.directory.clone(), (program(&it), events));
-                }
+struct Browser {
+    tell: mpsc::Sender<String>,
+    /// Of which nobody was told yet.
+    lost: u64,
+}
+
+impl Hears for Browser {
+    fn event(&mut self, json: &str) {
+        if self.lost > 0 {
+            let gap = json!({"event_type": "missed", "events": self.lost}).to_string();
+            if self.tell.try_send(gap).is_err() {
+                self.lost += 1;
+                return;
             }
+            self.lost = 0;
         }
-        let mut listener = Told { tell, since };
-        open.retain(|_, (_, events)| events.tell(&mut [&mut listener]).is_ok());
-        std::thread::sleep(PAUSE);
-    }
-}
-
-fn program(attachment: &Attachment) -> Option<u32> {
-    attachment.link.as_ref().map(|(_, info)| info.program_id)
-}
-
-struct Told<'a> {
-    tell: &'a mpsc::Sender<String>,
-    since: &'a str,
-}
-
-impl Listener for Told<'_> {
-    fn event(&mut self, event: &wirewised::reading::events::Event) -> Result<()> {
-        if event.timestamp.as_str() > self.since {
-            // A listener that is behind loses events, not the others.
-            let _ = self.tell.try_send(json!(event).to_string());
-        }
-        Ok(())
+        self.lost += u64::from(self.tell.try_send(json.to_string()).is_err());
     }
 
-    fn missed(&mut self, events: u64) -> Result<()> {
-        let _ = self.tell.try_send(json!({"event_type": "missed", "events": events}).to_string());
-        Ok(())
+    fn missed(&mut self, events: u64) {
+        self.lost += events;
     }
 }
 

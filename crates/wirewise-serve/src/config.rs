@@ -13,6 +13,8 @@ use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
 
+use crate::events::Written;
+
 pub const DEFAULT_FILE: &str = "/etc/wirewise/wirewised.yaml";
 pub const DEFAULT_SOCKET: &str = "/run/wirewise/control.sock";
 /// Configurations are written by people.
@@ -32,6 +34,8 @@ pub struct Config {
     pub socket: Socket,
     #[serde(default)]
     pub tokens: Vec<Token>,
+    /// Where events are written.
+    pub events: Option<Written>,
 }
 
 /// What is to run on an interface, or on each that a pattern names. Paths are relative to the configuration until `Config::read` has
@@ -184,6 +188,9 @@ impl Config {
             }
             wish.policy = wish.policy.take().map(|policy| folder.join(policy));
         }
+        if let Some(events) = &mut config.events {
+            events.file = folder.join(&events.file);
+        }
         config.check().map_err(|error| said(error.to_string()))?;
         Ok(config)
     }
@@ -213,6 +220,7 @@ impl Config {
                  use 127.0.0.1 or [::1], and a proxy with TLS in front of it"
             )));
         }
+        self.events.as_ref().map_or(Ok(()), Written::check)?;
         let mut names = BTreeSet::new();
         for token in &self.tokens {
             if token.sha256.len() != 64 || !token.sha256.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -335,6 +343,7 @@ mod tests {
                 "there twice",
             ),
             ("version: 1\nlisten: 0.0.0.0:80\n", "other hosts"),
+            ("version: 1\nevents: {file: a, rotate_bytes: 10}\n", "rotate_bytes"),
             ("version: 1\nlisten: 127.0.0.1:80\n", "nobody could ask"),
             ("version: 1\ntokens: [{name: a, role: read, sha256: 12}]\n", "64 hexadecimal digits"),
             ("version: 1\ntokens: [{name: a, role: admin, sha256: 12}]\n", "read"),

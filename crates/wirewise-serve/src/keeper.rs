@@ -73,6 +73,9 @@ pub struct Health {
     pub refused: Option<String>,
     pub reloads: u64,
     pub refused_reloads: u64,
+    pub events_written: u64,
+    /// Overwritten before they were read, or not to be written.
+    pub events_lost: u64,
     pub places: Vec<PlaceHealth>,
     /// Interfaces that the configuration names and that are not there.
     pub missing: Vec<Place>,

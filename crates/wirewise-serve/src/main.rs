@@ -6,6 +6,7 @@ mod agent;
 mod api;
 mod carriers;
 mod config;
+mod events;
 mod keeper;
 mod kept;
 mod metrics;
@@ -15,6 +16,7 @@ mod survey;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use clap::Parser;
@@ -22,6 +24,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use wirewised::attachment::pins::{DEFAULT_ROOT, Root};
 use wirewised::error::{Error, Result};
 
@@ -90,13 +95,18 @@ fn main() -> ExitCode {
     // A terminal has a person behind it.
     let json = cli.json && !std::io::stderr().is_terminal();
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    // Of libraries, libbpf says most, and little of it is of use to an operator.
+    let shown = Targets::new()
+        .with_default(tracing::Level::WARN)
+        .with_target("wirewised_serve", tracing::Level::INFO);
     tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::INFO)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .without_time()
         .with_level(!journal)
+        .finish()
+        .with(shown)
         .init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -193,12 +203,18 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         board.clone(),
         in_force(&tokens, &config),
     )?;
-    let service = Service { root: Root::at(&cli.pin_root), board, tell: tell.clone(), tokens };
+    let service = Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
     tokio::spawn(api::answer_locally(local, service.clone()));
     if let Some(listener) = by_tcp {
         tokio::spawn(api::answer_by_tcp(listener, service));
     }
-    tokio::spawn(signals(tell.clone())?);
+    let moved = Arc::new(AtomicBool::new(false));
+    if let Some(written) = &config.events {
+        let mut writer = events::Writer::new(written.clone(), board.clone(), Arc::clone(&moved))?;
+        let (root, told) = (Root::at(&cli.pin_root), writer.told());
+        std::thread::spawn(move || events::follow(&root, &told, || true, &mut writer));
+    }
+    tokio::spawn(signals(tell.clone(), moved)?);
     tokio::spawn(ticks(tell));
     keeper
         .keep(config, events, |board| {
@@ -215,11 +231,12 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
 
 /// What changes with a configuration that comes into force, beside what runs.
 fn in_force(tokens: &Arc<RwLock<Vec<config::Token>>>, first: &Config) -> OnConfig {
-    let (tokens, listen, socket) = (Arc::clone(tokens), first.listen, first.socket.path.clone());
+    let fixed = |config: &Config| (config.listen, config.socket.path.clone(), config.events.clone());
+    let (tokens, first) = (Arc::clone(tokens), fixed(first));
     Box::new(move |config| {
-        if config.listen != listen || config.socket.path != socket {
+        if fixed(config) != first {
             return Err(Error::input(
-                "`listen` and `socket` hold until the service is started again; restart it, or leave them as they were",
+                "`listen`, `socket` and `events` hold until the service is started again; restart it, or leave them as they were",
             ));
         }
         *tokens.write().unwrap_or_else(PoisonError::into_inner) = config.tokens.clone();
@@ -234,7 +251,7 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
 }
 
 /// What signals ask for.
-fn signals(tell: mpsc::UnboundedSender<Event>) -> Result<impl Future<Output = ()>> {
+fn signals(tell: mpsc::UnboundedSender<Event>, moved: Arc<AtomicBool>) -> Result<impl Future<Output = ()>> {
     let on = |kind| signal(kind).map_err(|error| Error::other(format!("cannot wait for signals: {error}")));
     let (mut interrupt, mut terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let mut hang_up = on(SignalKind::hangup())?;
@@ -243,7 +260,10 @@ fn signals(tell: mpsc::UnboundedSender<Event>) -> Result<impl Future<Output = ()
             let event = tokio::select! {
                 _ = interrupt.recv() => Event::Stop,
                 _ = terminate.recv() => Event::Stop,
-                _ = hang_up.recv() => Event::Reload { answer: None },
+                _ = hang_up.recv() => {
+                    moved.store(true, Ordering::Relaxed);
+                    Event::Reload { answer: None }
+                }
             };
             if tell.send(event).is_err() {
                 return;

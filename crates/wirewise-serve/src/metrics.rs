@@ -354,6 +354,15 @@ impl Readings {
                 (with(&none(), &[("result", "refused")]), health.refused_reloads),
             ],
         )?;
+        writer.counters(
+            "wirewise_serve_events",
+            "Events for the file of the configuration: written, or lost",
+            None,
+            vec![
+                (with(&none(), &[("fate", "written")]), health.events_written),
+                (with(&none(), &[("fate", "lost")]), health.events_lost),
+            ],
+        )?;
         let labels = |place: &crate::keeper::PlaceHealth| {
             vec![("interface", place.interface.clone()), ("netns", place.netns.clone().unwrap_or_default())]
         };
