@@ -139,6 +139,7 @@ ELSEWHERE = {
     "wirewise record --output": "goes on as `wirewised record`",
     "wirewise datasets cicids2017 --output": "a folder; file.flows is as of `features -o`",
     "wirewised record --output": "written as `features -o` is; tests/e2e/test_record.py",
+    "wirewised serve --state": "the service's own; tests/e2e/test_serve.py kills it while it writes",
     "wirewised receive --write": "written as `replay --passed` is; needs an interface",
 }
 
