@@ -106,13 +106,16 @@ fi
 
 # A test has it evaluate contrib/prometheus. Unpacked, not installed: the package would start a server.
 prometheus=build/tools/prometheus
-fetch_prometheus() {
+fetch_prometheus() (
     rm -rf $prometheus && mkdir -p $prometheus && cd $prometheus &&
         apt-get download prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
-}
+)
 if [ "$level" = dev ] && [ ! -x $prometheus/usr/bin/prometheus ] && command -v apt-get >/dev/null; then
     say "unpacking prometheus"
-    (fetch_prometheus) >/dev/null 2>&1 || say "no prometheus to be had: the tests that need it are skipped"
+    update=(apt-get update -qq)
+    [ "$(id -u)" = 0 ] || update=(sudo "${update[@]}")
+    { fetch_prometheus || { "${update[@]}" && fetch_prometheus; }; } >/dev/null 2>&1 ||
+        say "no prometheus to be had: the tests that need it are skipped"
 fi
 
 # --- Rust toolchain ----------------------------------------------------------------------------
