@@ -183,7 +183,7 @@ def test_a_process_that_carries_packets_is_started_again(lab: Lab) -> None:
 def test_without_a_token_nothing_is_said(lab: Lab) -> None:
     port = free_port()
     (reader, may_read), (operator, may_operate) = token("scraper", "read"), token("team", "operate")
-    lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_read, may_operate])
+    lab.write(lab.entry(plane="xdp-generic"), listen=f"127.0.0.1:{port}", tokens=[may_read, may_operate])
     lab.start()
 
     def ask(method: str, path: str, secret: str | None = None) -> tuple[int, str]:
@@ -208,9 +208,17 @@ def test_without_a_token_nothing_is_said(lab: Lab) -> None:
     assert ask("GET", "/api/v1/reload", operator)[0] == 405
     assert ask("GET", "/api/v1/stats?interface=nosuch", reader)[0] == 404
     # One that is taken out is of no use any more.
-    lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_operate])
+    lab.write(lab.entry(plane="xdp-generic"), listen=f"127.0.0.1:{port}", tokens=[may_operate])
     assert lab.reload()[0] == 200
     assert ask("GET", "/metrics", reader)[0] == 401
+    # One that fails when half of it is done, as merged packets are not to be enforced on, admits nobody.
+    broken = lab.entry(bundle="second.wirewise", policy="drop.yaml", mode="enforce", plane="xdp-generic")
+    lab.write(broken, listen=f"127.0.0.1:{port}", tokens=[may_read])
+    code, said = lab.reload()
+    assert code == 409 and "merged" in said["error"]["message"]
+    assert lab.attached()["bundle"]["name"] == "first"
+    assert ask("GET", "/metrics", reader)[0] == 401
+    assert ask("GET", "/metrics", operator)[0] == 200
     log = lab.log.read_text()
     assert "token 'team'" in log
     assert reader not in log

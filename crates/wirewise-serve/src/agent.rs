@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 
 use serde_json::Value;
 use tokio::process::{Child, Command};
+use wirewised::abi::Mode;
 use wirewised::error::{Error, Kind, Result};
 
 use crate::config::{Place, Wish};
@@ -49,12 +50,7 @@ impl Order {
 
     /// Runs what is wished, whatever of ours was there.
     pub fn run(place: &Place, wish: &Wish) -> Self {
-        let mut order = Self::new("run", place)
-            .with("--bundle", &wish.bundle)
-            .with("--plane", wish.plane.name())
-            .with("--mode", wish.mode.name())
-            .flag("--outgoing", wish.outgoing)
-            .flag("--yes", true);
+        let mut order = Self::mode(place, wish, wish.mode);
         if let Some(policy) = &wish.policy {
             order = order.with("--policy", policy);
         }
@@ -88,8 +84,8 @@ impl Order {
         Self::new("rollback", place)
     }
 
-    /// Changes the mode of what runs.
-    pub fn mode(place: &Place, wish: &Wish, mode: wirewised::abi::Mode) -> Self {
+    /// Changes the mode of what runs; its policy stays.
+    pub fn mode(place: &Place, wish: &Wish, mode: Mode) -> Self {
         Self::new("run", place)
             .with("--bundle", &wish.bundle)
             .with("--plane", wish.plane.name())
@@ -102,13 +98,9 @@ impl Order {
         Self::new("detach", place)
     }
 
-    /// Succeeds where a program runs and answers.
+    /// Succeeds where a program runs and answers, and says what does.
     pub fn check(place: &Place) -> Self {
         Self::new("status", place).flag("--check", true)
-    }
-
-    pub fn status(place: &Place) -> Self {
-        Self::new("status", place)
     }
 
     pub fn dry(&self) -> Self {
@@ -171,8 +163,5 @@ fn said(stderr: &[u8], status: ExitStatus) -> Error {
     let last = || text.lines().last().map(str::to_string);
     let message =
         told.or_else(last).unwrap_or_else(|| format!("the agent ended with {status} and said nothing"));
-    let kinds =
-        [Kind::Input, Kind::Missing, Kind::Refused, Kind::NotAttached, Kind::Unknown, Kind::Unreadable];
-    let kind = kinds.into_iter().find(|kind| status.code() == Some(i32::from(kind.exit_code())));
-    Error::new(kind.unwrap_or(Kind::Other), message)
+    Error::new(Kind::of_exit_code(status.code()), message)
 }

@@ -97,7 +97,7 @@ pub enum Role {
 }
 
 /// Where a program is to run.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub netns: Option<String>,
     pub interface: String,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -16,7 +16,7 @@ use wirewised::error::{Error, Kind, Result};
 
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
-use crate::config::{Config, Place, Wish};
+use crate::config::{Config, Place, Token, Wish};
 use crate::kept::{self, Applied, Fingerprint};
 use crate::survey::{self, Watch};
 
@@ -83,8 +83,8 @@ pub struct Health {
 
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct PlaceHealth {
-    pub interface: String,
-    pub netns: Option<String>,
+    #[serde(flatten)]
+    pub place: Place,
     pub plane: String,
     pub mode: String,
     pub bundle: String,
@@ -143,8 +143,30 @@ impl Step {
     }
 }
 
-/// Told of a configuration that is to come into force; it may refuse it.
-pub type OnConfig = Box<dyn Fn(&Config) -> Result<()>>;
+/// What a configuration changes beside what runs.
+#[derive(Debug)]
+pub struct Beside {
+    pub tokens: Arc<RwLock<Vec<Token>>>,
+    /// What the service was started with.
+    pub first: Config,
+}
+
+impl Beside {
+    /// Refuses what cannot change while the service runs.
+    fn check(&self, config: &Config) -> Result<()> {
+        let fixed = |config: &Config| (config.listen, config.socket.path.clone(), config.events.clone());
+        if fixed(config) == fixed(&self.first) {
+            return Ok(());
+        }
+        Err(Error::input(
+            "`listen`, `socket` and `events` hold until the service is started again; restart it, or leave them as they were",
+        ))
+    }
+
+    fn change(&self, config: &Config) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = config.tokens.clone();
+    }
+}
 
 pub struct Keeper {
     agent: Agent,
@@ -161,7 +183,7 @@ pub struct Keeper {
     watch: Watch,
     tell: UnboundedSender<Event>,
     board: Board,
-    on_config: OnConfig,
+    beside: Beside,
 }
 
 impl Keeper {
@@ -172,7 +194,7 @@ impl Keeper {
         state_file: PathBuf,
         tell: UnboundedSender<Event>,
         board: Board,
-        on_config: OnConfig,
+        beside: Beside,
     ) -> Result<Self> {
         let failed = |error: std::io::Error| Error::other(format!("temporary file: {error}"));
         let empty_policy = tempfile::NamedTempFile::new().map_err(failed)?;
@@ -191,7 +213,7 @@ impl Keeper {
             watch: Watch::new(tell.clone()),
             tell,
             board,
-            on_config,
+            beside,
         })
     }
 
@@ -265,7 +287,7 @@ impl Keeper {
         if !refused.is_empty() {
             return Err(Error::other(refused.join("; ")));
         }
-        (self.on_config)(&config)?;
+        self.beside.check(&config)?;
         let mut done: Vec<&Step> = Vec::new();
         for step in &steps {
             let Err(error) = self.take(step).await else {
@@ -281,6 +303,7 @@ impl Keeper {
             return Err(Error::other(why));
         }
         self.failed.clear();
+        self.beside.change(&config);
         let _ = self.watch.follow(&config.namespaces())?;
         self.config = Some(config);
         Ok(Summary { changes: steps.iter().map(Step::describe).collect() })
@@ -387,8 +410,7 @@ impl Keeper {
 
     /// The mode that was asked for where a program runs, whoever asked; `None`: none runs.
     async fn mode_of(&self, place: &Place) -> Option<Mode> {
-        self.agent.does(&Order::check(place)).await.ok()?;
-        let said = self.agent.does(&Order::status(place)).await.ok()?;
+        let said = self.agent.does(&Order::check(place)).await.ok()?;
         let found = &said["attachments"][0];
         // Where the time of enforcement is over, it was asked for all the same.
         let enforces = found["mode"] == Mode::Enforce.name() || found["mode_as_asked"] == Value::Bool(false);
@@ -501,7 +523,7 @@ impl Keeper {
 
     /// The process that carries the packets of a place, and answers.
     async fn carrier(&self, place: &Place) -> Option<u32> {
-        let said = self.agent.does(&Order::status(place)).await.ok()?;
+        let said = self.agent.does(&Order::check(place)).await.ok()?;
         let carrier = &said["attachments"][0]["carrier"];
         let process = carrier["process"].as_u64()?;
         (carrier["answers"] == Value::Bool(true)).then_some(process as u32)
@@ -611,8 +633,7 @@ impl Keeper {
             places.insert(
                 place,
                 PlaceHealth {
-                    interface: place.interface.clone(),
-                    netns: place.netns.clone(),
+                    place: place.clone(),
                     plane: applied.wish.plane.name().to_string(),
                     mode: applied.wish.mode.name().to_string(),
                     bundle: applied.wish.bundle.display().to_string(),
@@ -622,11 +643,9 @@ impl Keeper {
             );
         }
         for (place, (_, why)) in &self.failed {
-            let entry = places.entry(place).or_insert_with(|| PlaceHealth {
-                interface: place.interface.clone(),
-                netns: place.netns.clone(),
-                ..PlaceHealth::default()
-            });
+            let entry = places
+                .entry(place)
+                .or_insert_with(|| PlaceHealth { place: place.clone(), ..PlaceHealth::default() });
             entry.kept = false;
             entry.error = Some(why.clone());
         }

@@ -17,7 +17,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use clap::Parser;
 use serde_json::json;
@@ -33,7 +33,7 @@ use wirewised::error::{Error, Result};
 use crate::agent::Agent;
 use crate::api::Service;
 use crate::config::{Config, DEFAULT_FILE, Role};
-use crate::keeper::{Board, Event, Keeper, OnConfig, TICK};
+use crate::keeper::{Beside, Board, Event, Keeper, TICK};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -201,7 +201,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         state,
         tell.clone(),
         board.clone(),
-        in_force(&tokens, &config),
+        Beside { tokens: Arc::clone(&tokens), first: config.clone() },
     )?;
     let service = Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
     tokio::spawn(api::answer_locally(local, service.clone()));
@@ -227,21 +227,6 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     notify(&[sd_notify::NotifyState::Stopping]);
     let _ = std::fs::remove_file(&socket);
     Ok(())
-}
-
-/// What changes with a configuration that comes into force, beside what runs.
-fn in_force(tokens: &Arc<RwLock<Vec<config::Token>>>, first: &Config) -> OnConfig {
-    let fixed = |config: &Config| (config.listen, config.socket.path.clone(), config.events.clone());
-    let (tokens, first) = (Arc::clone(tokens), fixed(first));
-    Box::new(move |config| {
-        if fixed(config) != first {
-            return Err(Error::input(
-                "`listen`, `socket` and `events` hold until the service is started again; restart it, or leave them as they were",
-            ));
-        }
-        *tokens.write().unwrap_or_else(PoisonError::into_inner) = config.tokens.clone();
-        Ok(())
-    })
 }
 
 fn notify(states: &[sd_notify::NotifyState<'_>]) {

@@ -55,12 +55,17 @@ fn read(attachment: &Attachment) -> Result<Reading> {
     let status = attachment.status()?;
     let statistics = attachment.statistics(&attachment.counters()?, None)?;
     let netns = status.network_namespace.as_ref().and_then(|elsewhere| elsewhere.netns.clone());
-    let labels = vec![("interface", status.interface.clone()), ("netns", netns.unwrap_or_default())];
+    let labels = labels_of(&status.interface, netns.as_deref());
     Ok(Reading { labels, status, statistics })
 }
 
-fn with(labels: &Labels, more: &[(&'static str, &str)]) -> Labels {
-    labels.iter().cloned().chain(more.iter().map(|(name, value)| (*name, (*value).to_string()))).collect()
+/// That every number of an interface has.
+fn labels_of(interface: &str, netns: Option<&str>) -> Labels {
+    vec![("interface", interface.to_string()), ("netns", netns.unwrap_or_default().to_string())]
+}
+
+fn label(name: &'static str, value: &str) -> Labels {
+    vec![(name, value.to_string())]
 }
 
 /// Writes families of samples.
@@ -116,10 +121,7 @@ impl Writer<'_> {
 }
 
 /// A sample of each reading, or several.
-fn of_each<T>(
-    readings: &[Reading],
-    samples: impl Fn(&Reading) -> Vec<(Vec<(&'static str, String)>, T)>,
-) -> Vec<Sample<T>> {
+fn of_each<T>(readings: &[Reading], samples: impl Fn(&Reading) -> Vec<Sample<T>>) -> Vec<Sample<T>> {
     let own = |reading: &Reading| {
         let labelled = samples(reading)
             .into_iter()
@@ -350,8 +352,8 @@ impl Readings {
             "Times that the configuration was read again",
             None,
             vec![
-                (with(&none(), &[("result", "applied")]), health.reloads - health.refused_reloads),
-                (with(&none(), &[("result", "refused")]), health.refused_reloads),
+                (label("result", "applied"), health.reloads - health.refused_reloads),
+                (label("result", "refused"), health.refused_reloads),
             ],
         )?;
         writer.counters(
@@ -359,12 +361,12 @@ impl Readings {
             "Events for the file of the configuration: written, or lost",
             None,
             vec![
-                (with(&none(), &[("fate", "written")]), health.events_written),
-                (with(&none(), &[("fate", "lost")]), health.events_lost),
+                (label("fate", "written"), health.events_written),
+                (label("fate", "lost"), health.events_lost),
             ],
         )?;
         let labels = |place: &crate::keeper::PlaceHealth| {
-            vec![("interface", place.interface.clone()), ("netns", place.netns.clone().unwrap_or_default())]
+            labels_of(&place.place.interface, place.place.netns.as_deref())
         };
         writer.gauges(
             "wirewise_serve_kept",

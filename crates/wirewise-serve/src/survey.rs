@@ -2,26 +2,22 @@
 //! Which interfaces there are, in each network namespace, and when that changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use wirewised::error::{Error, Result};
-use wirewised::interface::{netdev, netns, socket};
+use wirewised::interface::netns::Other;
+use wirewised::interface::{netdev, socket};
 
 use crate::keeper::Event;
-
-const NAMESPACES: &str = "/run/netns";
 
 /// The interfaces of each of these namespaces that exists.
 pub fn interfaces(namespaces: &BTreeSet<Option<String>>) -> BTreeMap<Option<String>, Vec<String>> {
     let found = namespaces.iter().filter_map(|namespace| {
-        let names = within(namespace.as_deref(), || Ok(netdev::names()))?.ok()?;
+        let names = within(namespace.as_deref(), netdev::names)?;
         Some((namespace.clone(), names))
     });
     found.collect()
@@ -33,19 +29,11 @@ pub fn exists(namespace: Option<&str>) -> bool {
 }
 
 /// What `work` says in a network namespace; `None`: there is none of this name, or it cannot be entered.
-fn within<T: Send>(
-    namespace: Option<&str>,
-    work: impl FnOnce() -> io::Result<T> + Send,
-) -> Option<io::Result<T>> {
-    let Some(name) = namespace else { return Some(work()) };
-    if !exists(namespace) {
-        return None;
+fn within<T: Send>(namespace: Option<&str>, work: impl FnOnce() -> T + Send) -> Option<T> {
+    match namespace {
+        None => Some(work()),
+        Some(name) => Other::named(name)?.within(work),
     }
-    // A thread of its own ends in the namespace it entered; this one stays.
-    std::thread::scope(|scope| {
-        let entered = scope.spawn(|| netns::enter(Path::new(name)).ok().map(|()| work()));
-        entered.join().ok().flatten()
-    })
 }
 
 /// Tells of interfaces that come, go or change, in the namespaces that a configuration names.
@@ -97,8 +85,7 @@ impl Watch {
 }
 
 fn inode(namespace: Option<&str>) -> Option<u64> {
-    let Some(name) = namespace else { return Some(0) };
-    fs::metadata(Path::new(NAMESPACES).join(name)).ok().map(|metadata| metadata.ino())
+    namespace.map_or(Some(0), |name| Other::named(name)?.inode())
 }
 
 /// A socket on which the kernel tells of links.

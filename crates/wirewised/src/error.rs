@@ -26,6 +26,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    const ALL: [Self; 7] = [
+        Kind::Other,
+        Kind::Input,
+        Kind::Missing,
+        Kind::Refused,
+        Kind::NotAttached,
+        Kind::Unknown,
+        Kind::Unreadable,
+    ];
+
+    /// Of a command of this agent; an exit code of no kind, such as a signal's, is `Other`.
+    pub fn of_exit_code(code: Option<i32>) -> Self {
+        let found = Self::ALL.into_iter().find(|kind| code == Some(kind.exit_code().into()));
+        found.unwrap_or(Kind::Other)
+    }
+
     pub fn exit_code(self) -> u8 {
         match self {
             Kind::Other => 1,
@@ -154,6 +170,8 @@ mod tests {
 
     #[test]
     fn kinds_have_the_documented_exit_codes() {
+        assert!(Kind::ALL.iter().all(|kind| Kind::of_exit_code(Some(kind.exit_code().into())) == *kind));
+        assert_eq!([None, Some(130)].map(Kind::of_exit_code), [Kind::Other; 2]);
         let attached = [Kind::NotAttached, Kind::Unknown, Kind::Unreadable];
         let kinds = [Kind::Other, Kind::Input, Kind::Missing, Kind::Refused];
         assert_eq!((kinds.map(Kind::exit_code), attached.map(Kind::exit_code)), ([1, 2, 3, 4], [5, 6, 7]));

@@ -99,6 +99,16 @@ pub struct Other {
 }
 
 impl Other {
+    /// The one of a name under /run/netns; `None`: there is none, or it cannot be opened.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(Self { name: name.to_string(), file: File::open(path_of(Path::new(name))).ok()? })
+    }
+
+    /// What tells it apart from others that exist now.
+    pub fn inode(&self) -> Option<u64> {
+        self.file.metadata().ok().map(|metadata| metadata.ino())
+    }
+
     pub fn file(&self) -> &File {
         &self.file
     }
