@@ -48,7 +48,7 @@ impl Order {
         self
     }
 
-    /// Runs what is wished, whatever of ours was there.
+    /// Attaches what the configuration asks for, or adopts it where it runs.
     pub fn run(place: &Place, wish: &Wish) -> Self {
         let mut order = Self::mode(place, wish, wish.mode);
         if let Some(policy) = &wish.policy {
@@ -66,7 +66,7 @@ impl Order {
         order
     }
 
-    /// As `run`, in the place of a program of ours on another plane.
+    /// Like `run`, but replaces our program on another plane.
     pub fn replace(place: &Place, wish: &Wish) -> Self {
         Self::run(place, wish).flag("--replace", true)
     }
@@ -84,7 +84,7 @@ impl Order {
         Self::new("rollback", place)
     }
 
-    /// Changes the mode of what runs; its policy stays.
+    /// Sets the mode and keeps the policy.
     pub fn mode(place: &Place, wish: &Wish, mode: Mode) -> Self {
         Self::new("run", place)
             .with("--bundle", &wish.bundle)

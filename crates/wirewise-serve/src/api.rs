@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be asked of the service: by the control socket, where the kernel says who asks, and by HTTP on this machine, with a token.
-//! Both have the same routes. Whoever is not known learns nothing.
+//! The API, on the control socket, where the kernel names the peer, and by HTTP on this machine, with a token. Both have the same
+//! routes. Without either, a request learns nothing.
 
 use std::convert::Infallible;
 use std::io;
@@ -46,7 +46,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Flows in one answer.
 const MOST_FLOWS: usize = 1000;
-/// Events that may wait for somebody who is told slowly.
+/// Events that may wait for a slow reader.
 const TOLD_AT_A_TIME: usize = 4096;
 
 /// What requests are answered from.
@@ -131,7 +131,7 @@ fn said(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message}}))).into_response()
 }
 
-/// Reads maps in a thread of its own, as the kernel may take its time.
+/// Reads maps in a separate thread, because system calls may block.
 async fn reading<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> std::result::Result<T, Response> {
@@ -246,7 +246,7 @@ struct Since {
 /// Server-sent events, one for each event of every attachment, those that are kept first.
 async fn events(State(service): State<Service>, Query(Since { since }): Query<Since>) -> Response {
     let (tell, mut told) = mpsc::channel(TOLD_AT_A_TIME);
-    // Reading maps waits for nobody; whoever is told too slowly is told of a gap.
+    // Reading never waits for the connection; a slow reader gets a gap instead.
     std::thread::spawn(move || {
         let mut listener = Browser { tell: tell.clone(), lost: 0 };
         follow(
@@ -265,7 +265,7 @@ async fn events(State(service): State<Service>, Query(Since { since }): Query<Si
 
 struct Browser {
     tell: mpsc::Sender<String>,
-    /// Of which nobody was told yet.
+    /// Events lost since the last one that was sent.
     lost: u64,
 }
 
@@ -388,7 +388,7 @@ fn group_id(name: &str) -> Result<u32> {
     })
 }
 
-/// Who is at the other end, as the kernel says: root may change things, whom the socket's mode lets in may read.
+/// The peer's role by its credentials: root may change things; others whom the socket's mode admits may read.
 fn peer(stream: &UnixStream) -> Option<Peer> {
     let credentials = stream.peer_cred().ok()?;
     // SAFETY: takes nothing, and cannot fail.

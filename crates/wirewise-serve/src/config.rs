@@ -57,9 +57,9 @@ pub struct Wish {
     /// What the host sends is judged too.
     #[serde(default)]
     pub outgoing: bool,
-    /// Of a plane in user space: where what passes is sent on to.
+    /// Where a plane in user space sends what passes.
     pub to: Option<String>,
-    /// Of a plane in user space.
+    /// Threads of a plane in user space.
     pub workers: Option<u32>,
     /// Whether what merges packets before the program is switched off while it runs.
     #[serde(default)]
@@ -85,7 +85,7 @@ pub struct Token {
     /// For the log.
     pub name: String,
     pub role: Role,
-    /// Of the token's characters, in hexadecimal digits.
+    /// SHA-256 of the token's characters, in hexadecimal digits.
     pub sha256: String,
 }
 
@@ -275,7 +275,7 @@ impl Config {
     }
 }
 
-/// Whether a bundle is named as one of the ready models, which are no files.
+/// Whether a bundle names a ready model instead of a file.
 pub fn is_ready_model(bundle: &Path) -> bool {
     bundle.as_os_str().as_encoded_bytes().starts_with(b"@")
 }

@@ -22,7 +22,7 @@ use crate::survey::{self, Watch};
 
 /// How long a process that carries packets may take until it does.
 const TO_START: Duration = Duration::from_secs(60);
-/// How often it is asked meanwhile.
+/// How often its status is read until then.
 const ASKED: Duration = Duration::from_millis(20);
 /// How long it may take to end in order.
 const TO_END: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub struct Summary {
     pub changes: Vec<String>,
 }
 
-/// What the service says of itself, for others to read at any time.
+/// The service's own state, for the API and metrics.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Health {
     /// Why the configuration that was read last is not in force.
@@ -88,7 +88,7 @@ pub struct PlaceHealth {
     pub plane: String,
     pub mode: String,
     pub bundle: String,
-    /// What is wished runs.
+    /// Whether the configured bundle runs there.
     pub kept: bool,
     /// Why it does not.
     pub error: Option<String>,
@@ -217,7 +217,7 @@ impl Keeper {
         })
     }
 
-    /// Applies the configuration, then keeps to it until it is told to stop. What runs goes on after that.
+    /// Applies the configuration and keeps to it until `Event::Stop`. Programs stay attached after that.
     pub async fn keep(
         mut self,
         first: Config,
@@ -228,7 +228,7 @@ impl Keeper {
         let applied = self.apply(first.clone()).await;
         if let Err(error) = &applied {
             tracing::error!("not applied, so what ran before goes on: {error}");
-            // Nothing else is wished; it is tried again.
+            // It is the one to retry.
             self.config.get_or_insert(first);
         }
         self.note(applied.as_ref().err());
@@ -309,14 +309,13 @@ impl Keeper {
         Ok(Summary { changes: steps.iter().map(Step::describe).collect() })
     }
 
-    /// What the configuration wishes of the interfaces that are there now, each by itself.
+    /// Starts what does not run, and stops what is no longer configured, each interface by itself.
     async fn keep_up(&mut self) {
         let Some(config) = self.config.clone() else { return };
         let _ = self.watch.follow(&config.namespaces());
         let wished = self.targets(&config, false).await.unwrap_or_default();
         for step in self.plan(&wished).await {
-            // What runs is changed when the configuration is read again, and at no other time: neither by a file that somebody is
-            // writing, nor in the place of an operator who has just changed it by hand.
+            // Only a reload changes what runs: a file may be half written, and an operator may have just changed the mode.
             if matches!(step, Step::Change { .. } | Step::Restart { .. }) {
                 continue;
             }
@@ -345,7 +344,7 @@ impl Keeper {
         self.failed.insert(place.clone(), (Instant::now(), why));
     }
 
-    /// What is wished where, with the contents that the files have now. all : else those that cannot be read are left out.
+    /// The configured state of each place, with the files' present contents. all : fail if one cannot be read; otherwise it is left out.
     async fn targets(&mut self, config: &Config, all: bool) -> Result<BTreeMap<Place, Applied>> {
         let namespaces = config.namespaces();
         let present = tokio::task::spawn_blocking(move || survey::interfaces(&namespaces)).await;
@@ -383,7 +382,7 @@ impl Keeper {
     async fn plan(&self, wished: &BTreeMap<Place, Applied>) -> Vec<Step> {
         let mut steps = Vec::new();
         for (place, old) in &self.applied {
-            // Of a namespace that is gone there is nothing to detach from; its program went with the interface.
+            // A namespace that is gone took the interface and the program with it.
             if !wished.contains_key(place) && survey::exists(place.netns.as_deref()) {
                 steps.push(Step::Stop { old: old.clone() });
             }
@@ -576,7 +575,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Sets the mode of what runs to that of `to`, if that is `only` and `from` had another.
+    /// Sets the mode of `to`, if it is `only` and differs from that of `from`.
     async fn set_mode(&self, from: &Applied, to: &Applied, only: Mode) -> Result<()> {
         if from.wish.mode == to.wish.mode || to.wish.mode != only {
             return Ok(());

@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     // A terminal has a person behind it.
     let json = cli.json && !std::io::stderr().is_terminal();
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    // Of libraries, libbpf says most, and little of it is of use to an operator.
+    // Libraries log their warnings only: libbpf's other messages are of little use to an operator.
     let shown = Targets::new()
         .with_default(tracing::Level::WARN)
         .with_target("wirewised_serve", tracing::Level::INFO);

@@ -408,7 +408,7 @@ impl Readings {
     }
 }
 
-/// What the kernel says of this process.
+/// This process, by the kernel's accounts.
 struct Process {
     cpu_seconds: f64,
     memory: i64,

@@ -88,7 +88,7 @@ fn inode(namespace: Option<&str>) -> Option<u64> {
     namespace.map_or(Some(0), |name| Other::named(name)?.inode())
 }
 
-/// A socket on which the kernel tells of links.
+/// A netlink socket for changes of links.
 fn open() -> io::Result<OwnedFd> {
     let socket = socket::open(
         libc::AF_NETLINK,
