@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 13
+#define WW_ABI_VERSION 14
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -215,6 +215,8 @@ struct ww_class_policy {
 	__u32 after; /* a flow's verdicts in a row that this class needs, else it counts as class 0; 0 is 1 */
 	__u64 interval_ns; /* rate limit: time a packet costs (GCRA) ... */
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
+	__u64 observe_from_ns; /* from then on the class observes, whatever the mode; clock as of enforce_until_ns */
+	__u64 observe_until_ns; /* and before then; all ones: for ever; 0: it does not */
 };
 
 /* What comes with a captured frame: at XDP in front of it; at TC its time is the receive time, and its length in cb[0]. */

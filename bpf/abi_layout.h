@@ -70,18 +70,20 @@ WW_AT(ww_slot, class_id, 12);
 WW_AT(ww_slot, flags, 13);
 WW_AT(ww_slot, generation, 14);
 
-WW_SIZE(ww_class_policy, 24);
+WW_SIZE(ww_class_policy, 40);
 WW_AT(ww_class_policy, action, 0);
 WW_AT(ww_class_policy, after, 4);
 WW_AT(ww_class_policy, interval_ns, 8);
 WW_AT(ww_class_policy, burst_ns, 16);
+WW_AT(ww_class_policy, observe_from_ns, 24);
+WW_AT(ww_class_policy, observe_until_ns, 32);
 
 WW_SIZE(ww_captured, 16);
 WW_AT(ww_captured, time_ns, 0);
 WW_AT(ww_captured, length, 8);
 WW_AT(ww_captured, reserved, 12);
 
-WW_SIZE(ww_policy, 1720);
+WW_SIZE(ww_policy, 2744);
 WW_AT(ww_policy, allow, 0);
 WW_AT(ww_policy, mode, 4);
 WW_AT(ww_policy, enforce_until_ns, 8);

@@ -44,17 +44,32 @@ static __always_inline void ww_count(struct ww_counter *counter, __u32 bytes)
 	counter->bytes += bytes;
 }
 
+/* The time that modes end by. The packet's clock stands still while the machine sleeps, so this reads another. Only packets about to be dropped
+ * get here. */
+static __always_inline __u64 ww_mode_time(__u64 now)
+{
+	return ww_config.clock == WW_CLOCK_METADATA ? now : bpf_ktime_get_boot_ns();
+}
+
 /* Enforcement may end at a given time; the data path itself then falls back to observing, whether or not the agent is alive. */
 static __always_inline int ww_enforcing(__u64 now)
 {
 	if (ww_policy.mode != WW_MODE_ENFORCE)
 		return 0;
-	if (!ww_policy.enforce_until_ns)
+	return !ww_policy.enforce_until_ns || ww_mode_time(now) < ww_policy.enforce_until_ns;
+}
+
+/* The same of a class, which may observe for a while where the policy is enforced. */
+static __always_inline int ww_enforcing_class(const struct ww_class_policy *rule, __u64 now)
+{
+	__u64 until = rule->observe_until_ns;
+
+	if (!ww_enforcing(now))
+		return 0;
+	if (ww_likely(!until))
 		return 1;
-	/* The packet's clock stands still while the machine sleeps, so this reads another. Only packets about to be dropped get here. */
-	if (ww_config.clock != WW_CLOCK_METADATA)
-		now = bpf_ktime_get_boot_ns();
-	return now < ww_policy.enforce_until_ns;
+	now = ww_mode_time(now);
+	return now < rule->observe_from_ns || now >= until;
 }
 
 /* Generic cell rate algorithm for a class, over all CPUs. Returns 1 if the packet is beyond the rate. */
@@ -218,16 +233,17 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 		return WW_NEXT_ACT;
 	}
 	if (action == WW_ACTION_DROP)
-		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
+		outcome = ww_enforcing_class(rule, frame->now_ns) ? WW_OUTCOME_DROP : WW_OUTCOME_WOULD_DROP;
 	else if (action == WW_ACTION_RATE_LIMIT &&
 		 ww_over_rate(class_id, rule->interval_ns, rule->burst_ns, frame->now_ns))
-		outcome = ww_enforcing(frame->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
+		outcome =
+			ww_enforcing_class(rule, frame->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
 	if (outcome && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 		outcome = WW_OUTCOME_ESTABLISHED;
 	/* Behind that: who is established is exempt from drops only. */
 	if (action == WW_ACTION_ACT) {
 		outcome = WW_OUTCOME_WOULD_ACT;
-		if (ww_enforcing(frame->now_ns)) {
+		if (ww_enforcing_class(rule, frame->now_ns)) {
 			if (ww_config.acts)
 				acted = ww_act(frame->ctx, class_id);
 			outcome = ww_outcome_of(acted);

@@ -120,6 +120,7 @@ def trace(
     plane: str | None = None,
     cpus: int = 1,
     object_file: str | Path | None = None,
+    observe: Sequence[str] = (),
 ) -> NDArray[np.void]:
     """What a bundle's object makes of the packets of a capture: a record for each.
 
@@ -129,7 +130,8 @@ def trace(
     object a line. packets : gets a capture of what is not dropped, as the program leaves it. plane :
     `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where this process may load
     programs. cpus : in the kernel, each packet runs on one of so many CPUs, at random, one after the other.
-    object_file : runs in the place of the bundle's program, whatever it holds. Raises MissingFeatureError
+    object_file : runs in the place of the bundle's program, whatever it holds. observe : classes that only
+    observe in enforce mode, `scan` or `scan=10s`. Raises MissingFeatureError
     without the privilege.
     """
     options = {
@@ -138,6 +140,7 @@ def trace(
         "--plane": plane, "--cpus": cpus, "--object": object_file,
     }  # fmt: skip
     given = [str(part) for name, value in options.items() if value is not None for part in (name, value)]
+    given += [f"--observe={name}" for name in observe]
     with ending.temporary_folder() as folder:
         output = folder / "trace"
         run("trace", capture, "--bundle", bundle, *given, "--format", "raw", "-o", output, timeout=None)

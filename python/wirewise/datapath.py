@@ -7,7 +7,7 @@ parse -> allow list -> deny list -> flow look-up -> accumulate -> trigger? -> fe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wirewise.abi import Action, Outcome, Status
@@ -15,7 +15,7 @@ from wirewise.fate import Fate, fate
 from wirewise.feature_sets import Extractor, FeatureSet, Observation
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
-from wirewise.policy import Decider, Policy
+from wirewise.policy import Decider, Observed, Policy
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class DataPath:
 
     hash_seed : 13 u64, as in ww_config; table_size : entries, instead of the feature set's. The policy's
     `enforce_for` counts from the first frame. connected : whether a packet is of a connection of this host
-    (bpf/classify/sockets.h); captured packets never are.
+    (bpf/classify/sockets.h); captured packets never are. observe : classes that observe in enforce mode too,
+    each for a time in nanoseconds from the first frame; None: for ever.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class DataPath:
         hash_seed: Sequence[int] | None = None,
         table_size: int | None = None,
         connected: Callable[[Packet], bool] = lambda packet: False,
+        observe: Mapping[str, int | None] | None = None,
     ) -> None:
         self.feature_set = feature_set
         self.model = model
@@ -73,12 +75,21 @@ class DataPath:
         self.extractor = Extractor(
             feature_set, hash_seed=hash_seed, table_size=table_size, used=model.used_features
         )
+        self._observe, self._began = dict(observe or {}), False
         self._decider = Decider(policy, enforce=enforce)
+
+    def _begin(self, time_ns: int) -> None:
+        self._began = True
+        if self.policy.enforce_for_ns is not None:
+            self._decider.enforce_until_ns = time_ns + self.policy.enforce_for_ns
+        for name, duration_ns in self._observe.items():
+            until_ns = None if duration_ns is None else time_ns + duration_ns
+            self._decider.observed[self.policy.classes.index(name)] = Observed(until_ns=until_ns)
 
     def process(self, frame: bytes, time_ns: int) -> Decision:
         """One Ethernet frame seen at time_ns (any origin, nanoseconds >= 0)."""
-        if self.policy.enforce_for_ns is not None and self._decider.enforce_until_ns is None:
-            self._decider.enforce_until_ns = time_ns + self.policy.enforce_for_ns
+        if not self._began:
+            self._begin(time_ns)
         status, packet = parse(frame, self.feature_set.decapsulate)
         if packet is None:
             drop_malformed = self.policy.drop_malformed and self._decider.enforces(time_ns)

@@ -52,6 +52,8 @@ class Case:
     shape: str = "auto"
     kind: str = ""
     small_limits: bool = False
+    observe: tuple[tuple[str, int | None], ...] = ()
+    """Classes that observe in enforce mode, for a time in nanoseconds or for ever."""
 
     @property
     def classes(self) -> list[str]:
@@ -86,6 +88,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
         shape=shape_of_kind(kind, shape),
         kind=kind,
         small_limits=shape != "auto" and kind in CUT_KINDS and random.random() < 0.6,
+        observe=random_observed(Random(f"observed of {seed}"), model.n_classes),
     )
     return case, frames
 
@@ -396,6 +399,14 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
     if random.random() < 0.5:
         policy["events"] = {"rate": random.choice((0, "5/s", "1000000/s"))}
     return policy
+
+
+def random_observed(random: Random, n_classes: int) -> tuple[tuple[str, int | None], ...]:
+    """Classes that `wirewised mode` has observe, sometimes."""
+    if random.random() < 0.6:
+        return ()
+    observed = random.sample(range(n_classes), random.randint(1, n_classes))
+    return tuple((f"c{index}", random.choice((None, 1, 10**6, 10**9, 3600 * 10**9))) for index in observed)
 
 
 def with_streaks(random: Random, policy: dict[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class Comparison:
             capture, self.bundle, n_features=len(self.case.feature_set.features), policy=self._policy,
             mode=self.case.mode, seed=HASH_SEED, flows=flows, packets=packets, plane=plane,
             cpus=self._cpus if plane == "kernel" else 1,
+            observe=[name if time is None else f"{name}={time}ns" for name, time in self.case.observe],
         )  # fmt: skip
         heads = np.stack([records[name] for name in _HEAD], axis=1).astype(np.int64)
         dumped = [json.loads(line) for line in flows.read_text().splitlines()]
@@ -139,7 +140,7 @@ class Comparison:
         case = self.case
         path = DataPath(
             case.feature_set, case.model, Policy.parse(self._policy.read_text(), case.classes),
-            enforce=case.mode == "enforce", hash_seed=seed_from(HASH_SEED),
+            enforce=case.mode == "enforce", hash_seed=seed_from(HASH_SEED), observe=dict(case.observe),
         )  # fmt: skip
         no_features, no_scores = [0] * len(case.feature_set.features), [0] * case.model.n_outputs
         heads, features, scores, left = [], [], [], []
@@ -263,7 +264,7 @@ def describe(case: Case) -> str:
             f"seed: {case.seed}",
             f"feature set: {json.dumps(case.feature_set.to_dict())}",
             f"model ({case.kind}, shape {case.shape}, small limits {case.small_limits}): {model}",
-            f"policy ({case.mode}): {json.dumps(case.policy)}",
+            f"policy ({case.mode}, observed {dict(case.observe)}): {json.dumps(case.policy)}",
         ]
     )
 

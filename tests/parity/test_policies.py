@@ -11,7 +11,7 @@ import pytest
 from tests import needs
 from tests.parity.harness import PLANES
 from wirewise import agent
-from wirewise.abi import Status
+from wirewise.abi import Outcome, Status
 from wirewise.compiler import compile
 from wirewise.datapath import DataPath
 from wirewise.datasets import CapturedPacket, read_ethernet, write_capture
@@ -142,6 +142,33 @@ def test_reference_and_object_agree(
             differences.append((number, {k: (ours[k], theirs[k]) for k in ours if ours[k] != theirs[k]}))
     assert not differences, f"{len(differences)} of {len(packets)} differ, the first: {differences[:3]}"
     _check_the_policy_did_something(name, mode, seen)
+
+
+@pytest.mark.parametrize("plane", PLANES)
+def test_a_class_observes_for_its_time(
+    bundle: Path, capture: tuple[Path, list[CapturedPacket]], tmp_path: Path, plane: str
+) -> None:
+    """As `wirewised mode` has it: the rest of the policy is enforced all the time."""
+    from wirewise.formats.bundle import Bundle
+
+    path, packets = capture
+    text = "version: 1\nclasses: {flood: drop, other: {action: rate-limit, rate: 2/s, burst: 1}}\n"
+    (tmp_path / "policy.yaml").write_text(text)
+    kernel = agent.trace(
+        path, bundle, n_features=len(FEATURES.features), policy=tmp_path / "policy.yaml", mode="enforce",
+        seed=5, table_size=256, plane=plane, observe=["flood=2s", "other"],
+    )  # fmt: skip
+    reference = DataPath(
+        FEATURES, Bundle.read(bundle).model, Policy.parse(text, CLASSES), enforce=True,
+        hash_seed=seed_from(5), table_size=256, observe={"flood": 2 * 10**9, "other": None},
+    )  # fmt: skip
+    said = [reference.process(captured.frame, captured.time_ns).outcome or 0 for captured in packets]
+    assert kernel["outcome"].tolist() == said
+    is_late = np.array([packet.time_ns - packets[0].time_ns >= 2 * 10**9 for packet in packets])
+    flood, outcomes = kernel["class_id"] == 1, kernel["outcome"]
+    assert set(outcomes[flood & ~is_late & (kernel["status"] == 0)]) == {Outcome.WOULD_DROP}
+    assert set(outcomes[flood & is_late & (kernel["status"] == 0)]) == {Outcome.DROP}
+    assert Outcome.WOULD_LIMIT in outcomes and Outcome.LIMITED not in outcomes
 
 
 def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status, object, bool]]) -> None:

@@ -249,22 +249,50 @@ class Policy:
         return f"{name}: {policy}" + (f" after {policy.after}" if policy.after > 1 else "")
 
 
+@dataclass(frozen=True)
+class Observed:
+    """When a class observes although the policy is enforced (`wirewised mode`): from_ns <= time < until_ns.
+
+    until_ns None: for ever.
+    """
+
+    from_ns: int = 0
+    until_ns: int | None = None
+
+    def holds(self, now_ns: int) -> bool:
+        return self.from_ns <= now_ns and (self.until_ns is None or now_ns < self.until_ns)
+
+
 class Decider:
     """The reference of what the data path does with a class: action and outcome, with the rate limits' state.
 
     enforce : the mode; observe counts limits in the same way and lets everything pass.
     enforce_until_ns : from this time on it is observe whatever was asked; None: never.
+    observed : class ids that observe in enforce mode too, and when.
     """
 
-    def __init__(self, policy: Policy, *, enforce: bool, enforce_until_ns: int | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        enforce: bool,
+        enforce_until_ns: int | None = None,
+        observed: Mapping[int, Observed] | None = None,
+    ) -> None:
         self.policy = policy
         self.enforce = enforce
         self.enforce_until_ns = enforce_until_ns
+        self.observed = dict(observed or {})
         self._tat_ns = [0] * len(policy.classes)
 
     def enforces(self, now_ns: int) -> bool:
         """Whether drops happen at this time."""
         return self.enforce and (self.enforce_until_ns is None or now_ns < self.enforce_until_ns)
+
+    def enforces_class(self, class_id: int, now_ns: int) -> bool:
+        """The same of a class: the whole policy's mode is the upper bound."""
+        window = self.observed.get(class_id)
+        return self.enforces(now_ns) and (window is None or not window.holds(now_ns))
 
     def decide(self, class_id: int, now_ns: int, *, connected: bool = False) -> tuple[Action, Outcome]:
         """Action and outcome of one packet of a class at a time; advances the class's rate limit.
@@ -272,13 +300,13 @@ class Decider:
         connected : whether the packet is of a connection of the host; captured packets never are. That saves
         it from drops only.
         """
-        policy = self.policy.actions[class_id]
+        policy, enforced = self.policy.actions[class_id], self.enforces_class(class_id, now_ns)
         if policy.steering is not None:
-            return policy.action, policy.steering.outcome if self.enforces(now_ns) else Outcome.WOULD_ACT
+            return policy.action, policy.steering.outcome if enforced else Outcome.WOULD_ACT
         if policy.action is Action.DROP:
-            dropped = Outcome.DROP if self.enforces(now_ns) else Outcome.WOULD_DROP
+            dropped = Outcome.DROP if enforced else Outcome.WOULD_DROP
         elif policy.limit is not None and not self._conforms(class_id, policy.limit, now_ns):
-            dropped = Outcome.LIMITED if self.enforces(now_ns) else Outcome.WOULD_LIMIT
+            dropped = Outcome.LIMITED if enforced else Outcome.WOULD_LIMIT
         else:
             return policy.action, Outcome.PASS
         return policy.action, Outcome.ESTABLISHED if self.policy.established and connected else dropped

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 13;
+pub const ABI_VERSION: u32 = 14;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -418,14 +418,18 @@ pub struct ClassPolicy {
     pub after: u32,
     pub interval_ns: u64,
     pub burst_ns: u64,
+    pub observe_from_ns: u64,
+    pub observe_until_ns: u64,
 }
 
 const _: () = {
-    assert!(size_of::<ClassPolicy>() == 24);
+    assert!(size_of::<ClassPolicy>() == 40);
     assert!(offset_of!(ClassPolicy, action) == 0);
     assert!(offset_of!(ClassPolicy, after) == 4);
     assert!(offset_of!(ClassPolicy, interval_ns) == 8);
     assert!(offset_of!(ClassPolicy, burst_ns) == 16);
+    assert!(offset_of!(ClassPolicy, observe_from_ns) == 24);
+    assert!(offset_of!(ClassPolicy, observe_until_ns) == 32);
 };
 
 /// `struct ww_captured`.
@@ -463,7 +467,7 @@ pub struct Policy {
 }
 
 const _: () = {
-    assert!(size_of::<Policy>() == 1720);
+    assert!(size_of::<Policy>() == 2744);
     assert!(offset_of!(Policy, allow) == 0);
     assert!(offset_of!(Policy, mode) == 4);
     assert!(offset_of!(Policy, enforce_until_ns) == 8);

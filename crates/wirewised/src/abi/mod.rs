@@ -49,6 +49,8 @@ pub mod maps;
 
 pub use contract::*;
 
+/// The end of what lasts until it is changed.
+pub const FOREVER: u64 = u64::MAX;
 /// Trigger `packets` can name packets 1 to this of a flow.
 pub const MAX_TRIGGER_PACKET: u32 = TRIGGER_WORDS as u32 * 64 - 1;
 /// Those by which a packet does not come to its receiver.

@@ -20,7 +20,7 @@ pub mod outgoing;
 pub mod overview;
 pub mod pins;
 pub mod plan;
-mod policy_change;
+pub mod policy_change;
 pub mod pools;
 mod reading;
 pub mod ready;

@@ -15,7 +15,17 @@ use crate::kernel;
 use crate::object::policy_maps;
 use crate::policy::Policy;
 use crate::reading::meta::PolicyMeta;
-use crate::reading::policy::effective_mode;
+use crate::reading::policy::{carry_class_modes, effective_mode, set_class_mode};
+
+/// Has classes, by number, observe or enforce as far as the whole policy does; with a time, after it the other again. The caller holds the lock
+/// of the root.
+pub fn change_classes(ours: &Attachment, classes: &[usize], mode: Mode, time_ns: Option<u64>) -> Result<()> {
+    let (now, mut element) = (kernel::boot_ns(), ours.element()?);
+    for class in classes {
+        set_class_mode(&mut element.policy.class_policy[*class], mode, now, time_ns);
+    }
+    policy_maps::write_element(&element, live(Places::of(&ours.directory).of_policy().current))
+}
 
 /// Changes policy and mode; `None`: what holds stays. policy : with its file. Where an agent of another version knows what this is, nothing
 /// changes. The caller holds the lock of the root.
@@ -33,7 +43,8 @@ pub fn change(ours: &Attachment, policy: Option<(&Path, &Policy)>, mode: Option<
         meta.policy.changed = kernel::now();
         return staging::remember(&places.current, &meta);
     };
-    let element = policy.to_abi(now, mode.unwrap_or_else(|| effective_mode(&current.policy, now)));
+    let mut element = policy.to_abi(now, mode.unwrap_or_else(|| effective_mode(&current.policy, now)));
+    carry_class_modes(&current.policy, &mut element.policy, Some);
     meta.policy = PolicyMeta::new(Some(file), policy);
     let staged = stage(places.of_policy(), policy, &element, &current.policy)?;
     staging::remember(&places.policy, &meta)?;

@@ -7,9 +7,10 @@ use super::{Attachment, inside, status};
 use crate::abi::maps::{
     self, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes,
 };
-use crate::abi::{self, Action};
+use crate::abi::{self, Action, Mode};
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
+use crate::kernel;
 use crate::object::mapped::MappedArray;
 use crate::object::{policy_maps, read_element, value_of};
 use crate::reading::agreement::Agreement;
@@ -19,9 +20,10 @@ use crate::reading::event_ring::EventRing;
 use crate::reading::events::Events;
 use crate::reading::flow_listing::ListedTable;
 use crate::reading::flows::{Flows, Wanted};
+use crate::reading::policy::{class_mode, effective_mode};
 use crate::reading::pools::Pools;
 use crate::reading::statistics::Statistics;
-use crate::reading::status::{Class, Status};
+use crate::reading::status::{AskedMode, Class, Status};
 use crate::reading::tunnels::Tunnels;
 
 impl Attachment {
@@ -183,6 +185,13 @@ impl Attachment {
             },
         };
         let names = self.class_names().into_iter().enumerate();
-        Ok(names.map(|(id, name)| Class { name, action: action(id) }).collect())
+        let now = kernel::boot_ns();
+        let whole = effective_mode(&policy, now);
+        let class = |(id, name): (usize, String)| {
+            let rule = &policy.class_policy[id];
+            let mode = if whole == Mode::Observe { whole } else { class_mode(rule, now).mode };
+            Class { name, action: action(id), mode, asked: AskedMode::of(rule, now) }
+        };
+        Ok(names.map(class).collect())
     }
 }

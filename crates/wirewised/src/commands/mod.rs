@@ -15,6 +15,7 @@ pub mod flows;
 pub mod infer;
 pub mod keygen;
 pub mod man;
+pub mod mode;
 pub mod planes;
 pub mod policy;
 pub mod receive;

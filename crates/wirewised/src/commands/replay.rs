@@ -9,7 +9,7 @@ use serde_json::Map;
 use wirewise_capture::{Merge, Reader};
 
 use super::EngineArgs;
-use super::trace::{ModeArg, without_sockets};
+use super::trace::{ModeArg, ObservedArgs, without_sockets};
 use crate::abi::{self, Mode};
 use crate::bundle::Bundle;
 use crate::error::Result;
@@ -53,6 +53,9 @@ pub struct Args {
     /// Whether the policy's drops happen or are only counted
     #[arg(long, value_enum, default_value_t = ModeArg::Observe)]
     mode: ModeArg,
+
+    #[command(flatten)]
+    observed: ObservedArgs,
 
     /// Threads that run the program; each has flows and flow tables of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -106,6 +109,7 @@ pub fn run(args: &Args) -> Result<()> {
     let classes = &bundle.manifest.classes;
     let mode: Mode = args.mode.into();
     let mut policy = Policy::given(args.policy.as_deref(), classes, mode)?;
+    let observed = args.observed.read(classes)?;
     // Nobody listens to events here.
     policy.events.rate = Rate::per_second(0);
     let mut totals = Totals::default();
@@ -137,7 +141,9 @@ pub fn run(args: &Args) -> Result<()> {
     let (stats, failure) = replay.run(
         &mut captures,
         // `enforce_for` counts from the first packet.
-        |engine, first_ns| engine.write_policy(&policy, &policy.to_abi(first_ns, mode)),
+        |engine, first_ns| {
+            engine.write_policy(&policy, &observed.apply(policy.to_abi(first_ns, mode), first_ns))
+        },
         |totals, share| progress.show_share(share, || format!("{} packets", totals.packets)),
     )?;
     progress.clear();

@@ -16,12 +16,14 @@ use crate::files;
 use crate::files::place::OutputPath;
 use crate::files::whole_file;
 use crate::offline::capture_out::CaptureOut;
-use crate::offline::runner::{self, RunOptions, Runner};
+use crate::offline::runner::{self, Observed, RunOptions, Runner};
 use crate::offline::runtime::RuntimeName;
 use crate::offline::trace_output::{Format, Writer};
 use crate::policy::Policy;
+use crate::text::nearest::choose;
 use crate::text::output;
 use crate::text::progress::Progress;
+use crate::text::units::Nanoseconds;
 
 const PROGRESS_EVERY: u64 = 1 << 14;
 
@@ -82,6 +84,9 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = ModeArg::Observe)]
     pub mode: ModeArg,
 
+    #[command(flatten)]
+    pub observed: ObservedArgs,
+
     /// Seed of the flow table's hash, for runs that must be repeatable; without it the hash is random
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -97,6 +102,37 @@ pub struct RunArgs {
     /// In the kernel, run each packet on one of this many CPUs, chosen at random, one packet after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub cpus: u32,
+}
+
+/// Classes that observe although the policy is enforced, as `wirewised mode` has them do.
+#[derive(Debug, clap::Args)]
+pub struct ObservedArgs {
+    /// In enforce mode, only observe this class; with a time (`scan=10s`), for so long from the first packet. Again for each further class
+    #[arg(long = "observe", value_name = "CLASS[=TIME]")]
+    classes: Vec<String>,
+}
+
+impl ObservedArgs {
+    pub fn read(&self, classes: &[String]) -> Result<Observed> {
+        let read = |text: &String| {
+            // A class may have the sign in its name.
+            let whole = classes.iter().position(|class| class == text).map(|class| (class, None));
+            let (name, time) =
+                text.rsplit_once('=').map_or((text.as_str(), None), |(name, time)| (name, Some(time)));
+            let timed = || {
+                let class = classes.iter().position(|class| class == name).ok_or_else(|| {
+                    Error::input(format!(
+                        "--observe {text}: the bundle has no class '{name}'; {}",
+                        choose(name, classes)
+                    ))
+                })?;
+                let time = time.map(str::parse::<Nanoseconds>).transpose();
+                Ok((class, time.map_err(|error| Error::input(format!("--observe {text}: {error}")))?))
+            };
+            whole.map_or_else(timed, Ok)
+        };
+        self.classes.iter().map(read).collect::<Result<_>>().map(Observed)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -132,6 +168,7 @@ impl RunArgs {
         Ok(RunOptions {
             policy,
             mode: self.mode.into(),
+            observed: self.observed.read(classes)?,
             hash_seed,
             table_size: self.table_size,
             cpus: self.cpus,

@@ -17,16 +17,34 @@ use crate::object::flow_table::FlowTable;
 use crate::offline::engine_run::Trust;
 use crate::offline::runtime::{MAX_FRAME, Ran, RunSettings, Runtime, RuntimeName};
 use crate::policy::Policy;
+use crate::reading::policy::set_class_mode;
+use crate::text::units::Nanoseconds;
 
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     pub policy: Policy,
     pub mode: Mode,
+    pub observed: Observed,
     pub hash_seed: [u64; abi::HASH_SEEDS],
     /// Flow-table entries; `None`: the bundle's.
     pub table_size: Option<u32>,
     /// In the kernel: each packet runs on one of so many CPUs, at random, one packet after the other.
     pub cpus: u32,
+}
+
+/// Classes, by number, that observe although the policy is enforced; with a time, for so long from the first packet.
+#[derive(Debug, Clone, Default)]
+pub struct Observed(pub Vec<(usize, Option<Nanoseconds>)>);
+
+impl Observed {
+    /// now_ns : of the first packet.
+    pub fn apply(&self, mut element: abi::Element, now_ns: u64) -> abi::Element {
+        for (class, time) in &self.0 {
+            let rule = &mut element.policy.class_policy[*class];
+            set_class_mode(rule, Mode::Observe, now_ns, time.map(|time| time.0));
+        }
+        element
+    }
 }
 
 /// What the program made of one packet. `scratch` is the data path's own record; which of its parts mean something
@@ -132,7 +150,8 @@ impl<'a> Runner<'a> {
 
     /// `enforce_for` counts from the first packet: the capture's clock is the only one in this run.
     fn write_policy(&mut self, now_ns: u64) -> Result<abi::Element> {
-        let element = self.options.policy.to_abi(now_ns, self.options.mode);
+        let element =
+            self.options.observed.apply(self.options.policy.to_abi(now_ns, self.options.mode), now_ns);
         self.runtime.write_policy(&self.options.policy, &element)?;
         self.policy = Some(element);
         Ok(element)

@@ -8,7 +8,7 @@ use crate::abi::{self, Counter, Outcome, Stats};
 use crate::kernel;
 use crate::reading::agreement::Agreement;
 use crate::reading::counters::{Counters, EventCounters, FlowCounters, total};
-use crate::reading::status::Status;
+use crate::reading::status::{AskedMode, Status};
 
 #[derive(Debug, Serialize)]
 pub struct Statistics {
@@ -47,6 +47,9 @@ pub struct NetworkRow {
 pub struct ClassRow {
     pub name: String,
     pub action: String,
+    /// What `wirewised mode` asked for it, while that lasts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedMode>,
     pub packets: u64,
     pub bytes: u64,
     pub packets_per_second: Option<f64>,
@@ -74,7 +77,7 @@ impl Statistics {
         let stats = &now.stats;
         let old = before.map(|before| &before.stats);
         let mode = status.describe_mode();
-        let names = status.classes.into_iter().map(|class| (class.name, class.action));
+        let names = status.classes.into_iter().map(|class| (class.name, class.action, class.asked));
         let classes = class_rows(stats, names, |id, count| {
             let old = old.map(|old| total(&old.class_outcome[id]));
             (
@@ -107,13 +110,13 @@ impl Statistics {
     }
 }
 
-/// classes : name and action, by class id. rates : packets and bits a second of a class.
+/// classes : name, action, and the mode of its own, by class id. rates : packets and bits a second of a class.
 pub fn class_rows(
     stats: &Stats,
-    classes: impl Iterator<Item = (String, String)>,
+    classes: impl Iterator<Item = (String, String, Option<AskedMode>)>,
     rates: impl Fn(usize, Counter) -> (Option<f64>, Option<f64>),
 ) -> Vec<ClassRow> {
-    let row = |(id, (name, action)): (usize, (String, String))| {
+    let row = |(id, (name, action, asked)): (usize, (String, String, Option<AskedMode>))| {
         let total = total(&stats.class_outcome[id]);
         let (packets_per_second, bits_per_second) = rates(id, total);
         let outcomes = Outcome::ALL.iter().zip(&stats.class_outcome[id]).map(|(outcome, count)| {
@@ -123,6 +126,7 @@ pub fn class_rows(
         ClassRow {
             name,
             action,
+            asked,
             packets: total.packets,
             bytes: total.bytes,
             packets_per_second,

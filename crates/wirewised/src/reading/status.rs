@@ -3,13 +3,14 @@
 
 use serde::Serialize;
 
-use crate::abi::Mode;
+use crate::abi::{self, Mode};
 use crate::bundle::manifest::Sharing;
 use crate::interface::offloads::Merging;
 use crate::plane::note::Carrier;
 use crate::plane::{FilterHandle, Plane};
 use crate::reading::agreement::Agreement;
 use crate::reading::meta::{BundleMeta, PolicyMeta};
+use crate::reading::policy::{ClassMode, class_mode};
 use crate::text::shell::quoted;
 use crate::text::units::format_age;
 
@@ -87,6 +88,48 @@ pub struct Previous {
 pub struct Class {
     pub name: String,
     pub action: String,
+    /// What holds now: enforce only while the whole policy is enforced.
+    pub mode: Mode,
+    /// What `wirewised mode` asked for it, while that lasts.
+    pub asked: Option<AskedMode>,
+}
+
+/// The mode of one class.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct AskedMode {
+    pub mode: Mode,
+    /// Afterwards the other mode holds; null: until it is changed.
+    pub remaining_seconds: Option<f64>,
+}
+
+impl AskedMode {
+    /// `None`: nothing was asked for, or it is over.
+    pub fn of(rule: &abi::ClassPolicy, now_ns: u64) -> Option<Self> {
+        let ClassMode { mode, remaining_ns } = class_mode(rule, now_ns);
+        let lasts = mode == Mode::Observe || remaining_ns.is_some();
+        lasts.then(|| Self { mode, remaining_seconds: remaining_ns.map(|time| time as f64 / 1e9) })
+    }
+}
+
+impl std::fmt::Display for AskedMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.remaining_seconds {
+            Some(seconds) => write!(f, "{}, {} left", self.mode, format_age((seconds * 1e9) as u64)),
+            None => self.mode.fmt(f),
+        }
+    }
+}
+
+impl Class {
+    /// Its action, with the mode if it has one of its own: `drop (observe, 59 min 12 s left)`.
+    pub fn describe(&self) -> String {
+        describe_action(&self.action, self.asked.as_ref())
+    }
+}
+
+/// The action of a class, with the mode if it has one of its own.
+pub fn describe_action(action: &str, asked: Option<&AskedMode>) -> String {
+    asked.map_or_else(|| action.to_string(), |asked| format!("{action} ({asked})"))
 }
 
 #[derive(Debug, Serialize)]

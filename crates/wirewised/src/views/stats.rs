@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use crate::abi::{self, Outcome};
 use crate::reading::counters::FlowCounters;
 use crate::reading::statistics::{ClassRow, NetworkRow, Statistics, StatusRow};
+use crate::reading::status::describe_action;
 use crate::views::agreement;
 use crate::views::fit::{Cell, Column, Need, Table};
 use crate::views::terminal;
@@ -32,7 +33,7 @@ pub fn class_table<'a>(classes: impl IntoIterator<Item = &'a ClassRow>, rates: b
     let row = |row: &ClassRow| {
         let mut cells = vec![
             Cell::words(&row.name),
-            Cell::words(&row.action),
+            Cell::words(describe_action(&row.action, row.asked.as_ref())),
             Cell::count(row.packets),
             Cell::count(row.bytes),
         ];

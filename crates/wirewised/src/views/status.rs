@@ -90,7 +90,7 @@ pub fn print(status: &Status) {
         row("signature", &signature::describe(bundle.signer.as_ref()));
     }
     let classes: Vec<_> =
-        status.classes.iter().map(|class| format!("{}: {}", class.name, class.action)).collect();
+        status.classes.iter().map(|class| format!("{}: {}", class.name, class.describe())).collect();
     row("classes", &classes.join(", "));
     if let Some(policy) = &status.policy {
         row("policy", policy.file.as_deref().unwrap_or("none: every class passes"));

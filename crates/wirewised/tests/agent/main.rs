@@ -32,6 +32,7 @@ mod kills;
 mod life;
 mod limits;
 mod loops;
+mod modes;
 mod mount;
 mod names;
 mod namespaces;

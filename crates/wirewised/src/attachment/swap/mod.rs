@@ -32,7 +32,7 @@ use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::{Joining, link};
 use crate::policy::Policy;
 use crate::reading::meta::{BundleMeta, Meta, PolicyMeta};
-use crate::reading::policy::effective_mode;
+use crate::reading::policy::{carry_class_modes, effective_mode};
 use crate::text::shell::quoted;
 
 #[derive(Debug)]
@@ -348,7 +348,8 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
         Some((file, policy)) => {
             policy_maps::copy_changed(from, to)?;
             let mode = request.mode.unwrap_or_else(|| effective_mode(&before.policy, now));
-            let element = policy.to_abi(now, mode);
+            let mut element = policy.to_abi(now, mode);
+            carry_class_modes(&before.policy, &mut element.policy, number);
             policy_maps::write(policy, &element, to, || Ok(()))?;
             (element, PolicyMeta::new(Some(file), policy))
         }

@@ -51,7 +51,7 @@ impl ReplaySummary {
     /// Classes, statuses and flows from the counters; the rest is the caller's to fill.
     pub fn new(stats: &abi::Stats, policy: &Policy, totals: &Totals, trust: Trust) -> Self {
         let classes = policy.classes.iter().zip(&policy.actions);
-        let classes = classes.map(|(class, action)| (class.clone(), action.to_string()));
+        let classes = classes.map(|(class, action)| (class.clone(), action.to_string(), None));
         Self {
             plane: "replay",
             bundle: String::new(),

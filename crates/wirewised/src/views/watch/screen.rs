@@ -201,6 +201,7 @@ mod tests {
         let outcomes = json!({"pass": count(1), "drop": count(dropped), "limited": count(0), "would-drop": count(0),
             "would-limit": count(0)});
         let class = |name: &str| ClassRow {
+            asked: None,
             name: name.to_string(),
             action: "drop".to_string(),
             packets: dropped + 1,
