@@ -23,6 +23,7 @@
 #define WW_MEANING_BYTES 32 /* SHA-256 */
 #define WW_ACT_STACK 224 /* bytes that the actor takes, with all it calls: a classifier leaves it as much */
 #define WW_DENY_STACK 64 /* and ww_denied4 or ww_denied6, which are called from ww_process_ipv6 */
+#define WW_TELL_STACK 64 /* and ww_told, which is called from ww_send_event6 */
 
 #define WW_ALLOW_PREFIXES 262144 /* more than two policy files can name; a trie grows with what it holds */
 /* Why a packet was or was not classified. Order is the order of ww_stats.status. */
@@ -217,6 +218,8 @@ struct ww_class_policy {
 	__u64 burst_ns;	   /* ... and how far ahead of the clock a class may get */
 	__u64 observe_from_ns; /* from then on the class observes, whatever the mode; clock as of enforce_until_ns */
 	__u64 observe_until_ns; /* and before then; all ones: for ever; 0: it does not */
+	__u32 severity;		/* of its events, 1 to 3; 0: none; for readers of events alone */
+	__u32 reserved;
 };
 
 /* What comes with a captured frame: at XDP in front of it; at TC its time is the receive time, and its length in cb[0]. */
@@ -299,7 +302,12 @@ struct ww_event {
 	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
 	__u64 answers;	/* of a bank: a bit for each network, 1: yes */
 	__u64 changed;	/* and for each whose answer was another before */
+	__u64 count; /* packets it tells of: this one, and those of its flow or source since the last event */
+	__u32 flags; /* WW_EVENT_* */
+	__u32 reserved;
 };
+
+#define WW_EVENT_SWAPPED 1 /* the flow's first packet went from the key's destination to its source */
 
 /* What a row has of the packet's headers, and memory for it, a power of two. */
 #define WW_RECORD_HEADERS 192

@@ -70,20 +70,22 @@ WW_AT(ww_slot, class_id, 12);
 WW_AT(ww_slot, flags, 13);
 WW_AT(ww_slot, generation, 14);
 
-WW_SIZE(ww_class_policy, 40);
+WW_SIZE(ww_class_policy, 48);
 WW_AT(ww_class_policy, action, 0);
 WW_AT(ww_class_policy, after, 4);
 WW_AT(ww_class_policy, interval_ns, 8);
 WW_AT(ww_class_policy, burst_ns, 16);
 WW_AT(ww_class_policy, observe_from_ns, 24);
 WW_AT(ww_class_policy, observe_until_ns, 32);
+WW_AT(ww_class_policy, severity, 40);
+WW_AT(ww_class_policy, reserved, 44);
 
 WW_SIZE(ww_captured, 16);
 WW_AT(ww_captured, time_ns, 0);
 WW_AT(ww_captured, length, 8);
 WW_AT(ww_captured, reserved, 12);
 
-WW_SIZE(ww_policy, 2744);
+WW_SIZE(ww_policy, 3256);
 WW_AT(ww_policy, allow, 0);
 WW_AT(ww_policy, mode, 4);
 WW_AT(ww_policy, enforce_until_ns, 8);
@@ -128,7 +130,7 @@ WW_AT(ww_stats, aggregates_refused, 9536);
 WW_AT(ww_stats, aggregates_missed, 9544);
 WW_AT(ww_stats, said_yes, 9552);
 
-WW_SIZE(ww_event, 88);
+WW_SIZE(ww_event, 104);
 WW_AT(ww_event, time_ns, 0);
 WW_AT(ww_event, key, 8);
 WW_AT(ww_event, ip_version, 56);
@@ -140,6 +142,9 @@ WW_AT(ww_event, length, 64);
 WW_AT(ww_event, sequence, 68);
 WW_AT(ww_event, answers, 72);
 WW_AT(ww_event, changed, 80);
+WW_AT(ww_event, count, 88);
+WW_AT(ww_event, flags, 96);
+WW_AT(ww_event, reserved, 100);
 
 WW_SIZE(ww_record, 288);
 WW_AT(ww_record, time_ns, 0);

@@ -32,9 +32,9 @@ _RUST = {
 
 _PYTHON_NUMBERS = (
     "ABI_VERSION", "MAX_FEATURES", "MAX_CLASSES", "MAX_WIDTH", "WAYS", "MAX_SAMPLES", "HASH_WORDS",
-    "HASH_SEEDS", "MAX_AFTER", "ACT_STACK", "DENY_STACK", "PLACES",
+    "HASH_SEEDS", "MAX_AFTER", "ACT_STACK", "DENY_STACK", "TELL_STACK", "PLACES",
 )  # fmt: skip
-_PYTHON_ENUMS = ("status", "action", "outcome")
+_PYTHON_ENUMS = ("status", "action", "outcome", "each")
 _COUNTED = ("HASH_WORDS", "POOLS", "BACKENDS", "TUNNELS")
 """The agent counts what it has in memory with these, beside the dimensions of arrays."""
 _UNDERSCORED = ("status",)

@@ -14,6 +14,7 @@
 #include "act/maps.h"
 
 #include "act/deny.h"
+#include "act/tell.h"
 #include "act/steer.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -40,6 +40,7 @@ enum ww_steer_kind {
 	WW_STEER_ENCAPSULATE = 131072, /* into the tunnel that ww_tunnels has for its receiver */
 	WW_STEER_QFI = 262144,	       /* in the PDU session container of its tunnel */
 	WW_STEER_INNER_DSCP = 524288,  /* in the IP header inside of its tunnel */
+	WW_STEER_TELL = 1048576,       /* not of a class: events are of flows or sources, not of packets */
 };
 
 /* What only a socket buffer has: XDP hands it over to a program at TC. */
@@ -70,6 +71,25 @@ struct ww_denied {
 /* Map ww_deny_origins: what an origin is called; empty: its place is free. For agents; the data path does not read it. */
 struct ww_deny_origin {
 	__u8 name[WW_DENY_NAME];
+};
+
+/* What an event is of. */
+enum ww_each { WW_EACH_PACKET = 0, WW_EACH_FLOW, WW_EACH_SOURCE };
+
+#define WW_TOLD 65536 /* flows or sources whose last event is remembered */
+
+/* Key of the map ww_told. Of a source, the key has its address alone. */
+struct ww_told_key {
+	struct ww_tunnel_key6 key;
+	__u8 ip_version;
+	__u8 class_id;
+	__u8 outcome; /* enum ww_outcome */
+	__u8 reserved[5];
+};
+
+struct ww_told {
+	__u64 told_ns; /* time of the last event; 0: there was none */
+	__u64 packets; /* since then */
 };
 
 /* CPUs that a class's packets go to, at most. */
@@ -277,6 +297,9 @@ struct ww_act_config {
 /* Map .data.ww_act_policy, one element: what classes ask for whose action is WW_ACTION_ACT. */
 struct ww_act_policy {
 	struct ww_steer steer[WW_MAX_CLASSES];
+	__u64 tell_every_ns; /* while a flow or source goes on, it has an event so often */
+	__u32 each;	     /* enum ww_each */
+	__u32 reserved;
 };
 
 #define WW_ROOM 256

@@ -29,6 +29,17 @@ WW_AT(ww_denied, origin_until_s, 8);
 WW_SIZE(ww_deny_origin, 32);
 WW_AT(ww_deny_origin, name, 0);
 
+WW_SIZE(ww_told_key, 56);
+WW_AT(ww_told_key, key, 0);
+WW_AT(ww_told_key, ip_version, 48);
+WW_AT(ww_told_key, class_id, 49);
+WW_AT(ww_told_key, outcome, 50);
+WW_AT(ww_told_key, reserved, 51);
+
+WW_SIZE(ww_told, 16);
+WW_AT(ww_told, told_ns, 0);
+WW_AT(ww_told, packets, 8);
+
 WW_SIZE(ww_steer, 132);
 WW_AT(ww_steer, kinds, 0);
 WW_AT(ww_steer, ifindex, 4);
@@ -133,8 +144,11 @@ WW_AT(ww_act_config, shards, 16);
 WW_AT(ww_act_config, reserved, 20);
 WW_AT(ww_act_config, hash_seed, 24);
 
-WW_SIZE(ww_act_policy, 8448);
+WW_SIZE(ww_act_policy, 8464);
 WW_AT(ww_act_policy, steer, 0);
+WW_AT(ww_act_policy, tell_every_ns, 8448);
+WW_AT(ww_act_policy, each, 8456);
+WW_AT(ww_act_policy, reserved, 8460);
 
 WW_SIZE(ww_act_cpu, 2064);
 WW_AT(ww_act_cpu, answer_tat_ns, 0);

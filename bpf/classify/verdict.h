@@ -14,10 +14,10 @@
 #include "classify/shadow.h"
 #include "classify/sockets.h"
 #include "frame/arith.h"
+#include "frame/event.h"
 #include "frame/hook.h"
 
 #define WW_LIMIT_TRIES 4
-#define WW_ANSWERING (1ULL << 24)
 #define WW_NEXT_ACT -3 /* beside the verdicts: the policy is to be applied again, by ww_act_ipv6 */
 
 /* What the stages after parsing share. Only inlined code takes its address, so it stays in registers. */
@@ -91,19 +91,41 @@ __noinline int ww_over_rate(__u32 class_id, __u64 interval, __u64 burst, __u64 n
 	return 1;
 }
 
+/* The last seam between classifier and actor, beside ww_act and ww_denied: of how many packets an event would tell, and what became of it
+ * (enum ww_tell). A bundle's has one for each packet; the agent links its own (bpf/act/tell.h) where a policy wants one for each flow or source.
+ * scratch: has the flow's key and its IP version. */
+__weak __noinline __u64 ww_told(const struct ww_scratch *scratch, __u64 what, __u64 now, __u32 step)
+{
+	__u64 packets = 1;
+
+	ww_hide(packets); /* no caller may know it */
+	return scratch ? packets : 0;
+}
+
 /* Writes an event over the oldest of this CPU, within the policy's event rate: without a reader the newest are kept. (A BPF ring buffer
- * that is full refuses what is new.) what: outcome | action << 8 | class << 16 | whether there are answers << 24 | IP length << 32. */
-static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww_scratch *scratch,
+ * that is full refuses what is new.) what: see frame/event.h. */
+static __always_inline int ww_send_event(struct ww_stats *stats, struct ww_scratch *scratch,
 					 const struct ww_slot *slot, const void *key, __u64 what,
 					 const __u32 version)
 {
-	__u64 now = slot->last_seen_ns;
+	__u64 now = slot->last_seen_ns, count = 1;
 	__u32 index = bpf_get_smp_processor_id() * WW_EVENTS + (stats->events_sent & (WW_EVENTS - 1));
 	struct ww_event *event;
 
+	if (slot->flags & WW_SLOT_SWAPPED)
+		what |= WW_WHAT_SWAPPED;
+	if (ww_config.acts) {
+		ww_copy_key(&scratch->key, key, version);
+		scratch->ip_version = version;
+		count = ww_told(scratch, what, now, WW_TELL_ASK);
+		if (!count)
+			return 0;
+	}
 	if (!ww_within_rate(&stats->event_tat_ns, now, ww_policy.event_interval_ns,
 			    ww_policy.event_burst_ns)) {
 		stats->events_limited++;
+		if (ww_config.acts)
+			ww_told(scratch, what, now, WW_TELL_LIMITED);
 		return 0;
 	}
 	event = bpf_map_lookup_elem(&ww_events, &index);
@@ -119,22 +141,26 @@ static __always_inline int ww_send_event(struct ww_stats *stats, const struct ww
 	event->outcome = what;
 	event->packets = slot->packets;
 	event->length = what >> 32;
-	event->answers = what & WW_ANSWERING ? scratch->answers : 0;
-	event->changed = what & WW_ANSWERING ? scratch->changed : 0;
+	event->answers = what & WW_WHAT_ANSWERING ? scratch->answers : 0;
+	event->changed = what & WW_WHAT_ANSWERING ? scratch->changed : 0;
+	event->count = count;
+	event->flags = what & WW_WHAT_SWAPPED ? WW_EVENT_SWAPPED : 0;
 	stats->events_sent++;
 	__sync_lock_test_and_set(&event->sequence, (__u32)stats->events_sent);
+	if (ww_config.acts)
+		ww_told(scratch, what, now, WW_TELL_SENT);
 	return 0;
 }
 
 /* One for each size of key; global functions, so that they use none of ww_main's stack. */
-__noinline int ww_send_event4(struct ww_stats *stats, const struct ww_scratch *scratch,
-			      const struct ww_slot *slot, const WW_FLOW_KEY4 *key, __u64 what)
+__noinline int ww_send_event4(struct ww_stats *stats, struct ww_scratch *scratch, const struct ww_slot *slot,
+			      const WW_FLOW_KEY4 *key, __u64 what)
 {
 	return stats && scratch && slot && key ? ww_send_event(stats, scratch, slot, key, what, 4) : 0;
 }
 
-__noinline int ww_send_event6(struct ww_stats *stats, const struct ww_scratch *scratch,
-			      const struct ww_slot *slot, const WW_FLOW_KEY6 *key, __u64 what)
+__noinline int ww_send_event6(struct ww_stats *stats, struct ww_scratch *scratch, const struct ww_slot *slot,
+			      const WW_FLOW_KEY6 *key, __u64 what)
 {
 	return stats && scratch && slot && key ? ww_send_event(stats, scratch, slot, key, what, 6) : 0;
 }
@@ -254,7 +280,7 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 		__u64 what = outcome | action << 8 | class_id << 16 | (__u64)length << 32;
 
 		if (frame->answering)
-			what |= WW_ANSWERING;
+			what |= WW_WHAT_ANSWERING;
 		/* The key follows the slot in every entry. */
 		if (version == 4)
 			ww_send_event4(&frame->percpu->stats, &frame->percpu->scratch, slot,

@@ -19,6 +19,7 @@ HASH_SEEDS = 13
 MAX_AFTER = 15
 ACT_STACK = 224
 DENY_STACK = 64
+TELL_STACK = 64
 PLACES = 65_537
 
 SLOT_SIZE = 16
@@ -78,6 +79,17 @@ class Outcome(IntEnum):
     ACTED = 6
     WOULD_ACT = 7
     NOT_ACTED = 8
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+
+class Each(IntEnum):
+    """enum ww_each. What an event is of."""
+
+    PACKET = 0
+    FLOW = 1
+    SOURCE = 2
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")

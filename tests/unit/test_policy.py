@@ -13,7 +13,7 @@ from wirewise.abi import Action, Outcome, Status
 from wirewise.errors import InputError
 from wirewise.fate import DROPPING
 from wirewise.feature_sets.packet import Packet
-from wirewise.policy import ClassPolicy, Decider, Limit, Policy, Port, Trigger
+from wirewise.policy import ClassPolicy, Decider, Limit, Policy, Port, Teller, Trigger
 
 CLASSES = ["benign", "attack", "scan", "other"]
 FULL = """
@@ -281,3 +281,17 @@ def test_rate_limit_bounds(interval: int, burst: int, gaps: list[int]) -> None:
             assert last - first + 1 <= burst + (passed[last] - start) // interval
     now += interval * (burst + 1) + 1
     assert [decider.decide(0, now)[1] for _ in range(burst + 1)] == [Outcome.PASS] * burst + [Outcome.LIMITED]
+
+
+def test_a_flow_tells_once_and_then_at_every_update() -> None:
+    teller = Teller(Policy.parse("version: 1\nevents: {each: flow, update: 10ns}", CLASSES))
+    times = [0, 1, 9, 10, 11, 30]
+    assert [teller.tells("a", 1, Outcome.DROP, time) for time in times] == [1, 0, 0, 3, 0, 2]
+    assert teller.tells("a", 1, Outcome.PASS, 11) == teller.tells("b", 1, Outcome.DROP, 11) == 1
+    every = Teller(Policy.parse("version: 1", CLASSES))
+    assert [every.tells("a", 1, Outcome.DROP, 0) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_class_may_have_a_severity() -> None:
+    policy = Policy.parse("version: 1\nclasses: {attack: {action: drop, severity: 2}}", CLASSES)
+    assert [entry.severity for entry in policy.actions] == [None, 2, None, None]

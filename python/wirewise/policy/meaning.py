@@ -7,14 +7,14 @@ form (`wirewised policy --json`) means, for `explain`, the demo and the parity t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 from wirewise import agent, ending
-from wirewise.abi import Action, Outcome, Status
+from wirewise.abi import Action, Each, Outcome, Status
 from wirewise.errors import InputError
 from wirewise.feature_sets.packet import Packet
 from wirewise.policy.act.backend import Pool
@@ -51,6 +51,8 @@ class ClassPolicy:
     limit: Limit | None = None
     after: int = 1
     steering: Steering | None = None
+    severity: int | None = None
+    """Of its events, 1 (high) to 3."""
     keys: str = str(Action.PASS)
     """What a policy file calls it, without what it is given: `dscp, redirect`."""
     text: str = str(Action.PASS)
@@ -145,6 +147,10 @@ class Policy:
     events: Limit = field(default_factory=lambda: Limit.of(_SECOND // 100, DEFAULT_BURST))
     established: bool = False
     """Packets of connections that the host has begun or accepted are never dropped."""
+    each: Each = Each.PACKET
+    """What an event is of: a flow or source has one for each class and outcome."""
+    event_update_ns: int = 10 * _SECOND
+    """How often a flow or source that goes on has another event."""
     deny: Deny | None = None
     """None: there is no list. An empty one can be filled by `wirewised deny`."""
 
@@ -189,8 +195,10 @@ class Policy:
             normal["drop_malformed"],
             tuple(map(_port, allow["source_ports"])),
             normal["drop_essential"],
-            Limit(**normal["events"]),
+            Limit(normal["events"]["interval_ns"], normal["events"]["burst_ns"]),
             allow["established"],
+            Each[normal["events"]["each"].upper()],
+            normal["events"]["update_ns"],
             None
             if deny is None
             else Deny(tuple(map(ip_network, deny["prefixes"])), tuple(map(_port, deny["ports"]))),
@@ -263,6 +271,32 @@ class Observed:
         return self.from_ns <= now_ns and (self.until_ns is None or now_ns < self.until_ns)
 
 
+class Teller:
+    """The reference of which packets have an event, the rate of events apart (bpf/act/tell.h).
+
+    The first packet of a flow or source with a class and outcome has one, and then one each event_update_ns.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._told: dict[Hashable, tuple[int | None, int]] = {}
+
+    def tells(self, key: Hashable, class_id: int, outcome: Outcome, now_ns: int) -> int:
+        """Of how many packets an event tells that comes with this one; 0: there is none.
+
+        key : of the flow, or the address that sent its first packet, as `each` says.
+        """
+        if self.policy.each is Each.PACKET:
+            return 1
+        what = (key, class_id, outcome)
+        told_ns, packets = self._told.get(what, (None, 0))
+        if told_ns is not None and now_ns - told_ns < self.policy.event_update_ns:
+            self._told[what] = (told_ns, packets + 1)
+            return 0
+        self._told[what] = (now_ns, 0)
+        return packets + 1
+
+
 class Decider:
     """The reference of what the data path does with a class: action and outcome, with the rate limits' state.
 
@@ -330,6 +364,7 @@ def _class_policy(rule: Mapping[str, Any], pools: Mapping[str, Pool], tunnels: T
         None if limit is None else Limit(**limit),
         rule["after"],
         None if acts is None else Steering.of(acts, pools, tunnels),
+        rule["severity"],
         rule["keys"],
         rule["text"],
     )

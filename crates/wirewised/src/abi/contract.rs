@@ -17,6 +17,7 @@ pub const TRIGGER_WORDS: usize = 16;
 pub const MEANING_BYTES: usize = 32;
 pub const ACT_STACK: u32 = 224;
 pub const DENY_STACK: u32 = 64;
+pub const TELL_STACK: u32 = 64;
 pub const ALLOW_PREFIXES: u32 = 262_144;
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
@@ -28,6 +29,7 @@ pub const MAX_STREAK: u32 = 15;
 pub const MAX_AFTER: u32 = 15;
 pub const ALLOW_PORT_WORDS: u32 = 1024;
 pub const EVENTS: u32 = 2048;
+pub const EVENT_SWAPPED: u32 = 1;
 pub const RECORD_HEADERS: u32 = 192;
 pub const RECORD_ROOM: usize = 256;
 pub const AGREEMENT_ROWS: usize = 65;
@@ -41,6 +43,7 @@ pub const DENY_PREFIXES: u32 = 4_194_304;
 pub const DENY_ORIGINS: usize = 6;
 pub const DENY_NAME: usize = 32;
 pub const DENY_FOREVER: u32 = 0xffff_ffff;
+pub const TOLD: u32 = 65_536;
 pub const MAX_SPREAD: usize = 16;
 pub const BROADCASTS: usize = 8;
 pub const COPY: u32 = 0x0000_7e50;
@@ -201,6 +204,16 @@ pub const STEER_DECAPSULATE: u32 = 65_536;
 pub const STEER_ENCAPSULATE: u32 = 131_072;
 pub const STEER_QFI: u32 = 262_144;
 pub const STEER_INNER_DSCP: u32 = 524_288;
+pub const STEER_TELL: u32 = 1_048_576;
+
+codes! {
+    /// `enum ww_each`.
+    Each {
+        Packet = "packet",
+        Flow = "flow",
+        Source = "source",
+    }
+}
 
 codes! {
     /// `enum ww_method`.
@@ -420,16 +433,20 @@ pub struct ClassPolicy {
     pub burst_ns: u64,
     pub observe_from_ns: u64,
     pub observe_until_ns: u64,
+    pub severity: u32,
+    pub reserved: u32,
 }
 
 const _: () = {
-    assert!(size_of::<ClassPolicy>() == 40);
+    assert!(size_of::<ClassPolicy>() == 48);
     assert!(offset_of!(ClassPolicy, action) == 0);
     assert!(offset_of!(ClassPolicy, after) == 4);
     assert!(offset_of!(ClassPolicy, interval_ns) == 8);
     assert!(offset_of!(ClassPolicy, burst_ns) == 16);
     assert!(offset_of!(ClassPolicy, observe_from_ns) == 24);
     assert!(offset_of!(ClassPolicy, observe_until_ns) == 32);
+    assert!(offset_of!(ClassPolicy, severity) == 40);
+    assert!(offset_of!(ClassPolicy, reserved) == 44);
 };
 
 /// `struct ww_captured`.
@@ -467,7 +484,7 @@ pub struct Policy {
 }
 
 const _: () = {
-    assert!(size_of::<Policy>() == 2744);
+    assert!(size_of::<Policy>() == 3256);
     assert!(offset_of!(Policy, allow) == 0);
     assert!(offset_of!(Policy, mode) == 4);
     assert!(offset_of!(Policy, enforce_until_ns) == 8);
@@ -583,10 +600,13 @@ pub struct Event {
     pub sequence: u32,
     pub answers: u64,
     pub changed: u64,
+    pub count: u64,
+    pub flags: u32,
+    pub reserved: u32,
 }
 
 const _: () = {
-    assert!(size_of::<Event>() == 88);
+    assert!(size_of::<Event>() == 104);
     assert!(offset_of!(Event, time_ns) == 0);
     assert!(offset_of!(Event, key) == 8);
     assert!(offset_of!(Event, ip_version) == 56);
@@ -598,6 +618,9 @@ const _: () = {
     assert!(offset_of!(Event, sequence) == 68);
     assert!(offset_of!(Event, answers) == 72);
     assert!(offset_of!(Event, changed) == 80);
+    assert!(offset_of!(Event, count) == 88);
+    assert!(offset_of!(Event, flags) == 96);
+    assert!(offset_of!(Event, reserved) == 100);
 };
 
 /// `struct ww_record`.
@@ -784,6 +807,40 @@ pub struct DenyOrigin {
 const _: () = {
     assert!(size_of::<DenyOrigin>() == 32);
     assert!(offset_of!(DenyOrigin, name) == 0);
+};
+
+/// `struct ww_told_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct ToldKey {
+    pub key: TunnelKey6,
+    pub ip_version: u8,
+    pub class_id: u8,
+    pub outcome: u8,
+    pub reserved: [u8; 5],
+}
+
+const _: () = {
+    assert!(size_of::<ToldKey>() == 56);
+    assert!(offset_of!(ToldKey, key) == 0);
+    assert!(offset_of!(ToldKey, ip_version) == 48);
+    assert!(offset_of!(ToldKey, class_id) == 49);
+    assert!(offset_of!(ToldKey, outcome) == 50);
+    assert!(offset_of!(ToldKey, reserved) == 51);
+};
+
+/// `struct ww_told`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Told {
+    pub told_ns: u64,
+    pub packets: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Told>() == 16);
+    assert!(offset_of!(Told, told_ns) == 0);
+    assert!(offset_of!(Told, packets) == 8);
 };
 
 /// `struct ww_steer`.
@@ -1065,11 +1122,17 @@ const _: () = {
 #[repr(C)]
 pub struct ActPolicy {
     pub steer: [Steer; MAX_CLASSES],
+    pub tell_every_ns: u64,
+    pub each: u32,
+    pub reserved: u32,
 }
 
 const _: () = {
-    assert!(size_of::<ActPolicy>() == 8448);
+    assert!(size_of::<ActPolicy>() == 8464);
     assert!(offset_of!(ActPolicy, steer) == 0);
+    assert!(offset_of!(ActPolicy, tell_every_ns) == 8448);
+    assert!(offset_of!(ActPolicy, each) == 8456);
+    assert!(offset_of!(ActPolicy, reserved) == 8460);
 };
 
 /// `struct ww_act_cpu`.

@@ -379,6 +379,13 @@ maps! {
     /// names of those who deny prefixes
     DENY_ORIGINS = "ww_deny_origins", AllowList: Map::array(size_of::<abi::DenyOrigin>(), abi::DENY_ORIGINS)
         .steering(abi::STEER_DENY, Of::All).changed();
+    /// flows or sources that events have told of
+    TOLD = "ww_told_of", Classes: Map::new(
+        Kind::LruHash,
+        size_of::<abi::ToldKey>(),
+        Value::Exactly(size_of::<abi::Told>()),
+        abi::TOLD as usize,
+    ).steering(abi::STEER_TELL, Of::All);
     /// interfaces that packets leave by, under their indexes
     INTERFACES = "ww_interfaces", Policy: Map::indexed(Kind::Interfaces, 4, abi::INTERFACES as usize)
         .steering(abi::STEER_REDIRECT | abi::STEER_FORWARD | abi::STEER_BACKEND, Of::Xdp);
@@ -481,6 +488,7 @@ pub fn document() -> String {
             // A way to forward.
             abi::STEER_BRIDGE => "`forward` between ports".to_owned(),
             abi::STEER_DENY => "a deny list".to_owned(),
+            abi::STEER_TELL => "`events: {each}`".to_owned(),
             _ => names,
         }
     };

@@ -149,6 +149,11 @@ impl Action {
 }
 
 impl Outcome {
+    /// Whether a packet with it was dropped.
+    pub fn drops(self) -> bool {
+        matches!(self, Self::Drop | Self::Limited)
+    }
+
     /// Above a column of packets.
     pub fn title(self) -> String {
         self.name().replace('-', " ")
@@ -205,7 +210,8 @@ impl Element {
     /// What the policy asks of a program beside passing and dropping classes: `STEER_*` bits.
     pub fn steering(&self) -> u32 {
         let denies = if self.denies() { STEER_DENY } else { 0 };
-        self.steered().fold(denies, |kinds, (_, steer)| kinds | steer.kinds)
+        let tells = if self.act.each == Each::Packet.code() { 0 } else { STEER_TELL };
+        self.steered().fold(denies | tells, |kinds, (_, steer)| kinds | steer.kinds)
     }
 
     /// Whether there is a deny list.

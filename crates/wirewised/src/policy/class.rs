@@ -11,6 +11,7 @@ use crate::text::units::Rate;
 const ACTIONS: [&str; 4] = ["pass", "drop", "count", "rate-limit"];
 pub const DEFAULT_BURST: u32 = 20;
 const MAX_BURST: u32 = 1_000_000;
+const MAX_SEVERITY: u8 = 3;
 
 /// How many may pass in a row (`burst`) and how many in the long run (`rate`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +35,13 @@ pub struct ClassPolicy {
     pub action: ClassAction,
     /// How many verdicts in a row a flow needs for this class, 1 to `abi::MAX_AFTER`; before, it counts as class 0.
     pub after: u32,
+    /// Severity of its events, 1 (high) to `MAX_SEVERITY`, as in Suricata's rules.
+    pub severity: Option<u8>,
 }
 
 impl ClassPolicy {
     /// Of a class that the policy does not name.
-    pub const PASS: Self = Self { action: ClassAction::Pass, after: 1 };
+    pub const PASS: Self = Self { action: ClassAction::Pass, after: 1, severity: None };
 }
 
 impl std::fmt::Display for ClassPolicy {
@@ -103,7 +106,11 @@ pub fn class_policy(file: ActionMap, pools: &[Pool]) -> std::result::Result<Clas
     if !(1..=most).contains(&after) {
         return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
     }
-    Ok(ClassPolicy { action: class_action(file, pools)?, after })
+    let severity = file.severity;
+    if let Some(severity) = severity.filter(|severity| !(1..=MAX_SEVERITY).contains(severity)) {
+        return Err(format!("severity {severity} is out of range; 1 (high) to {MAX_SEVERITY}"));
+    }
+    Ok(ClassPolicy { action: class_action(file, pools)?, after, severity })
 }
 
 fn class_action(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassAction, String> {

@@ -28,6 +28,9 @@ pub struct EventsFile {
     #[serde(default, deserialize_with = "from_text")]
     pub rate: Option<Rate>,
     pub burst: Option<u32>,
+    pub each: Option<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub update: Option<Nanoseconds>,
 }
 
 /// Either a bare name (`drop`) or a mapping.

@@ -88,11 +88,18 @@ pub struct Policy {
     /// Packets of the host's own connections, and of those it has accepted, are never dropped.
     pub established: bool,
     pub events: Limit,
+    /// What an event is of.
+    pub each: abi::Each,
+    /// How often a flow or source that goes on has an event.
+    pub event_update: Nanoseconds,
     /// In the order of their names; each has a class that goes there.
     pub pools: Vec<Pool>,
     /// Those that are known from then on; `None`: as before.
     pub tunnels: Option<Vec<Tunnel>>,
 }
+
+/// How often a flow or source that goes on has an event, unless the policy says it.
+const EVENT_UPDATE: Nanoseconds = Nanoseconds(10_000_000_000);
 
 pub const NOTHING_TO_ENFORCE: &str = "--mode enforce needs --policy FILE: without a policy every class passes and there is \
                                       nothing to enforce (such as `version: 1` and `classes: {NAME: drop}`)";
@@ -122,6 +129,8 @@ impl Policy {
             drop_essential: false,
             established: false,
             events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
+            each: abi::Each::Packet,
+            event_update: EVENT_UPDATE,
             pools: Vec::new(),
             tunnels: None,
         }
@@ -149,6 +158,7 @@ impl Policy {
             return Err(format!("version {} is not supported; this wirewised reads version 1", file.version));
         }
         let allow = file.allow.unwrap_or_default();
+        let (events, each, event_update) = events(file.events)?;
         let pools = pools::pools(file.pools)?;
         let actions = class_actions(file.classes.unwrap_or_default(), classes, &pools)?;
         let idle = |pool: &&Pool| !actions.iter().any(|class| class.action.goes_to(&pool.name));
@@ -180,7 +190,9 @@ impl Policy {
             source_ports: allow.source_ports.unwrap_or_default().into_iter().collect(),
             drop_essential: drops("essential", file.essential)?,
             established: allow.established.unwrap_or_default().0,
-            events: events(file.events)?,
+            events,
+            each,
+            event_update,
         })
     }
 
@@ -213,10 +225,12 @@ impl Policy {
             }
         }
         (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
+        (act.each, act.tell_every_ns) = (self.each.code(), self.event_update.0);
         let elements = policy.class_policy.iter_mut().zip(&mut act.steer);
         for ((element, steer), class) in elements.zip(&self.actions) {
             element.action = class.action.code().code();
             element.after = class.after;
+            element.severity = class.severity.map_or(0, u32::from);
             match &class.action {
                 ClassAction::RateLimit(limit) => (element.interval_ns, element.burst_ns) = limit.to_abi(),
                 ClassAction::Steer(steering) => *steer = steering.to_abi(),
@@ -286,10 +300,11 @@ impl Policy {
         policy
     }
 
-    /// What all classes need, and a deny list: `abi::STEER_*` bits.
+    /// What all classes need, a deny list, and events that are not of packets: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
         let denies = if self.deny.is_some() { abi::STEER_DENY } else { 0 };
-        self.steering().fold(denies, |kinds, (_, steering)| kinds | steering.kinds())
+        let tells = if self.each == abi::Each::Packet { 0 } else { abi::STEER_TELL };
+        self.steering().fold(denies | tells, |kinds, (_, steering)| kinds | steering.kinds())
     }
 
     /// The interfaces that packets go to, or copies of them, to be looked up; each with the key that names it.
@@ -355,7 +370,7 @@ impl Policy {
 
     /// Whether every packet passes as it is, in any mode.
     pub fn does_nothing(&self) -> bool {
-        !self.drop_malformed && !self.may_drop() && self.steering_kinds() == 0
+        !self.drop_malformed && !self.may_drop() && self.steering().next().is_none()
     }
 }
 
@@ -433,8 +448,21 @@ fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
     }
 }
 
-fn events(file: Option<EventsFile>) -> std::result::Result<Limit, String> {
+/// Their rate, what each is of, and how often what goes on has another.
+fn events(file: Option<EventsFile>) -> std::result::Result<(Limit, abi::Each, Nanoseconds), String> {
     let file = file.unwrap_or_default();
-    limit(file.rate.unwrap_or(Rate::per_second(100)), file.burst)
-        .map_err(|message| format!("events: {message}"))
+    let limit = limit(file.rate.unwrap_or(Rate::per_second(100)), file.burst)
+        .map_err(|message| format!("events: {message}"))?;
+    let name = file.each.as_deref().unwrap_or(abi::Each::Packet.name());
+    let each = abi::Each::ALL.iter().copied().find(|each| each.name() == name).ok_or_else(|| {
+        let known: Vec<_> = abi::Each::ALL.iter().map(|each| each.name()).collect();
+        format!("events: each: unknown choice '{name}'; {}", choose(name, &known))
+    })?;
+    match file.update {
+        Some(_) if each == abi::Each::Packet => {
+            Err("events: update: every packet has an event; it belongs to `each: flow` or `each: source`"
+                .to_string())
+        }
+        update => Ok((limit, each, update.unwrap_or(EVENT_UPDATE))),
+    }
 }

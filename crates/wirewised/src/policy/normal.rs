@@ -32,7 +32,7 @@ impl Policy {
             "enforce_for_ns": self.enforce_for.map(|time| time.0),
             "drop_malformed": self.drop_malformed,
             "drop_essential": self.drop_essential,
-            "events": limit(&self.events),
+            "events": events(self),
             "pools": self.pools.iter().map(pool).collect::<Vec<_>>(),
             "tunnels": self.tunnels.as_ref().map(|tunnels| tunnels.iter().map(tunnel).collect::<Vec<_>>()),
         })
@@ -55,6 +55,7 @@ fn class(name: &str, rule: &ClassPolicy) -> Value {
         "action": rule.action.code(),
         "keys": rule.action.keys(),
         "text": rule.action.to_string(),
+        "severity": rule.severity,
         "after": rule.after,
         "limit": limits,
         "acts": acts,
@@ -64,6 +65,13 @@ fn class(name: &str, rule: &ClassPolicy) -> Value {
 fn limit(limit: &Limit) -> Value {
     let (interval_ns, burst_ns) = limit.to_abi();
     json!({ "interval_ns": interval_ns, "burst_ns": burst_ns })
+}
+
+fn events(policy: &Policy) -> Value {
+    let mut events = limit(&policy.events);
+    events["each"] = policy.each.name().into();
+    events["update_ns"] = policy.event_update.0.into();
+    events
 }
 
 /// Exactly one is given; none: every packet.

@@ -22,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// As Suricata writes it into its log, EVE: what reads that finds what an event of another type is of.
 pub const EVENT_TYPE: &str = "wirewise";
+/// The same, with the fields that readers of alerts expect.
+pub const ALERT_TYPE: &str = "alert";
 
 /// A packet of a class that does not simply pass, by the names that Suricata's EVE log has. What the flow key does not have is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,10 +33,50 @@ pub struct Event {
     /// The same for all packets of a flow.
     pub flow_id: u64,
     pub in_iface: String,
+    /// The sensor's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `EVENT_TYPE`, or `ALERT_TYPE` if there is an `alert`.
     pub event_type: &'static str,
     #[serde(flatten)]
     pub flow: Tuple,
+    /// `None`: the policy gives the class no severity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alert: Option<Alert>,
     pub wirewise: Judgement,
+    #[serde(skip)]
+    pub weight: Weight,
+}
+
+/// As EVE has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Alert {
+    /// `allowed` or `blocked`.
+    pub action: &'static str,
+    /// The class id, from 1 on.
+    pub signature_id: u32,
+    pub signature: String,
+    pub category: &'static str,
+    /// 1 is the highest.
+    pub severity: u32,
+}
+
+/// What an event adds to sums.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Weight {
+    pub class_id: u8,
+    /// Packets that it reports.
+    pub packets: u64,
+    /// Who sent the flow's first packet, and where to, as far as the flow key says.
+    pub source: Option<IpAddr>,
+    pub service: Option<Service>,
+}
+
+/// A protocol, with a port where it has ports.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Service {
+    pub protocol: Option<String>,
+    pub port: Option<u16>,
 }
 
 /// Whose packet it is. Under a key that is the same for both directions the ends stand in the order of the key.
@@ -71,6 +113,9 @@ pub struct Judgement {
     pub packets: u32,
     /// IP length of the packet, in bytes.
     pub length: u32,
+    /// Packets that it reports, if several: this one, and those of its flow or source since its last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
     /// Of a bank of networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
@@ -152,6 +197,25 @@ pub struct Events {
     networks: Vec<String>,
     /// The classifier's part, and the actor's.
     policy: (MapHandle, Option<MapHandle>),
+    sensor: Option<String>,
+}
+
+impl Alert {
+    /// `None`: the policy gives the class no severity.
+    pub fn new(class_id: u8, class: &str, outcome: Option<Outcome>, policy: &abi::Policy) -> Option<Self> {
+        let severity = policy.class_policy.get(usize::from(class_id)).map_or(0, |rule| rule.severity);
+        (severity != 0).then(|| Self {
+            action: if outcome.is_some_and(Outcome::drops) { "blocked" } else { "allowed" },
+            signature_id: u32::from(class_id) + 1,
+            signature: format!("wirewise {class}"),
+            category: "Machine learning on the packet path",
+            severity,
+        })
+    }
+
+    pub fn event_type(alert: Option<&Self>) -> &'static str {
+        if alert.is_some() { ALERT_TYPE } else { EVENT_TYPE }
+    }
 }
 
 impl Events {
@@ -164,7 +228,12 @@ impl Events {
         networks: Vec<String>,
     ) -> Self {
         let classes = (0..=u8::MAX).map(class_name).collect();
-        Self { ring, interface: interface.to_string(), classes, networks, policy }
+        Self { ring, interface: interface.to_string(), classes, networks, policy, sensor: None }
+    }
+
+    /// Events name this sensor.
+    pub fn with_sensor(self, name: &str) -> Self {
+        Self { sensor: Some(name.to_string()), ..self }
     }
 
     /// Tells every listener what is new, in the order of time.
@@ -200,18 +269,25 @@ impl Events {
 
     fn in_words(&self, event: &abi::Event, policy: &abi::Element, epoch: SystemTime) -> Event {
         let key = key(event);
+        let class = &self.classes[usize::from(event.class_id)];
+        let outcome = Outcome::from_code(event.outcome.into());
+        let alert = Alert::new(event.class_id, class, outcome, &policy.policy);
         Event {
             timestamp: timestamp(epoch + Duration::from_nanos(event.time_ns)),
             flow_id: flow_id(&key),
             in_iface: self.interface.clone(),
-            event_type: EVENT_TYPE,
+            host: self.sensor.clone(),
+            event_type: Alert::event_type(alert.as_ref()),
             flow: Tuple::from(&key),
+            alert,
+            weight: Weight::new(event, &key),
             wirewise: Judgement {
-                class: self.classes[usize::from(event.class_id)].clone(),
+                class: class.clone(),
                 action: policy.action(event.class_id.into(), event.action.into()),
-                outcome: Outcome::from_code(event.outcome.into()),
+                outcome,
                 packets: event.packets,
                 length: event.length,
+                count: Some(event.count).filter(|count| *count > 1),
                 answers: (!self.networks.is_empty())
                     .then(|| Answers::new(&self.networks, event.answers, event.changed)),
             },
@@ -219,8 +295,23 @@ impl Events {
     }
 }
 
+impl Weight {
+    fn new(event: &abi::Event, key: &FlowKey) -> Self {
+        let [first, second] = key.ends();
+        let swapped = event.flags & abi::EVENT_SWAPPED != 0;
+        let (source, destination) = if swapped { (second, first) } else { (first, second) };
+        let service = Service { protocol: key.protocol_name(), port: destination.1 };
+        Self {
+            class_id: event.class_id,
+            packets: event.count,
+            source: source.0,
+            service: (service.protocol.is_some() || service.port.is_some()).then_some(service),
+        }
+    }
+}
+
 /// With microseconds and the time zone as digits.
-fn timestamp(time: SystemTime) -> String {
+pub fn timestamp(time: SystemTime) -> String {
     format!("{}+0000", humantime::format_rfc3339_micros(time).to_string().trim_end_matches('Z'))
 }
 
@@ -269,15 +360,19 @@ mod tests {
             outcome: Some(Outcome::Drop),
             packets: 3,
             length: 40,
+            count: None,
             answers: None,
         };
         let event = Event {
             timestamp: timestamp(UNIX_EPOCH + Duration::new(1_071_580_904, 891_921_999)),
             flow_id: 5,
             in_iface: "eth0".to_string(),
+            host: None,
             event_type: EVENT_TYPE,
             flow: Tuple::from(&key),
+            alert: None,
             wirewise,
+            weight: Weight::default(),
         };
         let expected = concat!(
             r#"{"timestamp":"2003-12-16T13:21:44.891921+0000","flow_id":5,"in_iface":"eth0","event_type":"wirewise","#,
@@ -296,6 +391,7 @@ mod tests {
             outcome,
             packets: 3,
             length: 40,
+            count: None,
             answers: None,
         };
         assert_eq!(judged(Some(Outcome::Acted), "dscp, mirror").happened(), "acted (dscp, mirror)");

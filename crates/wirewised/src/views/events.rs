@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::reading::events::{Answers, Event, Listener};
 use crate::text::output::Lines;
+use crate::text::units::thousands;
 use crate::views::flow_key::end;
 use crate::views::terminal::{self, wrapped};
 
@@ -48,8 +49,9 @@ impl Listener for GapWarner {
 fn describe(event: &Event) -> String {
     let (flow, said) = (&event.flow, &event.wirewise);
     let answers = said.answers.as_ref().map(described).unwrap_or_default();
+    let count = said.count.map_or_else(String::new, |count| format!(", one of {}", thousands(count)));
     format!(
-        "{}  {:<11} {}{answers}  {} > {} {}  packet {} of its flow, {} bytes",
+        "{}  {:<11} {}{answers}  {} > {} {}  packet {} of its flow, {} bytes{count}",
         event.timestamp,
         said.happened(),
         said.class,

@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod fit;
 pub(crate) mod flow_key;
 pub(crate) mod flows;
+pub mod notices;
 pub mod stats;
 pub mod status;
 pub(crate) mod terminal;

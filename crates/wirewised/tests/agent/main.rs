@@ -24,6 +24,7 @@ mod deny;
 mod devices;
 mod drift;
 mod elsewhere;
+mod events;
 mod faults;
 mod forwarding;
 mod health;

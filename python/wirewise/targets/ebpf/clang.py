@@ -14,7 +14,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from wirewise import ending
-from wirewise.abi import ACT_STACK, DENY_STACK
+from wirewise.abi import ACT_STACK, DENY_STACK, TELL_STACK
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.feature_sets.feature_set import AGGREGATES, identifier
 from wirewise.targets.ebpf import confined
@@ -163,7 +163,8 @@ def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_main, ww_process_ipv6 and the largest of the others, each
     rounded up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
     aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or a
-    bank of networks, which calls their layers; or the deny list, which the agent may link. It may link the
+    bank of networks, which calls their layers; or the deny list, or what chooses events, which the agent may
+    link. It may link the
     actor too, which is called when ww_process_ipv6 has returned.
 
     clang says each function's frame when asked to warn of all that are not empty.
@@ -181,8 +182,9 @@ def _stack(warnings: str) -> int:
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
+    telling = max(frames.get(f"ww_send_event{version}", _FRAME_UNIT) for version in (4, 6)) + TELL_STACK
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
-    return main + max(ipv6 + max(*frames.values(), *nested, bank, sockets, DENY_STACK), acting)
+    return main + max(ipv6 + max(*frames.values(), *nested, bank, sockets, DENY_STACK, telling), acting)
 
 
 def _first_error(text: str) -> str:

@@ -67,7 +67,8 @@ pub fn is_part(new: &Flow, old: &Flow) -> bool {
 pub fn renumber(policy: &abi::Element, old: &[String], new: &[String]) -> abi::Element {
     let class_policy = [Zeroable::zeroed(); abi::MAX_CLASSES];
     let mut renumbered =
-        abi::Element { policy: abi::Policy { class_policy, ..policy.policy }, act: Zeroable::zeroed() };
+        abi::Element { policy: abi::Policy { class_policy, ..policy.policy }, act: policy.act };
+    renumbered.act.steer = [Zeroable::zeroed(); abi::MAX_CLASSES];
     for (class, name) in new.iter().enumerate() {
         if let Some(number) = old.iter().position(|old| old == name) {
             renumbered.policy.class_policy[class] = policy.policy.class_policy[number];

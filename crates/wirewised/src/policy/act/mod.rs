@@ -111,6 +111,7 @@ macro_rules! acts {
             pub rate: Option<Rate>,
             pub burst: Option<u32>,
             pub after: Option<u32>,
+            pub severity: Option<u8>,
             $($(#[serde(default, rename = $key)] $field: $file,)?)+
         }
 

@@ -186,7 +186,7 @@ mod tests {
     use crate::object::flow_table::{FlowKey, Vlans};
     use crate::reading::agreement::{Agreement, Pair};
     use crate::reading::counters::{EventCounters, FlowCounters};
-    use crate::reading::events::{EVENT_TYPE, Event, Judgement, Tuple};
+    use crate::reading::events::{EVENT_TYPE, Event, Judgement, Tuple, Weight};
     use crate::reading::statistics::StatusRow;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -279,14 +279,18 @@ mod tests {
             timestamp: "2026-03-01T09:35:16.251547+0000".to_string(),
             flow_id: 1,
             in_iface: "eth0".to_string(),
+            host: None,
             event_type: EVENT_TYPE,
             flow: Tuple::from(&key),
+            alert: None,
+            weight: Weight::default(),
             wirewise: Judgement {
                 class: "syn-flood".to_string(),
                 action: Some("drop".to_string()),
                 outcome: Some(Outcome::Drop),
                 packets: 1,
                 length: 40,
+                count: None,
                 answers: None,
             },
         }
