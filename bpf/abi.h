@@ -20,6 +20,7 @@
 #define WW_HASH_SEEDS 13    /* one for each word, and one to finish with */
 #define WW_MAX_SAMPLES 64   /* fields that aggregates accumulate */
 #define WW_TRIGGER_WORDS 16 /* trigger `packets` can name packets 1..1023 of a flow */
+#define WW_SELECTORS 8	    /* of a trigger by headers */
 #define WW_MEANING_BYTES 32 /* SHA-256 */
 #define WW_ACT_STACK 224 /* bytes that the actor takes, with all it calls: a classifier leaves it as much */
 #define WW_DENY_STACK 64 /* and ww_denied4 or ww_denied6, which are called from ww_process_ipv6 */
@@ -87,6 +88,7 @@ enum ww_trigger {
 	WW_TRIGGER_PACKETS,  /* packet numbers in trigger_packets */
 	WW_TRIGGER_INTERVAL, /* first packet in each trigger_interval_ns of the clock */
 	WW_TRIGGER_FIRST_N,  /* packets 1..trigger_first_n */
+	WW_TRIGGER_HEADERS,  /* packets that a selector names, and every trigger_every-th of a flow */
 };
 
 /* What the program is attached to; set at load. */
@@ -222,6 +224,22 @@ struct ww_class_policy {
 	__u32 reserved;
 };
 
+/* What a packet must have for a selector; bits of ww_selector.asks. */
+#define WW_SELECT_PROTOCOL 1
+#define WW_SELECT_SOURCE_PORT 2 /* with the next: either of them */
+#define WW_SELECT_DESTINATION_PORT 4
+#define WW_SELECT_TCP_FLAGS 8
+
+/* Packets by their headers. Fragments but the first have neither ports nor flags. */
+struct ww_selector {
+	__u16 port; /* of TCP or UDP */
+	__u8 protocol;
+	__u8 asks;	 /* WW_SELECT_* bits; 0: selects nothing */
+	__u8 flags_mask; /* of TCP: those that are looked at ... */
+	__u8 flags;	 /* ... and which of them are set */
+	__u16 reserved;
+};
+
 /* What comes with a captured frame: at XDP in front of it; at TC its time is the receive time, and its length in cb[0]. */
 struct ww_captured {
 	__u64 time_ns;
@@ -243,6 +261,9 @@ struct ww_policy {
 	__u64 event_interval_ns;		 /* events of one CPU: time one costs; 0: no events */
 	__u64 event_burst_ns;
 	struct ww_class_policy class_policy[WW_MAX_CLASSES];
+	struct ww_selector selector[WW_SELECTORS];
+	__u32 trigger_every; /* 0: no packet by its number */
+	__u32 reserved;
 };
 
 /* Key of the LPM tries ww_allow4 (4 address bytes) and ww_allow6 (16); the value is a __u32, unused. */
@@ -302,7 +323,7 @@ struct ww_event {
 	__u32 sequence; /* n, modulo 2^32, when all else is written; 0 while it is being written */
 	__u64 answers;	/* of a bank: a bit for each network, 1: yes */
 	__u64 changed;	/* and for each whose answer was another before */
-	__u64 count; /* packets it tells of: this one, and those of its flow or source since the last event */
+	__u64 count; /* packets that it reports: this one, and those of its flow or source since the last event */
 	__u32 flags; /* WW_EVENT_* */
 	__u32 reserved;
 };

@@ -80,12 +80,20 @@ WW_AT(ww_class_policy, observe_until_ns, 32);
 WW_AT(ww_class_policy, severity, 40);
 WW_AT(ww_class_policy, reserved, 44);
 
+WW_SIZE(ww_selector, 8);
+WW_AT(ww_selector, port, 0);
+WW_AT(ww_selector, protocol, 2);
+WW_AT(ww_selector, asks, 3);
+WW_AT(ww_selector, flags_mask, 4);
+WW_AT(ww_selector, flags, 5);
+WW_AT(ww_selector, reserved, 6);
+
 WW_SIZE(ww_captured, 16);
 WW_AT(ww_captured, time_ns, 0);
 WW_AT(ww_captured, length, 8);
 WW_AT(ww_captured, reserved, 12);
 
-WW_SIZE(ww_policy, 3256);
+WW_SIZE(ww_policy, 3328);
 WW_AT(ww_policy, allow, 0);
 WW_AT(ww_policy, mode, 4);
 WW_AT(ww_policy, enforce_until_ns, 8);
@@ -98,6 +106,9 @@ WW_AT(ww_policy, trigger_packets, 40);
 WW_AT(ww_policy, event_interval_ns, 168);
 WW_AT(ww_policy, event_burst_ns, 176);
 WW_AT(ww_policy, class_policy, 184);
+WW_AT(ww_policy, selector, 3256);
+WW_AT(ww_policy, trigger_every, 3320);
+WW_AT(ww_policy, reserved, 3324);
 
 WW_SIZE(ww_prefix4, 8);
 WW_AT(ww_prefix4, length, 0);

@@ -135,8 +135,36 @@ static __always_inline int ww_outlived(const struct ww_slot *slot)
 	return slot->flags & WW_SLOT_VERDICTS & ~ww_config.verdict;
 }
 
-/* Whether the flow's packet number or time asks for the model. */
-static __always_inline int ww_triggered(const struct ww_context *context)
+/* Whether a selector of the policy's trigger names a packet. header: protocol | TCP flags << 8 | whether the packet begins with its transport
+ * header << 16; ports: source << 16 | destination. */
+__noinline int ww_selected(__u32 header, __u32 ports)
+{
+	__u32 protocol = header & 0xff, flags = header >> 8 & 0xff, whole = header >> 16;
+	int has_ports = whole && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP);
+	int has_flags = whole && protocol == IPPROTO_TCP;
+
+#pragma unroll
+	for (int i = 0; i < WW_SELECTORS; i++) {
+		const struct ww_selector *selector = &ww_policy.selector[i];
+		__u32 asks = selector->asks, port = selector->port;
+		int is_source = asks & WW_SELECT_SOURCE_PORT && port == ports >> 16;
+		int is_destination = asks & WW_SELECT_DESTINATION_PORT && port == (ports & 0xffff);
+
+		if (!asks || (asks & WW_SELECT_PROTOCOL && selector->protocol != protocol))
+			continue;
+		if (asks & (WW_SELECT_SOURCE_PORT | WW_SELECT_DESTINATION_PORT) &&
+		    !(has_ports && (is_source || is_destination)))
+			continue;
+		if (asks & WW_SELECT_TCP_FLAGS &&
+		    !(has_flags && (flags & selector->flags_mask) == selector->flags))
+			continue;
+		return 1;
+	}
+	return 0;
+}
+
+/* Whether the flow's packet number or time, or the packet's headers, ask for the model. */
+static __always_inline int ww_triggered(const struct ww_packet *p, const struct ww_context *context)
 {
 	__u32 packets = context->packets, trigger = ww_policy.trigger;
 
@@ -159,6 +187,14 @@ static __always_inline int ww_triggered(const struct ww_context *context)
 	}
 	case WW_TRIGGER_FIRST_N:
 		return packets <= ww_policy.trigger_first_n;
+	case WW_TRIGGER_HEADERS: {
+		__u32 every = ww_policy.trigger_every;
+
+		if (every && packets % every == 0)
+			return 1;
+		return ww_selected(p->protocol | p->tcp_flags << 8 | !p->fragment_offset << 16,
+				   p->source_port << 16 | p->destination_port);
+	}
 	}
 	return 1;
 }

@@ -154,7 +154,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 #if WW_PATHS
 	infer = (WW_NO_MODEL && !ww_config.record) || context.whole;
 #else
-	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&context) ||
+	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(p, &context) ||
 		ww_unlikely(ww_outlived(slot));
 #endif
 #if WW_AGGREGATES

@@ -104,7 +104,7 @@ class DataPath:
         seen = self.extractor.process_packet(packet, time_ns)
         flow, features = seen.entry, seen.features
         assert flow is not None and features is not None  # of every packet that is accounted
-        inferred = self.policy.trigger.fires(seen.packets, time_ns, seen.elapsed_ns)
+        inferred = self.policy.trigger.fires(seen.packets, time_ns, seen.elapsed_ns, packet)
         if self.feature_set.paths:
             inferred = seen.whole
         scores = None

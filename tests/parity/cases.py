@@ -78,6 +78,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
         model = random_bounds(bounds, model, observed_values(feature_set, frames[:400]))
     policy = with_streaks(Random(f"after of {seed}"), random_policy(random, model.n_classes))
     policy = with_steering(Random(f"steering of {seed}"), policy)
+    policy = with_selectors(Random(f"selectors of {seed}"), policy)
     shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
     case = Case(
         seed=seed,
@@ -399,6 +400,24 @@ def random_policy(random: Random, n_classes: int) -> dict[str, Any]:
     if random.random() < 0.5:
         policy["events"] = {"rate": random.choice((0, "5/s", "1000000/s"))}
     return policy
+
+
+def with_selectors(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy, sometimes with a trigger by headers."""
+    if "trigger" in policy or random.random() < 0.5:
+        return policy
+    any_of = [
+        {"port": 53}, {"port": "tcp/80"}, {"source_port": "udp/53"}, {"destination_port": 0},
+        {"protocol": "udp"}, {"protocol": 1}, {"protocol": "icmpv6"}, {"tcp_flags": "syn"},
+        {"tcp_flags": ["syn", "not-ack"]},
+        {"tcp_flags": "not-ack"}, {"destination_port": 443, "tcp_flags": ["fin", "ack"]}, {"port": 65535},
+    ]  # fmt: skip
+    trigger: dict[str, Any] = {}
+    if random.random() < 0.8:
+        trigger["any"] = random.sample(any_of, random.randint(1, 8))
+    if not trigger or random.random() < 0.6:
+        trigger["every"] = random.choice((1, 2, 3, 10, 4294967295))
+    return policy | {"trigger": trigger}
 
 
 def random_observed(random: Random, n_classes: int) -> tuple[tuple[str, int | None], ...]:

@@ -13,7 +13,7 @@ from wirewise.abi import Action, Outcome, Status
 from wirewise.errors import InputError
 from wirewise.fate import DROPPING
 from wirewise.feature_sets.packet import Packet
-from wirewise.policy import ClassPolicy, Decider, Limit, Policy, Port, Teller, Trigger
+from wirewise.policy import ClassPolicy, Decider, Limit, Policy, Port, Selector, Teller, Trigger
 
 CLASSES = ["benign", "attack", "scan", "other"]
 FULL = """
@@ -295,3 +295,33 @@ def test_a_flow_tells_once_and_then_at_every_update() -> None:
 def test_a_class_may_have_a_severity() -> None:
     policy = Policy.parse("version: 1\nclasses: {attack: {action: drop, severity: 2}}", CLASSES)
     assert [entry.severity for entry in policy.actions] == [None, 2, None, None]
+
+
+@pytest.mark.parametrize(
+    ("selector", "packet", "is_selected"),
+    [
+        (Selector(port=53), {"protocol": 17, "destination_port": 53}, True),
+        (Selector(port=53), {"protocol": 6, "source_port": 53}, True),
+        (Selector(source_port=53), {"protocol": 17, "destination_port": 53}, False),
+        (Selector(port=53), {"protocol": 17, "destination_port": 53, "fragment_offset": 1}, False),
+        (Selector(port=0), {"protocol": 1}, False),
+        (Selector(protocol=1), {"protocol": 1}, True),
+        (Selector(tcp_flags=(18, 2)), {"protocol": 6, "tcp_flags": 2}, True),
+        (Selector(tcp_flags=(18, 2)), {"protocol": 6, "tcp_flags": 18}, False),
+        (Selector(tcp_flags=(16, 0)), {"protocol": 17}, False),
+        (Selector(destination_port=80, tcp_flags=(2, 2)), {"protocol": 6, "tcp_flags": 2}, False),
+    ],
+)
+def test_what_a_selector_selects(selector: Selector, packet: dict[str, int], is_selected: bool) -> None:
+    fields = {"ip_version": 4, "source": bytes(4), "destination": bytes(4), "length": 40} | packet
+    it = Packet(**fields, network_header_length=20, ttl=64, tos=0, fragment=0)  # type: ignore[arg-type]
+    assert selector.selects(it) == is_selected
+
+
+def test_every_so_many_packets_of_a_flow_or_what_is_selected() -> None:
+    trigger = Policy.parse("version: 1\ntrigger: {any: [{protocol: icmp}], every: 3}", CLASSES).trigger
+    assert trigger == Trigger(any=(Selector(protocol=1),), every=3)
+    udp = Packet(4, bytes(4), bytes(4), 17, 40, 20, 64, 0, 0)
+    icmp = Packet(4, bytes(4), bytes(4), 1, 40, 20, 64, 0, 0)
+    assert [number for number in range(1, 10) if trigger.fires(number, 0, 0, udp)] == [3, 6, 9]
+    assert trigger.fires(1, 0, 0, icmp)

@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: `meaning.py` says what a policy does with packets, `act/` what actions do to captured ones."""
 
-from wirewise.policy.meaning import ClassPolicy, Decider, Limit, Observed, Policy, Port, Teller, Trigger
+from wirewise.policy.meaning import (
+    ClassPolicy,
+    Decider,
+    Limit,
+    Observed,
+    Policy,
+    Port,
+    Selector,
+    Teller,
+    Trigger,
+)
 
-__all__ = ["ClassPolicy", "Decider", "Limit", "Observed", "Policy", "Port", "Teller", "Trigger"]
+__all__ = ["ClassPolicy", "Decider", "Limit", "Observed", "Policy", "Port", "Selector", "Teller", "Trigger"]

@@ -52,7 +52,7 @@ class ClassPolicy:
     after: int = 1
     steering: Steering | None = None
     severity: int | None = None
-    """Of its events, 1 (high) to 3."""
+    """Severity of its events, 1 (high) to 3."""
     keys: str = str(Action.PASS)
     """What a policy file calls it, without what it is given: `dscp, redirect`."""
     text: str = str(Action.PASS)
@@ -70,18 +70,62 @@ class ClassPolicy:
 
 
 @dataclass(frozen=True)
+class Selector:
+    """Packets by their headers: those that have all that is not None. A later fragment has neither ports nor
+    flags.
+
+    port : of either end. tcp_flags : those that are looked at, and which of them are set, as bits.
+    """
+
+    port: int | None = None
+    source_port: int | None = None
+    destination_port: int | None = None
+    protocol: int | None = None
+    tcp_flags: tuple[int, int] | None = None
+
+    def selects(self, packet: Packet) -> bool:
+        if self.protocol not in (None, packet.protocol):
+            return False
+        ends = (packet.source_port, packet.destination_port)
+        asked = [
+            wanted in ports
+            for wanted, ports in (
+                (self.port, ends),
+                (self.source_port, ends[:1]),
+                (self.destination_port, ends[1:]),
+            )
+            if wanted is not None
+        ]
+        if asked and (packet.fragment_offset or packet.protocol not in (6, 17) or not all(asked)):
+            return False
+        if self.tcp_flags is None:
+            return True
+        mask, flags = self.tcp_flags
+        return packet.protocol == 6 and not packet.fragment_offset and packet.tcp_flags & mask == flags
+
+
+@dataclass(frozen=True)
 class Trigger:
-    """When a flow's packet is inferred; exactly one attribute is set, or none: every packet."""
+    """When a flow's packet is inferred; exactly one attribute is set, or none: every packet. But `any` and
+    `every` go together.
+
+    any : a packet that one of these selects. every : each packet of a flow whose number it divides; 0: none.
+    """
 
     packets: frozenset[int] = frozenset()
     interval_ns: int = 0
     first_n: int = 0
+    any: tuple[Selector, ...] = ()
+    every: int = 0
 
-    def fires(self, packets: int, now_ns: int, elapsed_ns: int) -> bool:
+    def fires(self, packets: int, now_ns: int, elapsed_ns: int, packet: Packet) -> bool:
         """Whether the model runs on a packet: the `packets`-th of its flow, elapsed_ns after the one before.
 
         interval_ns divides the clock, not the flow's age: the first packet in each interval is inferred.
         """
+        if self.any or self.every:
+            by_number = bool(self.every) and packets % self.every == 0
+            return by_number or any(selector.selects(packet) for selector in self.any)
         if self.packets:
             return packets in self.packets
         if self.interval_ns:
@@ -282,7 +326,7 @@ class Teller:
         self._told: dict[Hashable, tuple[int | None, int]] = {}
 
     def tells(self, key: Hashable, class_id: int, outcome: Outcome, now_ns: int) -> int:
-        """Of how many packets an event tells that comes with this one; 0: there is none.
+        """How many packets the event of this one reports; 0: it has none.
 
         key : of the flow, or the address that sent its first packet, as `each` says.
         """
@@ -371,7 +415,24 @@ def _class_policy(rule: Mapping[str, Any], pools: Mapping[str, Pool], tunnels: T
 
 
 def _trigger(form: Mapping[str, Any]) -> Trigger:
-    return Trigger(frozenset(form.get("packets", ())), form.get("interval_ns", 0), form.get("first_n", 0))
+    return Trigger(
+        frozenset(form.get("packets", ())),
+        form.get("interval_ns", 0),
+        form.get("first_n", 0),
+        tuple(map(_selector, form.get("any", ()))),
+        form.get("every") or 0,
+    )
+
+
+def _selector(form: Mapping[str, Any]) -> Selector:
+    flags = form["tcp_flags"]
+    return Selector(
+        form["port"],
+        form["source_port"],
+        form["destination_port"],
+        form["protocol"],
+        None if flags is None else (flags["mask"], flags["set"]),
+    )
 
 
 def _port(form: Mapping[str, Any]) -> Port:

@@ -14,6 +14,7 @@ pub const HASH_WORDS: usize = 12;
 pub const HASH_SEEDS: usize = 13;
 pub const MAX_SAMPLES: usize = 64;
 pub const TRIGGER_WORDS: usize = 16;
+pub const SELECTORS: usize = 8;
 pub const MEANING_BYTES: usize = 32;
 pub const ACT_STACK: u32 = 224;
 pub const DENY_STACK: u32 = 64;
@@ -27,6 +28,10 @@ pub const SLOT_VERDICTS: u8 = 14;
 pub const SLOT_STREAK_SHIFT: u8 = 4;
 pub const MAX_STREAK: u32 = 15;
 pub const MAX_AFTER: u32 = 15;
+pub const SELECT_PROTOCOL: u32 = 1;
+pub const SELECT_SOURCE_PORT: u32 = 2;
+pub const SELECT_DESTINATION_PORT: u32 = 4;
+pub const SELECT_TCP_FLAGS: u32 = 8;
 pub const ALLOW_PORT_WORDS: u32 = 1024;
 pub const EVENTS: u32 = 2048;
 pub const EVENT_SWAPPED: u32 = 1;
@@ -131,6 +136,7 @@ codes! {
         Packets = "packets",
         Interval = "interval",
         FirstN = "first-n",
+        Headers = "headers",
     }
 }
 
@@ -449,6 +455,28 @@ const _: () = {
     assert!(offset_of!(ClassPolicy, reserved) == 44);
 };
 
+/// `struct ww_selector`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Selector {
+    pub port: u16,
+    pub protocol: u8,
+    pub asks: u8,
+    pub flags_mask: u8,
+    pub flags: u8,
+    pub reserved: u16,
+}
+
+const _: () = {
+    assert!(size_of::<Selector>() == 8);
+    assert!(offset_of!(Selector, port) == 0);
+    assert!(offset_of!(Selector, protocol) == 2);
+    assert!(offset_of!(Selector, asks) == 3);
+    assert!(offset_of!(Selector, flags_mask) == 4);
+    assert!(offset_of!(Selector, flags) == 5);
+    assert!(offset_of!(Selector, reserved) == 6);
+};
+
 /// `struct ww_captured`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
@@ -481,10 +509,13 @@ pub struct Policy {
     pub event_interval_ns: u64,
     pub event_burst_ns: u64,
     pub class_policy: [ClassPolicy; MAX_CLASSES],
+    pub selector: [Selector; SELECTORS],
+    pub trigger_every: u32,
+    pub reserved: u32,
 }
 
 const _: () = {
-    assert!(size_of::<Policy>() == 3256);
+    assert!(size_of::<Policy>() == 3328);
     assert!(offset_of!(Policy, allow) == 0);
     assert!(offset_of!(Policy, mode) == 4);
     assert!(offset_of!(Policy, enforce_until_ns) == 8);
@@ -497,6 +528,9 @@ const _: () = {
     assert!(offset_of!(Policy, event_interval_ns) == 168);
     assert!(offset_of!(Policy, event_burst_ns) == 176);
     assert!(offset_of!(Policy, class_policy) == 184);
+    assert!(offset_of!(Policy, selector) == 3256);
+    assert!(offset_of!(Policy, trigger_every) == 3320);
+    assert!(offset_of!(Policy, reserved) == 3324);
 };
 
 /// `struct ww_prefix4`.

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use crate::policy::values::{Port, Prefix, Switch};
+use crate::policy::values::{Port, Prefix, Protocol, Switch};
 use crate::policy::words::{Number, Text};
 use crate::text::units::{Nanoseconds, Rate};
 
@@ -96,14 +96,40 @@ pub struct TriggerMap {
     #[serde(default, deserialize_with = "from_text")]
     interval: Option<Nanoseconds>,
     first_n: Option<u32>,
+    any: Option<Vec<SelectorFile>>,
+    every: Option<u32>,
+}
+
+/// A packet has to have all that it names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SelectorFile {
+    pub port: Option<Port>,
+    pub source_port: Option<Port>,
+    pub destination_port: Option<Port>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub protocol: Option<Protocol>,
+    pub tcp_flags: Option<OneOrMoreTexts>,
+}
+
+/// What a trigger is made of: its name, or the keys of its mapping.
+#[derive(Debug, Default)]
+pub struct TriggerParts {
+    pub name: Option<String>,
+    pub packets: Option<Vec<u32>>,
+    pub interval: Option<Nanoseconds>,
+    pub first_n: Option<u32>,
+    pub any: Option<Vec<SelectorFile>>,
+    pub every: Option<u32>,
 }
 
 impl TriggerFile {
-    /// Name, packets, interval, first-n.
-    pub fn parts(self) -> (Option<String>, Option<Vec<u32>>, Option<Nanoseconds>, Option<u32>) {
+    pub fn parts(self) -> TriggerParts {
         match self {
-            NameOr::Name(name) => (Some(name), None, None, None),
-            NameOr::Map(map) => (None, map.packets, map.interval, map.first_n),
+            NameOr::Name(name) => TriggerParts { name: Some(name), ..TriggerParts::default() },
+            NameOr::Map(TriggerMap { packets, interval, first_n, any, every }) => {
+                TriggerParts { name: None, packets, interval, first_n, any, every }
+            }
         }
     }
 }

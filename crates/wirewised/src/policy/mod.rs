@@ -10,6 +10,7 @@ pub mod deny;
 mod file;
 mod normal;
 pub mod pools;
+mod selector;
 pub mod tunnels;
 mod values;
 pub mod words;
@@ -28,8 +29,11 @@ use crate::policy::act::forward::Forward;
 use crate::policy::act::{ActionMap, Challenge, Encapsulate, Redirect, Steering};
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::deny::{Deny, DenyFile};
-use crate::policy::file::{AllowFile, EventsFile, NameOr, PoolFile, TriggerFile, TunnelsFile, from_text};
+use crate::policy::file::{
+    AllowFile, EventsFile, NameOr, PoolFile, SelectorFile, TriggerFile, TriggerParts, TunnelsFile, from_text,
+};
 use crate::policy::pools::Pool;
+use crate::policy::selector::Selector;
 use crate::policy::tunnels::Tunnel;
 use crate::policy::words::Target;
 use crate::text::nearest::{choose, did_you_mean};
@@ -66,6 +70,11 @@ pub enum Trigger {
     Packets(BTreeSet<u32>),
     Interval(Nanoseconds),
     FirstN(u32),
+    /// Packets that any of these selects, and each packet of a flow whose number `every` divides.
+    Headers {
+        any: Vec<Selector>,
+        every: Option<u32>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,6 +231,11 @@ impl Policy {
             Trigger::FirstN(n) => {
                 policy.trigger = abi::Trigger::FirstN.code();
                 policy.trigger_first_n = *n;
+            }
+            Trigger::Headers { any, every } => {
+                policy.trigger = abi::Trigger::Headers.code();
+                policy.trigger_every = every.unwrap_or(0);
+                policy.selector.iter_mut().zip(any).for_each(|(element, it)| *element = it.to_abi());
             }
         }
         (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
@@ -422,13 +436,14 @@ fn class_actions(
     Ok(actions)
 }
 
-/// What a class's mapping asks for; `None`: nothing of this kind. bounces : its action.
 fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
-    const FORMS: &str = "every, {packets: [1, 2, 4]}, {interval: 100ms} or {first-n: 8}";
+    const FORMS: &str =
+        "every, {packets: [1, 2, 4]}, {interval: 100ms}, {first-n: 8} or {any: [{port: 53}], every: 10}";
     let Some(file) = file else { return Ok(Trigger::Every) };
-    match file.parts() {
-        (Some(name), None, None, None) if name == "every" => Ok(Trigger::Every),
-        (None, Some(packets), None, None) => {
+    let TriggerParts { name, packets, interval, first_n, any, every } = file.parts();
+    match (name, packets, interval, first_n, any, every) {
+        (Some(name), None, None, None, None, None) if name == "every" => Ok(Trigger::Every),
+        (None, Some(packets), None, None, None, None) => {
             let last = abi::MAX_TRIGGER_PACKET;
             if let Some(wrong) = packets.iter().find(|packet| !(1..=last).contains(*packet)) {
                 return Err(format!(
@@ -440,12 +455,32 @@ fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
             }
             Ok(Trigger::Packets(packets.into_iter().collect()))
         }
-        (None, None, Some(interval), None) => Ok(Trigger::Interval(interval)),
-        (None, None, None, Some(0)) => Err("trigger: first-n: 0, so the model would never run".to_string()),
-        (None, None, None, Some(n)) => Ok(Trigger::FirstN(n)),
+        (None, None, Some(interval), None, None, None) => Ok(Trigger::Interval(interval)),
+        (None, None, None, Some(0), None, None) => {
+            Err("trigger: first-n: 0, so the model would never run".to_string())
+        }
+        (None, None, None, Some(n), None, None) => Ok(Trigger::FirstN(n)),
+        (None, None, None, None, None, Some(0)) | (None, None, None, None, Some(_), Some(0)) => {
+            Err("trigger: every: 0 names no packet; leave it out, or write 1 or more".to_string())
+        }
+        (None, None, None, None, any, every) if any.is_some() || every.is_some() => {
+            headers(any.unwrap_or_default(), every)
+        }
         (Some(name), ..) => Err(format!("trigger: unknown trigger '{name}'; write {FORMS}")),
         _ => Err(format!("trigger: needs exactly one of its forms: {FORMS}")),
     }
+}
+
+/// A trigger by headers.
+fn headers(any: Vec<SelectorFile>, every: Option<u32>) -> std::result::Result<Trigger, String> {
+    if any.is_empty() && every.is_none() {
+        return Err("trigger: any: the list is empty, so the model would never run".to_string());
+    }
+    if any.len() > abi::SELECTORS {
+        return Err(format!("trigger: any: {} selectors; at most {} fit", any.len(), abi::SELECTORS));
+    }
+    let selectors = any.into_iter().zip(1..).map(|(file, number)| Selector::read(file, number));
+    Ok(Trigger::Headers { any: selectors.collect::<std::result::Result<_, _>>()?, every })
 }
 
 /// Their rate, what each is of, and how often what goes on has another.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::policy::class::{ClassAction, ClassPolicy, Limit};
 use crate::policy::pools::{Backend, Pool};
+use crate::policy::selector::Selector;
 use crate::policy::tunnels::Tunnel;
 use crate::policy::values::{Port, Prefix};
 use crate::policy::words::Target;
@@ -81,6 +82,9 @@ fn trigger(trigger: &Trigger) -> Value {
         Trigger::Packets(packets) => json!({ "packets": packets }),
         Trigger::Interval(interval) => json!({ "interval_ns": interval.0 }),
         Trigger::FirstN(count) => json!({ "first_n": count }),
+        Trigger::Headers { any, every } => {
+            json!({ "any": any.iter().map(Selector::normal).collect::<Vec<_>>(), "every": every })
+        }
     }
 }
 

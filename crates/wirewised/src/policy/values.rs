@@ -9,6 +9,7 @@ use bytemuck::bytes_of;
 use serde::Deserialize;
 
 use crate::abi;
+use crate::text::nearest::choose;
 
 /// An IPv4 or IPv6 prefix without host bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -30,6 +31,27 @@ pub struct Port {
     pub port: u16,
     pub tcp: bool,
     pub udp: bool,
+}
+
+/// Number of an IP protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protocol(pub u8);
+
+const PROTOCOLS: [(&str, u8); 6] =
+    [("icmp", 1), ("tcp", 6), ("udp", 17), ("gre", 47), ("icmpv6", 58), ("sctp", 132)];
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if let Some((_, number)) = PROTOCOLS.iter().find(|(name, _)| *name == text) {
+            return Ok(Self(*number));
+        }
+        text.parse().map(Self).map_err(|_| {
+            let names = PROTOCOLS.map(|(name, _)| name);
+            format!("'{text}' is not a protocol: 0 to 255, or a name; {}", choose(text, &names))
+        })
+    }
 }
 
 impl Prefix {
