@@ -38,7 +38,8 @@ static __always_inline __u32 ww_swap6(const struct ww_packet *p)
 {
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		__u32 source = bpf_ntohl(p->addresses6[i]), destination = bpf_ntohl(p->addresses6[i + 4]);
+		__u32 source = bpf_ntohl(ww_addresses6(p)[i]);
+		__u32 destination = bpf_ntohl(ww_addresses6(p)[i + 4]);
 
 		if (source != destination)
 			return source > destination;
@@ -89,8 +90,8 @@ static __always_inline void ww_make_key4(__u64 *word, const struct ww_packet *p,
 static __always_inline void ww_make_key6(__u64 *word, const struct ww_packet *p, __u32 swapped,
 					 const int parts)
 {
-	const __be32 *first = p->addresses6 + (swapped ? 4 : 0);
-	const __be32 *second = p->addresses6 + (swapped ? 0 : 4);
+	const __be32 *first = ww_addresses6(p) + (swapped ? 4 : 0);
+	const __be32 *second = ww_addresses6(p) + (swapped ? 0 : 4);
 
 	word[0] = parts & WW_PART_SOURCE ? first[0] | (__u64)first[1] << 32 : 0;
 	word[1] = parts & WW_PART_SOURCE ? first[2] | (__u64)first[3] << 32 : 0;

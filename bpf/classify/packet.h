@@ -47,6 +47,30 @@ struct ww_packet {
 	__u32 probe_unit_ns; /* 0: this is no probe */
 };
 
+/* A packet between ww_process and ww_follow, where one function has no room on the stack for both (WW_SPLIT 2). The verifier loses track of
+ * pointers into the packet that are kept in memory, so the addresses come along. */
+struct ww_waiting {
+	struct ww_packet packet;
+	__be32 addresses6[8];
+};
+
+/* IPv6: source and destination, four words each. */
+static __always_inline const __be32 *ww_addresses6(const struct ww_packet *p)
+{
+#if WW_SPLIT == 2
+	return ((const struct ww_waiting *)p)->addresses6;
+#else
+	return p->addresses6;
+#endif
+}
+
+/* The compiler must not keep what it read of the packet on the stack, where that is short. */
+#if WW_SPLIT == 2
+#define ww_read_again(p) ww_hide(p)
+#else
+#define ww_read_again(p) ((void)0)
+#endif
+
 /* In a flow, or in an aggregate of flows. */
 struct ww_context {
 	__u64 now_ns;

@@ -38,6 +38,8 @@
 #define WW_NEXT_IPV6 -1
 #define WW_NEXT_MODEL -2
 /* And WW_NEXT_ACT of verdict.h. */
+#define WW_NEXT_FOLLOW4 -4
+#define WW_NEXT_FOLLOW6 -5
 
 /* Keeps a new verdict with the flow, and acts on it. version: 4 or 6. Must be a compile-time constant: the verifier derives from it the size
  * of the key behind slot. */
@@ -100,39 +102,32 @@ static __always_inline struct ww_slot *ww_release_entry(struct ww_scratch *scrat
 #endif
 }
 
-/* The class of the features. A model that is in place is so for IPv4 only: a second copy would crowd the instruction cache. version: 4 or 6,
- * a constant. */
+/* The class of the features. A model that is in place is so for IPv4 only: a second copy would crowd the instruction cache. (Where the stack is
+ * short it is a function for both.) version: 4 or 6, a constant. */
 #if WW_MODEL_IN_PLACE
 __noinline int ww_call_model(struct ww_scratch *scratch)
 {
 	return scratch ? ww_infer(scratch) : 0;
 }
-#define ww_infer_at(scratch, version) ((version) == 4 ? ww_infer(scratch) : (__u32)ww_call_model(scratch))
+#define ww_infer_at(scratch, version) \
+	((version) == 4 && WW_SPLIT < 2 ? ww_infer(scratch) : (__u32)ww_call_model(scratch))
 #else
 #define ww_infer_at(scratch, version) ww_infer(scratch)
 #endif
 
-/* A parsed packet: allow list, deny list, flow, features, model, verdict. version: 4 or 6, a constant, so that each version has its own code. */
-static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
-				       const __u32 version)
+/* A packet that the lists leave to the model: flow, features, model, verdict. version: 4 or 6, a constant, so that each version has its own
+ * code. */
+static __always_inline int ww_follow(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
+				     const __u32 version)
 {
 	struct ww_context context = {.now_ns = frame->now_ns};
 	struct ww_flow flow;
 	struct ww_slot *slot;
+#if !WW_NO_MODEL
+	__u32 length = p->length; /* the model may take the memory in which the packet waited */
+#endif
 	int infer;
 
-	if (ww_unlikely(ww_policy.allow)) {
-		int status = ww_policy.allow == WW_ALLOW_NO_POLICY ? WW_NO_POLICY
-								   : ww_allowed(p, ww_policy.allow, version);
-
-		if (!status && ww_config.acts && ww_policy.allow & WW_ALLOW_UNLESS_DENIED) {
-			status = ww_denied(p, version);
-			if (status && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
-				status = 0;
-		}
-		if (ww_unlikely(status))
-			return ww_unclassified(frame, status);
-	}
 #if WW_AGGREGATES
 	if (WW_EXPECTS)
 		ww_expect(p, version);
@@ -150,6 +145,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			      flow.lookup == WW_FLOW_REFUSED || (WW_SHARED && flow.lookup == WW_FLOW_MISSED));
 	}
 	ww_accumulate(flow.state, p, &context);
+	ww_read_again(p);
 	/* Asked once: the policy may change meanwhile, and the features of flow and aggregates must be of the same packet. */
 #if WW_PATHS
 	infer = (WW_NO_MODEL && !ww_config.record) || context.whole;
@@ -159,6 +155,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 #endif
 #if WW_AGGREGATES
 	ww_aggregate(p, frame->percpu, version, &context, infer);
+	ww_read_again(p);
 #endif
 #if WW_NO_MODEL
 	if (infer)
@@ -169,7 +166,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 	return ww_unclassified(frame, WW_UNDECIDED);
 #else
 	if (ww_config.acts && frame->acts_later)
-		ww_suspend(frame, &flow, version, p->length);
+		ww_suspend(frame, &flow, version, length);
 	if (infer) {
 		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
 		slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
@@ -177,17 +174,55 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 			ww_trace_features(&frame->percpu->scratch);
 #if WW_TAIL_CALLS
 		ww_begin_inference(&frame->percpu->scratch);
-		ww_suspend(frame, &flow, version, p->length);
+		ww_suspend(frame, &flow, version, length);
 		return WW_NEXT_MODEL;
 #else
 		return ww_conclude(frame, slot, ww_infer_at(&frame->percpu->scratch, version), version,
-				   p->length);
+				   length);
 #endif
 	}
 	slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
 	if (!(slot->flags & ww_config.verdict))
 		return ww_unclassified(frame, WW_UNDECIDED);
-	return ww_apply_policy(frame, slot, version, p->length);
+	return ww_apply_policy(frame, slot, version, length);
+#endif
+}
+
+#if WW_SPLIT == 2
+_Static_assert(sizeof(struct ww_waiting) <= sizeof(((struct ww_scratch *)0)->activation),
+	       "a packet waits where a network later has its layers");
+#endif
+
+/* A parsed packet: allow list, deny list, and the rest of its path. version: 4 or 6, a constant. */
+static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
+				       const __u32 version)
+{
+	if (ww_unlikely(ww_policy.allow)) {
+		int status = ww_policy.allow == WW_ALLOW_NO_POLICY ? WW_NO_POLICY
+								   : ww_allowed(p, ww_policy.allow, version);
+
+		if (!status && ww_config.acts && ww_policy.allow & WW_ALLOW_UNLESS_DENIED) {
+			status = ww_denied(p, version);
+			if (status && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
+				status = 0;
+		}
+		if (ww_unlikely(status))
+			return ww_unclassified(frame, status);
+	}
+#if WW_SPLIT == 2
+	{
+		struct ww_waiting *waiting = (void *)frame->percpu->scratch.activation;
+
+		waiting->packet = *p;
+		waiting->packet.addresses6 = 0;
+		if (version == 6)
+			__builtin_memcpy(waiting->addresses6, p->addresses6, sizeof(waiting->addresses6));
+		frame->percpu->scratch.now_ns = frame->now_ns;
+		frame->percpu->scratch.frame_length = frame->length;
+		return version == 4 ? WW_NEXT_FOLLOW4 : WW_NEXT_FOLLOW6;
+	}
+#else
+	return ww_follow(frame, p, cpu, version);
 #endif
 }
 
@@ -265,7 +300,35 @@ __noinline int ww_act_ipv6(WW_HOOK_ARG *ctx)
 }
 #endif
 
-/* A call costs several ns, so IPv4 is inlined in ww_main, unless its stack and that of IPv6 together would exceed 512 bytes. */
+#if WW_SPLIT == 2
+/* Goes on where ww_process has left the packet and the stack. */
+static __always_inline int ww_take_up(WW_HOOK_CTX *ctx, const __u32 version)
+{
+	struct ww_frame frame = {.acts_later = version == 6};
+	struct ww_waiting *waiting;
+
+	if (ww_resume(&frame, ctx))
+		return WW_VERDICT_PASS;
+#ifdef WW_BANK
+	frame.answering = 1;
+#endif
+	waiting = (void *)frame.percpu->scratch.activation;
+	return ww_follow(&frame, &waiting->packet, bpf_get_smp_processor_id(), version);
+}
+
+__noinline int ww_follow4(WW_HOOK_ARG *ctx)
+{
+	return ww_take_up(ctx, 4);
+}
+
+__noinline int ww_follow6(WW_HOOK_ARG *ctx)
+{
+	return ww_take_up(ctx, 6);
+}
+#endif
+
+/* A call costs several ns, so IPv4 is inlined in ww_main, unless its stack and that of IPv6 together would exceed 512 bytes (WW_SPLIT 1). Where
+ * even a function for each has too little stack below it, parsing returns before the flow is looked for (WW_SPLIT 2). */
 #if WW_SPLIT
 __noinline int ww_process_ipv4(WW_HOOK_ARG *ctx)
 {
@@ -286,6 +349,12 @@ static __always_inline int ww_run(WW_HOOK_CTX *ctx)
 	verdict = ww_process_ipv4(ctx);
 	if (verdict == WW_NEXT_IPV6)
 		verdict = ww_process_ipv6(ctx);
+#if WW_SPLIT == 2
+	if (ww_likely(verdict == WW_NEXT_FOLLOW4))
+		verdict = ww_follow4(ctx);
+	else if (verdict == WW_NEXT_FOLLOW6)
+		verdict = ww_follow6(ctx);
+#endif
 #if !WW_NO_MODEL
 	if (ww_config.acts && ww_unlikely(verdict == WW_NEXT_ACT))
 		verdict = ww_act_ipv6(ctx);

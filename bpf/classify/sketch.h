@@ -20,7 +20,7 @@ static __always_inline __u32 ww_mix(__u32 x)
 /* An address as 32 bits. destination: 1 or 0 for the source, a constant. */
 static __always_inline __u32 ww_fold(const struct ww_packet *p, const struct ww_context *c, int destination)
 {
-	const __be32 *word = p->addresses6 + 4 * destination;
+	const __be32 *word = ww_addresses6(p) + 4 * destination;
 
 	if (p->ip_version == 4)
 		return destination ? p->destination4 : p->source4;

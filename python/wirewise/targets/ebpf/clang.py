@@ -20,6 +20,7 @@ from wirewise.feature_sets.feature_set import AGGREGATES, identifier
 from wirewise.targets.ebpf import confined
 
 MINIMUM = 14
+_TOO_LARGE = "BPF stack limit"  # clang's error, of a function that takes more by itself
 _FRAME = re.compile(r"stack frame size \((\d+)\)[^\n]* in(?: function)? '(\w+)'")
 # What decides what comes out is in bpf/clang.flags, which the agent reads too (`verify --rebuild`).
 # -mcpu=v3: atomics with results and 32-bit jumps; every kernel from 5.12 on runs it.
@@ -41,19 +42,37 @@ INSTALL = "apt-get install clang libbpf-dev linux-libc-dev"
 STACK_LIMIT = 512
 _FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
+# How the packet's path is cut (WW_SPLIT of pipeline.h): 0, IPv6 has a function of its own; 1, IPv4 has one
+# too; 2, parsing is over before the flow is looked for. Each costs a packet a call more, so the first that
+# fits is taken.
+MAXIMUM_SPLIT = 2
 _PART = re.compile(r"__noinline \w+ ww_tree_\d+_\d+\(")
 
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections. split: IPv4
-    has a function of its own, because its stack and that of IPv6 would not fit together.
+    """A compiled object. instructions: eBPF instructions of all programs, by the ELF sections. split: how the
+    packet's path is cut to fit the kernel's stack, 0 to MAXIMUM_SPLIT.
     """
 
     object: bytes
     clang: str
     instructions: int
-    split: bool
+    split: int
+
+
+class StackError(WirewiseError):
+    """A program needs more stack than the kernel has, however its path is cut. limit, needed: bytes; needed
+    is None where clang gave up on one function.
+    """
+
+    def __init__(self, limit: int, needed: int | None) -> None:
+        self.limit, self.needed = limit, needed
+        super().__init__(f"the program needs {self.amount} of stack, the kernel has {limit}")
+
+    @property
+    def amount(self) -> str:
+        return "more bytes" if self.needed is None else f"{self.needed} bytes"
 
 
 def find_clang() -> str:
@@ -104,7 +123,8 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
     """Compile main.bpf.c with the generated headers. sources: file name -> text. meaning: what is written
     into its `ww_config`, see `wirewise.formats.manifest.meaning`.
 
-    Raises MissingFeatureError without a usable clang, WirewiseError with clang's first error otherwise.
+    Raises MissingFeatureError without a usable clang, StackError if the program would not fit the kernel's
+    stack, WirewiseError with clang's first error otherwise.
     """
     clang = clang or find_clang()
     version = clang_version(clang)
@@ -125,11 +145,11 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
             "-o",
             str(folder / "program.bpf.o"),
         ]
-        split = False
+        split = 0
         limit = STACK_LIMIT - (STACK_OF_PARTS if any(map(_PART.search, sources.values())) else 0)
         while True:
             done = subprocess.run(
-                [*command, f"-DWW_SPLIT={int(split)}"],
+                [*command, f"-DWW_SPLIT={split}"],
                 capture_output=True,
                 encoding="utf-8",
                 cwd=folder,
@@ -140,11 +160,15 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
                 raise MissingFeatureError(done.stderr.strip())
             if missing := re.search(r"'([\w/.]+)' file not found", done.stderr):
                 raise MissingFeatureError(f"{clang} {version}: no header {missing[1]}; {INSTALL}")
-            if done.returncode:
+            too_large = bool(done.returncode) and _TOO_LARGE in done.stderr
+            if done.returncode and not too_large:
                 raise WirewiseError(f"{clang} {version}: {_first_error(done.stderr)}")
-            if split or _stack(done.stderr) <= limit:
+            needed = _stack(done.stderr)
+            if not too_large and needed <= limit:
                 break
-            split = True
+            if split == MAXIMUM_SPLIT:
+                raise StackError(limit, None if too_large else needed)
+            split += 1
         data = (folder / "program.bpf.o").read_bytes()
     return Built(data, version, _instructions(data), split)
 
@@ -159,19 +183,28 @@ def _confined(folder: Path, data_path: Path) -> list[str]:
     return [sys.executable, "-I", "-S", confined.__file__, str(folder), str(data_path.resolve()), "--"]
 
 
+_BESIDE_PARSING = (
+    "ww_find_network", "ww_skip_pppoe", "ww_skip_extensions", "ww_read_payload", "ww_shadow_time",
+    "ww_shadow_answer", "ww_allowed_prefix4", "ww_allowed_prefix6", "ww_allowed_port", "ww_essential",
+)  # fmt: skip
+
+
 def _stack(warnings: str) -> int:
-    """Bytes of the deepest nest of calls: ww_main, ww_process_ipv6 and the largest of the others, each
-    rounded up as the kernel does; or what finds a place in a shared table, which calls the search, and for an
-    aggregate is called itself; or what looks for a socket, which calls the walk over IPv6 extensions; or a
-    bank of networks, which calls their layers; or the deny list, or what chooses events, which the agent may
-    link. It may link the
-    actor too, which is called when ww_process_ipv6 has returned.
+    """Bytes of the deepest nest of calls: ww_main, a function of the packet's path and the largest of the
+    others, each rounded up as the kernel does; or what finds a place in a shared table, which calls the
+    search, and for an aggregate is called itself; or what looks for a socket, which calls the walk over IPv6
+    extensions; or a bank of networks, which calls their layers; or the deny list, or what chooses events, which the agent may link.
+    It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest of its path has returned.
+
+    What parses at MAXIMUM_SPLIT calls only what the lists need beside it.
 
     clang says each function's frame when asked to warn of all that are not empty.
     """
     frames = {m[2]: -(-int(m[1]) // _FRAME_UNIT) * _FRAME_UNIT for m in _FRAME.finditer(warnings)}
-    main, ipv6 = frames.pop("ww_main", 0), frames.pop("ww_process_ipv6", 0)
-    acting = frames.pop("ww_act_ipv6", _FRAME_UNIT) + ACT_STACK
+    main = frames.pop("ww_main", 0)
+    parse4, parse6 = frames.pop("ww_process_ipv4", 0), frames.pop("ww_process_ipv6", 0)
+    path4, path6 = frames.pop("ww_follow4", parse4), frames.pop("ww_follow6", parse6)
+    acting = max(frames.pop("ww_act_ipv6", _FRAME_UNIT), path4) + ACT_STACK
     nested = [
         sum(frames.get(f"{part}{table}{version}", _FRAME_UNIT) for part in parts)
         for version in (4, 6)
@@ -184,7 +217,9 @@ def _stack(warnings: str) -> int:
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     telling = max(frames.get(f"ww_send_event{version}", _FRAME_UNIT) for version in (4, 6)) + TELL_STACK
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
-    return main + max(ipv6 + max(*frames.values(), *nested, bank, sockets, DENY_STACK, telling), acting)
+    beside = max(*(frames.get(name, _FRAME_UNIT) for name in _BESIDE_PARSING), sockets, DENY_STACK)
+    parsing = max(parse4, parse6) + beside
+    return main + max(parsing, max(path4, path6) + max(*frames.values(), *nested, bank, beside, telling), acting)
 
 
 def _first_error(text: str) -> str:

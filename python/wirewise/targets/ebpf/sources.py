@@ -20,13 +20,14 @@ from wirewise.targets.ebpf.shapes import Lowered, tail_calls
 class Sources(target.Sources):
     """Generated C. shape, why: what the emitter chose. predicted: instructions and verified instructions, for
     that choice alone: they may be off by two or three times.
-    tail_calls: programs behind ww_main, in order.
+    tail_calls: programs behind ww_main, in order. feature_set: its name.
     """
 
     shape: str
     why: str
     predicted: dict[str, int]
     tail_calls: tuple[str, ...]
+    feature_set: str
 
     def about(self) -> list[tuple[str, str]]:
         return [("shape", f"{self.shape} ({self.why})")]
@@ -65,14 +66,14 @@ def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -
         "ww_model.h": (lowered.header if lowered else _no_model)(banner) + _bounds(model, feature_set),
     }
     if lowered is None:
-        return Sources(texts, "none", "no model", {}, ())
+        return Sources(texts, "none", "no model", {}, (), feature_set.name)
     plan, chain = lowered.plan, 0
     if plan.shape == "tail-calls":
         chain = len(plan.programs)
         texts["ww_tail_calls.h"] = tail_calls(banner, chain)
     predicted = {"instructions": plan.instructions, "verified_instructions": plan.verified}
     names = tuple(f"ww_model_{n}" for n in range(1, chain + 1))
-    return Sources(texts, plan.shape, plan.why, predicted, names)
+    return Sources(texts, plan.shape, plan.why, predicted, names, feature_set.name)
 
 
 def _no_model(banner: str) -> str:

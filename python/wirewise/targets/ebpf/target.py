@@ -15,7 +15,7 @@ from wirewise.feature_sets import FeatureSet
 from wirewise.formats.bundle import feature_records, model_networks
 from wirewise.formats.manifest import Aggregate, Flow, Program, StateField, meaning
 from wirewise.models import Model
-from wirewise.targets.ebpf.clang import Built, compile_sources, data_path_digest
+from wirewise.targets.ebpf.clang import Built, StackError, compile_sources, data_path_digest
 from wirewise.targets.ebpf.feature_code import claim_offset, entry_size, flow_features, state_fields
 from wirewise.targets.ebpf.sources import Sources, emit
 from wirewise.targets.target import Made, ProgramTarget, Step, option
@@ -101,8 +101,17 @@ EBPF = EbpfTarget()
 def build(sources: Sources, *, clang: str | None = None, meaning: bytes = b"") -> Built:
     """Compile generated sources. clang: a path, or None for the newest found (14 or later). meaning: of the
     manifest, for a program in a bundle.
+
+    Raises InputError if feature set and model need more stack than the kernel has.
     """
-    return compile_sources(sources.files, clang=clang, meaning=meaning)
+    try:
+        return compile_sources(sources.files, clang=clang, meaning=meaning)
+    except StackError as error:
+        raise InputError(
+            f"feature set {sources.feature_set!r}",
+            f"takes {error.amount} of stack with this model, and the kernel has {error.limit}",
+            "leave out features, first those with a by= of their own; or give a newer clang with --clang",
+        ) from error
 
 
 def ask_verifier(object_file: bytes, *, must: bool = False) -> tuple[dict[str, Any] | None, str]:

@@ -84,14 +84,14 @@ impl Compiler {
     }
 
     /// The object. meaning : of the manifest.
-    pub fn compile(&self, input: &str, source: &Path, split: bool, meaning: &[u8]) -> Result<Vec<u8>> {
+    pub fn compile(&self, input: &str, source: &Path, split: u32, meaning: &[u8]) -> Result<Vec<u8>> {
         let meaning: Vec<_> = meaning.iter().map(u8::to_string).collect();
         let folder = source.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(&self.name);
         command
             .args(datapath::FLAGS.lines())
             .args(["-w", "-fno-crash-diagnostics", "-ferror-limit=1"])
-            .arg(format!("-DWW_SPLIT={}", i32::from(split)))
+            .arg(format!("-DWW_SPLIT={split}"))
             .arg(format!("-DWW_MEANING={}", meaning.join(",")))
             .arg(format!("-I{}", folder.display()))
             .args(system_includes().iter().map(|path| format!("-isystem{}", path.display())))
@@ -222,7 +222,7 @@ mod tests {
         let source = folder.path().join("x.c");
         let compile = |text: String| {
             std::fs::write(&source, text).unwrap();
-            compiler.compile("test", &source, false, &[])
+            compiler.compile("test", &source, 0, &[])
         };
         let harmless = compile("#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\nint x;\n".to_string());
         assert!(harmless.is_ok(), "{:?}", harmless.err());

@@ -27,6 +27,8 @@ const MAIN: &str = "main.bpf.c";
 /// What `wirewise compile` generates.
 const GENERATED: [&str; 3] = ["ww_feature_set.h", "ww_model.h", "ww_tail_calls.h"];
 const DATA_PATH: &str = "datapath";
+/// The last way in which the compiler driver cuts the packet's path to fit the stack (clang.py).
+const MAXIMUM_SPLIT: u32 = 2;
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -55,8 +57,8 @@ pub fn rebuild(input: &str, bundle: &Bundle) -> Result<Rebuilt> {
     compiler.admit(folder.path())?;
     let theirs = inspection::read(&bundle.object).map_err(|what| Error::input(format!("{input}: {what}")))?;
     let mut difference = None;
-    // The compiler driver decides by the size of the stack; either is right.
-    for split in [false, true] {
+    // The compiler driver decides by the size of the stack; each is right.
+    for split in 0..=MAXIMUM_SPLIT {
         let object = compiler.compile(input, &folder.path().join(MAIN), split, &bundle.manifest.meaning())?;
         let ours =
             inspection::read(&object).map_err(|what| Error::other(format!("what clang made {what}")))?;
