@@ -155,6 +155,8 @@ struct ww_config {
 	__u32 hook;	      /* enum ww_hook */
 	__u32 acts;	      /* not 0: an actor is linked to the program; bits of its own */
 	__u32 key_teid; /* 1: the flow key has the tunnel (struct ww_tunnel_key4); written by the compiler, read by the agent */
+	__u32 model;	 /* names the program's object: the first four bytes of its digest */
+	__u32 describes; /* 1: the actor gets a struct ww_description of each packet */
 	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 	__u8 meaning
 		[WW_MEANING_BYTES]; /* digest of the names in the manifest; written by the compiler, read by the agent */
@@ -355,6 +357,26 @@ struct ww_record_ring {
 	__u64 rest[7];
 };
 
+/* What struct ww_description has; bits. */
+enum ww_described {
+	WW_DESCRIBED_CLASS = 1,	    /* the packet was classified */
+	WW_DESCRIBED_SCORE = 2,	    /* the model ran on this packet, and gives scores */
+	WW_DESCRIBED_CHANGED = 4,   /* with this packet the class of the flow is another, or its first */
+	WW_DESCRIBED_BOTH_WAYS = 8, /* packets of both directions belong to the flow */
+};
+
+/* The result of a packet, which the actor gets last (ww_describe). */
+struct ww_description {
+	struct ww_tunnel_key6 key; /* if changed; as in an event */
+	__u64 time_ns;
+	__s64 score; /* of a model with one output its value, which is positive for class 1; else that of the class */
+	__u32 flow_hash;
+	__u8 class_id;	 /* that the packet counts as */
+	__u8 flags;	 /* enum ww_described */
+	__u8 ip_version; /* of the key */
+	__u8 reserved;
+};
+
 /* Features and, when ww_config.trace is set, what happened to the last packet of one CPU. */
 struct ww_scratch {
 	__s64 feature[WW_MAX_FEATURES];
@@ -385,6 +407,7 @@ struct ww_scratch {
 	/* Of a bank, as in an event. */
 	__u64 answers;
 	__u64 changed;
+	struct ww_description described;
 	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */
 	__u64 activation[2][WW_MAX_WIDTH];
 };

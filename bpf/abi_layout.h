@@ -13,7 +13,7 @@
 	_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)
 #define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)
 
-WW_SIZE(ww_config, 240);
+WW_SIZE(ww_config, 248);
 WW_AT(ww_config, abi_version, 0);
 WW_AT(ww_config, clock, 4);
 WW_AT(ww_config, bucket_mask, 8);
@@ -36,8 +36,10 @@ WW_AT(ww_config, aggregate_mask, 188);
 WW_AT(ww_config, hook, 192);
 WW_AT(ww_config, acts, 196);
 WW_AT(ww_config, key_teid, 200);
-WW_AT(ww_config, record, 204);
-WW_AT(ww_config, meaning, 208);
+WW_AT(ww_config, model, 204);
+WW_AT(ww_config, describes, 208);
+WW_AT(ww_config, record, 212);
+WW_AT(ww_config, meaning, 216);
 
 WW_SIZE(ww_key4, 16);
 WW_AT(ww_key4, source, 0);
@@ -174,7 +176,17 @@ WW_AT(ww_record_ring, reserved, 24);
 WW_AT(ww_record_ring, read, 64);
 WW_AT(ww_record_ring, rest, 72);
 
-WW_SIZE(ww_scratch, 4072);
+WW_SIZE(ww_description, 72);
+WW_AT(ww_description, key, 0);
+WW_AT(ww_description, time_ns, 48);
+WW_AT(ww_description, score, 56);
+WW_AT(ww_description, flow_hash, 64);
+WW_AT(ww_description, class_id, 68);
+WW_AT(ww_description, flags, 69);
+WW_AT(ww_description, ip_version, 70);
+WW_AT(ww_description, reserved, 71);
+
+WW_SIZE(ww_scratch, 4144);
 WW_AT(ww_scratch, feature, 0);
 WW_AT(ww_scratch, score, 1024);
 WW_AT(ww_scratch, status, 1536);
@@ -198,7 +210,8 @@ WW_AT(ww_scratch, now_ns, 1992);
 WW_AT(ww_scratch, leaf, 2000);
 WW_AT(ww_scratch, answers, 2008);
 WW_AT(ww_scratch, changed, 2016);
-WW_AT(ww_scratch, activation, 2024);
+WW_AT(ww_scratch, described, 2024);
+WW_AT(ww_scratch, activation, 2096);
 
 WW_SIZE(ww_agreement, 536);
 WW_AT(ww_agreement, packets, 0);
@@ -206,7 +219,7 @@ WW_AT(ww_agreement, now_ns, 520);
 WW_AT(ww_agreement, class_id, 528);
 WW_AT(ww_agreement, reserved, 532);
 
-WW_SIZE(ww_cpu, 14136);
+WW_SIZE(ww_cpu, 14208);
 WW_AT(ww_cpu, stats, 0);
 WW_AT(ww_cpu, scratch, 10064);
 

@@ -20,6 +20,7 @@ from textwrap import wrap
 ROOT = Path(__file__).parents[1]
 BPF = ROOT / "bpf"
 BUNDLE = "abi.h"
+READERS = "act/metadata.h"
 ACTOR = "act/act_abi.h"
 
 _NOTE = "Written by scripts/abi.py from bpf/abi.h and bpf/act/act_abi.h, where the meaning of each stands."
@@ -358,9 +359,9 @@ def docstring(enum: Enum) -> list[str]:
     return [f"    {line}" for line in text]
 
 
-def assertions(contract: Contract, header: str) -> str:
-    """For the structures that this header declares."""
-    text = (BPF / header).read_text()
+def assertions(contract: Contract, header: str, within: str = "") -> str:
+    """For the structures that this header declares, and `within`, which it includes."""
+    text = "".join((BPF / name).read_text() for name in (header, within) if name)
     structs = [struct for struct in contract.structs.values() if f"struct ww_{struct.name} {{" in text]
     guard = f"WW_{Path(header).stem.upper()}_LAYOUT_H"
     lines = [
@@ -448,14 +449,14 @@ WRITTEN: dict[Path, Callable[[Contract], str]] = {
     ROOT / "crates" / "wirewised" / "src" / "abi" / "contract.rs": rust,
     ROOT / "python" / "wirewise" / "abi.py": python,
     BPF / "abi_layout.h": partial(assertions, header=BUNDLE),
-    BPF / "act" / "act_abi_layout.h": partial(assertions, header=ACTOR),
+    BPF / "act" / "act_abi_layout.h": partial(assertions, header=ACTOR, within=READERS),
     ROOT / "docs" / "abi.md": page,
 }
 
 
 def whole() -> Contract:
-    """What both headers say together."""
-    return Contract("".join((BPF / header).read_text() for header in (BUNDLE, ACTOR)))
+    """What the headers say together."""
+    return Contract("".join((BPF / header).read_text() for header in (BUNDLE, READERS, ACTOR)))
 
 
 def main(arguments: list[str]) -> int:

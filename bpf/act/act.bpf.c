@@ -14,6 +14,7 @@
 #include "act/maps.h"
 
 #include "act/deny.h"
+#include "act/describe.h"
 #include "act/tell.h"
 #include "act/steer.h"
 

@@ -7,8 +7,9 @@
 #define WW_ACT_ABI_H
 
 #include "abi.h"
+#include "act/metadata.h"
 
-#define WW_ACT_VERSION 1 /* of the layout of the actor's maps, which outlive an agent */
+#define WW_ACT_VERSION 2 /* of the layout of the actor's maps, which outlive an agent */
 
 #define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
 #define WW_STATIONS 16384  /* seen behind the ports of a bridge */
@@ -41,6 +42,8 @@ enum ww_steer_kind {
 	WW_STEER_QFI = 262144,	       /* in the PDU session container of its tunnel */
 	WW_STEER_INNER_DSCP = 524288,  /* in the IP header inside of its tunnel */
 	WW_STEER_TELL = 1048576,       /* not of a class: events are of flows or sources, not of packets */
+	WW_STEER_METADATA = 2097152, /* not of a class: a struct ww_metadata in front of packets that pass */
+	WW_STEER_VERDICTS = 4194304, /* not of a class: flows and their classes in ww_verdicts */
 };
 
 /* What only a socket buffer has: XDP hands it over to a program at TC. */
@@ -130,7 +133,7 @@ struct ww_steer {
 /* Begins a struct ww_wish, so that metadata of others is not taken for one. */
 #define WW_WISH 0x3157ecab
 
-/* In front of a packet, from XDP to the companion at TC. Linux < 6.8 has room for 32 bytes. */
+/* In front of a packet, from XDP to the companion at TC; behind a struct ww_metadata, if there is one. Linux < 6.8 has room for 32 bytes of both. */
 struct ww_wish {
 	__u32 magic; /* WW_WISH */
 	__u32 kinds; /* enum ww_steer_kind bits of WW_STEER_BY_COMPANION; of the rest, what they name means something */
@@ -290,12 +293,14 @@ struct ww_act_config {
 	__u32 hook;    /* enum ww_hook */
 	__u32 trace;   /* as in struct ww_config, as are the next two */
 	__u32 shards;
-	__u32 reserved;
+	__u32 model;
 	__u64 hash_seed[WW_HASH_SEEDS];
 };
 
-/* Map .data.ww_act_policy, one element: what classes ask for whose action is WW_ACTION_ACT. */
+/* Map .data.ww_act_policy, one element: switches for all classes, and the arguments of classes with WW_ACTION_ACT. */
 struct ww_act_policy {
+	__u32 metadata; /* 1: in front of packets that pass */
+	__u32 verdicts; /* 1: ww_verdicts is kept */
 	struct ww_steer steer[WW_MAX_CLASSES];
 	__u64 tell_every_ns; /* while a flow or source goes on, it has an event so often */
 	__u32 each;	     /* enum ww_each */
@@ -308,6 +313,8 @@ struct ww_act_policy {
 struct ww_act_cpu {
 	__u64 answer_tat_ns; /* of ICMP answers to packets that are too long for their tunnel */
 	__u64 bounce_tat_ns; /* of bounces that cost no hop */
+	__u64 described;     /* packets that got a struct ww_metadata */
+	__u64 undescribed;   /* and that got none: the driver has no room for it */
 	__u64 room[WW_ROOM]; /* of the action at work, for what its stack has no room for */
 };
 

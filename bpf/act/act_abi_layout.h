@@ -13,6 +13,33 @@
 	_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)
 #define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)
 
+WW_SIZE(ww_metadata, 32);
+WW_AT(ww_metadata, magic, 0);
+WW_AT(ww_metadata, flow_hash, 4);
+WW_AT(ww_metadata, time_ns, 8);
+WW_AT(ww_metadata, score, 16);
+WW_AT(ww_metadata, model, 24);
+WW_AT(ww_metadata, class_id, 28);
+WW_AT(ww_metadata, flags, 29);
+WW_AT(ww_metadata, version, 30);
+
+WW_SIZE(ww_five_tuple, 40);
+WW_AT(ww_five_tuple, source, 0);
+WW_AT(ww_five_tuple, destination, 16);
+WW_AT(ww_five_tuple, source_port, 32);
+WW_AT(ww_five_tuple, destination_port, 34);
+WW_AT(ww_five_tuple, protocol, 36);
+WW_AT(ww_five_tuple, ip_version, 37);
+WW_AT(ww_five_tuple, reserved, 38);
+
+WW_SIZE(ww_flow_verdict, 24);
+WW_AT(ww_flow_verdict, time_ns, 0);
+WW_AT(ww_flow_verdict, score, 8);
+WW_AT(ww_flow_verdict, model, 16);
+WW_AT(ww_flow_verdict, class_id, 20);
+WW_AT(ww_flow_verdict, flags, 21);
+WW_AT(ww_flow_verdict, version, 22);
+
 WW_SIZE(ww_ends_key, 40);
 WW_AT(ww_ends_key, source, 0);
 WW_AT(ww_ends_key, destination, 16);
@@ -141,19 +168,23 @@ WW_AT(ww_act_config, acts, 4);
 WW_AT(ww_act_config, hook, 8);
 WW_AT(ww_act_config, trace, 12);
 WW_AT(ww_act_config, shards, 16);
-WW_AT(ww_act_config, reserved, 20);
+WW_AT(ww_act_config, model, 20);
 WW_AT(ww_act_config, hash_seed, 24);
 
-WW_SIZE(ww_act_policy, 8464);
-WW_AT(ww_act_policy, steer, 0);
-WW_AT(ww_act_policy, tell_every_ns, 8448);
-WW_AT(ww_act_policy, each, 8456);
-WW_AT(ww_act_policy, reserved, 8460);
+WW_SIZE(ww_act_policy, 8472);
+WW_AT(ww_act_policy, metadata, 0);
+WW_AT(ww_act_policy, verdicts, 4);
+WW_AT(ww_act_policy, steer, 8);
+WW_AT(ww_act_policy, tell_every_ns, 8456);
+WW_AT(ww_act_policy, each, 8464);
+WW_AT(ww_act_policy, reserved, 8468);
 
-WW_SIZE(ww_act_cpu, 2064);
+WW_SIZE(ww_act_cpu, 2080);
 WW_AT(ww_act_cpu, answer_tat_ns, 0);
 WW_AT(ww_act_cpu, bounce_tat_ns, 8);
-WW_AT(ww_act_cpu, room, 16);
+WW_AT(ww_act_cpu, described, 16);
+WW_AT(ww_act_cpu, undescribed, 24);
+WW_AT(ww_act_cpu, room, 32);
 
 #undef WW_AT
 #undef WW_SIZE

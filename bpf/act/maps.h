@@ -36,6 +36,8 @@ WW_MAP(ww_pools, BPF_MAP_TYPE_ARRAY, __u32, struct ww_pool, WW_POOLS, BPF_F_MMAP
 WW_MAP(ww_tables, BPF_MAP_TYPE_ARRAY, __u32, struct ww_table, 2 * WW_POOLS, BPF_F_MMAPABLE);
 WW_MAP(ww_backends, BPF_MAP_TYPE_ARRAY, __u32, struct ww_backend, WW_BACKENDS, BPF_F_MMAPABLE);
 WW_MAP(ww_backend_counts, BPF_MAP_TYPE_ARRAY, __u32, struct ww_counter, WW_BACKENDS, BPF_F_MMAPABLE);
+/* The class of each flow, for programs of others. */
+WW_MAP(ww_verdicts, BPF_MAP_TYPE_LRU_HASH, struct ww_five_tuple, struct ww_flow_verdict, WW_VERDICTS, 0);
 /* Copies on their way to who carries packets in user space. */
 WW_MAP(ww_copies, BPF_MAP_TYPE_PERF_EVENT_ARRAY, __u32, __u32, 1, 0);
 /* Tunnels of GTP-U, by each of their ends, and what became of packets. An element is replaced as a whole, so none is seen half written. */

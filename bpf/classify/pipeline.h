@@ -34,6 +34,11 @@
 #include "classify/record.h"
 #endif
 
+/* Scores of the model: 0: it gives none; 1: one, positive for class 1; more: one for each class. */
+#ifndef WW_SCORES
+#define WW_SCORES 0
+#endif
+
 /* Besides the verdicts: where the entry point continues. */
 #define WW_NEXT_IPV6 -1
 #define WW_NEXT_MODEL -2
@@ -41,11 +46,34 @@
 #define WW_NEXT_FOLLOW4 -4
 #define WW_NEXT_FOLLOW6 -5
 
+/* Notes what is new with a verdict. before: the flow's class until then. version: 4 or 6, a constant. */
+static __always_inline void ww_describe_verdict(struct ww_frame *frame, const struct ww_slot *slot,
+						__u32 before, const __u32 version)
+{
+	struct ww_description *described = &frame->percpu->scratch.described;
+	__u32 class_id = ww_counted_class(slot);
+
+#if WW_SCORES
+	/* The class of unknown packets has no score. */
+	if (WW_SCORES == 1 || class_id < WW_SCORES) {
+		described->score = frame->percpu->scratch.score[WW_SCORES > 1 ? class_id : 0];
+		described->flags |= WW_DESCRIBED_SCORE;
+	}
+#endif
+	if (class_id == before)
+		return;
+	described->flags |= WW_DESCRIBED_CHANGED | (WW_KEY_BIDIRECTIONAL ? WW_DESCRIBED_BOTH_WAYS : 0);
+	described->ip_version = version;
+	ww_copy_key(&described->key, slot + 1, version);
+}
+
 /* Keeps a new verdict with the flow, and acts on it. version: 4 or 6. Must be a compile-time constant: the verifier derives from it the size
  * of the key behind slot. */
 static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *slot, __u32 class_id,
 				       const __u32 version, __u32 length)
 {
+	__u32 class_before = ww_config.describes ? ww_kept_class(slot) : WW_NO_CLASS;
+
 #if WW_BOUNDED
 	class_id = ww_bound(frame->percpu->scratch.feature, class_id);
 #endif
@@ -66,6 +94,8 @@ static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *s
 	slot->flags = (slot->flags & WW_SLOT_SWAPPED) | ww_verdict_flags(slot, class_id);
 	slot->class_id = class_id;
 #endif
+	if (ww_config.describes)
+		ww_describe_verdict(frame, slot, class_before, version);
 #ifdef WW_BANK
 	if (version == 4)
 		frame->changed = ww_compare4(frame->percpu, (const void *)(slot + 1));
@@ -138,6 +168,8 @@ static __always_inline int ww_follow(struct ww_frame *frame, const struct ww_pac
 	slot = flow.slot;
 	if (ww_unlikely(!slot))
 		return WW_VERDICT_PASS;
+	if (ww_config.describes)
+		frame->percpu->scratch.described.flow_hash = flow.hash;
 	/* Before the state is read: no live program has these stores, but they would make the compiler read the state twice. */
 	if (ww_unlikely(ww_config.trace)) {
 		frame->percpu->scratch.now_ns = frame->now_ns;
@@ -253,6 +285,8 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 		if (ww_config.shadow)
 			frame.now_ns = ww_shadow_time(frame.now_ns);
 	}
+	if (ww_config.describes)
+		frame.percpu->scratch.described.flags = 0;
 	if (ww_unlikely(ww_config.bench_flows && go_ipv6))
 		ww_bench_rewrite(ctx);
 	input = ww_input(ctx);

@@ -11,6 +11,7 @@
 #define WW_SHADOW_H
 
 #include "classify/config.h"
+#include "classify/describe.h"
 #include "classify/maps.h"
 #include "frame/arith.h"
 #include "frame/hook.h"
@@ -51,6 +52,7 @@ static __always_inline int ww_hand_over(WW_HOOK_CTX *ctx, int verdict)
 {
 	if (ww_unlikely(ww_config.shadow == WW_SHADOW_SECOND))
 		bpf_tail_call(ctx, &ww_first, 0);
+	ww_tell(ctx, verdict);
 	return ww_leave(verdict);
 }
 

@@ -188,6 +188,11 @@ static __always_inline int ww_count_outcome(struct ww_frame *frame, __u32 class_
 					    __u32 outcome)
 {
 	ww_count(&frame->percpu->stats.class_outcome[class_id][outcome], frame->length);
+	if (ww_config.describes) {
+		frame->percpu->scratch.described.class_id = class_id;
+		frame->percpu->scratch.described.time_ns = frame->now_ns;
+		frame->percpu->scratch.described.flags |= WW_DESCRIBED_CLASS;
+	}
 	if (ww_unlikely(ww_config.trace)) {
 		frame->percpu->scratch.status = WW_CLASSIFIED;
 		frame->percpu->scratch.class_id = class_id;
@@ -222,6 +227,12 @@ static __always_inline __u32 ww_counted_class(const struct ww_slot *slot)
 	    (slot->flags >> WW_SLOT_STREAK_SHIFT) + 1 < ww_policy.class_policy[class_id].after)
 		class_id = 0;
 	return class_id;
+}
+
+/* The class that the flow's packets count as, or WW_NO_CLASS before its first verdict. */
+static __always_inline __u32 ww_kept_class(const struct ww_slot *slot)
+{
+	return slot->flags & ww_config.verdict ? ww_counted_class(slot) : WW_NO_CLASS;
 }
 
 /* The seam between classifier and actor: does what the policy asks for a class beside passing and dropping, and returns an enum ww_verdict.

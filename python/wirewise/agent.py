@@ -22,6 +22,7 @@ from wirewise.errors import InputError, MissingFeatureError, RefusedError, ToldE
 
 _TRACE_FIELDS = (
     "status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return",
+    "described", "flow_hash",
 )  # fmt: skip
 _ERRORS: dict[int, type[WirewiseError]] = {
     error.exit_code: error for error in (InputError, MissingFeatureError, RefusedError)
@@ -125,7 +126,9 @@ def trace(
     """What a bundle's object makes of the packets of a capture: a record for each.
 
     Fields: status, inferred, class_id, action, outcome, refused, packets, xdp_return (uint32, codes of
-    abi.h), feature (int64, n_features) and score (int64), zero where the model did not run. seed : of the
+    abi.h), described, flow_hash (uint32) and described_score (int64), what the actor is told of the packet
+    (`struct ww_description`), zero unless the policy asks for `metadata` or `verdicts`; feature (int64,
+    n_features) and score (int64), zero where the model did not run. seed : of the
     flow table's hash, None is random. flows : gets the flow table as it is after the last packet, a JSON
     object a line. packets : gets a capture of what is not dropped, as the program leaves it. plane :
     `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where this process may load
@@ -148,9 +151,9 @@ def trace(
     magic, features, scores = struct.unpack_from("<8sII", data)
     record = np.dtype(
         [(name, "<u4") for name in _TRACE_FIELDS]
-        + [("feature", "<i8", (features,)), ("score", "<i8", (scores,))]
+        + [("described_score", "<i8"), ("feature", "<i8", (features,)), ("score", "<i8", (scores,))]
     )
-    if magic != b"WWTRACE1" or features != n_features or (len(data) - 16) % record.itemsize:
+    if magic != b"WWTRACE2" or features != n_features or (len(data) - 16) % record.itemsize:
         raise WirewiseError(f"the agent's trace of {capture} is not in the format this wirewise reads")
     return np.frombuffer(data, record, offset=16)
 

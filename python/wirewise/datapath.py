@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from wirewise.abi import Action, Outcome, Status
 from wirewise.fate import Fate, fate
 from wirewise.feature_sets import Extractor, FeatureSet, Observation
+from wirewise.feature_sets.flow import hash_key
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
-from wirewise.policy import Decider, Observed, Policy
+from wirewise.models.scores import score_of
+from wirewise.policy import Decider, Metadata, Observed, Policy
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Decision:
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
     kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
     in a row. scores : of the model, when it ran. allowed_by, denied_by : the entry of the list. frame : as it
-    is afterwards.
+    is afterwards. metadata : the verdict as other programs see it, if the policy asks for that.
     """
 
     status: Status
@@ -41,6 +43,7 @@ class Decision:
     allowed_by: str | None = None
     denied_by: str | None = None
     frame: bytes = b""
+    metadata: Metadata | None = None
 
     @property
     def drops(self) -> bool:
@@ -108,6 +111,7 @@ class DataPath:
         if self.feature_set.paths:
             inferred = seen.whole
         scores = None
+        before = None if flow.verdict is None else self.policy.counted(flow.verdict, flow.streak)
         if inferred:
             class_id, scores = self.model.predict_one(features)
             flow.streak = flow.streak + 1 if class_id == flow.verdict else 1
@@ -124,6 +128,13 @@ class DataPath:
                 outcome = Outcome.NOT_ACTED
             else:
                 goes, frame = steering.fate, left
+        metadata = None
+        if self.policy.describes:
+            assert flow.key is not None
+            score = score_of(self.model, scores, class_id)
+            flow_hash = hash_key(flow.key, self.extractor.hash_seed)
+            metadata = Metadata(class_id, score, flow_hash, class_id != before)
         return Decision(
-            Status.CLASSIFIED, goes, packet, seen, inferred, scores, class_id, action, outcome, frame=frame
-        )
+            Status.CLASSIFIED, goes, packet, seen, inferred, scores, class_id, action, outcome, frame=frame,
+            metadata=metadata,
+        )  # fmt: skip

@@ -13,7 +13,7 @@ from tests.parity.harness import PLANES
 from wirewise import agent
 from wirewise.abi import Outcome, Status
 from wirewise.compiler import compile
-from wirewise.datapath import DataPath
+from wirewise.datapath import DataPath, Decision
 from wirewise.datasets import CapturedPacket, read_ethernet, write_capture
 from wirewise.feature_sets import FeatureSet
 from wirewise.feature_sets.flow import seed_from
@@ -56,6 +56,8 @@ POLICIES = {
     "denied, established": RULES + "\nallow: {established: true}\ndeny: {ports: [443]}",
     "an empty deny list": RULES + "\ndeny: {}",
     "malformed": RULES + "\nmalformed: drop",
+    "metadata": RULES.replace("other: count", "other: {action: count, after: 2}")
+    + "\nmetadata: true\nverdicts: true\ntrigger: {packets: [2, 3, 5, 6, 8]}",
 }
 
 
@@ -139,6 +141,7 @@ def test_reference_and_object_agree(
             "xdp_return": 1 if said.drops else 2,
             "feature": list(flow.features or []) if flow and said.inferred else [0] * len(FEATURES.features),
             "score": said.scores or [0] * 4,
+            **described(said, both_ways=True),
         }
         theirs = {key: record[key].tolist() for key in ours}
         seen.add((said.status, said.action, said.drops))
@@ -175,6 +178,17 @@ def test_a_class_observes_for_its_time(
     assert Outcome.WOULD_LIMIT in outcomes and Outcome.LIMITED not in outcomes
 
 
+def described(said: Decision, *, both_ways: bool) -> dict[str, int]:
+    """The struct ww_description of a packet, by the reference."""
+    if said.metadata is None:
+        return {"described": 0, "flow_hash": 0, "described_score": 0}
+    flags = 1
+    flags |= 2 if said.metadata.score is not None else 0
+    flags |= (4 | (8 if both_ways else 0)) if said.metadata.changed else 0
+    score = said.metadata.score or 0
+    return {"described": flags, "flow_hash": said.metadata.flow_hash, "described_score": score}
+
+
 def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status, object, bool]]) -> None:
     """A comparison of packets that all pass would show nothing."""
     statuses = {status for status, _, _ in seen}
@@ -185,6 +199,6 @@ def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status
     assert (Status.DENIED_PORT in statuses) == name.startswith("denied")
     assert (Status.ALLOWED_PORT in statuses) == (name in ("ports", "source ports"))
     assert (Status.ALLOWED_ESSENTIAL in statuses) == (name not in ("nothing", "essential"))
-    assert (Status.UNDECIDED in statuses) == (name in ("packets", "headers", "every tenth"))
+    assert (Status.UNDECIDED in statuses) == (name in ("packets", "headers", "every tenth", "metadata"))
     assert (Status.CLASSIFIED in drops) == (name != "nothing" and mode == "enforce")
     assert (Status.MALFORMED_IP in drops) == (name == "malformed" and mode == "enforce")

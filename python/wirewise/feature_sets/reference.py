@@ -101,6 +101,11 @@ class Extractor:
         }
         """Flow tables, under "", and those of aggregates, by IP version."""
 
+    @property
+    def hash_seed(self) -> list[int]:
+        """13 u64: under them flows' keys are hashed."""
+        return self._seed
+
     def process(self, frame: bytes, time_ns: int) -> Observation:
         """Account one Ethernet frame seen at time_ns (any monotonic origin, nanoseconds >= 0)."""
         status, packet = parse(frame, self.feature_set.decapsulate)

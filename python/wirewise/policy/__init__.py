@@ -5,6 +5,7 @@ from wirewise.policy.meaning import (
     ClassPolicy,
     Decider,
     Limit,
+    Metadata,
     Observed,
     Policy,
     Port,
@@ -13,4 +14,4 @@ from wirewise.policy.meaning import (
     Trigger,
 )
 
-__all__ = ["ClassPolicy", "Decider", "Limit", "Observed", "Policy", "Port", "Selector", "Teller", "Trigger"]
+__all__ = ["ClassPolicy", "Decider", "Limit", "Metadata", "Observed", "Policy", "Port", "Selector", "Teller", "Trigger"]

@@ -175,6 +175,21 @@ class Deny:
 
 
 @dataclass(frozen=True)
+class Metadata:
+    """A classified packet as other programs see it, if the policy has `metadata` or `verdicts`.
+
+    class_id : what the packet counts as. score : of that class (`models.scores`), None if the model did not
+    run on this packet or gives none. flow_hash : 32 bits, of the flow's key. changed : from this packet on
+    the flow counts as another class than before, or it has its first.
+    """
+
+    class_id: int
+    score: int | None
+    flow_hash: int
+    changed: bool
+
+
+@dataclass(frozen=True)
 class Policy:
     """A policy for the classes of one bundle. Durations are nanoseconds."""
 
@@ -197,6 +212,10 @@ class Policy:
     """How often a flow or source that goes on has another event."""
     deny: Deny | None = None
     """None: there is no list. An empty one can be filled by `wirewised deny`."""
+    metadata: bool = False
+    """Packets that pass have their `Metadata` in front."""
+    verdicts: bool = False
+    """The map ww_verdicts has the class of each flow."""
 
     @classmethod
     def all_pass(cls, classes: Sequence[str]) -> Policy:
@@ -246,6 +265,8 @@ class Policy:
             None
             if deny is None
             else Deny(tuple(map(ip_network, deny["prefixes"])), tuple(map(_port, deny["ports"]))),
+            normal["metadata"],
+            normal["verdicts"],
         )
 
     # -- meaning
@@ -285,6 +306,11 @@ class Policy:
                 protocol = "tcp" if packet.protocol == 6 else "udp"
                 return Status.DENIED_PORT, f"port {protocol}/{port.number}"
         return None
+
+    @property
+    def describes(self) -> bool:
+        """Whether other programs see the verdict on each packet."""
+        return self.metadata or self.verdicts
 
     def counted(self, class_id: int, streak: int) -> int:
         """What a flow's verdict counts as, the `streak`-th in a row for this class: class_id, or class 0."""

@@ -38,7 +38,11 @@ pub const EVENT_SWAPPED: u32 = 1;
 pub const RECORD_HEADERS: u32 = 192;
 pub const RECORD_ROOM: usize = 256;
 pub const AGREEMENT_ROWS: usize = 65;
-pub const ACT_VERSION: u32 = 1;
+pub const METADATA: u32 = 0x31d7_a2c5;
+pub const METADATA_VERSION: u32 = 1;
+pub const METADATA_SCORE: u32 = 1;
+pub const VERDICTS: u32 = 65_536;
+pub const ACT_VERSION: u32 = 2;
 pub const INTERFACES: u32 = 1024;
 pub const STATIONS: u32 = 16_384;
 pub const FIXED: u32 = 4096;
@@ -189,6 +193,12 @@ pub const ALLOW_ESTABLISHED: u32 = 64;
 pub const ALLOW_UNLESS_DENIED: u32 = 128;
 pub const ALLOW_NO_POLICY: u32 = 8;
 
+// `enum ww_described`
+pub const DESCRIBED_CLASS: u8 = 1;
+pub const DESCRIBED_SCORE: u8 = 2;
+pub const DESCRIBED_CHANGED: u8 = 4;
+pub const DESCRIBED_BOTH_WAYS: u8 = 8;
+
 // `enum ww_steer_kind`
 pub const STEER_REDIRECT: u32 = 1;
 pub const STEER_BOUNCE: u32 = 2;
@@ -211,6 +221,8 @@ pub const STEER_ENCAPSULATE: u32 = 131_072;
 pub const STEER_QFI: u32 = 262_144;
 pub const STEER_INNER_DSCP: u32 = 524_288;
 pub const STEER_TELL: u32 = 1_048_576;
+pub const STEER_METADATA: u32 = 2_097_152;
+pub const STEER_VERDICTS: u32 = 4_194_304;
 
 codes! {
     /// `enum ww_each`.
@@ -305,12 +317,14 @@ pub struct Config {
     pub hook: u32,
     pub acts: u32,
     pub key_teid: u32,
+    pub model: u32,
+    pub describes: u32,
     pub record: u32,
     pub meaning: [u8; MEANING_BYTES],
 }
 
 const _: () = {
-    assert!(size_of::<Config>() == 240);
+    assert!(size_of::<Config>() == 248);
     assert!(offset_of!(Config, abi_version) == 0);
     assert!(offset_of!(Config, clock) == 4);
     assert!(offset_of!(Config, bucket_mask) == 8);
@@ -333,8 +347,10 @@ const _: () = {
     assert!(offset_of!(Config, hook) == 192);
     assert!(offset_of!(Config, acts) == 196);
     assert!(offset_of!(Config, key_teid) == 200);
-    assert!(offset_of!(Config, record) == 204);
-    assert!(offset_of!(Config, meaning) == 208);
+    assert!(offset_of!(Config, model) == 204);
+    assert!(offset_of!(Config, describes) == 208);
+    assert!(offset_of!(Config, record) == 212);
+    assert!(offset_of!(Config, meaning) == 216);
 };
 
 /// `struct ww_key4`.
@@ -703,6 +719,32 @@ const _: () = {
     assert!(offset_of!(RecordRing, rest) == 72);
 };
 
+/// `struct ww_description`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Description {
+    pub key: TunnelKey6,
+    pub time_ns: u64,
+    pub score: i64,
+    pub flow_hash: u32,
+    pub class_id: u8,
+    pub flags: u8,
+    pub ip_version: u8,
+    pub reserved: u8,
+}
+
+const _: () = {
+    assert!(size_of::<Description>() == 72);
+    assert!(offset_of!(Description, key) == 0);
+    assert!(offset_of!(Description, time_ns) == 48);
+    assert!(offset_of!(Description, score) == 56);
+    assert!(offset_of!(Description, flow_hash) == 64);
+    assert!(offset_of!(Description, class_id) == 68);
+    assert!(offset_of!(Description, flags) == 69);
+    assert!(offset_of!(Description, ip_version) == 70);
+    assert!(offset_of!(Description, reserved) == 71);
+};
+
 /// `struct ww_scratch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
@@ -730,11 +772,12 @@ pub struct Scratch {
     pub leaf: u64,
     pub answers: u64,
     pub changed: u64,
+    pub described: Description,
     pub activation: [[u64; MAX_WIDTH]; 2],
 }
 
 const _: () = {
-    assert!(size_of::<Scratch>() == 4072);
+    assert!(size_of::<Scratch>() == 4144);
     assert!(offset_of!(Scratch, feature) == 0);
     assert!(offset_of!(Scratch, score) == 1024);
     assert!(offset_of!(Scratch, status) == 1536);
@@ -758,7 +801,8 @@ const _: () = {
     assert!(offset_of!(Scratch, leaf) == 2000);
     assert!(offset_of!(Scratch, answers) == 2008);
     assert!(offset_of!(Scratch, changed) == 2016);
-    assert!(offset_of!(Scratch, activation) == 2024);
+    assert!(offset_of!(Scratch, described) == 2024);
+    assert!(offset_of!(Scratch, activation) == 2096);
 };
 
 /// `struct ww_agreement`.
@@ -788,9 +832,81 @@ pub struct Cpu {
 }
 
 const _: () = {
-    assert!(size_of::<Cpu>() == 14136);
+    assert!(size_of::<Cpu>() == 14208);
     assert!(offset_of!(Cpu, stats) == 0);
     assert!(offset_of!(Cpu, scratch) == 10064);
+};
+
+/// `struct ww_metadata`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Metadata {
+    pub magic: u32,
+    pub flow_hash: u32,
+    pub time_ns: u64,
+    pub score: i64,
+    pub model: u32,
+    pub class_id: u8,
+    pub flags: u8,
+    pub version: u16,
+}
+
+const _: () = {
+    assert!(size_of::<Metadata>() == 32);
+    assert!(offset_of!(Metadata, magic) == 0);
+    assert!(offset_of!(Metadata, flow_hash) == 4);
+    assert!(offset_of!(Metadata, time_ns) == 8);
+    assert!(offset_of!(Metadata, score) == 16);
+    assert!(offset_of!(Metadata, model) == 24);
+    assert!(offset_of!(Metadata, class_id) == 28);
+    assert!(offset_of!(Metadata, flags) == 29);
+    assert!(offset_of!(Metadata, version) == 30);
+};
+
+/// `struct ww_five_tuple`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct FiveTuple {
+    pub source: [u8; 16],
+    pub destination: [u8; 16],
+    pub source_port: [u8; 2],
+    pub destination_port: [u8; 2],
+    pub protocol: u8,
+    pub ip_version: u8,
+    pub reserved: u16,
+}
+
+const _: () = {
+    assert!(size_of::<FiveTuple>() == 40);
+    assert!(offset_of!(FiveTuple, source) == 0);
+    assert!(offset_of!(FiveTuple, destination) == 16);
+    assert!(offset_of!(FiveTuple, source_port) == 32);
+    assert!(offset_of!(FiveTuple, destination_port) == 34);
+    assert!(offset_of!(FiveTuple, protocol) == 36);
+    assert!(offset_of!(FiveTuple, ip_version) == 37);
+    assert!(offset_of!(FiveTuple, reserved) == 38);
+};
+
+/// `struct ww_flow_verdict`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct FlowVerdict {
+    pub time_ns: u64,
+    pub score: i64,
+    pub model: u32,
+    pub class_id: u8,
+    pub flags: u8,
+    pub version: u16,
+}
+
+const _: () = {
+    assert!(size_of::<FlowVerdict>() == 24);
+    assert!(offset_of!(FlowVerdict, time_ns) == 0);
+    assert!(offset_of!(FlowVerdict, score) == 8);
+    assert!(offset_of!(FlowVerdict, model) == 16);
+    assert!(offset_of!(FlowVerdict, class_id) == 20);
+    assert!(offset_of!(FlowVerdict, flags) == 21);
+    assert!(offset_of!(FlowVerdict, version) == 22);
 };
 
 /// `struct ww_ends_key`.
@@ -1136,7 +1252,7 @@ pub struct ActConfig {
     pub hook: u32,
     pub trace: u32,
     pub shards: u32,
-    pub reserved: u32,
+    pub model: u32,
     pub hash_seed: [u64; HASH_SEEDS],
 }
 
@@ -1147,7 +1263,7 @@ const _: () = {
     assert!(offset_of!(ActConfig, hook) == 8);
     assert!(offset_of!(ActConfig, trace) == 12);
     assert!(offset_of!(ActConfig, shards) == 16);
-    assert!(offset_of!(ActConfig, reserved) == 20);
+    assert!(offset_of!(ActConfig, model) == 20);
     assert!(offset_of!(ActConfig, hash_seed) == 24);
 };
 
@@ -1155,6 +1271,8 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 pub struct ActPolicy {
+    pub metadata: u32,
+    pub verdicts: u32,
     pub steer: [Steer; MAX_CLASSES],
     pub tell_every_ns: u64,
     pub each: u32,
@@ -1162,11 +1280,13 @@ pub struct ActPolicy {
 }
 
 const _: () = {
-    assert!(size_of::<ActPolicy>() == 8464);
-    assert!(offset_of!(ActPolicy, steer) == 0);
-    assert!(offset_of!(ActPolicy, tell_every_ns) == 8448);
-    assert!(offset_of!(ActPolicy, each) == 8456);
-    assert!(offset_of!(ActPolicy, reserved) == 8460);
+    assert!(size_of::<ActPolicy>() == 8472);
+    assert!(offset_of!(ActPolicy, metadata) == 0);
+    assert!(offset_of!(ActPolicy, verdicts) == 4);
+    assert!(offset_of!(ActPolicy, steer) == 8);
+    assert!(offset_of!(ActPolicy, tell_every_ns) == 8456);
+    assert!(offset_of!(ActPolicy, each) == 8464);
+    assert!(offset_of!(ActPolicy, reserved) == 8468);
 };
 
 /// `struct ww_act_cpu`.
@@ -1175,12 +1295,16 @@ const _: () = {
 pub struct ActCpu {
     pub answer_tat_ns: u64,
     pub bounce_tat_ns: u64,
+    pub described: u64,
+    pub undescribed: u64,
     pub room: [u64; ROOM],
 }
 
 const _: () = {
-    assert!(size_of::<ActCpu>() == 2064);
+    assert!(size_of::<ActCpu>() == 2080);
     assert!(offset_of!(ActCpu, answer_tat_ns) == 0);
     assert!(offset_of!(ActCpu, bounce_tat_ns) == 8);
-    assert!(offset_of!(ActCpu, room) == 16);
+    assert!(offset_of!(ActCpu, described) == 16);
+    assert!(offset_of!(ActCpu, undescribed) == 24);
+    assert!(offset_of!(ActCpu, room) == 32);
 };

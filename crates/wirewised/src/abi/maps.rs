@@ -301,6 +301,13 @@ maps! {
     /// packets by the classes that two models gave them
     AGREEMENT = "ww_agreement", Bundle: Map::array(size_of::<abi::Agreement>(), abi::AGREEMENT_ROWS)
         .room(Room::PerCpu(abi::AGREEMENT_ROWS)).when(Need::Shadow);
+    /// the class of each flow, for programs of others
+    VERDICTS = "ww_verdicts", Classes: Map::new(
+        Kind::LruHash,
+        size_of::<abi::FiveTuple>(),
+        Value::Exactly(size_of::<abi::FlowVerdict>()),
+        abi::VERDICTS as usize,
+    ).steering(abi::STEER_VERDICTS, Of::Live);
     /// copies on their way to the plane in user space that sends them
     COPIES = "ww_copies", Bundle: Map::indexed(Kind::PerfEvents, 4, 1)
         .steering(abi::STEER_MIRROR, Of::UserSpace);
@@ -489,6 +496,7 @@ pub fn document() -> String {
             abi::STEER_BRIDGE => "`forward` between ports".to_owned(),
             abi::STEER_DENY => "a deny list".to_owned(),
             abi::STEER_TELL => "`events: {each}`".to_owned(),
+            abi::STEER_VERDICTS => "`verdicts`".to_owned(),
             _ => names,
         }
     };

@@ -83,6 +83,10 @@ pub const STEERING: [(u32, &str); 16] = [
     (STEER_INNER_DSCP, "inner-dscp"),
 ];
 
+/// Kinds that apply to every packet, not to a class, with their keys in a policy file.
+pub const DESCRIBING: [(u32, &str); 2] = [(STEER_METADATA, "metadata"), (STEER_VERDICTS, "verdicts")];
+pub const STEER_DESCRIBES: u32 = STEER_METADATA | STEER_VERDICTS;
+
 /// The keys of a policy file that ask for these kinds: `dscp, redirect`.
 pub fn keys_of(kinds: u32) -> String {
     let mut keys = Vec::new();
@@ -201,17 +205,22 @@ pub struct Element {
 impl ActConfig {
     /// The actor's constants for a load with these.
     pub fn of(config: &Config) -> Self {
-        let Config { acts, hook, trace, shards, hash_seed, .. } = *config;
-        Self { version: ACT_VERSION, acts, hook, trace, shards, reserved: 0, hash_seed }
+        let Config { acts, hook, trace, shards, model, hash_seed, .. } = *config;
+        Self { version: ACT_VERSION, acts, hook, trace, shards, model, hash_seed }
     }
 }
 
 impl Element {
     /// What the policy asks of a program beside passing and dropping classes: `STEER_*` bits.
     pub fn steering(&self) -> u32 {
-        let denies = if self.denies() { STEER_DENY } else { 0 };
-        let tells = if self.act.each == Each::Packet.code() { 0 } else { STEER_TELL };
-        self.steered().fold(denies | tells, |kinds, (_, steer)| kinds | steer.kinds)
+        let asked = [
+            (self.denies(), STEER_DENY),
+            (self.act.each != Each::Packet.code(), STEER_TELL),
+            (self.act.metadata != 0, STEER_METADATA),
+            (self.act.verdicts != 0, STEER_VERDICTS),
+        ];
+        let of_none = asked.iter().filter(|(asked, _)| *asked).fold(0, |kinds, (_, kind)| kinds | kind);
+        self.steered().fold(of_none, |kinds, (_, steer)| kinds | steer.kinds)
     }
 
     /// Whether there is a deny list.

@@ -161,12 +161,15 @@ fn first(map: i32) -> Vec<bpf::bpf_insn> {
         (MOVE, 6, 1, 0, 0),             // r6: the context
         (LOAD_U32, 2, 6, DATA_META, 0), // r2: where metadata starts
         (LOAD_U32, 3, 6, DATA, 0),      // r3: where it ends
+    ];
+    lines.extend(behind_verdict(NEXT));
+    lines.extend([
         (MOVE, 4, 2, 0, 0),
         (ADD, 4, 0, 0, WISH),
         (IF_BEYOND, 4, 3, NEXT, 0),
         (LOAD_U32, 5, 2, offset_of!(abi::Wish, magic) as i16, 0),
         (IF_NOT, 5, 0, NEXT, abi::WISH as i32),
-    ];
+    ]);
     for (word, place) in WORDS.into_iter().zip((CB..).step_by(4)) {
         lines.extend([(LOAD_U32, 5, 2, word as i16, 0), (STORE_U32, 6, 5, place, 0)]);
     }
@@ -182,6 +185,18 @@ fn first(map: i32) -> Vec<bpf::bpf_insn> {
     assemble(&lines, &[(NEXT, next)], map)
 }
 
+/// Moves r2 from a verdict that is in front of a wish (`struct ww_metadata`) to the wish. otherwise : where to go without metadata.
+fn behind_verdict(otherwise: i16) -> [Line; 6] {
+    [
+        (MOVE, 4, 2, 0, 0),
+        (ADD, 4, 0, 0, size_of::<u32>() as i32),
+        (IF_BEYOND, 4, 3, otherwise, 0),
+        (LOAD_U32, 5, 2, offset_of!(abi::Metadata, magic) as i16, 0),
+        (IF_NOT, 5, 0, 1, abi::METADATA as i32),
+        (ADD, 2, 0, 0, size_of::<abi::Metadata>() as i32),
+    ]
+}
+
 /// The copy comes before what is written on the packet, as where the program itself is at TC.
 fn second() -> Vec<bpf::bpf_insn> {
     let mut lines = vec![
@@ -189,12 +204,15 @@ fn second() -> Vec<bpf::bpf_insn> {
         (LOAD_U32, 7, 6, KINDS, 0),     // r7: what is wished
         (LOAD_U32, 2, 6, DATA_META, 0), // r2: where metadata starts
         (LOAD_U32, 3, 6, DATA, 0),      // r3: where it ends
+    ];
+    lines.extend(behind_verdict(DO)); // none: this is a copy without it
+    lines.extend([
         (MOVE, 4, 2, 0, 0),
         (ADD, 4, 0, 0, size_of::<u32>() as i32),
-        (IF_BEYOND, 4, 3, DO, 0), // none: this is a copy without it
+        (IF_BEYOND, 4, 3, DO, 0),
         (SET, 5, 0, 0, 0),
         (STORE_U32, 2, 5, offset_of!(abi::Wish, magic) as i16, 0),
-    ];
+    ]);
     let start = lines.len();
     lines.extend(if_wished(
         abi::STEER_MIRROR,

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be read from an attachment's maps, by the readers of `reading/`.
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{Attachment, inside, status};
 use crate::abi::maps::{
-    self, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes,
+    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes,
 };
 use crate::abi::{self, Action, Mode};
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::mapped::MappedArray;
-use crate::object::{policy_maps, read_element, value_of};
+use crate::object::{other_layout, policy_maps, read_element, value_of};
 use crate::reading::agreement::Agreement;
 use crate::reading::counters::Counters;
 use crate::reading::drift::{Compared, Drift, Live};
@@ -22,7 +22,7 @@ use crate::reading::flow_listing::ListedTable;
 use crate::reading::flows::{Flows, Wanted};
 use crate::reading::policy::{class_mode, effective_mode};
 use crate::reading::pools::Pools;
-use crate::reading::statistics::Statistics;
+use crate::reading::statistics::{MetadataCounters, Statistics};
 use crate::reading::status::{AskedMode, Class, Status};
 use crate::reading::tunnels::Tunnels;
 
@@ -81,7 +81,25 @@ impl Attachment {
     /// Counters in words. before : an earlier reading, for rates.
     pub fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
         let networks = self.meta.as_ref().map_or(&[][..], |meta| &meta.networks);
-        Ok(Statistics::new(self.status()?, now, before, networks))
+        let statistics = Statistics::new(self.status()?, now, before, networks);
+        Ok(Statistics { metadata: self.metadata_counters()?, ..statistics })
+    }
+
+    /// Packets with and without room for their verdict in front; `None`: the policy has no `metadata`.
+    fn metadata_counters(&self) -> Result<Option<MetadataCounters>> {
+        if self.element()?.act.metadata == 0 {
+            return Ok(None);
+        }
+        let Some(map) = self.optional_map(ACT_CPU)? else { return Ok(None) };
+        let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let bytes = bytes.ok_or_else(|| other_layout(ACT_CPU))?;
+        let mut sum = MetadataCounters::default();
+        for cpu in bytes.chunks_exact(size_of::<abi::ActCpu>()) {
+            let cpu: abi::ActCpu = bytemuck::pod_read_unaligned(cpu);
+            sum.written += cpu.described;
+            sum.no_room += cpu.undescribed;
+        }
+        Ok(Some(sum))
     }
 
     /// The flows it keeps.

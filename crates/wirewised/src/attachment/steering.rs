@@ -47,6 +47,12 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
             }
         }
     }
+    for plane in planes {
+        let missing = policy.describes() & !plane.abilities().steers;
+        if let Some((kind, key)) = abi::DESCRIBING.into_iter().find(|(kind, _)| missing & kind != 0) {
+            return Err(cannot_describe(key, kind, *plane));
+        }
+    }
     planes.iter().try_for_each(|plane| check_companion(policy, *plane))?;
     let own = match planes.iter().find(|plane| plane.names_device(interface)) {
         Some(_) => 0,
@@ -136,15 +142,26 @@ fn admit_snap(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> 
     })
 }
 
+/// kind : `abi::STEER_METADATA` or `abi::STEER_VERDICTS`.
+fn cannot_describe(key: &str, kind: u32, plane: Plane) -> Error {
+    let why = match kind {
+        _ if plane.is_in_user_space() => {
+            "there the program runs in user space, out of reach of other programs in the kernel"
+        }
+        _ => "only XDP can put data in front of a packet; a class's `mark` reaches other programs from TC",
+    };
+    Error::input(format!("policy: {key}: not on {plane}: {why}; planes that can: {}", planes_that(kind)))
+}
+
+fn planes_that(kind: u32) -> String {
+    let can = Plane::all().iter().filter(|plane| plane.abilities().steers & kind != 0);
+    can.map(|plane| plane.name()).collect::<Vec<_>>().join(", ")
+}
+
 fn cannot(class: &str, name: &str, kind: u32, plane: Plane) -> Error {
-    let can: Vec<_> = Plane::all()
-        .iter()
-        .filter(|other| other.abilities().steers & kind != 0)
-        .map(|other| other.name())
-        .collect();
     Error::input(format!(
         "policy: {class}: {plane} cannot do {name}; planes that can: {} (`wirewised planes`)",
-        can.join(", ")
+        planes_that(kind)
     ))
 }
 

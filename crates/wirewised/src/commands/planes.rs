@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::abi::{Action, STEERING};
+use crate::abi::{Action, DESCRIBING, STEERING};
 use crate::error::Result;
 use crate::interface::offloads::Direction;
 use crate::plane::{Drops, Plane};
@@ -39,7 +39,9 @@ pub fn run(args: &Args) -> Result<()> {
     println!();
     let mut rows = vec![["a policy may ask for", "on"].map(str::to_string)];
     rows.push([plain_actions().collect::<Vec<_>>().join(" "), EVERY.to_string()]);
-    rows.extend(STEERING.into_iter().map(|(kind, name)| [name.to_string(), planes_that(kind)]));
+    rows.extend(
+        STEERING.into_iter().chain(DESCRIBING).map(|(kind, name)| [name.to_string(), planes_that(kind)]),
+    );
     table::print(&rows, 2);
     println!();
     for plane in Plane::all() {
@@ -65,7 +67,7 @@ fn planes_that(kind: u32) -> String {
 /// What a policy may ask for: the names of actions, and of what classes are steered by.
 fn actions(plane: &Plane) -> Vec<&'static str> {
     let steers = plane.abilities().steers;
-    let kinds = STEERING.into_iter().filter(|(kind, _)| steers & kind != 0);
+    let kinds = STEERING.into_iter().chain(DESCRIBING).filter(|(kind, _)| steers & kind != 0);
     plain_actions().chain(kinds.map(|(_, name)| name)).collect()
 }
 

@@ -9,6 +9,7 @@ use libbpf_rs::{AsRawLibbpf, ErrorKind, MapCore, ObjectBuilder, OpenObject};
 use crate::abi;
 use crate::abi::maps::{CONFIG, Scope, find, variable};
 use crate::bundle::emitted::{ENTRY, tail_call_index, tail_call_name};
+use crate::bundle::signature::sha256;
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::kernel::jiffies;
@@ -104,6 +105,9 @@ impl Opened {
         config.ordered = STORES_IN_ORDER.into();
         config.hook = hook.code();
         config.acts = settings.acts;
+        config.model = model(&self.bytes);
+        let tells = settings.shadow != abi::Shadow::Second && settings.acts & abi::STEER_DESCRIBES != 0;
+        config.describes = tells.into();
         Ok(config)
     }
 
@@ -271,6 +275,12 @@ impl Opened {
         loaded.fill_tail_calls()?;
         Ok(Ok(loaded))
     }
+}
+
+/// Names a program's object in metadata: the first eight hexadecimal digits of its SHA-256, as a number.
+pub fn model(object: &[u8]) -> u32 {
+    let digest = sha256(object);
+    u32::from_str_radix(&digest[..8], 16).unwrap_or(0)
 }
 
 pub fn no_data_path(input: &str) -> Error {

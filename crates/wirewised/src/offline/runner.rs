@@ -73,6 +73,11 @@ pub struct Verdict {
 }
 
 impl Observation {
+    /// The packet as other programs see it; zeros unless the policy has `metadata` or `verdicts`.
+    pub fn described(&self) -> abi::Description {
+        self.scratch.described
+    }
+
     /// In the order of the bundle's features; empty if the model did not run.
     pub fn features(&self) -> &[i64] {
         if self.inferred { &self.scratch.feature[..self.n_features] } else { &[] }

@@ -3,16 +3,17 @@
 
 use std::io::{self, Write};
 
+use bytemuck::Zeroable;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use wirewise_capture::Packet;
 
-use crate::abi::{Outcome, Status};
+use crate::abi::{self, Description, Outcome, Status};
 use crate::bundle::Bundle;
 use crate::offline::runner::{Observation, Verdict};
 use crate::policy::Policy;
 
-const RAW_MAGIC: &[u8; 8] = b"WWTRACE1";
+const RAW_MAGIC: &[u8; 8] = b"WWTRACE2";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -63,14 +64,14 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-/// Eight u32, then the features and scores as i64: zero where the model did not run.
+/// Ten u32 and the score of `metadata`, then the features and scores as i64: zero where the model did not run.
 fn write_raw(
     out: &mut impl Write,
     observation: &Observation,
     n_features: usize,
     n_scores: usize,
 ) -> io::Result<()> {
-    let verdict = observation.verdict;
+    let (verdict, described) = (observation.verdict, normal(observation.described()));
     let head = [
         observation.status.code(),
         observation.inferred.into(),
@@ -80,10 +81,13 @@ fn write_raw(
         observation.refused.into(),
         observation.packets,
         observation.fate as u32,
+        described.flags.into(),
+        described.flow_hash,
     ];
     for number in head {
         out.write_all(&number.to_le_bytes())?;
     }
+    out.write_all(&described.score.to_le_bytes())?;
     for (values, count) in [(observation.features(), n_features), (observation.scores(), n_scores)] {
         for index in 0..count {
             out.write_all(&values.get(index).unwrap_or(&0).to_le_bytes())?;
@@ -115,6 +119,37 @@ pub struct Line<'a> {
     features: Option<Named<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scores: Option<&'a [i64]>,
+    /// Absent: the policy does not ask for it, or the packet was not classified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata>,
+}
+
+/// A packet as other programs see it: its `struct ww_metadata`, and whether `ww_verdicts` gets the flow.
+#[derive(Debug, Serialize)]
+struct Metadata {
+    flow_hash: u32,
+    /// Null: the model did not run on this packet, or gives none.
+    score: Option<i64>,
+    /// The flow counts as another class from this packet on.
+    changed: bool,
+}
+
+/// Without what means nothing.
+fn normal(described: Description) -> Description {
+    match described.flags {
+        flags if flags & abi::DESCRIBED_CLASS == 0 => Description::zeroed(),
+        flags if flags & abi::DESCRIBED_SCORE == 0 => Description { score: 0, ..described },
+        _ => described,
+    }
+}
+
+fn metadata(described: Description) -> Option<Metadata> {
+    let has = |flag| described.flags & flag != 0;
+    has(abi::DESCRIBED_CLASS).then(|| Metadata {
+        flow_hash: described.flow_hash,
+        score: has(abi::DESCRIBED_SCORE).then_some(described.score),
+        changed: has(abi::DESCRIBED_CHANGED),
+    })
 }
 
 /// What JSON says of one packet.
@@ -139,6 +174,7 @@ pub fn line<'a>(
         features: inferred
             .then(|| Named { names: &bundle.manifest.feature_names, values: observation.features() }),
         scores: inferred.then(|| observation.scores()),
+        metadata: metadata(observation.described()),
     }
 }
 

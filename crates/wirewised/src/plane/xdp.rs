@@ -26,7 +26,8 @@ const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_QFI
     | abi::STEER_INNER_DSCP
     | abi::STEER_BRIDGE
-    | abi::STEER_BY_COMPANION;
+    | abi::STEER_BY_COMPANION
+    | abi::STEER_DESCRIBES;
 
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",

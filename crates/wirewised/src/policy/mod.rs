@@ -61,6 +61,8 @@ struct PolicyFile {
     pools: Option<BTreeMap<String, PoolFile>>,
     tunnels: Option<TunnelsFile>,
     events: Option<EventsFile>,
+    metadata: Option<Switch>,
+    verdicts: Option<Switch>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +107,10 @@ pub struct Policy {
     pub pools: Vec<Pool>,
     /// Those that are known from then on; `None`: as before.
     pub tunnels: Option<Vec<Tunnel>>,
+    /// Packets that pass have their verdict in front, for programs of others.
+    pub metadata: bool,
+    /// The map `ww_verdicts` has the class of each flow.
+    pub verdicts: bool,
 }
 
 /// How often a flow or source that goes on has an event, unless the policy says it.
@@ -142,6 +148,8 @@ impl Policy {
             event_update: EVENT_UPDATE,
             pools: Vec::new(),
             tunnels: None,
+            metadata: false,
+            verdicts: false,
         }
     }
 
@@ -202,6 +210,8 @@ impl Policy {
             events,
             each,
             event_update,
+            metadata: file.metadata.unwrap_or_default().0,
+            verdicts: file.verdicts.unwrap_or_default().0,
         })
     }
 
@@ -251,6 +261,7 @@ impl Policy {
                 ClassAction::Pass | ClassAction::Drop | ClassAction::Count => {}
             }
         }
+        (act.metadata, act.verdicts) = (self.metadata.into(), self.verdicts.into());
         policy.streaks = self.actions.iter().any(|class| class.after > 1).into();
         abi::Element { policy, act }
     }
@@ -311,14 +322,23 @@ impl Policy {
             }
         }
         policy.tunnels = None;
+        policy.metadata &= steers & abi::STEER_METADATA != 0;
+        policy.verdicts &= steers & abi::STEER_VERDICTS != 0;
         policy
     }
 
-    /// What all classes need, a deny list, and events that are not of packets: `abi::STEER_*` bits.
+    /// What all classes need, a deny list, events that are not of packets, and what applies to every packet: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
         let denies = if self.deny.is_some() { abi::STEER_DENY } else { 0 };
         let tells = if self.each == abi::Each::Packet { 0 } else { abi::STEER_TELL };
-        self.steering().fold(denies | tells, |kinds, (_, steering)| kinds | steering.kinds())
+        let of_none = denies | tells | self.describes();
+        self.steering().fold(of_none, |kinds, (_, steering)| kinds | steering.kinds())
+    }
+
+    /// What applies to every packet: `abi::STEER_*` bits.
+    pub fn describes(&self) -> u32 {
+        let metadata = if self.metadata { abi::STEER_METADATA } else { 0 };
+        metadata | if self.verdicts { abi::STEER_VERDICTS } else { 0 }
     }
 
     /// The interfaces that packets go to, or copies of them, to be looked up; each with the key that names it.

@@ -34,6 +34,8 @@ impl Policy {
             "drop_malformed": self.drop_malformed,
             "drop_essential": self.drop_essential,
             "events": events(self),
+            "metadata": self.metadata,
+            "verdicts": self.verdicts,
             "pools": self.pools.iter().map(pool).collect::<Vec<_>>(),
             "tunnels": self.tunnels.as_ref().map(|tunnels| tunnels.iter().map(tunnel).collect::<Vec<_>>()),
         })

@@ -33,8 +33,19 @@ pub struct Statistics {
     /// Of a bank: packets to which each network said yes, of `inferred`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkRow>,
+    /// Packets with their verdict in front; absent: the policy does not ask for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<MetadataCounters>,
     /// How far a second model on the same packets agrees; null if there is none.
     pub shadow: Option<Agreement>,
+}
+
+/// Counters of `metadata` in a policy.
+#[derive(Debug, Default, Serialize)]
+pub struct MetadataCounters {
+    pub written: u64,
+    /// Packets that passed without it, because the driver has no room.
+    pub no_room: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,6 +116,7 @@ impl Statistics {
                 .zip(stats.said_yes)
                 .map(|(name, yes)| NetworkRow { name: name.clone(), yes })
                 .collect(),
+            metadata: None,
             shadow: status.shadow,
         }
     }

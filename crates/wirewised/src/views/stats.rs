@@ -71,6 +71,9 @@ pub fn counters(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     counters.extend(statistics.aggregates.iter().flat_map(FlowCounters::counters_of_aggregates));
     let events = &statistics.events;
     counters.extend([("events sent", events.sent), ("events limited", events.limited)]);
+    if let Some(metadata) = &statistics.metadata {
+        counters.extend([("metadata written", metadata.written), ("metadata, no room", metadata.no_room)]);
+    }
     if let Some(shadow) = &statistics.shadow {
         counters.extend([("shadow agrees", shadow.agree), ("shadow disagrees", shadow.disagree)]);
     }

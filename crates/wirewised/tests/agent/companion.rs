@@ -155,7 +155,7 @@ fn copies_leave_by_another_interface_and_the_packets_go_on() {
 }
 
 /// Runs the attached program on a packet with so many bytes of metadata. Returns what it made of packet and metadata.
-fn run_with_metadata(lab: &Lab, metadata: u32, frame: &[u8]) -> Vec<u8> {
+pub fn run_with_metadata(lab: &Lab, metadata: u32, frame: &[u8]) -> Vec<u8> {
     let program = objects::open_pin(&lab.pins().join(INTERFACE).join("prog")).unwrap();
     let data = [vec![0x55; metadata as usize], frame.to_vec()].concat();
     // struct xdp_md: data, data_end, data_meta; the rest is of interfaces.
@@ -179,6 +179,12 @@ fn run_with_metadata(lab: &Lab, metadata: u32, frame: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Bytes of metadata beside which there is no room for more: the kernel takes 32, since Linux 6.8 what the headroom of 256 has beside a
+/// struct xdp_frame.
+pub fn full_of_metadata() -> u32 {
+    if kernel::version_of(&kernel::release()) < Some((6, 8)) { 32 } else { 208 }
+}
+
 #[test]
 fn a_wish_stands_before_what_others_wrote_and_where_there_is_no_room_the_packet_passes() {
     let Some(lab) = Lab::new() else { return };
@@ -190,8 +196,7 @@ fn a_wish_stands_before_what_others_wrote_and_where_there_is_no_room_the_packet_
     assert_eq!(run_with_metadata(&lab, 0, &frame), before(0));
     assert_eq!(run_with_metadata(&lab, 8, &frame), before(8));
     assert_eq!((outcome(&lab, 1, "acted"), outcome(&lab, 1, "not-acted")), (2, 0));
-    // The kernel takes 32 bytes, since Linux 6.8 what the headroom of 256 has beside a struct xdp_frame.
-    let full = if kernel::version_of(&kernel::release()) < Some((6, 8)) { 32 } else { 208 };
+    let full = full_of_metadata();
     assert_eq!(run_with_metadata(&lab, full, &frame), [vec![0x55; full as usize], frame.clone()].concat());
     assert_eq!((outcome(&lab, 1, "acted"), outcome(&lab, 1, "not-acted")), (2, 1));
     // Who observes writes nothing.

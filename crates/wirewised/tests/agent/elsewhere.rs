@@ -25,15 +25,15 @@ fn sums_are_whole(lab: &Lab) {
 }
 
 /// Killed with the guard, so that a test that fails leaves none behind.
-struct Receiving(Option<Child>);
+pub struct Receiving(Option<Child>);
 
 impl Receiving {
-    fn start(lab: &Lab, arguments: &str) -> Self {
+    pub fn start(lab: &Lab, arguments: &str) -> Self {
         let mut command = lab.command(arguments);
         Self(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
     }
 
-    fn end(mut self) -> Output {
+    pub fn end(mut self) -> Output {
         self.0.take().unwrap().wait_with_output().unwrap()
     }
 }

@@ -27,10 +27,15 @@ pub const INTERFACE: &str = "ww0";
 pub const BENIGN: usize = 50;
 pub const ATTACK: usize = 500;
 
+/// A second interface beside the one under test, to another network, between which the namespace routes; its other end's address, and its own.
+pub const SECOND: &str = "ww2";
+pub const FAR: &str = "10.8.0.1";
+const OWN: &str = "10.8.0.2";
+
 const COMPILERS: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
 /// Compiles one of the test's data paths. `None` without clang.
-fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
+pub fn compile(source: &str, defines: &[&str]) -> Option<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let clang = COMPILERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok())?;
     let folder = tempfile::tempdir().unwrap();
@@ -418,6 +423,23 @@ impl Lab {
             serde_json::from_str(&self.sh(&format!("ip -j -s link show {INTERFACE}"))).unwrap();
         links[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
     }
+}
+
+/// The namespace at the other end of the second interface, for as long as it is kept.
+pub fn second(lab: &Lab) -> Namespace {
+    let [_, receiver] = lab.namespaces();
+    let far = Namespace::new(receiver.replace("ww-r-", "ww-f-"));
+    far.sh(&format!(
+        "ip link add far0 address 02:00:00:00:08:01 type veth peer name {SECOND} netns {receiver}"
+    ));
+    far.sh(&format!("ip addr add {FAR}/24 dev far0"));
+    far.sh("ip link set far0 up");
+    far.sh(&format!("ip route add default via {OWN}"));
+    lab.sh(&format!("ip addr add {OWN}/24 dev {SECOND}"));
+    lab.sh(&format!("ip link set {SECOND} up"));
+    lab.sh("sysctl -qw net.ipv4.ip_forward=1");
+    lab.sender_sh("ip route add default via 10.9.0.2");
+    far
 }
 
 /// The packets between two sockets.

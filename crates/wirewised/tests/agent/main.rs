@@ -33,6 +33,7 @@ mod kills;
 mod life;
 mod limits;
 mod loops;
+mod metadata;
 mod modes;
 mod mount;
 mod names;

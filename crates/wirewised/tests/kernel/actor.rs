@@ -73,6 +73,7 @@ fn the_actor_takes_no_more_stack_than_bundles_leave_it() {
     let actor = inspection::read_actor(object::link::OBJECT).unwrap();
     let room = [
         ("ww_act", abi::ACT_STACK),
+        ("ww_describe", abi::ACT_STACK),
         ("ww_denied4", abi::DENY_STACK),
         ("ww_denied6", abi::DENY_STACK),
         ("ww_told", abi::TELL_STACK),

@@ -59,7 +59,7 @@ def lower(
 
     def header(banner: str) -> str:
         lines = [
-            *begin_header(banner, plan),
+            *begin_header(banner, plan, 0),
             f"#define WW_BANK {len(model.networks)}",
             "",
             '#include "classify/network.h"',

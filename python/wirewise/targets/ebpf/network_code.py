@@ -49,7 +49,7 @@ def lowered(code: Code, n_used_features: int, shape: str) -> Lowered:
     chosen = network_plan.plan([piece.instructions for piece in code.pieces], n_used_features, shape)
 
     def header(banner: str) -> str:
-        lines = begin_header(banner, chosen)
+        lines = begin_header(banner, chosen, code.n_outputs)
         lines += ['#include "classify/network.h"', "", *code.tables]
         for number, piece in enumerate(code.pieces):
             lines += _macro(number, piece)

@@ -72,8 +72,8 @@ def verified_of_the_rest(n_used_features: int) -> int:
     return VERIFIED_OF_THE_REST + VERIFIED_PER_FEATURE * n_used_features
 
 
-def begin_header(banner: str, plan: Plan) -> list[str]:
-    """The first lines of ww_model.h."""
+def begin_header(banner: str, plan: Plan, scores: int) -> list[str]:
+    """The first lines of ww_model.h. scores : of the model (`models.scores`)."""
     tail = plan.shape == "tail-calls"
     lines = [
         banner,
@@ -83,6 +83,7 @@ def begin_header(banner: str, plan: Plan) -> list[str]:
         "#define WW_NO_MODEL 0",
         f"#define WW_TAIL_CALLS {int(tail)}",
         f"#define WW_MODEL_IN_PLACE {int(plan.shape == 'inline')}",
+        f"#define WW_SCORES {scores}",
         "",
     ]
     return [*lines, f"WW_PROGS({len(plan.programs) + 1});", ""] if tail else lines

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wirewise.feature_sets.feature_set import Feature
+from wirewise.models.scores import n_scores
 from wirewise.models.tree import LEAF, Tree, TreeEnsemble
 from wirewise.targets.comments import comment
 from wirewise.targets.ebpf.shapes import Lowered, Plan, begin_header, infer_in_one_program
@@ -57,7 +58,7 @@ class TreeCode:
 
     def header(self, banner: str) -> str:
         """The text of ww_model.h: ww_begin_inference, ww_add_N for each program, ww_decide."""
-        lines = begin_header(banner, self.plan)
+        lines = begin_header(banner, self.plan, n_scores(self.model))
         for index, tree in enumerate(self.model.trees):
             if self._has_rows(tree):
                 lines += self._rows(index, tree)

@@ -16,7 +16,7 @@ use crate::plane::{Abilities, Drops, Hook, Joining, Order, Plane, Site, link};
 use crate::text::shell::quoted;
 pub use filter::{Filter, FilterHandle};
 
-const OF_BUFFERS: u32 = abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_BY_COMPANION;
+const OF_BUFFERS: u32 = abi::STEER_REDIRECT | abi::STEER_DSCP | abi::STEER_BY_COMPANION | abi::STEER_VERDICTS;
 
 pub const INGRESS: Plane = Plane(&Abilities {
     name: "tc-ingress",

@@ -229,6 +229,7 @@ mod tests {
             aggregates: None,
             events: EventCounters { sent: 0, limited: 0 },
             networks: Vec::new(),
+            metadata: None,
             shadow: None,
         }
     }

@@ -11,6 +11,7 @@ use super::interface::Interface;
 use super::ports::way_out;
 use super::rings::{Area, Consumer, Producer};
 use super::socket::Socket;
+use crate::abi;
 use crate::error::{Error, Result};
 
 /// Packets that it has memory for: a power of two.
@@ -54,8 +55,13 @@ impl Receiver {
         Ok(Self { socket, rx, fill, taken: Vec::new(), frame_size, area })
     }
 
-    /// Hands over the packets that are there, waiting for some at most so long. Returns how many there were.
-    pub fn burst(&mut self, patience: Duration, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<usize> {
+    /// Hands over the packets that are there, each with its metadata if a program of ours has put some in front, waiting for some at most so
+    /// long. Returns how many there were.
+    pub fn burst(
+        &mut self,
+        patience: Duration,
+        mut take: impl FnMut(&[u8], Option<abi::Metadata>) -> Result<()>,
+    ) -> Result<usize> {
         if self.rx.available() == 0 {
             let mut wait = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one `pollfd`, which the call fills.
@@ -67,9 +73,10 @@ impl Receiver {
         self.taken.clear();
         self.rx.take(BURST, &mut self.taken);
         for packet in &self.taken {
+            let metadata = self.take_metadata(packet.addr as usize);
             // SAFETY: the kernel is done with the frame until it is in the fill ring again, and no other reference is made.
             let frame = unsafe { self.area.part(packet.addr as usize, packet.len as usize) };
-            take(frame)?;
+            take(frame, metadata)?;
         }
         let size = u64::from(self.frame_size);
         self.fill.put(self.taken.iter().map(|packet| packet.addr / size * size));
@@ -78,6 +85,17 @@ impl Receiver {
             let _ = self.socket.receive();
         }
         Ok(self.taken.len())
+    }
+
+    /// What is in front of a packet. Its magic word is cleared, or the next packet in this memory, which may have none, would have that of this one.
+    fn take_metadata(&self, packet: usize) -> Option<abi::Metadata> {
+        let start = packet.checked_sub(size_of::<abi::Metadata>())?;
+        // SAFETY: as of the packet, behind which it is.
+        let bytes = unsafe { self.area.part(start, size_of::<abi::Metadata>()) };
+        let metadata: abi::Metadata = bytemuck::try_pod_read_unaligned(bytes).ok()?;
+        bytes[..size_of::<u32>()].fill(0);
+        (metadata.magic == abi::METADATA && metadata.version == abi::METADATA_VERSION as u16)
+            .then_some(metadata)
     }
 
     /// Packets for which there was no room.
