@@ -79,6 +79,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     policy = with_streaks(Random(f"after of {seed}"), random_policy(random, model.n_classes))
     policy = with_steering(Random(f"steering of {seed}"), policy)
     policy = with_selectors(Random(f"selectors of {seed}"), policy)
+    policy = with_denials(Random(f"denials of {seed}"), policy)
     shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
     case = Case(
         seed=seed,
@@ -441,6 +442,26 @@ def with_streaks(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         }
 
     return policy | {"classes": {name: rule(name, action) for name, action in policy["classes"].items()}}
+
+
+def with_denials(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy with a deny list, sometimes an empty one, sometimes."""
+    if random.random() < 0.6:
+        return policy
+    deny: dict[str, Any] = {}
+    if random.random() < 0.7:
+        prefixes = [
+            "10.0.0.1/32",
+            "10.0.0.2/31",
+            "192.0.0.0/3",
+            "2001:db8::2/127",
+            "2001:db8:0:1::/64",
+            "c000::/2",
+        ]
+        deny["prefixes"] = random.sample(prefixes, random.randint(1, 3))
+    if random.random() < 0.7:
+        deny["ports"] = random.sample([22, "tcp/443", "udp/53", "udp/8080", 0], random.randint(1, 2))
+    return policy | {"deny": deny}
 
 
 def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
