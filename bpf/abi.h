@@ -23,7 +23,7 @@
 #define WW_SELECTORS 8	    /* of a trigger by headers */
 #define WW_MEANING_BYTES 32 /* SHA-256 */
 #define WW_ACT_STACK 224 /* bytes that the actor takes, with all it calls: a classifier leaves it as much */
-#define WW_DENY_STACK 64 /* and ww_denied4 or ww_denied6, which are called from ww_process_ipv6 */
+#define WW_DENY_STACK 96 /* and ww_denied4, ww_denied6 or ww_ban, which are called from ww_process_ipv6 */
 #define WW_TELL_STACK 64 /* and ww_told, which is called from ww_send_event6 */
 
 #define WW_ALLOW_PREFIXES 262144 /* more than two policy files can name; a trie grows with what it holds */
@@ -43,6 +43,7 @@ enum ww_status {
 	WW_ALLOWED_ESSENTIAL,	/* without which a host loses its network: gate.h */
 	WW_DENIED_PREFIX,	/* deny list, source address: dropped in enforce mode */
 	WW_DENIED_PORT,		/* deny list, destination port: dropped in enforce mode */
+	WW_BANNED,		/* the sender is banned for what it sent before: dropped in enforce mode */
 	WW_STATUSES
 };
 
@@ -77,6 +78,8 @@ enum ww_outcome {
 	WW_OUTCOME_ACTED,	/* the policy's action was done: a challenge, a redirect, a mark and so on */
 	WW_OUTCOME_WOULD_ACT,
 	WW_OUTCOME_NOT_ACTED, /* could not be done, as when an interface is gone: passed, unchanged */
+	WW_OUTCOME_BAN,	      /* dropped, and its sender is banned from then on */
+	WW_OUTCOME_WOULD_BAN,
 	WW_OUTCOMES
 };
 
@@ -128,6 +131,7 @@ enum ww_allow {
 	WW_ALLOW_ESSENTIAL = 32,
 	WW_ALLOW_ESTABLISHED = 64,    /* asked only before a drop: sockets.h */
 	WW_ALLOW_UNLESS_DENIED = 128, /* the deny list is checked, after those above */
+	WW_ALLOW_UNLESS_BANNED = 256, /* and then bans */
 	WW_ALLOW_NO_POLICY = 8, /* only before a policy is written: one test tells the usual packet both */
 };
 
@@ -266,6 +270,12 @@ struct ww_policy {
 	struct ww_selector selector[WW_SELECTORS];
 	__u32 trigger_every; /* 0: no packet by its number */
 	__u32 reserved;
+};
+
+/* The two ends of an IPv6 packet, as ww_denied6 is given them: the peer's address, which lists are about, and the other one. */
+struct ww_ends6 {
+	__u64 peer[2]; /* as in the packet */
+	__u64 own[2];
 };
 
 /* Key of the LPM tries ww_allow4 (4 address bytes) and ww_allow6 (16); the value is a __u32, unused. */

@@ -112,6 +112,10 @@ WW_AT(ww_policy, selector, 3256);
 WW_AT(ww_policy, trigger_every, 3320);
 WW_AT(ww_policy, reserved, 3324);
 
+WW_SIZE(ww_ends6, 32);
+WW_AT(ww_ends6, peer, 0);
+WW_AT(ww_ends6, own, 16);
+
 WW_SIZE(ww_prefix4, 8);
 WW_AT(ww_prefix4, length, 0);
 WW_AT(ww_prefix4, address, 4);
@@ -124,24 +128,24 @@ WW_SIZE(ww_counter, 16);
 WW_AT(ww_counter, packets, 0);
 WW_AT(ww_counter, bytes, 8);
 
-WW_SIZE(ww_stats, 10064);
+WW_SIZE(ww_stats, 12128);
 WW_AT(ww_stats, status, 0);
-WW_AT(ww_stats, class_outcome, 224);
-WW_AT(ww_stats, inferred, 9440);
-WW_AT(ww_stats, flows_new, 9448);
-WW_AT(ww_stats, flows_expired, 9456);
-WW_AT(ww_stats, flows_evicted, 9464);
-WW_AT(ww_stats, flows_refused, 9472);
-WW_AT(ww_stats, events_sent, 9480);
-WW_AT(ww_stats, events_limited, 9488);
-WW_AT(ww_stats, event_tat_ns, 9496);
-WW_AT(ww_stats, flows_missed, 9504);
-WW_AT(ww_stats, aggregates_new, 9512);
-WW_AT(ww_stats, aggregates_expired, 9520);
-WW_AT(ww_stats, aggregates_evicted, 9528);
-WW_AT(ww_stats, aggregates_refused, 9536);
-WW_AT(ww_stats, aggregates_missed, 9544);
-WW_AT(ww_stats, said_yes, 9552);
+WW_AT(ww_stats, class_outcome, 240);
+WW_AT(ww_stats, inferred, 11504);
+WW_AT(ww_stats, flows_new, 11512);
+WW_AT(ww_stats, flows_expired, 11520);
+WW_AT(ww_stats, flows_evicted, 11528);
+WW_AT(ww_stats, flows_refused, 11536);
+WW_AT(ww_stats, events_sent, 11544);
+WW_AT(ww_stats, events_limited, 11552);
+WW_AT(ww_stats, event_tat_ns, 11560);
+WW_AT(ww_stats, flows_missed, 11568);
+WW_AT(ww_stats, aggregates_new, 11576);
+WW_AT(ww_stats, aggregates_expired, 11584);
+WW_AT(ww_stats, aggregates_evicted, 11592);
+WW_AT(ww_stats, aggregates_refused, 11600);
+WW_AT(ww_stats, aggregates_missed, 11608);
+WW_AT(ww_stats, said_yes, 11616);
 
 WW_SIZE(ww_event, 104);
 WW_AT(ww_event, time_ns, 0);
@@ -219,9 +223,9 @@ WW_AT(ww_agreement, now_ns, 520);
 WW_AT(ww_agreement, class_id, 528);
 WW_AT(ww_agreement, reserved, 532);
 
-WW_SIZE(ww_cpu, 14208);
+WW_SIZE(ww_cpu, 16272);
 WW_AT(ww_cpu, stats, 0);
-WW_AT(ww_cpu, scratch, 10064);
+WW_AT(ww_cpu, scratch, 12128);
 
 #undef WW_AT
 #undef WW_SIZE

@@ -44,6 +44,7 @@ enum ww_steer_kind {
 	WW_STEER_TELL = 1048576,       /* not of a class: events are of flows or sources, not of packets */
 	WW_STEER_METADATA = 2097152, /* not of a class: a struct ww_metadata in front of packets that pass */
 	WW_STEER_VERDICTS = 4194304, /* not of a class: flows and their classes in ww_verdicts */
+	WW_STEER_BAN = 8388608, /* not in ww_steer.kinds: the policy bans who sends packets of some class */
 };
 
 /* What only a socket buffer has: XDP hands it over to a program at TC. */
@@ -95,6 +96,53 @@ struct ww_told {
 	__u64 packets; /* since then */
 };
 
+/* Ways to ban that the classes of a policy may have, each looked up for every packet. */
+#define WW_BAN_KINDS 4
+
+/* Who else is banned together with a packet's sender. */
+struct ww_ban_kind {
+	__u8 there;   /* 1: the policy has it; those that it has come first */
+	__u8 length4; /* bits of the sender's address that count */
+	__u8 length6;
+	__u8 pair; /* 1: only its packets to the same receiver */
+};
+
+struct ww_ban_key {
+	__u64 source[2];      /* as in the packet, IPv4 in the first 4 bytes; zeros behind the prefix */
+	__u64 destination[2]; /* of a pair; else zeros */
+	__u8 length;	      /* of the prefix, in bits */
+	__u8 ip_version;
+	__u8 pair;  /* as in struct ww_ban_kind */
+	__u8 would; /* 1: made in observe mode: remembered, so that it is counted once, and never looked up */
+	__u8 reserved[4];
+};
+
+#define WW_BAN_WAYS 4
+#define WW_BAN_BUCKETS 16384 /* of map ww_bans, a power of two */
+#define WW_BAN_FREE 0
+#define WW_BAN_BUSY 1 /* being written */
+
+/* Element of the array ww_bans. Not a hash map of the kernel's: engines in user space can share arrays only. A ban's
+ * tag is erased before its key and time change, and written after them. */
+struct ww_ban_bucket {
+	__u32 tag[WW_BAN_WAYS];	     /* of the hash of its key, or WW_BAN_FREE or WW_BAN_BUSY */
+	__u64 until_ns[WW_BAN_WAYS]; /* CLOCK_MONOTONIC */
+	struct ww_ban_key key[WW_BAN_WAYS];
+	__u64 reserved[6];
+};
+
+/* Element of the array ww_handshakes, found by the hash of a connection's ends; connections may share one, and then the last counts. Numbers are
+ * acknowledgement << 32 | sequence of the segment with which the peer completes the handshake. */
+#define WW_HANDSHAKES 65536 /* a power of two */
+
+struct ww_handshake {
+	__u64 offered; /* by a SYN-ACK of this side */
+	__u64 proven;  /* by the peer's ACK; 0: by none */
+};
+
+/* Bytes of each direction, from the handshake on, in which a segment's numbers prove that its sender is the one of the handshake. */
+#define WW_PROOF_BYTES 65536
+
 /* CPUs that a class's packets go to, at most. */
 #define WW_MAX_SPREAD 16
 /* Broadcast addresses of the host that a challenge compares with. */
@@ -123,6 +171,11 @@ struct ww_steer {
 	__u8 own6[16];
 	/* For challenges: the broadcast addresses of this host's IPv4 networks; zeros: no more. */
 	__u8 broadcast[WW_BROADCASTS][4];
+	/* For a class that is dropped or limited. */
+	__u32 ban_ms;	/* how long a ban lasts; 0: nobody is banned */
+	__u8 ban_kind;	/* its place in ww_act_policy.ban */
+	__u8 spoofable; /* 1: also those who have not proved their address */
+	__u8 ban_reserved[2];
 };
 
 /* The tc_index of a copy counts copies of copies: WW_COPY plus 1 to WW_COPIES. The last is not copied again. Veth pairs, bridges and network
@@ -294,20 +347,35 @@ struct ww_act_config {
 	__u32 trace;   /* as in struct ww_config, as are the next two */
 	__u32 shards;
 	__u32 model;
+	__u32 clock; /* enum ww_clock */
+	__u32 reserved;
 	__u64 hash_seed[WW_HASH_SEEDS];
 };
 
-/* Map .data.ww_act_policy, one element: switches for all classes, and the arguments of classes with WW_ACTION_ACT. */
+/* Map .data.ww_act_policy, one element: switches for all classes, what classes ask for whose action is WW_ACTION_ACT, and bans of those that are
+ * dropped or limited. */
 struct ww_act_policy {
 	__u32 metadata; /* 1: in front of packets that pass */
 	__u32 verdicts; /* 1: ww_verdicts is kept */
 	struct ww_steer steer[WW_MAX_CLASSES];
 	__u64 tell_every_ns; /* while a flow or source goes on, it has an event so often */
 	__u32 each;	     /* enum ww_each */
-	__u32 reserved;
+	struct ww_ban_kind ban[WW_BAN_KINDS];
+	__u32 proofs; /* 1: some class bans only who has proved its address */
 };
 
 #define WW_ROOM 256
+
+/* The packet that ww_denied4 or ww_denied6 was asked about last, for ww_ban; and the keys that they look for. */
+struct ww_asked {
+	struct ww_ends6 ends; /* IPv4: in the first 4 bytes of each */
+	__u32 ip_version;
+	__u32 proven; /* 1: its numbers prove that the peer's address is its own */
+	struct ww_ban_key ban;
+	struct ww_ends6 connection;
+	__be16 ports[2]; /* hashed together with the member before and the one behind */
+	__u32 reserved;
+};
 
 /* Map .data.ww_act_cpu, one element a CPU. */
 struct ww_act_cpu {
@@ -316,6 +384,7 @@ struct ww_act_cpu {
 	__u64 described;     /* packets that got a struct ww_metadata */
 	__u64 undescribed;   /* and that got none: the driver has no room for it */
 	__u64 room[WW_ROOM]; /* of the action at work, for what its stack has no room for */
+	struct ww_asked asked;
 };
 
 #endif

@@ -67,7 +67,32 @@ WW_SIZE(ww_told, 16);
 WW_AT(ww_told, told_ns, 0);
 WW_AT(ww_told, packets, 8);
 
-WW_SIZE(ww_steer, 132);
+WW_SIZE(ww_ban_kind, 4);
+WW_AT(ww_ban_kind, there, 0);
+WW_AT(ww_ban_kind, length4, 1);
+WW_AT(ww_ban_kind, length6, 2);
+WW_AT(ww_ban_kind, pair, 3);
+
+WW_SIZE(ww_ban_key, 40);
+WW_AT(ww_ban_key, source, 0);
+WW_AT(ww_ban_key, destination, 16);
+WW_AT(ww_ban_key, length, 32);
+WW_AT(ww_ban_key, ip_version, 33);
+WW_AT(ww_ban_key, pair, 34);
+WW_AT(ww_ban_key, would, 35);
+WW_AT(ww_ban_key, reserved, 36);
+
+WW_SIZE(ww_ban_bucket, 256);
+WW_AT(ww_ban_bucket, tag, 0);
+WW_AT(ww_ban_bucket, until_ns, 16);
+WW_AT(ww_ban_bucket, key, 48);
+WW_AT(ww_ban_bucket, reserved, 208);
+
+WW_SIZE(ww_handshake, 16);
+WW_AT(ww_handshake, offered, 0);
+WW_AT(ww_handshake, proven, 8);
+
+WW_SIZE(ww_steer, 140);
 WW_AT(ww_steer, kinds, 0);
 WW_AT(ww_steer, ifindex, 4);
 WW_AT(ww_steer, mark, 8);
@@ -88,6 +113,10 @@ WW_AT(ww_steer, reserved, 78);
 WW_AT(ww_steer, own4, 80);
 WW_AT(ww_steer, own6, 84);
 WW_AT(ww_steer, broadcast, 100);
+WW_AT(ww_steer, ban_ms, 132);
+WW_AT(ww_steer, ban_kind, 136);
+WW_AT(ww_steer, spoofable, 137);
+WW_AT(ww_steer, ban_reserved, 138);
 
 WW_SIZE(ww_wish, 24);
 WW_AT(ww_wish, magic, 0);
@@ -162,29 +191,42 @@ WW_AT(ww_tunnel, reserved, 55);
 WW_AT(ww_tunnel, packets, 56);
 WW_AT(ww_tunnel, bytes, 64);
 
-WW_SIZE(ww_act_config, 128);
+WW_SIZE(ww_act_config, 136);
 WW_AT(ww_act_config, version, 0);
 WW_AT(ww_act_config, acts, 4);
 WW_AT(ww_act_config, hook, 8);
 WW_AT(ww_act_config, trace, 12);
 WW_AT(ww_act_config, shards, 16);
 WW_AT(ww_act_config, model, 20);
-WW_AT(ww_act_config, hash_seed, 24);
+WW_AT(ww_act_config, clock, 24);
+WW_AT(ww_act_config, reserved, 28);
+WW_AT(ww_act_config, hash_seed, 32);
 
-WW_SIZE(ww_act_policy, 8472);
+WW_SIZE(ww_act_policy, 9000);
 WW_AT(ww_act_policy, metadata, 0);
 WW_AT(ww_act_policy, verdicts, 4);
 WW_AT(ww_act_policy, steer, 8);
-WW_AT(ww_act_policy, tell_every_ns, 8456);
-WW_AT(ww_act_policy, each, 8464);
-WW_AT(ww_act_policy, reserved, 8468);
+WW_AT(ww_act_policy, tell_every_ns, 8968);
+WW_AT(ww_act_policy, each, 8976);
+WW_AT(ww_act_policy, ban, 8980);
+WW_AT(ww_act_policy, proofs, 8996);
 
-WW_SIZE(ww_act_cpu, 2080);
+WW_SIZE(ww_asked, 120);
+WW_AT(ww_asked, ends, 0);
+WW_AT(ww_asked, ip_version, 32);
+WW_AT(ww_asked, proven, 36);
+WW_AT(ww_asked, ban, 40);
+WW_AT(ww_asked, connection, 80);
+WW_AT(ww_asked, ports, 112);
+WW_AT(ww_asked, reserved, 116);
+
+WW_SIZE(ww_act_cpu, 2200);
 WW_AT(ww_act_cpu, answer_tat_ns, 0);
 WW_AT(ww_act_cpu, bounce_tat_ns, 8);
 WW_AT(ww_act_cpu, described, 16);
 WW_AT(ww_act_cpu, undescribed, 24);
 WW_AT(ww_act_cpu, room, 32);
+WW_AT(ww_act_cpu, asked, 2080);
 
 #undef WW_AT
 #undef WW_SIZE

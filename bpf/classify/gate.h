@@ -90,40 +90,45 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 	return status & 15;
 }
 
-/* The other seam between classifier and actor, beside ww_act: WW_DENIED_PREFIX, WW_DENIED_PORT, or 0. A bundle's deny nobody; the agent links
- * its own (bpf/act/deny.h) where a policy has a deny list. protocol: 0 if the packet has no ports. */
-__weak __noinline int ww_denied4(__be32 source, __u32 protocol, __u32 port)
+/* The other seam between classifier and actor, beside ww_act: WW_DENIED_PREFIX, WW_DENIED_PORT, WW_BANNED, or 0. A bundle's deny nobody; the
+ * agent links its own (bpf/act/deny.h) where a policy has a deny list, or bans. peer: whom lists are about. own: the packet's other end.
+ * transport: offset of the transport header in the frame << 32 | protocol << 16 | port at the own end; protocol 0 if the packet has no ports. */
+__weak __noinline int ww_denied4(WW_HOOK_ARG *ctx, __be32 peer, __be32 own, __u64 transport)
 {
 	int status = 0;
 
 	ww_hide(status); /* no caller may know it */
-	return source || protocol || port ? status : 0;
+	return ctx || peer || own || transport ? status : 0;
 }
 
-__weak __noinline int ww_denied6(const struct ww_prefix6 *source, __u32 protocol, __u32 port)
+__weak __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, __u64 transport)
 {
 	int status = 0;
 
 	ww_hide(status);
-	return source || protocol || port ? status : 0;
+	return ctx || ends || transport ? status : 0;
 }
 
-/* Asked of packets that the allow list does not let through. As that, it is about peers. version: 4 or 6, a constant. */
-static __always_inline int ww_denied(const struct ww_packet *p, const __u32 version)
+/* Asked of packets that the allow list does not let through. As that, it is about peers. header: of the transport. version: 4 or 6, a
+ * constant. */
+static __always_inline int ww_denied(WW_HOOK_CTX *ctx, const struct ww_packet *p, const void *header,
+				     const __u32 version)
 {
 	__u32 port = ww_outgoing() ? p->source_port : p->destination_port;
 	/* A fragment other than the first has no ports. */
 	__u32 protocol = p->fragment_offset ? 0 : p->protocol;
+	__u64 transport = (__u64)(header - ww_data(ctx)) << 32 | protocol << 16 | port;
 	int status;
 
 	if (version == 4) {
-		status = ww_denied4(ww_outgoing() ? p->destination4 : p->source4, protocol, port);
+		status = ww_denied4(ctx, ww_outgoing() ? p->destination4 : p->source4,
+				    ww_outgoing() ? p->source4 : p->destination4, transport);
 	} else {
-		struct ww_prefix6 source = {.length = 128};
+		struct ww_ends6 ends;
 
-		__builtin_memcpy(source.address, p->addresses6 + (ww_outgoing() ? 4 : 0),
-				 sizeof(source.address));
-		status = ww_denied6(&source, protocol, port);
+		__builtin_memcpy(ends.peer, p->addresses6 + (ww_outgoing() ? 4 : 0), sizeof(ends.peer));
+		__builtin_memcpy(ends.own, p->addresses6 + (ww_outgoing() ? 0 : 4), sizeof(ends.own));
+		status = ww_denied6(ctx, &ends, transport);
 	}
 	ww_hide(status);
 	return status & 15;

@@ -225,16 +225,17 @@ _Static_assert(sizeof(struct ww_waiting) <= sizeof(((struct ww_scratch *)0)->act
 	       "a packet waits where a network later has its layers");
 #endif
 
-/* A parsed packet: allow list, deny list, and the rest of its path. version: 4 or 6, a constant. */
-static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, __u32 cpu,
-				       const __u32 version)
+/* A parsed packet: allow list, deny list, and the rest of its path. header: of the transport. version: 4 or 6, a constant. */
+static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_packet *p, const void *header,
+				       __u32 cpu, const __u32 version)
 {
 	if (ww_unlikely(ww_policy.allow)) {
 		int status = ww_policy.allow == WW_ALLOW_NO_POLICY ? WW_NO_POLICY
 								   : ww_allowed(p, ww_policy.allow, version);
 
-		if (!status && ww_config.acts && ww_policy.allow & WW_ALLOW_UNLESS_DENIED) {
-			status = ww_denied(p, version);
+		if (!status && ww_config.acts &&
+		    ww_policy.allow & (WW_ALLOW_UNLESS_DENIED | WW_ALLOW_UNLESS_BANNED)) {
+			status = ww_denied(frame->ctx, p, header, version);
 			if (status && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 				status = 0;
 		}
@@ -306,7 +307,7 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 	status = ww_parse_network(ctx, &cursor, bpf_htons(go_ipv6 ? ETH_P_IP : ETH_P_IPV6), &p);
 	if (ww_unlikely(status))
 		return ww_unclassified(&frame, p.tunnelled ? WW_MALFORMED_TUNNEL : status);
-	return ww_classify(&frame, &p, cpu, go_ipv6 ? 4 : 6);
+	return ww_classify(&frame, &p, cursor.at, cpu, go_ipv6 ? 4 : 6);
 }
 
 __noinline int ww_process_ipv6(WW_HOOK_ARG *ctx)

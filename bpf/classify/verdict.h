@@ -170,7 +170,7 @@ __noinline int ww_send_event6(struct ww_stats *stats, struct ww_scratch *scratch
 static __always_inline int ww_unclassified(struct ww_frame *frame, __u32 status)
 {
 	int malformed = status >= WW_MALFORMED_ETHERNET && status <= WW_TOO_MANY_EXTENSIONS;
-	int denied = status == WW_DENIED_PREFIX || status == WW_DENIED_PORT;
+	int denied = status == WW_DENIED_PREFIX || status == WW_DENIED_PORT || status == WW_BANNED;
 
 	ww_count(&frame->percpu->stats.status[status], frame->length);
 	if (ww_unlikely(ww_config.trace)) {
@@ -201,8 +201,9 @@ static __always_inline int ww_count_outcome(struct ww_frame *frame, __u32 class_
 		if (ww_config.shadow)
 			ww_shadow_answer(class_id);
 	}
-	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? WW_VERDICT_DROP
-									   : WW_VERDICT_PASS;
+	return outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED || outcome == WW_OUTCOME_BAN
+		       ? WW_VERDICT_DROP
+		       : WW_VERDICT_PASS;
 }
 
 /* The flags of a new verdict beside the one that the slot holds, without those that stay. Unless the policy asks for streaks none is kept. */
@@ -245,6 +246,17 @@ __weak __noinline int ww_act(WW_HOOK_ARG *ctx, __u32 class_id)
 	return ctx ? verdict : WW_VERDICT_NOT_ACTED;
 }
 
+/* Told of each packet that a class's action drops or would drop, after ww_denied4 or ww_denied6 was asked about it: whether its sender is banned
+ * from now on, and was not before. outcome: enum ww_outcome. A bundle's bans nobody; the agent links its own (bpf/act/ban.h) where a policy
+ * bans. */
+__weak __noinline int ww_ban(WW_HOOK_ARG *ctx, __u32 class_id, __u32 outcome)
+{
+	int banned = 0;
+
+	ww_hide(banned); /* no caller may know it */
+	return ctx || class_id || outcome ? banned : 0;
+}
+
 static __always_inline __u32 ww_outcome_of(int acted)
 {
 	if (acted == WW_VERDICT_NOT_ACTED)
@@ -277,6 +289,10 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 			ww_enforcing_class(rule, frame->now_ns) ? WW_OUTCOME_LIMITED : WW_OUTCOME_WOULD_LIMIT;
 	if (outcome && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 		outcome = WW_OUTCOME_ESTABLISHED;
+	else if (outcome && ww_config.acts && ww_policy.allow & WW_ALLOW_UNLESS_BANNED &&
+		 ww_ban(frame->ctx, class_id, outcome))
+		outcome = outcome == WW_OUTCOME_DROP || outcome == WW_OUTCOME_LIMITED ? WW_OUTCOME_BAN
+										      : WW_OUTCOME_WOULD_BAN;
 	/* Behind that: who is established is exempt from drops only. */
 	if (action == WW_ACTION_ACT) {
 		outcome = WW_OUTCOME_WOULD_ACT;

@@ -18,9 +18,13 @@ HASH_WORDS = 12
 HASH_SEEDS = 13
 MAX_AFTER = 15
 ACT_STACK = 224
-DENY_STACK = 64
+DENY_STACK = 96
 TELL_STACK = 64
 PLACES = 65_537
+BAN_WAYS = 4
+BAN_BUCKETS = 16_384
+HANDSHAKES = 65_536
+PROOF_BYTES = 65_536
 
 SLOT_SIZE = 16
 KEY_SIZE = {4: 16, 6: 40}
@@ -47,6 +51,7 @@ class Status(IntEnum):
     ALLOWED_ESSENTIAL = 11
     DENIED_PREFIX = 12
     DENIED_PORT = 13
+    BANNED = 14
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -79,6 +84,8 @@ class Outcome(IntEnum):
     ACTED = 6
     WOULD_ACT = 7
     NOT_ACTED = 8
+    BAN = 9
+    WOULD_BAN = 10
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference of the whole data path: what bpf/main.bpf.c does with a frame, slowly and obviously.
 
-parse -> allow list -> deny list -> flow look-up -> accumulate -> trigger? -> features -> infer -> policy
--> act
+parse -> allow list -> deny list, bans -> flow look-up -> accumulate -> trigger? -> features -> infer
+-> policy -> act
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from wirewise.abi import Action, Outcome, Status
 from wirewise.fate import Fate, fate
 from wirewise.feature_sets import Extractor, FeatureSet, Observation
-from wirewise.feature_sets.flow import hash_key
+from wirewise.feature_sets.flow import hash_key, seed_from
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
 from wirewise.models.scores import score_of
 from wirewise.policy import Decider, Metadata, Observed, Policy
+from wirewise.policy.bans import Bans
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class Decision:
     packet : its headers, None where they cannot be read. observation : flow and features, None for what the
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
     kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
-    in a row. scores : of the model, when it ran. allowed_by, denied_by : the entry of the list. frame : as it
-    is afterwards. metadata : the verdict as other programs see it, if the policy asks for that.
+    in a row. scores : of the model, when it ran. allowed_by : the entry of the list. denied_by : that of the
+    deny list, or the kind of ban. frame : as it is afterwards. metadata : the verdict as other programs see it,
+    if the policy asks for that.
     """
 
     status: Status
@@ -80,6 +82,7 @@ class DataPath:
         )
         self._observe, self._began = dict(observe or {}), False
         self._decider = Decider(policy, enforce=enforce)
+        self._bans = Bans(policy.bans, hash_seed or seed_from(0)) if policy.bans else None
 
     def _begin(self, time_ns: int) -> None:
         self._began = True
@@ -104,6 +107,11 @@ class DataPath:
             status, entry = denied
             goes = fate(status, None, drop_malformed=False, enforced=self._decider.enforces(time_ns))
             return Decision(status, goes, packet, denied_by=entry, frame=frame)
+        kind = self._bans.bans(packet, time_ns) if self._bans else None
+        if kind and not (self.policy.established and self.connected(packet)):
+            enforced = self._decider.enforces(time_ns)
+            goes = fate(Status.BANNED, None, drop_malformed=False, enforced=enforced)
+            return Decision(Status.BANNED, goes, packet, denied_by=f"ban by {kind}", frame=frame)
         seen = self.extractor.process_packet(packet, time_ns)
         flow, features = seen.entry, seen.features
         assert flow is not None and features is not None  # of every packet that is accounted
@@ -120,6 +128,10 @@ class DataPath:
             return Decision(Status.UNDECIDED, Fate.PASS, packet, seen, frame=frame)
         class_id = self.policy.counted(flow.verdict, flow.streak)
         action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
+        if self._bans and outcome in (Outcome.DROP, Outcome.LIMITED, Outcome.WOULD_DROP, Outcome.WOULD_LIMIT):
+            would = outcome in (Outcome.WOULD_DROP, Outcome.WOULD_LIMIT)
+            if self._bans.begins(class_id, packet, time_ns, would=would):
+                outcome = Outcome.WOULD_BAN if would else Outcome.BAN
         goes = fate(Status.CLASSIFIED, outcome, drop_malformed=False)
         steering = self.policy.actions[class_id].steering
         if outcome is Outcome.ACTED and steering is not None:

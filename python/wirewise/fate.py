@@ -17,7 +17,7 @@ class Fate(Enum):
     REDIRECT = "goes to another interface"
 
 
-DROPPING = (Outcome.DROP, Outcome.LIMITED)
+DROPPING = (Outcome.DROP, Outcome.LIMITED, Outcome.BAN)
 """Outcomes of packets that are dropped."""
 
 MALFORMED = (
@@ -26,8 +26,8 @@ MALFORMED = (
 )  # fmt: skip
 """What a policy with `malformed: drop` drops."""
 
-DENIED = (Status.DENIED_PREFIX, Status.DENIED_PORT)
-"""What an enforced policy drops because it is on the deny list."""
+DENIED = (Status.DENIED_PREFIX, Status.DENIED_PORT, Status.BANNED)
+"""What an enforced policy drops before anything is computed: on the deny list, or banned."""
 
 
 def fate(status: Status, outcome: Outcome | None, *, drop_malformed: bool, enforced: bool = False) -> Fate:

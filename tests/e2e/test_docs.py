@@ -50,6 +50,9 @@ NOT_RUN = {
     "wirewised deny load drop.txt --origin spamhaus": "the same",
     "wirewised deny remove --origin spamhaus": "the same",
     "wirewised deny list": "the same",
+    "wirewised bans list": "crates/wirewised/tests/agent/bans.rs",
+    "wirewised bans lift 192.0.2.7": "the same",
+    "wirewised bans lift --all --dry-run": "the same",
     "wirewised run --bundle @flood --interface eth0 --policy policy.yaml --mode enforce --evaluation":
         "the captures here are too few; crates/wirewised/tests/agent/ready_models.rs has a report",
     "make setup": "it has run before this test",

@@ -80,6 +80,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     policy = with_steering(Random(f"steering of {seed}"), policy)
     policy = with_selectors(Random(f"selectors of {seed}"), policy)
     policy = with_denials(Random(f"denials of {seed}"), policy)
+    policy = with_bans(Random(f"bans of {seed}"), policy)
     shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
     case = Case(
         seed=seed,
@@ -462,6 +463,30 @@ def with_denials(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
     if random.random() < 0.7:
         deny["ports"] = random.sample([22, "tcp/443", "udp/53", "udp/8080", 0], random.randint(1, 2))
     return policy | {"deny": deny}
+
+
+def with_bans(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy, some of whose classes that drop or limit have the senders of their packets banned,
+    sometimes.
+    """
+    if random.random() < 0.4:
+        return policy
+    # Data paths look up four kinds.
+    kinds: list[dict[str, Any]] = [
+        {"by": "source"},
+        {"by": "pair"},
+        {"by": "source-prefix"},
+        {"by": "source-prefix", "ipv4": random.choice((1, 8, 31)), "ipv6": random.choice((1, 63, 65, 127))},
+    ]
+
+    def rule(action: Any) -> Any:
+        rule = action if isinstance(action, dict) else {"action": action}
+        if rule.get("action") not in ("drop", "rate-limit") or random.random() < 0.2:
+            return action
+        ban = random.choice(kinds) | {"for": random.choice(("1ms", "50ms", "1s", "1m", "720h"))}
+        return rule | {"ban": ban | ({"spoofable": "true"} if random.random() < 0.5 else {})}
+
+    return policy | {"classes": {name: rule(action) for name, action in policy["classes"].items()}}
 
 
 def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ IPV4, IPV6, TRANSPARENT, PPPOE = 0x0800, 0x86DD, 0x6558, 0x8864
 PPP = {IPV4: 0x0021, IPV6: 0x0057}
 EXTENSIONS = (0, 43, 44, 51, 60, 135, 139, 140)
 TCP, UDP, UDP_LITE, SCTP, DCCP, ICMP, ICMP6 = 6, 17, 136, 132, 33, 1, 58
+SYN = 0x02
 PROTOCOLS = (TCP,) * 6 + (UDP,) * 5 + (UDP_LITE, SCTP, DCCP, ICMP, ICMP6, 2, 50, 59, 89)
 PORTS = (22, 53, 80, 443, 2152, 4789, 8080, 65535)
 DHCP = ((67, 68), (68, 67), (67, 67), (546, 547), (547, 546), (547, 547), (68, 68))
@@ -91,9 +92,17 @@ def ipv6(
     return head + source + destination + chain + payload
 
 
-def tcp(source: int, destination: int, flags: int, window: int = 1024, options: bytes = b"") -> bytes:
+def tcp(
+    source: int,
+    destination: int,
+    flags: int,
+    window: int = 1024,
+    options: bytes = b"",
+    numbers: tuple[int, int] = (1, 2),
+) -> bytes:
+    """numbers: of sequence and acknowledgement."""
     words = 5 + len(options) // 4
-    return struct.pack(">HHIIBBHHH", source, destination, 1, 2, words << 4, flags, window, 0, 0) + options
+    return struct.pack(">HHIIBBHHH", source, destination, *numbers, words << 4, flags, window, 0, 0) + options
 
 
 def udp(source: int, destination: int, length: int = 8) -> bytes:
@@ -266,7 +275,11 @@ class Fuzzer:
         random = self.random
         if protocol == TCP:
             options = bytes(4 * random.randrange(11)) if random.random() < 0.3 else b""
-            header = tcp(source, destination, random.getrandbits(8), random.getrandbits(16), options)
+            flags, window = random.getrandbits(8), random.getrandbits(16)
+            # A segment without SYN completes the handshake of any SYN-ACK, or comes some bytes later.
+            later = 22_000 * (window & 7)
+            numbers = (1, 2) if flags & SYN else (2 + later, 2 + (window >> 3 & 3) * later)
+            header = tcp(source, destination, flags, window, options, numbers)
             if random.random() < 0.03:
                 header = header[:12] + bytes([random.randrange(16) << 4]) + header[13:]
             return header

@@ -56,6 +56,10 @@ POLICIES = {
     "denied, established": RULES + "\nallow: {established: true}\ndeny: {ports: [443]}",
     "an empty deny list": RULES + "\ndeny: {}",
     "malformed": RULES + "\nmalformed: drop",
+    "banned": "classes: {flood: {ban: {by: source, for: 300ms}}, other: count}",
+    "banned, spoofable": "classes: {flood: {ban: {by: source, for: 300ms, spoofable: true}},"
+    " scan: {action: rate-limit, rate: 300/s, burst: 5, ban: {by: pair, for: 1s, spoofable: true}}}"
+    "\nallow: {prefixes: [202.0.0.0/8]}\ndeny: {ports: [53]}",
     "metadata": RULES.replace("other: count", "other: {action: count, after: 2}")
     + "\nmetadata: true\nverdicts: true\ntrigger: {packets: [2, 3, 5, 6, 8]}",
 }
@@ -194,9 +198,11 @@ def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status
     statuses = {status for status, _, _ in seen}
     drops = {status for status, _, dropped in seen if dropped}
     assert Status.MALFORMED_IP in statuses and Status.CLASSIFIED in statuses
-    assert (Status.ALLOWED_PREFIX in statuses) == (name in ("prefixes", "denied"))
+    assert (Status.ALLOWED_PREFIX in statuses) == (name in ("prefixes", "denied", "banned, spoofable"))
     assert (Status.DENIED_PREFIX in statuses) == (name == "denied")
-    assert (Status.DENIED_PORT in statuses) == name.startswith("denied")
+    assert (Status.DENIED_PORT in statuses) == (name.startswith("denied") or name == "banned, spoofable")
+    # Nobody completes a handshake here, so of those who may be forged nobody is banned.
+    assert (Status.BANNED in drops) == (name == "banned, spoofable" and mode == "enforce")
     assert (Status.ALLOWED_PORT in statuses) == (name in ("ports", "source ports"))
     assert (Status.ALLOWED_ESSENTIAL in statuses) == (name not in ("nothing", "essential"))
     assert (Status.UNDECIDED in statuses) == (name in ("packets", "headers", "every second", "metadata"))

@@ -9,7 +9,7 @@ from wirewise.fate import Fate, fate
 
 def test_only_what_the_policy_drops_has_the_fate_of_being_dropped() -> None:
     fates = {outcome: fate(Status.CLASSIFIED, outcome, drop_malformed=True) for outcome in Outcome}
-    assert [str(outcome) for outcome in Outcome if fates[outcome] is Fate.DROP] == ["drop", "limited"]
+    assert [str(outcome) for outcome in Outcome if fates[outcome] is Fate.DROP] == ["drop", "limited", "ban"]
 
 
 def test_what_is_not_classified_passes_unless_it_is_malformed_and_that_is_dropped() -> None:
@@ -22,4 +22,4 @@ def test_what_is_not_classified_passes_unless_it_is_malformed_and_that_is_droppe
 
 def test_what_is_denied_is_dropped_where_that_is_enforced() -> None:
     denied = {s for s in Status if fate(s, None, drop_malformed=False, enforced=True) is Fate.DROP}
-    assert {status.name for status in denied} == {"DENIED_PREFIX", "DENIED_PORT"}
+    assert {status.name for status in denied} == {"DENIED_PREFIX", "DENIED_PORT", "BANNED"}

@@ -39,7 +39,7 @@ class Attachment:
     def stats(self, frame: Kind = "polars") -> Any:
         """A row for each class, as a data frame: `class`, `action`, `packets`, `bytes`, packets by outcome
         (`pass`, `drop`, `limited`, `would_drop`, `would_limit`, `established`, `acted`, `would_act`,
-        `not_acted`).
+        `not_acted`, `ban`, `would_ban`).
         """
         rows = [
             {

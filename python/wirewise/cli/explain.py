@@ -87,7 +87,8 @@ def _print(
         return
     if decision.denied_by:
         console.print()
-        console.print(f"{decision.fate.value} before anything is computed: deny list, {decision.denied_by}")
+        why = "" if decision.status is Status.BANNED else "deny list, "
+        console.print(f"{decision.fate.value} before anything is computed: {why}{decision.denied_by}")
         return
     state = f"packet {said['packets_of_flow']:,} of its flow"
     grid(

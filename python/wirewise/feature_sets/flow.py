@@ -97,10 +97,15 @@ def as_the_client_sends(packet: Packet, forward: int) -> Packet:
 
 
 def hash_key(key: Key, seed: Sequence[int]) -> int:
-    """32-bit hash under a secret seed of 13 u64: multilinear over pairs of the key's 32-bit words, which is
-    universal; then a finish that leaves nothing of an arithmetic sequence, which that would keep one.
+    """The hash of a flow's key; see `hash_bytes`."""
+    return hash_bytes(key.pack(), seed)
+
+
+def hash_bytes(data: bytes, seed: Sequence[int]) -> int:
+    """32-bit hash of whole 64-bit words under a secret seed of 13 u64: multilinear over pairs of their 32-bit
+    words, which is universal; then a finish that leaves nothing of an arithmetic sequence, which that would
+    keep one.
     """
-    data = key.pack()
     words: tuple[int, ...] = struct.unpack(f"<{len(data) // 4}I", data)
     total = sum((seed[i] + words[i]) * (seed[i + 1] + words[i + 1]) for i in range(0, len(words), 2))
     total &= _MASK64

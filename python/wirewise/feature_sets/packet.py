@@ -84,6 +84,8 @@ class Packet:
     transport_header_length: int = 0
     tcp_flags: int = 0
     tcp_window: int = 0
+    tcp_sequence: int = 0
+    tcp_acknowledgment: int = 0
     icmp_type: int = 0
     icmp_code: int = 0
     vlan_id: int = 0
@@ -379,6 +381,8 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
         if size < 20:
             raise _Refused(bad)
         packet.tcp_flags, packet.tcp_window = frame[offset + 13], _number(frame, offset + 14, 2)
+        packet.tcp_sequence = _number(frame, offset + 4, 4)
+        packet.tcp_acknowledgment = _number(frame, offset + 8, 4)
     elif protocol == _UDP:
         packet.transport_length = _udp_length(frame, offset, packet)
     elif protocol in (_ICMP, _ICMP6):

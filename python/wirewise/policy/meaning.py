@@ -20,6 +20,7 @@ from wirewise.feature_sets.packet import Packet
 from wirewise.policy.act.backend import Pool
 from wirewise.policy.act.steering import Steering
 from wirewise.policy.act.tunnels import Table, Tunnel
+from wirewise.policy.bans import Ban
 
 DEFAULT_BURST = 20
 _SECOND = 1_000_000_000
@@ -57,6 +58,8 @@ class ClassPolicy:
     """What a policy file calls it, without what it is given: `dscp, redirect`."""
     text: str = str(Action.PASS)
     """With what it is given: `dscp AF41, redirect to eth2`."""
+    ban: Ban | None = None
+    """Only of a class that is dropped or limited."""
 
     @property
     def takes_away(self) -> bool:
@@ -312,6 +315,11 @@ class Policy:
         """Whether other programs see the verdict on each packet."""
         return self.metadata or self.verdicts
 
+    @property
+    def bans(self) -> dict[int, Ban]:
+        """Bans by class id, for classes that have one."""
+        return {number: rule.ban for number, rule in enumerate(self.actions) if rule.ban is not None}
+
     def counted(self, class_id: int, streak: int) -> int:
         """What a flow's verdict counts as, the `streak`-th in a row for this class: class_id, or class 0."""
         return class_id if streak >= self.actions[class_id].after else 0
@@ -437,6 +445,7 @@ def _class_policy(rule: Mapping[str, Any], pools: Mapping[str, Pool], tunnels: T
         rule["severity"],
         rule["keys"],
         rule["text"],
+        None if rule["ban"] is None else Ban.of(rule["ban"]),
     )
 
 

@@ -17,7 +17,7 @@ pub const TRIGGER_WORDS: usize = 16;
 pub const SELECTORS: usize = 8;
 pub const MEANING_BYTES: usize = 32;
 pub const ACT_STACK: u32 = 224;
-pub const DENY_STACK: u32 = 64;
+pub const DENY_STACK: u32 = 96;
 pub const TELL_STACK: u32 = 64;
 pub const ALLOW_PREFIXES: u32 = 262_144;
 pub const SLOT_SWAPPED: u8 = 1;
@@ -53,6 +53,13 @@ pub const DENY_ORIGINS: usize = 6;
 pub const DENY_NAME: usize = 32;
 pub const DENY_FOREVER: u32 = 0xffff_ffff;
 pub const TOLD: u32 = 65_536;
+pub const BAN_KINDS: usize = 4;
+pub const BAN_WAYS: usize = 4;
+pub const BAN_BUCKETS: u32 = 16_384;
+pub const BAN_FREE: u32 = 0;
+pub const BAN_BUSY: u32 = 1;
+pub const HANDSHAKES: u32 = 65_536;
+pub const PROOF_BYTES: u32 = 65_536;
 pub const MAX_SPREAD: usize = 16;
 pub const BROADCASTS: usize = 8;
 pub const COPY: u32 = 0x0000_7e50;
@@ -84,6 +91,7 @@ codes! {
         AllowedEssential = "allowed_essential",
         DeniedPrefix = "denied_prefix",
         DeniedPort = "denied_port",
+        Banned = "banned",
     }
 }
 
@@ -122,6 +130,8 @@ codes! {
         Acted = "acted",
         WouldAct = "would-act",
         NotActed = "not-acted",
+        Ban = "ban",
+        WouldBan = "would-ban",
     }
 }
 
@@ -191,6 +201,7 @@ pub const ALLOW_SOURCE_PORTS: u32 = 16;
 pub const ALLOW_ESSENTIAL: u32 = 32;
 pub const ALLOW_ESTABLISHED: u32 = 64;
 pub const ALLOW_UNLESS_DENIED: u32 = 128;
+pub const ALLOW_UNLESS_BANNED: u32 = 256;
 pub const ALLOW_NO_POLICY: u32 = 8;
 
 // `enum ww_described`
@@ -223,6 +234,7 @@ pub const STEER_INNER_DSCP: u32 = 524_288;
 pub const STEER_TELL: u32 = 1_048_576;
 pub const STEER_METADATA: u32 = 2_097_152;
 pub const STEER_VERDICTS: u32 = 4_194_304;
+pub const STEER_BAN: u32 = 8_388_608;
 
 codes! {
     /// `enum ww_each`.
@@ -549,6 +561,20 @@ const _: () = {
     assert!(offset_of!(Policy, reserved) == 3324);
 };
 
+/// `struct ww_ends6`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Ends6 {
+    pub peer: [u64; 2],
+    pub own: [u64; 2],
+}
+
+const _: () = {
+    assert!(size_of::<Ends6>() == 32);
+    assert!(offset_of!(Ends6, peer) == 0);
+    assert!(offset_of!(Ends6, own) == 16);
+};
+
 /// `struct ww_prefix4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
@@ -615,24 +641,24 @@ pub struct Stats {
 }
 
 const _: () = {
-    assert!(size_of::<Stats>() == 10064);
+    assert!(size_of::<Stats>() == 12128);
     assert!(offset_of!(Stats, status) == 0);
-    assert!(offset_of!(Stats, class_outcome) == 224);
-    assert!(offset_of!(Stats, inferred) == 9440);
-    assert!(offset_of!(Stats, flows_new) == 9448);
-    assert!(offset_of!(Stats, flows_expired) == 9456);
-    assert!(offset_of!(Stats, flows_evicted) == 9464);
-    assert!(offset_of!(Stats, flows_refused) == 9472);
-    assert!(offset_of!(Stats, events_sent) == 9480);
-    assert!(offset_of!(Stats, events_limited) == 9488);
-    assert!(offset_of!(Stats, event_tat_ns) == 9496);
-    assert!(offset_of!(Stats, flows_missed) == 9504);
-    assert!(offset_of!(Stats, aggregates_new) == 9512);
-    assert!(offset_of!(Stats, aggregates_expired) == 9520);
-    assert!(offset_of!(Stats, aggregates_evicted) == 9528);
-    assert!(offset_of!(Stats, aggregates_refused) == 9536);
-    assert!(offset_of!(Stats, aggregates_missed) == 9544);
-    assert!(offset_of!(Stats, said_yes) == 9552);
+    assert!(offset_of!(Stats, class_outcome) == 240);
+    assert!(offset_of!(Stats, inferred) == 11504);
+    assert!(offset_of!(Stats, flows_new) == 11512);
+    assert!(offset_of!(Stats, flows_expired) == 11520);
+    assert!(offset_of!(Stats, flows_evicted) == 11528);
+    assert!(offset_of!(Stats, flows_refused) == 11536);
+    assert!(offset_of!(Stats, events_sent) == 11544);
+    assert!(offset_of!(Stats, events_limited) == 11552);
+    assert!(offset_of!(Stats, event_tat_ns) == 11560);
+    assert!(offset_of!(Stats, flows_missed) == 11568);
+    assert!(offset_of!(Stats, aggregates_new) == 11576);
+    assert!(offset_of!(Stats, aggregates_expired) == 11584);
+    assert!(offset_of!(Stats, aggregates_evicted) == 11592);
+    assert!(offset_of!(Stats, aggregates_refused) == 11600);
+    assert!(offset_of!(Stats, aggregates_missed) == 11608);
+    assert!(offset_of!(Stats, said_yes) == 11616);
 };
 
 /// `struct ww_event`.
@@ -832,9 +858,9 @@ pub struct Cpu {
 }
 
 const _: () = {
-    assert!(size_of::<Cpu>() == 14208);
+    assert!(size_of::<Cpu>() == 16272);
     assert!(offset_of!(Cpu, stats) == 0);
-    assert!(offset_of!(Cpu, scratch) == 10064);
+    assert!(offset_of!(Cpu, scratch) == 12128);
 };
 
 /// `struct ww_metadata`.
@@ -993,6 +1019,80 @@ const _: () = {
     assert!(offset_of!(Told, packets) == 8);
 };
 
+/// `struct ww_ban_kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct BanKind {
+    pub there: u8,
+    pub length4: u8,
+    pub length6: u8,
+    pub pair: u8,
+}
+
+const _: () = {
+    assert!(size_of::<BanKind>() == 4);
+    assert!(offset_of!(BanKind, there) == 0);
+    assert!(offset_of!(BanKind, length4) == 1);
+    assert!(offset_of!(BanKind, length6) == 2);
+    assert!(offset_of!(BanKind, pair) == 3);
+};
+
+/// `struct ww_ban_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct BanKey {
+    pub source: [u64; 2],
+    pub destination: [u64; 2],
+    pub length: u8,
+    pub ip_version: u8,
+    pub pair: u8,
+    pub would: u8,
+    pub reserved: [u8; 4],
+}
+
+const _: () = {
+    assert!(size_of::<BanKey>() == 40);
+    assert!(offset_of!(BanKey, source) == 0);
+    assert!(offset_of!(BanKey, destination) == 16);
+    assert!(offset_of!(BanKey, length) == 32);
+    assert!(offset_of!(BanKey, ip_version) == 33);
+    assert!(offset_of!(BanKey, pair) == 34);
+    assert!(offset_of!(BanKey, would) == 35);
+    assert!(offset_of!(BanKey, reserved) == 36);
+};
+
+/// `struct ww_ban_bucket`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct BanBucket {
+    pub tag: [u32; BAN_WAYS],
+    pub until_ns: [u64; BAN_WAYS],
+    pub key: [BanKey; BAN_WAYS],
+    pub reserved: [u64; 6],
+}
+
+const _: () = {
+    assert!(size_of::<BanBucket>() == 256);
+    assert!(offset_of!(BanBucket, tag) == 0);
+    assert!(offset_of!(BanBucket, until_ns) == 16);
+    assert!(offset_of!(BanBucket, key) == 48);
+    assert!(offset_of!(BanBucket, reserved) == 208);
+};
+
+/// `struct ww_handshake`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Handshake {
+    pub offered: u64,
+    pub proven: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Handshake>() == 16);
+    assert!(offset_of!(Handshake, offered) == 0);
+    assert!(offset_of!(Handshake, proven) == 8);
+};
+
 /// `struct ww_steer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
@@ -1017,10 +1117,14 @@ pub struct Steer {
     pub own4: [u8; 4],
     pub own6: [u8; 16],
     pub broadcast: [[u8; 4]; BROADCASTS],
+    pub ban_ms: u32,
+    pub ban_kind: u8,
+    pub spoofable: u8,
+    pub ban_reserved: [u8; 2],
 }
 
 const _: () = {
-    assert!(size_of::<Steer>() == 132);
+    assert!(size_of::<Steer>() == 140);
     assert!(offset_of!(Steer, kinds) == 0);
     assert!(offset_of!(Steer, ifindex) == 4);
     assert!(offset_of!(Steer, mark) == 8);
@@ -1041,6 +1145,10 @@ const _: () = {
     assert!(offset_of!(Steer, own4) == 80);
     assert!(offset_of!(Steer, own6) == 84);
     assert!(offset_of!(Steer, broadcast) == 100);
+    assert!(offset_of!(Steer, ban_ms) == 132);
+    assert!(offset_of!(Steer, ban_kind) == 136);
+    assert!(offset_of!(Steer, spoofable) == 137);
+    assert!(offset_of!(Steer, ban_reserved) == 138);
 };
 
 /// `struct ww_wish`.
@@ -1253,18 +1361,22 @@ pub struct ActConfig {
     pub trace: u32,
     pub shards: u32,
     pub model: u32,
+    pub clock: u32,
+    pub reserved: u32,
     pub hash_seed: [u64; HASH_SEEDS],
 }
 
 const _: () = {
-    assert!(size_of::<ActConfig>() == 128);
+    assert!(size_of::<ActConfig>() == 136);
     assert!(offset_of!(ActConfig, version) == 0);
     assert!(offset_of!(ActConfig, acts) == 4);
     assert!(offset_of!(ActConfig, hook) == 8);
     assert!(offset_of!(ActConfig, trace) == 12);
     assert!(offset_of!(ActConfig, shards) == 16);
     assert!(offset_of!(ActConfig, model) == 20);
-    assert!(offset_of!(ActConfig, hash_seed) == 24);
+    assert!(offset_of!(ActConfig, clock) == 24);
+    assert!(offset_of!(ActConfig, reserved) == 28);
+    assert!(offset_of!(ActConfig, hash_seed) == 32);
 };
 
 /// `struct ww_act_policy`.
@@ -1276,17 +1388,43 @@ pub struct ActPolicy {
     pub steer: [Steer; MAX_CLASSES],
     pub tell_every_ns: u64,
     pub each: u32,
+    pub ban: [BanKind; BAN_KINDS],
+    pub proofs: u32,
+}
+
+const _: () = {
+    assert!(size_of::<ActPolicy>() == 9000);
+    assert!(offset_of!(ActPolicy, metadata) == 0);
+    assert!(offset_of!(ActPolicy, verdicts) == 4);
+    assert!(offset_of!(ActPolicy, steer) == 8);
+    assert!(offset_of!(ActPolicy, tell_every_ns) == 8968);
+    assert!(offset_of!(ActPolicy, each) == 8976);
+    assert!(offset_of!(ActPolicy, ban) == 8980);
+    assert!(offset_of!(ActPolicy, proofs) == 8996);
+};
+
+/// `struct ww_asked`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Asked {
+    pub ends: Ends6,
+    pub ip_version: u32,
+    pub proven: u32,
+    pub ban: BanKey,
+    pub connection: Ends6,
+    pub ports: [[u8; 2]; 2],
     pub reserved: u32,
 }
 
 const _: () = {
-    assert!(size_of::<ActPolicy>() == 8472);
-    assert!(offset_of!(ActPolicy, metadata) == 0);
-    assert!(offset_of!(ActPolicy, verdicts) == 4);
-    assert!(offset_of!(ActPolicy, steer) == 8);
-    assert!(offset_of!(ActPolicy, tell_every_ns) == 8456);
-    assert!(offset_of!(ActPolicy, each) == 8464);
-    assert!(offset_of!(ActPolicy, reserved) == 8468);
+    assert!(size_of::<Asked>() == 120);
+    assert!(offset_of!(Asked, ends) == 0);
+    assert!(offset_of!(Asked, ip_version) == 32);
+    assert!(offset_of!(Asked, proven) == 36);
+    assert!(offset_of!(Asked, ban) == 40);
+    assert!(offset_of!(Asked, connection) == 80);
+    assert!(offset_of!(Asked, ports) == 112);
+    assert!(offset_of!(Asked, reserved) == 116);
 };
 
 /// `struct ww_act_cpu`.
@@ -1298,13 +1436,15 @@ pub struct ActCpu {
     pub described: u64,
     pub undescribed: u64,
     pub room: [u64; ROOM],
+    pub asked: Asked,
 }
 
 const _: () = {
-    assert!(size_of::<ActCpu>() == 2080);
+    assert!(size_of::<ActCpu>() == 2200);
     assert!(offset_of!(ActCpu, answer_tat_ns) == 0);
     assert!(offset_of!(ActCpu, bounce_tat_ns) == 8);
     assert!(offset_of!(ActCpu, described) == 16);
     assert!(offset_of!(ActCpu, undescribed) == 24);
     assert!(offset_of!(ActCpu, room) == 32);
+    assert!(offset_of!(ActCpu, asked) == 2080);
 };

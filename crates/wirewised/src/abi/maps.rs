@@ -439,6 +439,12 @@ maps! {
         Value::Exactly(size_of::<abi::Station>()),
         abi::STATIONS as usize,
     ).steering(abi::STEER_BRIDGE, Of::Live);
+    /// who is banned, and for how long
+    BANS = "ww_bans", Host: Map::array(size_of::<abi::BanBucket>(), abi::BAN_BUCKETS as usize)
+        .steering(abi::STEER_BAN, Of::All);
+    /// handshakes of TCP by which senders prove their addresses
+    HANDSHAKES = "ww_handshakes", Host: Map::array(size_of::<abi::Handshake>(), abi::HANDSHAKES as usize)
+        .steering(abi::STEER_BAN, Of::All);
     /// what each server was sent
     BACKEND_COUNTS = "ww_backend_counts", Host: Map::array(size_of::<abi::Counter>(), abi::BACKENDS)
         .room(Room::PerCpu(abi::BACKENDS)).steering(abi::STEER_BACKEND, Of::All);
@@ -497,6 +503,7 @@ pub fn document() -> String {
             abi::STEER_DENY => "a deny list".to_owned(),
             abi::STEER_TELL => "`events: {each}`".to_owned(),
             abi::STEER_VERDICTS => "`verdicts`".to_owned(),
+            abi::STEER_BAN => "a ban".to_owned(),
             _ => names,
         }
     };

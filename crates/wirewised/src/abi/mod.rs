@@ -205,8 +205,8 @@ pub struct Element {
 impl ActConfig {
     /// The actor's constants for a load with these.
     pub fn of(config: &Config) -> Self {
-        let Config { acts, hook, trace, shards, model, hash_seed, .. } = *config;
-        Self { version: ACT_VERSION, acts, hook, trace, shards, model, hash_seed }
+        let Config { acts, hook, trace, shards, model, clock, hash_seed, .. } = *config;
+        Self { version: ACT_VERSION, acts, hook, trace, shards, model, clock, reserved: 0, hash_seed }
     }
 }
 
@@ -215,12 +215,18 @@ impl Element {
     pub fn steering(&self) -> u32 {
         let asked = [
             (self.denies(), STEER_DENY),
+            (self.bans(), STEER_BAN),
             (self.act.each != Each::Packet.code(), STEER_TELL),
             (self.act.metadata != 0, STEER_METADATA),
             (self.act.verdicts != 0, STEER_VERDICTS),
         ];
         let of_none = asked.iter().filter(|(asked, _)| *asked).fold(0, |kinds, (_, kind)| kinds | kind);
         self.steered().fold(of_none, |kinds, (_, steer)| kinds | steer.kinds)
+    }
+
+    /// Whether some class has those who send its packets banned.
+    pub fn bans(&self) -> bool {
+        self.policy.allow & ALLOW_UNLESS_BANNED != 0
     }
 
     /// Whether there is a deny list.
@@ -263,7 +269,8 @@ mod tests {
         assert_eq!(Status::from_code(9), Some(Status::NoPolicy));
         assert_eq!(Status::from_code(11), Some(Status::AllowedEssential));
         assert_eq!(Status::from_code(13), Some(Status::DeniedPort));
-        assert_eq!(Status::from_code(14), None);
+        assert_eq!(Status::from_code(14), Some(Status::Banned));
+        assert_eq!(Status::from_code(15), None);
         assert_eq!(Outcome::WouldLimit.code(), 4);
         assert_eq!(Action::RateLimit.to_string(), "rate-limit");
         assert_eq!(serde_json::to_string(&Mode::Enforce).unwrap(), "\"enforce\"");

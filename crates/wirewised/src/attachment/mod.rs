@@ -3,6 +3,7 @@
 
 pub mod args;
 pub mod attach;
+pub mod ban;
 mod bridge;
 pub mod challenge;
 mod circles;

@@ -3,6 +3,7 @@
 
 use crate::abi;
 use crate::attachment::Attachment;
+use crate::attachment::ban;
 use crate::attachment::challenge;
 use crate::attachment::circles;
 use crate::attachment::companion;
@@ -24,8 +25,9 @@ pub use crate::attachment::way_out::CHECK;
 type Admit = fn(&mut Policy, &Judged<'_>) -> Result<Vec<Finding>>;
 
 /// One for each action with such needs, in the order in which they run.
-const ADMITS: [Admit; 8] = [
+const ADMITS: [Admit; 9] = [
     admit_senders,
+    ban::admit,
     challenge::admit,
     admit_cpus,
     admit_snap,

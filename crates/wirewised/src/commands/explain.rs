@@ -181,6 +181,7 @@ fn meaning(status: Status) -> &'static str {
         Status::AllowedPort => "passes: its destination or source port is on the allow list",
         Status::AllowedEssential => "passes: the host would lose its network without such packets",
         Status::DeniedPrefix => "its source address is on the deny list: dropped where that is enforced",
+        Status::Banned => "its sender was banned by a packet before it: dropped where that is enforced",
         Status::DeniedPort => "its destination port is on the deny list: dropped where that is enforced",
         Status::NoPolicy => "passes: no policy was written",
         Status::Undecided => "passes: the trigger has not fired for its flow yet, so there is no verdict",

@@ -2,6 +2,7 @@
 //! One module a command: its options (`Args`) and `run(&Args)`.
 
 pub mod backends;
+pub mod bans;
 pub mod bench;
 pub mod completions;
 pub mod deny;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use crate::attachment::ban;
+use crate::attachment::doctor::finding;
 use crate::bundle::Bundle;
 use crate::error::Result;
 use crate::policy::Policy;
@@ -48,6 +50,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.json {
         return output::print_json(&json!({ "policy": policy.normal() }));
     }
+    finding::warn(&ban::spoofable(&policy));
     for (name, rule) in policy.classes.iter().zip(&policy.actions) {
         println!("{name}: {rule}");
     }

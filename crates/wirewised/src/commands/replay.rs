@@ -204,6 +204,7 @@ fn workers(args: &Args, bundle: &Bundle, policy: &Policy, config: &abi::Config) 
     let aggregates = !bundle.manifest.flow.aggregates.is_empty();
     let why = match (&shards, tunnels, limits) {
         _ if aggregates => Some("it keeps what packets of several flows have in common"),
+        _ if policy.bans().next().is_some() => Some("a ban is about all flows of a sender"),
         (None, ..) => Some("its flow key is not known here"),
         (_, true, _) => Some("it looks into tunnels, whose outer headers do not tell the flows apart"),
         (_, _, true) => Some("a rate limit counts the packets of all flows"),

@@ -28,7 +28,7 @@ pub struct MappedArray {
     writable: bool,
 }
 
-// SAFETY: the mapping is shared memory, every read copies, and the only write is an atomic store.
+// SAFETY: the mapping is shared memory, every read copies, and writes are atomic.
 unsafe impl Send for MappedArray {}
 // SAFETY: as for Send; no method changes `self`.
 unsafe impl Sync for MappedArray {}
@@ -152,6 +152,19 @@ impl MappedArray {
             AtomicU64::from_ptr(self.start.add(index as usize * self.stride + offset).cast_mut().cast())
         };
         place.store(word, Ordering::Release);
+    }
+
+    /// Replaces the 32-bit word at `offset` of element `index` if it is `before`; false if it is not, or cannot be written.
+    pub fn replace(&self, index: u32, offset: usize, before: u32, after: u32) -> bool {
+        let inside = offset.is_multiple_of(4) && offset + 4 <= self.value_size && index < self.entries;
+        if !inside || !self.writable {
+            return false;
+        }
+        // SAFETY: as in `store`.
+        let place = unsafe {
+            AtomicU32::from_ptr(self.start.add(index as usize * self.stride + offset).cast_mut().cast())
+        };
+        place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Copies `bytes.len()` bytes of element `index` from `offset` on; false if it has not so many.

@@ -3,6 +3,7 @@
 
 use crate::abi;
 use crate::policy::act::{self, ActionMap, Steering};
+use crate::policy::ban::{Ban, BanFile};
 use crate::policy::pools::Pool;
 use crate::text::nearest::choose;
 use crate::text::units::Rate;
@@ -35,18 +36,26 @@ pub struct ClassPolicy {
     pub action: ClassAction,
     /// How many verdicts in a row a flow needs for this class, 1 to `abi::MAX_AFTER`; before, it counts as class 0.
     pub after: u32,
+    /// Only of a class that is dropped or limited.
+    pub ban: Option<Ban>,
     /// Severity of its events, 1 (high) to `MAX_SEVERITY`, as in Suricata's rules.
     pub severity: Option<u8>,
 }
 
 impl ClassPolicy {
     /// Of a class that the policy does not name.
-    pub const PASS: Self = Self { action: ClassAction::Pass, after: 1, severity: None };
+    pub const PASS: Self = Self { action: ClassAction::Pass, after: 1, ban: None, severity: None };
+
+    /// The rule for people, without `after`.
+    pub fn text(&self) -> String {
+        self.ban.map_or_else(|| self.action.to_string(), |ban| format!("{}, {ban}", self.action))
+    }
 }
 
 impl std::fmt::Display for ClassPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.after > 1 { write!(f, "{} after {}", self.action, self.after) } else { self.action.fmt(f) }
+        let text = self.text();
+        if self.after > 1 { write!(f, "{text} after {}", self.after) } else { f.pad(&text) }
     }
 }
 
@@ -101,7 +110,8 @@ impl Limit {
     }
 }
 
-pub fn class_policy(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassPolicy, String> {
+pub fn class_policy(mut file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassPolicy, String> {
+    let ban = file.ban.take().map(BanFile::read).transpose().map_err(|message| format!("ban: {message}"))?;
     let (after, most) = (file.after.unwrap_or(1), abi::MAX_AFTER);
     if !(1..=most).contains(&after) {
         return Err(format!("after {after} is out of range; 1 to {most} verdicts in a row"));
@@ -110,7 +120,15 @@ pub fn class_policy(file: ActionMap, pools: &[Pool]) -> std::result::Result<Clas
     if let Some(severity) = severity.filter(|severity| !(1..=MAX_SEVERITY).contains(severity)) {
         return Err(format!("severity {severity} is out of range; 1 (high) to {MAX_SEVERITY}"));
     }
-    Ok(ClassPolicy { action: class_action(file, pools)?, after, severity })
+    let asks_for_more = file.action.is_some() || Steering::read(&file, pools)?.is_some();
+    let action = match ban {
+        Some(_) if !asks_for_more && file.rate.is_none() && file.burst.is_none() => ClassAction::Drop,
+        _ => class_action(file, pools)?,
+    };
+    if ban.is_some() && !action.code().may_drop() {
+        return Err(format!("ban belongs to a class that is dropped or limited, not to '{}'", action.keys()));
+    }
+    Ok(ClassPolicy { action, after, ban, severity })
 }
 
 fn class_action(file: ActionMap, pools: &[Pool]) -> std::result::Result<ClassAction, String> {

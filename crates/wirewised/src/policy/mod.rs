@@ -5,6 +5,7 @@
 //! turns it into the value of the map `ww_policy`.
 
 pub mod act;
+pub mod ban;
 mod class;
 pub mod deny;
 mod file;
@@ -27,6 +28,7 @@ use crate::files;
 use crate::files::yaml;
 use crate::policy::act::forward::Forward;
 use crate::policy::act::{ActionMap, Challenge, Encapsulate, Redirect, Steering};
+use crate::policy::ban::Ban;
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::deny::{Deny, DenyFile};
 use crate::policy::file::{
@@ -178,6 +180,7 @@ impl Policy {
         let (events, each, event_update) = events(file.events)?;
         let pools = pools::pools(file.pools)?;
         let actions = class_actions(file.classes.unwrap_or_default(), classes, &pools)?;
+        ban::check(&bans_of(&actions))?;
         let idle = |pool: &&Pool| !actions.iter().any(|class| class.action.goes_to(&pool.name));
         if let Some(idle) = pools.iter().find(idle) {
             return Err(format!(
@@ -262,6 +265,7 @@ impl Policy {
             }
         }
         (act.metadata, act.verdicts) = (self.metadata.into(), self.verdicts.into());
+        ban::write(&bans_of(&self.actions), &mut act);
         policy.streaks = self.actions.iter().any(|class| class.after > 1).into();
         abi::Element { policy, act }
     }
@@ -286,6 +290,9 @@ impl Policy {
         }
         if self.deny.is_some() {
             bits |= abi::ALLOW_UNLESS_DENIED;
+        }
+        if self.bans().next().is_some() {
+            bits |= abi::ALLOW_UNLESS_BANNED;
         }
         bits
     }
@@ -327,11 +334,20 @@ impl Policy {
         policy
     }
 
-    /// What all classes need, a deny list, events that are not of packets, and what applies to every packet: `abi::STEER_*` bits.
+    /// The classes with bans, by name.
+    pub fn bans(&self) -> impl Iterator<Item = (&str, Ban)> {
+        self.classes
+            .iter()
+            .zip(&self.actions)
+            .filter_map(|(class, policy)| Some((class.as_str(), policy.ban?)))
+    }
+
+    /// What all classes need, a deny list, bans, events that are not of packets, and what applies to every packet: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
         let denies = if self.deny.is_some() { abi::STEER_DENY } else { 0 };
         let tells = if self.each == abi::Each::Packet { 0 } else { abi::STEER_TELL };
-        let of_none = denies | tells | self.describes();
+        let bans = if self.bans().next().is_some() { abi::STEER_BAN } else { 0 };
+        let of_none = denies | bans | tells | self.describes();
         self.steering().fold(of_none, |kinds, (_, steering)| kinds | steering.kinds())
     }
 
@@ -406,6 +422,11 @@ impl Policy {
     pub fn does_nothing(&self) -> bool {
         !self.drop_malformed && !self.may_drop() && self.steering().next().is_none()
     }
+}
+
+/// By class id.
+fn bans_of(actions: &[ClassPolicy]) -> Vec<Option<Ban>> {
+    actions.iter().map(|class| class.ban).collect()
 }
 
 /// Ports as bits: words of TCP, then of UDP.

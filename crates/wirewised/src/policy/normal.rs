@@ -57,9 +57,16 @@ fn class(name: &str, rule: &ClassPolicy) -> Value {
         "name": name,
         "action": rule.action.code(),
         "keys": rule.action.keys(),
-        "text": rule.action.to_string(),
+        "text": rule.text(),
         "severity": rule.severity,
         "after": rule.after,
+        "ban": rule.ban.map(|ban| json!({
+            "ipv4": ban.kind.length4,
+            "ipv6": ban.kind.length6,
+            "pair": ban.kind.pair,
+            "for_ns": ban.time.0,
+            "spoofable": ban.spoofable,
+        })),
         "limit": limits,
         "acts": acts,
     })

@@ -12,6 +12,7 @@ mod quiet;
 mod access;
 mod balanced_servers;
 mod balancing;
+mod bans;
 mod bench_planes;
 mod bench_xdp;
 mod clsact;

@@ -229,7 +229,8 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     let SwapRequest { ours, bundle, .. } = request;
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &bundle.object)?;
     let runs = plan.old.plane.runs();
-    let mut settings = Settings::live(runs)?;
+    // Bans are found by this seed, and outlive the program that made them.
+    let mut settings = Settings { hash_seed: plan.config.hash_seed, ..Settings::live(runs)? };
     // A policy that stays must be as it was for what ran before, which may come back.
     let acts = match &request.policy {
         Some((_, policy)) => plan.old.plane.loads_for(policy.steering_kinds()),

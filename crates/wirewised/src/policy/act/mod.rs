@@ -24,6 +24,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::abi;
+use crate::policy::ban::BanFile;
 use crate::policy::file::{NameOr, from_text};
 use crate::policy::pools::Pool;
 use crate::policy::words::{Dscp, Number, Text};
@@ -111,6 +112,7 @@ macro_rules! acts {
             pub rate: Option<Rate>,
             pub burst: Option<u32>,
             pub after: Option<u32>,
+            pub ban: Option<BanFile>,
             pub severity: Option<u8>,
             $($(#[serde(default, rename = $key)] $field: $file,)?)+
         }

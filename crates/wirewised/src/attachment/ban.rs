@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether senders can prove their addresses where packets are judged, so that nobody has another banned.
+
+use crate::attachment::doctor::finding::Finding;
+use crate::attachment::outgoing;
+use crate::attachment::way_out::Judged;
+use crate::error::{Error, Result};
+use crate::policy::Policy;
+
+pub const CHECK: &str = "ban";
+
+/// Refuses bans that could never be made; warns of those that a forged packet can make.
+pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {
+    let sees_answers = judged.planes.contains(&outgoing::PLANE);
+    let incoming = judged.planes.iter().find(|plane| **plane != outgoing::PLANE);
+    for (class, ban) in policy.bans() {
+        let Some(plane) = incoming else {
+            return Err(Error::input(format!(
+                "policy: {class}: ban: {} sees only what this host sends, which has nobody banned; leave the ban out, or take a plane \
+                 for what comes in",
+                outgoing::PLANE
+            )));
+        };
+        if !(ban.spoofable || sees_answers) {
+            return Err(Error::input(format!(
+                "policy: {class}: ban: on {plane} alone nobody can prove an address, because this host's answers are not seen, so nobody \
+                 would be banned; add --outgoing, or `spoofable: true` to ban addresses that may be forged"
+            )));
+        }
+    }
+    Ok(spoofable(policy))
+}
+
+/// A warning for each class that bans addresses which nobody has proved.
+pub fn spoofable(policy: &Policy) -> Vec<Finding> {
+    let classes = policy.bans().filter(|(_, ban)| ban.spoofable);
+    let warning = |(class, _)| {
+        let found = format!(
+            "{class}: `spoofable: true` bans addresses that may be forged, so anybody can have others banned"
+        );
+        Finding::warning(CHECK, found, "leave `spoofable` out, or put whom you depend on into the allow list")
+    };
+    classes.map(warning).collect()
+}
