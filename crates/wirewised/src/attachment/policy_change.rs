@@ -39,7 +39,7 @@ pub fn change(ours: &Attachment, policy: Option<(&Path, &Policy)>, mode: Option<
         let policy = abi::Policy { mode: mode.code(), enforce_until_ns: until, ..current.policy };
         let element = abi::Element { policy, ..current };
         policy_maps::write_element(&element, live(&places.current))?;
-        write_shadow(&places.shadow, &policy)?;
+        write_shadow(&places.shadow, &element)?;
         meta.policy.changed = kernel::now();
         return staging::remember(&places.current, &meta);
     };

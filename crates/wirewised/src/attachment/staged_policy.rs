@@ -77,7 +77,7 @@ pub fn finish(places: Places<'_>, link: Option<BorrowedFd<'_>>) -> Result<()> {
             if let Some(before) = before(directory) {
                 limits::renew(&before, &policy, &live)?;
             }
-            write_shadow(places.shadow, &policy)?;
+            write_shadow(places.shadow, &policy_maps::read_element(&live)?)?;
         }
         staging::remember(places.current, &meta)?;
         change::remove_file(&note).map_err(failed)?;
@@ -97,8 +97,8 @@ fn before(directory: &Path) -> Option<abi::Policy> {
     bytemuck::try_pod_read_unaligned(&note::read_bytes(&directory.join(BEFORE))?).ok()
 }
 
-/// A shadow has the same trigger and allow list.
-pub fn write_shadow(shadow: &Path, element: &abi::Policy) -> Result<()> {
+/// A shadow has the same trigger, allow list, deny list and bans.
+pub fn write_shadow(shadow: &Path, element: &abi::Element) -> Result<()> {
     if !shadow.is_dir() {
         return Ok(());
     }

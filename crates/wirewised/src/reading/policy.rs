@@ -52,11 +52,11 @@ pub fn carry_class_modes(old: &abi::Policy, new: &mut abi::Policy, number: impl 
     }
 }
 
-/// The same trigger and allow list as the first's, and every class passes: a shadow's verdict is none.
-pub fn of_shadow(first: &abi::Policy) -> abi::Element {
+/// The same trigger, allow list, deny list and bans as the first's, and every class passes: a shadow's verdict is none.
+pub fn of_shadow(first: &abi::Element) -> abi::Element {
     let class_policy = [Zeroable::zeroed(); abi::MAX_CLASSES];
-    let policy = abi::Policy { class_policy, drop_malformed: 0, ..*first };
-    abi::Element { policy, act: Zeroable::zeroed() }
+    let policy = abi::Policy { class_policy, drop_malformed: 0, ..first.policy };
+    abi::Element { policy, act: abi::ActPolicy { ban: first.act.ban, ..Zeroable::zeroed() } }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::path::Path;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::{known, share, update_link, with_tables_of};
-use crate::abi::MAX_TAIL_CALLS;
-use crate::abi::maps::{AGREEMENT, FIRST, Scope, TAIL_CALLS, of_scopes};
+use crate::abi::maps::{AGREEMENT, BANS, FIRST, HANDSHAKES, Scope, TAIL_CALLS, of_scopes};
+use crate::abi::{self, MAX_TAIL_CALLS};
 use crate::abi::{Clock, Shadow};
 use crate::attachment::Attachment;
 use crate::attachment::outgoing;
@@ -61,11 +61,21 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
         .any(|opened| opened.config().is_some_and(|config| config.clock == Clock::Fine.code()));
     let runs = meta.plane.runs();
     let clock = Some(if fine { Clock::Fine } else { Clock::Coarse });
-    second.prepare(&Settings { shadow: Shadow::Second, trace: true, clock, ..Settings::live(runs)? })?;
-    share(&mut second, ours, of_scopes(|scope| scope == Scope::AllowList))?;
+    // It infers no packet that the first drops before it would.
+    let acts = config.acts & (abi::STEER_DENY | abi::STEER_BAN);
+    let hash_seed = config.hash_seed;
+    second.prepare(&Settings {
+        shadow: Shadow::Second,
+        trace: true,
+        clock,
+        acts,
+        hash_seed,
+        ..Settings::live(runs)?
+    })?;
+    share(&mut second, ours, of_scopes(|scope| scope == Scope::AllowList).chain([BANS, HANDSHAKES]))?;
     let outgoing_too = ours.outgoing.is_some();
     let second = staging::load(second, bundle, outgoing_too)?;
-    policy_maps::write_element(&policy::of_shadow(&ours.policy()?), |name| second.map(name))?;
+    policy_maps::write_element(&policy::of_shadow(&ours.element()?), |name| second.map(name))?;
     first.prepare(&Settings {
         shadow: Shadow::First,
         trace: true,
