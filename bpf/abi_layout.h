@@ -13,7 +13,7 @@
 	_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)
 #define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)
 
-WW_SIZE(ww_config, 248);
+WW_SIZE(ww_config, 256);
 WW_AT(ww_config, abi_version, 0);
 WW_AT(ww_config, clock, 4);
 WW_AT(ww_config, bucket_mask, 8);
@@ -39,7 +39,9 @@ WW_AT(ww_config, key_teid, 200);
 WW_AT(ww_config, model, 204);
 WW_AT(ww_config, describes, 208);
 WW_AT(ww_config, record, 212);
-WW_AT(ww_config, meaning, 216);
+WW_AT(ww_config, next, 216);
+WW_AT(ww_config, reserved, 220);
+WW_AT(ww_config, meaning, 224);
 
 WW_SIZE(ww_key4, 16);
 WW_AT(ww_key4, source, 0);

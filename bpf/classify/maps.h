@@ -84,6 +84,14 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } ww_first SEC(".maps");
 
+/* Somebody else's program, to which what passes goes on. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} ww_next SEC(".maps");
+
 /* A variable in a section of its own is an array map of one element whose address the loader writes into the program: no look-up. */
 struct ww_policy ww_policy SEC(".data.ww_policy") = {.allow = WW_ALLOW_NO_POLICY};
 

@@ -46,13 +46,16 @@ __noinline __u64 ww_shadow_time(__u64 now)
 	return own->now_ns;
 }
 
-/* The end of a packet's way, with the hook's code: the second gives it to the first. Where there is no shadow the loader takes the call out of programs that
- * have no other tail call, for it makes their calls of functions cost more. */
+/* The end of a packet's way, with the hook's code: the second gives it to the first, and what passes goes on to the next program, if the policy
+ * names one. Where there is neither, the loader takes the calls out of programs that have no other tail call, for it makes their calls of
+ * functions cost more. */
 static __always_inline int ww_hand_over(WW_HOOK_CTX *ctx, int verdict)
 {
 	if (ww_unlikely(ww_config.shadow == WW_SHADOW_SECOND))
 		bpf_tail_call(ctx, &ww_first, 0);
 	ww_tell(ctx, verdict);
+	if (ww_unlikely(ww_config.next) && verdict == WW_VERDICT_PASS)
+		bpf_tail_call(ctx, &ww_next, 0);
 	return ww_leave(verdict);
 }
 

@@ -332,11 +332,13 @@ pub struct Config {
     pub model: u32,
     pub describes: u32,
     pub record: u32,
+    pub next: u32,
+    pub reserved: u32,
     pub meaning: [u8; MEANING_BYTES],
 }
 
 const _: () = {
-    assert!(size_of::<Config>() == 248);
+    assert!(size_of::<Config>() == 256);
     assert!(offset_of!(Config, abi_version) == 0);
     assert!(offset_of!(Config, clock) == 4);
     assert!(offset_of!(Config, bucket_mask) == 8);
@@ -362,7 +364,9 @@ const _: () = {
     assert!(offset_of!(Config, model) == 204);
     assert!(offset_of!(Config, describes) == 208);
     assert!(offset_of!(Config, record) == 212);
-    assert!(offset_of!(Config, meaning) == 216);
+    assert!(offset_of!(Config, next) == 216);
+    assert!(offset_of!(Config, reserved) == 220);
+    assert!(offset_of!(Config, meaning) == 224);
 };
 
 /// `struct ww_key4`.

@@ -111,6 +111,8 @@ pub enum Need {
     Always,
     /// One with a shadow, and the shadow.
     Shadow,
+    /// One whose policy has what passes go on.
+    Next,
     Record,
     /// One whose policy asks for one of these `STEER_*`.
     Steering(u32, Of),
@@ -170,6 +172,7 @@ impl Need {
         match self {
             Self::Always => true,
             Self::Shadow => config.shadow != 0,
+            Self::Next => config.next != 0,
             Self::Record => config.record != 0,
             Self::Steering(kinds, of) => {
                 let carried = config.acts & abi::STEER_CARRIED != 0;
@@ -294,6 +297,8 @@ maps! {
     TAIL_CALLS = "ww_progs", Load: Map::indexed(Kind::Programs, 4, abi::MAX_TAIL_CALLS as usize + 1);
     /// the program to which a shadow hands its packets over
     FIRST = "ww_first", Load: Map::indexed(Kind::Programs, 4, 1).when(Need::Shadow);
+    /// the program of somebody else's that packets which pass go on to
+    NEXT = "ww_next", Load: Map::indexed(Kind::Programs, 4, 1).when(Need::Next);
     /// an entry for packets whose flow got none
     BLANK = "ww_blank", Bundle: Map::new(Kind::PerCpu, 4, Value::Blank, 1);
     /// answers last reported for a flow, by models that report changes
@@ -524,6 +529,7 @@ pub fn document() -> String {
         let need = match map.need {
             Need::Always => String::new(),
             Need::Shadow => "a shadow".to_owned(),
+            Need::Next => "`next`".to_owned(),
             Need::Record => "`record`".to_owned(),
             Need::Steering(kinds, of) => {
                 let of = match of {

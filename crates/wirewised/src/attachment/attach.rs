@@ -10,6 +10,7 @@ use crate::attachment::Attachment;
 use crate::attachment::bridge::bridge;
 use crate::attachment::companion;
 use crate::attachment::displaced::Displaced;
+use crate::attachment::next;
 use crate::attachment::outgoing;
 use crate::attachment::plan::{AttachPlan, AttachRequest, directory};
 use crate::attachment::policy_change;
@@ -56,8 +57,9 @@ fn adopt(request: &AttachRequest, ours: Attachment) -> Result<Attachment> {
 /// Puts the bundle in the place of what is attached.
 fn replace(request: &AttachRequest, ours: Attachment, prepared: Prepared) -> Result<Attachment> {
     let places = Places::of(&ours.directory);
-    let loaded = staging::load(prepared.opened, &request.bundle, request.outgoing)?;
-    let staged = stage(request, &loaded, &prepared.config, &places.new)?;
+    let config = prepared.config;
+    let loaded = load(request, prepared)?;
+    let staged = stage(request, &loaded, &config, &places.new)?;
     let switched = switch_offloads(request, &places)?;
     with_companion(request, &places, || {
         exchange(request, &ours, &loaded, &places)?;
@@ -98,11 +100,12 @@ fn reload(request: &AttachRequest, ours: Attachment) -> Result<Attachment> {
 
 fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepared) -> Result<Attachment> {
     let directory = directory(request)?;
-    let loaded = staging::load(prepared.opened, &request.bundle, request.outgoing)?;
+    let config = prepared.config;
+    let loaded = load(request, prepared)?;
     // What an agent that was killed, or an interface that went away, left behind.
     let places = Places::of(&directory);
     places.remove().map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
-    let staged = stage(request, &loaded, &prepared.config, &directory)?;
+    let staged = stage(request, &loaded, &config, &directory)?;
     let port = request.plane.port(&request.interface)?;
     let switched = switch_offloads(request, &places)?;
     with_companion(request, &places, || {
@@ -122,6 +125,11 @@ fn attach(request: &AttachRequest, displaced: Option<Attached>, prepared: Prepar
     }
     staged.keep();
     Attachment::open(&directory)
+}
+
+fn load(request: &AttachRequest, prepared: Prepared) -> Result<Loaded> {
+    let next = request.policy.as_ref().map(|(_, policy)| next::of_policy(policy, request.plane));
+    staging::load(prepared.opened, &request.bundle, request.outgoing, next.transpose()?.flatten())
 }
 
 /// Only interfaces have programs of others.

@@ -53,7 +53,7 @@ fn attach(request: &AttachRequest, places: &Places, port: Port) -> Result<Bridge
         root: request.root.clone(),
     };
     let prepared = prepare(&bridging)?;
-    let loaded = staging::load(prepared.opened, &request.bundle, false)?;
+    let loaded = staging::load(prepared.opened, &request.bundle, false, None)?;
     let staged = stage(&bridging, &loaded, &prepared.config, &places.bridge)?;
     if let Some(meta) = Meta::open(&places.bridge.join(pinned::META)) {
         staging::remember(&places.bridge, &Meta { until: Some(request.plane), ..meta })?;

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::attachment::followed;
 use crate::attachment::pins::Root;
 use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Listing, Unreadable};
@@ -18,6 +19,8 @@ pub struct Detached {
     pub pins: Vec<String>,
     /// What is switched on again.
     pub offloads: Vec<Merging>,
+    /// The pin of somebody else's program that came next, and is attached nowhere then.
+    pub next: Option<String>,
 }
 
 pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
@@ -44,6 +47,7 @@ pub fn detach(root: &Root, interface: &str, dry_run: bool) -> Result<Detached> {
             .iter()
             .flat_map(|found| offloads::read(&Places::of(&found.directory).offloads))
             .collect(),
+        next: found.iter().find_map(|found| followed::status(found).ok()?).map(|next| next.path),
     };
     for Attachment { directory, .. } in found.into_iter().filter(|_| !dry_run) {
         Places::of(&directory)
@@ -64,5 +68,12 @@ fn remove_unreadable(unreadable: &Unreadable, dry_run: bool) -> Result<Detached>
             .map_err(|error| Error::other(format!("{}: cannot be removed: {error}", directory.display())))?;
     }
     let pins = vec![directory.display().to_string()];
-    Ok(Detached { interface: interface.clone(), dry_run, program_ids: Vec::new(), pins, offloads })
+    Ok(Detached {
+        interface: interface.clone(),
+        dry_run,
+        program_ids: Vec::new(),
+        pins,
+        offloads,
+        next: None,
+    })
 }

@@ -33,7 +33,8 @@ pub fn directory(beside: &Path) -> PathBuf {
 pub fn load(bundle: &Bundle, loaded: &Loaded, input: &str) -> Result<Loaded> {
     let config = loaded.config.ok_or_else(|| no_data_path(input))?;
     let mut opened = Opened::open(input, &bundle.object)?;
-    opened.prepare_as(abi::Config { hook: abi::Hook::TcEgress.code(), ..config })?;
+    // What passes on its way out goes on to nobody: a program for XDP could not be called here.
+    opened.prepare_as(abi::Config { hook: abi::Hook::TcEgress.code(), next: 0, ..config })?;
     for map in loaded.maps() {
         let name = map.name().to_string_lossy();
         if is_shared_by_loads(&name) {

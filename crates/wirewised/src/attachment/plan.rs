@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::abi::Mode;
 use crate::attachment::doctor;
+use crate::attachment::followed;
 use crate::attachment::names;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
@@ -107,7 +108,7 @@ fn choose(request: &AttachRequest) -> Result<AttachPlan> {
             )));
         }
         return match attached.iter().find(|it| it.plane.is_in_the_way_of(request.plane)) {
-            Some(taken) if !replace => Err(doctor::taken(interface, *taken).to_error()),
+            Some(taken) if !replace => Err(doctor::taken(interface, *taken, &request.root).to_error()),
             taken => Ok(AttachPlan::Attach { displaced: taken.copied() }),
         };
     };
@@ -151,8 +152,9 @@ pub fn directory(request: &AttachRequest) -> Result<PathBuf> {
 
 /// Whether the policy asks for what the program cannot do as it was loaded.
 fn needs_reload(request: &AttachRequest, ours: &Attachment) -> Result<bool> {
-    let wanted = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
-    Ok(wanted & !ours.config()?.map_or(0, |config| config.acts) != 0)
+    let Some((_, policy)) = &request.policy else { return Ok(false) };
+    let lacks = policy.steering_kinds() & !ours.config()?.map_or(0, |config| config.acts);
+    Ok(lacks != 0 || followed::differs(ours, policy, request.plane)?)
 }
 
 /// How what is attached differs from what is asked for, beyond policy and mode.

@@ -33,7 +33,9 @@ pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
     let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
     let acts = request.plane.loads_for(kinds);
-    let settings = Settings { table_size: request.table_size, acts, ..Settings::live(request.plane.runs())? };
+    let next = request.policy.as_ref().is_some_and(|(_, policy)| policy.next.is_some());
+    let settings =
+        Settings { table_size: request.table_size, acts, next, ..Settings::live(request.plane.runs())? };
     opened.prepare(&settings)?;
     forwarding::join(&mut opened, request.root.path())?;
     let config = *opened.config().ok_or_else(|| {

@@ -7,6 +7,7 @@ use std::path::Path;
 use libbpf_rs::MapCore;
 
 use crate::abi::maps::{MAPS, Value, is_shared_by_loads, variable};
+use crate::attachment::next::{self, Next};
 use crate::attachment::outgoing;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
@@ -18,9 +19,11 @@ use crate::object::{Loaded, Opened};
 use crate::plane::Plane;
 use crate::reading::meta::Meta;
 
-/// Loads a bundle's object, for what the host sends too if that is wanted, and checks that its flow tables are what the manifest says.
-pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool) -> Result<Loaded> {
+/// Loads a bundle's object, for what the host sends too if that is wanted, and checks that its flow tables are what the manifest says. next :
+/// the program that what passes goes on to, if the object was prepared for one.
+pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool, next: Option<Next>) -> Result<Loaded> {
     let input = opened.input().to_owned();
+    next.as_ref().map_or(Ok(()), |next| next.check_room(&opened, 0))?;
     let mut loaded = opened.load()?;
     let flow = &bundle.manifest.flow;
     for table in MAPS {
@@ -34,6 +37,7 @@ pub fn load(opened: Opened, bundle: &Bundle, outgoing_too: bool) -> Result<Loade
             )));
         }
     }
+    next.map_or(Ok(()), |next| next.follow(&mut loaded))?;
     if outgoing_too {
         loaded.outgoing = Some(Box::new(outgoing::load(bundle, &loaded, &input)?));
     }
@@ -63,6 +67,9 @@ fn pin_as(loaded: &Loaded, directory: &Path, is_pinned: impl Fn(&str) -> bool) -
         if is_pinned(name) {
             pin(map.as_fd(), name)?;
         }
+    }
+    if let Some(next) = &loaded.next {
+        pin(next.as_fd(), next::PIN)?;
     }
     pin(loaded.entry()?.as_fd(), pinned::PROGRAM)
 }

@@ -6,6 +6,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::abi::Mode;
 use crate::abi::maps::{POLICY, TAIL_CALLS, flow_tables};
 use crate::attachment::companion;
+use crate::attachment::followed;
 use crate::attachment::outgoing;
 use crate::attachment::succession::Places;
 use crate::attachment::{Attachment, Whereabouts};
@@ -47,6 +48,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             link_id: info.id,
             program_id: info.program_id,
         }),
+        next: followed::status(attachment)?,
         filter: attachment.filter(),
         mode: attached.then_some(mode),
         mode_as_asked: mode.code() == policy.mode,

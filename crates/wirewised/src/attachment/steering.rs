@@ -9,6 +9,7 @@ use crate::attachment::circles;
 use crate::attachment::companion;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::forwarding;
+use crate::attachment::next;
 use crate::attachment::pins::Root;
 use crate::attachment::way_out::{Judged, check_sends, check_target};
 use crate::attachment::{outgoing, pools, tunnels};
@@ -56,6 +57,7 @@ pub fn admit(policy: &mut Policy, interface: &str, planes: &[Plane], root: &Root
         }
     }
     planes.iter().try_for_each(|plane| check_companion(policy, *plane))?;
+    next::admit(policy, planes)?;
     let own = match planes.iter().find(|plane| plane.names_device(interface)) {
         Some(_) => 0,
         None => netdev::index(interface)?,

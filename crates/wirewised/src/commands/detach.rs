@@ -42,5 +42,8 @@ pub fn run(args: &Args) -> Result<()> {
     for merging in &done.offloads {
         println!("  {:<12} on again: {}", "offloads", merging.describe());
     }
+    if let Some(next) = &done.next {
+        println!("  {:<12} {next} is called by nobody {}", "next", if args.dry_run { "then" } else { "now" });
+    }
     Ok(())
 }

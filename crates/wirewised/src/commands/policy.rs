@@ -57,5 +57,8 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(deny) = &policy.deny {
         println!("deny: {} prefixes, {} ports", deny.prefixes.len(), deny.ports.len());
     }
+    if let Some(next) = &policy.next {
+        println!("next: {}", next.display());
+    }
     Ok(())
 }

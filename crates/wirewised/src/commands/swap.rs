@@ -131,7 +131,7 @@ fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Resu
         None => shadow::of(&ours)?.1.classes,
     };
     let mut policy = Policy::load(file, &classes)?;
-    if policy.steering_kinds() != 0 {
+    if policy.goes_beyond_verdicts() {
         let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
         let planes: Vec<_> = plane.into_iter().chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
         let findings = steering::admit(&mut policy, &ours.interface, &planes, &args.which.root()?)?;

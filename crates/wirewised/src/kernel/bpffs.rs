@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::iter;
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::files::owned;
 use crate::kernel;
 use crate::kernel::lock;
+use crate::kernel::objects;
 
 /// Where systemd, bpftool, ip and tc mount it, and the only place where this agent does.
 pub const PLACE: &str = "/sys/fs/bpf";
@@ -106,7 +108,12 @@ pub fn state(directory: &Path) -> State {
     }
 }
 
-/// A directory as a C string, if it is in a BPF file system.
+/// Whether a path that exists is in a BPF file system.
+pub fn is_in_one(path: &Path) -> bool {
+    bpf_path(path).is_some()
+}
+
+/// A path as a C string, if it is in a BPF file system.
 fn bpf_path(directory: &Path) -> Option<CString> {
     let c_path = CString::new(directory.as_os_str().as_bytes()).ok()?;
     let mut buffer = MaybeUninit::<libc::statfs>::zeroed();
@@ -204,6 +211,32 @@ fn parent(process: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
     (parent != "0").then(|| parent.to_owned())
+}
+
+/// Where a program is pinned, under a directory of a BPF file system; `None`: nowhere that this process may look.
+pub fn pin_of_program(under: &Path, id: u32) -> Option<PathBuf> {
+    let mut folders = vec![under.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        for path in paths {
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            if metadata.is_dir() {
+                folders.push(path);
+            } else if metadata.is_file() && is_program(&path, id) {
+                return Some(path);
+            }
+        }
+    }
+    None
+}
+
+fn is_program(pin: &Path, id: u32) -> bool {
+    let Ok(object) = objects::open_pin(pin) else { return false };
+    // A map or a link may have the same number.
+    matches!(objects::program_kind(object.as_fd()), Ok(Some(_)))
+        && objects::program_info(object.as_fd()).is_ok_and(|info| info.id == id)
 }
 
 #[cfg(test)]

@@ -19,11 +19,16 @@ pub struct ProgramInfo {
     pub verified_instructions: u32,
 }
 
-pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
+fn info_of_program(program: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: `info` is a zeroed bpf_prog_info of `length` bytes, so the kernel copies no arrays.
     check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut length) })?;
+    Ok(info)
+}
+
+pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
+    let info = info_of_program(program)?;
     // SAFETY: the kernel ends the name, of 16 bytes, with a zero byte.
     let name = unsafe { CStr::from_ptr(info.name.as_ptr()) };
     Ok(ProgramInfo {
@@ -41,10 +46,23 @@ pub fn note_id(map: BorrowedFd<'_>, name: &CStr, value_size: usize) -> io::Resul
     Ok((found == name && info.value_size as usize == value_size).then_some(info.id))
 }
 
+/// A program's type, `BPF_PROG_TYPE_*`; `None`: a map, a link or another object.
+pub fn program_kind(program: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    if !is(program, "anon_inode:bpf-prog")? {
+        return Ok(None);
+    }
+    info_of_program(program).map(|info| Some(info.type_))
+}
+
+/// Whether the kernel shows a descriptor as one of these.
+fn is(object: BorrowedFd<'_>, what: &str) -> io::Result<bool> {
+    let shown = std::fs::read_link(format!("/proc/self/fd/{}", object.as_raw_fd()))?;
+    Ok(shown.as_os_str() == what)
+}
+
 /// `None`: it is no map.
 pub fn map_info(map: BorrowedFd<'_>) -> io::Result<Option<libbpf_sys::bpf_map_info>> {
-    let what = std::fs::read_link(format!("/proc/self/fd/{}", map.as_raw_fd()))?;
-    if what.to_string_lossy() != "anon_inode:bpf-map" {
+    if !is(map, "anon_inode:bpf-map")? {
         return Ok(None);
     }
     let mut info = libbpf_sys::bpf_map_info::default();

@@ -2,14 +2,14 @@
 //! An object in the kernel: its programs and maps.
 
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::{Map, MapCore, MapFlags, Object, Program, ProgramMut};
 use serde::Serialize;
 
 use crate::abi;
-use crate::abi::maps::{PER_CPU, TAIL_CALLS, variable};
+use crate::abi::maps::{NEXT, PER_CPU, TAIL_CALLS, variable};
 use crate::bundle::emitted::{ENTRY, tail_call_index};
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
@@ -33,6 +33,8 @@ pub struct Loaded {
     pub config: Option<abi::Config>,
     /// The same program once more on the same maps, for what the host sends.
     pub outgoing: Option<Box<Loaded>>,
+    /// Somebody else's, to which what passes goes on.
+    pub next: Option<OwnedFd>,
 }
 
 impl Loaded {
@@ -92,6 +94,14 @@ impl Loaded {
             })?;
         }
         Ok(())
+    }
+
+    /// Has what passes go on to a program. The kernel's error: it does not let this program call that one.
+    pub fn set_next(&mut self, program: OwnedFd) -> Result<std::result::Result<(), libbpf_rs::Error>> {
+        let fd = program.as_raw_fd().to_ne_bytes();
+        let set = self.require_map(NEXT)?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
+        self.next = Some(program);
+        Ok(set)
     }
 }
 

@@ -108,6 +108,7 @@ impl Opened {
         config.model = model(&self.bytes);
         let tells = settings.shadow != abi::Shadow::Second && settings.acts & abi::STEER_DESCRIBES != 0;
         config.describes = tells.into();
+        config.next = settings.next.into();
         Ok(config)
     }
 
@@ -172,7 +173,8 @@ impl Opened {
             made.map_err(|error| Error::input(format!("{}: map {name}: {error}", self.input)))?;
         }
         self.load_for(&config);
-        if config.shadow == abi::Shadow::Second.code() { Ok(()) } else { self.forget_hand_over() }
+        let hands_over = config.shadow == abi::Shadow::Second.code() || config.next != 0;
+        if hands_over { Ok(()) } else { self.forget_hand_over() }
     }
 
     /// The file says XDP; the kernel is to check the programs as those of the hook.
@@ -196,7 +198,7 @@ impl Opened {
         names.filter_map(|name| tail_call_index(&name)).max().unwrap_or(0)
     }
 
-    /// Takes the tail call of a shadow out of the programs that have no other. It is in code that the verifier drops, but the
+    /// Takes the tail calls of the end out of the programs that have no other. It is in code that the verifier drops, but the
     /// kernel looks for tail calls before, and then each call of a function costs more.
     fn forget_hand_over(&mut self) -> Result<()> {
         let last = self.tail_calls();
@@ -271,7 +273,7 @@ impl Opened {
                 };
             }
         };
-        let loaded = Loaded { object, load_time, config, outgoing: None };
+        let loaded = Loaded { object, load_time, config, outgoing: None, next: None };
         loaded.fill_tail_calls()?;
         Ok(Ok(loaded))
     }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub shadow: abi::Shadow,
     /// `abi::STEER_*` bits: what a policy may ask the actor for; 0: none is linked.
     pub acts: u32,
+    /// What passes goes on to another program.
+    pub next: bool,
     /// Rows of a CPU that wait to be read, a power of two; 0: nothing is recorded.
     pub record: u32,
 }
@@ -62,6 +64,7 @@ impl Settings {
             verdict: abi::SLOT_VERDICT,
             shadow: abi::Shadow::None,
             acts: 0,
+            next: false,
             record: 0,
         }
     }

@@ -17,7 +17,7 @@ mod values;
 pub mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytemuck::Zeroable;
 use serde::Deserialize;
@@ -65,6 +65,7 @@ struct PolicyFile {
     events: Option<EventsFile>,
     metadata: Option<Switch>,
     verdicts: Option<Switch>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +114,8 @@ pub struct Policy {
     pub metadata: bool,
     /// The map `ww_verdicts` has the class of each flow.
     pub verdicts: bool,
+    /// The pin of somebody else's program, to which what passes goes on.
+    pub next: Option<PathBuf>,
 }
 
 /// How often a flow or source that goes on has an event, unless the policy says it.
@@ -152,6 +155,7 @@ impl Policy {
             tunnels: None,
             metadata: false,
             verdicts: false,
+            next: None,
         }
     }
 
@@ -215,6 +219,7 @@ impl Policy {
             event_update,
             metadata: file.metadata.unwrap_or_default().0,
             verdicts: file.verdicts.unwrap_or_default().0,
+            next: file.next.map(next).transpose()?,
         })
     }
 
@@ -331,6 +336,7 @@ impl Policy {
         policy.tunnels = None;
         policy.metadata &= steers & abi::STEER_METADATA != 0;
         policy.verdicts &= steers & abi::STEER_VERDICTS != 0;
+        policy.next = None;
         policy
     }
 
@@ -355,6 +361,11 @@ impl Policy {
     pub fn describes(&self) -> u32 {
         let metadata = if self.metadata { abi::STEER_METADATA } else { 0 };
         metadata | if self.verdicts { abi::STEER_VERDICTS } else { 0 }
+    }
+
+    /// Whether a host has to be asked if it can do what the policy says.
+    pub fn goes_beyond_verdicts(&self) -> bool {
+        self.steering_kinds() != 0 || self.next.is_some()
     }
 
     /// The interfaces that packets go to, or copies of them, to be looked up; each with the key that names it.
@@ -420,7 +431,7 @@ impl Policy {
 
     /// Whether every packet passes as it is, in any mode.
     pub fn does_nothing(&self) -> bool {
-        !self.drop_malformed && !self.may_drop() && self.steering().next().is_none()
+        !self.drop_malformed && !self.may_drop() && !self.goes_beyond_verdicts()
     }
 }
 
@@ -510,6 +521,15 @@ fn trigger(file: Option<TriggerFile>) -> std::result::Result<Trigger, String> {
         (Some(name), ..) => Err(format!("trigger: unknown trigger '{name}'; write {FORMS}")),
         _ => Err(format!("trigger: needs exactly one of its forms: {FORMS}")),
     }
+}
+
+fn next(path: String) -> std::result::Result<PathBuf, String> {
+    if path.starts_with('/') && !path.contains('\0') {
+        return Ok(path.into());
+    }
+    Err(format!(
+        "next: '{path}' is not a full path; give that of a pinned program, such as /sys/fs/bpf/firewall"
+    ))
 }
 
 /// A trigger by headers.

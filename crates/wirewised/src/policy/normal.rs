@@ -16,7 +16,7 @@ impl Policy {
     /// As JSON. Classes are in the order of their ids; what interfaces and addresses are found to be on a host is not in it.
     pub fn normal(&self) -> Value {
         let classes = self.classes.iter().zip(&self.actions).map(|(name, rule)| class(name, rule));
-        json!({
+        let mut normal = json!({
             "version": 1,
             "classes": classes.collect::<Vec<_>>(),
             "trigger": trigger(&self.trigger),
@@ -38,7 +38,12 @@ impl Policy {
             "verdicts": self.verdicts,
             "pools": self.pools.iter().map(pool).collect::<Vec<_>>(),
             "tunnels": self.tunnels.as_ref().map(|tunnels| tunnels.iter().map(tunnel).collect::<Vec<_>>()),
-        })
+        });
+        // No default: nothing comes next.
+        if let Some(next) = &self.next {
+            normal["next"] = next.display().to_string().into();
+        }
+        normal
     }
 }
 

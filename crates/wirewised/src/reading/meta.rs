@@ -83,6 +83,9 @@ pub struct PolicyMeta {
     pub enforce_for_ns: Option<u64>,
     /// Each class with its action, as the file says it.
     pub actions: Vec<String>,
+    /// The pin of the program that what passes goes on to.
+    #[serde(default)]
+    pub next: Option<String>,
     /// When policy or mode were last changed, RFC 3339.
     pub changed: String,
 }
@@ -106,6 +109,7 @@ impl PolicyMeta {
             file: file.map(files::full_name),
             enforce_for_ns: policy.enforce_for.map(|duration| duration.0),
             actions: policy.actions.iter().map(ToString::to_string).collect(),
+            next: policy.next.as_deref().map(|path| path.display().to_string()),
             changed: kernel::now(),
         }
     }

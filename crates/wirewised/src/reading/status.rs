@@ -28,6 +28,8 @@ pub struct Status {
     pub outgoing: Option<Second>,
     /// A program at TC, which does what the policy asks for and XDP cannot.
     pub companion: Option<Second>,
+    /// Somebody else's, to which what passes goes on.
+    pub next: Option<Next>,
     /// Of a filter of clsact, which programs of TC are where the kernel has no tcx links.
     pub filter: Option<FilterHandle>,
     /// What holds now; null if nothing does, as nothing is attached any more.
@@ -63,6 +65,16 @@ pub struct Second {
     pub plane: Plane,
     pub link_id: u32,
     pub program_id: u32,
+}
+
+/// A program that the policy names.
+#[derive(Debug, Serialize)]
+pub struct Next {
+    /// As the policy has it.
+    pub path: String,
+    pub program_id: u32,
+    /// At most 15 characters: the kernel keeps no more.
+    pub name: String,
 }
 
 /// Another network namespace.

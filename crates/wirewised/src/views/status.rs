@@ -66,6 +66,9 @@ pub fn print(status: &Status) {
             &format!("{}, program {}, for what XDP cannot do itself", companion.plane, companion.program_id),
         );
     }
+    if let Some(next) = &status.next {
+        row("next", &format!("program {} ({}), {}", next.program_id, next.name, next.path));
+    }
     if let Some(elsewhere) = &status.network_namespace {
         row("network ns", &elsewhere.describe());
     }

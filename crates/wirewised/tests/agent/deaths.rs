@@ -13,6 +13,7 @@ use wirewised::interface::netdev;
 use wirewised::plane::{self, Attached, Joining, Plane, Port};
 
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER};
+use crate::next::{FIRST_DROPS, Foreign};
 use crate::quiet;
 use crate::swap::lenient;
 use crate::tc::foreign_program;
@@ -25,13 +26,13 @@ const ALLOWED: u16 = 1001;
 struct Seen {
     /// What `status` says: bundle, plane, mode, actions, policy file, and planes beside.
     said: Value,
-    /// Packets that arrive: benign, attacks, attacks at an allowed port, attacks that the host sends.
-    arrives: [bool; 4],
+    /// Packets that arrive: benign, attacks, attacks at an allowed port, attacks that the host sends, and those that somebody else's program drops.
+    arrives: [bool; 5],
 }
 
 struct Scene {
     lab: Lab,
-    sockets: [(UdpSocket, UdpSocket); 2],
+    sockets: [(UdpSocket, UdpSocket); 3],
 }
 
 impl Scene {
@@ -43,6 +44,13 @@ impl Scene {
             ("more.yaml", format!("classes: {{attack: drop}}\nallow: {{ports: [udp/{ALLOWED}]}}")),
             ("count.yaml", "classes: {attack: count}".to_string()),
             ("mark.yaml", "classes: {benign: {mark: 7}, attack: drop}".to_string()),
+            (
+                "next.yaml",
+                format!(
+                    "classes: {{attack: drop}}\nnext: {}",
+                    Foreign::new(&lab, "firewall", &[]).pin.display()
+                ),
+            ),
         ] {
             lab.write(name, format!("version: 1\n{text}\n").as_bytes());
         }
@@ -52,7 +60,7 @@ impl Scene {
             let outside = lab.enter_sender(|| UdpSocket::bind((SENDER, 0)).unwrap());
             (inside, outside)
         };
-        let sockets = [pair(1000), pair(ALLOWED)];
+        let sockets = [pair(1000), pair(ALLOWED), pair(FIRST_DROPS)];
         Some(Self { lab, sockets })
     }
 
@@ -76,12 +84,13 @@ impl Scene {
             from.send_to(&vec![0; payload], to.local_addr().unwrap()).unwrap();
             quiet::arrivals(to, 1) == 1
         };
-        let [(inside, outside), (allowed, stranger)] = &self.sockets;
+        let [(inside, outside), (allowed, stranger), (filtered, third)] = &self.sockets;
         let arrives = [
             arrives(outside, inside, BENIGN),
             arrives(outside, inside, ATTACK),
             arrives(stranger, allowed, ATTACK),
             arrives(inside, outside, ATTACK),
+            arrives(third, filtered, BENIGN),
         ];
         Seen { said, arrives }
     }
@@ -150,7 +159,7 @@ fn is_between(seen: &Seen, old: &Seen, new: &Seen) -> bool {
     let first = |of: &Seen| {
         let mut said = of.said.clone();
         said.as_array_mut().map(|said| said.remove(5));
-        (said, of.arrives[..3].to_vec())
+        (said, [&of.arrives[..3], &of.arrives[4..]].concat())
     };
     let second = [old, new].iter().any(|it| it.arrives[3] == seen.arrives[3]);
     let told = !seen.said[5].is_null() || seen.arrives[3];
@@ -281,6 +290,9 @@ fn a_change_of_tunnels() {
 
 const RUN: &str = "run --bundle b.wirewise --policy p.yaml --mode enforce";
 
+/// What passes goes on to somebody else's program.
+const RUN_BEFORE: &str = "run --bundle b.wirewise --policy next.yaml --mode enforce";
+
 fn of_others(scene: &Scene) -> Option<OwnedFd> {
     let program = foreign_program(Hook::Xdp);
     scene.lab.enter(|| {
@@ -335,6 +347,12 @@ deaths! {
     another_mode: [RUN] "run --bundle b.wirewise --mode observe", None;
     reload_for_a_companion: [RUN] "run --bundle b.wirewise --policy mark.yaml", None;
     without_a_companion: ["run --bundle b.wirewise --policy mark.yaml --mode enforce"] RUN, None;
+    run_before_another: [] RUN_BEFORE, None;
+    reload_for_another: [RUN] RUN_BEFORE, None;
+    without_another: [RUN_BEFORE] RUN, None;
+    swap_before_another: [RUN_BEFORE] "swap --bundle c.wirewise", None;
+    shadow_before_another: [RUN_BEFORE] "swap --shadow --bundle c.wirewise", None;
+    rollback_before_another: [RUN_BEFORE, "swap --bundle c.wirewise"] "rollback", None;
     detach: [RUN] "detach", None;
     detach_both_directions: [&format!("{RUN} --offloads off --outgoing")] "detach", None;
     detach_from_clsact: [&format!("{RUN} --offloads off --plane tc-ingress --clsact --outgoing")] "detach", None;

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::carrier::{Carrier, wait};
-use crate::lab::{ATTACK, BENIGN, Lab};
+use crate::lab::{ATTACK, BENIGN, Lab, bundle, data_path};
 
 /// The sender's address.
 const SENDER: &str = "10.9.0.1";
@@ -109,6 +109,21 @@ fn what_others_deny_outlives_a_policy() {
     assert_eq!(lab.send(1000, BENIGN, 2), 0);
     let listed = lab.json("deny list");
     assert_eq!(listed["prefixes"].as_array().unwrap().len(), 1, "{listed}");
+}
+
+#[test]
+fn a_shadow_infers_no_packet_that_is_denied_or_banned() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy(
+        "classes: {attack: {ban: {by: source, for: 60s, spoofable: true}}}\ndeny: {ports: [udp/1001]}\nallow: {ports: [udp/1000]}",
+    );
+    lab.attach("--policy p.yaml --mode enforce");
+    lab.write("c.wirewise", &bundle("second", data_path().unwrap()));
+    lab.ok("swap --shadow --bundle c.wirewise");
+    assert_eq!((lab.send(1002, BENIGN, 3), lab.send(1001, BENIGN, 4), lab.send(1002, ATTACK, 1)), (3, 0, 0));
+    assert_eq!((lab.send(1002, BENIGN, 5), lab.send(1000, BENIGN, 2)), (0, 2));
+    let found = &lab.stats()["shadow"];
+    assert_eq!((&found["packets"], &found["agree"], &found["disagree"]), (&4.into(), &4.into(), &0.into()));
 }
 
 #[test]

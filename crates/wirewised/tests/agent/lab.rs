@@ -73,6 +73,11 @@ pub fn small_path(defines: &[&str]) -> Option<Vec<u8>> {
     compile("tests/fixtures/fixture.bpf.c", defines)
 }
 
+/// A program of somebody else's: fixtures/foreign.bpf.c.
+pub fn foreign(defines: &[&str]) -> Vec<u8> {
+    compile("tests/fixtures/foreign.bpf.c", defines).unwrap()
+}
+
 /// A bundle called `name` around an object of the model of fixtures/datapath.
 pub fn bundle(name: &str, object: &[u8]) -> Vec<u8> {
     changed_bundle(name, object, |_| ())
@@ -252,6 +257,11 @@ impl Lab {
 
     pub fn policy(&self, text: &str) {
         self.write("p.yaml", format!("version: 1\n{text}\n").as_bytes());
+    }
+
+    /// The network namespace of the interface under test.
+    pub fn receiver_path(&self) -> String {
+        self.receiver.path()
     }
 
     /// In the namespace of the interface under test.

@@ -39,6 +39,7 @@ mod modes;
 mod mount;
 mod names;
 mod namespaces;
+mod next;
 mod offloads;
 mod others;
 mod outgoing;

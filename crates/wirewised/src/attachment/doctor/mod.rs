@@ -12,6 +12,7 @@ use std::path::Path;
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::doctor::spread::Spread;
+use crate::attachment::followed;
 use crate::attachment::forwarding;
 use crate::attachment::outgoing;
 use crate::attachment::pins::Root;
@@ -245,6 +246,7 @@ fn check_steering(index: u32, root: &Root) -> Vec<Finding> {
     let mut findings = steering::check_running(&ours, plane);
     findings.extend(forwarding::check_running(&ours, index, plane));
     findings.extend(steering::check_attached_companion(&ours, plane, index));
+    findings.extend(followed::check_running(&ours));
     findings
 }
 
@@ -276,7 +278,7 @@ fn check_programs(
         );
     }
     if let Some(other) = attached.iter().find(|it| it.plane.is_in_the_way_of(plane)) {
-        return taken(interface, *other);
+        return taken(interface, *other, root);
     }
     let beside: Vec<_> = attached.iter().filter(|it| it.plane == plane).collect();
     if beside.is_empty() {
@@ -292,18 +294,39 @@ fn check_programs(
     Finding::ok("programs", format!("beside {}: `run --order first|last`", names.join(", ")))
 }
 
+/// What libxdp calls its program that runs several.
+const DISPATCHER: &str = "xdp_dispatcher";
+
 /// Somebody else's program is attached.
-pub fn taken(interface: &str, attached: Attached) -> Finding {
+pub fn taken(interface: &str, attached: Attached, root: &Root) -> Finding {
+    let id = attached.program_id;
     let finding = Finding::error(
         "programs",
+        format!("{interface} is taken: {} is attached ({})", describe_program(id), attached.plane),
         format!(
-            "{interface} is taken: {} is attached ({})",
-            describe_program(attached.program_id),
-            attached.plane
+            "`run --replace` takes it over; {}; `ip link` and `bpftool net` show who it is",
+            way_beside(id, root)
         ),
-        "`run --replace` takes it over; `ip link` and `bpftool net` show who it is",
     );
     finding.of_kind(Kind::Other)
+}
+
+/// How both could go on.
+fn way_beside(id: u32, root: &Root) -> String {
+    if describe_program(id).contains(DISPATCHER) {
+        return format!(
+            "beside a dispatcher of libxdp and the programs in it, take `--plane {}`",
+            Plane::TC_INGRESS
+        );
+    }
+    let keep = "in the policy keeps it: what wirewise lets pass goes on to it";
+    match root.path().parent().and_then(|folder| bpffs::pin_of_program(folder, id)) {
+        Some(pin) => format!("with that, `next: {}` {keep}", pin.display()),
+        None => format!(
+            "with that, and after `bpftool prog pin id {id} {0}/NAME`, `next: {0}/NAME` {keep}",
+            bpffs::PLACE
+        ),
+    }
 }
 
 /// `program 12 (name)`; without the name where it may not be asked for.

@@ -18,8 +18,10 @@ use std::path::PathBuf;
 use crate::abi::maps::{POLICY, Scope, TUNNELS, flow_tables, of_scopes};
 use crate::abi::{self, Action, Mode};
 use crate::attachment::Attachment;
+use crate::attachment::followed;
 use crate::attachment::forwarding;
 use crate::attachment::limits;
+use crate::attachment::next;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
 use crate::attachment::verdicts;
@@ -236,6 +238,10 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
         Some((_, policy)) => plan.old.plane.loads_for(policy.steering_kinds()),
         None => plan.config.acts,
     };
+    let next = match &request.policy {
+        Some((_, policy)) => next::of_policy(policy, plan.old.plane)?,
+        None => followed::of(ours)?,
+    };
     let tables_of = request.shadow.as_ref().filter(|_| plan.flows == FlowsPlan::OfShadow);
     if plan.flows == FlowsPlan::Kept {
         settings = with_tables_of(&plan.config, runs)?;
@@ -245,14 +251,14 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     } else if let Some(shadow) = tables_of {
         settings = with_tables_of(&known_config(shadow)?, runs)?;
     }
-    opened.prepare(&Settings { acts, ..settings })?;
+    opened.prepare(&Settings { acts, next: next.is_some(), ..settings })?;
     if let Some(shadow) = &request.shadow {
         let own = |scope| scope == Scope::Bundle || scope == Scope::Table && tables_of.is_some();
         share(&mut opened, shadow, of_scopes(own))?;
     }
     forwarding::join(&mut opened, ours.directory.parent().unwrap_or(&ours.directory))?;
     share(&mut opened, ours, plan.shared())?;
-    staging::load(opened, bundle, ours.outgoing.is_some())
+    staging::load(opened, bundle, ours.outgoing.is_some(), next)
 }
 
 /// For a program that uses the flow tables of a program with these constants, and its policy.
@@ -263,6 +269,7 @@ fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
         hash_seed: config.hash_seed,
         verdict: config.verdict as u8,
         acts: config.acts,
+        next: config.next != 0,
         ..Settings::live(runs)?
     })
 }

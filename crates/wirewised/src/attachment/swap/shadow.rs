@@ -12,10 +12,11 @@ use std::path::Path;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::{known, share, update_link, with_tables_of};
-use crate::abi::maps::{AGREEMENT, BANS, FIRST, HANDSHAKES, Scope, TAIL_CALLS, of_scopes};
+use crate::abi::maps::{AGREEMENT, BANS, FIRST, HANDSHAKES, NEXT, Scope, TAIL_CALLS, of_scopes};
 use crate::abi::{self, MAX_TAIL_CALLS};
 use crate::abi::{Clock, Shadow};
 use crate::attachment::Attachment;
+use crate::attachment::followed;
 use crate::attachment::outgoing;
 use crate::attachment::staging;
 use crate::attachment::succession::{Places, not_tidied};
@@ -28,8 +29,8 @@ use crate::object::{Loaded, Opened, Settings};
 use crate::reading::meta::Meta;
 use crate::reading::policy;
 
-/// Where the parts of a split first are pinned, beside the shadow's own.
-const FIRST_PARTS: &str = "first-progs";
+/// Where programs that the first calls are pinned, beside the shadow's own: the parts of a split model, and who comes next.
+const OF_FIRST: [(&str, &str); 2] = [(TAIL_CALLS, "first-progs"), (NEXT, "first-next")];
 
 /// Both programs, loaded; nothing runs them.
 #[derive(Debug)]
@@ -74,7 +75,9 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     })?;
     share(&mut second, ours, of_scopes(|scope| scope == Scope::AllowList).chain([BANS, HANDSHAKES]))?;
     let outgoing_too = ours.outgoing.is_some();
-    let second = staging::load(second, bundle, outgoing_too)?;
+    let next = followed::of(ours)?;
+    next.as_ref().map_or(Ok(()), |next| next.check_room(&first, second.tail_calls() + 1))?;
+    let second = staging::load(second, bundle, outgoing_too, None)?;
     policy_maps::write_element(&policy::of_shadow(&ours.element()?), |name| second.map(name))?;
     first.prepare(&Settings {
         shadow: Shadow::First,
@@ -84,7 +87,7 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
     })?;
     share(&mut first, ours, of_scopes(|scope| scope != Scope::Load))?;
     first.share(AGREEMENT, &second.require_map(AGREEMENT)?)?;
-    let first = staging::load(first, &running, outgoing_too)?;
+    let first = staging::load(first, &running, outgoing_too, next)?;
     for (second, first) in second.directions().zip(first.directions()) {
         let entry = first.entry()?.as_fd().as_raw_fd();
         second
@@ -133,8 +136,9 @@ fn stage(directory: &Path, bundle: &Bundle, file: &Path, pair: &Pair) -> Result<
     staging::keep_object(directory, pair.meta.plane, bundle)?;
     let directories = [directory.to_path_buf(), outgoing::directory(directory)];
     for (first, directory) in pair.first.directions().zip(directories) {
-        if let Some(parts) = first.map(TAIL_CALLS) {
-            objects::pin(parts.as_fd(), &directory.join(FIRST_PARTS))
+        for (name, pin) in OF_FIRST {
+            let Some(programs) = first.map(name) else { continue };
+            objects::pin(programs.as_fd(), &directory.join(pin))
                 .map_err(|error| Error::other(format!("{}: {error}", directory.display())))?;
         }
     }

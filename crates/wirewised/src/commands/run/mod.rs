@@ -17,6 +17,7 @@ use crate::attachment::detach::detach;
 use crate::attachment::doctor;
 use crate::attachment::doctor::finding::{self, Finding, Level};
 use crate::attachment::doctor::memory;
+use crate::attachment::followed;
 use crate::attachment::forwarding;
 use crate::attachment::lockout::{self, LockOutArgs};
 use crate::attachment::outgoing;
@@ -307,7 +308,7 @@ fn coming_into_force(request: &AttachRequest, plan: &AttachPlan) -> Result<Optio
 fn admit_steering(request: &mut AttachRequest) -> Result<Vec<Finding>> {
     let planes: Vec<_> = request.planes().collect();
     match &mut request.policy {
-        Some((_, policy)) if policy.steering_kinds() != 0 => {
+        Some((_, policy)) if policy.goes_beyond_verdicts() => {
             steering::admit(policy, &request.interface, &planes, &request.root)
         }
         _ => Ok(Vec::new()),
@@ -320,7 +321,9 @@ fn check(request: &AttachRequest, steering: Vec<Finding>) -> Result<Vec<Finding>
     let flow = &request.bundle.manifest.flow;
     findings.extend(doctor::check_interface(&request.interface, request.plane, &request.root, Some(flow)));
     // Of where packets go, what the new policy says counts.
-    findings.retain(|finding| !["programs", steering::CHECK, forwarding::CHECK].contains(&finding.check));
+    findings.retain(|finding| {
+        !["programs", steering::CHECK, forwarding::CHECK, followed::CHECK].contains(&finding.check)
+    });
     if request.policy.is_some() {
         findings.retain(|finding| finding.check != challenge::CHECK);
     }
