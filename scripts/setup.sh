@@ -26,6 +26,8 @@ case $level in
         packages+=("clang-14|clang" "clang-format-19|clang-format")
         # Virtual machines with kernels of Debian.
         packages+=(qemu-system-x86 debian-archive-keyring)
+        # Other people's XDP programs: tests beside them are skipped without.
+        optional+=(xdp-tools)
         # Simulates the Verilog that the target of this name writes.
         packages+=(iverilog)
         # A test looks at the report in it. Ubuntu has it as a snap only: left out there, and the test is skipped.
