@@ -123,6 +123,21 @@ enum ww_shadow {
 	WW_SHADOW_SECOND, /* gives classes only, and has each packet first */
 };
 
+/* What a verdict takes beside a class before the class counts; bits. */
+enum ww_rule {
+	WW_RULE_STREAKS = 1,  /* the `after` of some class is more than 1 */
+	WW_RULE_EVIDENCE = 2, /* enough of the sender's flows too: ww_weigh4 in verdict.h */
+};
+
+/* Arguments of ww_weigh4 and ww_weigh6; bits. */
+enum ww_weigh {
+	WW_WEIGH_SWAPPED = 1, /* the destination in its key is the client, who sent its first packet */
+	WW_WEIGH_VERDICT = 2, /* there is a new verdict; else it is only asked for the sender's evidence */
+	WW_WEIGH_FIRST = 4,   /* it is the flow's first */
+	WW_WEIGH_BEFORE = 8,  /* the policy does something with the class of the one before */
+	WW_WEIGH_NOW = 16,    /* and with the class of the new one */
+};
+
 enum ww_allow {
 	WW_ALLOW_IPV4 = 1,
 	WW_ALLOW_IPV6 = 2,
@@ -206,7 +221,8 @@ struct ww_tunnel_key6 {
 #define WW_SLOT_VERDICT_2 4
 #define WW_SLOT_VERDICT_PAST 8 /* of a program before those two */
 #define WW_SLOT_VERDICTS (WW_SLOT_VERDICT | WW_SLOT_VERDICT_2 | WW_SLOT_VERDICT_PAST)
-/* The upper bits: how many verdicts before the last one were for the same class, in a row; saturates. 0 if ww_policy.streaks was. */
+/* The upper bits: how many verdicts before the last one were for the same class, in a row; saturates. 0 without
+ * WW_RULE_STREAKS. */
 #define WW_SLOT_STREAK_SHIFT 4
 #define WW_MAX_STREAK 15
 #define WW_MAX_AFTER 15 /* of a class's policy */
@@ -263,7 +279,7 @@ struct ww_policy {
 	__u32 drop_malformed;	/* 1: drop what is WW_MALFORMED_* in enforce mode, instead of passing it */
 	__u32 trigger;		/* enum ww_trigger */
 	__u32 trigger_first_n;
-	__u32 streaks; /* 1: the `after` of some class is more than 1 */
+	__u32 rules; /* enum ww_rule bits */
 	__u64 trigger_interval_ns;
 	__u64 trigger_packets[WW_TRIGGER_WORDS]; /* bit n of word n / 64: packet n of a flow is inferred */
 	__u64 event_interval_ns;		 /* events of one CPU: time one costs; 0: no events */

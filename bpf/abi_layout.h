@@ -104,7 +104,7 @@ WW_AT(ww_policy, enforce_until_ns, 8);
 WW_AT(ww_policy, drop_malformed, 16);
 WW_AT(ww_policy, trigger, 20);
 WW_AT(ww_policy, trigger_first_n, 24);
-WW_AT(ww_policy, streaks, 28);
+WW_AT(ww_policy, rules, 28);
 WW_AT(ww_policy, trigger_interval_ns, 32);
 WW_AT(ww_policy, trigger_packets, 40);
 WW_AT(ww_policy, event_interval_ns, 168);

@@ -15,6 +15,7 @@
 
 #include "act/deny.h"
 #include "act/describe.h"
+#include "act/evidence.h"
 #include "act/tell.h"
 #include "act/steer.h"
 

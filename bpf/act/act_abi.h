@@ -45,6 +45,7 @@ enum ww_steer_kind {
 	WW_STEER_METADATA = 2097152, /* not of a class: a struct ww_metadata in front of packets that pass */
 	WW_STEER_VERDICTS = 4194304, /* not of a class: flows and their classes in ww_verdicts */
 	WW_STEER_BAN = 8388608, /* not in ww_steer.kinds: the policy bans who sends packets of some class */
+	WW_STEER_EVIDENCE = 16777216, /* not of a class: the policy asks for evidence against senders */
 };
 
 /* What only a socket buffer has: XDP hands it over to a program at TC. */
@@ -352,8 +353,44 @@ struct ww_act_config {
 	__u64 hash_seed[WW_HASH_SEEDS];
 };
 
-/* Map .data.ww_act_policy, one element: switches for all classes, what classes ask for whose action is WW_ACTION_ACT, and bans of those that are
- * dropped or limited. */
+#define WW_SENDERS 65536 /* that evidence is kept of */
+#define WW_SCORE_MAX 255 /* of a flow whose class the policy does something with; of others it is 0 */
+#define WW_MAX_LAST 255	 /* flows of a sender that count */
+
+/* Whose flows are evidence against each other. */
+enum ww_evidence {
+	WW_EVIDENCE_NONE = 0, /* the policy asks for none */
+	WW_EVIDENCE_SOURCE,   /* the client's address */
+	WW_EVIDENCE_PAIR,     /* and the server's */
+	WW_EVIDENCE_SERVICE,  /* the server's address and port, and the protocol */
+};
+
+/* When a sender's flows are evidence enough. */
+struct ww_evidence_rule {
+	__u32 by;	 /* enum ww_evidence */
+	__u32 last;	 /* flows that count, 1 to WW_MAX_LAST */
+	__u32 flows;	 /* least number that the mean is taken over; 1 to last */
+	__u32 threshold; /* the mean score from which on a class counts, 1 to WW_SCORE_MAX */
+	__u32 within_ms; /* after so long without another flow, or a change of one, evidence is forgotten */
+	__u32 reserved;
+};
+
+/* Key of the map ww_senders. Parts that `by` does not use are zero; an IPv4 address occupies the first 4 bytes. */
+struct ww_sender_key {
+	__u8 client[16];
+	__u8 server[16];
+	__be16 port; /* the server's */
+	__u8 protocol;
+	__u8 by_version; /* enum ww_evidence << 4 | IP version */
+};
+
+/* Map ww_senders. One word, so that CPUs change it without waiting: time in ms << 32 | flows << 16 | sum of their scores. */
+struct ww_sender {
+	__u64 evidence;
+};
+
+/* Map .data.ww_act_policy, one element: switches for all classes, what classes ask for whose action is WW_ACTION_ACT, bans of those that are
+ * dropped or limited, and the rule for evidence. */
 struct ww_act_policy {
 	__u32 metadata; /* 1: in front of packets that pass */
 	__u32 verdicts; /* 1: ww_verdicts is kept */
@@ -362,6 +399,7 @@ struct ww_act_policy {
 	__u32 each;	     /* enum ww_each */
 	struct ww_ban_kind ban[WW_BAN_KINDS];
 	__u32 proofs; /* 1: some class bans only who has proved its address */
+	struct ww_evidence_rule evidence;
 };
 
 #define WW_ROOM 256

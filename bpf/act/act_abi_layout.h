@@ -202,7 +202,25 @@ WW_AT(ww_act_config, clock, 24);
 WW_AT(ww_act_config, reserved, 28);
 WW_AT(ww_act_config, hash_seed, 32);
 
-WW_SIZE(ww_act_policy, 9000);
+WW_SIZE(ww_evidence_rule, 24);
+WW_AT(ww_evidence_rule, by, 0);
+WW_AT(ww_evidence_rule, last, 4);
+WW_AT(ww_evidence_rule, flows, 8);
+WW_AT(ww_evidence_rule, threshold, 12);
+WW_AT(ww_evidence_rule, within_ms, 16);
+WW_AT(ww_evidence_rule, reserved, 20);
+
+WW_SIZE(ww_sender_key, 36);
+WW_AT(ww_sender_key, client, 0);
+WW_AT(ww_sender_key, server, 16);
+WW_AT(ww_sender_key, port, 32);
+WW_AT(ww_sender_key, protocol, 34);
+WW_AT(ww_sender_key, by_version, 35);
+
+WW_SIZE(ww_sender, 8);
+WW_AT(ww_sender, evidence, 0);
+
+WW_SIZE(ww_act_policy, 9024);
 WW_AT(ww_act_policy, metadata, 0);
 WW_AT(ww_act_policy, verdicts, 4);
 WW_AT(ww_act_policy, steer, 8);
@@ -210,6 +228,7 @@ WW_AT(ww_act_policy, tell_every_ns, 8968);
 WW_AT(ww_act_policy, each, 8976);
 WW_AT(ww_act_policy, ban, 8980);
 WW_AT(ww_act_policy, proofs, 8996);
+WW_AT(ww_act_policy, evidence, 9000);
 
 WW_SIZE(ww_asked, 120);
 WW_AT(ww_asked, ends, 0);

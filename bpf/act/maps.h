@@ -45,6 +45,9 @@ WW_MAP(ww_tunnels, BPF_MAP_TYPE_HASH, struct ww_tunnel_end, struct ww_tunnel, 3 
        BPF_F_NO_PREALLOC);
 WW_MAP(ww_tunnel_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW_TUNNEL_COUNTS, 0);
 
+/* What became of the flows of senders. Not in the flow table: they outlive their flows. */
+WW_MAP(ww_senders, BPF_MAP_TYPE_LRU_HASH, struct ww_sender_key, struct ww_sender, WW_SENDERS, 0);
+
 /* The deny list. Ports as those of the allow list, destination ports only. */
 WW_MAP(ww_deny4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, struct ww_denied, WW_DENY_PREFIXES,
        BPF_F_NO_PREALLOC);

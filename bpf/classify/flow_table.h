@@ -149,15 +149,16 @@ static __always_inline void WW_V(ww_use_blank)(WW_FLOW *flow, const __u64 *word,
 #endif
 }
 
-/* Keeps a new verdict with the flow, unless the entry belongs to another flow by now, or another CPU was first. */
+/* Keeps a new verdict with the flow, unless the entry belongs to another flow by now, or another CPU was first: then it returns 0. */
 #if WW_TABLE_FLOWS && WW_SHARED
 __noinline int WW_V(ww_keep)(__u32 index, __u32 way, __u32 before, __u32 after)
 {
 	WW_BUCKET *bucket = bpf_map_lookup_elem(&WW_TABLE_MAP_V, &index);
 
-	if (bucket && way < WW_WAYS)
-		__sync_val_compare_and_swap(&WW_VERDICT_WORD(&bucket->entry[way].slot), before, after);
-	return 0;
+	if (!bucket || way >= WW_WAYS)
+		return 1;
+	return __sync_val_compare_and_swap(&WW_VERDICT_WORD(&bucket->entry[way].slot), before, after) ==
+	       before;
 }
 #endif
 

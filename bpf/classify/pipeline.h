@@ -79,18 +79,24 @@ static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *s
 #endif
 #if WW_SHARED
 	__u32 before = WW_VERDICT_WORD(slot);
+	int kept = 1;
 	__u32 after = (before & ~WW_VERDICT_MASK) | (class_id & 0xff) | ww_verdict_flags(slot, class_id) << 8;
 
 	if (ww_unlikely(after != before)) {
 		__u32 bucket = frame->percpu->scratch.bucket, place = frame->percpu->scratch.way;
 
-		WW_VERDICT_WORD(slot) = after;
 		if (version == 4)
-			ww_keep4(bucket, place, before, after);
+			kept = ww_keep4(bucket, place, before, after);
 		else
-			ww_keep6(bucket, place, before, after);
+			kept = ww_keep6(bucket, place, before, after);
 	}
+	/* If two CPUs judge the same flow, only the verdict that is kept counts. */
+	if (ww_weighs() && kept)
+		ww_weigh_verdict(slot, class_id, frame->now_ns, version);
+	WW_VERDICT_WORD(slot) = after;
 #else
+	if (ww_weighs())
+		ww_weigh_verdict(slot, class_id, frame->now_ns, version);
 	slot->flags = (slot->flags & WW_SLOT_SWAPPED) | ww_verdict_flags(slot, class_id);
 	slot->class_id = class_id;
 #endif

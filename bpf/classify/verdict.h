@@ -212,20 +212,86 @@ static __always_inline __u32 ww_verdict_flags(const struct ww_slot *slot, __u32 
 	__u32 streak = 0;
 
 	/* A verdict of a program with other classes has another bit, and its class is no class of this one. */
-	if (ww_unlikely(ww_policy.streaks) && slot->flags & ww_config.verdict &&
+	if (ww_unlikely(ww_policy.rules & WW_RULE_STREAKS) && slot->flags & ww_config.verdict &&
 	    slot->class_id == (class_id & 0xff))
 		streak = ww_min((slot->flags >> WW_SLOT_STREAK_SHIFT) + 1, WW_MAX_STREAK);
 	return ww_config.verdict | streak << WW_SLOT_STREAK_SHIFT;
 }
 
-/* What the slot's verdict counts as: its class, or class 0 before as many verdicts in a row as the policy asks for. */
-static __always_inline __u32 ww_counted_class(const struct ww_slot *slot)
+/* The third seam between classifier and actor: records verdicts of a sender's flows, and returns 1 if there are enough of them for the class
+ * of one of them to count, else 0. A bundle's keeps nothing; the agent links its own (bpf/act/evidence.h) where a policy asks for
+ * evidence. key: of the flow. what: enum ww_weigh bits. now: the packet's time. */
+__weak __noinline int ww_weigh4(const struct ww_key4 *key, __u32 what, __u64 now)
+{
+	int enough = 1;
+
+	ww_hide(enough); /* no caller may know it */
+	return key || what || now ? enough : 0;
+}
+
+__weak __noinline int ww_weigh6(const struct ww_key6 *key, __u32 what, __u64 now)
+{
+	int enough = 1;
+
+	ww_hide(enough);
+	return key || what || now ? enough : 0;
+}
+
+/* version: 4 or 6, a constant. The key follows the slot. */
+static __always_inline int ww_weigh(const struct ww_slot *slot, __u32 what, __u64 now, const __u32 version)
+{
+	int enough;
+
+	if (slot->flags & WW_SLOT_SWAPPED)
+		what |= WW_WEIGH_SWAPPED;
+	if (version == 4)
+		enough = ww_weigh4((const void *)(slot + 1), what, now);
+	else
+		enough = ww_weigh6((const void *)(slot + 1), what, now);
+	ww_hide(enough);
+	return enough;
+}
+
+static __always_inline int ww_weighs(void)
+{
+	return ww_config.acts && ww_unlikely(ww_policy.rules & WW_RULE_EVIDENCE);
+}
+
+/* Whether the policy does something with a class: its flows are evidence against their sender. */
+static __always_inline int ww_is_evidence(__u32 class_id)
+{
+	ww_hide(class_id); /* otherwise the compiler drops the mask, which the verifier needs */
+	return ww_policy.class_policy[class_id & (WW_MAX_CLASSES - 1)].action != WW_ACTION_PASS;
+}
+
+/* Replaces a flow's verdict in its sender's evidence. slot: still holds the previous one. */
+static __always_inline void ww_weigh_verdict(const struct ww_slot *slot, __u32 class_id, __u64 now,
+					     const __u32 version)
+{
+	__u32 what = WW_WEIGH_VERDICT;
+
+	if (!(slot->flags & ww_config.verdict))
+		what |= WW_WEIGH_FIRST;
+	else if (ww_is_evidence(slot->class_id))
+		what |= WW_WEIGH_BEFORE;
+	if (ww_is_evidence(class_id))
+		what |= WW_WEIGH_NOW;
+	/* Repeated verdicts against the sender keep its evidence from expiring while the flow lasts. */
+	if (what & (WW_WEIGH_FIRST | WW_WEIGH_BEFORE | WW_WEIGH_NOW))
+		ww_weigh(slot, what, now, version);
+}
+
+/* What the slot's verdict counts as: its class, or class 0 before as many verdicts in a row as the policy asks for, or as much evidence against
+ * its sender. version: 4 or 6, a constant. */
+static __always_inline __u32 ww_counted_class(const struct ww_slot *slot, __u64 now, const __u32 version)
 {
 	/* Read back from memory: the verifier then does not follow each path that leads to this index separately. */
 	__u32 class_id = *(const volatile __u8 *)&slot->class_id & (WW_MAX_CLASSES - 1);
 
-	if (ww_unlikely(ww_policy.streaks) &&
+	if (ww_unlikely(ww_policy.rules & WW_RULE_STREAKS) &&
 	    (slot->flags >> WW_SLOT_STREAK_SHIFT) + 1 < ww_policy.class_policy[class_id].after)
+		class_id = 0;
+	if (ww_weighs() && ww_is_evidence(class_id) && !ww_weigh(slot, 0, now, version))
 		class_id = 0;
 	return class_id;
 }
@@ -270,7 +336,7 @@ static __always_inline __u32 ww_outcome_of(int acted)
 static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slot *slot, const __u32 version,
 					   __u32 length)
 {
-	__u32 action, class_id = ww_counted_class(slot), outcome = WW_OUTCOME_PASS;
+	__u32 action, class_id = ww_counted_class(slot, frame->now_ns, version), outcome = WW_OUTCOME_PASS;
 	int verdict, acted = WW_VERDICT_NOT_ACTED;
 	struct ww_class_policy *rule = &ww_policy.class_policy[class_id];
 

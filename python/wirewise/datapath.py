@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from wirewise.abi import Action, Outcome, Status
 from wirewise.fate import Fate, fate
 from wirewise.feature_sets import Extractor, FeatureSet, Observation
-from wirewise.feature_sets.flow import hash_key, seed_from
+from wirewise.feature_sets.flow import Entry, hash_key, make_key, seed_from
 from wirewise.feature_sets.packet import Packet, parse
 from wirewise.models import Model
 from wirewise.models.scores import score_of
 from wirewise.policy import Decider, Metadata, Observed, Policy
 from wirewise.policy.bans import Bans
+from wirewise.policy.evidence import Senders, Weighed
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ class Decision:
     packet : its headers, None where they cannot be read. observation : flow and features, None for what the
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
     kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
-    in a row. scores : of the model, when it ran. allowed_by : the entry of the list. denied_by : that of the
-    deny list, or the kind of ban. frame : as it is afterwards. metadata : the verdict as other programs see it,
-    if the policy asks for that.
+    in a row, or there is too little evidence against its sender. scores : of the model, when it ran.
+    evidence : that, where the class needs it. allowed_by : the entry of the list. denied_by : that of the deny
+    list, or the kind of ban. frame : as it is afterwards. metadata : the verdict as other programs see it, if
+    the policy asks for that.
     """
 
     status: Status
@@ -46,6 +48,7 @@ class Decision:
     denied_by: str | None = None
     frame: bytes = b""
     metadata: Metadata | None = None
+    evidence: Weighed | None = None
 
     @property
     def drops(self) -> bool:
@@ -83,6 +86,7 @@ class DataPath:
         self._observe, self._began = dict(observe or {}), False
         self._decider = Decider(policy, enforce=enforce)
         self._bans = Bans(policy.bans, hash_seed or seed_from(0)) if policy.bans else None
+        self._senders = Senders(policy.evidence) if policy.evidence else None
 
     def _begin(self, time_ns: int) -> None:
         self._began = True
@@ -122,11 +126,23 @@ class DataPath:
         before = None if flow.verdict is None else self.policy.counted(flow.verdict, flow.streak)
         if inferred:
             class_id, scores = self.model.predict_one(features)
+            if self._senders:
+                self._senders.judge(
+                    self._sender(packet, flow), time_ns,
+                    first=flow.verdict is None,
+                    before=flow.verdict is not None and self.policy.is_evidence(flow.verdict),
+                    acts=self.policy.is_evidence(class_id),
+                )  # fmt: skip
             flow.streak = flow.streak + 1 if class_id == flow.verdict else 1
             flow.verdict = class_id
         if flow.verdict is None:
             return Decision(Status.UNDECIDED, Fate.PASS, packet, seen, frame=frame)
         class_id = self.policy.counted(flow.verdict, flow.streak)
+        evidence = None
+        if self._senders and self.policy.is_evidence(class_id):
+            evidence = self._senders.weigh(self._sender(packet, flow), time_ns)
+            if not evidence.enough:
+                class_id = 0
         action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
         if self._bans and outcome in (Outcome.DROP, Outcome.LIMITED, Outcome.WOULD_DROP, Outcome.WOULD_LIMIT):
             would = outcome in (Outcome.WOULD_DROP, Outcome.WOULD_LIMIT)
@@ -149,4 +165,11 @@ class DataPath:
         return Decision(
             Status.CLASSIFIED, goes, packet, seen, inferred, scores, class_id, action, outcome, frame=frame,
             metadata=metadata,
+            evidence=evidence,
         )  # fmt: skip
+
+    def _sender(self, packet: Packet, flow: Entry) -> tuple[object, ...]:
+        """Who the packet's flow is evidence against."""
+        assert self._senders is not None
+        _, swapped = make_key(packet, self.feature_set.key)
+        return self._senders.of(packet, forward=swapped == flow.swapped)

@@ -71,6 +71,7 @@ class Explanation:
                     ("flow", said["flow"] or f"none: {said['status']}"),
                     ("class", said["class"] or "none"),
                     ("policy", said["rule"] or "none"),
+                    *([("evidence", said["evidence"])] if said["evidence"] else []),
                     ("outcome", f"{said['outcome'] or 'none'}, mode {self.mode}: {self.decision.fate.value}"),
                     ("object", self.object_not_asked or ("agrees" if self.agree else "DIFFERS")),
                 ]
@@ -157,6 +158,7 @@ def describe(decision: Decision, bundle: Bundle, policy: Policy) -> dict[str, An
         "rule": decision.allowed_by
         or decision.denied_by
         or (None if class_id is None else policy.rule(class_id)),
+        "evidence": None if decision.evidence is None else str(decision.evidence),
         "action": None if decision.action is None else policy.actions[class_id or 0].keys,
         "outcome": None if decision.outcome is None else str(decision.outcome),
         "passed": decision.fate is Fate.PASS,

@@ -77,6 +77,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     if bounds.random() < 0.2 and model.n_classes < MAX_CLASSES:
         model = random_bounds(bounds, model, observed_values(feature_set, frames[:400]))
     policy = with_streaks(Random(f"after of {seed}"), random_policy(random, model.n_classes))
+    policy = with_evidence(Random(f"evidence of {seed}"), policy, feature_set.key)
     policy = with_steering(Random(f"steering of {seed}"), policy)
     policy = with_selectors(Random(f"selectors of {seed}"), policy)
     policy = with_denials(Random(f"denials of {seed}"), policy)
@@ -487,6 +488,25 @@ def with_bans(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
         return rule | {"ban": ban | ({"spoofable": "true"} if random.random() < 0.5 else {})}
 
     return policy | {"classes": {name: rule(action) for name, action in policy["classes"].items()}}
+
+
+def with_evidence(random: Random, policy: dict[str, Any], key: str) -> dict[str, Any]:
+    """The policy, which asks for evidence against senders, sometimes. key : of flows."""
+    key = key.partition("+")[0]
+    whole = key.startswith("five-tuple")
+    kinds = ["source"] if whole or key.startswith("source") else []
+    kinds += ["pair"] if whole or key == "source-destination" else []
+    kinds += ["service"] if whole else []
+    if not kinds or random.random() < 0.5:
+        return policy
+    last = random.choice((1, 2, 5, 20, 255))
+    return policy | {
+        "evidence": {
+            "by": random.choice(kinds), "last": last, "flows": random.randint(1, last),
+            "threshold": f"{random.choice((1, 10, 33, 50, 80, 100))}%",
+            "within": random.choice(("1ms", "40ms", "1s", "10m", "168h")),
+        }
+    }  # fmt: skip
 
 
 def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:

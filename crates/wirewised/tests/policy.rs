@@ -123,13 +123,75 @@ fn a_class_may_need_some_verdicts_in_a_row() {
     );
     let value = policy.to_abi(0, abi::Mode::Enforce);
     assert_eq!(value.policy.class_policy.map(|class| class.after)[..4], [1, 3, 15, 1]);
-    assert_eq!(value.policy.streaks, 1);
+    assert_eq!(value.policy.rules, abi::RULE_STREAKS);
     let said: Vec<_> = policy.actions.iter().map(ToString::to_string).collect();
     assert_eq!(said, ["pass", "drop after 3", "rate-limit 1/s burst 20 after 15", "count"]);
     let at_once =
         parse("version: 1\nclasses: {benign: {action: pass, after: 1}, attack: {action: drop, after: 1}}");
     assert_eq!(at_once, parse("version: 1\nclasses: {attack: drop}"));
-    assert_eq!(at_once.to_abi(0, abi::Mode::Enforce).policy.streaks, 0);
+    assert_eq!(at_once.to_abi(0, abi::Mode::Enforce).policy.rules, 0);
+}
+
+#[test]
+fn a_policy_may_ask_for_evidence_by_sender() {
+    let policy = parse("version: 1\nclasses: {attack: drop}\nevidence: {}");
+    let value = policy.to_abi(0, abi::Mode::Enforce);
+    assert_eq!(value.policy.rules, abi::RULE_EVIDENCE);
+    let rule = value.act.evidence;
+    assert_eq!((rule.by, rule.last, rule.flows, rule.threshold), (abi::Evidence::Source.code(), 20, 3, 128));
+    assert_eq!(rule.within_ms, 600_000);
+    assert_eq!((policy.steering_kinds(), value.steering()), (abi::STEER_EVIDENCE, abi::STEER_EVIDENCE));
+    let evidence = policy.evidence.unwrap();
+    assert_eq!(evidence.to_string(), "50 % of the last 20 flows by source, of 3 at least, within 10m");
+
+    let policy = parse(
+        "version: 1\nclasses: {attack: drop}\nevidence: {by: service, last: 2, threshold: 100%, within: 1ms}",
+    );
+    let rule = policy.to_abi(0, abi::Mode::Enforce).act.evidence;
+    assert_eq!((rule.by, rule.last, rule.flows, rule.threshold, rule.within_ms), (3, 2, 2, 255, 1));
+    assert!(parse("version: 1\nevidence: {}").does_nothing());
+}
+
+#[test]
+fn evidence_is_refused_with_the_way_out() {
+    for (evidence, expected) in [
+        ("{by: sorce}", "evidence: by: unknown 'sorce'; did you mean 'source'?"),
+        ("{last: 0}", "evidence: last: 0 is out of range; it is 1 to 255"),
+        ("{last: 256}", "evidence: last: 256 is out of range; it is 1 to 255"),
+        ("{last: 4, flows: 5}", "evidence: flows: 5 is out of range; it is 1 to 4"),
+        ("{threshold: 0%}", "evidence: threshold: '0%' is not a share of 1% to 100%"),
+        ("{threshold: 101%}", "evidence: threshold: '101%' is not a share of 1% to 100%"),
+        ("{threshold: half}", "write a whole number, such as 50%"),
+        ("{within: 169h}", "evidence: within: 169h is out of range; it is 1ms to 168h"),
+        ("{within: 1us}", "evidence: within: 1us is out of range; it is 1ms to 168h"),
+        ("{since: 5m}", "since"),
+    ] {
+        let error = Policy::parse(&format!("version: 1\nevidence: {evidence}"), &classes()).unwrap_err();
+        assert!(error.contains(expected), "{evidence}: {error}");
+    }
+}
+
+#[test]
+fn evidence_needs_its_part_of_the_flow_key() {
+    for (by, taken, refused) in [
+        (
+            "source",
+            ["five-tuple+vlan", "source+teid", "source-destination"].as_slice(),
+            ["destination"].as_slice(),
+        ),
+        ("pair", &["five-tuple-bidirectional", "source-destination+vlan"], &["source", "destination"]),
+        ("service", &["five-tuple", "five-tuple+teid"], &["source-destination", "source"]),
+    ] {
+        let policy = parse(&format!("version: 1\nevidence: {{by: {by}}}"));
+        for key in taken {
+            policy.check_key(key).unwrap();
+        }
+        for key in refused {
+            let error = policy.check_key(key).unwrap_err().to_string();
+            assert!(error.contains(&format!("evidence: by: {by} needs")) && error.contains(key), "{error}");
+        }
+    }
+    parse("version: 1").check_key("destination").unwrap();
 }
 
 #[test]

@@ -123,6 +123,7 @@ def _print(
         [
             ("class", said["class"]),
             ("policy", said["rule"]),
+            ("evidence", said["evidence"]),
             ("action", f"{said['action']}, mode {mode}"),
             ("outcome", f"{said['outcome']}: the packet {decision.fate.value}"),
         ],

@@ -21,6 +21,7 @@ from wirewise.policy.act.backend import Pool
 from wirewise.policy.act.steering import Steering
 from wirewise.policy.act.tunnels import Table, Tunnel
 from wirewise.policy.bans import Ban
+from wirewise.policy.evidence import Evidence
 
 DEFAULT_BURST = 20
 _SECOND = 1_000_000_000
@@ -219,6 +220,8 @@ class Policy:
     """Packets that pass have their `Metadata` in front."""
     verdicts: bool = False
     """The map ww_verdicts has the class of each flow."""
+    evidence: Evidence | None = None
+    """What it takes of a sender's other flows before a class counts; None: nothing."""
 
     @classmethod
     def all_pass(cls, classes: Sequence[str]) -> Policy:
@@ -270,6 +273,7 @@ class Policy:
             else Deny(tuple(map(ip_network, deny["prefixes"])), tuple(map(_port, deny["ports"]))),
             normal["metadata"],
             normal["verdicts"],
+            None if normal["evidence"] is None else Evidence.of(normal["evidence"]),
         )
 
     # -- meaning
@@ -323,6 +327,10 @@ class Policy:
     def counted(self, class_id: int, streak: int) -> int:
         """What a flow's verdict counts as, the `streak`-th in a row for this class: class_id, or class 0."""
         return class_id if streak >= self.actions[class_id].after else 0
+
+    def is_evidence(self, class_id: int) -> bool:
+        """Whether the policy does something with a class: its flows are evidence against their sender."""
+        return self.actions[class_id].action is not Action.PASS
 
     @property
     def takes_away(self) -> bool:

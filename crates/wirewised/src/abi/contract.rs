@@ -72,6 +72,9 @@ pub const PLACES: usize = 65_537;
 pub const POOL_NAME: usize = 32;
 pub const CHECK_PATH: usize = 64;
 pub const TUNNELS: usize = 65_536;
+pub const SENDERS: u32 = 65_536;
+pub const SCORE_MAX: u32 = 255;
+pub const MAX_LAST: u32 = 255;
 pub const ROOM: usize = 256;
 
 codes! {
@@ -193,6 +196,17 @@ codes! {
     }
 }
 
+// `enum ww_rule`
+pub const RULE_STREAKS: u32 = 1;
+pub const RULE_EVIDENCE: u32 = 2;
+
+// `enum ww_weigh`
+pub const WEIGH_SWAPPED: u32 = 1;
+pub const WEIGH_VERDICT: u32 = 2;
+pub const WEIGH_FIRST: u32 = 4;
+pub const WEIGH_BEFORE: u32 = 8;
+pub const WEIGH_NOW: u32 = 16;
+
 // `enum ww_allow`
 pub const ALLOW_IPV4: u32 = 1;
 pub const ALLOW_IPV6: u32 = 2;
@@ -235,6 +249,7 @@ pub const STEER_TELL: u32 = 1_048_576;
 pub const STEER_METADATA: u32 = 2_097_152;
 pub const STEER_VERDICTS: u32 = 4_194_304;
 pub const STEER_BAN: u32 = 8_388_608;
+pub const STEER_EVIDENCE: u32 = 16_777_216;
 
 codes! {
     /// `enum ww_each`.
@@ -300,6 +315,16 @@ codes! {
         TooLong = "too-long",
         NoWay = "no-way",
         Unanswered = "unanswered",
+    }
+}
+
+codes! {
+    /// `enum ww_evidence`.
+    Evidence {
+        None = "none",
+        Source = "source",
+        Pair = "pair",
+        Service = "service",
     }
 }
 
@@ -535,7 +560,7 @@ pub struct Policy {
     pub drop_malformed: u32,
     pub trigger: u32,
     pub trigger_first_n: u32,
-    pub streaks: u32,
+    pub rules: u32,
     pub trigger_interval_ns: u64,
     pub trigger_packets: [u64; TRIGGER_WORDS],
     pub event_interval_ns: u64,
@@ -554,7 +579,7 @@ const _: () = {
     assert!(offset_of!(Policy, drop_malformed) == 16);
     assert!(offset_of!(Policy, trigger) == 20);
     assert!(offset_of!(Policy, trigger_first_n) == 24);
-    assert!(offset_of!(Policy, streaks) == 28);
+    assert!(offset_of!(Policy, rules) == 28);
     assert!(offset_of!(Policy, trigger_interval_ns) == 32);
     assert!(offset_of!(Policy, trigger_packets) == 40);
     assert!(offset_of!(Policy, event_interval_ns) == 168);
@@ -1383,6 +1408,60 @@ const _: () = {
     assert!(offset_of!(ActConfig, hash_seed) == 32);
 };
 
+/// `struct ww_evidence_rule`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct EvidenceRule {
+    pub by: u32,
+    pub last: u32,
+    pub flows: u32,
+    pub threshold: u32,
+    pub within_ms: u32,
+    pub reserved: u32,
+}
+
+const _: () = {
+    assert!(size_of::<EvidenceRule>() == 24);
+    assert!(offset_of!(EvidenceRule, by) == 0);
+    assert!(offset_of!(EvidenceRule, last) == 4);
+    assert!(offset_of!(EvidenceRule, flows) == 8);
+    assert!(offset_of!(EvidenceRule, threshold) == 12);
+    assert!(offset_of!(EvidenceRule, within_ms) == 16);
+    assert!(offset_of!(EvidenceRule, reserved) == 20);
+};
+
+/// `struct ww_sender_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct SenderKey {
+    pub client: [u8; 16],
+    pub server: [u8; 16],
+    pub port: [u8; 2],
+    pub protocol: u8,
+    pub by_version: u8,
+}
+
+const _: () = {
+    assert!(size_of::<SenderKey>() == 36);
+    assert!(offset_of!(SenderKey, client) == 0);
+    assert!(offset_of!(SenderKey, server) == 16);
+    assert!(offset_of!(SenderKey, port) == 32);
+    assert!(offset_of!(SenderKey, protocol) == 34);
+    assert!(offset_of!(SenderKey, by_version) == 35);
+};
+
+/// `struct ww_sender`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Sender {
+    pub evidence: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Sender>() == 8);
+    assert!(offset_of!(Sender, evidence) == 0);
+};
+
 /// `struct ww_act_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
@@ -1394,10 +1473,11 @@ pub struct ActPolicy {
     pub each: u32,
     pub ban: [BanKind; BAN_KINDS],
     pub proofs: u32,
+    pub evidence: EvidenceRule,
 }
 
 const _: () = {
-    assert!(size_of::<ActPolicy>() == 9000);
+    assert!(size_of::<ActPolicy>() == 9024);
     assert!(offset_of!(ActPolicy, metadata) == 0);
     assert!(offset_of!(ActPolicy, verdicts) == 4);
     assert!(offset_of!(ActPolicy, steer) == 8);
@@ -1405,6 +1485,7 @@ const _: () = {
     assert!(offset_of!(ActPolicy, each) == 8976);
     assert!(offset_of!(ActPolicy, ban) == 8980);
     assert!(offset_of!(ActPolicy, proofs) == 8996);
+    assert!(offset_of!(ActPolicy, evidence) == 9000);
 };
 
 /// `struct ww_asked`.

@@ -434,6 +434,13 @@ maps! {
         Value::Exactly(size_of::<abi::Memory>()),
         abi::MEMORY as usize,
     ).steering(abi::STEER_BACKEND | abi::STEER_CHALLENGE, Of::Live);
+    /// what became of the flows of each sender
+    SENDERS = "ww_senders", Host: Map::new(
+        Kind::LruHash,
+        size_of::<abi::SenderKey>(),
+        Value::Exactly(size_of::<abi::Sender>()),
+        abi::SENDERS as usize,
+    ).steering(abi::STEER_EVIDENCE, Of::All);
     /// scratch space and limits of the actor, an element for each CPU
     ACT_CPU = "ww_act_cpu", Host: Map::variable(Kind::Variable, Value::Exactly(size_of::<abi::ActCpu>()))
         .room(Room::PerCpu(1)).steering(ANY, Of::All);
@@ -509,6 +516,7 @@ pub fn document() -> String {
             abi::STEER_TELL => "`events: {each}`".to_owned(),
             abi::STEER_VERDICTS => "`verdicts`".to_owned(),
             abi::STEER_BAN => "a ban".to_owned(),
+            abi::STEER_EVIDENCE => "`evidence`".to_owned(),
             _ => names,
         }
     };

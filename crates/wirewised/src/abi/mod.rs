@@ -216,6 +216,7 @@ impl Element {
         let asked = [
             (self.denies(), STEER_DENY),
             (self.bans(), STEER_BAN),
+            (self.policy.rules & RULE_EVIDENCE != 0, STEER_EVIDENCE),
             (self.act.each != Each::Packet.code(), STEER_TELL),
             (self.act.metadata != 0, STEER_METADATA),
             (self.act.verdicts != 0, STEER_VERDICTS),

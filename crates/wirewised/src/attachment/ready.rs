@@ -30,6 +30,9 @@ pub struct Prepared {
 
 pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let manifest = &request.bundle.manifest;
+    if let Some((_, policy)) = &request.policy {
+        policy.check_key(&manifest.flow.key)?;
+    }
     let mut opened = Opened::open(&request.bundle_file.display().to_string(), &request.bundle.object)?;
     let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
     let acts = request.plane.loads_for(kinds);

@@ -11,8 +11,8 @@ use crate::bundle::manifest::Flow;
 
 pub const ENTRY: &str = "ww_main";
 /// Where the agent links its actor: functions that do nothing in a bundle.
-pub(super) const SEAMS: [&str; 6] =
-    ["ww_act", "ww_denied4", "ww_denied6", "ww_ban", "ww_told", "ww_describe"];
+pub(super) const SEAMS: [&str; 8] =
+    ["ww_act", "ww_denied4", "ww_denied6", "ww_ban", "ww_weigh4", "ww_weigh6", "ww_told", "ww_describe"];
 pub(super) const MODEL: &str = "ww_model_";
 
 pub(super) const PROGRAMS: &str = "xdp";

@@ -42,11 +42,17 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let classes = match &args.bundle {
-        Some(bundle) => Bundle::read(bundle)?.manifest.classes,
-        None => args.classes.clone(),
+    let (classes, key) = match &args.bundle {
+        Some(bundle) => {
+            let manifest = Bundle::read(bundle)?.manifest;
+            (manifest.classes, Some(manifest.flow.key))
+        }
+        None => (args.classes.clone(), None),
     };
     let policy = Policy::load(&args.policy, &classes)?;
+    if let Some(key) = key {
+        policy.check_key(&key)?;
+    }
     if args.json {
         return output::print_json(&json!({ "policy": policy.normal() }));
     }
@@ -59,6 +65,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(next) = &policy.next {
         println!("next: {}", next.display());
+    }
+    if let Some(evidence) = &policy.evidence {
+        println!("evidence: {evidence}");
     }
     Ok(())
 }

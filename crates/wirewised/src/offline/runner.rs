@@ -103,6 +103,7 @@ impl<'a> Runner<'a> {
     ///
     /// input : what errors call the bundle.
     pub fn new(input: &str, bundle: &'a Bundle, runtime: RuntimeName, options: RunOptions) -> Result<Self> {
+        options.policy.check_key(&bundle.manifest.flow.key)?;
         let n_scores = n_outputs(&bundle.manifest, &bundle.model)
             .map_err(|rule| Error::input(format!("{input}: model.json: {rule}")))?;
         let table_size = Some(options.table_size.unwrap_or(bundle.manifest.flow.table_size));

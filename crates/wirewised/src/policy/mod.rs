@@ -8,6 +8,7 @@ pub mod act;
 pub mod ban;
 mod class;
 pub mod deny;
+pub mod evidence;
 mod file;
 mod normal;
 pub mod pools;
@@ -31,6 +32,7 @@ use crate::policy::act::{ActionMap, Challenge, Encapsulate, Redirect, Steering};
 use crate::policy::ban::Ban;
 use crate::policy::class::{DEFAULT_BURST, class_policy, limit};
 use crate::policy::deny::{Deny, DenyFile};
+use crate::policy::evidence::{Evidence, EvidenceFile};
 use crate::policy::file::{
     AllowFile, EventsFile, NameOr, PoolFile, SelectorFile, TriggerFile, TriggerParts, TunnelsFile, from_text,
 };
@@ -56,6 +58,7 @@ struct PolicyFile {
     trigger: Option<TriggerFile>,
     allow: Option<AllowFile>,
     deny: Option<DenyFile>,
+    evidence: Option<EvidenceFile>,
     #[serde(default, deserialize_with = "from_text")]
     enforce_for: Option<Nanoseconds>,
     malformed: Option<String>,
@@ -95,6 +98,8 @@ pub struct Policy {
     pub drop_malformed: bool,
     /// Who is dropped before anything is computed; `None`: there is no list, and `wirewised deny` can add nothing to it.
     pub deny: Option<Deny>,
+    /// What it takes of a sender's other flows before a class counts; `None`: nothing.
+    pub evidence: Option<Evidence>,
     /// Source ports of who is always let through.
     pub source_ports: BTreeSet<Port>,
     /// Neighbour discovery, DHCP and path MTU discovery are judged like every packet.
@@ -143,6 +148,7 @@ impl Policy {
             prefixes: BTreeSet::new(),
             ports: BTreeSet::new(),
             deny: None,
+            evidence: None,
             enforce_for: None,
             drop_malformed: false,
             source_ports: BTreeSet::new(),
@@ -209,6 +215,7 @@ impl Policy {
             prefixes: allow.prefixes.unwrap_or_default().into_iter().collect(),
             ports: allow.ports.unwrap_or_default().into_iter().collect(),
             deny: file.deny.map(|file| deny::of_policy(file, folder)).transpose()?,
+            evidence: file.evidence.map(evidence::of_policy).transpose()?,
             enforce_for: file.enforce_for,
             drop_malformed: drops("malformed", file.malformed)?,
             source_ports: allow.source_ports.unwrap_or_default().into_iter().collect(),
@@ -221,6 +228,16 @@ impl Policy {
             verdicts: file.verdicts.unwrap_or_default().0,
             next: file.next.map(next).transpose()?,
         })
+    }
+
+    /// Refuses evidence by something that is not in the flow key. key : of the bundle's feature set.
+    pub fn check_key(&self, key: &str) -> Result<()> {
+        match self.evidence.and_then(|evidence| Some((evidence.by(), evidence.lacks(key)?))) {
+            Some((by, lacking)) => Err(Error::input(format!(
+                "policy: evidence: by: {by} needs {lacking} in the flow key, and the bundle's is {key}; choose another `by`, or leave `evidence` out"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The values of the maps `ww_policy` and `ww_act_policy`.
@@ -271,7 +288,13 @@ impl Policy {
         }
         (act.metadata, act.verdicts) = (self.metadata.into(), self.verdicts.into());
         ban::write(&bans_of(&self.actions), &mut act);
-        policy.streaks = self.actions.iter().any(|class| class.after > 1).into();
+        if self.actions.iter().any(|class| class.after > 1) {
+            policy.rules |= abi::RULE_STREAKS;
+        }
+        if let Some(evidence) = self.evidence {
+            policy.rules |= abi::RULE_EVIDENCE;
+            act.evidence = evidence.to_abi();
+        }
         abi::Element { policy, act }
     }
 
@@ -348,12 +371,13 @@ impl Policy {
             .filter_map(|(class, policy)| Some((class.as_str(), policy.ban?)))
     }
 
-    /// What all classes need, a deny list, bans, events that are not of packets, and what applies to every packet: `abi::STEER_*` bits.
+    /// What all classes need, a deny list, bans, evidence, events that are not of packets, and what applies to every packet: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
         let denies = if self.deny.is_some() { abi::STEER_DENY } else { 0 };
         let tells = if self.each == abi::Each::Packet { 0 } else { abi::STEER_TELL };
         let bans = if self.bans().next().is_some() { abi::STEER_BAN } else { 0 };
-        let of_none = denies | bans | tells | self.describes();
+        let weighs = if self.evidence.is_some() { abi::STEER_EVIDENCE } else { 0 };
+        let of_none = denies | bans | weighs | tells | self.describes();
         self.steering().fold(of_none, |kinds, (_, steering)| kinds | steering.kinds())
     }
 

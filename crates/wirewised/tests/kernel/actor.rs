@@ -77,6 +77,8 @@ fn the_actor_takes_no_more_stack_than_bundles_leave_it() {
         ("ww_denied4", abi::DENY_STACK),
         ("ww_denied6", abi::DENY_STACK),
         ("ww_ban", abi::DENY_STACK),
+        ("ww_weigh4", abi::DENY_STACK),
+        ("ww_weigh6", abi::DENY_STACK),
         ("ww_told", abi::TELL_STACK),
     ];
     for (name, room) in room {

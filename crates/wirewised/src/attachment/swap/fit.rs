@@ -159,13 +159,13 @@ mod tests {
         let names = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
         let mut policy: abi::Element = Zeroable::zeroed();
         policy.policy.mode = 1;
-        policy.policy.streaks = 1;
+        policy.policy.rules = abi::RULE_STREAKS;
         policy.policy.class_policy[1].action = Action::Drop.code();
         policy.policy.class_policy[1].after = 3;
         policy.policy.class_policy[2].action = Action::Count.code();
         policy.act.steer[1].mark = 7;
         let new = renumber(&policy, &names("benign flood scan"), &names("scan benign worm flood"));
-        assert_eq!((new.policy.mode, new.policy.streaks), (1, 1));
+        assert_eq!((new.policy.mode, new.policy.rules), (1, abi::RULE_STREAKS));
         assert_eq!([0, 1, 3].map(|class| new.policy.class_policy[class].after), [0, 0, 3]);
         assert_eq!([0, 1, 3].map(|class| new.act.steer[class].mark), [0, 0, 7]);
         assert_eq!([0, 1, 2, 3, 4].map(|class| new.policy.class_policy[class].action), [2, 0, 0, 1, 0]);
