@@ -82,6 +82,7 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
     policy = with_selectors(Random(f"selectors of {seed}"), policy)
     policy = with_denials(Random(f"denials of {seed}"), policy)
     policy = with_bans(Random(f"bans of {seed}"), policy)
+    policy = with_metadata(Random(f"metadata of {seed}"), policy)
     shape = random.choice(("auto", "inline", "functions", "tail-calls", "tail-calls"))
     case = Case(
         seed=seed,
@@ -507,6 +508,12 @@ def with_evidence(random: Random, policy: dict[str, Any], key: str) -> dict[str,
             "within": random.choice(("1ms", "40ms", "1s", "10m", "168h")),
         }
     }  # fmt: skip
+
+
+def with_metadata(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
+    """The policy, which lets other programs see the verdicts, sometimes."""
+    keys = random.choice(((), (), ("metadata",), ("metadata", "verdicts")))
+    return policy | dict.fromkeys(keys, True)
 
 
 def with_steering(random: Random, policy: dict[str, Any]) -> dict[str, Any]:

@@ -29,12 +29,13 @@ from tests.parity.frames import TimedFrame
 from wirewise import agent
 from wirewise.abi import Status
 from wirewise.compiler import compile
-from wirewise.datapath import DataPath
+from wirewise.datapath import DataPath, Decision
 from wirewise.datasets import read_ethernet, write_capture
 from wirewise.errors import WirewiseError
 from wirewise.fate import Fate
 from wirewise.feature_sets import FIELDS, Extractor
 from wirewise.feature_sets.accumulators import CELLS
+from wirewise.feature_sets.fields import BIDIRECTIONAL
 from wirewise.feature_sets.flow import Entry, seed_from
 from wirewise.feature_sets.state import (
     FlowState,
@@ -53,14 +54,17 @@ needs_kernel = needs.root
 XDP_CODES = {Fate.DROP: 1, Fate.PASS: 2, Fate.BOUNCE: 3, Fate.REDIRECT: 4}
 MOST_TRIES = 500
 MODEL_SHOWN = 4000  # characters
-_HEAD = ("status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return")
+_DESCRIBED = ("described", "flow_hash", "described_score")
+_HEAD = (
+    "status", "inferred", "class_id", "action", "outcome", "refused", "packets", "xdp_return", *_DESCRIBED,
+)  # fmt: skip
 
 FlowPlace = tuple[int, int, int]  # IP version, bucket, way
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one side made of a sequence. heads: (packets, 8), features, scores: int64, a row a packet."""
+    """What one side made of a sequence. heads: (packets, 11), features, scores: int64, a row a packet."""
 
     heads: NDArray[np.int64]
     features: NDArray[np.int64]
@@ -99,6 +103,7 @@ class Comparison:
         self.planes = planes if cpus == 1 else ("kernel",)
         self.bundle, self._policy = folder / "case.wirewise", folder / "policy.yaml"
         self._policy.write_text(yaml.safe_dump(case.policy))
+        self._both_ways = case.feature_set.key.startswith(BIDIRECTIONAL)
         self._steers = any(rule.steering for rule in Policy.load(self._policy, case.classes).actions)
         limits: AbstractContextManager[Any] = nullcontext()
         if case.small_limits:
@@ -152,6 +157,7 @@ class Comparison:
                     said.status, said.inferred, said.class_id or 0, said.action or 0, said.outcome or 0,
                     seen is not None and seen.refused, seen.packets if seen else 0,
                     XDP_CODES[said.fate],
+                    *described(said, both_ways=self._both_ways).values(),
                 )
             )  # fmt: skip
             if not said.drops:
@@ -213,6 +219,17 @@ class Comparison:
                 version, bucket, way = place
                 return Difference(None, f"IPv{version}, bucket {bucket}, way {way}: {what}", a, plane, b)
         return None
+
+
+def described(said: Decision, *, both_ways: bool) -> dict[str, int]:
+    """The struct ww_description of a packet, by the reference."""
+    if said.metadata is None:
+        return {"described": 0, "flow_hash": 0, "described_score": 0}
+    flags = 1
+    flags |= 2 if said.metadata.score is not None else 0
+    flags |= (4 | (8 if both_ways else 0)) if said.metadata.changed else 0
+    score = said.metadata.score or 0
+    return {"described": flags, "flow_hash": said.metadata.flow_hash, "described_score": score}
 
 
 def assert_agree(

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests import needs
-from tests.parity.harness import PLANES
+from tests.parity.harness import PLANES, described
 from wirewise import agent
 from wirewise.abi import Outcome, Status
 from wirewise.compiler import compile
-from wirewise.datapath import DataPath, Decision
+from wirewise.datapath import DataPath
 from wirewise.datasets import CapturedPacket, read_ethernet, write_capture
 from wirewise.feature_sets import FeatureSet
 from wirewise.feature_sets.flow import seed_from
@@ -180,17 +180,6 @@ def test_a_class_observes_for_its_time(
     assert set(outcomes[flood & ~is_late & (kernel["status"] == 0)]) == {Outcome.WOULD_DROP}
     assert set(outcomes[flood & is_late & (kernel["status"] == 0)]) == {Outcome.DROP}
     assert Outcome.WOULD_LIMIT in outcomes and Outcome.LIMITED not in outcomes
-
-
-def described(said: Decision, *, both_ways: bool) -> dict[str, int]:
-    """The struct ww_description of a packet, by the reference."""
-    if said.metadata is None:
-        return {"described": 0, "flow_hash": 0, "described_score": 0}
-    flags = 1
-    flags |= 2 if said.metadata.score is not None else 0
-    flags |= (4 | (8 if both_ways else 0)) if said.metadata.changed else 0
-    score = said.metadata.score or 0
-    return {"described": flags, "flow_hash": said.metadata.flow_hash, "described_score": score}
 
 
 def _check_the_policy_did_something(name: str, mode: str, seen: set[tuple[Status, object, bool]]) -> None:

@@ -67,7 +67,7 @@ fn planes_that(kind: u32) -> String {
 /// What a policy may ask for: the names of actions, and of what classes are steered by.
 fn actions(plane: &Plane) -> Vec<&'static str> {
     let steers = plane.abilities().steers;
-    let kinds = STEERING.into_iter().chain(DESCRIBING).filter(|(kind, _)| steers & kind != 0);
+    let kinds = STEERING.into_iter().filter(|(kind, _)| steers & kind != 0);
     plain_actions().chain(kinds.map(|(_, name)| name)).collect()
 }
 
