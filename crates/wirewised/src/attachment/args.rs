@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which attachment a command is about.
 
-use crate::attachment::Attachment;
+use crate::attachment::interfaces;
 use crate::attachment::pins::{Lock, Root, RootArgs};
 use crate::attachment::succession;
-use crate::error::Result;
+use crate::attachment::{Attachment, Whereabouts};
+use crate::error::{Error, Result};
 
 /// The options of every command on one attachment.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct AttachmentArgs {
-    /// Which interface; not needed if only one is attached
+    /// Which interface; not needed if only one is attached. `stats`, `swap` and `rollback` take several: eth0,eth1 or eth*
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 
@@ -22,8 +23,32 @@ impl AttachmentArgs {
         self.root.root()
     }
 
+    /// The only one that is meant.
     pub fn find(&self) -> Result<Attachment> {
-        Attachment::find(&self.root()?, self.interface.as_deref())
+        let root = self.root()?;
+        match &self.names(&root)?[..] {
+            [] => Attachment::find(&root, None),
+            [interface] => Attachment::find(&root, Some(interface)),
+            several => Err(Error::input(format!(
+                "--interface means several interfaces ({}), and this command looks at one",
+                several.join(", ")
+            ))),
+        }
+    }
+
+    /// These options, once for each interface that is meant.
+    pub fn each(&self) -> Result<Vec<Self>> {
+        let names = self.names(&self.root()?)?;
+        if names.is_empty() {
+            return Ok(vec![self.clone()]);
+        }
+        Ok(names.into_iter().map(|name| Self { interface: Some(name), root: self.root.clone() }).collect())
+    }
+
+    /// Empty: none is named.
+    fn names(&self, root: &Root) -> Result<Vec<String>> {
+        let Some(text) = &self.interface else { return Ok(Vec::new()) };
+        interfaces::expand(text, &attached_names(root)?)
     }
 
     /// As `find`, with the lock that keeps it so, and tidied up unless it is a dry run. check: what else must hold first.
@@ -44,6 +69,14 @@ impl AttachmentArgs {
         found.require_here()?;
         Ok((lock, found))
     }
+}
+
+/// The interfaces of this network namespace that something is attached to, or was.
+pub fn attached_names(root: &Root) -> Result<Vec<String>> {
+    let all = Attachment::all(root)?;
+    let here = all.attachments.into_iter().filter(|it| it.whereabouts != Whereabouts::Elsewhere);
+    let unreadable = all.unreadable.into_iter().map(|it| it.interface);
+    Ok(here.map(|it| it.interface).chain(unreadable).collect())
 }
 
 /// The same attachment at every call, wherever it is and whatever its interface is called, for commands that keep looking.

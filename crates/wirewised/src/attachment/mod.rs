@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod followed;
 pub mod forwarding;
 pub mod health;
+pub mod interfaces;
 mod limits;
 pub mod lockout;
 pub(crate) mod names;
@@ -49,6 +50,7 @@ use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
+use crate::abi::maps::flow_tables;
 use crate::attachment::pins::Root;
 use crate::attachment::succession::{Contents, Places};
 use crate::error::{Error, Result};
@@ -189,6 +191,11 @@ impl Attachment {
     /// Whether it is to judge what the host sends, but whoever attached it died before: the next change completes it.
     pub fn awaits_outgoing(&self) -> bool {
         self.outgoing.is_none() && outgoing::is_awaited(&inside(&self.pins, "")).unwrap_or(false)
+    }
+
+    /// Whether both have all their flow tables in common.
+    pub fn shares_flows(&self, other: &Self) -> bool {
+        flow_tables().all(|table| self.shares(other, table))
     }
 
     /// Whether both have this map in common.

@@ -3,9 +3,9 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::{Attachment, inside, status};
+use super::{Attachment, inside, names, pins, status};
 use crate::abi::maps::{
-    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, PER_CPU, POLICY, Scope, of_scopes,
+    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, FLOWS4, PER_CPU, POLICY, Scope, of_scopes,
 };
 use crate::abi::{self, Action, Mode};
 use crate::bundle::manifest::Sharing;
@@ -166,6 +166,22 @@ impl Attachment {
             }
         }
         Ok(bytes)
+    }
+
+    /// Interfaces under the same root whose programs use the same flow tables, in order.
+    pub fn shares_flows_with(&self) -> Vec<String> {
+        let id = |map: MapHandle| map.info().ok().map(|info| info.info.id);
+        let Some(own) = self.map(FLOWS4).ok().and_then(id) else { return Vec::new() };
+        let directories = self.directory.parent().and_then(|root| std::fs::read_dir(root).ok());
+        let others = directories.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        // What ran before a swap, and a shadow, lie beside an interface's own directory.
+        let of_interfaces = others
+            .filter(|place| *place != self.directory && !place.to_string_lossy().contains(names::BESIDE));
+        let sharing = of_interfaces
+            .filter(|place| MapHandle::from_pinned_path(place.join(FLOWS4)).ok().and_then(id) == Some(own));
+        let mut interfaces: Vec<_> = sharing.map(|place| pins::interface_of(&place)).collect();
+        interfaces.sort();
+        interfaces
     }
 
     /// Whether all CPUs share the flow tables.

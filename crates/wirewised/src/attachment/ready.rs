@@ -3,10 +3,13 @@
 
 use std::path::Path;
 
+use crate::abi::maps::{Scope, of_scopes};
 use crate::abi::{self, Mode};
+use crate::attachment::Attachment;
 use crate::attachment::forwarding;
 use crate::attachment::plan::AttachRequest;
 use crate::attachment::staging;
+use crate::attachment::swap;
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -29,6 +32,15 @@ pub struct Prepared {
 }
 
 pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
+    prepare_with(request, None)
+}
+
+/// As `prepare`, on the flow tables of another interface's program of the same bundle.
+pub fn prepare_beside(request: &AttachRequest, first: &Attachment) -> Result<Prepared> {
+    prepare_with(request, Some(first))
+}
+
+fn prepare_with(request: &AttachRequest, first: Option<&Attachment>) -> Result<Prepared> {
     let manifest = &request.bundle.manifest;
     if let Some((_, policy)) = &request.policy {
         policy.check_key(&manifest.flow.key)?;
@@ -37,9 +49,16 @@ pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     let kinds = request.policy.as_ref().map_or(0, |(_, policy)| policy.steering_kinds());
     let acts = request.plane.loads_for(kinds);
     let next = request.policy.as_ref().is_some_and(|(_, policy)| policy.next.is_some());
-    let settings =
-        Settings { table_size: request.table_size, acts, next, ..Settings::live(request.plane.runs())? };
+    let runs = request.plane.runs();
+    let settings = match first {
+        Some(first) => swap::settings_with_tables_of(first, runs)?,
+        None => Settings { table_size: request.table_size, ..Settings::live(runs)? },
+    };
+    let settings = Settings { acts, next, ..settings };
     opened.prepare(&settings)?;
+    if let Some(first) = first {
+        swap::share(&mut opened, first, of_scopes(|scope| scope == Scope::Table))?;
+    }
     forwarding::join(&mut opened, request.root.path())?;
     let config = *opened.config().ok_or_else(|| {
         Error::input(format!(

@@ -63,6 +63,7 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
             cpus: attachment.shards()?,
             bytes: attachment.flow_table_bytes()?,
         },
+        shares_flows_with: attachment.shares_flows_with(),
         clock: meta.map(|meta| meta.clock.clone()),
         carrier: attachment.carrier(),
         offloads_off: offloads::read(&Places::of(&attachment.directory).offloads),

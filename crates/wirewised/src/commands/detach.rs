@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised detach`.
 
-use crate::attachment::detach::detach;
+use serde_json::json;
+
+use crate::attachment::args::attached_names;
+use crate::attachment::detach::{Detached, detach};
+use crate::attachment::interfaces;
 use crate::attachment::pins::RootArgs;
 use crate::error::Result;
 use crate::text::output;
@@ -9,13 +13,14 @@ use crate::text::output;
 const EXAMPLES: &str = "\
 Examples:
   wirewised detach --interface eth0 --dry-run    say what would be removed
-  wirewised detach --interface eth0              packets pass as if wirewise had never been there";
+  wirewised detach --interface eth0              packets pass as if wirewise had never been there
+  wirewised detach --interface eth0,eth1         the same for several; also a pattern, such as eth*";
 
-/// Take wirewise off an interface: the program, its maps and its pins. Nothing is left behind.
+/// Take wirewise off an interface, or several: the program, its maps and its pins. Nothing is left behind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The interface
+    /// The interface, or several: eth0,eth1 or eth*
     #[arg(long, value_name = "NAME")]
     interface: String,
 
@@ -32,10 +37,22 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let done = detach(&args.root.root()?, &args.interface, args.dry_run)?;
-    if args.json {
-        return output::print_json(&done);
+    let root = args.root.root()?;
+    let names = interfaces::expand(&args.interface, &attached_names(&root)?)?;
+    // Before the first is detached, so that a wrong name detaches none.
+    names.iter().try_for_each(|name| detach(&root, name, true).map(drop))?;
+    let done: Vec<_> = names.iter().map(|name| detach(&root, name, args.dry_run)).collect::<Result<_>>()?;
+    match &done[..] {
+        [one] if args.json => output::print_json(one),
+        several if args.json => output::print_json(&json!({ "interfaces": several })),
+        all => {
+            all.iter().for_each(|done| print(args, done));
+            Ok(())
+        }
     }
+}
+
+fn print(args: &Args, done: &Detached) {
     let what = if args.dry_run { "would detach" } else { "detached" };
     let programs: Vec<_> = done.program_ids.iter().map(u32::to_string).collect();
     println!("{what} program {} from {}; pins {}", programs.join(", "), done.interface, done.pins.join(", "));
@@ -45,5 +62,4 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(next) = &done.next {
         println!("  {:<12} {next} is called by nobody {}", "next", if args.dry_run { "then" } else { "now" });
     }
-    Ok(())
 }

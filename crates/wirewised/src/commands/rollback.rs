@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised rollback`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::abi::maps::{PER_CPU, POLICY, flow_tables};
 use crate::attachment::Attachment;
@@ -33,7 +33,19 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let (lock, ours) = args.which.find_locked(args.dry_run, |_| Ok(()))?;
+    let each = args.which.each()?;
+    // Before the first goes back, so that one that cannot keeps all others from it.
+    each.iter().try_for_each(|which| swap::previous(&which.find()?).map(drop))?;
+    let told = each.iter().map(|which| run_on(args, which)).collect::<Result<Vec<_>>>()?;
+    match &told.into_iter().flatten().collect::<Vec<_>>()[..] {
+        _ if !args.json => Ok(()),
+        [one] => output::print_json(one),
+        several => output::print_json(&json!({ "interfaces": several })),
+    }
+}
+
+fn run_on(args: &Args, which: &AttachmentArgs) -> Result<Option<Value>> {
+    let (lock, ours) = which.find_locked(args.dry_run, |_| Ok(()))?;
     let (previous, meta) = swap::previous(&ours)?;
     let shares = |map: &str| ours.shares(&previous, map);
     let flows = if flow_tables().all(&shares) { "kept" } else { "as it left them" };
@@ -45,10 +57,10 @@ pub fn run(args: &Args) -> Result<()> {
     let status = attachment.as_ref().map(Attachment::status).transpose()?;
     let action = if args.dry_run { "would roll back" } else { "rolled back" };
     if args.json {
-        return output::print_json(&json!({
+        return Ok(Some(json!({
             "action": action, "dry_run": args.dry_run, "interface": ours.interface, "from": from, "to": meta.bundle,
             "flows": flows, "counters": counters, "policy": policy, "status": status,
-        }));
+        })));
     }
     let name = from.map_or("unknown".to_string(), |bundle| bundle.name);
     println!("{action} on {}: {} instead of {name}", ours.interface, meta.bundle.name);
@@ -60,5 +72,5 @@ pub fn run(args: &Args) -> Result<()> {
     } else {
         println!("nothing was changed");
     }
-    Ok(())
+    Ok(None)
 }

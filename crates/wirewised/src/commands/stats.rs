@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::attachment::args::{AttachmentArgs, keep_finding};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::reading::statistics::Statistics;
 use crate::stop::Stop;
 use crate::text::output;
 use crate::text::units::Nanoseconds;
@@ -15,6 +18,7 @@ Examples:
   wirewised stats                              the counters since the program was attached
   wirewised stats --watch                      a live view with rates; q quits
   wirewised stats --watch --json >> stats.jsonl    one object a second
+  wirewised stats --interface eth0,eth1        those of several interfaces, apart and summed; also eth*
   wirewised stats --drift                      whether flows look like those the model learned from
 In observe mode `would drop` counts what enforce mode would have dropped.";
 
@@ -43,6 +47,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    let each = args.which.each()?;
+    if each.len() > 1 {
+        return of_several(args, &each);
+    }
     if args.watch {
         let find = keep_finding(&args.which.root()?, &args.which.find()?);
         return watch::watch(find, Duration::from_nanos(args.interval.0), args.json, &Stop::on_signals()?);
@@ -61,5 +69,37 @@ pub fn run(args: &Args) -> Result<()> {
         return output::print_json(&statistics);
     }
     stats::print(&statistics);
+    Ok(())
+}
+
+/// Counters of each interface, then their sum.
+fn of_several(args: &Args, each: &[AttachmentArgs]) -> Result<()> {
+    if args.watch || args.drift {
+        let option = if args.watch { "--watch" } else { "--drift" };
+        return Err(Error::input(format!(
+            "{option} looks at one interface; --interface means {}",
+            each.len()
+        )));
+    }
+    let mut all = Vec::new();
+    let mut readings = Vec::new();
+    for which in each {
+        let running = which.find()?;
+        let counters = running.counters()?;
+        all.push(running.statistics(&counters, None)?);
+        readings.push((running, counters));
+    }
+    let total = Statistics::total(&all, readings.iter().map(|(_, counters)| counters));
+    if args.json {
+        return output::print_json(&json!({ "interfaces": all, "total": total }));
+    }
+    for statistics in &all {
+        stats::print(statistics);
+        println!();
+    }
+    match &total {
+        Some(total) => stats::print(total),
+        None => println!("no sum: the interfaces run models of other classes"),
+    }
     Ok(())
 }

@@ -4,8 +4,10 @@
 use serde_json::json;
 
 use crate::attachment::Attachment;
+use crate::attachment::args::attached_names;
+use crate::attachment::interfaces;
 use crate::attachment::overview::Overview;
-use crate::attachment::pins::RootArgs;
+use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::succession;
 use crate::error::{Error, Kind, Result};
 use crate::text::output;
@@ -14,7 +16,7 @@ use crate::views::status;
 const EXAMPLES: &str = "\
 Examples:
   wirewised status                            everything that is attached
-  wirewised status --interface eth0           one interface
+  wirewised status --interface eth0           one interface; several: eth0,eth1 or eth*
   wirewised status --check --interface eth0   and the exit code says whether it is attached
   wirewised status --json | jq '.attachments[].mode'
 Exit codes with --check: 0 attached; 5 not attached, no longer attached, or carried by a process that does not answer; 6 cannot be known from here; 7 cannot be read.";
@@ -23,7 +25,7 @@ Exit codes with --check: 0 attached; 5 not attached, no longer attached, or carr
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only this interface
+    /// Only this interface, or these: eth0,eth1 or eth*
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 
@@ -41,8 +43,15 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let interface = args.interface.as_deref();
     let root = args.root.root()?;
+    let names = match &args.interface {
+        Some(text) => interfaces::expand(text, &attached_names(&root)?)?,
+        None => Vec::new(),
+    };
+    if names.len() > 1 {
+        return of_several(args, &root, &names);
+    }
+    let interface = names.first().map(String::as_str);
     if let Err(error) = succession::finish_policies(&root) {
         tracing::warn!("a policy is half written: {error}");
     }
@@ -78,5 +87,35 @@ pub fn run(args: &Args) -> Result<()> {
         }
         Err(_) if all.is_empty() && interface.is_some() => Attachment::find(&seen.root, interface).map(drop),
         _ => Ok(()),
+    }
+}
+
+/// Each interface, as if it were named alone; the first that is not attached is the result.
+fn of_several(args: &Args, root: &Root, names: &[String]) -> Result<()> {
+    if let Err(error) = succession::finish_policies(root) {
+        tracing::warn!("a policy is half written: {error}");
+    }
+    let (mut all, mut unreadable, mut unpinned, mut verdict) = (Vec::new(), Vec::new(), Vec::new(), Ok(()));
+    let mut bpf_file_system = false;
+    for name in names {
+        let mut seen = Overview::of(root.clone(), Some(name))?;
+        all.extend(seen.statuses());
+        verdict = verdict.and(seen.verdict(Some(name)));
+        unreadable.extend(seen.unreadable);
+        unpinned.extend(seen.unpinned);
+        bpf_file_system |= seen.bpf_file_system;
+    }
+    if args.json {
+        output::print_json(&json!({
+            "attachments": all, "unreadable": status::unreadable(&unreadable), "unpinned": unpinned, "bpf_file_system": bpf_file_system,
+        }))?;
+    } else {
+        all.iter().for_each(status::print);
+        unreadable.iter().for_each(status::print_unreadable);
+        unpinned.iter().for_each(status::print_unpinned);
+    }
+    match verdict {
+        Err(error) if !args.check => Err(Error::other(error)),
+        verdict => verdict,
     }
 }

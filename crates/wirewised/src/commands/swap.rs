@@ -36,6 +36,8 @@ Examples:
   wirewised swap --bundle more-classes.wirewise --policy policy.yaml
   wirewised swap --bundle other-features.wirewise --reset-flows
       its features need another flow state: begin with empty flow tables
+  wirewised swap --interface eth0,eth1 --bundle retrained.wirewise
+      on both, or on neither
   wirewised swap --shadow --bundle retrained.wirewise
       try it first: it sees every packet, changes no verdict, and `stats` says where the two disagree
   wirewised swap --promote
@@ -93,8 +95,68 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    let each = args.which.each()?;
+    if let [which] = &each[..] {
+        let told = run_on(args, which, Stage::Final)?;
+        return told.json.map_or(Ok(()), |told| output::print_json(&told));
+    }
+    if args.shadow || args.promote || args.no_shadow {
+        return args.which.find().map(drop);
+    }
+    // What one of them refuses none of them gets.
+    if !args.dry_run {
+        each.iter().try_for_each(|which| run_on(args, which, Stage::Rehearsal).map(drop))?;
+    }
+    let mut all: Vec<Told> = Vec::new();
+    for which in &each {
+        match run_on(args, which, Stage::Final) {
+            Ok(told) => all.push(told),
+            Err(error) => return Err(roll_back(all, error)),
+        }
+    }
+    let told: Vec<_> = all.into_iter().filter_map(|told| told.json).collect();
+    if args.json { output::print_json(&json!({ "interfaces": told })) } else { Ok(()) }
+}
+
+/// Puts back what ran before on interfaces where the swap went through.
+fn roll_back(all: Vec<Told>, error: Error) -> Error {
+    let back = |attachment: Attachment| {
+        let failed = swap::rollback(&attachment).err();
+        failed.map(|failed| format!("{} could not be rolled back: {failed}", attachment.interface))
+    };
+    let failed: Vec<_> = all.into_iter().rev().filter_map(|told| told.swapped).filter_map(back).collect();
+    if failed.is_empty() {
+        error
+    } else {
+        Error::new(error.kind(), format!("{error}; {}", failed.join("; ")))
+    }
+}
+
+/// Whether a swap is only tried, without a word, before all of several interfaces get it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Rehearsal,
+    Final,
+}
+
+/// What was done, or would be.
+#[derive(Debug, Default)]
+struct Told {
+    /// `None`: it was said as text.
+    json: Option<Value>,
+    /// What runs now, if it is not what ran before.
+    swapped: Option<Attachment>,
+}
+
+impl Told {
+    fn json(told: Value) -> Self {
+        Self { json: Some(told), swapped: None }
+    }
+}
+
+fn run_on(args: &Args, which: &AttachmentArgs, stage: Stage) -> Result<Told> {
     if args.no_shadow {
-        return end_shadow(args);
+        return end_shadow(args, which);
     }
     let read = |file: &PathBuf| {
         let file = ready_model::bundle_file(file)?;
@@ -102,11 +164,12 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let given = args.bundle.as_ref().map(read).transpose()?;
     // Before the lock is taken, so that nobody waits for a person's answer.
-    let policy = args.policy.as_ref().map(|file| admitted(args, file, given.as_ref())).transpose()?;
-    let (lock, ours) = begin(args)?;
+    let admit = |file: &PathBuf| admitted(args, which, stage, file, given.as_ref());
+    let policy = args.policy.as_ref().map(admit).transpose()?;
+    let (lock, ours) = begin(args, which)?;
     match given {
         Some((bundle, file)) if args.shadow => start_shadow(args, &ours, &bundle, &file),
-        Some((bundle, file)) => swap(args, lock, ours, (bundle, file), policy, None),
+        Some((bundle, file)) => swap(args, stage, lock, ours, (bundle, file), policy, None),
         None => {
             let (shadow, meta) = shadow::of(&ours)?;
             let file = PathBuf::from(&meta.bundle.file);
@@ -118,14 +181,20 @@ pub fn run(args: &Args) -> Result<()> {
                     meta.bundle.name
                 )));
             }
-            swap(args, lock, ours, (bundle, file), policy, Some(shadow))
+            swap(args, stage, lock, ours, (bundle, file), policy, Some(shadow))
         }
     }
 }
 
 /// The new policy, once nobody risks to lock themselves out by it. given: the bundle, if it is not the shadow's.
-fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Result<(PathBuf, Policy)> {
-    let ours = args.which.find()?;
+fn admitted(
+    args: &Args,
+    which: &AttachmentArgs,
+    stage: Stage,
+    file: &Path,
+    given: Option<&(Bundle, PathBuf)>,
+) -> Result<(PathBuf, Policy)> {
+    let ours = which.find()?;
     let classes = match given {
         Some((bundle, _)) => bundle.manifest.classes.clone(),
         None => shadow::of(&ours)?.1.classes,
@@ -134,13 +203,15 @@ fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Resu
     if policy.goes_beyond_verdicts() {
         let plane = ours.link.as_ref().and_then(|(_, link)| link.plane().ok()?);
         let planes: Vec<_> = plane.into_iter().chain(ours.outgoing.map(|_| outgoing::PLANE)).collect();
-        let findings = steering::admit(&mut policy, &ours.interface, &planes, &args.which.root()?)?;
+        let findings = steering::admit(&mut policy, &ours.interface, &planes, &which.root()?)?;
         finding::require(&findings)?;
-        finding::warn(&findings);
+        if stage == Stage::Final {
+            finding::warn(&findings);
+        }
     }
     args.lock_out.admit(&mut policy, args.json)?;
     let mode = effective_mode(&ours.policy()?, kernel::boot_ns());
-    if !args.lock_out.yes && lockout::threatens(mode, &policy.to_abi(0, mode)) {
+    if stage == Stage::Final && !args.lock_out.yes && lockout::threatens(mode, &policy.to_abi(0, mode)) {
         if args.dry_run {
             eprintln!("warning: lock-out: {}; {}", lockout::RISK, lockout::WAYS_OUT);
         } else {
@@ -151,48 +222,66 @@ fn admitted(args: &Args, file: &Path, given: Option<&(Bundle, PathBuf)>) -> Resu
 }
 
 /// What is attached, with the lock that keeps it so.
-fn begin(args: &Args) -> Result<(Lock, Attachment)> {
-    args.which.find_locked(args.dry_run, |root| finding::require(&doctor::check_machine(root)))
+fn begin(args: &Args, which: &AttachmentArgs) -> Result<(Lock, Attachment)> {
+    which.find_locked(args.dry_run, |root| finding::require(&doctor::check_machine(root)))
 }
 
 fn swap(
     args: &Args,
+    stage: Stage,
     lock: Lock,
     ours: Attachment,
     (bundle, bundle_file): (Bundle, PathBuf),
     policy: Option<(PathBuf, Policy)>,
     shadow: Option<Attachment>,
-) -> Result<()> {
+) -> Result<Told> {
     let request =
         SwapRequest { ours, bundle, bundle_file, policy, mode: None, reset_flows: args.reset_flows, shadow };
     if request.runs_already() {
-        return keep(args, &request.ours);
+        return if stage == Stage::Final { keep(args, &request.ours) } else { Ok(Told::default()) };
     }
     let plan = swap::plan(&request)?;
+    require_shared_flows_stay(&request, &plan)?;
     require_tried(&request, &plan, &args.lock_out)?;
     let loaded = swap::load(&request, &plan)?;
+    if stage == Stage::Rehearsal {
+        return Ok(Told::default());
+    }
     let mut told = tell(&request, &plan, if args.dry_run { "would swap" } else { "swapped" });
     if plan.flows == FlowsPlan::Empty {
         eprintln!("warning: flows: the flow tables begin empty: {}", plan.differences.join("; "));
     }
     if args.dry_run {
         if args.json {
-            return output::print_json(&told);
+            return Ok(Told::json(told));
         }
         print(&told);
         println!("nothing was changed");
-        return Ok(());
+        return Ok(Told::default());
     }
     let attachment = swap::execute(&request, &plan, &loaded)?;
     drop(lock);
     let status = attachment.status()?;
     if args.json {
         told["status"] = serde_json::to_value(status).unwrap_or_default();
-        return output::print_json(&told);
+        return Ok(Told { json: Some(told), swapped: Some(attachment) });
     }
     print(&told);
     println!("`wirewised rollback --interface {}` goes back", quoted(&attachment.interface));
-    Ok(())
+    Ok(Told { json: None, swapped: Some(attachment) })
+}
+
+/// Flow tables that several interfaces share cannot begin empty for one of them alone.
+fn require_shared_flows_stay(request: &SwapRequest, plan: &SwapPlan) -> Result<()> {
+    let (ours, others) = (&request.ours.interface, request.ours.shares_flows_with());
+    if plan.flows == FlowsPlan::Kept || others.is_empty() {
+        return Ok(());
+    }
+    Err(Error::input(format!(
+        "{ours} shares its flow tables with {}, and the new bundle would not use them; `wirewised run --replace --share-flows` attaches all of \
+         them anew",
+        others.join(", ")
+    )))
 }
 
 /// A ready model that takes over where a policy enforces has to have been tried here, at least as the shadow.
@@ -208,17 +297,17 @@ fn require_tried(request: &SwapRequest, plan: &SwapPlan, args: &LockOutArgs) -> 
     untried::require(bundle, mode, &taken, tried, args)
 }
 
-fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) -> Result<()> {
+fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) -> Result<Told> {
     let pair = shadow::load(ours, bundle, file, args.running.as_deref())?;
     let (name, interface) = (&bundle.manifest.name, &ours.interface);
     let attachment = if args.dry_run { None } else { Some(shadow::start(ours, bundle, file, &pair)?) };
     let action = if args.dry_run { "would shadow" } else { "shadowing" };
     let status = attachment.as_ref().map(Attachment::status).transpose()?;
     if args.json {
-        return output::print_json(&json!({
+        return Ok(Told::json(json!({
             "action": action, "dry_run": args.dry_run, "interface": interface, "shadow": name,
             "flow_table_bytes": pair.table_bytes, "status": status,
-        }));
+        })));
     }
     println!("{action} on {interface}: {name} sees every packet and changes no verdict");
     println!("  flow tables  its own, {}, empty at first", format_bytes(pair.table_bytes));
@@ -229,36 +318,36 @@ fn start_shadow(args: &Args, ours: &Attachment, bundle: &Bundle, file: &Path) ->
             "`wirewised stats` shows where they disagree; `swap --promote` makes it the first, `swap --no-shadow` ends it"
         );
     }
-    Ok(())
+    Ok(Told::default())
 }
 
-fn end_shadow(args: &Args) -> Result<()> {
-    let (_lock, ours) = begin(args)?;
+fn end_shadow(args: &Args, which: &AttachmentArgs) -> Result<Told> {
+    let (_lock, ours) = begin(args, which)?;
     let (_, meta) = shadow::of(&ours)?;
     let agreement = ours.agreement()?;
     let status = if args.dry_run { None } else { Some(shadow::end(&ours)?.status()?) };
     let action = if args.dry_run { "would end the shadow" } else { "ended the shadow" };
     if args.json {
-        return output::print_json(&json!({
+        return Ok(Told::json(json!({
             "action": action, "dry_run": args.dry_run, "interface": ours.interface, "shadow": meta.bundle.name,
             "agreement": agreement, "status": status,
-        }));
+        })));
     }
     println!("{action} on {}", ours.interface);
     if let Some(agreement) = agreement {
         views::agreement::print(&agreement);
     }
-    Ok(())
+    Ok(Told::default())
 }
 
 /// Somebody asks for what is there.
-fn keep(args: &Args, ours: &Attachment) -> Result<()> {
+fn keep(args: &Args, ours: &Attachment) -> Result<Told> {
     let status = ours.status()?;
     if args.json {
-        return output::print_json(&json!({ "action": "kept", "dry_run": args.dry_run, "status": status }));
+        return Ok(Told::json(json!({ "action": "kept", "dry_run": args.dry_run, "status": status })));
     }
     println!("{}: this bundle runs already; nothing was changed", ours.interface);
-    Ok(())
+    Ok(Told::default())
 }
 
 /// What is done, or would be.

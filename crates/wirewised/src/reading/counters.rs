@@ -35,6 +35,13 @@ impl Counters {
         Ok(Self { at: Instant::now(), stats: sum, map_id: info.info.id })
     }
 
+    /// Those of several interfaces together, which count on from no other reading.
+    pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sum = Stats::zeroed();
+        all.into_iter().for_each(|one| add(&mut sum, &one.stats));
+        Self { at: Instant::now(), stats: sum, map_id: 0 }
+    }
+
     /// Whether both count on from the same zero.
     pub fn continues(&self, before: &Self) -> bool {
         self.map_id == before.map_id

@@ -122,6 +122,50 @@ impl Statistics {
     }
 }
 
+impl Statistics {
+    /// The sum of several interfaces; `None` if their classes differ. all : their own statistics, without rates.
+    pub fn total<'a>(all: &[Self], counters: impl IntoIterator<Item = &'a Counters>) -> Option<Self> {
+        let first = all.first()?;
+        let names = |of: &Self| of.classes.iter().map(|class| class.name.clone()).collect::<Vec<_>>();
+        if all.iter().any(|other| names(other) != names(first)) {
+            return None;
+        }
+        let same = |what: fn(&Self) -> Option<String>, mixed: &str| {
+            let one = what(first);
+            if all.iter().all(|other| what(other) == one) { one } else { Some(mixed.to_string()) }
+        };
+        let stats = Counters::sum(counters).stats;
+        let classes = first.classes.iter().enumerate().map(|(id, class)| {
+            let differs = all.iter().any(|other| other.classes[id].action != class.action);
+            (class.name.clone(), if differs { "(differs)".to_string() } else { class.action.clone() }, None)
+        });
+        let metadata = all.iter().filter_map(|one| one.metadata.as_ref()).fold(None, |sum, one| {
+            let sum: MetadataCounters = sum.unwrap_or_default();
+            let (written, no_room) = (sum.written + one.written, sum.no_room + one.no_room);
+            Some(MetadataCounters { written, no_room })
+        });
+        let network =
+            |(id, row): (usize, &NetworkRow)| NetworkRow { name: row.name.clone(), yes: stats.said_yes[id] };
+        Some(Self {
+            interface: all.iter().map(|one| one.interface.as_str()).collect::<Vec<_>>().join(", "),
+            time: kernel::now(),
+            attached: all.iter().all(|one| one.attached),
+            mode: same(|one| Some(one.mode.clone()), "(differs)").unwrap_or_default(),
+            bundle: same(|one| one.bundle.clone(), "(differs)"),
+            interval_seconds: None,
+            classes: class_rows(&stats, classes, |_, _| (None, None)),
+            status: status_rows(&stats, |_, _| None),
+            inferred: stats.inferred,
+            flows: (&stats).into(),
+            aggregates: FlowCounters::of_aggregates(&stats),
+            events: (&stats).into(),
+            networks: first.networks.iter().enumerate().map(network).collect(),
+            metadata,
+            shadow: None,
+        })
+    }
+}
+
 /// classes : name, action, and the mode of its own, by class id. rates : packets and bits a second of a class.
 pub fn class_rows(
     stats: &Stats,

@@ -42,6 +42,8 @@ pub struct Status {
     pub classes: Vec<Class>,
     pub policy: Option<PolicyMeta>,
     pub flow_tables: FlowTables,
+    /// Interfaces whose programs use the same flow tables.
+    pub shares_flows_with: Vec<String>,
     /// Where the program reads the time: `fine`, `coarse (jiffies)`, or `coarse (helper)` where the kernel's tick could not be
     /// measured, which costs some ns a packet.
     pub clock: Option<String>,

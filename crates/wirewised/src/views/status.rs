@@ -101,7 +101,11 @@ pub fn print(status: &Status) {
     let tables = &status.flow_tables;
     let entries = tables.entries.map_or("?".to_string(), |entries| entries.to_string());
     let size = tables.sharing.describe(entries, tables.cpus);
-    row("flow tables", &format!("{size}, {}", format_bytes(tables.bytes)));
+    let others = match &status.shares_flows_with[..] {
+        [] => String::new(),
+        others => format!(", shared with {}", others.join(", ")),
+    };
+    row("flow tables", &format!("{size}, {}{others}", format_bytes(tables.bytes)));
     if !status.offloads_off.is_empty() {
         let off: Vec<_> = status.offloads_off.iter().map(Merging::describe).collect();
         row("offloads", &format!("off until detached: {}", off.join(", ")));

@@ -47,6 +47,7 @@ mod ownership;
 mod policies;
 mod ready_models;
 mod refusals;
+mod several;
 mod shadow;
 mod signatures;
 mod steering;

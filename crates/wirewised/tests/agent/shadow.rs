@@ -14,7 +14,7 @@ fn shadow(lab: &Lab) -> Value {
     lab.stats()["shadow"].clone()
 }
 
-fn wide(name: &str) -> Vec<u8> {
+pub fn wide(name: &str) -> Vec<u8> {
     changed_bundle(name, &variant("WIDE"), |manifest| {
         manifest["flow"]["layout_digest"] = "1".into();
         manifest["flow"]["entry6_size"] = 96.into();

@@ -261,6 +261,11 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     staging::load(opened, bundle, ours.outgoing.is_some(), next)
 }
 
+/// For a program that uses the flow tables of an attachment's.
+pub(super) fn settings_with_tables_of(ours: &Attachment, runs: Runs) -> Result<Settings> {
+    with_tables_of(&known_config(ours)?, runs)
+}
+
 /// For a program that uses the flow tables of a program with these constants, and its policy.
 fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
     Ok(Settings {
@@ -275,7 +280,11 @@ fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
 }
 
 /// Lets a program use maps of an attachment, as far as both have them.
-fn share(opened: &mut Opened, from: &Attachment, maps: impl IntoIterator<Item = &'static str>) -> Result<()> {
+pub(super) fn share(
+    opened: &mut Opened,
+    from: &Attachment,
+    maps: impl IntoIterator<Item = &'static str>,
+) -> Result<()> {
     for name in maps {
         if let Some(map) = from.optional_map(name)? {
             opened.share(name, &map)?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised run`.
 
+mod several;
 mod user_space;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::abi::{self, Mode};
 use crate::attachment::args::keep_finding;
@@ -57,6 +58,8 @@ Examples:
       still every packet passes; the counters say what the policy would have dropped
   wirewised run --bundle forest.wirewise --interface eth0 --policy policy.yaml --mode enforce --allow-current-session
       drop as the policy says; `enforce_for: 10m` in the policy ends that by itself
+  wirewised run --bundle forest.wirewise --interface eth0,eth1 --share-flows
+      on both interfaces of a router, or on neither; both directions of its traffic meet in one set of flow tables
   wirewised run --bundle forest.wirewise --interface eth0 --plane af-packet --to eth1 --policy policy.yaml
       in user space, as a wire between two interfaces, until Ctrl-C
 In the kernel the program stays attached when this command ends, is killed or is upgraded; `wirewised detach` removes
@@ -64,7 +67,7 @@ it. Running again with the same bundle changes policy and mode in place, without
 (`wirewised planes` lists them) runs for as long as this command does. Where no BPF file system is mounted at
 /sys/fs/bpf, it mounts one and says so.";
 
-/// Load a bundle, check everything, and attach it to an interface.
+/// Load a bundle, check everything, and attach it to an interface, or to several.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -73,9 +76,14 @@ pub struct Args {
     bundle: PathBuf,
 
     /// The interface whose packets are judged: incoming ones, with `--plane tc-egress` outgoing ones. With `--plane dpdk` also
-    /// a card's PCI address, such as 0000:01:00.0, or a virtual device of DPDK's with its arguments
+    /// a card's PCI address, such as 0000:01:00.0, or a virtual device of DPDK's with its arguments. Several, all or none of which are
+    /// attached: eth0,eth1 or eth*
     #[arg(long, value_name = "NAME")]
     interface: String,
+
+    /// With several interfaces: one set of flow tables for all, so that both directions of a router's traffic meet
+    #[arg(long)]
+    share_flows: bool,
 
     /// Where in the kernel [default: xdp-native, or that of an adopted program]; there is no silent fallback
     #[arg(long, value_enum)]
@@ -153,15 +161,25 @@ enum Offloads {
     Off,
 }
 
-pub fn run(args: &Args) -> Result<()> {
-    let mut request = read_inputs(args)?;
+/// What is to be attached to one interface, checked.
+struct Checked {
+    request: AttachRequest,
+    plan: AttachPlan,
+    prepared: Prepared,
+    findings: Vec<Finding>,
+    /// It may lock out whoever asks for it, who has not said yes to that.
+    threatens: bool,
+}
+
+/// interface : as it was named.
+fn checked(args: &Args, interface: &str) -> Result<Checked> {
+    let mut request = read_inputs(args, interface)?;
     let steering = admit_steering(&mut request)?;
     let mut findings = check(&request, steering)?;
     let plan = plan::of(&request)?;
     let prepared = ready::prepare(&request)?;
-    let arguments = request.plane.parts(&args.interface).1;
-    let wanted = args.user_space.wanted(&request.interface, arguments, prepared.shards);
     if !matches!(plan, AttachPlan::Adopt(_)) {
+        let wanted = wanted(args, interface, &request, &prepared);
         findings.extend(check_memory(&wanted, &request, &prepared)?);
         finding::require(&findings)?;
     }
@@ -170,7 +188,37 @@ pub fn run(args: &Args) -> Result<()> {
         let taken = untried::taken(policy, &request.bundle.manifest.classes);
         untried::require(&request.bundle, *mode, &taken, plan.adopted(), &args.lock_out)?;
     }
-    if !args.lock_out.yes && force.is_some_and(|(mode, policy)| lockout::threatens(mode, &policy)) {
+    let threatens =
+        !args.lock_out.yes && force.is_some_and(|(mode, policy)| lockout::threatens(mode, &policy));
+    Ok(Checked { request, plan, prepared, findings, threatens })
+}
+
+/// What a plane in user space is to carry.
+fn wanted<'a>(
+    args: &'a Args,
+    interface: &'a str,
+    request: &'a AttachRequest,
+    prepared: &Prepared,
+) -> Wanted<'a> {
+    let arguments = request.plane.parts(interface).1;
+    args.user_space.wanted(&request.interface, arguments, prepared.shards)
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let names = several::names(args)?;
+    match &names[..] {
+        [interface] if args.share_flows => Err(Error::input(format!(
+            "--share-flows needs several interfaces, and --interface means {interface} alone"
+        ))),
+        [interface] => run_on(args, interface),
+        several => several::run(args, several),
+    }
+}
+
+fn run_on(args: &Args, interface: &str) -> Result<()> {
+    let Checked { request, plan, prepared, mut findings, threatens } = checked(args, interface)?;
+    let wanted = wanted(args, interface, &request, &prepared);
+    if threatens {
         if args.dry_run {
             findings.push(Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT));
         } else {
@@ -178,7 +226,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if args.dry_run {
-        return tell(args, &request, &plan, &prepared, &findings);
+        let told = tell(args, &request, &plan, &prepared, &findings)?;
+        return told.map_or(Ok(()), |told| output::print_json(&told));
     }
     // Registered before anything is attached, so that no signal is lost in between.
     let stays = args.foreground || request.plane.carried().is_some();
@@ -204,7 +253,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(stop) => user_space::start(&wanted, &root, &attachment, request.plane, stop)?,
         None => None,
     };
-    report(args, action, mounts, &attachment, carrier.is_some())?;
+    let told = report(args, action, mounts, &attachment, carrier.is_some())?;
+    told.map_or(Ok(()), |told| output::print_json(&told))?;
     let Some(stop) = stop else { return Ok(()) };
     // The bundle is some MiB that only the start needed.
     drop((request, attachment));
@@ -234,7 +284,7 @@ fn watch_counters(args: &Args, root: &Root, interface: &str, stop: &Stop) -> Res
     if stop.asked() { Ok(()) } else { watched }
 }
 
-fn read_inputs(args: &Args) -> Result<AttachRequest> {
+fn read_inputs(args: &Args, interface: &str) -> Result<AttachRequest> {
     let bundle_file = ready_model::bundle_file(&args.bundle)?;
     let bundle = args.trust.read(&bundle_file)?;
     let policy = args
@@ -246,11 +296,11 @@ fn read_inputs(args: &Args) -> Result<AttachRequest> {
         args.lock_out.admit(policy, args.json)?;
     }
     let root = args.root.root()?;
-    let current = plan::current_plane(&root, &netdev::primary_name(&args.interface));
+    let current = plan::current_plane(&root, &netdev::primary_name(interface));
     let plane = args.plane.or(current.map(|(plane, _)| plane)).unwrap_or(Plane::XDP_NATIVE);
-    let interface = match plane.names_device(&args.interface) {
-        true => plane.parts(&args.interface).0.to_string(),
-        false => netdev::primary_name(&args.interface),
+    let interface = match plane.names_device(interface) {
+        true => plane.parts(interface).0.to_string(),
+        false => netdev::primary_name(interface),
     };
     let request = AttachRequest {
         plane,
@@ -419,25 +469,26 @@ fn describe(plan: &AttachPlan, request: &AttachRequest) -> String {
     }
 }
 
+/// Says what would be done: as JSON, which is returned, or as text.
 fn tell(
     args: &Args,
     request: &AttachRequest,
     plan: &AttachPlan,
     prepared: &Prepared,
     findings: &[Finding],
-) -> Result<()> {
+) -> Result<Option<Value>> {
     let action = describe(plan, request);
     let mode = request.mode.map_or("observe, or as adopted", Mode::name);
     let mounts = bpffs::state(request.root.path()) == bpffs::State::Mountable;
     if args.json {
-        return output::print_json(&json!({
+        return Ok(Some(json!({
             "dry_run": true, "interface": request.interface, "plane": request.plane, "mode": request.mode,
             "action": action, "bundle": request.bundle.manifest.name, "pins": plan::directory(request)?,
             "flow_tables": {
                 "sharing": prepared.sharing, "entries": prepared.table_size, "cpus": prepared.shards, "bytes": prepared.table_bytes,
             },
             "mounts": mounts.then_some(bpffs::PLACE), "findings": findings,
-        }));
+        })));
     }
     finding::warn(findings);
     println!("would {action}");
@@ -453,7 +504,7 @@ fn tell(
         println!("  mounts       a BPF file system at {}, where there is none yet", bpffs::PLACE);
     }
     println!("nothing was changed");
-    Ok(())
+    Ok(None)
 }
 
 fn tell_memory(plan: &AttachPlan, prepared: &Prepared) {
@@ -464,15 +515,21 @@ fn tell_memory(plan: &AttachPlan, prepared: &Prepared) {
     println!("  flow tables  {}, {}", sharing.describe(table_size, *shards), format_bytes(*table_bytes));
 }
 
-fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment, carries: bool) -> Result<()> {
+/// Says what was done: as JSON, which is returned, or as text.
+fn report(
+    args: &Args,
+    action: &str,
+    mounts: bool,
+    attachment: &Attachment,
+    carries: bool,
+) -> Result<Option<Value>> {
     let status = attachment.status()?;
     if args.json {
         if args.foreground {
-            return Ok(());
+            return Ok(None);
         }
-        return output::print_json(
-            &json!({ "action": action, "mounts": mounts.then_some(bpffs::PLACE), "status": status }),
-        );
+        let mounts = mounts.then_some(bpffs::PLACE);
+        return Ok(Some(json!({ "action": action, "mounts": mounts, "status": status })));
     }
     println!("{action}:");
     status::print(&status);
@@ -484,5 +541,5 @@ fn report(args: &Args, action: &str, mounts: bool, attachment: &Attachment, carr
         );
         output::check()?;
     }
-    Ok(())
+    Ok(None)
 }
