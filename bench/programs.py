@@ -154,7 +154,7 @@ def binary_network(input_bits: int, *layers: int) -> BinaryMlp:
 
 def _empty(defines: str = "") -> ebpf.Sources:
     text = (_ROOT / "bench" / "empty.bpf.c").read_text()
-    return ebpf.Sources({"main.bpf.c": defines + text}, "none", "", {}, ())
+    return ebpf.Sources({"main.bpf.c": defines + text}, "none", "", {}, (), "none")
 
 
 def _flow(feature_set: FeatureSet) -> Callable[[], ebpf.Sources]:

@@ -68,7 +68,7 @@ def sources(name: str, flows: int) -> ebpf.Sources:
         "sizes.h": defines,
         "values.h": "".join(values),
     }
-    return ebpf.Sources(files, "look-ups", "written after the paper", {}, chain)
+    return ebpf.Sources(files, "look-ups", "written after the paper", {}, chain, name)
 
 
 def _tree(of: TreeEnsemble) -> tuple[dict[str, int], list[str], tuple[str, ...]]:

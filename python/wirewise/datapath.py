@@ -30,9 +30,9 @@ class Decision:
     flow table never saw. class_id, action, outcome : None unless status is CLASSIFIED; a class may be one
     kept with the flow, then inferred is False, and it is class 0 while the model's class has too few verdicts
     in a row, or there is too little evidence against its sender. scores : of the model, when it ran.
-    evidence : that, where the class needs it. allowed_by : the entry of the list. denied_by : that of the deny
-    list, or the kind of ban. frame : as it is afterwards. metadata : the verdict as other programs see it, if
-    the policy asks for that.
+    evidence : that, where the class needs it. allowed_by : the entry of the list. denied_by : that of the
+    deny list, or the kind of ban. frame : as it is afterwards. metadata : the verdict as other programs see
+    it, if the policy asks for that.
     """
 
     status: Status

@@ -14,4 +14,15 @@ from wirewise.policy.meaning import (
     Trigger,
 )
 
-__all__ = ["ClassPolicy", "Decider", "Limit", "Metadata", "Observed", "Policy", "Port", "Selector", "Teller", "Trigger"]
+__all__ = [
+    "ClassPolicy",
+    "Decider",
+    "Limit",
+    "Metadata",
+    "Observed",
+    "Policy",
+    "Port",
+    "Selector",
+    "Teller",
+    "Trigger",
+]

@@ -40,7 +40,7 @@ pub struct Args {
 type Made = (u32, abi::Scratch);
 
 enum Checked {
-    Kernel(Runtime),
+    Kernel(Box<Runtime>),
     Engine(Worker),
     Native(Native),
 }

@@ -193,8 +193,8 @@ def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_main, a function of the packet's path and the largest of the
     others, each rounded up as the kernel does; or what finds a place in a shared table, which calls the
     search, and for an aggregate is called itself; or what looks for a socket, which calls the walk over IPv6
-    extensions; or a bank of networks, which calls their layers; or the deny list, or what chooses events, which the agent may link.
-    It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest of its path has returned.
+    extensions; or a bank of networks, which calls their layers; or the deny list, or what chooses events,
+    which the agent may link. It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest of its path has returned.
 
     What parses at MAXIMUM_SPLIT calls only what the lists need beside it.
 
@@ -219,7 +219,9 @@ def _stack(warnings: str) -> int:
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
     beside = max(*(frames.get(name, _FRAME_UNIT) for name in _BESIDE_PARSING), sockets, DENY_STACK)
     parsing = max(parse4, parse6) + beside
-    return main + max(parsing, max(path4, path6) + max(*frames.values(), *nested, bank, beside, telling), acting)
+    return main + max(
+        parsing, max(path4, path6) + max(*frames.values(), *nested, bank, beside, telling), acting
+    )
 
 
 def _first_error(text: str) -> str:
