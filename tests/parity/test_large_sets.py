@@ -72,7 +72,7 @@ def test_a_program_in_more_functions_agrees(kind: str, shape: str, tmp_path: Pat
     assert built.split == MAXIMUM_SPLIT
     policy = {
         "version": 1,
-        "classes": {"class1": {"action": "drop", "after": 2}, "class0": {"dscp": "CS1"}},
+        "classes": {"c1": {"action": "drop", "after": 2}, "c0": {"dscp": "CS1"}},
         "deny": {"ports": ["tcp/23"]},
         "trigger": random.choice(("every", {"packets": [1, 3]})),
     }
