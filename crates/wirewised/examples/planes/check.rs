@@ -101,7 +101,7 @@ fn planes(program: &Program) -> Result<Vec<(String, Checked)>> {
     let element = abi::Element::zeroed();
     let mut kernel = Runtime::new(RuntimeName::Kernel, &name, &bytes, &settings)?;
     kernel.write_policy(&policy, &element)?;
-    let mut planes = vec![("kernel".to_owned(), Checked::Kernel(kernel))];
+    let mut planes = vec![("kernel".to_owned(), Checked::Kernel(Box::new(kernel)))];
     for (plane, caged) in [("engine", false), ("engine-caged", true)] {
         let mut worker = Prepared::new(&name, &bytes, &settings.in_engine(), caged)?.worker()?;
         worker.write_policy(&policy, &element)?;
