@@ -194,7 +194,8 @@ def _stack(warnings: str) -> int:
     others, each rounded up as the kernel does; or what finds a place in a shared table, which calls the
     search, and for an aggregate is called itself; or what looks for a socket, which calls the walk over IPv6
     extensions; or a bank of networks, which calls their layers; or the deny list, or what chooses events,
-    which the agent may link. It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest of its path has returned.
+    which the agent may link. It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest
+    of its path has returned.
 
     What parses at MAXIMUM_SPLIT calls only what the lists need beside it.
 
