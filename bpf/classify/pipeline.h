@@ -51,7 +51,7 @@ static __always_inline void ww_describe_verdict(struct ww_frame *frame, const st
 						__u32 before, const __u32 version)
 {
 	struct ww_description *described = &frame->percpu->scratch.described;
-	__u32 class_id = ww_counted_class(slot);
+	__u32 class_id = ww_counted_class(slot, frame->now_ns, version);
 
 #if WW_SCORES
 	/* The class of unknown packets has no score. */
@@ -72,7 +72,7 @@ static __always_inline void ww_describe_verdict(struct ww_frame *frame, const st
 static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *slot, __u32 class_id,
 				       const __u32 version, __u32 length)
 {
-	__u32 class_before = ww_config.describes ? ww_kept_class(slot) : WW_NO_CLASS;
+	__u32 class_before = ww_config.describes ? ww_kept_class(slot, frame->now_ns, version) : WW_NO_CLASS;
 
 #if WW_BOUNDED
 	class_id = ww_bound(frame->percpu->scratch.feature, class_id);

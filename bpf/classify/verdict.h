@@ -296,10 +296,10 @@ static __always_inline __u32 ww_counted_class(const struct ww_slot *slot, __u64 
 	return class_id;
 }
 
-/* The class that the flow's packets count as, or WW_NO_CLASS before its first verdict. */
-static __always_inline __u32 ww_kept_class(const struct ww_slot *slot)
+/* The class that the flow's packets count as, or WW_NO_CLASS before its first verdict. version: 4 or 6, a constant. */
+static __always_inline __u32 ww_kept_class(const struct ww_slot *slot, __u64 now, const __u32 version)
 {
-	return slot->flags & ww_config.verdict ? ww_counted_class(slot) : WW_NO_CLASS;
+	return slot->flags & ww_config.verdict ? ww_counted_class(slot, now, version) : WW_NO_CLASS;
 }
 
 /* The seam between classifier and actor: does what the policy asks for a class beside passing and dropping, and returns an enum ww_verdict.

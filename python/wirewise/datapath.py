@@ -123,7 +123,7 @@ class DataPath:
         if self.feature_set.paths:
             inferred = seen.whole
         scores = None
-        before = None if flow.verdict is None else self.policy.counted(flow.verdict, flow.streak)
+        before = None if flow.verdict is None else self._counted(packet, flow, time_ns)[0]
         if inferred:
             class_id, scores = self.model.predict_one(features)
             if self._senders:
@@ -137,12 +137,7 @@ class DataPath:
             flow.verdict = class_id
         if flow.verdict is None:
             return Decision(Status.UNDECIDED, Fate.PASS, packet, seen, frame=frame)
-        class_id = self.policy.counted(flow.verdict, flow.streak)
-        evidence = None
-        if self._senders and self.policy.is_evidence(class_id):
-            evidence = self._senders.weigh(self._sender(packet, flow), time_ns)
-            if not evidence.enough:
-                class_id = 0
+        class_id, evidence = self._counted(packet, flow, time_ns)
         action, outcome = self._decider.decide(class_id, time_ns, connected=self.connected(packet))
         if self._bans and outcome in (Outcome.DROP, Outcome.LIMITED, Outcome.WOULD_DROP, Outcome.WOULD_LIMIT):
             would = outcome in (Outcome.WOULD_DROP, Outcome.WOULD_LIMIT)
@@ -167,6 +162,15 @@ class DataPath:
             metadata=metadata,
             evidence=evidence,
         )  # fmt: skip
+
+    def _counted(self, packet: Packet, flow: Entry, time_ns: int) -> tuple[int, Weighed | None]:
+        """The class that the flow's packets count as, and the evidence against its sender if that decides."""
+        assert flow.verdict is not None
+        class_id = self.policy.counted(flow.verdict, flow.streak)
+        if not self._senders or not self.policy.is_evidence(class_id):
+            return class_id, None
+        evidence = self._senders.weigh(self._sender(packet, flow), time_ns)
+        return (class_id if evidence.enough else 0), evidence
 
     def _sender(self, packet: Packet, flow: Entry) -> tuple[object, ...]:
         """Who the packet's flow is evidence against."""
