@@ -435,6 +435,7 @@ struct ww_scratch {
 	/* Of a bank, as in an event. */
 	__u64 answers;
 	__u64 changed;
+	__u64 selected; /* by the trigger, for its headers */
 	struct ww_description described;
 	/* Of a network: what a layer gives, packed as the next one reads it; layers read and write by turns. */
 	__u64 activation[2][WW_MAX_WIDTH];

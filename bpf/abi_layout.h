@@ -192,7 +192,7 @@ WW_AT(ww_description, flags, 69);
 WW_AT(ww_description, ip_version, 70);
 WW_AT(ww_description, reserved, 71);
 
-WW_SIZE(ww_scratch, 4144);
+WW_SIZE(ww_scratch, 4152);
 WW_AT(ww_scratch, feature, 0);
 WW_AT(ww_scratch, score, 1024);
 WW_AT(ww_scratch, status, 1536);
@@ -216,8 +216,9 @@ WW_AT(ww_scratch, now_ns, 1992);
 WW_AT(ww_scratch, leaf, 2000);
 WW_AT(ww_scratch, answers, 2008);
 WW_AT(ww_scratch, changed, 2016);
-WW_AT(ww_scratch, described, 2024);
-WW_AT(ww_scratch, activation, 2096);
+WW_AT(ww_scratch, selected, 2024);
+WW_AT(ww_scratch, described, 2032);
+WW_AT(ww_scratch, activation, 2104);
 
 WW_SIZE(ww_agreement, 536);
 WW_AT(ww_agreement, packets, 0);
@@ -225,7 +226,7 @@ WW_AT(ww_agreement, now_ns, 520);
 WW_AT(ww_agreement, class_id, 528);
 WW_AT(ww_agreement, reserved, 532);
 
-WW_SIZE(ww_cpu, 16272);
+WW_SIZE(ww_cpu, 16280);
 WW_AT(ww_cpu, stats, 0);
 WW_AT(ww_cpu, scratch, 12128);
 

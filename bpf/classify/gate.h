@@ -111,8 +111,8 @@ __weak __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, 
 
 /* Asked of packets that the allow list does not let through. As that, it is about peers. header: of the transport. version: 4 or 6, a
  * constant. */
-static __always_inline int ww_denied(WW_HOOK_CTX *ctx, const struct ww_packet *p, const void *header,
-				     const __u32 version)
+static __always_inline int ww_denied(WW_HOOK_CTX *ctx, struct ww_scratch *scratch, const struct ww_packet *p,
+				     const void *header, const __u32 version)
 {
 	__u32 port = ww_outgoing() ? p->source_port : p->destination_port;
 	/* A fragment other than the first has no ports. */
@@ -124,11 +124,12 @@ static __always_inline int ww_denied(WW_HOOK_CTX *ctx, const struct ww_packet *p
 		status = ww_denied4(ctx, ww_outgoing() ? p->destination4 : p->source4,
 				    ww_outgoing() ? p->source4 : p->destination4, transport);
 	} else {
-		struct ww_ends6 ends;
+		/* Not on the stack, which is short: memory that a network's layers use later. */
+		struct ww_ends6 *ends = (void *)scratch->activation;
 
-		__builtin_memcpy(ends.peer, p->addresses6 + (ww_outgoing() ? 4 : 0), sizeof(ends.peer));
-		__builtin_memcpy(ends.own, p->addresses6 + (ww_outgoing() ? 0 : 4), sizeof(ends.own));
-		status = ww_denied6(ctx, &ends, transport);
+		__builtin_memcpy(ends->peer, p->addresses6 + (ww_outgoing() ? 4 : 0), sizeof(ends->peer));
+		__builtin_memcpy(ends->own, p->addresses6 + (ww_outgoing() ? 0 : 4), sizeof(ends->own));
+		status = ww_denied6(ctx, ends, transport);
 	}
 	ww_hide(status);
 	return status & 15;
@@ -168,8 +169,16 @@ __noinline int ww_selected(__u32 header, __u32 ports)
 	return 0;
 }
 
+/* Asks before the flow is looked up, so that the packet's headers need no stack from there to the trigger. */
+static __always_inline void ww_select(struct ww_scratch *scratch, const struct ww_packet *p)
+{
+	if (ww_unlikely(ww_policy.trigger == WW_TRIGGER_HEADERS))
+		scratch->selected = ww_selected(p->protocol | p->tcp_flags << 8 | !p->fragment_offset << 16,
+						p->source_port << 16 | p->destination_port);
+}
+
 /* Whether the flow's packet number or time, or the packet's headers, ask for the model. */
-static __always_inline int ww_triggered(const struct ww_packet *p, const struct ww_context *context)
+static __always_inline int ww_triggered(const struct ww_scratch *scratch, const struct ww_context *context)
 {
 	__u32 packets = context->packets, trigger = ww_policy.trigger;
 
@@ -197,8 +206,7 @@ static __always_inline int ww_triggered(const struct ww_packet *p, const struct 
 
 		if (every && packets % every == 0)
 			return 1;
-		return ww_selected(p->protocol | p->tcp_flags << 8 | !p->fragment_offset << 16,
-				   p->source_port << 16 | p->destination_port);
+		return scratch->selected != 0;
 	}
 	}
 	return 1;

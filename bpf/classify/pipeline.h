@@ -46,9 +46,9 @@
 #define WW_NEXT_FOLLOW4 -4
 #define WW_NEXT_FOLLOW6 -5
 
-/* Notes what is new with a verdict. before: the flow's class until then. version: 4 or 6, a constant. */
+/* Notes what is new with a verdict. The flow's class until then is in the description. version: 4 or 6, a constant. */
 static __always_inline void ww_describe_verdict(struct ww_frame *frame, const struct ww_slot *slot,
-						__u32 before, const __u32 version)
+						const __u32 version)
 {
 	struct ww_description *described = &frame->percpu->scratch.described;
 	__u32 class_id = ww_counted_class(slot, frame->now_ns, version);
@@ -60,7 +60,7 @@ static __always_inline void ww_describe_verdict(struct ww_frame *frame, const st
 		described->flags |= WW_DESCRIBED_SCORE;
 	}
 #endif
-	if (class_id == before)
+	if (class_id == described->class_id)
 		return;
 	described->flags |= WW_DESCRIBED_CHANGED | (WW_KEY_BIDIRECTIONAL ? WW_DESCRIBED_BOTH_WAYS : 0);
 	described->ip_version = version;
@@ -72,8 +72,9 @@ static __always_inline void ww_describe_verdict(struct ww_frame *frame, const st
 static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *slot, __u32 class_id,
 				       const __u32 version, __u32 length)
 {
-	__u32 class_before = ww_config.describes ? ww_kept_class(slot, frame->now_ns, version) : WW_NO_CLASS;
-
+	/* There, not on the stack, which is short. */
+	if (ww_config.describes)
+		frame->percpu->scratch.described.class_id = ww_kept_class(slot, frame->now_ns, version);
 #if WW_BOUNDED
 	class_id = ww_bound(frame->percpu->scratch.feature, class_id);
 #endif
@@ -101,7 +102,7 @@ static __always_inline int ww_conclude(struct ww_frame *frame, struct ww_slot *s
 	slot->class_id = class_id;
 #endif
 	if (ww_config.describes)
-		ww_describe_verdict(frame, slot, class_before, version);
+		ww_describe_verdict(frame, slot, version);
 #ifdef WW_BANK
 	if (version == 4)
 		frame->changed = ww_compare4(frame->percpu, (const void *)(slot + 1));
@@ -168,6 +169,9 @@ static __always_inline int ww_follow(struct ww_frame *frame, const struct ww_pac
 	if (WW_EXPECTS)
 		ww_expect(p, version);
 #endif
+#if !WW_PATHS
+	ww_select(&frame->percpu->scratch, p);
+#endif
 	flow = ww_account(p, &frame->percpu->scratch, &frame->percpu->stats, cpu, version, &context,
 			  frame->ctx);
 	frame->now_ns = context.now_ns;
@@ -188,7 +192,7 @@ static __always_inline int ww_follow(struct ww_frame *frame, const struct ww_pac
 #if WW_PATHS
 	infer = (WW_NO_MODEL && !ww_config.record) || context.whole;
 #else
-	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(p, &context) ||
+	infer = (WW_NO_MODEL && !ww_config.record) || ww_triggered(&frame->percpu->scratch, &context) ||
 		ww_unlikely(ww_outlived(slot));
 #endif
 #if WW_AGGREGATES
@@ -241,7 +245,7 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 
 		if (!status && ww_config.acts &&
 		    ww_policy.allow & (WW_ALLOW_UNLESS_DENIED | WW_ALLOW_UNLESS_BANNED)) {
-			status = ww_denied(frame->ctx, p, header, version);
+			status = ww_denied(frame->ctx, &frame->percpu->scratch, p, header, version);
 			if (status && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 				status = 0;
 		}

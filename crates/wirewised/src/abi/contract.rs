@@ -827,12 +827,13 @@ pub struct Scratch {
     pub leaf: u64,
     pub answers: u64,
     pub changed: u64,
+    pub selected: u64,
     pub described: Description,
     pub activation: [[u64; MAX_WIDTH]; 2],
 }
 
 const _: () = {
-    assert!(size_of::<Scratch>() == 4144);
+    assert!(size_of::<Scratch>() == 4152);
     assert!(offset_of!(Scratch, feature) == 0);
     assert!(offset_of!(Scratch, score) == 1024);
     assert!(offset_of!(Scratch, status) == 1536);
@@ -856,8 +857,9 @@ const _: () = {
     assert!(offset_of!(Scratch, leaf) == 2000);
     assert!(offset_of!(Scratch, answers) == 2008);
     assert!(offset_of!(Scratch, changed) == 2016);
-    assert!(offset_of!(Scratch, described) == 2024);
-    assert!(offset_of!(Scratch, activation) == 2096);
+    assert!(offset_of!(Scratch, selected) == 2024);
+    assert!(offset_of!(Scratch, described) == 2032);
+    assert!(offset_of!(Scratch, activation) == 2104);
 };
 
 /// `struct ww_agreement`.
@@ -887,7 +889,7 @@ pub struct Cpu {
 }
 
 const _: () = {
-    assert!(size_of::<Cpu>() == 16272);
+    assert!(size_of::<Cpu>() == 16280);
     assert!(offset_of!(Cpu, stats) == 0);
     assert!(offset_of!(Cpu, scratch) == 12128);
 };
