@@ -4,7 +4,7 @@
 const EACH_MS = 1000;
 const KEPT_SECONDS = 120;
 const KEPT_EVENTS = 200;
-const HITS = ["drop", "would-drop", "limited", "would-limit", "acted", "would-act"];
+const HITS = ["drop", "would-drop", "limited", "would-limit", "ban", "would-ban", "acted", "would-act"];
 
 const $ = (id) => document.getElementById(id);
 const history = new Map();
