@@ -149,6 +149,9 @@ pub fn plan(request: &SwapRequest) -> Result<SwapPlan> {
             way_on(&old, bundle)
         )));
     }
+    if let Some((_, policy)) = &request.policy {
+        policy.check_key(&new.flow.key)?;
+    }
     let same_classes = old.classes == new.classes;
     let policy = match &request.policy {
         Some(_) => PolicyPlan::New,
