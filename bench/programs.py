@@ -286,6 +286,7 @@ _EXTRACTION = """\
 #define WW_NO_MODEL 0
 #define WW_TAIL_CALLS 0
 #define WW_BOUNDED 0
+#define WW_SCORES 0
 
 static __always_inline __u32 ww_infer(struct ww_scratch *s)
 {

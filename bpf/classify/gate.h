@@ -98,7 +98,7 @@ __weak __noinline int ww_denied4(WW_HOOK_ARG *ctx, __be32 peer, __be32 own, __u6
 	int status = 0;
 
 	ww_hide(status); /* no caller may know it */
-	return ctx || peer || own || transport ? status : 0;
+	return status;
 }
 
 __weak __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, __u64 transport)
@@ -106,7 +106,7 @@ __weak __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, 
 	int status = 0;
 
 	ww_hide(status);
-	return ctx || ends || transport ? status : 0;
+	return status;
 }
 
 /* Asked of packets that the allow list does not let through. As that, it is about peers. header: of the transport. version: 4 or 6, a

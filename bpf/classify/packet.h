@@ -11,6 +11,11 @@
 
 #include "frame/tags.h"
 
+/* How the path is cut to fit the kernel's stack, from 0 to 2 (ww_process_ipv4); the compiler's driver chooses. */
+#ifndef WW_SPLIT
+#define WW_SPLIT 0
+#endif
+
 struct ww_packet {
 	__be32 source4;
 	__be32 destination4;

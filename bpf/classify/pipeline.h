@@ -34,11 +34,6 @@
 #include "classify/record.h"
 #endif
 
-/* Scores of the model: 0: it gives none; 1: one, positive for class 1; more: one for each class. */
-#ifndef WW_SCORES
-#define WW_SCORES 0
-#endif
-
 /* Besides the verdicts: where the entry point continues. */
 #define WW_NEXT_IPV6 -1
 #define WW_NEXT_MODEL -2
@@ -54,7 +49,7 @@ static __always_inline void ww_describe_verdict(struct ww_frame *frame, const st
 	__u32 class_id = ww_counted_class(slot, frame->now_ns, version);
 
 #if WW_SCORES
-	/* The class of unknown packets has no score. */
+	/* How many the model gives: one, positive for class 1, or one for each class. That of unknown packets has none. */
 	if (WW_SCORES == 1 || class_id < WW_SCORES) {
 		described->score = frame->percpu->scratch.score[WW_SCORES > 1 ? class_id : 0];
 		described->flags |= WW_DESCRIBED_SCORE;

@@ -99,7 +99,7 @@ __weak __noinline __u64 ww_told(const struct ww_scratch *scratch, __u64 what, __
 	__u64 packets = 1;
 
 	ww_hide(packets); /* no caller may know it */
-	return scratch ? packets : 0;
+	return packets;
 }
 
 /* Writes an event over the oldest of this CPU, within the policy's event rate: without a reader the newest are kept. (A BPF ring buffer
@@ -226,7 +226,7 @@ __weak __noinline int ww_weigh4(const struct ww_key4 *key, __u32 what, __u64 now
 	int enough = 1;
 
 	ww_hide(enough); /* no caller may know it */
-	return key || what || now ? enough : 0;
+	return enough;
 }
 
 __weak __noinline int ww_weigh6(const struct ww_key6 *key, __u32 what, __u64 now)
@@ -234,7 +234,7 @@ __weak __noinline int ww_weigh6(const struct ww_key6 *key, __u32 what, __u64 now
 	int enough = 1;
 
 	ww_hide(enough);
-	return key || what || now ? enough : 0;
+	return enough;
 }
 
 /* version: 4 or 6, a constant. The key follows the slot. */
@@ -309,7 +309,7 @@ __weak __noinline int ww_act(WW_HOOK_ARG *ctx, __u32 class_id)
 	int verdict = WW_VERDICT_NOT_ACTED;
 
 	ww_hide(verdict); /* no caller may know it */
-	return ctx ? verdict : WW_VERDICT_NOT_ACTED;
+	return verdict;
 }
 
 /* Told of each packet that a class's action drops or would drop, after ww_denied4 or ww_denied6 was asked about it: whether its sender is banned
@@ -320,7 +320,7 @@ __weak __noinline int ww_ban(WW_HOOK_ARG *ctx, __u32 class_id, __u32 outcome)
 	int banned = 0;
 
 	ww_hide(banned); /* no caller may know it */
-	return ctx || class_id || outcome ? banned : 0;
+	return banned;
 }
 
 static __always_inline __u32 ww_outcome_of(int acted)
@@ -363,7 +363,8 @@ static __always_inline int ww_apply_policy(struct ww_frame *frame, struct ww_slo
 	if (action == WW_ACTION_ACT) {
 		outcome = WW_OUTCOME_WOULD_ACT;
 		if (ww_enforcing_class(rule, frame->now_ns)) {
-			if (ww_config.acts)
+			/* Calls that are never made count where the kernel adds up the stack. */
+			if (ww_config.acts && !frame->acts_later)
 				acted = ww_act(frame->ctx, class_id);
 			outcome = ww_outcome_of(acted);
 		}

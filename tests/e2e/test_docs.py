@@ -53,6 +53,11 @@ NOT_RUN = {
     "wirewised bans list": "crates/wirewised/tests/agent/bans.rs",
     "wirewised bans lift 192.0.2.7": "the same",
     "wirewised bans lift --all --dry-run": "the same",
+    "wirewised run --bundle model.wirewise --interface 'wan*' --share-flows": "crates/wirewised/tests/agent/several.rs",
+    "wirewised mode --class port-scan": "crates/wirewised/tests/agent/modes.rs",
+    "sudo env LIBXDP_SKIP_DISPATCHER=1 xdp-filter load eth0": "crates/wirewised/tests/agent/next.rs",
+    "sudo ln /sys/fs/bpf/xdp-filter/programs/": "the same",
+    "sudo wirewised run --bundle model.wirewise --interface eth0 --policy policy.yaml --replace": "the same",
     "wirewised run --bundle @flood --interface eth0 --policy policy.yaml --mode enforce --evaluation":
         "the captures here are too few; crates/wirewised/tests/agent/ready_models.rs has a report",
     "make setup": "it has run before this test",

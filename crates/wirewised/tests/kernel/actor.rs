@@ -88,6 +88,19 @@ fn the_actor_takes_no_more_stack_than_bundles_leave_it() {
     }
 }
 
+/// Whose frame would be below the actor's, even if the call is dead code by the constants of the load.
+#[test]
+fn the_path_of_ipv6_holds_no_call_of_the_actor() {
+    let Some(bundle) = data_path() else { return };
+    let program = inspection::read(&bundle).unwrap();
+    let named = |name: &str| program.functions.iter().position(|function| function.name == name).unwrap();
+    let calls = |name: &str| {
+        let mut references = program.functions[named(name)].references.values();
+        references.any(|it| matches!(it, Reference::Function(callee) if *callee == named("ww_act")))
+    };
+    assert!(calls("ww_act_ipv6") && !calls("ww_process_ipv6"));
+}
+
 #[test]
 fn an_action_of_later_works_with_a_bundle_of_before() {
     let (Some(bundle), Some(toy)) = (data_path(), toy_actor()) else { return };

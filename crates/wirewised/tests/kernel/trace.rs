@@ -80,16 +80,17 @@ fn raw_records_have_the_documented_layout() {
     let u32s = |bytes: &[u8]| -> Vec<u32> {
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
     };
-    assert_eq!(&file[..8], b"WWTRACE1");
+    assert_eq!(&file[..8], b"WWTRACE2");
     assert_eq!(u32s(&file[8..16]), [1, 2]);
-    let records: Vec<&[u8]> = file[16..].chunks(32 + 3 * 8).collect();
+    let records: Vec<&[u8]> = file[16..].chunks(40 + 4 * 8).collect();
     assert_eq!(records.len(), 5);
-    // status, inferred, class, action, outcome, refused, packets, XDP code; then feature and scores as i64.
-    assert_eq!(u32s(records[0]), [0, 1, 0, 0, 0, 0, 1, 2, 60, 0, 1, 0, 0, 0]);
-    assert_eq!(u32s(records[1]), [0, 1, 1, 1, 1, 0, 2, 1, 300, 0, 0, 0, 1, 0]);
-    assert_eq!(u32s(records[2]), [7, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(u32s(records[3]), [1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(u32s(records[4]), [2, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0]);
+    // status, inferred, class, action, outcome, refused, packets, XDP code, and a description (none: flags, hash,
+    // score as i64); then feature and scores as i64.
+    assert_eq!(u32s(records[0]), [0, 1, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 60, 0, 1, 0, 0, 0]);
+    assert_eq!(u32s(records[1]), [0, 1, 1, 1, 1, 0, 2, 1, 0, 0, 0, 0, 300, 0, 0, 0, 1, 0]);
+    assert_eq!(u32s(records[2]), [7, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(u32s(records[3]), [1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(u32s(records[4]), [2, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

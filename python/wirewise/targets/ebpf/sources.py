@@ -77,7 +77,7 @@ def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -
 
 
 def _no_model(banner: str) -> str:
-    return "\n".join([banner, "#define WW_NO_MODEL 1", "#define WW_TAIL_CALLS 0", ""])
+    return "\n".join([banner, "#define WW_NO_MODEL 1", "#define WW_TAIL_CALLS 0", "#define WW_SCORES 0", ""])
 
 
 def _bounds(model: Model | None, feature_set: FeatureSet) -> str:
