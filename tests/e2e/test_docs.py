@@ -53,7 +53,8 @@ NOT_RUN = {
     "wirewised bans list": "crates/wirewised/tests/agent/bans.rs",
     "wirewised bans lift 192.0.2.7": "the same",
     "wirewised bans lift --all --dry-run": "the same",
-    "wirewised run --bundle model.wirewise --interface 'wan*' --share-flows": "crates/wirewised/tests/agent/several.rs",
+    "wirewised run --bundle model.wirewise --interface 'wan*' --share-flows":
+        "crates/wirewised/tests/agent/several.rs",
     "wirewised mode --class port-scan": "crates/wirewised/tests/agent/modes.rs",
     "sudo env LIBXDP_SKIP_DISPATCHER=1 xdp-filter load eth0": "crates/wirewised/tests/agent/next.rs",
     "sudo ln /sys/fs/bpf/xdp-filter/programs/": "the same",

@@ -35,7 +35,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let each = args.which.each()?;
     // Before the first goes back, so that one that cannot keeps all others from it.
-    each.iter().try_for_each(|which| swap::previous(&which.find()?).map(drop))?;
+    for which in &each {
+        let ours = which.find()?;
+        ours.require_here()?;
+        swap::previous(&ours)?;
+    }
     let told = each.iter().map(|which| run_on(args, which)).collect::<Result<Vec<_>>>()?;
     match &told.into_iter().flatten().collect::<Vec<_>>()[..] {
         _ if !args.json => Ok(()),
