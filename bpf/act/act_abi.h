@@ -83,7 +83,7 @@ enum ww_each { WW_EACH_PACKET = 0, WW_EACH_FLOW, WW_EACH_SOURCE };
 
 #define WW_TOLD 65536 /* flows or sources whose last event is remembered */
 
-/* Key of the map ww_told. Of a source, the key has its address alone. */
+/* Key of the map ww_told_of. The key of a source has only its address. */
 struct ww_told_key {
 	struct ww_tunnel_key6 key;
 	__u8 ip_version;

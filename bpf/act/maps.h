@@ -56,7 +56,7 @@ WW_MAP(ww_deny6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, struct ww_denied, WW_
 WW_MAP(ww_deny_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
 WW_MAP(ww_deny_origins, BPF_MAP_TYPE_ARRAY, __u32, struct ww_deny_origin, WW_DENY_ORIGINS, BPF_F_MMAPABLE);
 
-/* Flows or sources that events have told of. */
+/* Flows or sources that events were about. */
 WW_MAP(ww_told_of, BPF_MAP_TYPE_LRU_HASH, struct ww_told_key, struct ww_told, WW_TOLD, 0);
 /* Who is banned, and for how long; and who has proved its address. */
 WW_MAP(ww_bans, BPF_MAP_TYPE_ARRAY, __u32, struct ww_ban_bucket, WW_BAN_BUCKETS, BPF_F_MMAPABLE);

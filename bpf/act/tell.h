@@ -3,7 +3,7 @@
  * flow or source.
  *
  * A flow or source has an event with its first packet of a class and outcome, and then one every ww_act_policy.tell_every_ns while it goes on,
- * which counts the packets in between. Those after its last event are in the counters alone. Two CPUs may tell of the same flow at once.
+ * which counts the packets in between. Those after its last event are in the counters alone. Two CPUs may report the same flow at once.
  */
 #ifndef WW_TELL_H
 #define WW_TELL_H

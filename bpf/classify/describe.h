@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the actor is told of a packet, for programs of others; behind ww_config.describes, so that a policy that does not ask for it pays nothing. */
+/* What the actor learns about a packet, for programs of others; behind ww_config.describes, so that a policy that does not ask for it pays nothing. */
 #ifndef WW_DESCRIBE_H
 #define WW_DESCRIBE_H
 

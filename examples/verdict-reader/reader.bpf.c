@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A program at TC that reads what wirewise says of each packet: it counts packets by class, and marks them by class for nftables. */
+/* A program at TC that reads the verdict of wirewise for each packet: it counts packets by class, and marks them by class for nftables. */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 

@@ -133,7 +133,7 @@ def trace(
     object a line. packets : gets a capture of what is not dropped, as the program leaves it. plane :
     `kernel`, this machine's, or `engine`, the agent's own; None is the kernel where this process may load
     programs. cpus : in the kernel, each packet runs on one of so many CPUs, at random, one after the other.
-    object_file : runs in the place of the bundle's program, whatever it holds. observe : classes that only
+    object_file : runs instead of the bundle's program, whatever it holds. observe : classes that only
     observe in enforce mode, `scan` or `scan=10s`. Raises MissingFeatureError
     without the privilege.
     """

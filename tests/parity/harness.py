@@ -64,7 +64,7 @@ FlowPlace = tuple[int, int, int]  # IP version, bucket, way
 
 @dataclass(frozen=True)
 class Run:
-    """What one side made of a sequence. heads: (packets, 11), features, scores: int64, a row a packet."""
+    """What one side made of a sequence. heads: (packets, 11), features, scores: int64, a row per packet."""
 
     heads: NDArray[np.int64]
     features: NDArray[np.int64]

@@ -391,7 +391,7 @@ maps! {
     /// names of those who deny prefixes
     DENY_ORIGINS = "ww_deny_origins", AllowList: Map::array(size_of::<abi::DenyOrigin>(), abi::DENY_ORIGINS)
         .steering(abi::STEER_DENY, Of::All).changed();
-    /// flows or sources that events have told of
+    /// flows or sources that events were about
     TOLD = "ww_told_of", Classes: Map::new(
         Kind::LruHash,
         size_of::<abi::ToldKey>(),

@@ -33,7 +33,7 @@ pub fn expand(text: &str, candidates: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// `*` stands for any characters, `?` for one.
+/// `*` matches any characters, `?` one.
 fn is_match(pattern: &str, name: &str) -> bool {
     let Some(first) = pattern.chars().next() else { return name.is_empty() };
     let (rest, mut ends) = (&pattern[first.len_utf8()..], name.char_indices().map(|(at, _)| &name[at..]));

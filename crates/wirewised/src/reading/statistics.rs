@@ -166,7 +166,7 @@ impl Statistics {
     }
 }
 
-/// classes : name, action, and the mode of its own, by class id. rates : packets and bits a second of a class.
+/// classes : name, action, and its own mode, by class id. rates : packets and bits per second of a class.
 pub fn class_rows(
     stats: &Stats,
     classes: impl Iterator<Item = (String, String, Option<AskedMode>)>,

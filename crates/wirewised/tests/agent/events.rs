@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events for each flow or source, alerts, and notices of what belongs together.
+//! Events for each flow or source, alerts, and notices that group them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -14,7 +14,7 @@ fn events(lab: &Lab) -> Vec<Value> {
     lab.ok("events --json").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// How many packets each tells of.
+/// How many packets each reports.
 fn counts(lab: &Lab) -> Vec<u64> {
     events(lab).iter().map(|event| event["wirewise"]["count"].as_u64().unwrap_or(1)).collect()
 }
@@ -149,7 +149,7 @@ fn a_flood_is_one_notice_from_its_begin_to_its_end() {
     assert_eq!(said["top_sources"], serde_json::json!([{"ip": "10.9.0.1", "share": 1.0}]));
     assert_eq!(said["top_services"], serde_json::json!([{"proto": "UDP", "port": 1000, "share": 1.0}]));
     assert_eq!((&end["host"], &said["begin"]), (&"probe".into(), &begin["wirewise"]["begin"]));
-    assert!(lab.stats()["events"]["limited"].as_u64().unwrap() > 400, "events alone would tell of few");
+    assert!(lab.stats()["events"]["limited"].as_u64().unwrap() > 400, "events alone would report few");
     let text = lab.ok("events --notices");
     assert!(text.contains("attack") && text.contains("from 10.9.0.1 100 %; to UDP/1000 100 %"), "{text}");
 }
