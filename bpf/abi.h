@@ -178,7 +178,7 @@ struct ww_config {
 	__u32 describes; /* 1: the actor gets a struct ww_description of each packet */
 	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 	__u32 next;   /* 1: what passes goes on to the program in ww_next, if there is one */
-	__u32 reserved;
+	__u32 frags;  /* 1: at XDP, frames may lie in several buffers (xdp.frags) */
 	__u8 meaning
 		[WW_MEANING_BYTES]; /* digest of the names in the manifest; written by the compiler, read by the agent */
 };

@@ -40,7 +40,7 @@ WW_AT(ww_config, model, 204);
 WW_AT(ww_config, describes, 208);
 WW_AT(ww_config, record, 212);
 WW_AT(ww_config, next, 216);
-WW_AT(ww_config, reserved, 220);
+WW_AT(ww_config, frags, 220);
 WW_AT(ww_config, meaning, 224);
 
 WW_SIZE(ww_key4, 16);

@@ -345,11 +345,11 @@ struct ww_act_config {
 	__u32 version; /* WW_ACT_VERSION */
 	__u32 acts;    /* enum ww_steer_kind bits: what the policy may ask for */
 	__u32 hook;    /* enum ww_hook */
-	__u32 trace;   /* as in struct ww_config, as are the next two */
+	__u32 trace;   /* as in struct ww_config, as are the next three */
 	__u32 shards;
 	__u32 model;
+	__u32 frags;
 	__u32 clock; /* enum ww_clock */
-	__u32 reserved;
 	__u64 hash_seed[WW_HASH_SEEDS];
 };
 

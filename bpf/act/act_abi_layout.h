@@ -198,8 +198,8 @@ WW_AT(ww_act_config, hook, 8);
 WW_AT(ww_act_config, trace, 12);
 WW_AT(ww_act_config, shards, 16);
 WW_AT(ww_act_config, model, 20);
-WW_AT(ww_act_config, clock, 24);
-WW_AT(ww_act_config, reserved, 28);
+WW_AT(ww_act_config, frags, 24);
+WW_AT(ww_act_config, clock, 28);
 WW_AT(ww_act_config, hash_seed, 32);
 
 WW_SIZE(ww_evidence_rule, 24);

@@ -334,7 +334,7 @@ __noinline int ww_answer(WW_HOOK_ARG *ctx)
 	}
 	/* What may fail comes first. */
 	if (bpf_xdp_adjust_tail(ctx, ww_max(network + size + WW_ANSWER_BYTES, WW_LEAST_FRAME) -
-					     (ww_data_end(ctx) - ww_data(ctx))))
+					     ww_frame_length(ctx)))
 		return WW_VERDICT_NOT_ACTED;
 	if (bpf_xdp_store_bytes(ctx, network, headers, size) ||
 	    bpf_xdp_store_bytes(ctx, network + size, &headers->tcp, WW_ANSWER_BYTES))

@@ -77,7 +77,7 @@ static __always_inline int ww_send_to_socket(WW_HOOK_CTX *ctx, __u32 queue)
  * it goes to who carries the packets, with the interface in front. */
 static __always_inline void ww_mirror(WW_HOOK_CTX *ctx, struct ww_steer *what)
 {
-	__u64 length = ww_data_end(ctx) - ww_data(ctx);
+	__u64 length = ww_frame_length(ctx);
 
 	if (!ww_draws(what))
 		return;

@@ -98,12 +98,24 @@ static __always_inline __u32 ww_tag(const WW_HOOK_CTX *ctx)
 	return 1 << 16 | (ww_field(ctx, struct __sk_buff, vlan_tci) & 0xffff);
 }
 
-static __always_inline struct ww_input ww_input(const WW_HOOK_CTX *ctx)
+/* Bytes of the frame without a tag that is beside it. One that lies in several buffers has its headers in the first, where data_end is the end. */
+static __always_inline __u32 ww_frame_length(WW_HOOK_CTX *ctx)
 {
-	struct ww_input input = {.data = ww_data(ctx), .end = ww_data_end(ctx), .tag = ww_tag(ctx)};
+	if (ww_at_tc())
+		return ww_field(ctx, struct __sk_buff, len);
+	if (ww_unlikely(WW_LOAD.frags))
+		return bpf_xdp_get_buff_len(ctx);
+	return ww_data_end(ctx) - ww_data(ctx);
+}
 
-	input.length = ww_at_tc() ? ww_field(ctx, struct __sk_buff, len) + (input.tag ? 4 : 0)
-				  : input.end - input.data;
+static __always_inline struct ww_input ww_input(WW_HOOK_CTX *ctx)
+{
+	/* First, so that no pointer has to be kept over a call. */
+	struct ww_input input = {.length = ww_frame_length(ctx), .tag = ww_tag(ctx)};
+
+	input.length += input.tag ? 4 : 0;
+	input.data = ww_data(ctx);
+	input.end = ww_data_end(ctx);
 	return input;
 }
 
@@ -131,7 +143,7 @@ static __always_inline __u64 ww_captured_time(const WW_HOOK_CTX *ctx)
 }
 
 /* Bytes of the whole frame, without a tag that is beside it. A test run gets no more of a captured one than its headers. */
-static __always_inline __u32 ww_whole_length(const WW_HOOK_CTX *ctx)
+static __always_inline __u32 ww_whole_length(WW_HOOK_CTX *ctx)
 {
 	__u32 length;
 
@@ -145,7 +157,7 @@ static __always_inline __u32 ww_whole_length(const WW_HOOK_CTX *ctx)
 		if ((void *)(captured + 1) <= ww_data(ctx))
 			return captured->length;
 	}
-	return ww_data_end(ctx) - ww_data(ctx);
+	return ww_frame_length(ctx);
 }
 
 /* The hook's code for a verdict. At TC, what passes goes on to the next program, if there is one. */

@@ -358,7 +358,7 @@ pub struct Config {
     pub describes: u32,
     pub record: u32,
     pub next: u32,
-    pub reserved: u32,
+    pub frags: u32,
     pub meaning: [u8; MEANING_BYTES],
 }
 
@@ -390,7 +390,7 @@ const _: () = {
     assert!(offset_of!(Config, describes) == 208);
     assert!(offset_of!(Config, record) == 212);
     assert!(offset_of!(Config, next) == 216);
-    assert!(offset_of!(Config, reserved) == 220);
+    assert!(offset_of!(Config, frags) == 220);
     assert!(offset_of!(Config, meaning) == 224);
 };
 
@@ -1392,8 +1392,8 @@ pub struct ActConfig {
     pub trace: u32,
     pub shards: u32,
     pub model: u32,
+    pub frags: u32,
     pub clock: u32,
-    pub reserved: u32,
     pub hash_seed: [u64; HASH_SEEDS],
 }
 
@@ -1405,8 +1405,8 @@ const _: () = {
     assert!(offset_of!(ActConfig, trace) == 12);
     assert!(offset_of!(ActConfig, shards) == 16);
     assert!(offset_of!(ActConfig, model) == 20);
-    assert!(offset_of!(ActConfig, clock) == 24);
-    assert!(offset_of!(ActConfig, reserved) == 28);
+    assert!(offset_of!(ActConfig, frags) == 24);
+    assert!(offset_of!(ActConfig, clock) == 28);
     assert!(offset_of!(ActConfig, hash_seed) == 32);
 };
 

@@ -205,8 +205,8 @@ pub struct Element {
 impl ActConfig {
     /// The actor's constants for a load with these.
     pub fn of(config: &Config) -> Self {
-        let Config { acts, hook, trace, shards, model, clock, hash_seed, .. } = *config;
-        Self { version: ACT_VERSION, acts, hook, trace, shards, model, clock, reserved: 0, hash_seed }
+        let Config { acts, hook, trace, shards, model, frags, clock, hash_seed, .. } = *config;
+        Self { version: ACT_VERSION, acts, hook, trace, shards, model, frags, clock, hash_seed }
     }
 }
 

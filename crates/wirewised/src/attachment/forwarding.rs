@@ -116,7 +116,7 @@ fn at_xdp(planes: &[Plane]) -> bool {
 }
 
 fn is_native(planes: &[Plane]) -> bool {
-    planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space())
+    planes.iter().any(|plane| plane.is_in_driver())
 }
 
 fn address(interface: &str) -> Result<EthernetAddress> {

@@ -98,10 +98,15 @@ impl Next {
     /// Has what passes go on to it.
     pub fn follow(self, loaded: &mut Loaded) -> Result<()> {
         let Self { program, name } = self;
+        let frags = if loaded.config.is_some_and(|config| config.frags != 0) {
+            "for multi-buffer (xdp.frags), as this interface's MTU asks for, and without a device"
+        } else {
+            "without multi-buffer (xdp.frags) or a device"
+        };
         loaded.set_next(program)?.map_err(|error| {
             Error::input(format!(
-                "policy: next: the kernel does not let {name} be called ({error}): it has to be loaded for the same hook without \
-                 multi-buffer (xdp.frags) or a device of its own, and no other program may extend it; load it again that way"
+                "policy: next: the kernel does not let {name} be called ({error}): it has to be loaded for the same hook, {frags} \
+                 of its own, and no other program may extend it; load it again that way"
             ))
         })
     }

@@ -12,6 +12,7 @@ use crate::attachment::staging;
 use crate::attachment::swap;
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
+use crate::interface::netdev::Device;
 use crate::kernel;
 use crate::kernel::pinned::Provisional;
 use crate::object::{Loaded, Opened, Settings, policy_maps};
@@ -54,7 +55,9 @@ fn prepare_with(request: &AttachRequest, first: Option<&Attachment>) -> Result<P
         Some(first) => swap::settings_with_tables_of(first, runs)?,
         None => Settings { table_size: request.table_size, ..Settings::live(runs)? },
     };
-    let settings = Settings { acts, next, ..settings };
+    let mtu = Device::open(&request.interface).ok().and_then(|device| device.mtu());
+    let frags = mtu.is_some_and(|mtu| request.plane.needs_frags(mtu));
+    let settings = Settings { acts, next, frags, ..settings };
     opened.prepare(&settings)?;
     if let Some(first) = first {
         swap::share(&mut opened, first, of_scopes(|scope| scope == Scope::Table))?;

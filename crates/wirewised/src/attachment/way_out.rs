@@ -24,7 +24,7 @@ pub struct Judged<'a> {
 impl Judged<'_> {
     /// Whether a plane is native XDP, where drivers send frames without a socket buffer.
     pub fn is_native(&self) -> bool {
-        self.planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space())
+        self.planes.iter().any(|plane| plane.is_in_driver())
     }
 }
 
@@ -41,7 +41,7 @@ pub fn check_target(name: &str, index: u32, planes: &[Plane]) -> Vec<Finding> {
             format!("`ip link set {} up`", quoted(name)),
         ));
     }
-    if planes.iter().any(|plane| plane.abilities().native && !plane.is_in_user_space()) {
+    if planes.iter().any(|plane| plane.is_in_driver()) {
         let driver = plane::driver(index).unwrap_or_default();
         findings.extend(check_sends(name, &device, driver, &kernel::release()));
     }

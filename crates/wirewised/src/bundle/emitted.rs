@@ -41,7 +41,7 @@ pub(super) fn data_bytes(section: &str) -> Option<RangeInclusive<u64>> {
 pub(super) const OTHERS: [&str; 6] = [BTF, BTF_EXT, LICENSE, ".strtab", ".symtab", ".llvm_addrsig"];
 
 /// Helpers that a bundle's program may call: `enum bpf_func_id` of linux/bpf.h. Those of actions are the actor's, which the agent carries.
-pub(super) const HELPERS: [(i32, &str); 12] = [
+pub(super) const HELPERS: [(i32, &str); 13] = [
     (1, "map_lookup_elem"),
     (2, "map_update_elem"),
     (5, "ktime_get_ns"),
@@ -54,6 +54,7 @@ pub(super) const HELPERS: [(i32, &str); 12] = [
     (118, "jiffies64"),
     (125, "ktime_get_boot_ns"),
     (160, "ktime_get_coarse_ns"),
+    (188, "xdp_get_buff_len"),
 ];
 
 /// Bytes that an element of a map may have in an object for this manifest; `None`: the object has no such map.

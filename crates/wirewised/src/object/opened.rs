@@ -109,6 +109,7 @@ impl Opened {
         let tells = settings.shadow != abi::Shadow::Second && settings.acts & abi::STEER_DESCRIBES != 0;
         config.describes = tells.into();
         config.next = settings.next.into();
+        config.frags = settings.frags.into();
         Ok(config)
     }
 
@@ -179,10 +180,12 @@ impl Opened {
 
     /// The file says XDP; the kernel is to check the programs as those of the hook.
     fn load_for(&mut self, config: &abi::Config) {
-        if config.hook == abi::Hook::Xdp.code() {
-            return;
-        }
-        for program in self.object.progs_mut() {
+        let at_xdp = config.hook == abi::Hook::Xdp.code();
+        for mut program in self.object.progs_mut() {
+            if at_xdp {
+                program.set_flags(if config.frags != 0 { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 });
+                continue;
+            }
             let program = program.as_libbpf_object().as_ptr();
             // SAFETY: the program is one of the object and not loaded yet; the calls store a number each.
             unsafe {

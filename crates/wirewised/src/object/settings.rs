@@ -35,6 +35,8 @@ pub struct Settings {
     pub acts: u32,
     /// What passes goes on to another program.
     pub next: bool,
+    /// Frames may lie in several buffers (xdp.frags).
+    pub frags: bool,
     /// Rows of a CPU that wait to be read, a power of two; 0: nothing is recorded.
     pub record: u32,
 }
@@ -65,6 +67,7 @@ impl Settings {
             shadow: abi::Shadow::None,
             acts: 0,
             next: false,
+            frags: false,
             record: 0,
         }
     }

@@ -28,7 +28,7 @@ pub use port::Port;
 pub use tc::{Filter, FilterHandle};
 use user_space::Carried;
 pub use user_space::note::{self, Note};
-pub use xdp::{Driver, driver};
+pub use xdp::{Driver, MTU_OF_ONE_BUFFER, driver};
 
 const IN_KERNEL: [Plane; 4] = [xdp::NATIVE, xdp::GENERIC, tc::INGRESS, tc::EGRESS];
 /// Every plane, in the order in which they are shown.
@@ -166,6 +166,16 @@ impl Plane {
     /// Whether it is at TC, in either direction.
     pub fn is_of_tc(self) -> bool {
         self.hook().is_some_and(|hook| hook.kind() != abi::Hook::Xdp)
+    }
+
+    /// Whether it is in the driver, where packets have no socket buffer yet.
+    pub fn is_in_driver(self) -> bool {
+        self.0.native && !self.is_in_user_space()
+    }
+
+    /// Whether what an interface with this MTU receives may lie in several buffers (xdp.frags), which a program must be loaded for.
+    pub fn needs_frags(self, mtu: u32) -> bool {
+        self.is_in_driver() && mtu > xdp::MTU_OF_ONE_BUFFER
     }
 
     fn hook(self) -> Option<&'static dyn Hook> {

@@ -29,6 +29,9 @@ const AT_XDP: u32 = abi::STEER_REDIRECT
     | abi::STEER_BY_COMPANION
     | abi::STEER_DESCRIBES;
 
+/// The largest MTU whose frames most drivers put into one buffer: a page less the headroom and the kernel's own bookkeeping.
+pub const MTU_OF_ONE_BUFFER: u32 = 3_498;
+
 pub const NATIVE: Plane = Plane(&Abilities {
     name: "xdp-native",
     about: "In the driver, before the kernel makes a socket buffer: fast, needs a driver that supports it",

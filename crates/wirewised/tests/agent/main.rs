@@ -29,6 +29,7 @@ mod events;
 mod faults;
 mod forwarding;
 mod health;
+mod jumbo;
 mod kept;
 mod kills;
 mod life;

@@ -25,13 +25,13 @@ use crate::kernel;
 use crate::kernel::bpffs;
 use crate::kernel::objects;
 use crate::plane::user_space::Carried;
-use crate::plane::{self, Attached, Driver, Plane, Port};
+use crate::plane::{self, Attached, Driver, MTU_OF_ONE_BUFFER, Plane, Port};
 use crate::text::shell::quoted;
 
 /// The flow key under which both directions are one flow.
 const BOTH_DIRECTIONS: &str = "five-tuple-bidirectional";
-/// The largest frame most drivers take natively: a page less the headroom and the kernel's own bookkeeping.
-const NATIVE_MTU: u32 = 3_498;
+/// `NETDEV_XDP_ACT_RX_SG` (linux/netdev.h): the driver gives programs frames in several buffers.
+const RX_SG: u64 = 1 << 5;
 /// Since 5.11 maps are charged to the cgroup and not to the limit on locked memory.
 const MEMLOCK_UNTIL: (u32, u32) = (5, 11);
 
@@ -177,7 +177,8 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
             findings.extend(check_steering(index, root));
         }
     }
-    findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, native)));
+    let features = plane::driver(index).map_or(0, |driver| driver.features);
+    findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, plane, features)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
     findings.extend(check_offloads(index, plane));
     findings.extend(flow.and_then(|flow| check_tags(interface, &device, plane, flow)));
@@ -337,15 +338,27 @@ pub fn describe_program(id: u32) -> String {
     }
 }
 
-fn check_mtu(interface: &str, mtu: u32, native: bool) -> Finding {
-    if native && mtu > NATIVE_MTU {
-        return Finding::warning(
+/// features : of the driver, 0 where they are unknown.
+fn check_mtu(interface: &str, mtu: u32, plane: Plane, features: u64) -> Finding {
+    let way_out = || format!("`ip link set {} mtu 1500`, or `--plane xdp-generic`", quoted(interface));
+    match plane {
+        _ if !plane.abilities().native || mtu <= MTU_OF_ONE_BUFFER => Finding::ok("mtu", mtu.to_string()),
+        _ if plane.needs_frags(mtu) && features & RX_SG != 0 => {
+            Finding::ok("mtu", format!("{mtu}, in several buffers (xdp.frags)"))
+        }
+        _ if plane.needs_frags(mtu) && features != 0 => Finding::warning(
             "mtu",
-            format!("{mtu}: most drivers refuse native XDP above {NATIVE_MTU}"),
-            format!("`ip link set {} mtu 1500`, or `--plane xdp-generic`", quoted(interface)),
-        );
+            format!(
+                "{mtu}: the driver gives programs one buffer, so it refuses native XDP above about {MTU_OF_ONE_BUFFER}"
+            ),
+            way_out(),
+        ),
+        _ => Finding::warning(
+            "mtu",
+            format!("{mtu}: some drivers refuse native XDP above {MTU_OF_ONE_BUFFER}"),
+            way_out(),
+        ),
     }
-    Finding::ok("mtu", mtu.to_string())
 }
 
 fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
@@ -449,8 +462,13 @@ mod tests {
 
     #[test]
     fn large_frames_and_lro_matter_only_natively() {
-        assert_eq!(check_mtu("eth0", 9000, true).level, Level::Warning);
-        assert_eq!(check_mtu("eth0", 9000, false).level, Level::Ok);
+        let plane = |name: &str| *Plane::all().iter().find(|plane| plane.name() == name).unwrap();
+        let level = |mtu, plane, features| check_mtu("eth0", mtu, plane, features).level;
+        assert_eq!(level(9000, plane("xdp-native"), 0), Level::Warning);
+        assert_eq!(level(9000, plane("xdp-native"), 1), Level::Warning);
+        assert_eq!(level(9000, plane("xdp-native"), RX_SG | 1), Level::Ok);
+        assert_eq!(level(3000, plane("xdp-native"), 1), Level::Ok);
+        assert_eq!(level(9000, plane("xdp-generic"), 0), Level::Ok);
         assert_eq!(check_lro("eth0", true, true).level, Level::Warning);
         assert_eq!(check_lro("eth0", true, false).level, Level::Ok);
     }

@@ -254,7 +254,7 @@ pub fn load(request: &SwapRequest, plan: &SwapPlan) -> Result<Loaded> {
     } else if let Some(shadow) = tables_of {
         settings = with_tables_of(&known_config(shadow)?, runs)?;
     }
-    opened.prepare(&Settings { acts, next: next.is_some(), ..settings })?;
+    opened.prepare(&Settings { acts, next: next.is_some(), frags: plan.config.frags != 0, ..settings })?;
     if let Some(shadow) = &request.shadow {
         let own = |scope| scope == Scope::Bundle || scope == Scope::Table && tables_of.is_some();
         share(&mut opened, shadow, of_scopes(own))?;
@@ -278,6 +278,7 @@ fn with_tables_of(config: &abi::Config, runs: Runs) -> Result<Settings> {
         verdict: config.verdict as u8,
         acts: config.acts,
         next: config.next != 0,
+        frags: config.frags != 0,
         ..Settings::live(runs)?
     })
 }

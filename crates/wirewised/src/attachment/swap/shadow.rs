@@ -71,6 +71,7 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
         clock,
         acts,
         hash_seed,
+        frags: config.frags != 0,
         ..Settings::live(runs)?
     })?;
     share(&mut second, ours, of_scopes(|scope| scope == Scope::AllowList).chain([BANS, HANDSHAKES]))?;
