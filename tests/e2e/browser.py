@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 NAMES = ("chromium", "google-chrome")
-LIMIT_S = 60
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
@@ -54,7 +55,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=scheme)
         self._loaded = False
         self.call("Page.navigate", url=url)
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + PATIENCE_S
         while not self._loaded:
             self._take(self._message(end))
 
@@ -74,7 +75,7 @@ class Page:
         if self._session:
             message["sessionId"] = self._session
         os.write(self._writes, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + PATIENCE_S
         while True:
             said = self._message(end)
             if said.get("id") == self._number:
@@ -85,7 +86,7 @@ class Page:
     def _message(self, end: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._reads], [], [], max(0, end - time.monotonic()))
-            assert ready, f"Chromium said nothing for {LIMIT_S} s"
+            assert ready, f"Chromium said nothing for {PATIENCE_S} s"
             data = os.read(self._reads, 1 << 16)
             assert data, "Chromium ended"
             self._rest += data

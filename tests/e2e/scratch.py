@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 FOLLOWED = ("--watch", "--follow", "af-packet", "af-xdp")
 """Words of commands that go on until they are interrupted."""
 
@@ -50,7 +52,7 @@ class Machine:
     programs: Path
     process: int
 
-    def run(self, command: str, *, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
         """Runs a command as bash does. One that would go on is interrupted as Ctrl-C does, after a second."""
         path = f"{self.programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         session = "198.51.100.7 50000 198.51.100.1 22"  # as if logged in over SSH
@@ -59,7 +61,8 @@ class Machine:
         goes_on = any(option in command.split("#")[0].split() for option in FOLLOWED)
         if goes_on:
             # In the foreground: another job may not set up a terminal where the shell in between stays.
-            limited = ["timeout", "--foreground", "--preserve-status", "--signal=INT", "--kill-after=30", "1"]
+            limited = ["timeout", "--foreground", "--preserve-status", "--signal=INT"]
+            limited += [f"--kill-after={PATIENCE_S}", "1"]
             limited += ["bash", "-c", f"exec {command}"]
             # A live view wants a terminal, JSON does not.
             given = limited if "--json" in command else ["script", "-qec", shlex.join(limited), "/dev/null"]
@@ -69,8 +72,8 @@ class Machine:
         within = ["bash", "-c", 'cd "$1" && shift && exec "$@"', "within", self.folder]
         done = subprocess.run(
             ["nsenter", f"--target={self.process}", "--mount", "--net", *within, *given],
-            capture_output=True, encoding="utf-8", env=environment, stdin=subprocess.DEVNULL, timeout=seconds,
-            check=False,
+            capture_output=True, encoding="utf-8", env=environment, stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         if goes_on and done.returncode == 128 + signal.SIGINT:
             done.returncode = 0

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 BURST = 100
 """Frames; the queue of a veth holds 256 (VETH_RING_SIZE)."""
-PATIENCE_S = 60
 
 
 def send_all(interface: str, sender: socket.socket, frames: Iterable[bytes], *, burst: int = BURST) -> None:

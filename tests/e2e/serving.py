@@ -18,13 +18,13 @@ from typing import Any
 
 from tests.e2e.sending import send_all
 from tests.e2e.test_cpus import A, B, above, udp
+from tests.patience import PATIENCE_S
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.demo.network import Wire, inside_namespace, wire
 from wirewise.demo.sender import open_sender
 from wirewise.feature_sets import FeatureSet
 
-PATIENCE_S = 120
 SERVE = Path(agent.find()).with_name("wirewised-serve")
 
 

@@ -22,6 +22,7 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.sending import send_all
+from tests.patience import PATIENCE_S
 from wirewise import agent
 from wirewise.compiler import compile
 from wirewise.demo.network import Wire, inside_namespace, wire, within
@@ -200,7 +201,7 @@ def talk(made: Wire, connections: int) -> None:
 
     def connect() -> None:
         for _ in range(connections):
-            with socket.create_connection(("10.78.0.2", 7000), timeout=10) as client:
+            with socket.create_connection(("10.78.0.2", 7000), timeout=PATIENCE_S) as client:
                 for number in range(10):  # fewer packets than are dropped
                     os.sched_setaffinity(0, {CPUS[number % 2]})
                     client.sendall(bytes(100))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import needs
+from tests.patience import PATIENCE_S
 from wirewise.demo.counters import Counters, tag
 from wirewise.demo.network import inside_namespace, wire
 from wirewise.demo.sender import open_sender, send
@@ -70,7 +71,7 @@ def test_the_demo_reaches_its_marks_and_its_report_adds_up(tmp_path: Path) -> No
         demo("-o", tmp_path, "--seed", "7", *SMALL, "--json"),
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     report = json.loads((tmp_path / "report.json").read_text())
     assert json.loads(out) == report
@@ -110,14 +111,14 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        until = time.monotonic() + 200
+        until = time.monotonic() + PATIENCE_S
         while not any("sys/fs/bpf" in path for path in left_behind(process.pid)):
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < until, "never attached"
             time.sleep(0.1)
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.wait()

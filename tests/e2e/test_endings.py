@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.unit.test_search import numbered_table
 from wirewise import agent
 
@@ -126,7 +127,7 @@ def press(folder: Folder, command: list[str], number: int, delay_s: float, *, te
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + PATIENCE_S
         while not handles(process, signal.SIGHUP) and process.poll() is None:
             assert time.monotonic() < limit, "it does not begin"
             time.sleep(0.002)
@@ -134,7 +135,7 @@ def press(folder: Folder, command: list[str], number: int, delay_s: float, *, te
         start = time.monotonic()
         if process.poll() is None:
             (os.killpg if terminal else os.kill)(process.pid, number)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=PATIENCE_S)[1]
         took = time.monotonic() - start
         if process.returncode == 0:
             return None
@@ -205,7 +206,7 @@ def test_the_agent_ends_with_the_toolkit_that_is_killed(folder: Folder) -> None:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + PATIENCE_S
         while not any("wirewised" in command for command in folder.processes()):
             assert process.poll() is None and time.monotonic() < limit, "no agent was started"
             time.sleep(0.01)
@@ -235,4 +236,4 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(folder: Folder) -> None:
             time.sleep(0.002)
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0

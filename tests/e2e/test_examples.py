@@ -21,6 +21,7 @@ from examples.tomography.topology import PROBES
 from tests.e2e import needs
 from tests.e2e.documents import Command, File, steps
 from tests.e2e.scratch import machine
+from tests.patience import PATIENCE_S
 from wirewise import agent, import_model
 from wirewise.cli import app
 
@@ -173,7 +174,7 @@ def test_protected_server(tmp_path: Path) -> None:
         words = command.split()
         if words[0] == "python":
             words[0] = sys.executable
-        done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
 

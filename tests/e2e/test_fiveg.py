@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import needs
+from tests.patience import PATIENCE_S
 from wirewise.feature_sets import PRESETS, FeatureSet
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def test_the_pages_command(tmp_path: Path) -> None:
     (command,) = re.findall(r"^    sudo \.venv/bin/python (.+)$", page, re.MULTILINE)
     done = subprocess.run(
         [sys.executable, *command.split(), "--output", str(tmp_path / "5g.json")],
-        cwd=ROOT, capture_output=True, text=True, timeout=280,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "5g.json").read_text())

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import needs
+from tests.patience import PATIENCE_S
 from wirewise import agent
 
 pytestmark = needs.marks()
@@ -46,7 +47,7 @@ def test_the_pages_commands(folder: Path, tmp_path: Path) -> None:
     for command in commands:
         done = subprocess.run(
             ["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": path},
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, (command, done.stderr)
         answers.append(done.stdout)

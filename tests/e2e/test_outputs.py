@@ -20,6 +20,7 @@ import pytest
 import typer
 
 from tests.e2e.warm import Warm
+from tests.patience import PATIENCE_S
 from tests.unit.test_search import numbered_table
 from wirewise import agent
 from wirewise.cli import app
@@ -208,7 +209,7 @@ def run(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
         return WARM.run(words[len(WIREWISE) :], folder, environment)
     return subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True,
-        timeout=120, stdin=subprocess.DEVNULL, check=False,
+        timeout=PATIENCE_S, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
 
 
@@ -323,7 +324,7 @@ def test_an_output_is_written_into_a_pipe(place: Path, name: str) -> None:
     reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
     reader.start()
     done = run(place, writer.words(pipe))
-    reader.join(timeout=30)
+    reader.join(timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     assert pipe.is_fifo() and received and received[0]
 

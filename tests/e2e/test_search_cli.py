@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.patience import PATIENCE_S
 from tests.unit.test_search import numbered_table
 from wirewise.cli import app
 from wirewise.errors import WirewiseError
@@ -101,13 +102,13 @@ def test_ctrl_c_leaves_a_journal_and_a_model_only_if_asked(place: Path, keep: bo
     code = f"import sys; sys.argv = ['wirewise', *{words!r}]; from wirewise.__main__ import run; run()"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     try:
-        limit = time.monotonic() + 300
+        limit = time.monotonic() + PATIENCE_S
         journal = place / "journal"
         while not journal.exists() or journal.read_text().count('"judge') < 8:
             assert process.poll() is None and time.monotonic() < limit, "it was not stopped in the middle"
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=PATIENCE_S)[1]
     finally:
         process.kill()
     assert process.returncode == 130 and "interrupted after" in said and "Traceback" not in said

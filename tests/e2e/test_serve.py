@@ -20,7 +20,6 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.serving import (
-    PATIENCE_S,
     SERVE,
     Lab,
     Local,
@@ -31,6 +30,7 @@ from tests.e2e.serving import (
     token,
     until,
 )
+from tests.patience import PATIENCE_S
 from wirewise import agent
 from wirewise.errors import WirewiseError
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import needs
+from tests.patience import PATIENCE_S
 from wirewise import agent
 from wirewise.datasets import write_capture
 from wirewise.demo.network import Wire, inside_namespace, wire, within
@@ -92,7 +93,7 @@ def test_it_drops_packets(guarded: Wire, tmp_path: Path) -> None:
         send(sender, attack)
         stats = agent.call("stats", "--interface", "eth0", within=within(guarded.inside))
         said += script.stdout.read()
-        assert script.wait(timeout=60) == 0
+        assert script.wait(timeout=PATIENCE_S) == 0
         passed = _count(arrived)
     dropped = sum(row["outcomes"]["drop"]["packets"] for row in stats["classes"])
     assert dropped > 0.7 * len(attack)

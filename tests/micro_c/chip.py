@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.p4.cases import bounded, feature_set, random_network
+from tests.patience import PATIENCE_S
 from wirewise.models import BinaryMlp, Model
 from wirewise.targets.ebpf.clang import find_clang
 from wirewise.targets.micro_c import Options, Sources, emit
@@ -77,7 +78,7 @@ def build(folder: Path, *flags: str) -> None:
 def run(folder: Path, *arguments: str) -> Outcome:
     done = subprocess.run(
         ["./check", "host/vectors.txt", *arguments],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     said = _SAID.search(done.stdout)
     results, wrong = map(int, said.groups()) if said else (0, 0)

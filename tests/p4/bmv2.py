@@ -22,6 +22,7 @@ from pathlib import Path
 
 import dpkt
 
+from tests.patience import PATIENCE_S
 from wirewise.datasets import write_capture
 
 PORTS = 4
@@ -82,7 +83,7 @@ def compile_program(tools: Tools, program: str, folder: Path) -> Path:
     else:
         command = [tools.p4c, "--target", "bmv2", "--arch", "v1model", "--std", "p4-16"]
         command += ["-o", str(folder), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode or not made.exists():
         raise ToolError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     return made
@@ -126,7 +127,7 @@ def _run(
         finally:
             switch.terminate()
             try:
-                switch.wait(timeout=10)
+                switch.wait(timeout=PATIENCE_S)
             except subprocess.TimeoutExpired:
                 switch.kill()
                 switch.wait()
@@ -149,7 +150,11 @@ def _write(
         time.sleep(0.1)
     text = "".join(f"{line}\n" for line in ["set_queue_depth 100000", *commands])
     done = subprocess.run(
-        [tools.cli, "--thrift-port", str(thrift)], input=text, capture_output=True, text=True, timeout=600
+        [tools.cli, "--thrift-port", str(thrift)],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     said = done.stdout + done.stderr
     refused = [line for line in said.splitlines() if "error" in line.lower() or "invalid" in line.lower()]

@@ -24,6 +24,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from tests.patience import PATIENCE_S
 from tests.unit.test_bundle import CONTENT, FEATURES, STUMP, make, manifest_of
 from wirewise.cli import app
 from wirewise.cli.inspect import inspect
@@ -292,7 +293,7 @@ def test_what_a_bundle_becomes_is_bounded(tmp_path: Path, name: str) -> None:
     path.write_bytes(BOMBS[name]())
     # By way of env, for a process begins with the peak of what started it.
     command = ["env", sys.executable, "-c", _INSPECT, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode in (0, 2) and len(done.stderr.splitlines()) <= 1, done.stderr[-2000:]
     grown = int(done.stdout) << 10
     assert grown <= (64 << 20) + 10 * path.stat().st_size, f"{grown >> 20} MiB"

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20
 # Each waits for the other: neither ends if they run one after the other.
 MEET = """#!/bin/bash
 touch {me}.started
@@ -65,7 +66,7 @@ def test_either_failure_fails_the_run(checkout: Path, pytest_code: int, cargo_co
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code, done.stderr
     assert ("error: pytest failed with exit code" in done.stderr) == (pytest_code != 0)
@@ -85,7 +86,7 @@ def test_an_interrupt_ends_both_and_what_they_started(checkout: Path, number: si
         wait(lambda: (checkout / "pytest.started").exists() and (checkout / "cargo.started").exists())
         children = [int((checkout / f"{name}.child").read_text()) for name in ("pytest", "cargo")]
         os.killpg(run.pid, number)
-        assert run.wait(PATIENCE) == 130
+        assert run.wait(PATIENCE_S) == 130
         wait(lambda: not any(map(alive, children)))
     finally:
         run.kill()
@@ -100,7 +101,7 @@ def alive(process: int) -> bool:
 
 
 def wait(so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + PATIENCE_S
     while not so():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::carrier::{Carrier, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path};
+use crate::quiet::while_it_lasts;
 use crate::steering::outcome;
 use crate::wire::{Wire, ethernet, sum};
 
@@ -84,14 +85,19 @@ fn a_banned_source_is_dropped_before_inference_at_every_hook() {
 
 #[test]
 fn a_ban_expires_and_is_reported_once() {
-    let Some(lab) = Lab::new() else { return };
-    lab.policy("classes: {attack: {ban: {by: pair, for: 2s, spoofable: true}}}");
-    lab.attach("--policy p.yaml --mode enforce");
-    assert_eq!((lab.send(1000, ATTACK, 4), lab.send(1000, BENIGN, 2)), (0, 0));
-    assert_eq!(listed(&lab)[0]["destination"], RECEIVER);
+    let look = |seconds| {
+        let lab = Lab::new()?;
+        lab.policy(&format!("classes: {{attack: {{ban: {{by: pair, for: {seconds}s, spoofable: true}}}}}}"));
+        lab.attach("--policy p.yaml --mode enforce");
+        let arrived = (lab.send(1000, ATTACK, 4), lab.send(1000, BENIGN, 2));
+        let listed = listed(&lab);
+        Some((lab, arrived, listed))
+    };
+    let (seconds, Some((lab, arrived, bans))) = while_it_lasts(look) else { return };
+    assert_eq!((arrived, &bans[0]["destination"]), ((0, 0), &RECEIVER.into()));
     let events = lab.ok("events --json");
     assert!(events.lines().count() == 1 && events.contains("\"ban\""), "{events}");
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(seconds + 1));
     assert_eq!((lab.send(1000, BENIGN, 2), listed(&lab).len()), (2, 0));
     assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "ban"), banned(&lab)), (0, 2, 6));
     assert_eq!(lab.stats()["events"]["sent"], 2, "an event a ban");

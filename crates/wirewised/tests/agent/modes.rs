@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::carrier::{Carrier, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle_of_classes, data_path};
+use crate::quiet::while_it_lasts;
 
 fn class(lab: &Lab, name: &str) -> Value {
     let status = lab.json(&format!("status --interface {INTERFACE}"));
@@ -50,17 +51,24 @@ fn the_program_ends_the_mode_of_a_class_by_itself() {
     let Some(lab) = Lab::new() else { return };
     lab.policy("classes: {attack: drop}");
     lab.attach("--policy p.yaml --mode enforce");
-    let said = lab.json("mode --class attack observe --for 3s");
-    assert_eq!((said["for_seconds"].as_f64(), said["asked"].as_str()), (Some(3.0), Some("observe")));
-    let left = class(&lab, "attack")["asked"]["remaining_seconds"].as_f64().unwrap();
-    assert!((0.0..=3.0).contains(&left), "{left}");
-    assert_eq!(lab.send(1000, ATTACK, 2), 2);
-    std::thread::sleep(Duration::from_secs(4));
+    let (seconds, (said, asked, arrived)) = while_it_lasts(|seconds| {
+        let said = lab.json(&format!("mode --class attack observe --for {seconds}s"));
+        (said, class(&lab, "attack")["asked"].clone(), lab.send(1000, ATTACK, 2))
+    });
+    let whole = seconds as f64;
+    assert_eq!((said["for_seconds"].as_f64(), said["asked"].as_str()), (Some(whole), Some("observe")));
+    let left = asked["remaining_seconds"].as_f64().unwrap();
+    assert!((0.0..=whole).contains(&left), "{left}");
+    assert_eq!(arrived, 2);
+    std::thread::sleep(Duration::from_secs(seconds + 1));
     assert_eq!(lab.send(1000, ATTACK, 2), 0);
     assert!(class(&lab, "attack")["asked"].is_null());
-    lab.ok("mode --class attack enforce --for 3s");
-    assert_eq!(lab.send(1000, ATTACK, 2), 0);
-    std::thread::sleep(Duration::from_secs(4));
+    let (seconds, arrived) = while_it_lasts(|seconds| {
+        lab.ok(&format!("mode --class attack enforce --for {seconds}s"));
+        lab.send(1000, ATTACK, 2)
+    });
+    assert_eq!(arrived, 0);
+    std::thread::sleep(Duration::from_secs(seconds + 1));
     assert_eq!(lab.send(1000, ATTACK, 2), 2);
     assert_eq!(class(&lab, "attack")["mode"], "observe");
 }

@@ -20,7 +20,21 @@ const SILENCE_OF_AGENTS: Duration = Duration::from_millis(200);
 /// Or for so long, if there is always somebody, as under a flood of another test's.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 /// For what must come. As long as it may take on a busy machine: nobody waits for it where it comes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(600);
+/// Does what looks at something while it lasts, for a number of seconds that it is given. Where this machine was too busy to do it in that time,
+/// it is done again, with more of them. Returns their number, and what was seen.
+pub fn while_it_lasts<T>(work: impl Fn(u64) -> T) -> (u64, T) {
+    let mut seconds = 3;
+    loop {
+        let begun = Instant::now();
+        let seen = work(seconds);
+        if begun.elapsed() < Duration::from_secs(seconds) {
+            return (seconds, seen);
+        }
+        seconds *= 3;
+    }
+}
+
 /// Bytes. By default a socket has room for about fifty packets that an XDP program has seen, each of which counts as a page or more.
 const ROOM: libc::c_int = 64 << 20;
 /// Frames that the queue of a veth holds for sure (VETH_RING_SIZE is 256).
