@@ -281,6 +281,12 @@ static __always_inline int ww_tell_backend(WW_HOOK_CTX *ctx, const struct ww_poo
 	return WW_VERDICT_REDIRECT;
 }
 
+/* Bytes of the frame. A function of its own, so that ww_balance has none of its variables on the stack. */
+__noinline int ww_bytes_to_balance(WW_HOOK_ARG *ctx)
+{
+	return ww_input(ctx).length;
+}
+
 /* Sends the packet to a backend of a pool, and returns the verdict, or WW_VERDICT_NOT_ACTED. */
 __noinline int ww_balance(WW_HOOK_ARG *ctx, __u32 number)
 {
@@ -288,7 +294,7 @@ __noinline int ww_balance(WW_HOOK_ARG *ctx, __u32 number)
 	struct ww_backend *backend;
 	struct ww_counter *counter;
 	struct ww_ends ends;
-	__u32 hash, place, slot = 0, frame_length = ww_input(ctx).length;
+	__u32 hash, place, slot = 0, frame_length = ww_bytes_to_balance(ctx);
 	int begins, verdict, known;
 
 	/* No backend knows a session of PPPoE of this host or of those behind it. */
