@@ -38,6 +38,7 @@
 
 #define bpf_tail_call(context, map, index) abort()
 #define bpf_skb_pull_data(context, length) abort()
+#define bpf_xdp_get_buff_len(context) (abort(), 0)
 /* No packet is steered: the load has nothing of it. */
 #define bpf_check_mtu(context, index, mtu, more, flags) (abort(), (void)(mtu), 0)
 #define bpf_redirect(index, flags) (abort(), (void)(index), 0)
