@@ -106,19 +106,21 @@ if [ ${#wanted[@]} -gt 0 ]; then
     quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${names[@]}"
 fi
 
-# A test has it evaluate contrib/prometheus. Unpacked, not installed: the package would start a server.
-prometheus=build/tools/prometheus
-fetch_prometheus() (
-    rm -rf $prometheus && mkdir -p $prometheus && cd $prometheus &&
-        apt-get download prometheus && dpkg-deb --extract prometheus_*.deb . && rm prometheus_*.deb
+# Servers of others that tests start: Prometheus evaluates contrib/prometheus, CrowdSec decides what `deny sync` follows. Unpacked, not
+# installed: the packages would start them.
+unpacked() (
+    rm -rf "build/tools/$1" && mkdir -p "build/tools/$1" && cd "build/tools/$1" &&
+        apt-get download "$1" && dpkg-deb --extract "$1"_*.deb . && rm "$1"_*.deb
 )
-if [ "$level" = dev ] && [ ! -x $prometheus/usr/bin/prometheus ] && command -v apt-get >/dev/null; then
-    say "unpacking prometheus"
-    update=(apt-get update -qq)
-    [ "$(id -u)" = 0 ] || update=(sudo "${update[@]}")
-    { fetch_prometheus || { "${update[@]}" && fetch_prometheus; }; } >/dev/null 2>&1 ||
-        say "no prometheus to be had: the tests that need it are skipped"
-fi
+update=(apt-get update -qq)
+[ "$(id -u)" = 0 ] || update=(sudo "${update[@]}")
+for name in prometheus crowdsec; do
+    if [ "$level" = dev ] && [ ! -x "build/tools/$name/usr/bin/$name" ] && command -v apt-get >/dev/null; then
+        say "unpacking $name"
+        { unpacked "$name" || { "${update[@]}" && unpacked "$name"; }; } >/dev/null 2>&1 ||
+            say "no $name to be had: the tests that need it are skipped"
+    fi
+done
 
 # --- Rust toolchain ----------------------------------------------------------------------------
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
