@@ -10,6 +10,7 @@ from pathlib import Path
 
 PROGRAMS = (
     "wirewise", "wirewised", "make", "sudo", "pip", "python", "python3", "podman", "source", ".venv/", "~/",
+    "cscli",
 )  # fmt: skip
 """What the first word of a command is, or begins with if it ends in a slash: other indented text is code."""
 

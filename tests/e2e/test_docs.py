@@ -50,6 +50,8 @@ NOT_RUN = {
     "wirewised deny load drop.txt --origin spamhaus": "the same",
     "wirewised deny remove --origin spamhaus": "the same",
     "wirewised deny list": "the same",
+    "cscli bouncers add wirewise": "tests/e2e/test_crowdsec.py",
+    "wirewised deny sync": "the same",
     "wirewised bans list": "crates/wirewised/tests/agent/bans.rs",
     "wirewised bans lift 192.0.2.7": "the same",
     "wirewised bans lift --all --dry-run": "the same",

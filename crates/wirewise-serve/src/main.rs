@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `wirewised serve`: keeps what runs as a configuration wishes, and answers who asks about it. A program of its own beside the agent, so
-//! that neither the data path nor the agent's commands carry an asynchronous runtime.
+//! that neither the data path nor the agent's commands carry an asynchronous runtime. For the same reason it is also `wirewised deny sync`,
+//! which asks by HTTP.
 
 mod agent;
 mod api;
 mod carriers;
 mod config;
+mod decisions;
 mod events;
 mod keeper;
 mod kept;
 mod metrics;
 mod page;
 mod survey;
+mod sync;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -90,10 +93,22 @@ enum RoleArg {
     Operate,
 }
 
+/// The first word with which the agent asks for `deny sync`.
+const SYNC: &str = "deny-sync";
+
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == SYNC) {
+        let args = sync::Args::parse_from(std::env::args_os().skip(1));
+        return ends(sync::run(&args), args.json);
+    }
     let cli = Cli::parse();
+    ends(run(&cli), cli.json)
+}
+
+/// Runs to the end. json : whether an error is to be an object.
+fn ends(work: impl Future<Output = Result<()>>, json: bool) -> ExitCode {
     // A terminal has a person behind it.
-    let json = cli.json && !std::io::stderr().is_terminal();
+    let json = json && !std::io::stderr().is_terminal();
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     // Libraries log their warnings only: libbpf's other messages are of little use to an operator.
     let shown = Targets::new()
@@ -112,7 +127,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&Error::other(format!("cannot start: {error}")), json),
     };
-    match runtime.block_on(run(&cli)) {
+    match runtime.block_on(work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error, json),
     }

@@ -2,6 +2,7 @@
 //! `wirewised deny`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -10,6 +11,7 @@ use serde_json::json;
 use crate::abi;
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::deny::DenyList;
+use crate::commands::serve;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::deny::{Edit, Held, OF_POLICY, Until};
@@ -27,6 +29,8 @@ Examples:
   wirewised deny remove 192.0.2.7                          let it in again
   wirewised deny remove --origin spamhaus                  and all that this origin denies
   wirewised deny list                                      what is denied, by whom, and for how long
+  wirewised deny sync --crowdsec http://127.0.0.1:8080 --key-file key
+                                                           deny whom CrowdSec bans, until SIGTERM or Ctrl-C
 The policy has to have a deny list: `deny: {}` in its file is enough. Whoever the policy allows is let through all the same, and
 in observe mode nothing is dropped. docs/policy.md says more.";
 
@@ -71,6 +75,13 @@ enum Command {
 
         #[command(flatten)]
         change: ChangeArgs,
+    },
+    /// Follow the decisions of CrowdSec's local API
+    #[command(disable_help_flag = true)]
+    Sync {
+        /// `wirewised deny sync --help` shows them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+        options: Vec<OsString>,
     },
     /// Show what is denied, by whom, and for how long
     List {
@@ -133,6 +144,11 @@ pub fn run(args: &Args) -> Result<()> {
             change.make(&name_of(file), denial.yes, &|_| {
                 Ok(Edit::Replace(denial.until(prefixes.iter().copied())))
             })
+        }
+        // It asks by HTTP, which only the service's program can do.
+        Command::Sync { options } => {
+            let words: Vec<_> = std::iter::once("deny-sync".into()).chain(options.iter().cloned()).collect();
+            serve::become_service(&words)
         }
         Command::List { origin, json, which } => list(which, origin.as_deref(), *json),
     }

@@ -18,12 +18,16 @@ pub struct Args {
     options: Vec<OsString>,
 }
 
-/// Becomes the service.
 pub fn run(args: &Args) -> Result<()> {
+    become_service(&args.options)
+}
+
+/// Goes on as the service's program, and returns only if that cannot be.
+pub fn become_service(words: &[OsString]) -> Result<()> {
     let own = std::env::current_exe()
         .map_err(|error| Error::other(format!("this program's own place: {error}")))?;
     let program = own.with_file_name(PROGRAM);
-    let error = Command::new(&program).args(&args.options).exec();
+    let error = Command::new(&program).args(words).exec();
     Err(Error::missing(format!(
         "{}: {error}; the service is a program of its own beside this one: `make setup` and the Debian package bring it, \
          and `cargo build --release -p wirewise-serve` builds it",

@@ -55,6 +55,16 @@ impl FromStr for Protocol {
 }
 
 impl Prefix {
+    /// The prefix of this length that an address is in; `None`: no address is that long.
+    pub fn around(address: IpAddr, length: u8) -> Option<Self> {
+        let address = match address {
+            IpAddr::V4(v4) if length <= 32 => IpAddr::V4((v4.to_bits() & mask(length, 32) as u32).into()),
+            IpAddr::V6(v6) if length <= 128 => IpAddr::V6((v6.to_bits() & mask(length, 128)).into()),
+            _ => return None,
+        };
+        Some(Self { address, length })
+    }
+
     pub fn contains(&self, address: IpAddr) -> bool {
         let length = self.length;
         match (self.address, address) {
@@ -108,18 +118,12 @@ impl FromStr for Prefix {
         let refuse = || format!("'{text}' is not a prefix; write 10.0.0.0/8 or 2001:db8::/32");
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            None => bits,
-            Some(length) => length.parse().ok().filter(|length| *length <= bits).ok_or_else(refuse)?,
-        };
-        let network = match address {
-            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & mask(length, 32) as u32).into()),
-            IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & mask(length, 128)).into()),
-        };
-        if network != address {
-            return Err(format!("'{text}' has bits set behind the prefix; did you mean {network}/{length}?"));
+        let length = length.map_or(Some(bits), |length| length.parse().ok());
+        let prefix = length.and_then(|length| Self::around(address, length)).ok_or_else(refuse)?;
+        if prefix.address != address {
+            return Err(format!("'{text}' has bits set behind the prefix; did you mean {prefix}?"));
         }
-        Ok(Self { address, length })
+        Ok(prefix)
     }
 }
 
