@@ -355,8 +355,9 @@ def test_events_are_written_each_once(lab: Lab) -> None:
     fates = {
         name: value for name, value in lab.metrics().items() if name.startswith("wirewise_serve_events_total")
     }
-    assert fates['wirewise_serve_events_total{fate="lost"}'] == 0
-    assert fates['wirewise_serve_events_total{fate="written"}'] >= 402
+    counted = f'wirewise_serve_events_total{{output="file",to="{file}",fate='
+    assert fates[counted + '"lost"}'] == 0
+    assert fates[counted + '"written"}'] >= 402
 
 
 @contextmanager

@@ -8,7 +8,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::extract::{Query, Request, State};
+use axum::extract::{FromRequestParts, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{self, Sse};
@@ -19,22 +20,26 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{Semaphore, oneshot};
+use utoipa::{IntoParams, OpenApi, ToSchema};
 use wirewised::abi::Mode;
 use wirewised::attachment::pins::Root;
 use wirewised::attachment::{Attachment, Listing};
 use wirewised::error::{Error, Result};
+use wirewised::reading::events as agent;
 use wirewised::reading::flows::{Sort, Wanted};
 
 use crate::config::{Place, Role, Socket, Token};
 use crate::events::{Hears, Told, follow};
-use crate::keeper::{Board, Event, Operation, Summary};
+use crate::keeper::{Board, Event, Health, Operation, Summary};
 use crate::kept::hexadecimal;
+use crate::openapi::{Described, Failure, Readings};
 use crate::{metrics, page};
 
 /// Connections that are answered at a time; more are closed at once.
@@ -89,6 +94,7 @@ fn routes(service: Service) -> Router {
         .route("/api/v1/drift", get(drift))
         .route("/api/v1/flows", get(flows))
         .route("/api/v1/events", get(events))
+        .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/reload", post(reload))
         .route("/api/v1/mode", post(mode))
         .route("/api/v1/rollback", post(rollback))
@@ -127,6 +133,19 @@ fn bearer(service: &Service, headers: &HeaderMap) -> Option<Peer> {
     Some(Peer { name: format!("token '{}'", token.name), role: token.role })
 }
 
+/// The query, or what is wrong with it, in the form of all errors.
+pub struct Asked<T>(T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> std::result::Result<Self, Response> {
+        let read = Query::try_from_uri(&parts.uri);
+        read.map(|Query(asked)| Self(asked))
+            .map_err(|error| said(StatusCode::BAD_REQUEST, &error.body_text()))
+    }
+}
+
 fn said(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message}}))).into_response()
 }
@@ -142,7 +161,9 @@ async fn reading<T: Send + 'static>(
     }
 }
 
-async fn numbers(State(service): State<Service>) -> std::result::Result<Response, Response> {
+/// Numbers for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
+pub async fn numbers(State(service): State<Service>) -> std::result::Result<Response, Response> {
     let text = reading(move || {
         metrics::text(&service.root, &service.board)
             .map_err(|error| Error::other(format!("metrics: {error}")))
@@ -150,14 +171,17 @@ async fn numbers(State(service): State<Service>) -> std::result::Result<Response
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())
 }
 
-async fn state(State(service): State<Service>) -> Json<Value> {
+/// What the service keeps, what it could not, and why.
+#[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = Health)))]
+pub async fn state(State(service): State<Service>) -> Json<Value> {
     Json(json!(service.board.lock().clone()))
 }
 
 /// Which interface; all of them if none is named.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Which {
+#[into_params(parameter_in = Query)]
+pub struct Which {
     interface: Option<String>,
 }
 
@@ -172,54 +196,74 @@ fn attachments(root: &Root, interface: Option<&str>) -> Result<Vec<Attachment>> 
     }
 }
 
-async fn status(
+/// What is attached.
+#[utoipa::path(get, path = "/api/v1/status", params(Which), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn status(
     State(service): State<Service>,
-    Query(which): Query<Which>,
+    Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || each(&service.root, &which, |it| Ok(json!(it.status()?)))).await
 }
 
-async fn stats(
+/// What was counted.
+#[utoipa::path(get, path = "/api/v1/stats", params(Which), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn stats(
     State(service): State<Service>,
-    Query(which): Query<Which>,
+    Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || each(&service.root, &which, |it| Ok(json!(it.statistics(&it.counters()?, None)?)))).await
 }
 
-async fn drift(
+/// How far traffic is from what the model was trained on.
+#[utoipa::path(get, path = "/api/v1/drift", params(Which), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn drift(
     State(service): State<Service>,
-    Query(which): Query<Which>,
+    Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || each(&service.root, &which, |it| Ok(json!(it.drift()?)))).await
 }
 
 /// Which flows.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct WhichFlows {
+#[into_params(parameter_in = Query)]
+pub struct WhichFlows {
     interface: Option<String>,
     class: Option<String>,
-    /// `newest` or `packets`.
-    sort: Option<String>,
+    /// With the newest packets, or with the most.
+    #[serde(default)]
+    #[param(inline)]
+    sort: Order,
+    /// Of each attachment.
     #[serde(default = "few")]
+    #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: usize,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Order {
+    #[default]
+    Newest,
+    Packets,
 }
 
 fn few() -> usize {
     20
 }
 
-async fn flows(
+/// Flows.
+#[utoipa::path(get, path = "/api/v1/flows", params(WhichFlows), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn flows(
     State(service): State<Service>,
-    Query(which): Query<WhichFlows>,
+    Asked(which): Asked<WhichFlows>,
 ) -> std::result::Result<Json<Value>, Response> {
     if which.limit == 0 || which.limit > MOST_FLOWS {
         return Err(said(StatusCode::BAD_REQUEST, &format!("`limit` must be from 1 to {MOST_FLOWS}")));
     }
-    let sort = match which.sort.as_deref() {
-        None | Some("newest") => Sort::Newest,
-        Some("packets") => Sort::Packets,
-        Some(_) => return Err(said(StatusCode::BAD_REQUEST, "`sort` must be newest or packets")),
+    let sort = match which.sort {
+        Order::Newest => Sort::Newest,
+        Order::Packets => Sort::Packets,
     };
     reading(move || {
         let wanted = Wanted { limit: which.limit, sort: Some(sort), class: which.class.clone(), all: false };
@@ -237,14 +281,17 @@ async fn flows(
 }
 
 /// Events from when on, as Suricata writes their time.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Since {
+#[into_params(parameter_in = Query)]
+pub struct Since {
     since: Option<String>,
 }
 
 /// Server-sent events, one for each event of every attachment, those that are kept first.
-async fn events(State(service): State<Service>, Query(Since { since }): Query<Since>) -> Response {
+#[utoipa::path(get, path = "/api/v1/events", params(Since),
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
+pub async fn events(State(service): State<Service>, Asked(Since { since }): Asked<Since>) -> Response {
     let (tell, mut told) = mpsc::channel(TOLD_AT_A_TIME);
     // Reading never waits for the connection; a slow reader gets a gap instead.
     std::thread::spawn(move || {
@@ -270,7 +317,7 @@ struct Browser {
 }
 
 impl Hears for Browser {
-    fn event(&mut self, json: &str) {
+    fn event(&mut self, _event: &agent::Event, json: &str) {
         if self.lost > 0 {
             let gap = json!({"event_type": "missed", "events": self.lost}).to_string();
             if self.tell.try_send(gap).is_err() {
@@ -299,7 +346,15 @@ fn each(root: &Root, which: &Which, read: impl Fn(&Attachment) -> Result<Value>)
     Ok(Json(json!({"attachments": all, "unreadable": unreadable})))
 }
 
-async fn reload(State(service): State<Service>) -> Response {
+/// This description.
+#[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = 200, body = Object)))]
+pub async fn openapi() -> Response {
+    Json(Described::openapi()).into_response()
+}
+
+/// Reads the configuration again.
+#[utoipa::path(post, path = "/api/v1/reload", responses((status = 200, body = Summary)))]
+pub async fn reload(State(service): State<Service>) -> Response {
     ask(&service, |answer| Event::Reload { answer: Some(answer) }).await
 }
 
@@ -318,29 +373,53 @@ async fn ask(service: &Service, event: impl FnOnce(oneshot::Sender<Result<Summar
 }
 
 /// What is to be changed where.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Change {
+#[into_params(parameter_in = Query)]
+pub struct Change {
     interface: String,
+    /// Network namespace, by its name; without it, the service's own.
     netns: Option<String>,
-    /// Of `mode`.
-    mode: Option<String>,
+    #[param(inline)]
+    mode: WantedMode,
 }
 
-async fn mode(service: State<Service>, Query(change): Query<Change>) -> Response {
-    let wanted = Mode::ALL.iter().find(|mode| change.mode.as_deref() == Some(mode.name())).copied();
-    match wanted {
-        Some(mode) => operate(service, change, Operation::Mode(mode)).await,
-        None => said(StatusCode::BAD_REQUEST, "`mode` must be observe or enforce"),
-    }
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum WantedMode {
+    Observe,
+    Enforce,
 }
 
-async fn rollback(service: State<Service>, Query(change): Query<Change>) -> Response {
-    operate(service, change, Operation::Rollback).await
+/// Where the last swap is to be undone.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Undo {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
 }
 
-async fn operate(State(service): State<Service>, change: Change, operation: Operation) -> Response {
+/// Observes or enforces, until the configuration is read again.
+#[utoipa::path(post, path = "/api/v1/mode", params(Change), responses((status = 200, body = Summary)))]
+pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Response {
+    let mode = match change.mode {
+        WantedMode::Observe => Mode::Observe,
+        WantedMode::Enforce => Mode::Enforce,
+    };
     let place = Place { netns: change.netns, interface: change.interface };
+    operate(service, place, Operation::Mode(mode)).await
+}
+
+/// Undoes the last swap, until the configuration is read again.
+#[utoipa::path(post, path = "/api/v1/rollback", params(Undo), responses((status = 200, body = Summary)))]
+pub async fn rollback(service: State<Service>, Asked(undo): Asked<Undo>) -> Response {
+    let place = Place { netns: undo.netns, interface: undo.interface };
+    operate(service, place, Operation::Rollback).await
+}
+
+async fn operate(State(service): State<Service>, place: Place, operation: Operation) -> Response {
     ask(&service, |answer| Event::Operate { place, operation, answer }).await
 }
 

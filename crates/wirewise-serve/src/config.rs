@@ -13,7 +13,7 @@ use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
 
-use crate::events::Written;
+use crate::outputs::Outputs;
 
 pub const DEFAULT_FILE: &str = "/etc/wirewise/wirewised.yaml";
 pub const DEFAULT_SOCKET: &str = "/run/wirewise/control.sock";
@@ -34,8 +34,9 @@ pub struct Config {
     pub socket: Socket,
     #[serde(default)]
     pub tokens: Vec<Token>,
-    /// Where events are written.
-    pub events: Option<Written>,
+    /// Where events go.
+    #[serde(default)]
+    pub events: Outputs,
 }
 
 /// What is to run on an interface, or on each that a pattern names. Paths are relative to the configuration until `Config::read` has
@@ -97,7 +98,7 @@ pub enum Role {
 }
 
 /// Where a program is to run.
-#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Place {
     pub netns: Option<String>,
     pub interface: String,
@@ -188,9 +189,7 @@ impl Config {
             }
             wish.policy = wish.policy.take().map(|policy| folder.join(policy));
         }
-        if let Some(events) = &mut config.events {
-            events.file = folder.join(&events.file);
-        }
+        config.events.relative_to(folder);
         config.check().map_err(|error| said(error.to_string()))?;
         Ok(config)
     }
@@ -220,7 +219,7 @@ impl Config {
                  use 127.0.0.1 or [::1], and a proxy with TLS in front of it"
             )));
         }
-        self.events.as_ref().map_or(Ok(()), Written::check)?;
+        self.events.check()?;
         let mut names = BTreeSet::new();
         for token in &self.tokens {
             if token.sha256.len() != 64 || !token.sha256.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -344,6 +343,15 @@ mod tests {
             ),
             ("version: 1\nlisten: 0.0.0.0:80\n", "other hosts"),
             ("version: 1\nevents: {file: a, rotate_bytes: 10}\n", "rotate_bytes"),
+            ("version: 1\nevents: {flie: a}\n", "did you mean 'file'"),
+            ("version: 1\nevents: {file: a, syslog: b}\n", "has file and syslog; several outputs are a list"),
+            ("version: 1\nevents: [{keep: 3}]\n", "an output has one of `file`"),
+            ("version: 1\nevents: [{journald: a, facility: local0}]\n", "`facility` is for `syslog`"),
+            ("version: 1\nevents: {syslog: a, facility: local8}\n", "no facility is called 'local8'"),
+            ("version: 1\nevents: {syslog: 'tls://192.0.2.1:1'}\n", "udp://ADDRESS:PORT"),
+            ("version: 1\nevents: {syslog: 'udp://loghost:514'}\n", "no address with a port"),
+            ("version: 1\nevents: [{file: a}, {file: a}]\n", "there twice"),
+            ("version: 1\nevents: eve.json\n", "a list of outputs"),
             ("version: 1\nlisten: 127.0.0.1:80\n", "nobody could ask"),
             ("version: 1\ntokens: [{name: a, role: read, sha256: 12}]\n", "64 hexadecimal digits"),
             ("version: 1\ntokens: [{name: a, role: admin, sha256: 12}]\n", "read"),

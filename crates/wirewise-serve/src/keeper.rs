@@ -18,6 +18,7 @@ use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
 use crate::config::{Config, Place, Token, Wish};
 use crate::kept::{self, Applied, Fingerprint};
+use crate::outputs::OutputHealth;
 use crate::survey::{self, Watch};
 
 /// How long a process that carries packets may take until it does.
@@ -60,28 +61,27 @@ pub enum Operation {
 }
 
 /// What applying a configuration changed.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, utoipa::ToSchema)]
 pub struct Summary {
     /// In words, in the order in which it was done.
     pub changes: Vec<String>,
 }
 
 /// The service's own state, for the API and metrics.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, utoipa::ToSchema)]
 pub struct Health {
     /// Why the configuration that was read last is not in force.
     pub refused: Option<String>,
     pub reloads: u64,
     pub refused_reloads: u64,
-    pub events_written: u64,
-    /// Overwritten before they were read, or not to be written.
-    pub events_lost: u64,
+    /// Where events go, in the configuration's order.
+    pub outputs: Vec<OutputHealth>,
     pub places: Vec<PlaceHealth>,
     /// Interfaces that the configuration names and that are not there.
     pub missing: Vec<Place>,
 }
 
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, utoipa::ToSchema)]
 pub struct PlaceHealth {
     #[serde(flatten)]
     pub place: Place,

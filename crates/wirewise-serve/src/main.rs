@@ -12,6 +12,8 @@ mod events;
 mod keeper;
 mod kept;
 mod metrics;
+mod openapi;
+mod outputs;
 mod page;
 mod survey;
 mod sync;
@@ -19,7 +21,7 @@ mod sync;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use clap::Parser;
@@ -175,11 +177,11 @@ async fn check(agent: &Agent, config: &Config, cli: &Cli) -> Result<()> {
             agent.policy(policy, &wish.bundle).await?;
         }
     }
-    let (file, count) = (cli.config.display(), config.interfaces.len());
+    let (file, count, outputs) = (cli.config.display(), config.interfaces.len(), config.events.count());
     if cli.json {
-        println!("{}", json!({"config": file.to_string(), "interfaces": count}));
+        println!("{}", json!({"config": file.to_string(), "interfaces": count, "outputs": outputs}));
     } else {
-        println!("{file}: right, with {count} entries under `interfaces`");
+        println!("{file}: right, with {count} entries under `interfaces` and {outputs} under `events`");
     }
     Ok(())
 }
@@ -223,12 +225,8 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     if let Some(listener) = by_tcp {
         tokio::spawn(api::answer_by_tcp(listener, service));
     }
-    let moved = Arc::new(AtomicBool::new(false));
-    if let Some(written) = &config.events {
-        let mut writer = events::Writer::new(written.clone(), board.clone(), Arc::clone(&moved))?;
-        let (root, told) = (Root::at(&cli.pin_root), writer.told());
-        std::thread::spawn(move || events::follow(&root, &told, || true, &mut writer));
-    }
+    let moved = Arc::new(AtomicU64::default());
+    let outputs = config.events.run(Root::at(&cli.pin_root), &board, &moved)?;
     tokio::spawn(signals(tell.clone(), moved)?);
     tokio::spawn(ticks(tell));
     keeper
@@ -240,6 +238,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         })
         .await;
     notify(&[sd_notify::NotifyState::Stopping]);
+    outputs.end();
     let _ = std::fs::remove_file(&socket);
     Ok(())
 }
@@ -251,7 +250,7 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
 }
 
 /// What signals ask for.
-fn signals(tell: mpsc::UnboundedSender<Event>, moved: Arc<AtomicBool>) -> Result<impl Future<Output = ()>> {
+fn signals(tell: mpsc::UnboundedSender<Event>, moved: Arc<AtomicU64>) -> Result<impl Future<Output = ()>> {
     let on = |kind| signal(kind).map_err(|error| Error::other(format!("cannot wait for signals: {error}")));
     let (mut interrupt, mut terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
     let mut hang_up = on(SignalKind::hangup())?;
@@ -261,7 +260,7 @@ fn signals(tell: mpsc::UnboundedSender<Event>, moved: Arc<AtomicBool>) -> Result
                 _ = interrupt.recv() => Event::Stop,
                 _ = terminate.recv() => Event::Stop,
                 _ = hang_up.recv() => {
-                    moved.store(true, Ordering::Relaxed);
+                    moved.fetch_add(1, Ordering::Relaxed);
                     Event::Reload { answer: None }
                 }
             };

@@ -358,12 +358,20 @@ impl Readings {
         )?;
         writer.counters(
             "wirewise_serve_events",
-            "Events for the file of the configuration: written, or lost",
+            "Events for each output of the configuration: written, or lost",
             None,
-            vec![
-                (label("fate", "written"), health.events_written),
-                (label("fate", "lost"), health.events_lost),
-            ],
+            health
+                .outputs
+                .iter()
+                .flat_map(|it| {
+                    let labels = |fate: &str| {
+                        [("output", it.output.as_str()), ("to", it.to.as_str()), ("fate", fate)]
+                            .map(|(name, value)| (name, value.to_string()))
+                            .to_vec()
+                    };
+                    [(labels("written"), it.written), (labels("lost"), it.lost)]
+                })
+                .collect(),
         )?;
         let labels = |place: &crate::keeper::PlaceHealth| {
             labels_of(&place.place.interface, place.place.netns.as_deref())

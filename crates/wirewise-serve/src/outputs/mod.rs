@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where events go: a file, sockets of collectors, syslog, the journal. Each output has a thread and a queue with an end, so one that does
+//! not keep up costs its own events, and neither packets nor the events of the others.
+
+mod file;
+mod journald;
+mod receiver;
+mod syslog;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Serialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use socket2::Type;
+use wirewised::attachment::pins::Root;
+use wirewised::error::{Error, Result};
+use wirewised::reading::events::{self as agent, Event};
+use wirewised::text::nearest::choose;
+
+use crate::events::{Hears, Told, follow};
+use crate::keeper::Board;
+use receiver::Receiver;
+
+/// Events that may wait for an output.
+const WAITING: usize = 4096;
+/// How soon a receiver that is not there is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often an output's trouble is logged.
+const SAID: Duration = Duration::from_secs(60);
+/// How long outputs may take for what waits when the service ends.
+const TO_END: Duration = Duration::from_secs(1);
+/// Each is a thread.
+const MOST: usize = 16;
+/// Longer than all events of one time.
+const LAST_LINES: u64 = 64 << 10;
+
+/// An event, and its JSON.
+struct Sent {
+    event: Event,
+    json: String,
+}
+
+/// What the configuration says of events: one output, or a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outputs(Vec<Output>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Output {
+    File { path: PathBuf, rotate_bytes: u64, keep: u32 },
+    UnixStream(PathBuf),
+    UnixDatagram(PathBuf),
+    Syslog { to: syslog::Address, facility: u8 },
+    Journald(PathBuf),
+}
+
+/// As it is written: flat, so that an unknown key is answered with the one that was meant.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    /// One JSON object a line. Opened again at SIGHUP, as logrotate asks for.
+    file: Option<PathBuf>,
+    /// Size at which a new file is begun; the old one becomes `FILE.1`.
+    rotate_bytes: Option<u64>,
+    /// How many old files stay.
+    keep: Option<u32>,
+    /// A collector's socket, as in Suricata's `filetype`.
+    unix_stream: Option<PathBuf>,
+    unix_dgram: Option<PathBuf>,
+    /// A socket's path, `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`.
+    syslog: Option<String>,
+    facility: Option<String>,
+    /// The journal's socket.
+    journald: Option<PathBuf>,
+}
+
+impl Written {
+    fn output(self) -> std::result::Result<Output, String> {
+        let kinds = [
+            ("file", self.file.is_some()),
+            ("unix_stream", self.unix_stream.is_some()),
+            ("unix_dgram", self.unix_dgram.is_some()),
+            ("syslog", self.syslog.is_some()),
+            ("journald", self.journald.is_some()),
+        ];
+        let given: Vec<_> = kinds.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
+        let [kind] = given[..] else {
+            let names = kinds.map(|(name, _)| format!("`{name}`")).join(", ");
+            let had = if given.is_empty() { "none".to_string() } else { given.join(" and ") };
+            return Err(format!(
+                "an output has one of {names}; this one has {had}; several outputs are a list"
+            ));
+        };
+        for (key, is_given, of) in [
+            ("rotate_bytes", self.rotate_bytes.is_some(), "file"),
+            ("keep", self.keep.is_some(), "file"),
+            ("facility", self.facility.is_some(), "syslog"),
+        ] {
+            if is_given && kind != of {
+                return Err(format!("`{key}` is for `{of}`, not for `{kind}`"));
+            }
+        }
+        let rotate_bytes = self.rotate_bytes.unwrap_or(100_000_000);
+        if rotate_bytes < LAST_LINES {
+            return Err(format!("`rotate_bytes` must be {LAST_LINES} or more"));
+        }
+        let facility = self.facility.as_deref().unwrap_or("daemon");
+        let facility = syslog::FACILITIES.iter().position(|name| *name == facility).ok_or_else(|| {
+            format!("no facility is called '{facility}'; {}", choose(facility, syslog::FACILITIES))
+        })?;
+        let keep = self.keep.unwrap_or(5);
+        let file = self.file.map(|path| Output::File { path, rotate_bytes, keep });
+        let syslog = self.syslog.as_deref().map(str::parse).transpose()?;
+        file.or(self.unix_stream.map(Output::UnixStream))
+            .or(self.unix_dgram.map(Output::UnixDatagram))
+            .or(syslog.map(|to| Output::Syslog { to, facility: facility as u8 }))
+            .or(self.journald.map(Output::Journald))
+            .ok_or_else(|| format!("`{kind}` is empty"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Outputs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Outputs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an output, such as {file: eve.json}, or a list of outputs")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Outputs, A::Error> {
+                let written = Written::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Outputs(vec![of(written)?]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Outputs, A::Error> {
+                let mut outputs = Vec::new();
+                while let Some(written) = list.next_element::<Written>()? {
+                    outputs.push(of(written)?);
+                }
+                Ok(Outputs(outputs))
+            }
+        }
+        fn of<E: serde::de::Error>(written: Written) -> std::result::Result<Output, E> {
+            written.output().map_err(|why| E::custom(format!("`events`: {why}")))
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
+impl Output {
+    /// The path that it names, if it names one.
+    fn path(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::File { path, .. }
+            | Self::UnixStream(path)
+            | Self::UnixDatagram(path)
+            | Self::Syslog { to: syslog::Address::Unix(path), .. }
+            | Self::Journald(path) => Some(path),
+            Self::Syslog { .. } => None,
+        }
+    }
+
+    /// Its key in the configuration, and where it leads.
+    fn name(&self) -> (&'static str, String) {
+        let shown = |path: &Path| path.display().to_string();
+        match self {
+            Self::File { path, .. } => ("file", shown(path)),
+            Self::UnixStream(path) => ("unix_stream", shown(path)),
+            Self::UnixDatagram(path) => ("unix_dgram", shown(path)),
+            Self::Syslog { to, .. } => ("syslog", to.to_string()),
+            Self::Journald(path) => ("journald", shown(path)),
+        }
+    }
+
+    /// moved : how often somebody said that files were moved.
+    fn open(&self, moved: &Arc<AtomicU64>) -> Result<Box<dyn Sink>> {
+        let unix = |path: &Path, kind| {
+            Receiver::unix(path, kind).map_err(|error| Error::input(format!("{}: {error}", path.display())))
+        };
+        Ok(match self {
+            Self::File { path, rotate_bytes, keep } => {
+                Box::new(file::Log::new(path.clone(), *rotate_bytes, *keep, Arc::clone(moved))?)
+            }
+            Self::UnixStream(path) => Box::new(Lines(unix(path, Type::STREAM)?)),
+            Self::UnixDatagram(path) => Box::new(Lines(unix(path, Type::DGRAM)?)),
+            Self::Syslog { to: syslog::Address::Unix(path), facility } => {
+                Box::new(syslog::Syslog::new(unix(path, Type::DGRAM)?, *facility, false))
+            }
+            Self::Syslog { to: syslog::Address::Udp(address), facility } => {
+                Box::new(syslog::Syslog::new(Receiver::ip(*address, Type::DGRAM), *facility, false))
+            }
+            Self::Syslog { to: syslog::Address::Tcp(address), facility } => {
+                Box::new(syslog::Syslog::new(Receiver::ip(*address, Type::STREAM), *facility, true))
+            }
+            Self::Journald(path) => Box::new(journald::Journal(unix(path, Type::DGRAM)?)),
+        })
+    }
+}
+
+impl Outputs {
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Makes its paths absolute.
+    pub fn relative_to(&mut self, folder: &Path) {
+        for path in self.0.iter_mut().filter_map(Output::path) {
+            *path = folder.join(&*path);
+        }
+    }
+
+    pub fn check(&self) -> Result<()> {
+        let said = |why: String| Err(Error::input(format!("`events`: {why}")));
+        if self.0.len() > MOST {
+            return said(format!("has {} outputs; {MOST} are possible", self.0.len()));
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for output in &self.0 {
+            let (kind, to) = output.name();
+            if !names.insert((kind, to.clone())) {
+                return said(format!("`{kind}: {to}` is there twice, and would get each event twice"));
+            }
+            if let Output::UnixStream(path)
+            | Output::UnixDatagram(path)
+            | Output::Syslog { to: syslog::Address::Unix(path), .. }
+            | Output::Journald(path) = output
+                && let Err(error) = Receiver::unix(path, Type::DGRAM)
+            {
+                return said(format!("`{kind}: {to}`: {error}; a socket's path has at most 107 characters"));
+            }
+        }
+        Ok(())
+    }
+
+    /// How far an earlier service got, by its file. Without a file nobody knows, and events from now on are told: collectors would
+    /// otherwise get those that the program keeps at every start.
+    fn told(&self) -> Told {
+        let file = self.0.iter().find_map(|output| match output {
+            Output::File { path, .. } => Some(path),
+            _ => None,
+        });
+        match file {
+            Some(path) => file::last(path).unwrap_or_default(),
+            None => Told::until(&agent::timestamp(SystemTime::now())),
+        }
+    }
+
+    /// Opens what must be there, and tells all outputs of events from then on, until `Running::end`.
+    pub fn run(&self, root: Root, board: &Board, moved: &Arc<AtomicU64>) -> Result<Running> {
+        let told = self.told();
+        let ends = Arc::new(AtomicBool::new(false));
+        let (working, ended) = channel();
+        board.lock().outputs = self.0.iter().map(|output| OutputHealth::new(output.name())).collect();
+        let mut fan = Fan::default();
+        for (index, output) in self.0.iter().enumerate() {
+            let account = Arc::new(Account {
+                board: board.clone(),
+                index,
+                name: output.name(),
+                said: Mutex::default(),
+                ends: Arc::clone(&ends),
+            });
+            let (tell, queue) = sync_channel(WAITING);
+            let (sink, working) = (output.open(moved)?, working.clone());
+            fan.0.push((tell, Arc::clone(&account)));
+            std::thread::spawn(move || work(sink, &queue, &account, working));
+        }
+        let listens = Arc::clone(&ends);
+        if !fan.0.is_empty() {
+            std::thread::spawn(move || follow(&root, &told, || !listens.load(Ordering::Relaxed), &mut fan));
+        }
+        Ok(Running { ends, ended })
+    }
+}
+
+/// Outputs at work.
+pub struct Running {
+    ends: Arc<AtomicBool>,
+    /// Closed by the last thread that ends.
+    ended: Queue<()>,
+}
+
+impl Running {
+    /// Lets outputs have what waits for them, for a moment.
+    pub fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if self.ended.recv_timeout(TO_END) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the service ends before all outputs have all events");
+        }
+    }
+}
+
+/// What became of the events of an output.
+#[derive(Debug, Default, Clone, Serialize, utoipa::ToSchema)]
+pub struct OutputHealth {
+    /// Its key in the configuration.
+    pub output: String,
+    pub to: String,
+    /// Handed to the kernel.
+    pub written: u64,
+    /// Overwritten before they were read, without room while an output did not keep up, or refused.
+    pub lost: u64,
+    /// Why the latest could not be handed over; null once one was.
+    pub error: Option<String>,
+}
+
+impl OutputHealth {
+    fn new((output, to): (&str, String)) -> Self {
+        Self { output: output.to_string(), to, ..Self::default() }
+    }
+}
+
+struct Account {
+    board: Board,
+    index: usize,
+    name: (&'static str, String),
+    /// When its trouble was logged.
+    said: Mutex<Option<Instant>>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Account {
+    fn note(&self, change: impl FnOnce(&mut OutputHealth)) {
+        if let Some(health) = self.board.lock().outputs.get_mut(self.index) {
+            change(health);
+        }
+    }
+
+    fn written(&self) {
+        self.note(|health| {
+            health.written += 1;
+            health.error = None;
+        });
+    }
+
+    fn lost(&self, events: u64, why: &str) {
+        self.note(|health| health.lost += events);
+        self.say(&format!("events are lost: {why}"));
+    }
+
+    fn fails(&self, error: &io::Error) {
+        self.note(|health| health.error = Some(error.to_string()));
+        self.say(&format!("{error}; {WAITING} events may wait for it"));
+    }
+
+    fn say(&self, what: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|when| when.elapsed() > SAID) {
+            *said = Some(Instant::now());
+            let (kind, to) = &self.name;
+            tracing::error!("events: {kind} {to}: {what}");
+        }
+    }
+}
+
+/// Passes events on to the queue of each output, and waits for none.
+#[derive(Default)]
+struct Fan(Vec<(SyncSender<Arc<Sent>>, Arc<Account>)>);
+
+impl Hears for Fan {
+    fn event(&mut self, event: &Event, json: &str) {
+        let sent = Arc::new(Sent { event: event.clone(), json: json.to_string() });
+        for (tell, account) in &self.0 {
+            if tell.try_send(Arc::clone(&sent)).is_err() {
+                account.lost(1, "it does not keep up");
+            }
+        }
+    }
+
+    fn missed(&mut self, events: u64) {
+        for (_, account) in &self.0 {
+            account.lost(events, "they were overwritten before they were read");
+        }
+    }
+}
+
+/// Takes events. An error that may pass leaves the event to be sent again.
+trait Sink: Send {
+    fn send(&mut self, sent: &Sent) -> io::Result<()>;
+
+    /// No more events wait.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether the event that was refused may still be taken later.
+    fn may_pass(&self, error: &io::Error) -> bool;
+}
+
+/// Gives a sink what its queue has, until nobody fills it any more.
+fn work(mut sink: Box<dyn Sink>, queue: &Queue<Arc<Sent>>, account: &Account, working: Sender<()>) {
+    while let Ok(first) = queue.recv() {
+        let mut next = Some(first);
+        while let Some(sent) = next {
+            hand_over(&mut *sink, &sent, account);
+            next = queue.try_recv().ok();
+        }
+        if let Err(error) = sink.flush() {
+            account.fails(&error);
+        }
+    }
+    drop(working);
+}
+
+fn hand_over(sink: &mut dyn Sink, sent: &Sent, account: &Account) {
+    loop {
+        match sink.send(sent) {
+            Ok(()) => return account.written(),
+            Err(error) if sink.may_pass(&error) && !account.ends.load(Ordering::Relaxed) => {
+                account.fails(&error);
+                std::thread::sleep(RETRY);
+            }
+            Err(error) => {
+                account.note(|health| health.error = Some(error.to_string()));
+                return account.lost(1, &error.to_string());
+            }
+        }
+    }
+}
+
+/// The JSON as it is, a line each where the socket has no messages.
+struct Lines(Receiver);
+
+impl Sink for Lines {
+    fn send(&mut self, sent: &Sent) -> io::Result<()> {
+        let end = if self.0.is_stream() { "\n" } else { "" };
+        self.0.send(format!("{}{end}", sent.json).as_bytes())
+    }
+
+    fn may_pass(&self, error: &io::Error) -> bool {
+        receiver::may_pass(error)
+    }
+}
+
+/// As syslog and the journal count, from the severity of EVE's alerts; what is no alert is information.
+fn severity(event: &Event) -> u8 {
+    match event.alert.as_ref().map(|alert| alert.severity) {
+        Some(1) => 2,
+        Some(2) => 3,
+        Some(_) => 4,
+        None => 6,
+    }
+}

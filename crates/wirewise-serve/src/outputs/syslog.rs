@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Syslog as in RFC 5424: in datagrams (RFC 5426), or by TCP with the length of each message in front of it (RFC 6587, 3.4.1).
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::receiver::{self, Receiver};
+use super::{Sent, Sink, severity};
+
+/// By their numbers (RFC 5424, table 1).
+pub const FACILITIES: &[&str] = &[
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
+    "ntp", "security", "console", "clock", "local0", "local1", "local2", "local3", "local4", "local5",
+    "local6", "local7",
+];
+/// Longest name of a host (RFC 5424, 6).
+const HOST_NAME: usize = 255;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Unix(PathBuf),
+    Udp(SocketAddr),
+    Tcp(SocketAddr),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ip = |text: &str| {
+            text.parse().map_err(|_| {
+                format!(
+                    "`syslog`: '{text}' is no address with a port, such as 192.0.2.1:514 or [2001:db8::1]:514"
+                )
+            })
+        };
+        match text.split_once("://") {
+            None => Ok(Self::Unix(PathBuf::from(text))),
+            Some(("udp", address)) => Ok(Self::Udp(ip(address)?)),
+            Some(("tcp", address)) => Ok(Self::Tcp(ip(address)?)),
+            Some((other, _)) => Err(format!(
+                "`syslog`: '{other}://' is not known; there are: udp://ADDRESS:PORT, tcp://ADDRESS:PORT, a socket's path"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+pub struct Syslog {
+    receiver: Receiver,
+    facility: u8,
+    counts_octets: bool,
+    host: String,
+}
+
+impl Syslog {
+    pub fn new(receiver: Receiver, facility: u8, counts_octets: bool) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self { receiver, facility, counts_octets, host: host.trim().to_string() }
+    }
+
+    fn message(&self, Sent { event, json }: &Sent) -> String {
+        let priority = self.facility * 8 + severity(event);
+        // RFC 3339 has a colon in the zone, EVE has none.
+        let time = event.timestamp.replace("+0000", "+00:00");
+        let host = header(event.host.as_deref().unwrap_or(&self.host));
+        let (process, kind) = (std::process::id(), event.event_type);
+        format!("<{priority}>1 {time} {host} wirewise {process} {kind} - {json}")
+    }
+}
+
+impl Sink for Syslog {
+    fn send(&mut self, sent: &Sent) -> io::Result<()> {
+        let message = self.message(sent);
+        let framed = if self.counts_octets { format!("{} {message}", message.len()) } else { message };
+        self.receiver.send(framed.as_bytes())
+    }
+
+    fn may_pass(&self, error: &io::Error) -> bool {
+        receiver::may_pass(error)
+    }
+}
+
+/// A field of the header has printable ASCII characters only, and `-` stands for nothing.
+fn header(name: &str) -> String {
+    let name: String = name.chars().filter(char::is_ascii_graphic).take(HOST_NAME).collect();
+    if name.is_empty() { "-".to_string() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        for text in ["/dev/log", "udp://192.0.2.1:514", "tcp://[2001:db8::1]:601"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for (text, why) in [("tls://192.0.2.1:6514", "'tls://'"), ("udp://loghost:514", "'loghost:514'")] {
+            assert!(text.parse::<Address>().unwrap_err().contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_hosts_fit_the_header() {
+        assert_eq!(["a b\n<c>", "ä", ""].map(header), ["ab<c>", "-", "-"]);
+        assert_eq!(header(&"x".repeat(300)).len(), 255);
+    }
+}

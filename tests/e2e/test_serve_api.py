@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API does what its description says, whatever is asked; and many who ask, or ask slowly, do no harm."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import needs as packages
+from tests.e2e import needs
+from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, free_port, lab_in, make_bundles, token, until
+
+packages.package("schemathesis")
+pytestmark = needs.marks()
+
+PER_OPERATION = 80
+"""Requests that are drawn for each operation at most; those that follow from the schema come on top."""
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles")
+    make_bundles(folder)
+    return folder
+
+
+@pytest.fixture
+def lab(tmp_path: Path, bundles: Path) -> Iterator[Lab]:
+    with lab_in(tmp_path, bundles) as lab:
+        yield lab
+
+
+class Served:
+    """A service that listens, with a token of each role."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.port = free_port()
+        self.reader, may_read = token("reader", "read")
+        self.operator, may_operate = token("operator", "operate")
+        lab.write(lab.entry(), listen=f"127.0.0.1:{self.port}", tokens=[may_read, may_operate])
+        self.process = lab.start()
+        until("it is kept", lab.kept)
+
+    def ask(self, method: str, path: str, secret: str | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        return asked(connection, method, path, secret)
+
+
+def test_answers_are_as_described(lab: Lab) -> None:
+    served = Served(lab)
+    path = "/api/v1/openapi.json"
+    assert served.ask("GET", path) == (401, "")
+    code, document = served.ask("GET", path, served.reader)
+    assert code == 200
+    schema = lab.folder / "openapi.json"
+    schema.write_text(document)
+    operations = {(method, path) for path, item in json.loads(document)["paths"].items() for method in item}
+    assert len(operations) == 11
+    for method, path in operations:
+        assert served.ask(method.upper(), path) == (401, ""), path
+
+    for secret, more in (
+        (served.operator, ["--checks", "all"]),
+        # What is not described is refused to this role before it is looked at.
+        (
+            served.reader,
+            ["--checks", "all", "--exclude-checks", "unsupported_method", "--include-method", "GET"],
+        ),
+    ):
+        # A token is not to be seen in the list of processes.
+        (lab.folder / "schemathesis.toml").write_text(f'[headers]\nAuthorization = "Bearer {secret}"\n')
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli"),
+                *("--config-file", lab.folder / "schemathesis.toml", "--no-color"),
+                *("run", schema, "--url", f"http://127.0.0.1:{served.port}"),
+                # It never ends; the test below has it.
+                *("--exclude-path", "/api/v1/events"),
+                *("--max-examples", str(PER_OPERATION), "--seed", "1", "--generation-deterministic"),
+                *("--workers", "1", *more),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=lab.folder,
+            env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(lab.folder / "hypothesis")},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        (generated,) = re.findall(r"([\d,]+) generated", done.stdout)
+        assert 300 < int(generated.replace(",", "")) < 2000
+    assert served.process.poll() is None
+    assert lab.kept()
+    assert served.reader not in lab.log.read_text()
+
+
+def test_events_are_a_stream(lab: Lab) -> None:
+    served = Served(lab)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
+    connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {served.reader}"})
+    response = connection.getresponse()
+    assert (response.status, response.headers["Content-Type"]) == (200, "text/event-stream")
+    connection.close()
+    code, said = served.ask("GET", "/api/v1/events?since=1&until=2", served.reader)
+    assert code == 400
+    assert "until" in json.loads(said)["error"]["message"]
+
+
+def test_a_thousand_connections_and_slow_ones_do_no_harm(lab: Lab) -> None:
+    served = Served(lab)
+    descriptors = Path(f"/proc/{served.process.pid}/fd")
+    before = len(list(descriptors.iterdir()))
+    held: list[socket.socket] = []
+    try:
+        for number in range(1000):
+            each = socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE_S)
+            held.append(each)
+            try:
+                # Every other one begins a head, and never ends it.
+                if number % 2:
+                    each.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: ")
+            except OSError:
+                continue  # closed at once, as there are enough of them
+            if number % 100 == 0:
+                assert asked(Local(lab.socket), "GET", "/api/v1/state")[0] == 200
+                assert len(list(descriptors.iterdir())) < before + 80
+
+        # Those who are slow are let go, and whoever asks properly is answered, while others still hold on.
+        def answered() -> bool:
+            try:
+                return served.ask("GET", "/metrics", served.reader)[0] == 200
+            except (OSError, http.client.HTTPException):
+                return False
+
+        until("it is answered", answered)
+    finally:
+        for each in held:
+            each.close()
+    until("they are let go", lambda: len(list(descriptors.iterdir())) <= before + 1)
