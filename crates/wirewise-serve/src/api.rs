@@ -234,7 +234,7 @@ pub struct WhichFlows {
     #[serde(default)]
     #[param(inline)]
     sort: Order,
-    /// Of each attachment.
+    /// One per attachment.
     #[serde(default = "few")]
     #[param(minimum = 1, maximum = 1000, default = 20)]
     limit: usize,

@@ -181,7 +181,7 @@ pub struct Bans(HashMap<u64, (Prefix, Until)>);
 /// Decisions that are not followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Left {
-    /// Of another type, such as captcha, or scope.
+    /// With another type, such as captcha, or another scope.
     pub other: usize,
     /// Without an address or a time that can be read.
     pub unreadable: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The API's description of itself. What an operation takes and answers stands beside it, in `api.rs`.
+//! The API's description of itself. What an operation takes and answers is beside it, in `api.rs`.
 
 use serde_json::Value;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -8,7 +8,7 @@ use utoipa::{Modify, OpenApi, ToSchema};
 
 use crate::api;
 
-/// What every answer says that is no success and not empty.
+/// What every answer has that is an error.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "only described")]
 pub struct Failure {

@@ -31,7 +31,7 @@ Examples:
 The policy has to have a deny list: `deny: {}` in its file is enough. What is denied stays so until it expires when this ends or CrowdSec
 does not answer; `wirewised deny remove --origin crowdsec` lets all of them in again. docs/policy.md says more.";
 
-/// Deny whom CrowdSec bans, as its local API says.
+/// Deny whom CrowdSec bans.
 #[derive(Debug, Parser)]
 #[command(name = "wirewised deny sync", bin_name = "wirewised deny sync", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Args {
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
 
-    /// With https: certificates of who signed that of the local API, beside those that the system trusts
+    /// With https: certificates that sign the local API's, beside those that the system trusts
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 
@@ -85,7 +85,7 @@ struct Sync<'a> {
 pub async fn run(args: &Args) -> Result<()> {
     let api = LocalApi::new(&args.crowdsec, &args.key_file, args.ca_file.as_deref())?;
     let mut sync = Sync { args, api, bans: Bans::default(), all: true, begun: false };
-    // What cannot be done at all is said before anybody is asked.
+    // What cannot be done at all is an error before CrowdSec is asked.
     sync.on_list(|list| list.plan(ORIGIN, &Edit::Add([].into()), true).map(drop))?;
     if is_in_clear(&args.crowdsec) {
         tracing::warn!(

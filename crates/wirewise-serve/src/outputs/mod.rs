@@ -47,7 +47,7 @@ struct Sent {
     json: String,
 }
 
-/// What the configuration says of events: one output, or a list.
+/// The `events` of the configuration: one output, or a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outputs(Vec<Output>);
 
@@ -437,7 +437,7 @@ impl Sink for Lines {
     }
 }
 
-/// As syslog and the journal count, from the severity of EVE's alerts; what is no alert is information.
+/// As syslog and the journal count, from the severity of EVE's alerts; other events are information.
 fn severity(event: &Event) -> u8 {
     match event.alert.as_ref().map(|alert| alert.severity) {
         Some(1) => 2,
