@@ -200,11 +200,11 @@ impl Grouped {
         let pace = self.pace;
         for open in &mut self.open {
             let count = stats.class_outcome[open.what.0][open.what.1];
-            let base = *open.base.get_or_insert(count);
+            open.base.get_or_insert(count);
             // Another program begins from zero.
-            if count.packets < base.packets {
+            if count.packets < open.now.packets {
                 open.before = open.packets();
-                open.base = Some(Counter::default());
+                (open.base, open.now) = (Some(Counter::default()), Counter::default());
             }
             if count.packets > open.now.packets && open.base.is_some_and(|base| count.packets > base.packets)
             {
