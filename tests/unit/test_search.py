@@ -223,7 +223,8 @@ def test_costs_are_kept_and_a_broken_cache_is_built_again(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = costs_of.feature_costs(FEATURES)
     entries = list(costs_of.cache_folder().iterdir())
-    assert len(entries) == 4 and first["length"].instructions > 0
+    # Of a field that is at hand anyway, the compiler may make fewer instructions than without it.
+    assert len(entries) == 4 and max(cost.instructions for cost in first.values()) > 0
     entries[0].write_text("broken")
     assert costs_of.feature_costs(FEATURES) == first
     monkeypatch.setattr(costs_of, "build", lambda sources: pytest.fail("built again"))
