@@ -21,7 +21,7 @@ import yaml
 
 from tests.e2e import needs
 from tests.e2e.sending import send_all
-from tests.e2e.serving import PATIENCE_S, make_bundles, until
+from tests.e2e.serving import PATIENCE_S, until
 from tests.e2e.test_cpus import A, B, udp
 from wirewise import agent
 from wirewise.demo.network import Wire, inside_namespace, wire, within
@@ -145,7 +145,7 @@ class Lab:
         return {it["prefix"]: it["denied_by"][0]["for_s"] for it in listed}
 
     def dropped(self) -> int:
-        """Of three packets of SENDER."""
+        """How many of three packets of SENDER are denied."""
 
         def counted() -> dict[str, int]:
             return {row["status"]: row["packets"] for row in self.look("stats")["status"]}
@@ -166,13 +166,6 @@ class Lab:
                 process.wait(PATIENCE_S)
         words = ["detach", "--interface", self.made.receiver, "--netns", self.made.inside]
         subprocess.run([agent.find(), *words], check=False, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundles")
-    make_bundles(folder)
-    return folder
 
 
 @pytest.fixture

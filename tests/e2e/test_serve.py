@@ -25,8 +25,6 @@ from tests.e2e.serving import (
     Local,
     asked,
     free_port,
-    lab_in,
-    make_bundles,
     token,
     until,
 )
@@ -35,19 +33,6 @@ from wirewise import agent
 from wirewise.errors import WirewiseError
 
 pytestmark = needs.marks()
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundles")
-    make_bundles(folder)
-    return folder
-
-
-@pytest.fixture
-def lab(tmp_path: Path, bundles: Path) -> Iterator[Lab]:
-    with lab_in(tmp_path, bundles) as lab:
-        yield lab
 
 
 def test_what_is_wished_runs_and_outlives_the_service(lab: Lab) -> None:

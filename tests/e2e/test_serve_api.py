@@ -10,33 +10,17 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests import needs as packages
 from tests.e2e import needs
-from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, free_port, lab_in, make_bundles, token, until
+from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, free_port, token, until
 
 packages.package("schemathesis")
 pytestmark = needs.marks()
 
 PER_OPERATION = 40
 """Requests that are drawn for each operation at most; those that follow from the schema come on top."""
-
-
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundles")
-    make_bundles(folder)
-    return folder
-
-
-@pytest.fixture
-def lab(tmp_path: Path, bundles: Path) -> Iterator[Lab]:
-    with lab_in(tmp_path, bundles) as lab:
-        yield lab
 
 
 class Served:

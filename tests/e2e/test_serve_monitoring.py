@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.e2e import needs
-from tests.e2e.serving import Lab, free_port, lab_in, make_bundles, token, until
+from tests.e2e.serving import Lab, free_port, lab_in, token, until
 
 ROOT = Path(__file__).parents[2]
 CONTRIB = ROOT / "contrib"
@@ -57,13 +57,10 @@ def test_each_alert_fires_on_what_it_is_for_and_only_then() -> None:
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[tuple[Lab, str]]:
+def prometheus(tmp_path: Path, bundles: Path) -> Iterator[tuple[Lab, str]]:
     """A service that carries packets in user space, and who asks it each second."""
     folder = tmp_path / "service"
-    bundles = tmp_path / "bundles"
     folder.mkdir()
-    bundles.mkdir()
-    make_bundles(bundles)
     with lab_in(folder, bundles) as lab:
         secret, may_read = token("prometheus", "read")
         service, port = free_port(), free_port()

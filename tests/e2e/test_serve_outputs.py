@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,20 @@ import pytest
 
 from tests.e2e import collectors, needs
 from tests.e2e.collectors import Collector, counted, ip, journal, lines, syslog, unix
-from tests.e2e.serving import PATIENCE_S, SERVE, Lab, free_port, lab_in, make_bundles, until
+from tests.e2e.serving import PATIENCE_S, SERVE, Lab, free_port, until
 
 pytestmark = needs.marks()
 
 STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 
 
-@pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundles")
-    make_bundles(folder)
-    return folder
-
-
 @pytest.fixture
-def lab(tmp_path: Path, bundles: Path) -> Iterator[Lab]:
-    with lab_in(tmp_path, bundles) as lab:
-        (lab.folder / "count.yaml").write_text(
-            "version: 1\nclasses: {attack: {action: count, severity: 2}}\n"
-            "events: {rate: 100000/s, burst: 100000}\n"
-        )
-        yield lab
+def lab(lab: Lab) -> Lab:
+    (lab.folder / "count.yaml").write_text(
+        "version: 1\nclasses: {attack: {action: count, severity: 2}}\n"
+        "events: {rate: 100000/s, burst: 100000}\n"
+    )
+    return lab
 
 
 def start(lab: Lab, *outputs: dict[str, object]) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import browser, needs
-from tests.e2e.serving import Lab, free_port, lab_in, make_bundles, token, until
+from tests.e2e.serving import Lab, free_port, lab_in, token, until
 
 pytestmark = needs.marks()
 
@@ -19,11 +19,9 @@ WIDTHS = (360, 1440)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, str, str]]:
+def served(tmp_path_factory: pytest.TempPathFactory, bundles: Path) -> Iterator[tuple[Lab, str, str]]:
     """A service with one interface, where it answers, and a token that may operate."""
-    folder, bundles = tmp_path_factory.mktemp("service"), tmp_path_factory.mktemp("bundles")
-    make_bundles(bundles)
-    with lab_in(folder, bundles) as lab:
+    with lab_in(tmp_path_factory.mktemp("service"), bundles) as lab:
         port = free_port()
         secret, may_operate = token("page", "operate")
         lab.write(lab.entry(policy="drop.yaml"), listen=f"127.0.0.1:{port}", tokens=[may_operate])
