@@ -47,8 +47,7 @@ impl AttachmentArgs {
 
     /// Empty: none is named.
     fn names(&self, root: &Root) -> Result<Vec<String>> {
-        let Some(text) = &self.interface else { return Ok(Vec::new()) };
-        interfaces::expand(text, &attached_names(root)?)
+        self.interface.as_deref().map_or(Ok(Vec::new()), |text| attached(root, text))
     }
 
     /// As `find`, with the lock that keeps it so, and tidied up unless it is a dry run. check: what else must hold first.
@@ -71,12 +70,41 @@ impl AttachmentArgs {
     }
 }
 
-/// The interfaces of this network namespace that something is attached to, or was.
-pub fn attached_names(root: &Root) -> Result<Vec<String>> {
-    let all = Attachment::all(root)?;
-    let here = all.attachments.into_iter().filter(|it| it.whereabouts != Whereabouts::Elsewhere);
-    let unreadable = all.unreadable.into_iter().map(|it| it.interface);
-    Ok(here.map(|it| it.interface).chain(unreadable).collect())
+/// The options of a command that changes something of one attachment, in place.
+#[derive(Debug, clap::Args)]
+pub struct ChangeArgs {
+    /// Only say what would change
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub which: AttachmentArgs,
+}
+
+impl ChangeArgs {
+    /// As that of `AttachmentArgs`.
+    pub fn find_locked(&self) -> Result<(Lock, Attachment)> {
+        self.which.find_locked(self.dry_run, |_| Ok(()))
+    }
+
+    /// What a line about the change ends with.
+    pub fn note(&self) -> &'static str {
+        if self.dry_run { " (dry run: nothing was changed)" } else { "" }
+    }
+}
+
+/// The interfaces that `text` means, of those in this network namespace that something is attached to, or was.
+pub fn attached(root: &Root, text: &str) -> Result<Vec<String>> {
+    interfaces::expand(text, || {
+        let all = Attachment::all(root)?;
+        let here = all.attachments.into_iter().filter(|it| it.whereabouts != Whereabouts::Elsewhere);
+        let unreadable = all.unreadable.into_iter().map(|it| it.interface);
+        Ok(here.map(|it| it.interface).chain(unreadable).collect())
+    })
 }
 
 /// The same attachment at every call, wherever it is and whatever its interface is called, for commands that keep looking.

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several interfaces in one option: names and patterns, separated by commas (`eth0,wan*`).
 
+use glob::Pattern;
+
 use crate::error::{Error, Result};
 
-/// The interfaces that `text` means, each once, in its order. candidates : the names that there are; with them patterns are compared, and
-/// one of them that is `text` as it stands is that interface.
-pub fn expand(text: &str, candidates: &[String]) -> Result<Vec<String>> {
-    if !text.contains([',', '*', '?']) || candidates.iter().any(|name| name == text) {
+/// The interfaces that `text` means, each once, in its order. candidates : asked for the names that there are, if they matter: patterns are
+/// compared with them, and one of them that is exactly `text` is that interface.
+pub fn expand(text: &str, candidates: impl FnOnce() -> Result<Vec<String>>) -> Result<Vec<String>> {
+    if !text.contains([',', '*', '?']) {
+        return Ok(vec![text.to_string()]);
+    }
+    let candidates = candidates()?;
+    if candidates.iter().any(|name| name == text) {
         return Ok(vec![text.to_string()]);
     }
     let mut names: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim) {
         let matches: Vec<_> = match part.contains(['*', '?']) {
-            true => candidates.iter().filter(|name| is_match(part, name)).cloned().collect(),
+            true => matching(part, &candidates),
             false => vec![part.to_string()],
         };
         if part.is_empty() {
@@ -33,15 +39,15 @@ pub fn expand(text: &str, candidates: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// `*` matches any characters, `?` one.
-fn is_match(pattern: &str, name: &str) -> bool {
-    let Some(first) = pattern.chars().next() else { return name.is_empty() };
-    let (rest, mut ends) = (&pattern[first.len_utf8()..], name.char_indices().map(|(at, _)| &name[at..]));
-    match first {
-        '*' => ends.any(|end| is_match(rest, end)) || is_match(rest, ""),
-        '?' => name.chars().next().is_some_and(|one| is_match(rest, &name[one.len_utf8()..])),
-        _ => name.strip_prefix(first).is_some_and(|end| is_match(rest, end)),
+/// `*` matches any characters, `?` one, and all others themselves.
+fn matching(part: &str, candidates: &[String]) -> Vec<String> {
+    // Runs of stars, and brackets, mean something else to the library.
+    let mut text = part.replace('[', "[[]");
+    while text.contains("**") {
+        text = text.replace("**", "*");
     }
+    let pattern = Pattern::new(&text).ok();
+    candidates.iter().filter(|name| pattern.as_ref().is_some_and(|it| it.matches(name))).cloned().collect()
 }
 
 #[cfg(test)]
@@ -49,8 +55,8 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> std::result::Result<Vec<String>, String> {
-        let all = ["lo", "eth0", "eth1", "eth10", "a,b"].map(str::to_string);
-        expand(text, &all).map_err(|error| error.to_string())
+        let all = ["lo", "eth0", "eth1", "eth10", "a,b", "v[1]"].map(str::to_string);
+        expand(text, || Ok(all.to_vec())).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -62,7 +68,10 @@ mod tests {
             ("eth*", vec!["eth0", "eth1", "eth10"]),
             ("eth?", vec!["eth0", "eth1"]),
             ("*0,lo", vec!["eth0", "eth10", "lo"]),
-            ("*", vec!["lo", "eth0", "eth1", "eth10", "a,b"]),
+            ("*", vec!["lo", "eth0", "eth1", "eth10", "a,b", "v[1]"]),
+            ("eth**", vec!["eth0", "eth1", "eth10"]),
+            ("v[*", vec!["v[1]"]),
+            ("v[?]", vec!["v[1]"]),
             ("a,b", vec!["a,b"]),
         ] {
             assert_eq!(names(text).unwrap(), expected, "{text}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::abi::maps::BANS;
 use crate::attachment::Attachment;
-use crate::attachment::args::AttachmentArgs;
+use crate::attachment::args::{AttachmentArgs, ChangeArgs};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::bans::{Ban, Table};
@@ -53,25 +53,17 @@ enum Command {
         #[arg(long, group = "whose")]
         all: bool,
 
-        /// Only say what would change
-        #[arg(long)]
-        dry_run: bool,
-
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-
         #[command(flatten)]
-        which: AttachmentArgs,
+        change: ChangeArgs,
     },
 }
 
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::List { json, which } => list(&which.find()?, *json),
-        Command::Lift { addresses, all, dry_run, json, which } => {
-            let (_lock, ours) = which.find_locked(*dry_run, |_| Ok(()))?;
-            lift(&ours, if *all { None } else { Some(addresses) }, *dry_run, *json)
+        Command::Lift { addresses, all, change } => {
+            let (_lock, ours) = change.find_locked()?;
+            lift(&ours, if *all { None } else { Some(addresses) }, change)
         }
     }
 }
@@ -126,7 +118,7 @@ fn list(ours: &Attachment, json: bool) -> Result<()> {
 }
 
 /// addresses : `None` lifts all.
-fn lift(ours: &Attachment, addresses: Option<&Vec<IpAddr>>, dry_run: bool, json: bool) -> Result<()> {
+fn lift(ours: &Attachment, addresses: Option<&Vec<IpAddr>>, change: &ChangeArgs) -> Result<()> {
     let (table, now) = (open(ours)?, kernel::monotonic_ns());
     let mut bans = table.read(now)?;
     if let Some(addresses) = addresses {
@@ -135,20 +127,15 @@ fn lift(ours: &Attachment, addresses: Option<&Vec<IpAddr>>, dry_run: bool, json:
         }
         bans.retain(|ban| addresses.iter().any(|address| ban.source.contains(*address)));
     }
-    if !dry_run {
+    if !change.dry_run {
         bans.retain(|ban| table.lift(ban));
     }
-    if json {
+    if change.json {
         let bans: Vec<_> = bans.iter().map(|ban| form(ban, now)).collect();
-        let lifted = json!({ "interface": ours.interface, "lifted": bans, "dry_run": dry_run });
+        let lifted = json!({ "interface": ours.interface, "lifted": bans, "dry_run": change.dry_run });
         return output::print_json(&lifted);
     }
-    println!(
-        "{}: {} lifted{}",
-        ours.interface,
-        bans.len(),
-        if dry_run { " (dry run: nothing was changed)" } else { "" }
-    );
+    println!("{}: {} lifted{}", ours.interface, bans.len(), change.note());
     print(&bans, now);
     Ok(())
 }

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::abi;
-use crate::attachment::args::AttachmentArgs;
+use crate::attachment::args::{AttachmentArgs, ChangeArgs};
 use crate::attachment::deny::DenyList;
 use crate::commands::serve;
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ enum Command {
         denial: DenialArgs,
 
         #[command(flatten)]
-        change: ChangeArgs,
+        edit: EditArgs,
     },
     /// Deny some prefixes no longer
     Remove {
@@ -63,7 +63,7 @@ enum Command {
         prefixes: Vec<Prefix>,
 
         #[command(flatten)]
-        change: ChangeArgs,
+        edit: EditArgs,
     },
     /// Have an origin deny the prefixes of a file, and no others
     Load {
@@ -74,7 +74,7 @@ enum Command {
         denial: DenialArgs,
 
         #[command(flatten)]
-        change: ChangeArgs,
+        edit: EditArgs,
     },
     /// Follow the decisions of CrowdSec's local API
     #[command(disable_help_flag = true)]
@@ -110,38 +110,30 @@ struct DenialArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct ChangeArgs {
+struct EditArgs {
     /// Who denies them; without it `hand`, or with `load` the name of the file without its extension
     #[arg(long, value_name = "NAME")]
     origin: Option<String>,
 
-    /// Only say what would change
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-
     #[command(flatten)]
-    which: AttachmentArgs,
+    change: ChangeArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
-        Command::Add { prefixes, denial, change } => {
-            change.make(BY_HAND, denial.yes, &|_| Ok(Edit::Add(denial.until(prefixes.iter().copied()))))
+        Command::Add { prefixes, denial, edit } => {
+            edit.make(BY_HAND, denial.yes, &|_| Ok(Edit::Add(denial.until(prefixes.iter().copied()))))
         }
-        Command::Remove { prefixes, change } => change.make(BY_HAND, true, &|held| match &change.origin {
+        Command::Remove { prefixes, edit } => edit.make(BY_HAND, true, &|held| match &edit.origin {
             Some(origin) if prefixes.is_empty() => {
                 check_known(held, origin)?;
                 Ok(Edit::Replace(BTreeMap::new()))
             }
             _ => Ok(Edit::Remove(prefixes.iter().copied().collect())),
         }),
-        Command::Load { file, denial, change } => {
+        Command::Load { file, denial, edit } => {
             let prefixes = deny::load(file)?;
-            change.make(&name_of(file), denial.yes, &|_| {
+            edit.make(&name_of(file), denial.yes, &|_| {
                 Ok(Edit::Replace(denial.until(prefixes.iter().copied())))
             })
         }
@@ -181,7 +173,7 @@ impl DenialArgs {
     }
 }
 
-impl ChangeArgs {
+impl EditArgs {
     /// default : the origin, if none is given. sure : see `DenyList::plan`.
     fn make(&self, default: &str, sure: bool, edit: &dyn Fn(&Held) -> Result<Edit>) -> Result<()> {
         let origin = self.origin.as_deref().unwrap_or(default);
@@ -190,21 +182,21 @@ impl ChangeArgs {
                 "--origin {origin}: what the policy denies is in its file; change that, and give it to `wirewised run` again"
             )));
         }
-        let (_lock, ours) = self.which.find_locked(self.dry_run, |_| Ok(()))?;
+        let (_lock, ours) = self.change.find_locked()?;
         let list = DenyList::read(&ours)?;
         let change = list.plan(origin, &edit(&list.held)?, sure)?;
         let memory = change.memory(&list.held);
-        if !self.dry_run && !change.is_empty() {
+        if !self.change.dry_run && !change.is_empty() {
             list.apply(&change)?;
         }
         let counts = change.counts;
-        if self.json {
+        if self.change.json {
             return output::print_json(&json!({
                 "interface": ours.interface,
                 "origin": origin,
                 "changes": counts,
                 "memory_bytes": memory,
-                "dry_run": self.dry_run,
+                "dry_run": self.change.dry_run,
             }));
         }
         println!(
@@ -218,7 +210,7 @@ impl ChangeArgs {
             } else {
                 String::new()
             },
-            if self.dry_run { " (dry run: nothing was changed)" } else { "" },
+            self.change.note(),
         );
         Ok(())
     }

@@ -3,9 +3,8 @@
 
 use serde_json::json;
 
-use crate::attachment::args::attached_names;
+use crate::attachment::args::attached;
 use crate::attachment::detach::{Detached, detach};
-use crate::attachment::interfaces;
 use crate::attachment::pins::RootArgs;
 use crate::error::Result;
 use crate::text::output;
@@ -38,7 +37,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let root = args.root.root()?;
-    let names = interfaces::expand(&args.interface, &attached_names(&root)?)?;
+    let names = attached(&root, &args.interface)?;
     // Before the first is detached, so that a wrong name detaches none.
     names.iter().try_for_each(|name| detach(&root, name, true).map(drop))?;
     let done: Vec<_> = names.iter().map(|name| detach(&root, name, args.dry_run)).collect::<Result<_>>()?;

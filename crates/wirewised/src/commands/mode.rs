@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::trace::ModeArg;
 use crate::abi::Mode;
-use crate::attachment::args::AttachmentArgs;
+use crate::attachment::args::ChangeArgs;
 use crate::attachment::{Attachment, policy_change};
 use crate::error::{Error, Result};
 use crate::reading::status::Status;
@@ -38,27 +38,19 @@ pub struct Args {
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Nanoseconds>,
 
-    /// Only say what would change
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-
     #[command(flatten)]
-    which: AttachmentArgs,
+    change: ChangeArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let (_lock, ours) = args.which.find_locked(args.dry_run, |_| Ok(()))?;
+    let (_lock, ours) = args.change.find_locked()?;
     let mode = Mode::from(args.mode);
     let classes = numbers(&args.classes, &ours.class_names())?;
-    if !args.dry_run {
+    if !args.change.dry_run {
         policy_change::change_classes(&ours, &classes, mode, args.time.map(|time| time.0))?;
     }
     let status = Attachment::open(&ours.directory)?.status()?;
-    if args.json {
+    if args.change.json {
         return output::print_json(&json!({
             "interface": ours.interface,
             "changed": args.classes,
@@ -66,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
             "for_seconds": args.time.map(|time| time.0 as f64 / 1e9),
             "mode": status.mode,
             "classes": status.classes,
-            "dry_run": args.dry_run,
+            "dry_run": args.change.dry_run,
         }));
     }
     report(args, mode, &ours, &status, &classes);
@@ -76,7 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn report(args: &Args, mode: Mode, ours: &Attachment, status: &Status, classes: &[usize]) {
     let interface = &ours.interface;
     for class in classes.iter().map(|class| &status.classes[*class]) {
-        match args.dry_run {
+        match args.change.dry_run {
             true => println!("{interface}: {} would {mode} (dry run: nothing was changed)", class.name),
             false => println!("{interface}: {}: {}", class.name, class.describe()),
         }

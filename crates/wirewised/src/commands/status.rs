@@ -4,8 +4,7 @@
 use serde_json::json;
 
 use crate::attachment::Attachment;
-use crate::attachment::args::attached_names;
-use crate::attachment::interfaces;
+use crate::attachment::args::attached;
 use crate::attachment::overview::Overview;
 use crate::attachment::pins::{Root, RootArgs};
 use crate::attachment::succession;
@@ -45,7 +44,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let root = args.root.root()?;
     let names = match &args.interface {
-        Some(text) => interfaces::expand(text, &attached_names(&root)?)?,
+        Some(text) => attached(&root, text)?,
         None => Vec::new(),
     };
     if names.len() > 1 {

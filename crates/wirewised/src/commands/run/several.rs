@@ -24,7 +24,7 @@ pub fn names(args: &Args) -> Result<Vec<String>> {
         return Ok(vec![args.interface.clone()]);
     }
     args.root.root()?;
-    let names = interfaces::expand(&args.interface, &netdev::names())?;
+    let names = interfaces::expand(&args.interface, || Ok(netdev::names()))?;
     let mut primary: Vec<String> = Vec::new();
     for name in names {
         // Two names of one interface are one.
