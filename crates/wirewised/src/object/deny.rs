@@ -118,10 +118,8 @@ impl Held {
             }
         }
         let mut change = Change::default();
-        let untouched = self.entries.iter().filter(|(prefix, _)| !after.contains_key(prefix));
-        let all: Vec<_> = after.iter().chain(untouched).map(|(prefix, denied)| (*prefix, *denied)).collect();
         let mut in_use = [false; abi::DENY_ORIGINS];
-        for (prefix, mut denied) in all {
+        let mut settle = |prefix: Prefix, mut denied: abi::Denied| {
             for until in &mut denied.origin_until_s {
                 if *until != 0 && *until <= now_s {
                     *until = 0;
@@ -134,7 +132,11 @@ impl Held {
             if new != self.entries.get(&prefix).copied() {
                 change.elements.insert(prefix, new);
             }
-        }
+        };
+        let untouched = self.entries.iter().filter(|(prefix, _)| !after.contains_key(prefix));
+        untouched.for_each(|(prefix, denied)| settle(*prefix, *denied));
+        // Last, because a list of millions is not to be in memory twice.
+        after.into_iter().for_each(|(prefix, denied)| settle(prefix, denied));
         for (place, used) in in_use.into_iter().enumerate() {
             let name = match used {
                 false => None,
