@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The verdict as data: what programs beside wirewise read. Stands alone: include it, or copy it.
  *
- * With `metadata: yes` in the policy, packets that were classified at XDP and pass have a struct ww_metadata in front: at data_meta for programs at
- * TC, and just before the packet for sockets of AF_XDP and behind a cpumap. With `verdicts: yes` the pinned map ww_verdicts has the class of
+ * With `metadata: true` in the policy, packets that were classified at XDP and pass have a struct ww_metadata in front: at data_meta for programs at
+ * TC, and just before the packet for sockets of AF_XDP and behind a cpumap. With `verdicts: true` the pinned map ww_verdicts has the class of
  * each flow. Fields are only ever added at the end, with another WW_METADATA_VERSION. Read by scripts/abi.py as abi.h is: plain C, no holes.
  */
 #ifndef WW_METADATA_H

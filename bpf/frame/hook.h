@@ -98,7 +98,7 @@ static __always_inline __u32 ww_tag(const WW_HOOK_CTX *ctx)
 	return 1 << 16 | (ww_field(ctx, struct __sk_buff, vlan_tci) & 0xffff);
 }
 
-/* Bytes of the frame without a tag that is beside it. One that lies in several buffers has its headers in the first, where data_end is the end. */
+/* Bytes of the frame without a tag that is beside it. A frame in several buffers has its headers in the first, and data_end is the end of that. */
 static __always_inline __u32 ww_frame_length(WW_HOOK_CTX *ctx)
 {
 	if (ww_at_tc())

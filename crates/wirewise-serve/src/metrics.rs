@@ -53,7 +53,7 @@ struct Readings {
 
 fn read(attachment: &Attachment) -> Result<Reading> {
     let status = attachment.status()?;
-    let statistics = attachment.statistics(&attachment.counters()?, None)?;
+    let statistics = attachment.statistics_beside(&status, &attachment.counters()?, None)?;
     let netns = status.network_namespace.as_ref().and_then(|elsewhere| elsewhere.netns.clone());
     let labels = labels_of(&status.interface, netns.as_deref());
     Ok(Reading { labels, status, statistics })

@@ -167,7 +167,7 @@ impl Sync<'_> {
     }
 
     /// What is done with the list of the attachment, and the interface. In a thread of its own, which enters the network namespace of
-    /// `--netns`: the local API is asked from the one in which this was started.
+    /// `--netns`: requests to the local API leave from the one in which this was started.
     fn on_list<T: Send>(&self, act: impl FnOnce(&DenyList<'_>) -> Result<T> + Send) -> Result<(String, T)> {
         let (which, dry_run) = (&self.args.which, self.args.dry_run);
         let work = move || {

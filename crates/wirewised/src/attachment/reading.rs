@@ -80,8 +80,18 @@ impl Attachment {
 
     /// Counters in words. before : an earlier reading, for rates.
     pub fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
+        self.statistics_beside(&self.status()?, now, before)
+    }
+
+    /// As `statistics`, where the status is known.
+    pub fn statistics_beside(
+        &self,
+        status: &Status,
+        now: &Counters,
+        before: Option<&Counters>,
+    ) -> Result<Statistics> {
         let networks = self.meta.as_ref().map_or(&[][..], |meta| &meta.networks);
-        let statistics = Statistics::new(self.status()?, now, before, networks);
+        let statistics = Statistics::new(status, now, before, networks);
         Ok(Statistics { metadata: self.metadata_counters()?, ..statistics })
     }
 

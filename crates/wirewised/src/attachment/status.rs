@@ -4,7 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi::Mode;
-use crate::abi::maps::{POLICY, TAIL_CALLS, flow_tables};
+use crate::abi::maps::{POLICY, TAIL_CALLS};
 use crate::attachment::companion;
 use crate::attachment::followed;
 use crate::attachment::outgoing;
@@ -82,7 +82,7 @@ fn previous(attachment: &Attachment) -> Option<Previous> {
     Some(Previous {
         bundle: meta.bundle.clone(),
         since: meta.since.clone(),
-        shares_flows: flow_tables().all(|name| attachment.shares(&previous, name)),
+        shares_flows: attachment.shares_flows(&previous),
         shares_policy: attachment.shares(&previous, POLICY),
     })
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::abi::maps::{PER_CPU, POLICY, flow_tables};
+use crate::abi::maps::{PER_CPU, POLICY};
 use crate::attachment::Attachment;
 use crate::attachment::args::AttachmentArgs;
 use crate::attachment::swap;
@@ -52,7 +52,7 @@ fn run_on(args: &Args, which: &AttachmentArgs) -> Result<Option<Value>> {
     let (lock, ours) = which.find_locked(args.dry_run, |_| Ok(()))?;
     let (previous, meta) = swap::previous(&ours)?;
     let shares = |map: &str| ours.shares(&previous, map);
-    let flows = if flow_tables().all(&shares) { "kept" } else { "as it left them" };
+    let flows = if ours.shares_flows(&previous) { "kept" } else { "as it left them" };
     let counters = if shares(PER_CPU) { "kept" } else { "as it left them" };
     let policy = if shares(POLICY) { "kept" } else { "the one it had" };
     let from = ours.meta.as_ref().map(|meta| meta.bundle.clone());

@@ -80,7 +80,7 @@ pub struct StatusRow {
 impl Statistics {
     /// before : an earlier reading, for rates.
     /// networks : of a bank.
-    pub fn new(status: Status, now: &Counters, before: Option<&Counters>, networks: &[String]) -> Self {
+    pub fn new(status: &Status, now: &Counters, before: Option<&Counters>, networks: &[String]) -> Self {
         let before = before.filter(|before| now.continues(before));
         let seconds =
             before.map(|before| now.at.duration_since(before.at).as_secs_f64()).filter(|s| *s > 0.0);
@@ -88,7 +88,8 @@ impl Statistics {
         let stats = &now.stats;
         let old = before.map(|before| &before.stats);
         let mode = status.describe_mode();
-        let names = status.classes.into_iter().map(|class| (class.name, class.action, class.asked));
+        let names = status.classes.iter();
+        let names = names.map(|class| (class.name.clone(), class.action.clone(), class.asked));
         let classes = class_rows(stats, names, |id, count| {
             let old = old.map(|old| total(&old.class_outcome[id]));
             (
@@ -99,11 +100,11 @@ impl Statistics {
         let statuses =
             status_rows(stats, |index, packets| rate(packets, old.map(|old| old.status[index].packets)));
         Self {
-            interface: status.interface,
+            interface: status.interface.clone(),
             time: kernel::now(),
             attached: status.attached,
             mode,
-            bundle: status.bundle.map(|bundle| bundle.name),
+            bundle: status.bundle.as_ref().map(|bundle| bundle.name.clone()),
             interval_seconds: seconds,
             classes,
             status: statuses,
@@ -117,7 +118,7 @@ impl Statistics {
                 .map(|(name, yes)| NetworkRow { name: name.clone(), yes })
                 .collect(),
             metadata: None,
-            shadow: status.shadow,
+            shadow: status.shadow.clone(),
         }
     }
 }

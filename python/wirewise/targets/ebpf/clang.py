@@ -146,7 +146,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
             str(folder / "program.bpf.o"),
         ]
         split = 0
-        # Of a model behind tail calls, no part is called while the packet's path is on the stack.
+        # No part of a model behind tail calls is called while the packet's path is on the stack.
         parts = "ww_tail_calls.h" not in sources and any(map(_PART.search, sources.values()))
         limit = STACK_LIMIT - (STACK_OF_PARTS if parts else 0)
         while True:

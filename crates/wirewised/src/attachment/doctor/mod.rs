@@ -167,17 +167,18 @@ pub fn check_interface(interface: &str, plane: Plane, root: &Root, flow: Option<
     findings
         .push(Finding::ok("driver", device.driver().unwrap_or_else(|| "does not say its name".to_string())));
     findings.extend(check_ethernet(interface, &device));
+    let mut features = 0;
     match plane::driver(index).and_then(|driver| Ok((driver, plane::attached(index)?))) {
         Err(error) => {
             findings.push(Finding::warning("xdp", format!("cannot be asked: {error}"), "see `ip link`"))
         }
         Ok((driver, attached)) => {
+            features = driver.features;
             findings.extend(offered::check(interface, index, plane, driver));
             findings.push(check_programs(interface, index, plane, driver, &attached, root));
             findings.extend(check_steering(index, root));
         }
     }
-    let features = plane::driver(index).map_or(0, |driver| driver.features);
     findings.extend(device.mtu().map(|mtu| check_mtu(interface, mtu, plane, features)));
     findings.extend(device.lro().map(|on| check_lro(interface, on, native)));
     findings.extend(check_offloads(index, plane));
@@ -340,25 +341,22 @@ pub fn describe_program(id: u32) -> String {
 
 /// features : of the driver, 0 where they are unknown.
 fn check_mtu(interface: &str, mtu: u32, plane: Plane, features: u64) -> Finding {
-    let way_out = || format!("`ip link set {} mtu 1500`, or `--plane xdp-generic`", quoted(interface));
-    match plane {
-        _ if !plane.abilities().native || mtu <= MTU_OF_ONE_BUFFER => Finding::ok("mtu", mtu.to_string()),
-        _ if plane.needs_frags(mtu) && features & RX_SG != 0 => {
-            Finding::ok("mtu", format!("{mtu}, in several buffers (xdp.frags)"))
-        }
-        _ if plane.needs_frags(mtu) && features != 0 => Finding::warning(
-            "mtu",
-            format!(
-                "{mtu}: the driver gives programs one buffer, so it refuses native XDP above about {MTU_OF_ONE_BUFFER}"
-            ),
-            way_out(),
-        ),
-        _ => Finding::warning(
-            "mtu",
-            format!("{mtu}: some drivers refuse native XDP above {MTU_OF_ONE_BUFFER}"),
-            way_out(),
-        ),
+    let needs_frags = plane.needs_frags(mtu);
+    if !plane.abilities().native || mtu <= MTU_OF_ONE_BUFFER {
+        return Finding::ok("mtu", mtu.to_string());
     }
+    if needs_frags && features & RX_SG != 0 {
+        return Finding::ok("mtu", format!("{mtu}, in several buffers (xdp.frags)"));
+    }
+    let found = if needs_frags && features != 0 {
+        format!(
+            "{mtu}: the driver gives programs one buffer, so it refuses native XDP above about {MTU_OF_ONE_BUFFER}"
+        )
+    } else {
+        format!("{mtu}: some drivers refuse native XDP above {MTU_OF_ONE_BUFFER}")
+    };
+    let way_out = format!("`ip link set {} mtu 1500`, or `--plane xdp-generic`", quoted(interface));
+    Finding::warning("mtu", found, way_out)
 }
 
 fn check_lro(interface: &str, on: bool, native: bool) -> Finding {
