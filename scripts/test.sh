@@ -30,7 +30,7 @@ python_tests() {
 rust_tests() {
     export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$jobs}
     {
-        cargo test --locked --quiet --profile bench --workspace --tests &&
+        cargo test --locked --quiet --profile bench --workspace --tests --no-fail-fast &&
             cargo test --locked --quiet --profile bench --workspace --doc
     } >"$rust_output" 2>&1 && return
     local code=$?

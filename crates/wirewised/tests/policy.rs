@@ -149,7 +149,16 @@ fn a_policy_may_ask_for_evidence_by_sender() {
     );
     let rule = policy.to_abi(0, abi::Mode::Enforce).act.evidence;
     assert_eq!((rule.by, rule.last, rule.flows, rule.threshold, rule.within_ms), (3, 2, 2, 255, 1));
-    assert!(parse("version: 1\nevidence: {}").does_nothing());
+}
+
+#[test]
+fn what_only_tells_or_weighs_changes_no_packet() {
+    for quiet in ["evidence: {}", "events: {each: flow}", "verdicts: true"] {
+        assert!(parse(&format!("version: 1\n{quiet}")).does_nothing(), "{quiet}");
+    }
+    for changing in ["deny: {}", "metadata: true"] {
+        assert!(!parse(&format!("version: 1\n{changing}")).does_nothing(), "{changing}");
+    }
 }
 
 #[test]

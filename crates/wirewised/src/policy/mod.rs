@@ -453,9 +453,10 @@ impl Policy {
         classes.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Whether every packet passes as it is, in any mode.
+    /// Whether every packet passes as it is, in any mode. What is told or weighed leaves packets as they are.
     pub fn does_nothing(&self) -> bool {
-        !self.drop_malformed && !self.may_drop() && !self.goes_beyond_verdicts()
+        let steers = self.steering().next().is_some() || self.metadata || self.next.is_some();
+        !self.drop_malformed && !self.may_drop() && !steers
     }
 }
 
