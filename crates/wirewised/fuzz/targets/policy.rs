@@ -43,6 +43,10 @@ fuzz_target!(|data: &[u8]| {
         }
         Some(Trigger::Interval) => assert_ne!(value.policy.trigger_interval_ns, 0),
         Some(Trigger::FirstN) => assert_ne!(value.policy.trigger_first_n, 0),
+        Some(Trigger::Headers) => {
+            let selects = value.policy.selector.iter().any(|selector| selector.asks != 0);
+            assert!(selects || value.policy.trigger_every != 0);
+        }
         None => panic!("trigger {}", value.policy.trigger),
     }
     assert_eq!(policy.port_words().iter().any(|word| *word != 0), !policy.ports.is_empty());
