@@ -384,7 +384,8 @@ struct ww_sender_key {
 	__u8 by_version; /* enum ww_evidence << 4 | IP version */
 };
 
-/* Map ww_senders. One word, so that CPUs change it without waiting: time in ms << 32 | flows << 16 | sum of their scores. */
+/* Map ww_senders. One word, so that CPUs change it without waiting: time in ms << 24 | flows << 16 | sum of their
+ * scores. (With 32 bits, evidence would return after 25 days in which it was forgotten.) */
 struct ww_sender {
 	__u64 evidence;
 };

@@ -15,6 +15,12 @@
 #define WW_WEIGH_TRIES 8
 #define WW_MS_NS 1000000
 
+/* Parts of the word in struct ww_sender. */
+#define WW_EVIDENCE_TIME 24
+#define WW_EVIDENCE_FLOWS 16
+#define ww_evidence_flows(evidence) ((__u32)((evidence) >> WW_EVIDENCE_FLOWS & 0xff))
+#define ww_evidence_sum(evidence) ((__u32)((evidence) & 0xffff))
+
 /* Where the key of a sender and its first evidence are built. */
 struct ww_sender_room {
 	struct ww_sender_key key;
@@ -22,22 +28,23 @@ struct ww_sender_room {
 	struct ww_sender sender;
 };
 
-/* Whether evidence of `flows` flows that was last changed at `then` is forgotten. Another CPU may have the later time. */
-static __always_inline int ww_is_forgotten(__u32 flows, __u32 then, __u32 now, __u32 within)
+/* Another CPU may have had the later time. now, within: ms. */
+static __always_inline int ww_is_forgotten(__u64 evidence, __u64 now, __u32 within)
 {
-	__s32 elapsed = now - then;
+	/* Signed, and the time's 40 bits on top, so that both wrap at once. */
+	__s64 elapsed = (now - (evidence >> WW_EVIDENCE_TIME)) << WW_EVIDENCE_TIME;
 
-	return !flows || (elapsed > 0 && (__u32)elapsed > within);
+	return !ww_evidence_flows(evidence) || elapsed > (__s64)within << WW_EVIDENCE_TIME;
 }
 
 /* The evidence with a flow's verdict in it. */
-static __always_inline __u64 ww_weighed(__u64 evidence, __u32 what, __u32 now,
+static __always_inline __u64 ww_weighed(__u64 evidence, __u32 what, __u64 now,
 					const struct ww_evidence_rule *rule)
 {
-	__u32 flows = evidence >> 16 & 0xffff, sum = evidence & 0xffff;
+	__u32 flows = ww_evidence_flows(evidence), sum = ww_evidence_sum(evidence);
 	__u32 score = what & WW_WEIGH_NOW ? WW_SCORE_MAX : 0;
 
-	if (ww_is_forgotten(flows, evidence >> 32, now, rule->within_ms)) {
+	if (ww_is_forgotten(evidence, now, rule->within_ms)) {
 		flows = 1;
 		sum = score;
 	} else if (what & WW_WEIGH_FIRST) {
@@ -53,22 +60,21 @@ static __always_inline __u64 ww_weighed(__u64 evidence, __u32 what, __u32 now,
 			sum -= ww_min(sum, (__u32)WW_SCORE_MAX);
 	}
 	sum = ww_min(sum, flows * WW_SCORE_MAX);
-	return (__u64)now << 32 | flows << 16 | sum;
+	return now << WW_EVIDENCE_TIME | flows << WW_EVIDENCE_FLOWS | sum;
 }
 
 static __always_inline int ww_weigh_sender(struct ww_sender_room *room, __u32 what, __u64 now_ns)
 {
 	const struct ww_evidence_rule *rule = &ww_act_policy.evidence;
 	struct ww_sender *sender = bpf_map_lookup_elem(&ww_senders, &room->key);
-	__u32 now = now_ns / WW_MS_NS, flows;
-	__u64 evidence;
+	__u64 now = now_ns / WW_MS_NS, evidence;
 
 	if (!(what & WW_WEIGH_VERDICT)) {
 		evidence = sender ? *(volatile __u64 *)&sender->evidence : 0;
-		flows = evidence >> 16 & 0xffff;
-		if (ww_is_forgotten(flows, evidence >> 32, now, rule->within_ms))
+		if (ww_is_forgotten(evidence, now, rule->within_ms))
 			return 0;
-		return (evidence & 0xffff) >= rule->threshold * ww_max(flows, rule->flows);
+		return ww_evidence_sum(evidence) >=
+		       rule->threshold * ww_max(ww_evidence_flows(evidence), rule->flows);
 	}
 	if (!sender) {
 		room->sender.evidence = 0;

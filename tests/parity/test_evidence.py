@@ -130,6 +130,13 @@ def test_evidence_is_forgotten(tmp_path: Path) -> None:
 
 
 @needs_kernel
+@pytest.mark.parametrize("days", [1, 26, 51, 5_000])
+def test_what_is_forgotten_does_not_come_back(days: int, tmp_path: Path) -> None:
+    late = packet("x", 2000, days * 24 * 3600 * SECOND)
+    assert dropped(case("inline", "shared", flows=2), [*flows("xxx"), late], tmp_path) == "-xx-"
+
+
+@needs_kernel
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("key", ["five-tuple", "five-tuple-bidirectional", "source-destination", "source"])
 def test_planes_agree_on_any_packets(key: str, seed: int, tmp_path: Path) -> None:
