@@ -39,6 +39,7 @@ struct ww_packet {
 	__u32 destination_port;
 	__u32 tcp_flags;
 	__u32 tcp_window;
+	__u32 tcp_sequence;
 	__u32 icmp_type;
 	__u32 icmp_code;
 	__u32 link; /* of ww_parse_outer */

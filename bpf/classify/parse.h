@@ -244,6 +244,7 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 	p->destination_port_be = 0;
 	p->tcp_flags = 0;
 	p->tcp_window = 0;
+	p->tcp_sequence = 0;
 	p->icmp_type = 0;
 	p->icmp_code = 0;
 	if (ww_unlikely(p->fragment_offset))
@@ -262,6 +263,7 @@ static __always_inline int ww_parse_transport(struct ww_cursor *cursor, struct w
 		p->destination_port_be = tcp->dest;
 		p->tcp_flags = ((__u8 *)at)[13];
 		p->tcp_window = bpf_ntohs(tcp->window);
+		p->tcp_sequence = bpf_ntohl(tcp->seq);
 		return 0;
 	}
 	switch (p->protocol) {

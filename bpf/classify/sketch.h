@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What accumulators over many flows need: how many different values there were, and handshakes. Their reference is in
- * feature_sets/accumulators.py and fields.py.
+/* Fields and accumulators that take more than an expression: how many different values there were, handshakes, what TCP sends again. Their
+ * reference is in feature_sets/accumulators.py and fields.py.
  */
 #ifndef WW_SKETCH_H
 #define WW_SKETCH_H
+
+#include <linux/in.h>
 
 #include "classify/config.h"
 #include "classify/packet.h"
@@ -69,6 +71,29 @@ static __always_inline __u32 ww_handshake(const struct ww_packet *p, const struc
 	__u32 goes_on = (p->tcp_flags & 0x17) == 0x10 && c->flow_packets == (WW_KEY_BIDIRECTIONAL ? 3 : 2);
 
 	return begins + 2 * goes_on;
+}
+
+/* The sequence number behind what a packet occupies; 0 if it occupies nothing, as an acknowledgment alone does. */
+static __always_inline __u32 ww_tcp_end(const struct ww_packet *p)
+{
+	__u32 occupied = p->payload_length + (p->tcp_flags & 1) + (p->tcp_flags >> 1 & 1);
+
+	return p->protocol == IPPROTO_TCP && p->transport_header_length && occupied
+		       ? p->tcp_sequence + occupied
+		       : 0;
+}
+
+/* Counts serial numbers (RFC 1982) that are not beyond the furthest so far. 0 is none. */
+static __always_inline void ww_repeats(__u32 *furthest, __u32 *repeats, __u32 x)
+{
+	__u32 ahead = x - *furthest;
+
+	if (!x)
+		return;
+	if (!*furthest || (ahead && ahead < 1U << 31))
+		*furthest = x;
+	else
+		*repeats = ww_increment(*repeats, 1);
 }
 
 #endif

@@ -101,6 +101,12 @@ def random_case(seed: str, packets: int) -> tuple[Case, list[TimedFrame]]:
 # -- feature sets
 
 
+def spelled(name: str, field: str, *scope: str) -> str:
+    """A feature as a set has it; of accumulators that give one sample, the second."""
+    place = str(ACCUMULATORS[name].place or "")
+    return f"{name}({', '.join(filter(None, (field, place, *scope)))})"
+
+
 def random_feature(random: Random, directed: bool) -> str:
     """directed: flows have two directions, so a feature may be of one."""
     window = f"window={random.choice(WINDOWS)}" if random.random() < 0.5 else ""
@@ -114,15 +120,30 @@ def random_feature(random: Random, directed: bool) -> str:
         scope = ", ".join(part for part in (direction, window) if part)
         return f"count({scope}{previous})" if scope else "count"
     field = random.choice(list(FIELDS))
+    if FIELDS[field].serial:
+        return random_repeats(random, field, directed)
     if kind < 0.25 and not (FIELDS[field].identity or FIELDS[field].of_aggregates):
         return field
     if FIELDS[field].of_aggregates and "by=" not in window:
         window = f"by={random.choice(aggregates)}, window={random.choice(WINDOWS)}"
-    name = random.choice([n for n, a in ACCUMULATORS.items() if a.of_identity or not FIELDS[field].identity])
+    timed = FIELDS[field].needs_time
+    fitting = [a for a in ACCUMULATORS.values() if not a.of_serial]
+    name = random.choice([a.name for a in fitting if a.of_identity or not FIELDS[field].identity])
+    if ACCUMULATORS[name].at:
+        field = f"{field}, {random.choice((1, 2, 3, 5, 32))}"
     if previous and ACCUMULATORS[name].of_sample:
         previous = ""
-    scope = [field, *([direction] if not FIELDS[field].needs_time else []), window]
+    scope = [field, *([direction] if not timed else []), window]
     return f"{name}({', '.join(part for part in scope if part)}{previous})"
+
+
+def random_repeats(random: Random, field: str, directed: bool) -> str:
+    """Of a serial number."""
+    scope = [f"direction={random.choice(DIRECTIONS)}"] if directed else []
+    if random.random() < 0.5:
+        scope += [f"window={random.choice(WINDOWS)}", *(["previous"] if random.random() < 0.4 else [])]
+    name = random.choice([a.name for a in ACCUMULATORS.values() if a.of_serial])
+    return f"{name}({', '.join((field, *scope))})"
 
 
 def random_comparison(random: Random, spec: str) -> str:

@@ -278,7 +278,10 @@ class Fuzzer:
             flags, window = random.getrandbits(8), random.getrandbits(16)
             # A segment without SYN completes the handshake of any SYN-ACK, or comes some bytes later.
             later = 22_000 * (window & 7)
-            numbers = (1, 2) if flags & SYN else (2 + later, 2 + (window >> 3 & 3) * later)
+            # Around what it sends, numbers go round.
+            around = random.choice((0, 0, 0, 2**31, 2**32)) - (window >> 6 & 31)
+            first = (2 + later + around) % 2**32 if around > 0 else 2 + later
+            numbers = (1, 2) if flags & SYN else (first, 2 + (window >> 3 & 3) * later)
             header = tcp(source, destination, flags, window, options, numbers)
             if random.random() < 0.03:
                 header = header[:12] + bytes([random.randrange(16) << 4]) + header[13:]

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer
+from tests.parity.cases import Case, model_of_kind, observed_values, random_fuzzer, spelled
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, FeatureSet
 from wirewise.feature_sets.baseline import COMPARISONS
@@ -39,9 +39,9 @@ def specs(field: str, by: str) -> list[str]:
     scopes = (f"by={by}, window={window}", f"by={by}, window={window}, previous")
     found = [f"count({scope})" for scope in scopes]
     for name, accumulator in ACCUMULATORS.items():
-        if FIELDS[field].identity and not accumulator.of_identity:
+        if accumulator.of_serial or (FIELDS[field].identity and not accumulator.of_identity):
             continue
-        found += [f"{name}({field}, {scope})" for scope in scopes[: 1 if accumulator.of_sample else 2]]
+        found += [spelled(name, field, scope) for scope in scopes[: 1 if accumulator.of_sample else 2]]
         if accumulator.of_window:
             learned = f"{name}({field}, {scopes[0]}), baseline={'8s' if window == '1s' else '320ms'}"
             found += [f"{comparison}({learned})" for comparison in COMPARISONS]

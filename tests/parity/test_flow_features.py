@@ -12,21 +12,21 @@ from random import Random
 
 import pytest
 
-from tests.parity.cases import Case, model_of_kind, random_fuzzer
+from tests.parity.cases import Case, model_of_kind, random_fuzzer, spelled
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.feature_sets import ACCUMULATORS, Feature, FeatureSet
 
 pytestmark = needs_kernel
 
-SCOPES = ("", ", window=40ms", ", window=40ms, previous")
+SCOPES = ("", "window=40ms", "window=40ms, previous")
 
 
 def specs(field: str) -> list[str]:
     """Every accumulator of the field in every scope that it has a meaning in."""
-    found = [f"count({scope[2:]})" if scope else "count" for scope in SCOPES]
+    found = [f"count({scope})" if scope else "count" for scope in SCOPES]
     for name, accumulator in ACCUMULATORS.items():
         scopes = SCOPES[:2] if accumulator.of_sample else SCOPES
-        found += [f"{name}({field}{scope})" for scope in scopes]
+        found += [spelled(name, "tcp_end" if accumulator.of_serial else field, scope) for scope in scopes]
     return found
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.parity import frames
-from tests.parity.cases import random_comparison, random_feature
+from tests.parity.cases import random_comparison, random_feature, spelled
 from wirewise.abi import HASH_SEEDS, HASH_WORDS, Status
 from wirewise.cli import app
 from wirewise.errors import InputError
@@ -289,6 +289,9 @@ def test_names() -> None:
     ]
     names = [Feature.parse(spec).name for spec in specs]
     assert names == ["length", "length", "previous_mean_iat_500ms", "count", "count_1m", "count_tcp_syn"]
+    placed = Feature.parse("at(length,  3, direction=backward)")
+    assert (placed.name, placed.spec) == ("at_3_length_backward", "at(length, 3, direction=backward)")
+    assert placed == Feature.parse(placed.spec) != Feature.parse("at(length, 2, direction=backward)")
     assert Feature.parse({"name": "x", "is": "max(ttl)"}).spec == "max(ttl)"
 
 
@@ -318,6 +321,17 @@ def test_names() -> None:
         ("length(window=1s)", "no accumulator 'length'"),
         ("last(length, window=1s)", "own value has no window"),
         ("deviation_from_mean(length, window=1s, previous)", "drop `previous`"),
+        ("at(length)", "write at(length, 3)"),
+        ("at(length, window=1s)", "by its number from 1 to 32"),
+        ("at(length, 0)", "by its number from 1 to 32"),
+        ("at(length, 33)", "by its number from 1 to 32"),
+        ("at(length, 1_0)", "by its number from 1 to 32"),
+        ("at(source, 1)", "count them: distinct(source"),
+        ("tcp_end", "tcp_end goes round; write repeats(tcp_end, direction=forward)"),
+        ("max(tcp_end)", "tcp_end goes round"),
+        ("distinct(tcp_end, by=source, window=1s)", "tcp_end goes round"),
+        ("repeats(length)", "length is no serial number"),
+        ("repeats(tcp_end, by=source, window=1s)", "leave out by="),
         ("mean length", "expected FIELD"),
         ("", "expected FIELD"),
         ({"name": "X", "is": "length"}, "lower-case"),
@@ -397,6 +411,7 @@ def expected(name: str, samples: list[int], current: int | None) -> int:
     means = [(sum(samples[: i + 1]) << 16) // (i + 1) for i in range(n)]
     return {
         "first": samples[0],
+        "at": samples[1] if n > 1 else 0,
         "min": min(samples),
         "max": max(samples),
         "latest": samples[-1],
@@ -515,7 +530,7 @@ def test_what_is_kept_by_client_and_server_is_of_both_directions(
             assert at % 7 not in (3, 5) or 1 <= row[at] <= value + 1, (index, at)
 
 
-GAPPED = [name for name in ACCUMULATORS if name not in ("variance", "distinct", "pending")]
+GAPPED = [name for name in ACCUMULATORS if name not in ("variance", "distinct", "pending", "repeats")]
 
 
 @given(MANY, st.sampled_from(("pair", "client-port", "hosts", "destination")))
@@ -542,7 +557,7 @@ def test_gaps_are_between_the_beginnings_of_flows(
         samples = gaps.get(entry, [])
         wanted.append([expected(name, samples, current) for name in GAPPED])
     rows = run(
-        [f"{name}(flow_gap, by={by}, window=10m)" for name in GAPPED], packets,
+        [spelled(name, "flow_gap", f"by={by}", "window=10m") for name in GAPPED], packets,
         key="five-tuple-bidirectional", table_size=4096, aggregates_size=4096,
     )  # fmt: skip
     assert rows == wanted
@@ -567,7 +582,7 @@ def test_an_aggregate_stays_until_its_windows_are_over(by: str) -> None:
     assert rows == [[1, 0, 1], [2, 0, 1], [3, 0, 1], [1, 3, 1], [1, 0, 1]]
 
 
-EXACT = [name for name in ACCUMULATORS if name not in ("variance", "distinct")]
+EXACT = [name for name in ACCUMULATORS if name not in ("variance", "distinct", "repeats")]
 STEPS = st.lists(st.tuples(st.integers(0, 300), st.integers(28, 65535)), min_size=1, max_size=40)
 
 
@@ -578,9 +593,8 @@ def test_accumulators_over_the_flow(steps: list[tuple[int, int]]) -> None:
         time_ns += gap_ms * MS
         packets.append((time_ns, udp_frame(length=length)))
     lengths, gaps = [length for _, length in steps], [gap * 1000 for gap, _ in steps[1:]]
-    row = run([f"{name}({field})" for field in ("length", "iat", "iat_or_zero") for name in EXACT], packets)[
-        -1
-    ]
+    fields = ("length", "iat", "iat_or_zero")
+    row = run([spelled(name, field) for field in fields for name in EXACT], packets)[-1]
     wanted = [expected(name, lengths, lengths[-1]) for name in EXACT]
     wanted += [expected(name, gaps, gaps[-1] if gaps else None) for name in EXACT]
     with_zero = [0, *gaps]
@@ -600,9 +614,11 @@ def test_accumulators_over_windows(steps: list[tuple[int, int]]) -> None:
     current = [s for s, w in zip(seen, number, strict=True) if w == number[-1]]
     before = [s for s, w in zip(seen, number, strict=True) if w == number[-1] - 1]
     without_current = [name for name in EXACT if not ACCUMULATORS[name].of_sample]
-    features = [f"{name}({field}, window=500ms)" for field in ("length", "iat") for name in EXACT]
+    features = [spelled(name, field, "window=500ms") for field in ("length", "iat") for name in EXACT]
     features += [
-        f"{name}({field}, window=500ms, previous)" for field in ("length", "iat") for name in without_current
+        spelled(name, field, "window=500ms, previous")
+        for field in ("length", "iat")
+        for name in without_current
     ]
     row = run([*features, "count(window=500ms)", "count(window=500ms, previous)"], packets)[-1]
 
@@ -648,6 +664,57 @@ def test_direction() -> None:
     both = run(["direction", "count", "sum(direction)"], packets, key="five-tuple-bidirectional")
     assert both == [[1, 1, 1], [0, 2, 1], [1, 3, 2]]
     assert run(["direction", "count", "sum(direction)"], packets) == [[1, 1, 1], [1, 1, 1], [1, 2, 2]]
+
+
+def segment_frame(back: bool, flags: int, sequence: int, payload: int = 0) -> bytes:
+    ends, ports = ((B, A), (80, 1000)) if back else ((A, B), (1000, 80))
+    segment = frames.tcp(*ports, flags, numbers=(sequence % 2**32, 7)) + bytes(payload)
+    return frames.ethernet(frames.ipv4(*ends, frames.TCP, segment), frames.IPV4)
+
+
+def test_samples_by_their_number() -> None:
+    """A handshake's two times are those between the first three packets."""
+    packets = [
+        (0, segment_frame(False, 2, 9)),
+        (3_000_000, segment_frame(True, 18, 5)),
+        (4_500_000, segment_frame(False, 16, 10)),
+        (5_000_000, segment_frame(False, 24, 10, 100)),
+    ]
+    features = ["at(iat, 1)", "at(iat, 2)", "at(length, 1)", "at(length, 4)"]
+    features += ["at(payload_length, 3, direction=forward)", "at(length, 2, direction=backward)"]
+    rows = run(features, packets, key="five-tuple-bidirectional")
+    assert rows == [
+        [0, 0, 40, 0, 0, 0],
+        [3000, 0, 40, 0, 0, 0],
+        [3000, 1500, 40, 0, 0, 0],
+        [3000, 1500, 40, 140, 100, 0],
+    ]
+
+
+@pytest.mark.parametrize("begin", [9, 2**32 - 60, 2**31 - 60])
+def test_what_tcp_sends_again(begin: int) -> None:
+    sent = [
+        (False, 2, begin, 0, 0),  # SYN
+        (False, 2, begin, 0, 1),  # again
+        (True, 18, 5, 0, 1),
+        (False, 16, begin + 1, 0, 1),  # an acknowledgment occupies nothing
+        (False, 24, begin + 1, 50, 1),
+        (False, 24, begin + 101, 50, 1),
+        (False, 24, begin + 51, 50, 2),  # late: it was lost, or overtaken
+        (True, 24, 6, 30, 2),
+        (True, 24, 6, 30, 2),  # of the other direction
+        (False, 17, begin + 151, 0, 2),  # FIN
+        (False, 17, begin + 151, 0, 3),
+    ]
+    packets = [(number, segment_frame(*segment)) for number, (*segment, _) in enumerate(sent)]
+    forward = run(["repeats(tcp_end, direction=forward)"], packets, key="five-tuple-bidirectional")
+    assert forward == [[repeats] for *_, repeats in sent]
+    backward = run(["repeats(tcp_end, direction=backward)"], packets, key="five-tuple-bidirectional")
+    assert backward[-1] == [1]
+    # Each direction is a flow.
+    assert run(["repeats(tcp_end)"], packets)[-1] == [3]
+    with pytest.raises(InputError, match="add direction=forward"):
+        FeatureSet("mixed", ["repeats(tcp_end)"], key="five-tuple-bidirectional")
 
 
 # -- presets, by hand

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from wirewise.feature_sets.fields import Field
@@ -26,7 +27,10 @@ COUNT_MAX = (1 << 32) - 1
 SUM_MAX = (1 << 47) - 1
 SQUARE_MAX = 1 << 62
 DEVIATION_MAX = (1 << 31) - 1
+_U32_MAX = (1 << 32) - 1
 _U64_MAX = (1 << 64) - 1
+PLACES = range(1, 33)
+"""Of samples that `at` gives."""
 
 State = dict[str, int]
 
@@ -119,6 +123,28 @@ def _update_nonzero(s: State, x: int, n: int, b: Bounds) -> None:
     s["nonzero"] = min(s["nonzero"] + (x != 0), COUNT_MAX)
 
 
+def _at_place(place: int) -> Cell:
+    """The sample with this number; `first` is that of 1."""
+    name = f"at_{place}"
+
+    def update(s: State, x: int, n: int, b: Bounds) -> None:
+        if n == place:
+            s[name] = x
+
+    c = f"{{{name}}} = {{n}} == {place} ? {{x}} : {{{name}}};"
+    return Cell(name, {name: lambda b: b.sample}, update, lambda b: c)
+
+
+def _update_repeats(s: State, x: int, n: int, b: Bounds) -> None:
+    ahead = (x - s["furthest"]) & _U32_MAX
+    if not x:
+        return
+    if not s["furthest"] or 0 < ahead < 1 << 31:
+        s["furthest"] = x
+    else:
+        s["repeats"] = min(s["repeats"] + 1, COUNT_MAX)
+
+
 def _clamp_deviation(value: int) -> int:
     return max(-DEVIATION_MAX, min(DEVIATION_MAX, value))
 
@@ -199,6 +225,7 @@ CELLS: Registry[Cell] = Registry(
             _update_first,
             lambda b: "{first} = {n} == 1 ? {x} : {first};",
         ),
+        *(_at_place(place) for place in PLACES[1:]),
         Cell("latest", {"latest": lambda b: b.sample}, _update_latest, lambda b: "{latest} = {x};"),
         Cell(
             "nonzero",
@@ -230,6 +257,13 @@ CELLS: Registry[Cell] = Registry(
             {"pending": lambda b: COUNT_MAX},
             _update_pending,
             lambda b: "{pending} = ww_pending({pending}, {x});",
+        ),
+        # Serial numbers are compared as RFC 1982 does; 0 is none.
+        Cell(
+            "repeats",
+            {"furthest": lambda b: _U32_MAX, "repeats": lambda b: COUNT_MAX},
+            _update_repeats,
+            lambda b: "ww_repeats(&{furthest}, &{repeats}, {x});",
         ),
         # Two bitmaps, the second of a sample of the values: the multiresolution bitmap of C. Estan,
         # G. Varghese and M. Fisk, "Bitmap Algorithms for Counting Active Flows on High-Speed Links" (2003).
@@ -272,6 +306,8 @@ class Accumulator:
     the field's unit. of_constant : the value where every sample is the same number, so that it needs neither
     state nor code; None where it depends on how many samples there were. of_window : a window without
     samples has 0 of it, and each sample may add to it, so that what is usual for windows can be learned.
+    of_serial : it is of serial numbers, and nothing else is. place : the number of the sample that it gives,
+    of PLACES; 0: it is of all. at : the accumulator of another place.
     """
 
     name: str
@@ -287,6 +323,14 @@ class Accumulator:
     unit: Callable[[str], str] = lambda unit: unit
     of_constant: Callable[[int], int] | None = None
     of_window: bool = False
+    of_serial: bool = False
+    place: int = 0
+    at: Callable[[int], Accumulator] | None = None
+
+    @property
+    def label(self) -> str:
+        """What names of features and variables have of it."""
+        return f"{self.name}_{self.place}" if self.place else self.name
 
 
 def _mean(s: State, x: int | None, n: int, b: Bounds) -> int:
@@ -350,6 +394,16 @@ def _zero(x: int) -> int:
     return 0
 
 
+@cache
+def _at(place: int) -> Accumulator:
+    cell = f"at_{place}" if place > 1 else "first"
+    return Accumulator(
+        "at", f"value of the N-th sample, N from 1 to {PLACES[-1]}; 0 before it", (cell,), _whole, _same,
+        lambda s, x, n, b: s[cell], lambda b: f"{{{cell}}}", of_state=lambda b: OfState("value", cell),
+        place=place, at=_at,
+    )  # fmt: skip
+
+
 ACCUMULATORS: Registry[Accumulator] = Registry(
     "accumulator",
     lambda accumulator: accumulator.name,
@@ -360,6 +414,7 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
         Accumulator("latest", "value of the latest sample; 0 without samples", ("latest",), _whole, _same,
                     lambda s, x, n, b: s["latest"], lambda b: "{latest}", of_constant=_itself,
                     of_state=lambda b: OfState("value", "latest")),
+        _at(2),
         Accumulator("sum", "sum of the samples", ("sum",), _whole, lambda f: SUM_MAX,
                     lambda s, x, n, b: s["sum"], lambda b: "{sum}",
                     of_state=lambda b: OfState("value", "sum"), of_window=True),
@@ -395,6 +450,10 @@ ACCUMULATORS: Registry[Accumulator] = Registry(
                     ("pending",), _whole, lambda f: COUNT_MAX,
                     lambda s, x, n, b: s["pending"], lambda b: "{pending}", unit=lambda unit: "packets",
                     of_state=lambda b: OfState("value", "pending")),
+        Accumulator("repeats", "samples that do not go beyond earlier ones; of `tcp_end`: retransmissions",
+                    ("repeats",), _whole, lambda f: COUNT_MAX,
+                    lambda s, x, n, b: s["repeats"], lambda b: "{repeats}", unit=lambda unit: "packets",
+                    of_state=lambda b: OfState("value", "repeats"), of_serial=True),
         Accumulator("distinct", f"how many different values, estimated, up to {DISTINCT_MAX}", ("distinct",),
                     _whole, lambda f: DISTINCT_MAX, _distinct,
                     lambda b: "ww_distinct({seen}, {seen_sampled})", unit=lambda unit: "values",

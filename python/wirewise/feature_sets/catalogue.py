@@ -21,7 +21,7 @@ def fields_table() -> str:
 
 def accumulators_table() -> str:
     """Markdown: every accumulator with what it gives and the state it keeps for a field."""
-    rows = ((f"`{a.name}(FIELD)`", a.doc, _state(a)) for a in ACCUMULATORS.values())
+    rows = ((f"`{a.name}(FIELD{', N' if a.place else ''})`", a.doc, _state(a)) for a in ACCUMULATORS.values())
     return _table(("accumulator", "meaning", "state"), rows)
 
 
@@ -45,7 +45,8 @@ def _state(accumulator: Accumulator) -> str:
     ]
     sizes = {sum(width(largest(b)) for cell in cells for largest in cell.variables.values()) for b in ranges}
     size = str(min(sizes)) if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)}"
-    return f"{size} bytes: {', '.join(variable for cell in cells for variable in cell.variables)}"
+    variables = ", ".join(variable for cell in cells for variable in cell.variables)
+    return f"{size} bytes: {variables.replace(f'_{accumulator.place}', '_N')}"
 
 
 def _number(value: int) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wirewise import html
 from wirewise.abi import MAX_FEATURES
 from wirewise.errors import InputError, choose, did_you_mean
-from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, Accumulator
+from wirewise.feature_sets.accumulators import ACCUMULATORS, COUNT_MAX, PLACES, Accumulator
 from wirewise.feature_sets.baseline import COMPARISONS, LENGTHS, Comparison
 from wirewise.feature_sets.fields import BIDIRECTIONAL, FIELDS, TEID, VLAN, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
@@ -123,7 +123,8 @@ class Feature:
             return f"{ROUND}({self.field.name}, path={self.path})"
         if self.accumulator is None:
             return self.field.name
-        return f"{self.accumulator.name}({self.field.name}{', ' + scope if scope else ''})"
+        place = str(self.accumulator.place or "")
+        return f"{self.accumulator.name}({', '.join(filter(None, (self.field.name, place, scope)))})"
 
     @property
     def compared(self) -> Feature:
@@ -215,10 +216,15 @@ class Feature:
                 )
             _refuse_identity(spec, target)
             _refuse_without_by(spec, target, scope)
+            _refuse_serial(spec, target, None, scope)
         else:
             accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
             target = _lookup(spec, arguments[0], FIELDS, "packet field")
+            if accumulator.at:
+                accumulator = accumulator.at(_parse_place(spec, target, arguments))
+                del arguments[1]
             scope = _parse_scope(spec, arguments[1:])
+            _refuse_serial(spec, target, accumulator, scope)
             if not accumulator.of_identity:
                 _refuse_identity(spec, target)
             if scope.direction and target.needs_time:
@@ -287,6 +293,28 @@ def _refuse_without_by(spec: str, field: Field, scope: Scope) -> None:
         )
 
 
+def _parse_place(spec: str, field: Field, arguments: list[str]) -> int:
+    text = arguments[1] if len(arguments) > 1 else ""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) not in PLACES:
+        raise InputError(
+            f"feature {spec!r}: it gives one sample, by its number from 1 to {PLACES[-1]}; write "
+            f"at({field.name}, 3)"
+        )
+    return int(text)
+
+
+def _refuse_serial(spec: str, field: Field, accumulator: Accumulator | None, scope: Scope) -> None:
+    if field.serial != (accumulator is not None and accumulator.of_serial):
+        serial = next(f.name for f in FIELDS.values() if f.serial)
+        repeats = next(a.name for a in ACCUMULATORS.values() if a.of_serial)
+        what = f"{field.name} goes round" if field.serial else f"{field.name} is no serial number"
+        raise InputError(f"feature {spec!r}: {what}; write {repeats}({serial}, direction=forward)")
+    if field.serial and scope.by:
+        raise InputError(
+            f"feature {spec!r}: each direction of each flow has its own {field.name}; leave out by="
+        )
+
+
 def _parse_scope(spec: str, arguments: list[str]) -> Scope:
     window_ns, previous, by, direction = 0, False, "", ""
     for argument in arguments:
@@ -331,7 +359,7 @@ def _default_name(feature: Feature) -> str:
         span = format_duration(feature.against.span_ns)
         return f"{feature.against.comparison.name}_{feature.compared.name}_{span}"
     parts = ["previous"] if feature.scope.previous else []
-    parts += [feature.accumulator.name] if feature.accumulator else []
+    parts += [feature.accumulator.label] if feature.accumulator else []
     parts += [feature.field.name] if feature.field else ["count"]
     parts += [f"of_path_{feature.path}"] if feature.path is not None else []
     parts += [format_duration(feature.scope.window_ns)] if feature.scope.window_ns else []
@@ -469,6 +497,12 @@ class FeatureSet:
             raise InputError(
                 f"{where}: {directed[0]} is of one direction, but a flow of key {self.key!r} has only one; "
                 f"leave out direction=, or take key: {BIDIRECTIONAL}"
+            )
+        mixed = [f.spec for f in self.followed() if f.field and f.field.serial and not f.scope.direction]
+        if mixed and ends_of_key(self.key) == BIDIRECTIONAL:
+            raise InputError(
+                f"{where}: {mixed[0]} would mix the numbers of two directions; add direction=forward or "
+                "direction=backward"
             )
         if not 1 <= self.proven_packets <= COUNT_MAX:
             raise InputError(f"{where}: proven_packets must be 1 or more, not {self.proven_packets}")

@@ -93,7 +93,7 @@ class Field:
     packet without any is no sample of it. constant : by the flow key, the value that every packet has under
     it; None: it varies. identity : it tells hosts or flows apart and says nothing else, so a feature may only
     count its distinct values. elapses : it is the time since the previous packet of the same flow or
-    aggregate.
+    aggregate. serial : it goes round after its maximum, and each direction of a flow has its own.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Field:
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
     elapses: bool = False
+    serial: bool = False
 
 
 def _packet_field(
@@ -151,6 +152,14 @@ def _handshake(c: Context) -> int:
     return 2 if ack and not (fin or syn or rst) and c.flow_packets == (3 if c.both else 2) else 0
 
 
+def _tcp_end(c: Context) -> int:
+    p = c.packet
+    if p.protocol != 6 or not p.transport_header_length:
+        return 0
+    occupied = p.payload_length + (p.tcp_flags & 1) + (p.tcp_flags >> 1 & 1)
+    return (p.tcp_sequence + occupied) & _U32_MAX if occupied else 0
+
+
 def _identity(name: str, doc: str, c: str, read: Callable[[Context], int]) -> Field:
     return Field(name, "identity", _U32_MAX, doc, c, read, identity=True)
 
@@ -188,6 +197,15 @@ FIELDS: Registry[Field] = Registry(
         _packet_field("tcp_flags", "bits", 255, "the flag byte, FIN lowest"),
         *(_flag(bit, name) for bit, name in enumerate(_FLAGS)),
         _packet_field("tcp_window", "window", 65535, "window field, not scaled"),
+        Field(
+            "tcp_end",
+            "sequence number",
+            _U32_MAX,
+            "that behind the payload, SYN and FIN of a TCP packet; 0 of one without; only for `repeats`",
+            "ww_tcp_end(p)",
+            _tcp_end,
+            serial=True,
+        ),
         _packet_field("icmp_type", "type", 255, "ICMP or ICMPv6"),
         _packet_field("icmp_code", "code", 255, "ICMP or ICMPv6"),
         _packet_field("vlan_id", "VLAN", 4095, "outermost tag; 0 without, or where the card has removed it",

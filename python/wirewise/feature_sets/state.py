@@ -119,7 +119,7 @@ def previous_variable(feature: Feature) -> str:
     """Where the state keeps a feature of the previous window."""
     if feature.field is None or feature.accumulator is None:
         return feature.sampling.variable
-    return f"{feature.accumulator.name}_{track_suffix(feature.field, feature.scope.direction)}"
+    return f"{feature.accumulator.label}_{track_suffix(feature.field, feature.scope.direction)}"
 
 
 @dataclass(frozen=True)
