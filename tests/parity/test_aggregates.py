@@ -67,7 +67,7 @@ def test_every_accumulator_of_aggregates(field: str, by: str, tmp_path: Path) ->
     model = model_of_kind("majority", random, feature_set, frames)
     assert_agree(Case(field, feature_set, model, {"version": 1, "classes": {}}), frames, tmp_path)
     values = observed_values(feature_set, frames)
-    assert sum(len(column) > 1 for column in values) > len(values) // 2, "most features say something"
+    assert sum(len(column) > 1 for column in values) > len(values) // 3, "features say something"
     warm = [
         column for column, f in zip(values, feature_set.features, strict=True) if f.name.startswith("warm_")
     ]
