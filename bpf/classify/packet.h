@@ -89,6 +89,8 @@ struct ww_context {
 	__u32 flow_hash;
 	__u32 is_gap; /* of an aggregate: 1 if this packet begins a flow, and not its first */
 	__u32 gap_us; /* since the flow before began */
+	__u32 is_own; /* 1 if this is not the first packet of its direction */
+	__u32 own_us; /* since the previous packet of its direction */
 	__u32 whole;  /* 1: a round of probes is, with this packet */
 };
 

@@ -14,7 +14,7 @@ from tests.parity.frames import Fuzzer, TimedFrame
 from wirewise.feature_sets import ACCUMULATORS, FIELDS, KEYS, Extractor, Feature, FeatureSet
 from wirewise.feature_sets.baseline import COMPARISONS
 from wirewise.feature_sets.feature_set import AGGREGATES, CLIENT_AGGREGATES, SHARINGS, TEID
-from wirewise.feature_sets.fields import BIDIRECTIONAL, ends_of_key
+from wirewise.feature_sets.fields import BIDIRECTIONAL, Field, ends_of_key
 from wirewise.feature_sets.packet import TUNNELS
 from wirewise.feature_sets.sampling import DIRECTIONS
 from wirewise.models import MAX_CLASSES, Bound, Bounded, Family, Model
@@ -120,8 +120,10 @@ def random_feature(random: Random, directed: bool) -> str:
         scope = ", ".join(part for part in (direction, window) if part)
         return f"count({scope}{previous})" if scope else "count"
     field = random.choice(list(FIELDS))
-    if FIELDS[field].serial:
-        return random_repeats(random, field, directed)
+    if FIELDS[field].serial or (FIELDS[field].of_way and directed):
+        return random_of_direction(random, FIELDS[field], directed)
+    if FIELDS[field].of_way:
+        field = "iat"
     if kind < 0.25 and not (FIELDS[field].identity or FIELDS[field].of_aggregates):
         return field
     if FIELDS[field].of_aggregates and "by=" not in window:
@@ -137,13 +139,15 @@ def random_feature(random: Random, directed: bool) -> str:
     return f"{name}({', '.join(part for part in scope if part)}{previous})"
 
 
-def random_repeats(random: Random, field: str, directed: bool) -> str:
-    """Of a serial number."""
-    scope = [f"direction={random.choice(DIRECTIONS)}"] if directed else []
+def random_of_direction(random: Random, field: Field, directed: bool) -> str:
+    """Of a field that each direction of a flow has for itself."""
+    may_be_both = field.of_way and random.random() < 0.3
+    scope = [f"direction={random.choice(DIRECTIONS)}"] if directed and not may_be_both else []
     if random.random() < 0.5:
         scope += [f"window={random.choice(WINDOWS)}", *(["previous"] if random.random() < 0.4 else [])]
-    name = random.choice([a.name for a in ACCUMULATORS.values() if a.of_serial])
-    return f"{name}({', '.join((field, *scope))})"
+    fitting = [a for a in ACCUMULATORS.values() if a.of_serial == field.serial]
+    name = random.choice([a.name for a in fitting if not (a.of_sample and "previous" in scope)])
+    return spelled(name, field.name, *scope)
 
 
 def random_comparison(random: Random, spec: str) -> str:

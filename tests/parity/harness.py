@@ -42,6 +42,7 @@ from wirewise.feature_sets.state import (
     ScopeState,
     previous_variable,
     track_suffix,
+    way_variable,
 )
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import shapes
@@ -385,6 +386,7 @@ def _state(entry: Entry, extractor: Extractor) -> dict[str, int]:
         return cells | {f"{prefix}{sampling.variable}": n for sampling, n in values.samples.items()}
 
     named = scope("", state.flow) | {"first_seen_ns": state.first_seen_ns}
+    named |= {way_variable(way): seen_ns for way, seen_ns in state.way_seen_ns.items()}
     if layout.paths:
         named |= state.rounds.variables
     for window in layout.windows:

@@ -23,7 +23,7 @@ from wirewise.feature_sets.packet import TUNNELS
 from wirewise.policy import Policy
 from wirewise.targets.ebpf import SHAPES
 
-FIRST_SEEDS = [f"7-{number}" for number in range(60)]
+FIRST_SEEDS = [f"8-{number}" for number in range(60)]
 
 
 def test_feature_sets_use_the_whole_vocabulary() -> None:

@@ -64,6 +64,9 @@ def test_planes_agree_on_sequences(shape: str, sharing: str, tmp_path: Path) -> 
         *(f"at(iat, {place})" for place in (1, 2, 5)),
         "at(length, 2, window=50ms)", "at(ttl, 3, window=1s, previous)",
         "at(length, 2, by=source, window=1s)",
+        "own_iat", "max(own_iat)", "mean(own_iat, direction=forward)", "min(own_iat, direction=backward)",
+        "variance(own_iat, direction=backward, window=1s)", "at(own_iat, 2, direction=forward)",
+        "count(own_iat, direction=forward, window=1s, previous)",
         *(f"repeats(tcp_end, direction={way}{window})"
           for way in ("forward", "backward") for window in ("", ", window=1s", ", window=1s, previous")),
     ]  # fmt: skip

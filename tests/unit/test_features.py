@@ -331,6 +331,8 @@ def test_names() -> None:
         ("max(tcp_end)", "tcp_end goes round"),
         ("distinct(tcp_end, by=source, window=1s)", "tcp_end goes round"),
         ("repeats(length)", "length is no serial number"),
+        ("max(iat, direction=forward)", "or take own_iat"),
+        ("max(own_iat, by=source, window=1s)", "leave out by="),
         ("repeats(tcp_end, by=source, window=1s)", "leave out by="),
         ("mean length", "expected FIELD"),
         ("", "expected FIELD"),
@@ -689,6 +691,34 @@ def test_samples_by_their_number() -> None:
         [3000, 1500, 40, 0, 0, 0],
         [3000, 1500, 40, 140, 100, 0],
     ]
+
+
+def test_times_of_one_direction() -> None:
+    packets = [
+        (1_000_000, segment_frame(False, 2, 9)),
+        (3_000_000, segment_frame(True, 18, 5)),
+        (4_500_000, segment_frame(False, 16, 10)),
+        (6_000_000, segment_frame(False, 24, 10, 100)),
+        (5_000_000, segment_frame(False, 24, 110, 100)),  # a time that runs backwards
+        (9_000_000, segment_frame(True, 16, 6)),
+    ]
+    features = [
+        "own_iat",
+        "sum(own_iat)",
+        "mean(own_iat, direction=forward)",
+        "max(own_iat, direction=backward)",
+    ]
+    rows = run(features, packets, key="five-tuple-bidirectional")
+    assert rows == [
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+        [3500, 3500, 3500 << 16, 0],
+        [1500, 5000, 2500 << 16, 0],
+        [0, 5000, (5000 << 16) // 3, 0],
+        [6000, 11000, (5000 << 16) // 3, 6000],
+    ]
+    with pytest.raises(InputError, match="has one direction; write iat"):
+        FeatureSet("one way", ["max(own_iat)"])
 
 
 @pytest.mark.parametrize("begin", [9, 2**32 - 60, 2**31 - 60])

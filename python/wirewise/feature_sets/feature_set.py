@@ -216,7 +216,7 @@ class Feature:
                 )
             _refuse_identity(spec, target)
             _refuse_without_by(spec, target, scope)
-            _refuse_serial(spec, target, None, scope)
+            _refuse_of_direction(spec, target, None, scope)
         else:
             accumulator = _lookup(spec, head, ACCUMULATORS, "accumulator")
             target = _lookup(spec, arguments[0], FIELDS, "packet field")
@@ -224,13 +224,13 @@ class Feature:
                 accumulator = accumulator.at(_parse_place(spec, target, arguments))
                 del arguments[1]
             scope = _parse_scope(spec, arguments[1:])
-            _refuse_serial(spec, target, accumulator, scope)
+            _refuse_of_direction(spec, target, accumulator, scope)
             if not accumulator.of_identity:
                 _refuse_identity(spec, target)
-            if scope.direction and target.needs_time:
+            if scope.direction and target.needs_time and not target.of_way:
                 raise InputError(
                     f"feature {spec!r}: {target.name} is a time of the flow, not of one direction; leave out "
-                    "direction="
+                    "direction=, or take own_iat"
                 )
             _refuse_without_by(spec, target, scope)
             if scope.previous and accumulator.of_sample:
@@ -303,13 +303,13 @@ def _parse_place(spec: str, field: Field, arguments: list[str]) -> int:
     return int(text)
 
 
-def _refuse_serial(spec: str, field: Field, accumulator: Accumulator | None, scope: Scope) -> None:
+def _refuse_of_direction(spec: str, field: Field, accumulator: Accumulator | None, scope: Scope) -> None:
     if field.serial != (accumulator is not None and accumulator.of_serial):
         serial = next(f.name for f in FIELDS.values() if f.serial)
         repeats = next(a.name for a in ACCUMULATORS.values() if a.of_serial)
         what = f"{field.name} goes round" if field.serial else f"{field.name} is no serial number"
         raise InputError(f"feature {spec!r}: {what}; write {repeats}({serial}, direction=forward)")
-    if field.serial and scope.by:
+    if (field.serial or field.of_way) and scope.by:
         raise InputError(
             f"feature {spec!r}: each direction of each flow has its own {field.name}; leave out by="
         )
@@ -497,6 +497,12 @@ class FeatureSet:
             raise InputError(
                 f"{where}: {directed[0]} is of one direction, but a flow of key {self.key!r} has only one; "
                 f"leave out direction=, or take key: {BIDIRECTIONAL}"
+            )
+        single = [f.spec for f in self.followed() if f.field and f.field.of_way]
+        if single and ends_of_key(self.key) != BIDIRECTIONAL:
+            raise InputError(
+                f"{where}: {single[0]}: a flow of key {self.key!r} has one direction; write iat, or take "
+                f"key: {BIDIRECTIONAL}"
             )
         mixed = [f.spec for f in self.followed() if f.field and f.field.serial and not f.scope.direction]
         if mixed and ends_of_key(self.key) == BIDIRECTIONAL:

@@ -66,6 +66,8 @@ class Context:
     """13 u64, of the load."""
     gap_ns: int | None = None
     """Since the latest flow of the aggregate began, if this packet begins another; else None."""
+    own_ns: int | None = None
+    """Since the flow's previous packet of the same direction; None without one."""
 
     def mix(self, x: int) -> int:
         """`mix` under this load's seed."""
@@ -93,7 +95,9 @@ class Field:
     packet without any is no sample of it. constant : by the flow key, the value that every packet has under
     it; None: it varies. identity : it tells hosts or flows apart and says nothing else, so a feature may only
     count its distinct values. elapses : it is the time since the previous packet of the same flow or
-    aggregate. serial : it goes round after its maximum, and each direction of a flow has its own.
+    aggregate. of_way : it is of the packet's direction in its flow, so flows keep when each direction's
+    latest packet came; a direction's first packet is no sample. serial : it goes round after its maximum, and
+    each direction of a flow has its own.
     """
 
     name: str
@@ -112,6 +116,7 @@ class Field:
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
     elapses: bool = False
+    of_way: bool = False
     serial: bool = False
 
 
@@ -264,6 +269,16 @@ FIELDS: Registry[Field] = Registry(
             lambda c: _microseconds(c.elapsed_ns),
             needs_time=True,
             elapses=True,
+        ),
+        Field(
+            "own_iat",
+            "us",
+            IAT_MAX,
+            "time since the flow's previous packet of the same direction; a direction's first is no sample",
+            "c->own_us",
+            lambda c: _microseconds(c.own_ns or 0),
+            of_way=True,
+            needs_time=True,
         ),
         Field(
             "duration",

@@ -154,4 +154,6 @@ class Extractor:
         )
         if by and context.flow_packets == 1:
             context.gap_ns = entry.state.begin_flow(time_ns)
+        if not by:
+            context.own_ns = entry.state.go_way(context.forward, time_ns)
         return Account(key, entry, lookup, context, entry.state.sample(context, time_ns))

@@ -17,11 +17,12 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True, order=True)
 class Sampling:
-    """kind : "iat" without the first packet, "payload" those with payload, "gap" those that begin a flow of
-    an aggregate which had one before, "" all. direction : of DIRECTIONS, or "" for both.
+    """kind : "iat" without the first packet, "own" without the first of each direction, "payload" those with
+    payload, "gap" those that begin a flow of an aggregate which had one before, "" all. direction : of
+    DIRECTIONS, or "" for both.
     """
 
-    kind: Literal["", "gap", "iat", "payload"] = ""
+    kind: Literal["", "gap", "iat", "own", "payload"] = ""
     direction: str = ""
 
     @classmethod
@@ -29,6 +30,8 @@ class Sampling:
         """What a field has samples of; None: the packets themselves."""
         if field is not None and field.from_second:
             return cls("iat", direction)
+        if field is not None and field.of_way:
+            return cls("own", direction)
         if field is not None and field.of_aggregates:
             return cls("gap", direction)
         return cls("payload" if field is not None and field.needs_payload else "", direction)
@@ -41,11 +44,11 @@ class Sampling:
     @property
     def counted(self) -> bool:
         """A flow, too, needs a counter of its own: the number of its packets does not tell."""
-        return self.kind in ("gap", "payload") or bool(self.direction)
+        return self.kind in ("gap", "own", "payload") or bool(self.direction)
 
     @property
     def conditions(self) -> tuple[tuple[Field, str], ...]:
-        """C: a field, and what must hold of it, besides what "iat" and "gap" leave out."""
+        """C: a field, and what must hold of it, besides what "iat", "own" and "gap" leave out."""
         payload = ((FIELDS["payload_head"], "!= 0"),) if self.kind == "payload" else ()
         wanted = "== 1" if self.direction == "forward" else "== 0"
         return (*payload, *(((FIELDS["direction"], wanted),) if self.direction else ()))
@@ -57,5 +60,7 @@ class Sampling:
         if self.kind == "payload" and not context.packet.payload_head:
             return False
         if self.kind == "gap" and context.gap_ns is None:
+            return False
+        if self.kind == "own" and context.own_ns is None:
             return False
         return not self.direction or context.forward == (self.direction == "forward")

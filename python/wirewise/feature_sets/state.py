@@ -15,7 +15,7 @@ from wirewise.feature_sets.baseline import Usual, warm_windows
 from wirewise.feature_sets.feature_set import Feature, FeatureSet, constant_feature
 from wirewise.feature_sets.fields import FIELDS, Context, Field
 from wirewise.feature_sets.probes import Rounds, words
-from wirewise.feature_sets.sampling import Sampling
+from wirewise.feature_sets.sampling import DIRECTIONS, Sampling
 from wirewise.units import format_duration
 
 
@@ -110,6 +110,11 @@ class Window:
         return variables | ({finished_variable(self.window_ns): COUNT_MAX} if self.learned else {})
 
 
+def way_variable(way: str) -> str:
+    """Where the state keeps when a direction's latest packet came."""
+    return f"{way}_seen_ns"
+
+
 def finished_variable(window_ns: int) -> str:
     """Where the state keeps how many windows are over, if something is learned from them."""
     return f"finished_{format_duration(window_ns)}"
@@ -132,6 +137,8 @@ class StateLayout:
     first_seen: bool
     flow_gaps: bool = False
     """The time at which the aggregate's latest flow began is kept."""
+    ways: tuple[str, ...] = ()
+    """Of DIRECTIONS, those whose latest packet's time is kept."""
     paths: tuple[int, ...] = ()
     """Of probes, whose rounds are kept."""
     counted: tuple[Sampling, ...] = ()
@@ -181,8 +188,10 @@ class StateLayout:
         paths = () if by else feature_set.paths
         counted = tuple(sorted(sampling for sampling in counts.get(0, ()) if sampling.counted))
         gaps = any(f.field is not None and f.field.of_aggregates for f in followed)
+        asked = {f.scope.direction for f in followed if f.field is not None and f.field.of_way}
+        ways = tuple(way for way in DIRECTIONS if asked & {way, ""})
         tracks = _tracks(cells.get(0, {}), 0, idle_ns)
-        return cls(feature_set.key, tracks, tuple(windows), needs_age, gaps, paths, counted)
+        return cls(feature_set.key, tracks, tuple(windows), needs_age, gaps, ways, paths, counted)
 
     @property
     def round_variables(self) -> dict[str, int]:
@@ -309,6 +318,7 @@ class FlowState:
         self._layout = layout
         self.first_seen_ns = time_ns
         self.flow_seen_ns = 0
+        self.way_seen_ns = dict.fromkeys(layout.ways, 0)
         self.flow = ScopeState.blank(layout.tracks, (Sampling(), *layout.counted))
         self.current = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
         self.previous = {w.window_ns: ScopeState.blank(w.tracks, w.counted) for w in layout.windows}
@@ -321,6 +331,15 @@ class FlowState:
         """A flow of the aggregate begins. How long after the one before; None if there was none."""
         before = self.flow_seen_ns  # 0: there was none
         self.flow_seen_ns = max(before, time_ns)
+        return max(0, time_ns - before) if before else None
+
+    def go_way(self, forward: int, time_ns: int) -> int | None:
+        """A packet of a direction. How long after the one before; None if there was none."""
+        way = DIRECTIONS[not forward]
+        if way not in self.way_seen_ns:
+            return None
+        before = self.way_seen_ns[way]  # 0: there was none
+        self.way_seen_ns[way] = max(before, time_ns)
         return max(0, time_ns - before) if before else None
 
     def sample(self, context: Context, time_ns: int) -> bool:

@@ -34,6 +34,7 @@ from wirewise.feature_sets.state import (
     layouts,
     previous_variable,
     track_suffix,
+    way_variable,
 )
 from wirewise.formats.manifest import FlowFeature
 from wirewise.targets.comments import comment
@@ -171,6 +172,7 @@ def _declarations(layout: StateLayout, shared: bool = False) -> Declarations:
     """
     variables = {"first_seen_ns": TIME_MAX} if layout.first_seen else {}
     variables |= {"flow_seen_ns": TIME_MAX} if layout.flow_gaps else {}
+    variables |= {way_variable(way): TIME_MAX for way in layout.ways}
     variables |= dict(window.offset for window in layout.windows)
     for track in layout.tracks:
         variables |= track.variables
@@ -248,7 +250,8 @@ class Table:
 
     def takes(self, sampling: Sampling) -> str:
         """C condition: the packet is a sample; "" where each is."""
-        conditions = {"iat": ["c->packets > 1"], "gap": ["c->is_gap"]}.get(sampling.kind, [])
+        kinds = {"iat": ["c->packets > 1"], "gap": ["c->is_gap"], "own": ["c->is_own"]}
+        conditions = kinds.get(sampling.kind, [])
         conditions += [f"{self.sample(field)} {holds}" for field, holds in sampling.conditions]
         # Without a branch, which the verifier would follow both ways.
         return " & ".join(f"({each})" if len(conditions) > 1 else each for each in conditions)
@@ -521,6 +524,17 @@ def _accumulate(table: Table) -> list[str]:
             "\t\tc->is_gap = s->flow_seen_ns != 0;",
             "\t\tc->gap_us = ww_microseconds(passed);",
             "\t\ts->flow_seen_ns += passed;",
+            "\t}",
+        ]
+    for way in layout.ways:
+        seen = f"s->{way_variable(way)}"
+        lines += [
+            f"\tif (c->forward == {int(way == 'forward')}) {{",
+            f"\t\t__u64 passed = ww_elapsed(c->now_ns, {seen});",
+            "",
+            f"\t\tc->is_own = {seen} != 0;",
+            "\t\tc->own_us = c->is_own ? ww_microseconds(passed) : 0;",
+            f"\t\t{seen} += passed;",
             "\t}",
         ]
     lines += _count(table, layout.counted, "s->")
