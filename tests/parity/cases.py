@@ -140,7 +140,7 @@ def random_feature(random: Random, directed: bool) -> str:
 
 
 def random_of_direction(random: Random, field: Field, directed: bool) -> str:
-    """Of a field that each direction of a flow has for itself."""
+    """A feature of a field that each direction of a flow has for itself."""
     may_be_both = field.of_way and random.random() < 0.3
     scope = [f"direction={random.choice(DIRECTIONS)}"] if directed and not may_be_both else []
     if random.random() < 0.5:

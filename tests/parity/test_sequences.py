@@ -20,9 +20,7 @@ MS = 10**6
 
 
 def conversations(random: Random, packets: int) -> list[TimedFrame]:
-    """Of four clients with a server, whose sequence numbers begin anywhere; some segments are lost and come
-    again, some overtake others.
-    """
+    """Four clients talk to a server. Sequence numbers begin anywhere; some segments come again, some late."""
     heads = [
         [random.choice((0, 2**31 - 99, 2**32 - 99, random.getrandbits(32))) for _ in "ab"] for _ in range(4)
     ]

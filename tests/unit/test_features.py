@@ -330,7 +330,7 @@ def test_names() -> None:
         ("tcp_end", "tcp_end goes round; write repeats(tcp_end, direction=forward)"),
         ("max(tcp_end)", "tcp_end goes round"),
         ("distinct(tcp_end, by=source, window=1s)", "tcp_end goes round"),
-        ("repeats(length)", "length is no serial number"),
+        ("repeats(length)", "length is not a serial number"),
         ("max(iat, direction=forward)", "or take own_iat"),
         ("max(own_iat, by=source, window=1s)", "leave out by="),
         ("repeats(tcp_end, by=source, window=1s)", "leave out by="),

@@ -30,7 +30,7 @@ DEVIATION_MAX = (1 << 31) - 1
 _U32_MAX = (1 << 32) - 1
 _U64_MAX = (1 << 64) - 1
 PLACES = range(1, 33)
-"""Of samples that `at` gives."""
+"""Numbers of the samples that `at` can give."""
 
 State = dict[str, int]
 

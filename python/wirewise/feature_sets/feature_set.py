@@ -307,7 +307,7 @@ def _refuse_of_direction(spec: str, field: Field, accumulator: Accumulator | Non
     if field.serial != (accumulator is not None and accumulator.of_serial):
         serial = next(f.name for f in FIELDS.values() if f.serial)
         repeats = next(a.name for a in ACCUMULATORS.values() if a.of_serial)
-        what = f"{field.name} goes round" if field.serial else f"{field.name} is no serial number"
+        what = f"{field.name} goes round" if field.serial else f"{field.name} is not a serial number"
         raise InputError(f"feature {spec!r}: {what}; write {repeats}({serial}, direction=forward)")
     if (field.serial or field.of_way) and scope.by:
         raise InputError(

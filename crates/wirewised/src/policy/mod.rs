@@ -453,7 +453,7 @@ impl Policy {
         classes.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Whether every packet passes as it is, in any mode. What is told or weighed leaves packets as they are.
+    /// Whether every packet passes as it is, in any mode. Events, evidence and the map of verdicts change no packet.
     pub fn does_nothing(&self) -> bool {
         let steers = self.steering().next().is_some() || self.metadata || self.next.is_some();
         !self.drop_malformed && !self.may_drop() && !steers
