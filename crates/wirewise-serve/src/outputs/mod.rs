@@ -228,7 +228,10 @@ impl Outputs {
             if !names.insert((kind, to.clone())) {
                 return said(format!("`{kind}: {to}` is there twice, and would get each event twice"));
             }
-            if let Output::UnixStream(path) | Output::UnixDatagram(path) | Output::Journald(path) = output
+            if let Output::UnixStream(path)
+            | Output::UnixDatagram(path)
+            | Output::Syslog { to: syslog::Address::Unix(path), .. }
+            | Output::Journald(path) = output
                 && let Err(error) = Receiver::unix(path, Type::DGRAM)
             {
                 return said(format!("`{kind}: {to}`: {error}; a socket's path has at most 107 characters"));
