@@ -11,12 +11,15 @@ mod decisions;
 mod events;
 mod keeper;
 mod kept;
+mod listen;
 mod metrics;
 mod openapi;
 mod outputs;
 mod page;
+mod seldom;
 mod survey;
 mod sync;
+mod tls;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -58,7 +61,7 @@ struct Cli {
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     config: PathBuf,
 
-    /// Only read the configuration and the policies that it names, and say whether they are right
+    /// Only read the configuration with the policies and certificates that it names, and say whether they are right
     #[arg(long)]
     check: bool,
 
@@ -170,12 +173,15 @@ async fn run(cli: &Cli) -> Result<()> {
     serve(cli, config, agent).await
 }
 
-/// Reads what the configuration names; nothing is attached or loaded.
+/// Reads policies and certificates that the configuration names; nothing is attached or loaded.
 async fn check(agent: &Agent, config: &Config, cli: &Cli) -> Result<()> {
     for wish in &config.interfaces {
         if let Some(policy) = &wish.policy {
             agent.policy(policy, &wish.bundle).await?;
         }
+    }
+    if let Some(tls) = &config.tls {
+        tls.read()?;
     }
     let (file, count, outputs) = (cli.config.display(), config.interfaces.len(), config.events.count());
     if cli.json {
@@ -198,7 +204,11 @@ fn beside() -> Result<PathBuf> {
 }
 
 async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
-    let local = api::control_socket(&config.socket)?;
+    let tls = match &config.tls {
+        Some(files) => Some(Arc::new(tls::Current::new(files.read()?))),
+        None => None,
+    };
+    let local = listen::control_socket(&config.socket)?;
     let socket = config.socket.path.clone();
     let by_tcp = match config.listen {
         Some(address) => Some(
@@ -218,12 +228,12 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         state,
         tell.clone(),
         board.clone(),
-        Beside { tokens: Arc::clone(&tokens), first: config.clone() },
+        Beside { tokens: Arc::clone(&tokens), tls: tls.clone(), first: config.clone() },
     )?;
     let service = Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
-    tokio::spawn(api::answer_locally(local, service.clone()));
+    tokio::spawn(listen::answer_locally(local, service.clone()));
     if let Some(listener) = by_tcp {
-        tokio::spawn(api::answer_by_tcp(listener, service));
+        tokio::spawn(listen::answer_by_tcp(listener, service, tls));
     }
     let moved = Arc::new(AtomicU64::default());
     let outputs = config.events.run(Root::at(&cli.pin_root), &board, &moved)?;
