@@ -137,7 +137,8 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-fn said(status: StatusCode, message: &str) -> Response {
+/// An error, in the form of all of them.
+pub fn said(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message}}))).into_response()
 }
 

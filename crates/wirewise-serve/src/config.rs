@@ -13,6 +13,7 @@ use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
 
+use crate::limits::Rates;
 use crate::outputs::Outputs;
 use crate::tls;
 
@@ -33,6 +34,9 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// What `listen` is encrypted by.
     pub tls: Option<tls::Files>,
+    /// What one address may ask of `listen`.
+    #[serde(default)]
+    pub limits: Rates,
     #[serde(default)]
     pub socket: Socket,
     #[serde(default)]
@@ -362,6 +366,8 @@ mod tests {
                 "did you mean 'client_ca'",
             ),
             ("version: 1\ntls: {certificate: a, key: b}\n", "`tls` without `listen`"),
+            ("version: 1\nlimits: {requests_per_second: 0}\n", "nonzero"),
+            ("version: 1\nlimits: {requests_per_minute: 1}\n", "requests_per_second"),
             ("version: 1\nevents: {file: a, rotate_bytes: 10}\n", "rotate_bytes"),
             ("version: 1\nevents: {flie: a}\n", "did you mean 'file'"),
             ("version: 1\nevents: {file: a, syslog: b}\n", "has file and syslog; several outputs are a list"),

@@ -158,14 +158,15 @@ impl Beside {
     /// Refuses what cannot change while the service runs, and reads what `change` is to put into force.
     fn check(&self, config: &Config) -> Result<Option<Arc<ServerConfig>>> {
         let fixed = |config: &Config| {
-            (config.listen, config.tls.is_some(), config.socket.path.clone(), config.events.clone())
+            let listen = (config.listen, config.tls.is_some(), config.limits);
+            (listen, config.socket.path.clone(), config.events.clone())
         };
         if fixed(config) == fixed(&self.first) {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `socket` and `events` hold until the service is started again; restart it, \
-             or leave them as they were",
+            "`listen`, whether it has `tls`, `limits`, `socket` and `events` hold until the service is started again; \
+             restart it, or leave them as they were",
         ))
     }
 

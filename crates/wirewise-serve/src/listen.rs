@@ -7,6 +7,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,12 +21,13 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wirewised::error::{Error, Result};
 
-use crate::api::{Origin, Peer, Service, routes};
+use crate::api::{self, Origin, Peer, Service, routes};
 use crate::config::{Role, Socket};
+use crate::limits::Limits;
 use crate::seldom::Seldom;
 use crate::tls::Current;
 
-/// Connections that are answered at a time; more are closed at once.
+/// Connections that are answered at a time at each of the two; more are closed at once.
 const CONNECTIONS: usize = 64;
 /// How long encryption may take to be agreed on, a request's head to arrive, and a connection to be idle.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,13 +109,20 @@ pub async fn answer_locally(listener: UnixListener, service: Service) {
 }
 
 /// Answers by HTTP until the process ends. tls : `None` only where no other host can ask.
-pub async fn answer_by_tcp(listener: TcpListener, service: Service, tls: Option<Arc<Current>>) {
-    let (routes, limit) = (routes(service), Arc::new(Semaphore::new(CONNECTIONS)));
+pub async fn answer_by_tcp(
+    listener: TcpListener,
+    service: Service,
+    tls: Option<Arc<Current>>,
+    limits: Arc<Limits>,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let routes = routes(service).layer(middleware::from_fn_with_state(Arc::clone(&limits), limit));
     let unencrypted = Arc::new(Seldom::default());
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Ok(permit) = Arc::clone(&limit).try_acquire_owned() else { continue };
+                let Some(own) = limits.connects(from.ip()) else { continue };
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                 let routes = routes.clone().layer(Extension(Origin(from.ip().to_canonical())));
                 let (tls, unencrypted) = (tls.clone(), Arc::clone(&unencrypted));
                 tokio::spawn(async move {
@@ -124,12 +136,32 @@ pub async fn answer_by_tcp(listener: TcpListener, service: Service, tls: Option<
                             _ => {}
                         },
                     }
-                    drop(permit);
+                    drop((own, place));
                 });
             }
             Err(error) => pause(&error).await,
         }
     }
+}
+
+/// Answers an address that asks too often, or too often without a token, before anything is looked at.
+async fn limit(
+    State(limits): State<Arc<Limits>>,
+    Extension(Origin(address)): Extension<Origin>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Some(wait) = limits.asks(address) {
+        let seconds = (wait.as_secs() + 1).to_string();
+        let why =
+            api::said(StatusCode::TOO_MANY_REQUESTS, "too many requests from this address; ask again later");
+        return ([(header::RETRY_AFTER, seconds)], why).into_response();
+    }
+    let answer = next.run(request).await;
+    if answer.status() == StatusCode::UNAUTHORIZED {
+        limits.failed(address);
+    }
+    answer
 }
 
 /// Where, for one, descriptors have run out.

@@ -11,6 +11,7 @@ mod decisions;
 mod events;
 mod keeper;
 mod kept;
+mod limits;
 mod listen;
 mod metrics;
 mod openapi;
@@ -42,6 +43,7 @@ use crate::agent::Agent;
 use crate::api::Service;
 use crate::config::{Config, DEFAULT_FILE, Role};
 use crate::keeper::{Beside, Board, Event, Keeper, TICK};
+use crate::limits::Limits;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -233,7 +235,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let service = Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
     tokio::spawn(listen::answer_locally(local, service.clone()));
     if let Some(listener) = by_tcp {
-        tokio::spawn(listen::answer_by_tcp(listener, service, tls));
+        tokio::spawn(listen::answer_by_tcp(listener, service, tls, Arc::new(Limits::new(config.limits))));
     }
     let moved = Arc::new(AtomicU64::default());
     let outputs = config.events.run(Root::at(&cli.pin_root), &board, &moved)?;
