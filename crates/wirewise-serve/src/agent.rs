@@ -12,6 +12,7 @@ use wirewised::abi::Mode;
 use wirewised::error::{Error, Kind, Result};
 
 use crate::config::{Place, Wish};
+use crate::manager;
 
 /// The agent, and where it is to keep its pins.
 #[derive(Debug, Clone)]
@@ -134,6 +135,8 @@ impl Agent {
 
     async fn asks(&self, command: &mut Command) -> Result<Value> {
         let output = command.output().await.map_err(|error| self.not_started(&error))?;
+        // Many changes take as long as all of their commands together.
+        manager::progress();
         if !output.status.success() {
             return Err(said(&output.stderr, output.status));
         }

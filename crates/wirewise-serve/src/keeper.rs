@@ -19,6 +19,7 @@ use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
 use crate::config::{Config, Place, Token, Wish};
 use crate::kept::{self, Applied, Fingerprint};
+use crate::manager;
 use crate::outputs::OutputHealth;
 use crate::survey::{self, Watch};
 use crate::tls;
@@ -244,6 +245,8 @@ impl Keeper {
         self.note(applied.as_ref().err());
         ready(&self.board);
         while let Some(event) = events.recv().await {
+            // `Event::Tick` sees to it that one comes in time.
+            manager::progress();
             match event {
                 Event::Stop => return,
                 Event::Tick => {

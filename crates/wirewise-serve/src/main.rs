@@ -13,6 +13,7 @@ mod keeper;
 mod kept;
 mod limits;
 mod listen;
+mod manager;
 mod metrics;
 mod openapi;
 mod outputs;
@@ -232,7 +233,8 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         board.clone(),
         Beside { tokens: Arc::clone(&tokens), tls: tls.clone(), first: config.clone() },
     )?;
-    let service = Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
+    let service =
+        Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
     tokio::spawn(listen::answer_locally(local, service.clone()));
     if let Some(listener) = by_tcp {
         tokio::spawn(listen::answer_by_tcp(listener, service, tls, Arc::new(Limits::new(config.limits))));
@@ -246,19 +248,13 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
             let refused = board.lock().refused.clone();
             let status = refused
                 .map_or("as the configuration wishes".to_string(), |why| format!("not applied: {why}"));
-            notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status(&status)]);
+            manager::ready(&status);
         })
         .await;
-    notify(&[sd_notify::NotifyState::Stopping]);
+    manager::stopping();
     outputs.end();
     let _ = std::fs::remove_file(&socket);
     Ok(())
-}
-
-fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(false, states) {
-        tracing::warn!("the service manager could not be told: {error}");
-    }
 }
 
 /// What signals ask for.
