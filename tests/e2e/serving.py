@@ -68,6 +68,7 @@ class Lab:
     made: Wire
     folder: Path
     services: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    socket_folder: Path | None = None
 
     @property
     def config(self) -> Path:
@@ -75,7 +76,7 @@ class Lab:
 
     @property
     def socket(self) -> Path:
-        return self.folder / "control.sock"
+        return (self.socket_folder or self.folder) / "control.sock"
 
     @property
     def log(self) -> Path:

@@ -24,7 +24,7 @@ ALLOW, KILL = 0x7FFF0000, 0x80000000
 
 
 def _names(word: str) -> set[str]:
-    """Of one system call, or of a set of systemd's, such as `@process`."""
+    """One system call, or those of one of systemd's sets, such as `@process`."""
     if not word.startswith("@"):
         return {word}
     listed = subprocess.run(

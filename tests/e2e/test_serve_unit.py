@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the unit for systemd asks of the service: signs of life, and no other system calls than it admits."""
+"""The unit for systemd: its watchdog hears the service, and its filter admits the system calls it needs."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ use wirewised::error::{Error, Result};
 use wirewised::reading::events as agent;
 use wirewised::reading::flows::{Sort, Wanted};
 
+use crate::agent::Agent;
 use crate::config::{Place, Role, Token};
 use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Health, Operation, Summary};
@@ -44,6 +45,7 @@ const TOLD_AT_A_TIME: usize = 4096;
 #[derive(Clone)]
 pub struct Service {
     pub root: Root,
+    pub agent: Agent,
     pub board: Board,
     pub tell: UnboundedSender<Event>,
     pub tokens: Arc<RwLock<Vec<Token>>>,
@@ -125,7 +127,7 @@ fn bearer(service: &Service, request: &Request) -> Option<Peer> {
 }
 
 /// The query, or what is wrong with it, in the form of all errors.
-pub struct Asked<T>(T);
+pub struct Asked<T>(pub T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Response;

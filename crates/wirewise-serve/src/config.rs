@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use glob::Pattern;
 use serde::{Deserialize, Deserializer, Serialize};
 use wirewised::abi::Mode;
+use wirewised::commands::by_service::USUAL_SOCKET;
 use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
@@ -18,7 +19,6 @@ use crate::outputs::Outputs;
 use crate::tls;
 
 pub const DEFAULT_FILE: &str = "/etc/wirewise/wirewised.yaml";
-pub const DEFAULT_SOCKET: &str = "/run/wirewise/control.sock";
 /// Configurations are written by people.
 const LARGEST: u64 = 1 << 20;
 const VERSION: u32 = 1;
@@ -34,7 +34,7 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// What `listen` is encrypted by.
     pub tls: Option<tls::Files>,
-    /// What one address may ask of `listen`.
+    /// Limits of each address at `listen`.
     #[serde(default)]
     pub limits: Rates,
     #[serde(default)]
@@ -137,7 +137,7 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Mode,
 }
 
 fn usual_socket() -> PathBuf {
-    PathBuf::from(DEFAULT_SOCKET)
+    PathBuf::from(USUAL_SOCKET)
 }
 
 impl Default for Socket {

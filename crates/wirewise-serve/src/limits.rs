@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one address may have of `listen`: connections at a time, requests a second, wrong tokens a minute. The control socket has no such
-//! limits, as the kernel names who asks there.
+//! Limits of each address at `listen`: concurrent connections, requests per second, wrong tokens per minute. The control socket has none of
+//! them, because the kernel names its peers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde::Deserialize;
 
-/// Of one address, at a time.
+/// Concurrent ones of one address.
 const CONNECTIONS: u32 = 32;
 /// Addresses that are told apart; those beyond them share their limits.
 const ADDRESSES: usize = 4096;

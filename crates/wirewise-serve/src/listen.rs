@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the API is asked: the control socket, where the kernel names the peer, and `listen`, which wants a token. Both have the same
+//! The two doors of the API: the control socket, where the kernel names the peer, and `listen`, which wants a token. Both have the same
 //! routes.
 
 use std::io;
@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,11 +20,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use wirewised::commands::by_service::PATH;
 use wirewised::error::{Error, Result};
 
 use crate::api::{self, Origin, Peer, Service, routes};
 use crate::config::{Role, Socket};
 use crate::limits::Limits;
+use crate::reader;
 use crate::seldom::Seldom;
 use crate::tls::Current;
 
@@ -31,7 +34,7 @@ use crate::tls::Current;
 const CONNECTIONS: usize = 64;
 /// How long encryption may take to be agreed on, a request's head to arrive, and a connection to be idle.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a connection may last.
+/// How long a connection to `listen` may last.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Opens the control socket. One that nobody listens on, of an earlier service, is replaced.
@@ -90,7 +93,9 @@ fn peer(stream: &UnixStream) -> Option<Peer> {
 
 /// Answers on the control socket until the process ends.
 pub async fn answer_locally(listener: UnixListener, service: Service) {
-    let (routes, limit) = (routes(service), Arc::new(Semaphore::new(CONNECTIONS)));
+    // Not for tokens, and not described: it is between programs of one installation.
+    let reader = Router::new().route(PATH, get(reader::command)).with_state(service.clone());
+    let (routes, limit) = (routes(service).merge(reader), Arc::new(Semaphore::new(CONNECTIONS)));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -99,7 +104,8 @@ pub async fn answer_locally(listener: UnixListener, service: Service) {
                 };
                 let routes = routes.clone().layer(Extension(peer));
                 tokio::spawn(async move {
-                    answer(stream, routes).await;
+                    // A reader may follow events for as long as he likes.
+                    let _ = serve(stream, routes).await;
                     drop(permit);
                 });
             }
@@ -170,12 +176,20 @@ async fn pause(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
+/// For a while, whoever asks.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, routes: Router) {
-    let served = http1::Builder::new()
+    // Whoever hangs up, or says what is no HTTP, has no answer.
+    let _ = timeout(LONGEST, serve(stream, routes)).await;
+}
+
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Router,
+) -> hyper::Result<()> {
+    http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(16 << 10)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    // Whoever hangs up, or says what is no HTTP, has no answer.
-    let _ = timeout(LONGEST, served).await;
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .await
 }

@@ -18,6 +18,7 @@ mod metrics;
 mod openapi;
 mod outputs;
 mod page;
+mod reader;
 mod seldom;
 mod survey;
 mod sync;
@@ -226,7 +227,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let state = cli.state.clone().unwrap_or_else(|| socket.with_file_name("serve.json"));
     let tokens = Arc::new(RwLock::new(config.tokens.clone()));
     let keeper = Keeper::new(
-        agent,
+        agent.clone(),
         cli.config.clone(),
         state,
         tell.clone(),
@@ -234,7 +235,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         Beside { tokens: Arc::clone(&tokens), tls: tls.clone(), first: config.clone() },
     )?;
     let service =
-        Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
+        Service { root: Root::at(&cli.pin_root), agent, board: board.clone(), tell: tell.clone(), tokens };
     tokio::spawn(listen::answer_locally(local, service.clone()));
     if let Some(listener) = by_tcp {
         tokio::spawn(listen::answer_by_tcp(listener, service, tls, Arc::new(Limits::new(config.limits))));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the service manager is told: that the service is ready, how it is, and that it is not stuck.
+//! Messages to the service manager: the service is ready, its status, and signs of life.
 
 use std::sync::LazyLock;
 
