@@ -31,7 +31,7 @@ const WAITING: usize = 64;
 pub struct Words {
     /// A JSON list.
     words: String,
-    /// Of the reader's terminal.
+    /// Width of the reader's terminal.
     columns: Option<u16>,
 }
 
