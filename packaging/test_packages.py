@@ -130,6 +130,8 @@ def test_without_a_compiler_the_error_says_what_to_install(wheel: Wheel, command
 
 def test_all_else_works_without_a_compiler(wheel: Wheel, bundle: Path) -> None:
     assert "wirewised" in wheel.done("wirewised", "--version")
+    (wheel.folder / "wirewised.yaml").write_text("version: 1\n", encoding="utf-8")
+    assert "right" in wheel.done("wirewised", "serve", "--config", "wirewised.yaml", "--check")
     assert "attack" in wheel.done("wirewise", "inspect", bundle)
     wheel.done("wirewise", "evaluate", "model.pkl", "table.parquet")
     assert replayed(wheel.done("wirewised", "replay", "traffic.pcap", "--bundle", bundle, "--json")) > 2000

@@ -15,6 +15,12 @@ fi
 
 rm -rf "$out" "$package"
 mkdir -p "$out" "$package"
+cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
+cp target/release/wirewised-serve "$package/"
+# The wheel brings both programs; maturin builds one, and packs the other with the scripts.
+packed=python/wirewise.data/scripts/wirewised-serve
+trap 'rm -f "$packed"' EXIT
+cp "$package/wirewised-serve" "$packed"
 # Everything else is made of the wheel's program: one build.
 if ! "$python" -m maturin build --release --locked --out "$out" >"$package/maturin.log" 2>&1; then
 	cat "$package/maturin.log" >&2
@@ -27,8 +33,6 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
     open(sys.argv[2], "wb").write(wheel.read(name))
 PYTHON
 chmod 755 "$package/wirewised"
-cargo rustc --locked --quiet --release -p wirewise-serve --bin wirewised-serve -- -C target-feature=+crt-static
-cp target/release/wirewised-serve "$package/"
 cp "$package/wirewised" "$package/wirewised-serve" "$out/"
 
 "$package/wirewised" man "$package/man"

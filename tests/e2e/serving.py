@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,10 @@ from wirewise.demo.sender import open_sender
 from wirewise.feature_sets import FeatureSet
 
 SERVE = Path(agent.find()).with_name("wirewised-serve")
+
+
+UNLIMITED = {"requests_per_second": 1_000_000, "failures_per_minute": 1_000_000}
+"""`limits` for tests that ask as fast as they can."""
 
 
 class Local(http.client.HTTPConnection):
@@ -63,6 +68,7 @@ class Lab:
     made: Wire
     folder: Path
     services: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    socket_folder: Path | None = None
 
     @property
     def config(self) -> Path:
@@ -70,7 +76,7 @@ class Lab:
 
     @property
     def socket(self) -> Path:
-        return self.folder / "control.sock"
+        return (self.socket_folder or self.folder) / "control.sock"
 
     @property
     def log(self) -> Path:
@@ -91,9 +97,20 @@ class Lab:
         new.write_text(json.dumps(wished))
         new.replace(self.config)
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        *options: str | Path,
+        by: Sequence[str | Path] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """by : a command that becomes the one behind it."""
         with self.log.open("ab") as log:
-            process = subprocess.Popen([SERVE, "--config", self.config], stderr=log, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [*by, SERVE, "--config", self.config, *options],
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **(environment or {})},
+            )
         self.services.append(process)
         until("it answers", lambda: process.poll() is not None or self.answers())
         assert process.poll() is None, self.log.read_text()

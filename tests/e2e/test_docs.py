@@ -46,6 +46,7 @@ NOT_RUN = {
     "make bench-n3ic": "minutes; tests/kernel/test_bench_n3ic.py measures a network, shortly",
     "make models ": "minutes, and captures; tests/e2e/test_ready.py makes models from fewer packets",
     "wirewised serve ": "until a signal; tests/e2e/test_serve.py runs it",
+    'sudo adduser "$USER" wirewise': "it changes a user; tests/e2e/test_serve_readers.py has such a one",
     "wirewised deny add 192.0.2.7 2001:db8::/32 --for 10m": "crates/wirewised/tests/agent/deny.rs",
     "wirewised deny load drop.txt --origin spamhaus": "the same",
     "wirewised deny remove --origin spamhaus": "the same",

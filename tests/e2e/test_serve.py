@@ -21,6 +21,7 @@ import pytest
 from tests.e2e import needs
 from tests.e2e.serving import (
     SERVE,
+    UNLIMITED,
     Lab,
     Local,
     asked,
@@ -168,7 +169,8 @@ def test_a_process_that_carries_packets_is_started_again(lab: Lab) -> None:
 def test_without_a_token_nothing_is_said(lab: Lab) -> None:
     port = free_port()
     (reader, may_read), (operator, may_operate) = token("scraper", "read"), token("team", "operate")
-    lab.write(lab.entry(plane="xdp-generic"), listen=f"127.0.0.1:{port}", tokens=[may_read, may_operate])
+    door: dict[str, object] = {"listen": f"127.0.0.1:{port}", "limits": UNLIMITED}
+    lab.write(lab.entry(plane="xdp-generic"), **door, tokens=[may_read, may_operate])
     lab.start()
 
     def ask(method: str, path: str, secret: str | None = None) -> tuple[int, str]:
@@ -193,12 +195,12 @@ def test_without_a_token_nothing_is_said(lab: Lab) -> None:
     assert ask("GET", "/api/v1/reload", operator)[0] == 405
     assert ask("GET", "/api/v1/stats?interface=nosuch", reader)[0] == 404
     # One that is taken out is of no use any more.
-    lab.write(lab.entry(plane="xdp-generic"), listen=f"127.0.0.1:{port}", tokens=[may_operate])
+    lab.write(lab.entry(plane="xdp-generic"), **door, tokens=[may_operate])
     assert lab.reload()[0] == 200
     assert ask("GET", "/metrics", reader)[0] == 401
     # One that fails when half of it is done, as merged packets are not to be enforced on, admits nobody.
     broken = lab.entry(bundle="second.wirewise", policy="drop.yaml", mode="enforce", plane="xdp-generic")
-    lab.write(broken, listen=f"127.0.0.1:{port}", tokens=[may_read])
+    lab.write(broken, **door, tokens=[may_read])
     code, said = lab.reload()
     assert code == 409 and "merged" in said["error"]["message"]
     assert lab.attached()["bundle"]["name"] == "first"

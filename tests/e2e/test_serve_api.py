@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests import needs as packages
 from tests.e2e import needs
-from tests.e2e.serving import PATIENCE_S, Lab, Local, asked, free_port, token, until
+from tests.e2e.serving import PATIENCE_S, UNLIMITED, Lab, Local, asked, free_port, token, until
 
 packages.package("schemathesis")
 pytestmark = needs.marks()
@@ -30,7 +30,12 @@ class Served:
         self.port = free_port()
         self.reader, may_read = token("reader", "read")
         self.operator, may_operate = token("operator", "operate")
-        lab.write(lab.entry(), listen=f"127.0.0.1:{self.port}", tokens=[may_read, may_operate])
+        lab.write(
+            lab.entry(),
+            listen=f"127.0.0.1:{self.port}",
+            tokens=[may_read, may_operate],
+            limits=UNLIMITED,
+        )
         self.process = lab.start()
         until("it is kept", lab.kept)
 

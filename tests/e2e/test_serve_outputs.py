@@ -195,3 +195,16 @@ def test_check_counts_outputs(tmp_path: Path) -> None:
     said = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert said["outputs"] == 2
     assert collectors.counted(b"3 abc12") == ([b"abc"], b"12")
+
+
+@pytest.mark.parametrize("output", ["unix_stream", "unix_dgram", "syslog", "journald"])
+def test_check_refuses_a_path_that_no_socket_can_have(tmp_path: Path, output: str) -> None:
+    config = tmp_path / "config.yaml"
+    for length, code in ((107, 0), (108, 2)):
+        path = "/" + "s" * (length - 1)
+        config.write_text(f"version: 1\nevents: {{{output}: {path}}}\n")
+        command = [SERVE, "--check", "--config", config]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+    assert f"`{output}: {path}`" in done.stderr
+    assert "at most 107 characters" in done.stderr

@@ -272,14 +272,17 @@ async function listen() {
 async function main() {
   $("reload").addEventListener("click", () => change("api/v1/reload", "Read the configuration again, and apply it?"));
   let listens = false;
+  if (!sessionStorage.getItem("token")) await login("");
   for (let round = 0; ; round += 1) {
     try {
-      await Promise.all([now(), service(), ...(round % 3 ? [] : [flows()])]);
+      // Alone at first: a wrong token counts as one failure, and the service allows few.
+      await service();
+      await Promise.all([now(), ...(round % 3 ? [] : [flows()])]);
       if (!listens) listen().finally(() => { listens = false; });
       listens = true;
     } catch (error) {
       if (error instanceof Refused) {
-        await login(sessionStorage.getItem("token") ? error.message : "");
+        await login(error.message);
         continue;
       }
       $("health").textContent = `no answer: ${error.message}`;

@@ -9,9 +9,11 @@ use std::process::{ExitStatus, Stdio};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 use wirewised::abi::Mode;
+use wirewised::commands::by_service::COLUMNS;
 use wirewised::error::{Error, Kind, Result};
 
 use crate::config::{Place, Wish};
+use crate::manager;
 
 /// The agent, and where it is to keep its pins.
 #[derive(Debug, Clone)]
@@ -134,11 +136,24 @@ impl Agent {
 
     async fn asks(&self, command: &mut Command) -> Result<Value> {
         let output = command.output().await.map_err(|error| self.not_started(&error))?;
+        // Many changes take as long as all of their commands together.
+        manager::progress();
         if !output.status.success() {
             return Err(said(&output.stderr, output.status));
         }
         // `detach` and others may have nothing to say.
         Ok(serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+    }
+
+    /// Starts a command whose output a peer reads. It is killed when it is dropped. columns : the width of the peer's terminal.
+    pub fn reads(&self, words: &[String], columns: Option<u16>) -> Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.args(words).arg("--pin-root").arg(&self.pin_root).stdin(Stdio::null());
+        if let Some(columns) = columns {
+            command.env(COLUMNS, columns.to_string());
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.spawn().map_err(|error| self.not_started(&error))
     }
 
     /// Starts what carries packets in user space. It goes on if the service ends.

@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The API, on the control socket, where the kernel names the peer, and by HTTP on this machine, with a token. Both have the same
-//! routes. Without either, a request learns nothing.
+//! The API, for peers whom the kernel names (by the control socket) and for tokens (by `listen`). Without either, a request learns
+//! nothing.
 
 use std::convert::Infallible;
-use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use axum::{Json, Router};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use wirewised::abi::Mode;
 use wirewised::attachment::pins::Root;
@@ -35,19 +28,13 @@ use wirewised::error::{Error, Result};
 use wirewised::reading::events as agent;
 use wirewised::reading::flows::{Sort, Wanted};
 
-use crate::config::{Place, Role, Socket, Token};
+use crate::agent::Agent;
+use crate::config::{Place, Role, Token};
 use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Health, Operation, Summary};
 use crate::kept::hexadecimal;
 use crate::openapi::{Described, Failure, Readings};
 use crate::{metrics, page};
-
-/// Connections that are answered at a time; more are closed at once.
-const CONNECTIONS: usize = 64;
-/// How long a request's head may take to arrive, and a connection to be idle.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a connection may last.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// Flows in one answer.
 const MOST_FLOWS: usize = 1000;
@@ -58,6 +45,7 @@ const TOLD_AT_A_TIME: usize = 4096;
 #[derive(Clone)]
 pub struct Service {
     pub root: Root,
+    pub agent: Agent,
     pub board: Board,
     pub tell: UnboundedSender<Event>,
     pub tokens: Arc<RwLock<Vec<Token>>>,
@@ -65,10 +53,14 @@ pub struct Service {
 
 /// Who asks by the control socket.
 #[derive(Debug, Clone)]
-struct Peer {
-    name: String,
-    role: Role,
+pub struct Peer {
+    pub name: String,
+    pub role: Role,
 }
+
+/// Where a request by `listen` comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin(pub IpAddr);
 
 /// A new token, and the line of the configuration that admits whoever has it.
 pub fn new_token(name: &str, role: Role) -> Result<(String, String)> {
@@ -85,7 +77,7 @@ pub fn new_token(name: &str, role: Role) -> Result<(String, String)> {
     Ok((token, line))
 }
 
-fn routes(service: Service) -> Router {
+pub fn routes(service: Service) -> Router {
     Router::new()
         .route("/metrics", get(numbers))
         .route("/api/v1/state", get(state))
@@ -107,7 +99,7 @@ fn routes(service: Service) -> Router {
 
 /// Lets through who may ask for this: reading needs either role, changing `operate`.
 async fn admit(State(service): State<Service>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().cloned().or_else(|| bearer(&service, request.headers()));
+    let peer = request.extensions().get::<Peer>().cloned().or_else(|| bearer(&service, &request));
     let Some(peer) = peer else {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
     };
@@ -124,17 +116,18 @@ async fn admit(State(service): State<Service>, request: Request, next: Next) -> 
     next.run(request).await
 }
 
-fn bearer(service: &Service, headers: &HeaderMap) -> Option<Peer> {
-    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
+fn bearer(service: &Service, request: &Request) -> Option<Peer> {
+    let given = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
     // The digests are compared, so the time it takes says nothing about a token.
     let digest = hexadecimal(&Sha256::digest(given.trim()));
     let tokens = service.tokens.read().unwrap_or_else(PoisonError::into_inner);
     let token = tokens.iter().find(|token| token.sha256.eq_ignore_ascii_case(&digest))?;
-    Some(Peer { name: format!("token '{}'", token.name), role: token.role })
+    let Origin(address) = request.extensions().get()?;
+    Some(Peer { name: format!("token '{}' from {address}", token.name), role: token.role })
 }
 
 /// The query, or what is wrong with it, in the form of all errors.
-pub struct Asked<T>(T);
+pub struct Asked<T>(pub T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Response;
@@ -146,7 +139,8 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-fn said(status: StatusCode, message: &str) -> Response {
+/// An error, in the form of all of them.
+pub fn said(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message}}))).into_response()
 }
 
@@ -421,108 +415,4 @@ pub async fn rollback(service: State<Service>, Asked(undo): Asked<Undo>) -> Resp
 
 async fn operate(State(service): State<Service>, place: Place, operation: Operation) -> Response {
     ask(&service, |answer| Event::Operate { place, operation, answer }).await
-}
-
-/// Opens the control socket. One that nobody listens on, of an earlier service, is replaced.
-pub fn control_socket(socket: &Socket) -> Result<UnixListener> {
-    let path = &socket.path;
-    let failed =
-        |what: &str, error: io::Error| Error::missing(format!("{}: {what}: {error}", path.display()));
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| failed("its folder", error))?;
-    }
-    if let Ok(metadata) = std::fs::symlink_metadata(path) {
-        if !metadata.file_type().is_socket() {
-            return Err(Error::input(format!(
-                "{} is there and no socket; name another with `socket`",
-                path.display()
-            )));
-        }
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(Error::input(format!("another service answers at {}", path.display())));
-        }
-        std::fs::remove_file(path).map_err(|error| failed("cannot be replaced", error))?;
-    }
-    let listener = UnixListener::bind(path).map_err(|error| failed("cannot be opened", error))?;
-    let mode = if socket.group.is_some() { 0o660 } else { 0o600 };
-    if let Some(group) = &socket.group {
-        std::os::unix::fs::chown(path, None, Some(group_id(group)?))
-            .map_err(|error| failed("its group", error))?;
-    }
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .map_err(|error| failed("its mode", error))?;
-    Ok(listener)
-}
-
-fn group_id(name: &str) -> Result<u32> {
-    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    let of = |line: &str| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
-    };
-    groups.lines().find_map(of).ok_or_else(|| {
-        Error::input(format!(
-            "`socket`: no group '{name}' on this machine; `groupadd --system {name}` makes it"
-        ))
-    })
-}
-
-/// The peer's role by its credentials: root may change things; others whom the socket's mode admits may read.
-fn peer(stream: &UnixStream) -> Option<Peer> {
-    let credentials = stream.peer_cred().ok()?;
-    // SAFETY: takes nothing, and cannot fail.
-    let own = unsafe { libc::geteuid() };
-    let operates = credentials.uid() == 0 || credentials.uid() == own;
-    let role = if operates { Role::Operate } else { Role::Read };
-    Some(Peer { name: format!("user {}", credentials.uid()), role })
-}
-
-/// Answers on the control socket until the process ends.
-pub async fn answer_locally(listener: UnixListener, service: Service) {
-    let (routes, limit) = (routes(service), Arc::new(Semaphore::new(CONNECTIONS)));
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                if let Some(peer) = peer(&stream) {
-                    answer(stream, routes.clone().layer(Extension(peer)), &limit);
-                }
-            }
-            Err(error) => pause(&error).await,
-        }
-    }
-}
-
-/// Answers by HTTP until the process ends.
-pub async fn answer_by_tcp(listener: TcpListener, service: Service) {
-    let (routes, limit) = (routes(service), Arc::new(Semaphore::new(CONNECTIONS)));
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => answer(stream, routes.clone(), &limit),
-            Err(error) => pause(&error).await,
-        }
-    }
-}
-
-/// Where, for one, descriptors have run out.
-async fn pause(error: &io::Error) {
-    tracing::warn!("a connection was not taken: {error}");
-    tokio::time::sleep(Duration::from_millis(100)).await;
-}
-
-fn answer(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    routes: Router,
-    limit: &Arc<Semaphore>,
-) {
-    let Ok(permit) = Arc::clone(limit).try_acquire_owned() else { return };
-    tokio::spawn(async move {
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
-            .max_buf_size(16 << 10)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-        // Whoever hangs up, or says what is no HTTP, has no answer.
-        let _ = tokio::time::timeout(LONGEST, served).await;
-        drop(permit);
-    });
 }

@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 use glob::Pattern;
 use serde::{Deserialize, Deserializer, Serialize};
 use wirewised::abi::Mode;
+use wirewised::commands::by_service::USUAL_SOCKET;
 use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
 
+use crate::limits::Rates;
 use crate::outputs::Outputs;
+use crate::tls;
 
 pub const DEFAULT_FILE: &str = "/etc/wirewise/wirewised.yaml";
-pub const DEFAULT_SOCKET: &str = "/run/wirewise/control.sock";
 /// Configurations are written by people.
 const LARGEST: u64 = 1 << 20;
 const VERSION: u32 = 1;
@@ -28,8 +30,13 @@ pub struct Config {
     /// In their order: the first whose name or pattern an interface has is its own.
     #[serde(default)]
     pub interfaces: Vec<Wish>,
-    /// Where HTTP is answered beside the control socket; loopback only.
+    /// Where HTTP is answered beside the control socket; without `tls` on loopback only.
     pub listen: Option<SocketAddr>,
+    /// What `listen` is encrypted by.
+    pub tls: Option<tls::Files>,
+    /// Limits of each address at `listen`.
+    #[serde(default)]
+    pub limits: Rates,
     #[serde(default)]
     pub socket: Socket,
     #[serde(default)]
@@ -130,7 +137,7 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Mode,
 }
 
 fn usual_socket() -> PathBuf {
-    PathBuf::from(DEFAULT_SOCKET)
+    PathBuf::from(USUAL_SOCKET)
 }
 
 impl Default for Socket {
@@ -190,6 +197,9 @@ impl Config {
             wish.policy = wish.policy.take().map(|policy| folder.join(policy));
         }
         config.events.relative_to(folder);
+        if let Some(tls) = &mut config.tls {
+            tls.relative_to(folder);
+        }
         config.check().map_err(|error| said(error.to_string()))?;
         Ok(config)
     }
@@ -212,12 +222,18 @@ impl Config {
             }
         }
         if let Some(listen) = self.listen
+            && self.tls.is_none()
             && !is_loopback(listen.ip())
         {
             return Err(Error::input(format!(
-                "`listen: {listen}` can be reached from other hosts, and what is answered there is not encrypted; \
-                 use 127.0.0.1 or [::1], and a proxy with TLS in front of it"
+                "`listen: {listen}` can be reached from other hosts, and nothing there is encrypted; name a certificate \
+                 and its key under `tls`, or use 127.0.0.1 or [::1]"
             )));
+        }
+        if self.tls.is_some() && self.listen.is_none() {
+            return Err(Error::input(
+                "`tls` without `listen`: nothing is encrypted; add `listen: ADDRESS:PORT`",
+            ));
         }
         self.events.check()?;
         let mut names = BTreeSet::new();
@@ -341,7 +357,17 @@ mod tests {
                 "version: 1\ninterfaces: [{interface: a, bundle: a}, {interface: a, bundle: b}]\n",
                 "there twice",
             ),
-            ("version: 1\nlisten: 0.0.0.0:80\n", "other hosts"),
+            ("version: 1\nlisten: 0.0.0.0:80\n", "name a certificate"),
+            ("version: 1\nlisten: '[::]:80'\n", "name a certificate"),
+            ("version: 1\nlisten: '[::ffff:192.0.2.1]:80'\n", "name a certificate"),
+            ("version: 1\nlisten: 0.0.0.0:80\ntls: {certificate: a}\n", "key"),
+            (
+                "version: 1\nlisten: 0.0.0.0:80\ntls: {certificate: a, key: b, client-ca: c}\n",
+                "did you mean 'client_ca'",
+            ),
+            ("version: 1\ntls: {certificate: a, key: b}\n", "`tls` without `listen`"),
+            ("version: 1\nlimits: {requests_per_second: 0}\n", "nonzero"),
+            ("version: 1\nlimits: {requests_per_minute: 1}\n", "requests_per_second"),
             ("version: 1\nevents: {file: a, rotate_bytes: 10}\n", "rotate_bytes"),
             ("version: 1\nevents: {flie: a}\n", "did you mean 'file'"),
             ("version: 1\nevents: {file: a, syslog: b}\n", "has file and syslog; several outputs are a list"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use wirewised::attachment::pins::Root;
 use wirewised::attachment::{Attachment, Listing};
 use wirewised::error::{Error, Result};
+use wirewised::kernel;
 use wirewised::reading::events::{Event, Events, Listener};
 
 /// How often events are looked for, and after how many such rounds attachments are.
@@ -96,7 +97,10 @@ fn look(root: &Root, told: &Told, sources: &mut BTreeMap<PathBuf, Source>) {
         if program.is_none() || known.is_some_and(|source| source.program == program) {
             continue;
         }
-        if let Ok(events) = it.events() {
+        if let Ok(mut events) = it.events() {
+            if let Some(host) = kernel::host_name() {
+                events = events.with_sensor(&host);
+            }
             let told = known.map_or_else(|| told.clone(), |source| source.told.clone());
             sources.insert(it.directory.clone(), Source { program, events, told, catches_up: true });
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use rustls::ServerConfig;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -18,8 +19,10 @@ use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
 use crate::config::{Config, Place, Token, Wish};
 use crate::kept::{self, Applied, Fingerprint};
+use crate::manager;
 use crate::outputs::OutputHealth;
 use crate::survey::{self, Watch};
+use crate::tls;
 
 /// How long a process that carries packets may take until it does.
 const TO_START: Duration = Duration::from_secs(60);
@@ -147,24 +150,32 @@ impl Step {
 #[derive(Debug)]
 pub struct Beside {
     pub tokens: Arc<RwLock<Vec<Token>>>,
+    pub tls: Option<Arc<tls::Current>>,
     /// What the service was started with.
     pub first: Config,
 }
 
 impl Beside {
-    /// Refuses what cannot change while the service runs.
-    fn check(&self, config: &Config) -> Result<()> {
-        let fixed = |config: &Config| (config.listen, config.socket.path.clone(), config.events.clone());
+    /// Refuses what cannot change while the service runs, and reads what `change` is to put into force.
+    fn check(&self, config: &Config) -> Result<Option<Arc<ServerConfig>>> {
+        let fixed = |config: &Config| {
+            let listen = (config.listen, config.tls.is_some(), config.limits);
+            (listen, config.socket.path.clone(), config.events.clone())
+        };
         if fixed(config) == fixed(&self.first) {
-            return Ok(());
+            return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, `socket` and `events` hold until the service is started again; restart it, or leave them as they were",
+            "`listen`, whether it has `tls`, `limits`, `socket` and `events` hold until the service is started again; \
+             restart it, or leave them as they were",
         ))
     }
 
-    fn change(&self, config: &Config) {
+    fn change(&self, config: &Config, encryption: Option<Arc<ServerConfig>>) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = config.tokens.clone();
+        if let (Some(current), Some(encryption)) = (&self.tls, encryption) {
+            current.change(encryption);
+        }
     }
 }
 
@@ -234,6 +245,8 @@ impl Keeper {
         self.note(applied.as_ref().err());
         ready(&self.board);
         while let Some(event) = events.recv().await {
+            // `Event::Tick` sees to it that one comes in time.
+            manager::progress();
             match event {
                 Event::Stop => return,
                 Event::Tick => {
@@ -287,7 +300,7 @@ impl Keeper {
         if !refused.is_empty() {
             return Err(Error::other(refused.join("; ")));
         }
-        self.beside.check(&config)?;
+        let encryption = self.beside.check(&config)?;
         let mut done: Vec<&Step> = Vec::new();
         for step in &steps {
             let Err(error) = self.take(step).await else {
@@ -303,7 +316,7 @@ impl Keeper {
             return Err(Error::other(why));
         }
         self.failed.clear();
-        self.beside.change(&config);
+        self.beside.change(&config, encryption);
         let _ = self.watch.follow(&config.namespaces())?;
         self.config = Some(config);
         Ok(Summary { changes: steps.iter().map(Step::describe).collect() })

@@ -11,12 +11,18 @@ mod decisions;
 mod events;
 mod keeper;
 mod kept;
+mod limits;
+mod listen;
+mod manager;
 mod metrics;
 mod openapi;
 mod outputs;
 mod page;
+mod reader;
+mod seldom;
 mod survey;
 mod sync;
+mod tls;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -39,6 +45,7 @@ use crate::agent::Agent;
 use crate::api::Service;
 use crate::config::{Config, DEFAULT_FILE, Role};
 use crate::keeper::{Beside, Board, Event, Keeper, TICK};
+use crate::limits::Limits;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +65,7 @@ struct Cli {
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     config: PathBuf,
 
-    /// Only read the configuration and the policies that it names, and say whether they are right
+    /// Only read the configuration with the policies and certificates that it names, and say whether they are right
     #[arg(long)]
     check: bool,
 
@@ -170,12 +177,15 @@ async fn run(cli: &Cli) -> Result<()> {
     serve(cli, config, agent).await
 }
 
-/// Reads what the configuration names; nothing is attached or loaded.
+/// Reads policies and certificates that the configuration names; nothing is attached or loaded.
 async fn check(agent: &Agent, config: &Config, cli: &Cli) -> Result<()> {
     for wish in &config.interfaces {
         if let Some(policy) = &wish.policy {
             agent.policy(policy, &wish.bundle).await?;
         }
+    }
+    if let Some(tls) = &config.tls {
+        tls.read()?;
     }
     let (file, count, outputs) = (cli.config.display(), config.interfaces.len(), config.events.count());
     if cli.json {
@@ -198,7 +208,11 @@ fn beside() -> Result<PathBuf> {
 }
 
 async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
-    let local = api::control_socket(&config.socket)?;
+    let tls = match &config.tls {
+        Some(files) => Some(Arc::new(tls::Current::new(files.read()?))),
+        None => None,
+    };
+    let local = listen::control_socket(&config.socket)?;
     let socket = config.socket.path.clone();
     let by_tcp = match config.listen {
         Some(address) => Some(
@@ -213,17 +227,18 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let state = cli.state.clone().unwrap_or_else(|| socket.with_file_name("serve.json"));
     let tokens = Arc::new(RwLock::new(config.tokens.clone()));
     let keeper = Keeper::new(
-        agent,
+        agent.clone(),
         cli.config.clone(),
         state,
         tell.clone(),
         board.clone(),
-        Beside { tokens: Arc::clone(&tokens), first: config.clone() },
+        Beside { tokens: Arc::clone(&tokens), tls: tls.clone(), first: config.clone() },
     )?;
-    let service = Service { root: Root::at(&cli.pin_root), board: board.clone(), tell: tell.clone(), tokens };
-    tokio::spawn(api::answer_locally(local, service.clone()));
+    let service =
+        Service { root: Root::at(&cli.pin_root), agent, board: board.clone(), tell: tell.clone(), tokens };
+    tokio::spawn(listen::answer_locally(local, service.clone()));
     if let Some(listener) = by_tcp {
-        tokio::spawn(api::answer_by_tcp(listener, service));
+        tokio::spawn(listen::answer_by_tcp(listener, service, tls, Arc::new(Limits::new(config.limits))));
     }
     let moved = Arc::new(AtomicU64::default());
     let outputs = config.events.run(Root::at(&cli.pin_root), &board, &moved)?;
@@ -234,19 +249,13 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
             let refused = board.lock().refused.clone();
             let status = refused
                 .map_or("as the configuration wishes".to_string(), |why| format!("not applied: {why}"));
-            notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status(&status)]);
+            manager::ready(&status);
         })
         .await;
-    notify(&[sd_notify::NotifyState::Stopping]);
+    manager::stopping();
     outputs.end();
     let _ = std::fs::remove_file(&socket);
     Ok(())
-}
-
-fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(false, states) {
-        tracing::warn!("the service manager could not be told: {error}");
-    }
 }
 
 /// What signals ask for.

@@ -69,6 +69,7 @@ impl Modify for Common {
                     operation.responses.responses.insert(status.to_string(), RefOr::T(response));
                 };
                 add("401", Response::new("No token, or none that is known. The answer is empty."));
+                add("429", failure("The address asks too often, or too often without a token."));
                 if changes {
                     add("403", failure("The token has another role than `operate`."));
                     add("409", failure("What was asked for cannot be had. Nothing was changed."));

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
-use crate::commands;
+use crate::attachment::pins::RootArgs;
+use crate::commands::{self, by_service};
 use crate::completing;
 use crate::ending;
 use crate::error::{Error, Kind, Result};
@@ -106,6 +107,29 @@ impl Command {
     }
 }
 
+impl Command {
+    /// The options of a command that only reads, which the service can run for others.
+    fn reads(&self) -> Option<&RootArgs> {
+        match self {
+            Command::Status(args) => Some(&args.root),
+            Command::Stats(args) => Some(args.which.root_args()),
+            Command::Flows(args) => Some(args.which.root_args()),
+            Command::Events(args) => Some(args.which.root_args()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the service may run a command for somebody who may only read. words : those after the program's name.
+pub fn check_by_service(words: &[String]) -> Result<()> {
+    let words = std::iter::once("wirewised").chain(words.iter().map(String::as_str));
+    let cli = Cli::try_parse_from(words).map_err(|error| usage(&error))?;
+    let root = cli.command.reads().ok_or_else(|| {
+        Error::input("the service runs status, stats, flows and events for others, and nothing else")
+    })?;
+    root.check_by_service()
+}
+
 /// Parses the command line and runs it. Every error ends here, as one line on standard error and an exit code.
 pub fn main() -> ExitCode {
     restore_sigpipe();
@@ -143,6 +167,11 @@ pub fn main() -> ExitCode {
         .log_internal_errors(false)
         .init();
     libbpf_log::init();
+    if cli.command.reads().is_some_and(RootArgs::are_denied)
+        && let Some(answer) = by_service::ask(&std::env::args_os().skip(1).collect::<Vec<_>>())
+    {
+        return answer.unwrap_or_else(|error| failed(&error, json));
+    }
     match place::check_arguments(&matches).and_then(|()| cli.command.run()).and_then(|()| output::check()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error, json),

@@ -10,10 +10,10 @@ mod syslog;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::value::MapAccessDeserializer;
@@ -26,14 +26,13 @@ use wirewised::text::nearest::choose;
 
 use crate::events::{Hears, Told, follow};
 use crate::keeper::Board;
+use crate::seldom::Seldom;
 use receiver::Receiver;
 
 /// Events that may wait for an output.
 const WAITING: usize = 4096;
 /// How soon a receiver that is not there is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often an output's trouble is logged.
-const SAID: Duration = Duration::from_secs(60);
 /// How long outputs may take for what waits when the service ends.
 const TO_END: Duration = Duration::from_secs(1);
 /// Each is a thread.
@@ -228,7 +227,10 @@ impl Outputs {
             if !names.insert((kind, to.clone())) {
                 return said(format!("`{kind}: {to}` is there twice, and would get each event twice"));
             }
-            if let Output::UnixStream(path) | Output::UnixDatagram(path) | Output::Journald(path) = output
+            if let Output::UnixStream(path)
+            | Output::UnixDatagram(path)
+            | Output::Syslog { to: syslog::Address::Unix(path), .. }
+            | Output::Journald(path) = output
                 && let Err(error) = Receiver::unix(path, Type::DGRAM)
             {
                 return said(format!("`{kind}: {to}`: {error}; a socket's path has at most 107 characters"));
@@ -262,7 +264,7 @@ impl Outputs {
                 board: board.clone(),
                 index,
                 name: output.name(),
-                said: Mutex::default(),
+                trouble: Seldom::default(),
                 ends: Arc::clone(&ends),
             });
             let (tell, queue) = sync_channel(WAITING);
@@ -319,8 +321,7 @@ struct Account {
     board: Board,
     index: usize,
     name: (&'static str, String),
-    /// When its trouble was logged.
-    said: Mutex<Option<Instant>>,
+    trouble: Seldom,
     ends: Arc<AtomicBool>,
 }
 
@@ -349,9 +350,7 @@ impl Account {
     }
 
     fn say(&self, what: &str) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_none_or(|when| when.elapsed() > SAID) {
-            *said = Some(Instant::now());
+        if self.trouble.is_due() {
             let (kind, to) = &self.name;
             tracing::error!("events: {kind} {to}: {what}");
         }

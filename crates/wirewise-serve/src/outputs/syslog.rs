@@ -67,8 +67,8 @@ pub struct Syslog {
 
 impl Syslog {
     pub fn new(receiver: Receiver, facility: u8, counts_octets: bool) -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Self { receiver, facility, counts_octets, host: host.trim().to_string() }
+        let host = wirewised::kernel::host_name().unwrap_or_default();
+        Self { receiver, facility, counts_octets, host }
     }
 
     fn message(&self, Sent { event, json }: &Sent) -> String {

@@ -23,6 +23,10 @@ impl AttachmentArgs {
         self.root.root()
     }
 
+    pub fn root_args(&self) -> &RootArgs {
+        &self.root
+    }
+
     /// The only one that is meant.
     pub fn find(&self) -> Result<Attachment> {
         let root = self.root()?;

@@ -41,6 +41,23 @@ impl RootArgs {
         Ok(Root { path: std::path::absolute(&self.pin_root).unwrap_or_else(|_| self.pin_root.clone()) })
     }
 
+    /// Whether what runs is where it usually is, and not for this user to read.
+    pub fn are_denied(&self) -> bool {
+        let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        self.pin_root == Path::new(DEFAULT_ROOT) && fs::read_dir(&self.pin_root).is_err_and(denied)
+    }
+
+    /// Whether the service may use them for another user: its own directory, and namespaces that an operator named.
+    pub fn check_by_service(&self) -> Result<()> {
+        if self.pin_root != Path::new(DEFAULT_ROOT) {
+            return Err(Error::input("--pin-root: the service reads its own directory only"));
+        }
+        if self.netns.as_ref().is_some_and(|name| name.components().count() != 1 || name.has_root()) {
+            return Err(Error::input("--netns: the service takes names under /run/netns, not paths"));
+        }
+        Ok(())
+    }
+
     /// These options, for a command that is suggested.
     pub fn again(&self) -> String {
         let mut options = String::new();

@@ -29,7 +29,7 @@ of readers may look.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    which: AttachmentArgs,
+    pub which: AttachmentArgs,
 
     /// Wait for more
     #[arg(long, short)]

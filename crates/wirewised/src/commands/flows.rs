@@ -18,7 +18,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    which: AttachmentArgs,
+    pub which: AttachmentArgs,
 
     /// Show at most this many flows; 0 shows all
     #[arg(long, value_name = "N", default_value_t = 20)]

@@ -4,6 +4,7 @@
 pub mod backends;
 pub mod bans;
 pub mod bench;
+pub mod by_service;
 pub mod completions;
 pub mod deny;
 pub mod detach;

@@ -29,7 +29,7 @@ pub fn become_service(words: &[OsString]) -> Result<()> {
     let program = own.with_file_name(PROGRAM);
     let error = Command::new(&program).args(words).exec();
     Err(Error::missing(format!(
-        "{}: {error}; the service is a program of its own beside this one: `make setup` and the Debian package bring it, \
+        "{}: {error}; the service is a program of its own beside this one: `make setup`, the wheel of `make dist` and the Debian package bring it, \
          and `cargo build --release -p wirewise-serve` builds it",
         program.display()
     )))

@@ -27,7 +27,7 @@ In observe mode `would drop` counts what enforce mode would have dropped.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    which: AttachmentArgs,
+    pub which: AttachmentArgs,
 
     /// Keep showing them, with rates, until q or Ctrl-C
     #[arg(long)]

@@ -38,7 +38,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    root: RootArgs,
+    pub root: RootArgs,
 }
 
 pub fn run(args: &Args) -> Result<()> {

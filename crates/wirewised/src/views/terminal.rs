@@ -11,10 +11,14 @@ use crate::text::output;
 /// Narrower than this nothing sensible fits; lines are as for this width then.
 const LEAST: usize = 40;
 
+/// How wide the terminal is of somebody for whom the service runs a command.
+pub const COLUMNS: &str = "WIREWISE_COLUMNS";
+
 /// Columns of the terminal on standard output. `None`: it is none, and nothing limits a line.
 pub fn width() -> Option<usize> {
     if !stdout().is_terminal() {
-        return None;
+        let told = std::env::var(COLUMNS).ok()?.parse().ok()?;
+        return Some(usize::max(told, LEAST));
     }
     // A terminal that does not know its size (a serial line) says 0.
     let known = terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);

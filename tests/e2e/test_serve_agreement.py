@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""At rest, commands, metrics, events and the API that the page shows tell the same."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from typing import Any
+
+from tests.e2e import needs
+from tests.e2e.sending import send_all
+from tests.e2e.serving import Lab, Local, asked, until
+from tests.e2e.test_cpus import A, B, udp
+from wirewise import agent
+from wirewise.demo.network import inside_namespace
+from wirewise.demo.sender import open_sender
+
+pytestmark = needs.marks()
+
+FLOWS, PACKETS, BORDER = 7, 23, 10
+"""Packets of each flow, of which those after the first ones are an attack."""
+
+
+def of_api(lab: Lab, path: str) -> dict[str, Any]:
+    code, body = asked(Local(lab.socket), "GET", f"/api/v1/{path}?interface={lab.made.receiver}")
+    assert code == 200, body
+    (own,) = json.loads(body)["attachments"]
+    return dict(own)
+
+
+def streamed(lab: Lab, count: int) -> list[dict[str, Any]]:
+    """The first events of this lab's interface from the API's stream, which has no end."""
+    connection = Local(lab.socket)
+    connection.request("GET", "/api/v1/events")
+    lines = (
+        line.decode().removeprefix("data: ") for line in connection.getresponse() if line.startswith(b"data")
+    )
+    own = (event for event in map(json.loads, lines) if event["in_iface"] == lab.made.receiver)
+    said = list(itertools.islice(own, count))
+    connection.close()
+    return said
+
+
+def without_times(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name not in ("time", "age_seconds")}
+
+
+def test_all_tell_the_same(lab: Lab) -> None:
+    (lab.folder / "count.yaml").write_text(
+        "version: 1\nclasses: {attack: {action: count, severity: 2}}\n"
+        "events: {rate: 100000/s, burst: 100000}\n"
+    )
+    lab.write(lab.entry(policy="count.yaml"), events={"file": "eve.json"})
+    lab.start()
+    until("it is kept", lab.kept)
+
+    def send() -> None:
+        frames = [udp((A[0], 2000 + flow), B) for _ in range(PACKETS) for flow in range(FLOWS)]
+        with open_sender(lab.made.sender) as sender:
+            send_all(lab.made.sender, sender, frames, burst=1)
+
+    inside_namespace(lab.made.outside, send)
+    all_packets, attacks = FLOWS * PACKETS, FLOWS * (PACKETS - BORDER)
+    until("all are judged", lambda: lab.metric("wirewise_packets_total") == all_packets)
+
+    def written() -> list[dict[str, Any]]:
+        lines = (lab.folder / "eve.json").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["in_iface"] == lab.made.receiver]
+
+    until("all events are written", lambda: (lab.folder / "eve.json").exists() and len(written()) == attacks)
+
+    stats = lab.look("stats")
+    assert without_times(of_api(lab, "stats")) == without_times(stats)
+    packets = {row["name"]: sum(it["packets"] for it in row["outcomes"].values()) for row in stats["classes"]}
+    assert packets == {"attack": attacks, "benign": all_packets - attacks}
+    for name, count in packets.items():
+        assert lab.metric("wirewise_packets_total", **{"class": name}) == count
+    sent = lab.metric("wirewise_events_total", fate="sent")
+    assert (sent, stats["events"]["sent"], stats["events"]["limited"]) == (attacks, attacks, 0)
+
+    events = written()
+    command = [*("--interface", lab.made.receiver), *("--netns", lab.made.inside)]
+    told = subprocess.run(
+        [agent.find(), "events", "--json", *command], check=True, capture_output=True
+    ).stdout
+    assert list(map(json.loads, told.splitlines())) == events
+    assert streamed(lab, attacks) == events
+    assert (
+        lab.metrics()[
+            f'wirewise_serve_events_total{{output="file",to="{lab.folder / "eve.json"}",fate="written"}}'
+        ]
+        >= attacks
+    )
+
+    flows = [without_times(flow) for flow in lab.look("flows")["flows"]]
+    assert [without_times(flow) for flow in of_api(lab, "flows")["flows"]] == flows
+    assert [(flow["packets"], flow["class"]) for flow in flows] == [(PACKETS, "attack")] * FLOWS
+    # By flow, the last event has the packets that the table has.
+    last = {event["flow_id"]: event["wirewise"]["packets"] for event in events}
+    assert sorted(last.values()) == [PACKETS] * FLOWS
