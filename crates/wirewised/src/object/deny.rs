@@ -8,9 +8,10 @@ use bytemuck::{Zeroable, bytes_of, try_pod_read_unaligned};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::abi::maps::{DENY_ORIGINS, DENY4, DENY6};
+use crate::abi::maps::{DENY_FILTER, DENY_ORIGINS, DENY4, DENY6};
 use crate::error::{Error, Result, shortage};
 use crate::kernel::change;
+use crate::object::deny_filter::Filter;
 use crate::object::maps::{failed, no_map, other_layout, update};
 use crate::policy::{Policy, Prefix};
 
@@ -28,6 +29,7 @@ pub type Until = u32;
 pub struct Maps<M> {
     v4: M,
     v6: M,
+    filter: M,
     origins: M,
 }
 
@@ -235,7 +237,12 @@ impl Change {
 impl<M: MapCore> Maps<M> {
     /// `None`: the program has no deny list.
     pub fn open(find: impl Fn(&str) -> Option<M>) -> Option<Self> {
-        Some(Self { v4: find(DENY4)?, v6: find(DENY6)?, origins: find(DENY_ORIGINS)? })
+        Some(Self {
+            v4: find(DENY4)?,
+            v6: find(DENY6)?,
+            filter: find(DENY_FILTER)?,
+            origins: find(DENY_ORIGINS)?,
+        })
     }
 
     pub fn read(&self) -> Result<Held> {
@@ -259,15 +266,24 @@ impl<M: MapCore> Maps<M> {
     /// Makes a change to what the maps hold, or none of it where there is no memory for all.
     pub fn apply(&self, held: &Held, change: &Change) -> Result<()> {
         self.apply_names(change, true)?;
+        Filter::of(change.denied()).cover(&self.filter)?;
         if let Err(error) = self.put(change) {
             let undo = change.elements.keys().map(|prefix| (*prefix, held.entries.get(prefix).copied()));
             let undo = Change { elements: undo.collect(), ..Change::default() };
             self.take(&undo)?;
             self.put(&undo)?;
+            self.filter_for(held, &undo)?;
             return Err(error);
         }
         self.take(change)?;
+        self.filter_for(held, change)?;
         self.apply_names(change, false)
+    }
+
+    /// Clears the bits of what is gone, and of what somebody set who did not come to write it.
+    fn filter_for(&self, held: &Held, change: &Change) -> Result<()> {
+        let stays = held.entries.keys().filter(|prefix| change.elements.get(prefix) != Some(&None));
+        Filter::of(stays.chain(change.denied())).replace(&self.filter)
     }
 
     /// Names come before their prefixes, and go after them.
