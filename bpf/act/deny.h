@@ -67,7 +67,7 @@ __noinline int ww_listed6(const struct ww_ends6 *ends)
 	return WW_DENIED_BY(ww_deny6, &key, 128) ? WW_DENIED_PREFIX : 0;
 }
 
-/* Of a packet that no prefix denies: whether its port is denied, or its peer banned; else what the packet proves is noted. */
+/* Whether a packet that no prefix denies has a denied port or a banned peer; if not, notes what the packet proves. */
 static __always_inline int ww_denied_otherwise(WW_HOOK_CTX *ctx, __u64 transport)
 {
 	if (transport & WW_PORT_IS_DENIED)

@@ -29,7 +29,7 @@
 #define WW_HOOK_ARG WW_HOOK_CTX
 #endif
 
-/* Of what ww_denied4 and ww_denied6 are told of a packet: its port is on the deny list. */
+/* A bit of the argument `transport` of ww_denied4 and ww_denied6: the port is on the deny list. */
 #define WW_PORT_IS_DENIED (1ULL << 63)
 
 /* Headers that a driver left outside the linear part of a socket buffer are copied to it up to here. */

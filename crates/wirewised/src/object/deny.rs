@@ -282,7 +282,7 @@ impl<M: MapCore> Maps<M> {
         self.apply_names(change, false)
     }
 
-    /// Clears the bits of what is gone, and of what somebody set who did not come to write it.
+    /// Clears the bits of removed prefixes, and those left by an agent that died before it had added its prefixes.
     fn filter_for(&self, held: &Held, change: &Change) -> Result<()> {
         let stays = held.entries.keys().filter(|prefix| change.elements.get(prefix) != Some(&None));
         Filter::of(stays.chain(change.denied())).replace(&self.filter)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What tells the data path that a packet is of nobody who is on the deny list, without a look at the list: the map `ww_deny_filter`. A bit too
-//! many costs time, a bit too few lets a packet through. So bits are set before the prefixes are that they stand for, and cleared after
-//! those are gone; and who ends in between leaves bits too many.
+//! many costs time, a bit too few lets a packet through. So bits are set before their prefixes are added, and cleared after those are
+//! gone; an agent that dies in between leaves bits too many.
 
 use std::net::IpAddr;
 
@@ -98,7 +98,7 @@ fn mapped(map: &impl MapCore) -> Result<MappedArray> {
     }
 }
 
-/// Leaves alone what is so already: packets that pass have it in their caches.
+/// Does not write what would not change: CPUs have those words in their caches.
 fn store(map: &MappedArray, index: u32, change: impl Fn(u64) -> u64) {
     let before = map.load_wide(index, 0).unwrap_or_default();
     let after = change(before);
