@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 14
+#define WW_ABI_VERSION 15
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -144,9 +144,10 @@ enum ww_allow {
 	WW_ALLOW_PORTS = 4,
 	WW_ALLOW_SOURCE_PORTS = 16,
 	WW_ALLOW_ESSENTIAL = 32,
-	WW_ALLOW_ESTABLISHED = 64,    /* asked only before a drop: sockets.h */
-	WW_ALLOW_UNLESS_DENIED = 128, /* the deny list is checked, after those above */
-	WW_ALLOW_UNLESS_BANNED = 256, /* and then bans */
+	WW_ALLOW_ESTABLISHED = 64,	   /* asked only before a drop: sockets.h */
+	WW_ALLOW_UNLESS_DENIED = 128,	   /* the deny list is checked, after those above */
+	WW_ALLOW_UNLESS_BANNED = 256,	   /* and then bans */
+	WW_ALLOW_UNLESS_PORT_DENIED = 512, /* the deny list has ports */
 	WW_ALLOW_NO_POLICY = 8, /* only before a policy is written: one test tells the usual packet both */
 };
 
@@ -179,9 +180,20 @@ struct ww_config {
 	__u32 record; /* >0: packets that the policy's trigger picks leave a row in ww_records, which has so many for each CPU, a power of two */
 	__u32 next;   /* 1: what passes goes on to the program in ww_next, if there is one */
 	__u32 frags;  /* 1: at XDP, frames may lie in several buffers (xdp.frags) */
+	__u32 denies; /* 1: the policy has a deny list */
+	__u32 reserved;
 	__u8 meaning
 		[WW_MEANING_BYTES]; /* digest of the names in the manifest; written by the compiler, read by the agent */
 };
+
+/* Map ww_deny_filter: a bit for each network of IPv4 of WW_DENY_BITS4 bits, then one for each hash of the first WW_DENY_NETWORK6 bits of an
+ * IPv6 address (ww_may_be_denied6): 1 if the deny list may hold a prefix of the network, or one that the network is part of. */
+#define WW_DENY_BITS4 24
+#define WW_DENY_WORDS4 262144
+#define WW_DENY_NETWORK6 40
+#define WW_DENY_BITS6 23
+#define WW_DENY_WORDS6 131072
+#define WW_DENY_FACTOR 0x9e3779b1 /* of the hash: the first bits of a 32-bit product */
 
 /* Flow keys: as in the packet, network byte order; zero where the feature set's key has no such part. vlans: the outermost tag's id, and that
  * of the tag behind it << 12, as a little-endian number; 0: no tag, or one of priority only. */

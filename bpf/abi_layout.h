@@ -13,7 +13,7 @@
 	_Static_assert(__builtin_offsetof(struct type, field) == (place), "struct " #type ": " #field)
 #define WW_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), "struct " #type)
 
-WW_SIZE(ww_config, 256);
+WW_SIZE(ww_config, 264);
 WW_AT(ww_config, abi_version, 0);
 WW_AT(ww_config, clock, 4);
 WW_AT(ww_config, bucket_mask, 8);
@@ -41,7 +41,9 @@ WW_AT(ww_config, describes, 208);
 WW_AT(ww_config, record, 212);
 WW_AT(ww_config, next, 216);
 WW_AT(ww_config, frags, 220);
-WW_AT(ww_config, meaning, 224);
+WW_AT(ww_config, denies, 224);
+WW_AT(ww_config, reserved, 228);
+WW_AT(ww_config, meaning, 232);
 
 WW_SIZE(ww_key4, 16);
 WW_AT(ww_key4, source, 0);

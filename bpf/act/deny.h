@@ -6,8 +6,6 @@
 #ifndef WW_DENY_H
 #define WW_DENY_H
 
-#include <linux/in.h>
-
 #include <bpf/bpf_helpers.h>
 
 #include "act/ban.h"
@@ -45,21 +43,9 @@ static __always_inline int ww_still_denied(const struct ww_denied *what)
 		denied;                                                                 \
 	})
 
-/* protocol: 0 if there is no port. */
-static __always_inline int ww_denied_port(__u32 protocol, __u32 port)
-{
-	__u32 word = (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
-	__u64 *ports;
-
-	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
-		return 0;
-	ports = bpf_map_lookup_elem(&ww_deny_ports, &word);
-	return ports && *ports >> (port & 63) & 1 ? WW_DENIED_PORT : 0;
-}
-
-/* Whether a list denies the packet: WW_DENIED_PREFIX, WW_DENIED_PORT, or 0. Functions of their own, so that their stack is free again when bans
- * are looked up. */
-__noinline int ww_listed4(__be32 peer, __u32 protocol, __u32 port)
+/* Whether a prefix of the list is the packet's: WW_DENIED_PREFIX, or 0. Functions of their own, so that their stack is free again when bans are
+ * looked up. */
+__noinline int ww_listed4(__be32 peer)
 {
 	struct ww_prefix4 key = {.length = 32};
 
@@ -67,10 +53,10 @@ __noinline int ww_listed4(__be32 peer, __u32 protocol, __u32 port)
 	if (!(ww_act_config.acts & WW_STEER_DENY))
 		return 0;
 	__builtin_memcpy(key.address, &peer, sizeof(key.address));
-	return WW_DENIED_BY(ww_deny4, &key, 32) ? WW_DENIED_PREFIX : ww_denied_port(protocol, port);
+	return WW_DENIED_BY(ww_deny4, &key, 32) ? WW_DENIED_PREFIX : 0;
 }
 
-__noinline int ww_listed6(const struct ww_ends6 *ends, __u32 protocol, __u32 port)
+__noinline int ww_listed6(const struct ww_ends6 *ends)
 {
 	/* Linux 6.1 accepts no map key in memory that was passed to a global function. */
 	struct ww_prefix6 key = {.length = 128};
@@ -78,12 +64,14 @@ __noinline int ww_listed6(const struct ww_ends6 *ends, __u32 protocol, __u32 por
 	if (!(ww_act_config.acts & WW_STEER_DENY) || !ends)
 		return 0;
 	__builtin_memcpy(key.address, ends->peer, sizeof(key.address));
-	return WW_DENIED_BY(ww_deny6, &key, 128) ? WW_DENIED_PREFIX : ww_denied_port(protocol, port);
+	return WW_DENIED_BY(ww_deny6, &key, 128) ? WW_DENIED_PREFIX : 0;
 }
 
-/* Whether the peer of a packet that no list denies is banned; else what the packet proves is noted. */
-static __always_inline int ww_denied_by_ban(WW_HOOK_CTX *ctx, __u64 transport)
+/* Whether a packet that no prefix denies has a denied port or a banned peer; if not, notes what the packet proves. */
+static __always_inline int ww_denied_otherwise(WW_HOOK_CTX *ctx, __u64 transport)
 {
+	if (transport & WW_PORT_IS_DENIED)
+		return WW_DENIED_PORT;
 	if (!(ww_act_config.acts & WW_STEER_BAN))
 		return 0;
 	if (ww_banned(ctx))
@@ -99,8 +87,8 @@ __noinline int ww_denied4(WW_HOOK_ARG *ctx, __be32 peer, __be32 own, __u64 trans
 
 	if (ww_act_config.acts & WW_STEER_BAN)
 		ww_note4(peer, own);
-	status = ww_listed4(peer, transport >> 16 & 0xffff, transport & 0xffff);
-	return status ? status : ww_denied_by_ban(ctx, transport);
+	status = ww_listed4(peer);
+	return status ? status : ww_denied_otherwise(ctx, transport);
 }
 
 __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, __u64 transport)
@@ -111,8 +99,8 @@ __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, __u64 t
 		return 0;
 	if (ww_act_config.acts & WW_STEER_BAN)
 		ww_note6(ends);
-	status = ww_listed6(ends, transport >> 16 & 0xffff, transport & 0xffff);
-	return status ? status : ww_denied_by_ban(ctx, transport);
+	status = ww_listed6(ends);
+	return status ? status : ww_denied_otherwise(ctx, transport);
 }
 
 #endif

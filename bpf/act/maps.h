@@ -48,12 +48,11 @@ WW_MAP(ww_tunnel_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct ww_counter, WW
 /* What became of the flows of senders. Not in the flow table: they outlive their flows. */
 WW_MAP(ww_senders, BPF_MAP_TYPE_LRU_HASH, struct ww_sender_key, struct ww_sender, WW_SENDERS, 0);
 
-/* The deny list. Ports as those of the allow list, destination ports only. */
+/* The deny list's prefixes. Its ports are the classifier's. */
 WW_MAP(ww_deny4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, struct ww_denied, WW_DENY_PREFIXES,
        BPF_F_NO_PREALLOC);
 WW_MAP(ww_deny6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, struct ww_denied, WW_DENY_PREFIXES,
        BPF_F_NO_PREALLOC);
-WW_MAP(ww_deny_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
 WW_MAP(ww_deny_origins, BPF_MAP_TYPE_ARRAY, __u32, struct ww_deny_origin, WW_DENY_ORIGINS, BPF_F_MMAPABLE);
 
 /* Flows or sources that events were about. */

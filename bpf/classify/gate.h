@@ -58,6 +58,17 @@ __noinline int ww_essential(__u32 protocol, __u32 ports, __u32 icmp, __u32 ttl)
 	return is ? WW_ALLOWED_ESSENTIAL : 0;
 }
 
+/* Spares most packets the call. version: 4 or 6, a constant. */
+static __always_inline int ww_may_be_essential(const struct ww_packet *p, const __u32 version)
+{
+	if (p->protocol == IPPROTO_TCP)
+		return 0;
+	if (p->protocol == IPPROTO_UDP)
+		return version == 4 ? p->destination_port == 67 || p->destination_port == 68
+				    : p->destination_port == 546 || p->destination_port == 547;
+	return 1;
+}
+
 /* WW_ALLOWED_PREFIX, WW_ALLOWED_PORT, WW_ALLOWED_ESSENTIAL, or 0. version: 4 or 6, a constant. allow: enum ww_allow bits. The list is about
  * incoming packets: of outgoing ones, their answers are looked for in it. */
 static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, const __u32 version)
@@ -81,7 +92,7 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 		status = ww_allowed_port(p->protocol, ww_outgoing() ? p->destination_port : p->source_port,
 					 2 * WW_ALLOW_PORT_WORDS);
 	/* What keeps a host's own network up does not come through a tunnel. */
-	if (!status && allow & WW_ALLOW_ESSENTIAL && p->protocol != IPPROTO_TCP && !p->fragment_offset &&
+	if (!status && allow & WW_ALLOW_ESSENTIAL && ww_may_be_essential(p, version) && !p->fragment_offset &&
 	    !p->tunnelled)
 		status = ww_essential(p->protocol, p->source_port << 16 | p->destination_port,
 				      version << 16 | p->icmp_type << 8 | p->icmp_code, p->ttl);
@@ -92,7 +103,8 @@ static __always_inline int ww_allowed(const struct ww_packet *p, __u32 allow, co
 
 /* The other seam between classifier and actor, beside ww_act: WW_DENIED_PREFIX, WW_DENIED_PORT, WW_BANNED, or 0. A bundle's deny nobody; the
  * agent links its own (bpf/act/deny.h) where a policy has a deny list, or bans. peer: whom lists are about. own: the packet's other end.
- * transport: offset of the transport header in the frame << 32 | protocol << 16 | port at the own end; protocol 0 if the packet has no ports. */
+ * transport: offset of the transport header in the frame << 32 | protocol << 16 | port at the own end; protocol 0 if the packet has no ports;
+ * with WW_PORT_IS_DENIED if the deny list has that port. */
 __weak __noinline int ww_denied4(WW_HOOK_ARG *ctx, __be32 peer, __be32 own, __u64 transport)
 {
 	int status = 0;
@@ -109,17 +121,66 @@ __weak __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, 
 	return status;
 }
 
-/* Asked of packets that the allow list does not let through. As that, it is about peers. header: of the transport. version: 4 or 6, a
- * constant. */
+/* protocol: 0 if the packet has no ports. */
+static __always_inline int ww_denied_port(__u32 protocol, __u32 port)
+{
+	__u32 word = (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
+	__u64 *ports;
+
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
+		return 0;
+	ports = bpf_map_lookup_elem(&ww_deny_ports, &word);
+	return ports && *ports >> (port & 63) & 1;
+}
+
+/* Whether a bit of the filter is set. Only then is the list itself looked at: that takes two calls and a longest-prefix match, and most packets
+ * are of nobody who is on it. */
+static __always_inline int ww_filtered(__u32 word, __u32 bit)
+{
+	__u64 *bits = bpf_map_lookup_elem(&ww_deny_filter, &word);
+
+	return !bits || *bits >> (bit & 63) & 1;
+}
+
+static __always_inline int ww_may_be_denied4(__be32 peer)
+{
+	__u32 network = bpf_ntohl(peer) >> (32 - WW_DENY_BITS4);
+
+	return ww_filtered(network / 64, network);
+}
+
+static __always_inline int ww_may_be_denied6(const __u32 *peer)
+{
+	__u64 network = (__u64)bpf_ntohl(peer[0]) << 8 | bpf_ntohl(peer[1]) >> 24;
+	__u32 hash = (__u32)(network ^ network >> 16) * WW_DENY_FACTOR >> (32 - WW_DENY_BITS6);
+
+	return ww_filtered(WW_DENY_WORDS4 + hash / 64, hash);
+}
+
+/* Asked of packets that the allow list does not let through. As that, it is about peers. header: of the transport. allow: enum ww_allow bits.
+ * version: 4 or 6, a constant. */
 static __always_inline int ww_denied(WW_HOOK_CTX *ctx, struct ww_scratch *scratch, const struct ww_packet *p,
-				     const void *header, const __u32 version)
+				     const void *header, __u32 allow, const __u32 version)
 {
 	__u32 port = ww_outgoing() ? p->source_port : p->destination_port;
 	/* A fragment other than the first has no ports. */
 	__u32 protocol = p->fragment_offset ? 0 : p->protocol;
-	__u64 transport = (__u64)(header - ww_data(ctx)) << 32 | protocol << 16 | port;
+	__u64 transport = protocol << 16 | port;
 	int status;
 
+	if (ww_config.denies) {
+		int may_be = allow & WW_ALLOW_UNLESS_BANNED;
+
+		if (allow & WW_ALLOW_UNLESS_PORT_DENIED && ww_denied_port(protocol, port))
+			transport |= WW_PORT_IS_DENIED;
+		if (!may_be && !(transport & WW_PORT_IS_DENIED))
+			may_be = version == 4
+					 ? ww_may_be_denied4(ww_outgoing() ? p->destination4 : p->source4)
+					 : ww_may_be_denied6(p->addresses6 + (ww_outgoing() ? 4 : 0));
+		if (ww_likely(!may_be && !(transport & WW_PORT_IS_DENIED)))
+			return 0;
+	}
+	transport |= (__u64)(header - ww_data(ctx)) << 32;
 	if (version == 4) {
 		status = ww_denied4(ctx, ww_outgoing() ? p->destination4 : p->source4,
 				    ww_outgoing() ? p->source4 : p->destination4, transport);

@@ -240,7 +240,8 @@ static __always_inline int ww_classify(struct ww_frame *frame, const struct ww_p
 
 		if (!status && ww_config.acts &&
 		    ww_policy.allow & (WW_ALLOW_UNLESS_DENIED | WW_ALLOW_UNLESS_BANNED)) {
-			status = ww_denied(frame->ctx, &frame->percpu->scratch, p, header, version);
+			status = ww_denied(frame->ctx, &frame->percpu->scratch, p, header, ww_policy.allow,
+					   version);
 			if (status && ww_policy.allow & WW_ALLOW_ESTABLISHED && ww_established(frame->ctx))
 				status = 0;
 		}

@@ -29,6 +29,9 @@
 #define WW_HOOK_ARG WW_HOOK_CTX
 #endif
 
+/* A bit of the argument `transport` of ww_denied4 and ww_denied6: the port is on the deny list. */
+#define WW_PORT_IS_DENIED (1ULL << 63)
+
 /* Headers that a driver left outside the linear part of a socket buffer are copied to it up to here. */
 #define WW_HEADERS 256
 

@@ -11,6 +11,9 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +151,42 @@ def _open(
         yield collector
     finally:
         collector.close()
+
+
+@dataclass
+class Request:
+    """What a server was sent, and the status that it answered."""
+
+    path: str
+    headers: Message
+    body: bytes
+    status: int
+
+
+@contextmanager
+def web(port: int, *statuses: int) -> Iterator[list[Request]]:
+    """An HTTP server that answers with each status once, and with 204 from then on."""
+    requests: list[Request] = []
+    planned = iter(statuses)
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = next(planned, 204)
+            requests.append(Request(self.path, self.headers, body, status))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Answers)
+    thread = threading.Thread(target=server.serve_forever, args=(LOOK_S,), daemon=True)
+    thread.start()
+    try:
+        yield requests
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import collectors, needs
-from tests.e2e.collectors import Collector, counted, ip, journal, lines, syslog, unix
+from tests.e2e.collectors import Collector, counted, ip, journal, lines, syslog, unix, web
 from tests.e2e.serving import PATIENCE_S, SERVE, Lab, free_port, until
 
 pytestmark = needs.marks()
@@ -174,6 +174,42 @@ def test_who_comes_back_gets_what_waited(lab: Lab) -> None:
             until("so does the rest", lambda: now() == [list(range(11, sent + 1))] * 3)  # noqa: B023
             had = now()
     assert [it["lost"] for it in lab.state()["outputs"]] == [0, 0, 0]
+
+
+def test_a_webhook_is_told_of_the_outcomes_that_it_asks_for(lab: Lab) -> None:
+    port = free_port()
+    (lab.folder / "token").write_text("a-secret\n")
+    (lab.folder / "count.yaml").write_text(
+        "version: 1\nclasses: {attack: {ban: {by: source, for: 60s, spoofable: true}}}\n"
+        "events: {rate: 100000/s, burst: 100000}\n"
+    )
+    hook = {"webhook": f"http://127.0.0.1:{port}/bans?key=1", "token_file": "token"}
+    start(lab, {"file": "eve.json"}, hook | {"only": ["ban", "would-ban"]})
+    lab.send(15)
+    until("it is said that nobody is there", lambda: of_output(lab, "webhook")["error"])
+    assert "key" not in of_output(lab, "webhook")["to"]
+    # It waits for a server that is not there, and for one that cannot take it now.
+    with web(port, 503, 429) as requests:
+        until("it has the ban", lambda: of_output(lab, "webhook")["written"] > 0)
+        first = requests[:3]
+        assert [request.status for request in first] == [503, 429, 204]
+        assert len({request.body for request in first}) == 1
+        for request in first:
+            assert request.path == "/bans?key=1"
+            assert request.headers["Authorization"] == "Bearer a-secret"
+            assert request.headers["Content-Type"] == "application/json"
+            assert json.loads(request.body)["wirewise"]["outcome"] == "would-ban"
+    assert of_output(lab, "webhook")["lost"] == 0
+
+
+def test_what_a_webhook_refuses_is_lost_and_the_next_event_is_sent(lab: Lab) -> None:
+    port = free_port()
+    with web(port, 413) as requests:
+        start(lab, {"webhook": f"http://127.0.0.1:{port}/"})
+        lab.send(12)
+        until("the next arrives", lambda: of_output(lab, "webhook")["written"] > 0)
+        assert [request.status for request in requests][:2] == [413, 204]
+    assert of_output(lab, "webhook")["lost"] == 1
 
 
 def test_without_a_file_a_new_service_tells_what_is_new(lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_network
 from random import Random
 from typing import Any
 
@@ -472,6 +473,10 @@ def with_streaks(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
     return policy | {"classes": {name: rule(name, action) for name, action in policy["classes"].items()}}
 
 
+def _prefix(address: str, length: int) -> str:
+    return str(ip_network(f"{address}/{length}", strict=False))
+
+
 def with_denials(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
     """The policy with a deny list, sometimes an empty one, sometimes."""
     if random.random() < 0.6:
@@ -485,6 +490,10 @@ def with_denials(random: Random, policy: dict[str, Any]) -> dict[str, Any]:
             "2001:db8::2/127",
             "2001:db8:0:1::/64",
             "c000::/2",
+            # Lengths around those at which the data path's filter changes.
+            *(_prefix("10.0.0.3", length) for length in (0, 1, 8, 18, 19, 23, 24, 25, 30)),
+            *(_prefix("10.0.1.1", length) for length in (24, 25, 32)),
+            *(_prefix("2001:db8::1", length) for length in (0, 17, 18, 39, 40, 41, 128)),
         ]
         deny["prefixes"] = random.sample(prefixes, random.randint(1, 3))
     if random.random() < 0.7:

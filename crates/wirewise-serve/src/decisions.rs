@@ -95,7 +95,7 @@ impl LocalApi {
 }
 
 /// The whole chain, of which reqwest shows the first part; the address is named apart.
-fn because(error: &reqwest::Error) -> String {
+pub fn because(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(cause) = next {

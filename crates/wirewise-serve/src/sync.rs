@@ -86,7 +86,7 @@ pub async fn run(args: &Args) -> Result<()> {
     let api = LocalApi::new(&args.crowdsec, &args.key_file, args.ca_file.as_deref())?;
     let mut sync = Sync { args, api, bans: Bans::default(), all: true, begun: false };
     // What cannot be done at all is an error before CrowdSec is asked.
-    sync.on_list(|list| list.plan(ORIGIN, &Edit::Add([].into()), true).map(drop))?;
+    sync.on_list(|list| list.plan(ORIGIN, Edit::Add([].into()), true).map(drop))?;
     if is_in_clear(&args.crowdsec) {
         tracing::warn!(
             "{}: without https, others on the way can read the key and change decisions",
@@ -153,7 +153,7 @@ impl Sync<'_> {
         }
         let edit = Edit::Replace(self.bans.prefixes());
         let (interface, change) = self.on_list(|list| {
-            let change = list.plan(ORIGIN, &edit, self.args.yes)?;
+            let change = list.plan(ORIGIN, edit, self.args.yes)?;
             if !self.args.dry_run && !change.is_empty() {
                 list.apply(&change)?;
             }

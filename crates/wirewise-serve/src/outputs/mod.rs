@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where events go: a file, sockets of collectors, syslog, the journal. Each output has a thread and a queue with an end, so one that does
+//! Where events go: a file, sockets of collectors, syslog, the journal, an HTTP server. Each output has a thread and a queue with an end, so one that does
 //! not keep up costs its own events, and neither packets nor the events of the others.
 
 mod file;
 mod journald;
 mod receiver;
 mod syslog;
+mod webhook;
 
 use std::fmt;
 use std::io;
@@ -15,10 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver as Queue, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use reqwest::Url;
 use serde::Serialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use socket2::Type;
+use wirewised::abi::Outcome;
 use wirewised::attachment::pins::Root;
 use wirewised::error::{Error, Result};
 use wirewised::reading::events::{self as agent, Event};
@@ -57,6 +60,7 @@ enum Output {
     UnixDatagram(PathBuf),
     Syslog { to: syslog::Address, facility: u8 },
     Journald(PathBuf),
+    Webhook { url: Url, token_file: Option<PathBuf>, only: Vec<Outcome> },
 }
 
 /// As it is written: flat, so that an unknown key is answered with the one that was meant.
@@ -77,6 +81,12 @@ struct Written {
     facility: Option<String>,
     /// The journal's socket.
     journald: Option<PathBuf>,
+    /// Whose address each event is sent to by HTTP.
+    webhook: Option<String>,
+    /// A file with the token that its requests carry.
+    token_file: Option<PathBuf>,
+    /// Outcomes whose events it gets; without it, all events.
+    only: Option<Vec<String>>,
 }
 
 impl Written {
@@ -87,6 +97,7 @@ impl Written {
             ("unix_dgram", self.unix_dgram.is_some()),
             ("syslog", self.syslog.is_some()),
             ("journald", self.journald.is_some()),
+            ("webhook", self.webhook.is_some()),
         ];
         let given: Vec<_> = kinds.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
         let [kind] = given[..] else {
@@ -100,6 +111,8 @@ impl Written {
             ("rotate_bytes", self.rotate_bytes.is_some(), "file"),
             ("keep", self.keep.is_some(), "file"),
             ("facility", self.facility.is_some(), "syslog"),
+            ("token_file", self.token_file.is_some(), "webhook"),
+            ("only", self.only.is_some(), "webhook"),
         ] {
             if is_given && kind != of {
                 return Err(format!("`{key}` is for `{of}`, not for `{kind}`"));
@@ -116,12 +129,33 @@ impl Written {
         let keep = self.keep.unwrap_or(5);
         let file = self.file.map(|path| Output::File { path, rotate_bytes, keep });
         let syslog = self.syslog.as_deref().map(str::parse).transpose()?;
+        let webhook = self.webhook.as_deref().map(|url| hook(url, self.token_file, self.only)).transpose()?;
         file.or(self.unix_stream.map(Output::UnixStream))
             .or(self.unix_dgram.map(Output::UnixDatagram))
             .or(syslog.map(|to| Output::Syslog { to, facility: facility as u8 }))
             .or(self.journald.map(Output::Journald))
+            .or(webhook)
             .ok_or_else(|| format!("`{kind}` is empty"))
     }
+}
+
+fn hook(
+    written: &str,
+    token_file: Option<PathBuf>,
+    only: Option<Vec<String>>,
+) -> std::result::Result<Output, String> {
+    let said = |why: String| format!("`webhook: {written}`: {why}");
+    let url: Url =
+        written.parse().map_err(|error| said(format!("{error}; write such as https://HOST/PATH")))?;
+    webhook::check(&url, token_file.is_some()).map_err(said)?;
+    let outcome = |name: &String| {
+        Outcome::ALL.iter().copied().find(|outcome| outcome.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
+            format!("`only`: no outcome is called '{name}'; {}", choose(name, &names))
+        })
+    };
+    let only = only.unwrap_or_default().iter().map(outcome).collect::<std::result::Result<_, _>>()?;
+    Ok(Output::Webhook { url, token_file, only })
 }
 
 impl<'de> Deserialize<'de> for Outputs {
@@ -163,7 +197,18 @@ impl Output {
             | Self::UnixDatagram(path)
             | Self::Syslog { to: syslog::Address::Unix(path), .. }
             | Self::Journald(path) => Some(path),
+            Self::Webhook { token_file, .. } => token_file.as_mut(),
             Self::Syslog { .. } => None,
+        }
+    }
+
+    /// Whether it gets an event.
+    fn wants(&self, event: &Event) -> bool {
+        match self {
+            Self::Webhook { only, .. } if !only.is_empty() => {
+                event.wirewise.outcome.is_some_and(|outcome| only.contains(&outcome))
+            }
+            _ => true,
         }
     }
 
@@ -176,6 +221,7 @@ impl Output {
             Self::UnixDatagram(path) => ("unix_dgram", shown(path)),
             Self::Syslog { to, .. } => ("syslog", to.to_string()),
             Self::Journald(path) => ("journald", shown(path)),
+            Self::Webhook { url, .. } => ("webhook", shown_url(url)),
         }
     }
 
@@ -200,6 +246,9 @@ impl Output {
                 Box::new(syslog::Syslog::new(Receiver::ip(*address, Type::STREAM), *facility, true))
             }
             Self::Journald(path) => Box::new(journald::Journal(unix(path, Type::DGRAM)?)),
+            Self::Webhook { url, token_file, .. } => {
+                Box::new(webhook::Webhook::new(url.clone(), token_file.as_deref())?)
+            }
         })
     }
 }
@@ -269,7 +318,7 @@ impl Outputs {
             });
             let (tell, queue) = sync_channel(WAITING);
             let (sink, working) = (output.open(moved)?, working.clone());
-            fan.0.push((tell, Arc::clone(&account)));
+            fan.0.push((output.clone(), tell, Arc::clone(&account)));
             std::thread::spawn(move || work(sink, &queue, &account, working));
         }
         let listens = Arc::clone(&ends);
@@ -349,6 +398,14 @@ impl Account {
         self.say(&format!("{error}; {WAITING} events may wait for it"));
     }
 
+    /// Waits, and no longer than until the service ends.
+    fn rest(&self, time: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < time && !self.ends.load(Ordering::Relaxed) {
+            std::thread::sleep(RETRY.min(time));
+        }
+    }
+
     fn say(&self, what: &str) {
         if self.trouble.is_due() {
             let (kind, to) = &self.name;
@@ -359,12 +416,12 @@ impl Account {
 
 /// Passes events on to the queue of each output, and waits for none.
 #[derive(Default)]
-struct Fan(Vec<(SyncSender<Arc<Sent>>, Arc<Account>)>);
+struct Fan(Vec<(Output, SyncSender<Arc<Sent>>, Arc<Account>)>);
 
 impl Hears for Fan {
     fn event(&mut self, event: &Event, json: &str) {
         let sent = Arc::new(Sent { event: event.clone(), json: json.to_string() });
-        for (tell, account) in &self.0 {
+        for (_, tell, account) in self.0.iter().filter(|(output, ..)| output.wants(event)) {
             if tell.try_send(Arc::clone(&sent)).is_err() {
                 account.lost(1, "it does not keep up");
             }
@@ -372,7 +429,7 @@ impl Hears for Fan {
     }
 
     fn missed(&mut self, events: u64) {
-        for (_, account) in &self.0 {
+        for (.., account) in &self.0 {
             account.lost(events, "they were overwritten before they were read");
         }
     }
@@ -389,6 +446,11 @@ trait Sink: Send {
 
     /// Whether the event that was refused may still be taken later.
     fn may_pass(&self, error: &io::Error) -> bool;
+
+    /// How long to wait before that. tries : that came before the last.
+    fn pause(&self, _tries: u32) -> Duration {
+        RETRY
+    }
 }
 
 /// Gives a sink what its queue has, until nobody fills it any more.
@@ -407,12 +469,12 @@ fn work(mut sink: Box<dyn Sink>, queue: &Queue<Arc<Sent>>, account: &Account, wo
 }
 
 fn hand_over(sink: &mut dyn Sink, sent: &Sent, account: &Account) {
-    loop {
+    for tries in 0.. {
         match sink.send(sent) {
             Ok(()) => return account.written(),
             Err(error) if sink.may_pass(&error) && !account.ends.load(Ordering::Relaxed) => {
                 account.fails(&error);
-                std::thread::sleep(RETRY);
+                account.rest(sink.pause(tries));
             }
             Err(error) => {
                 account.note(|health| health.error = Some(error.to_string()));
@@ -420,6 +482,13 @@ fn hand_over(sink: &mut dyn Sink, sent: &Sent, account: &Account) {
             }
         }
     }
+}
+
+/// Without its query, which may hold a secret.
+fn shown_url(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(None);
+    shown.to_string()
 }
 
 /// The JSON as it is, a line each where the socket has no messages.

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 14;
+pub const ABI_VERSION: u32 = 15;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -20,6 +20,12 @@ pub const ACT_STACK: u32 = 224;
 pub const DENY_STACK: u32 = 96;
 pub const TELL_STACK: u32 = 64;
 pub const ALLOW_PREFIXES: u32 = 262_144;
+pub const DENY_BITS4: u32 = 24;
+pub const DENY_WORDS4: u32 = 262_144;
+pub const DENY_NETWORK6: u32 = 40;
+pub const DENY_BITS6: u32 = 23;
+pub const DENY_WORDS6: u32 = 131_072;
+pub const DENY_FACTOR: u32 = 0x9e37_79b1;
 pub const SLOT_SWAPPED: u8 = 1;
 pub const SLOT_VERDICT: u8 = 2;
 pub const SLOT_VERDICT_2: u8 = 4;
@@ -216,6 +222,7 @@ pub const ALLOW_ESSENTIAL: u32 = 32;
 pub const ALLOW_ESTABLISHED: u32 = 64;
 pub const ALLOW_UNLESS_DENIED: u32 = 128;
 pub const ALLOW_UNLESS_BANNED: u32 = 256;
+pub const ALLOW_UNLESS_PORT_DENIED: u32 = 512;
 pub const ALLOW_NO_POLICY: u32 = 8;
 
 // `enum ww_described`
@@ -359,11 +366,13 @@ pub struct Config {
     pub record: u32,
     pub next: u32,
     pub frags: u32,
+    pub denies: u32,
+    pub reserved: u32,
     pub meaning: [u8; MEANING_BYTES],
 }
 
 const _: () = {
-    assert!(size_of::<Config>() == 256);
+    assert!(size_of::<Config>() == 264);
     assert!(offset_of!(Config, abi_version) == 0);
     assert!(offset_of!(Config, clock) == 4);
     assert!(offset_of!(Config, bucket_mask) == 8);
@@ -391,7 +400,9 @@ const _: () = {
     assert!(offset_of!(Config, record) == 212);
     assert!(offset_of!(Config, next) == 216);
     assert!(offset_of!(Config, frags) == 220);
-    assert!(offset_of!(Config, meaning) == 224);
+    assert!(offset_of!(Config, denies) == 224);
+    assert!(offset_of!(Config, reserved) == 228);
+    assert!(offset_of!(Config, meaning) == 232);
 };
 
 /// `struct ww_key4`.

@@ -114,6 +114,8 @@ pub enum Need {
     /// One whose policy has what passes go on.
     Next,
     Record,
+    /// One whose policy has a deny list.
+    Denies,
     /// One whose policy asks for one of these `STEER_*`.
     Steering(u32, Of),
 }
@@ -174,6 +176,7 @@ impl Need {
             Self::Shadow => config.shadow != 0,
             Self::Next => config.next != 0,
             Self::Record => config.record != 0,
+            Self::Denies => config.denies != 0,
             Self::Steering(kinds, of) => {
                 let carried = config.acts & abi::STEER_CARRIED != 0;
                 let captured = config.acts & abi::STEER_TOLD != 0;
@@ -371,6 +374,9 @@ maps! {
         Map::new(Kind::Trie, size_of::<abi::Prefix6>(), Value::Exactly(4), abi::ALLOW_PREFIXES as usize);
     /// the allow list's ports, as bits: TCP's, then UDP's, then the same of source ports
     ALLOW_PORTS = "ww_allow_ports", AllowList: Map::array(8, 4 * abi::ALLOW_PORT_WORDS as usize);
+    /// networks in which the deny list may have prefixes, as bits
+    DENY_FILTER = "ww_deny_filter", AllowList:
+        Map::array(8, (abi::DENY_WORDS4 + abi::DENY_WORDS6) as usize).when(Need::Denies);
     /// the deny list's prefixes of IPv4, by who denies them and for how long
     DENY4 = "ww_deny4", AllowList: Map::new(
         Kind::Trie,
@@ -386,8 +392,7 @@ maps! {
         abi::DENY_PREFIXES as usize,
     ).steering(abi::STEER_DENY, Of::All).changed();
     /// the deny list's ports, as bits: TCP's, then UDP's
-    DENY_PORTS = "ww_deny_ports", AllowList: Map::array(8, 2 * abi::ALLOW_PORT_WORDS as usize)
-        .steering(abi::STEER_DENY, Of::All);
+    DENY_PORTS = "ww_deny_ports", AllowList: Map::array(8, 2 * abi::ALLOW_PORT_WORDS as usize).when(Need::Denies);
     /// names of those who deny prefixes
     DENY_ORIGINS = "ww_deny_origins", AllowList: Map::array(size_of::<abi::DenyOrigin>(), abi::DENY_ORIGINS)
         .steering(abi::STEER_DENY, Of::All).changed();
@@ -539,6 +544,7 @@ pub fn document() -> String {
             Need::Shadow => "a shadow".to_owned(),
             Need::Next => "`next`".to_owned(),
             Need::Record => "`record`".to_owned(),
+            Need::Denies => "a deny list".to_owned(),
             Need::Steering(kinds, of) => {
                 let of = match of {
                     Of::All => "",

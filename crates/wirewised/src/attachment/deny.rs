@@ -43,7 +43,7 @@ impl<'a> DenyList<'a> {
     }
 
     /// What an origin's edit changes. Refused are prefixes that keep out who asks for it, unless `sure`.
-    pub fn plan(&self, origin: &str, edit: &Edit, sure: bool) -> Result<Change> {
+    pub fn plan(&self, origin: &str, edit: Edit, sure: bool) -> Result<Change> {
         let change = self.held.change(origin, edit, kernel::boot_s())?;
         let mode = effective_mode(&self.ours.policy()?, kernel::boot_ns());
         if mode == Mode::Enforce && !sure {

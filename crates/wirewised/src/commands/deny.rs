@@ -122,9 +122,9 @@ struct EditArgs {
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Add { prefixes, denial, edit } => {
-            edit.make(BY_HAND, denial.yes, &|_| Ok(Edit::Add(denial.until(prefixes.iter().copied()))))
+            edit.make(BY_HAND, denial.yes, |_| Ok(Edit::Add(denial.until(prefixes.iter().copied()))))
         }
-        Command::Remove { prefixes, edit } => edit.make(BY_HAND, true, &|held| match &edit.origin {
+        Command::Remove { prefixes, edit } => edit.make(BY_HAND, true, |held| match &edit.origin {
             Some(origin) if prefixes.is_empty() => {
                 check_known(held, origin)?;
                 Ok(Edit::Replace(BTreeMap::new()))
@@ -133,9 +133,7 @@ pub fn run(args: &Args) -> Result<()> {
         }),
         Command::Load { file, denial, edit } => {
             let prefixes = deny::load(file)?;
-            edit.make(&name_of(file), denial.yes, &|_| {
-                Ok(Edit::Replace(denial.until(prefixes.iter().copied())))
-            })
+            edit.make(&name_of(file), denial.yes, |_| Ok(Edit::Replace(denial.until(prefixes.into_iter()))))
         }
         // It asks by HTTP, which only the service's program can do.
         Command::Sync { options } => {
@@ -175,7 +173,7 @@ impl DenialArgs {
 
 impl EditArgs {
     /// default : the origin, if none is given. sure : see `DenyList::plan`.
-    fn make(&self, default: &str, sure: bool, edit: &dyn Fn(&Held) -> Result<Edit>) -> Result<()> {
+    fn make(&self, default: &str, sure: bool, edit: impl FnOnce(&Held) -> Result<Edit>) -> Result<()> {
         let origin = self.origin.as_deref().unwrap_or(default);
         if origin == OF_POLICY {
             return Err(Error::input(format!(
@@ -184,7 +182,7 @@ impl EditArgs {
         }
         let (_lock, ours) = self.change.find_locked()?;
         let list = DenyList::read(&ours)?;
-        let change = list.plan(origin, &edit(&list.held)?, sure)?;
+        let change = list.plan(origin, edit(&list.held)?, sure)?;
         let memory = change.memory(&list.held);
         if !self.change.dry_run && !change.is_empty() {
             list.apply(&change)?;

@@ -8,9 +8,10 @@ use bytemuck::{Zeroable, bytes_of, try_pod_read_unaligned};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::abi::maps::{DENY_ORIGINS, DENY4, DENY6};
+use crate::abi::maps::{DENY_FILTER, DENY_ORIGINS, DENY4, DENY6};
 use crate::error::{Error, Result, shortage};
 use crate::kernel::change;
+use crate::object::deny_filter::Filter;
 use crate::object::maps::{failed, no_map, other_layout, update};
 use crate::policy::{Policy, Prefix};
 
@@ -28,6 +29,7 @@ pub type Until = u32;
 pub struct Maps<M> {
     v4: M,
     v6: M,
+    filter: M,
     origins: M,
 }
 
@@ -82,12 +84,12 @@ impl Held {
     }
 
     /// What `edit` changes. now_s : CLOCK_BOOTTIME; what expired before goes, whoever denied it.
-    pub fn change(&self, origin: &str, edit: &Edit, now_s: u32) -> Result<Change> {
+    pub fn change(&self, origin: &str, edit: Edit, now_s: u32) -> Result<Change> {
         let number = self.number(origin)?;
         let mut counts = Counts::default();
         let mut after = BTreeMap::new();
-        let mut set = |prefix: &Prefix, until: Until, counts: &mut Counts| {
-            let mut denied = self.entries.get(prefix).copied().unwrap_or_else(|| empty(prefix));
+        let mut set = |prefix: Prefix, until: Until, counts: &mut Counts| {
+            let mut denied = self.entries.get(&prefix).copied().unwrap_or_else(|| empty(&prefix));
             let before = std::mem::replace(&mut denied.origin_until_s[number], until);
             match (before, until) {
                 (before, until) if before == until => {}
@@ -95,23 +97,25 @@ impl Held {
                 (_, 0) => counts.removed += 1,
                 _ => counts.changed += 1,
             }
-            after.insert(*prefix, denied);
+            after.insert(prefix, denied);
         };
         match edit {
             Edit::Replace(wanted) => {
                 for (prefix, denied) in &self.entries {
                     if denied.origin_until_s[number] != 0 && !wanted.contains_key(prefix) {
-                        set(prefix, 0, &mut counts);
+                        set(*prefix, 0, &mut counts);
                     }
                 }
-                wanted.iter().for_each(|(prefix, until)| set(prefix, *until, &mut counts));
+                wanted.into_iter().for_each(|(prefix, until)| set(prefix, until, &mut counts));
             }
-            Edit::Add(more) => more.iter().for_each(|(prefix, until)| set(prefix, *until, &mut counts)),
+            Edit::Add(more) => {
+                more.into_iter().for_each(|(prefix, until)| set(prefix, until, &mut counts));
+            }
             Edit::Remove(fewer) => {
                 for prefix in fewer {
-                    let there = self.entries.get(prefix).is_some_and(|it| it.origin_until_s[number] != 0);
+                    let there = self.entries.get(&prefix).is_some_and(|it| it.origin_until_s[number] != 0);
                     if !there {
-                        return Err(self.not_denied(prefix, origin));
+                        return Err(self.not_denied(&prefix, origin));
                     }
                     set(prefix, 0, &mut counts);
                 }
@@ -235,7 +239,12 @@ impl Change {
 impl<M: MapCore> Maps<M> {
     /// `None`: the program has no deny list.
     pub fn open(find: impl Fn(&str) -> Option<M>) -> Option<Self> {
-        Some(Self { v4: find(DENY4)?, v6: find(DENY6)?, origins: find(DENY_ORIGINS)? })
+        Some(Self {
+            v4: find(DENY4)?,
+            v6: find(DENY6)?,
+            filter: find(DENY_FILTER)?,
+            origins: find(DENY_ORIGINS)?,
+        })
     }
 
     pub fn read(&self) -> Result<Held> {
@@ -259,15 +268,24 @@ impl<M: MapCore> Maps<M> {
     /// Makes a change to what the maps hold, or none of it where there is no memory for all.
     pub fn apply(&self, held: &Held, change: &Change) -> Result<()> {
         self.apply_names(change, true)?;
+        Filter::of(change.denied()).cover(&self.filter)?;
         if let Err(error) = self.put(change) {
             let undo = change.elements.keys().map(|prefix| (*prefix, held.entries.get(prefix).copied()));
             let undo = Change { elements: undo.collect(), ..Change::default() };
             self.take(&undo)?;
             self.put(&undo)?;
+            self.filter_for(held, &undo)?;
             return Err(error);
         }
         self.take(change)?;
+        self.filter_for(held, change)?;
         self.apply_names(change, false)
+    }
+
+    /// Clears the bits of removed prefixes, and those left by an agent that died before it had added its prefixes.
+    fn filter_for(&self, held: &Held, change: &Change) -> Result<()> {
+        let stays = held.entries.keys().filter(|prefix| change.elements.get(prefix) != Some(&None));
+        Filter::of(stays.chain(change.denied())).replace(&self.filter)
     }
 
     /// Names come before their prefixes, and go after them.
@@ -345,7 +363,7 @@ pub fn write<M: MapCore>(policy: &Policy, find: impl Fn(&str) -> Option<M>, now_
     let held = maps.read()?;
     let wanted = policy.deny.iter().flat_map(|deny| &deny.prefixes);
     let wanted = wanted.map(|prefix| (*prefix, abi::DENY_FOREVER)).collect();
-    maps.apply(&held, &held.change(OF_POLICY, &Edit::Replace(wanted), now_s)?)
+    maps.apply(&held, &held.change(OF_POLICY, Edit::Replace(wanted), now_s)?)
 }
 
 #[cfg(test)]
@@ -359,7 +377,7 @@ mod tests {
         list.into_iter().map(|(prefix, until)| (prefix.parse().unwrap(), until)).collect()
     }
 
-    fn after(mut held: Held, origin: &str, edit: &Edit) -> (Held, Counts) {
+    fn after(mut held: Held, origin: &str, edit: Edit) -> (Held, Counts) {
         let change = held.change(origin, edit, NOW).unwrap();
         for (prefix, new) in change.elements {
             match new {
@@ -379,11 +397,11 @@ mod tests {
 
     #[test]
     fn a_prefix_is_denied_until_the_last_of_its_origins() {
-        let (held, _) = after(Held::default(), "hand", &Edit::Add(prefixes([("10.0.0.0/8", 1600)])));
+        let (held, _) = after(Held::default(), "hand", Edit::Add(prefixes([("10.0.0.0/8", 1600)])));
         let list = prefixes([("10.0.0.0/8", FOREVER), ("192.0.2.0/24", FOREVER)]);
-        let (held, counts) = after(held, "drop", &Edit::Replace(list));
+        let (held, counts) = after(held, "drop", Edit::Replace(list));
         assert_eq!((counts.added, until(&held, "10.0.0.0/8")), (2, Some(FOREVER)));
-        let (held, counts) = after(held, "drop", &Edit::Replace(prefixes([("192.0.2.0/24", FOREVER)])));
+        let (held, counts) = after(held, "drop", Edit::Replace(prefixes([("192.0.2.0/24", FOREVER)])));
         assert_eq!((counts.removed, until(&held, "10.0.0.0/8")), (1, Some(1600)));
         assert_eq!(held.origins().collect::<Vec<_>>(), [("hand", 1), ("drop", 1)]);
     }
@@ -392,20 +410,20 @@ mod tests {
     fn who_has_nothing_left_leaves_room_for_others() {
         let mut held = Held::default();
         for number in 1..abi::DENY_ORIGINS {
-            held = after(held, &format!("list-{number}"), &Edit::Add(prefixes([("10.0.0.0/8", FOREVER)]))).0;
+            held = after(held, &format!("list-{number}"), Edit::Add(prefixes([("10.0.0.0/8", FOREVER)]))).0;
         }
         let more = Edit::Add(prefixes([("10.0.0.0/9", FOREVER)]));
-        let error = held.change("one-more", &more, NOW).unwrap_err().to_string();
+        let error = held.change("one-more", more.clone(), NOW).unwrap_err().to_string();
         assert!(error.contains("deny remove --origin list-1"), "{error}");
-        let (held, _) = after(held, "list-2", &Edit::Replace(BTreeMap::new()));
-        let (held, _) = after(held, "one-more", &more);
+        let (held, _) = after(held, "list-2", Edit::Replace(BTreeMap::new()));
+        let (held, _) = after(held, "one-more", more);
         assert!(held.origins().any(|it| it == ("one-more", 1)));
     }
 
     #[test]
     fn what_has_expired_goes_with_the_next_change() {
-        let (held, _) = after(Held::default(), "a", &Edit::Add(prefixes([("10.0.0.0/8", NOW + 1)])));
-        let change = held.change("b", &Edit::Add(prefixes([("10.0.0.0/9", FOREVER)])), NOW + 1).unwrap();
+        let (held, _) = after(Held::default(), "a", Edit::Add(prefixes([("10.0.0.0/8", NOW + 1)])));
+        let change = held.change("b", Edit::Add(prefixes([("10.0.0.0/9", FOREVER)])), NOW + 1).unwrap();
         assert_eq!(
             (change.counts.expired, change.elements.values().filter(|it| it.is_none()).count()),
             (1, 1)
@@ -415,10 +433,10 @@ mod tests {
 
     #[test]
     fn what_is_not_denied_cannot_be_removed() {
-        let (held, _) = after(Held::default(), "drop", &Edit::Add(prefixes([("10.0.0.0/8", FOREVER)])));
+        let (held, _) = after(Held::default(), "drop", Edit::Add(prefixes([("10.0.0.0/8", FOREVER)])));
         let remove = |origin, prefix: &str| {
             let edit = Edit::Remove([prefix.parse().unwrap()].into());
-            held.change(origin, &edit, NOW).unwrap_err().to_string()
+            held.change(origin, edit, NOW).unwrap_err().to_string()
         };
         assert!(remove("hand", "10.0.0.0/8").contains("--origin drop"));
         assert!(remove("hand", "10.0.0.0/9").contains("deny list"));

@@ -3,6 +3,7 @@
 
 pub mod bans;
 pub mod deny;
+pub mod deny_filter;
 pub mod flow_table;
 pub mod link;
 mod loaded;

@@ -105,6 +105,7 @@ impl Opened {
         config.ordered = STORES_IN_ORDER.into();
         config.hook = hook.code();
         config.acts = settings.acts;
+        config.denies = (settings.acts & abi::STEER_DENY != 0).into();
         config.model = model(&self.bytes);
         let tells = settings.shadow != abi::Shadow::Second && settings.acts & abi::STEER_DESCRIBES != 0;
         config.describes = tells.into();

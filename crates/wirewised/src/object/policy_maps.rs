@@ -11,12 +11,13 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
 use crate::abi::maps::{
-    ACT_POLICY, ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, DENY_PORTS, FIXED, INTERFACES, LIMIT, MAPS, POLICY, Scope,
-    TUNNELS, find as row, of_scopes,
+    ACT_POLICY, ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, DENY_FILTER, DENY_PORTS, FIXED, INTERFACES, LIMIT, MAPS,
+    POLICY, Scope, TUNNELS, find as row, of_scopes,
 };
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::kernel::objects;
+use crate::object::deny_filter::Filter;
 use crate::object::maps::{delete, no_map, update, value_of};
 use crate::object::{deny, pools, tunnels};
 use crate::policy::{Policy, Prefix};
@@ -157,9 +158,10 @@ fn copy_maps<M: MapCore, N: MapCore>(
     to: impl Fn(&str) -> Option<N>,
 ) -> Result<()> {
     names.try_for_each(|name| match (from(name), to(name)) {
-        (Some(from), Some(to)) if !same_map(&from, &to)? => {
-            entries(&from).try_for_each(|(key, value)| update(&to, &key, &value))
-        }
+        (Some(from), Some(to)) if same_map(&from, &to)? => Ok(()),
+        // So many elements would take as many calls.
+        (Some(from), Some(to)) if name == DENY_FILTER => Filter::read(&from)?.replace(&to),
+        (Some(from), Some(to)) => entries(&from).try_for_each(|(key, value)| update(&to, &key, &value)),
         _ => Ok(()),
     })
 }
@@ -183,7 +185,10 @@ pub fn blank<M: MapCore>(live: impl Fn(&str) -> Option<M>) -> Result<Vec<(&'stat
             kind @ (MapType::Array | MapType::LpmTrie) => kind,
             _ => MapType::Hash,
         };
-        let flags = if kind == MapType::Array { 0 } else { libbpf_sys::BPF_F_NO_PREALLOC };
+        let flags = match kind {
+            MapType::Array => libbpf_sys::BPF_F_MMAPABLE,
+            _ => libbpf_sys::BPF_F_NO_PREALLOC,
+        };
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
             map_flags: flags,
@@ -227,6 +232,9 @@ fn exactly(map: &impl MapCore) -> impl Fn(&[u8]) -> Option<Vec<u8>> {
 }
 
 fn add(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> {
+    if name == DENY_FILTER {
+        return Filter::read(wanted)?.cover(live);
+    }
     let held = exactly(live);
     for (key, mut value) in entries(wanted) {
         let before = held(&key);
@@ -251,6 +259,9 @@ fn remove(name: &str, wanted: &impl MapCore, live: &impl MapCore) -> Result<()> 
     // A queue stays when nothing goes there any more: it may hold packets.
     if name == CPUS {
         return Ok(());
+    }
+    if name == DENY_FILTER {
+        return Filter::read(wanted)?.replace(live);
     }
     let is_array = live.map_type() == MapType::Array;
     let wanted = exactly(wanted);

@@ -15,6 +15,7 @@ use crate::abi::maps::{self, Counted, flow_tables};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
 use crate::object::deny;
+use crate::object::deny_filter::Filter;
 use crate::object::flow_table::Elements;
 use crate::object::policy_maps;
 use crate::object::pools::{self, Held};
@@ -171,6 +172,9 @@ impl Worker {
             }
         }
         if let Some(Deny { prefixes, ports }) = &policy.deny {
+            for (index, word) in Filter::of(prefixes).words() {
+                self.update(maps::DENY_FILTER, &index.to_ne_bytes(), &word.to_ne_bytes())?;
+            }
             for prefix in prefixes {
                 let name = if prefix.address.is_ipv4() { maps::DENY4 } else { maps::DENY6 };
                 self.update(name, &prefix.map_key(), bytemuck::bytes_of(&deny::of_policy(prefix)))?;

@@ -319,6 +319,9 @@ impl Policy {
         if self.deny.is_some() {
             bits |= abi::ALLOW_UNLESS_DENIED;
         }
+        if self.deny.as_ref().is_some_and(|deny| !deny.ports.is_empty()) {
+            bits |= abi::ALLOW_UNLESS_PORT_DENIED;
+        }
         if self.bans().next().is_some() {
             bits |= abi::ALLOW_UNLESS_BANNED;
         }

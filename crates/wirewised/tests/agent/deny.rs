@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The deny list: of the policy, and of `wirewised deny`, while packets pass.
 
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde_json::Value;
+use wirewised::abi::maps::DENY_FILTER;
+use wirewised::object::deny_filter::Filter;
 
 use crate::carrier::{Carrier, wait};
-use crate::lab::{ATTACK, BENIGN, Lab, bundle, data_path};
+use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, bundle, data_path};
 use crate::quiet::while_it_lasts;
 
 /// The sender's address.
@@ -146,4 +149,62 @@ fn what_cannot_be_denied_is_refused_with_the_way_out() {
     lab.write("list.txt", b"10.0.0.0/8\nnobody\n");
     assert!(lab.error("deny load list.txt", 2).contains("line 2"));
     assert_eq!(lab.json("deny list")["prefixes"].as_array().unwrap().len(), 1);
+}
+
+/// The words of the filter that have bits.
+fn filter(lab: &Lab) -> Vec<(u32, u64)> {
+    let map = MapHandle::from_pinned_path(lab.pins().join(INTERFACE).join(DENY_FILTER)).unwrap();
+    Filter::read(&map).unwrap().words().collect()
+}
+
+fn filter_of(prefixes: &[&str]) -> Vec<(u32, u64)> {
+    let prefixes: Vec<_> = prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect();
+    Filter::of(&prefixes).words().collect()
+}
+
+#[test]
+fn a_prefix_of_any_length_denies() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("deny: {}");
+    lab.attach("--policy p.yaml --mode enforce");
+    lab.ok("deny add 10.9.0.128/25 10.9.0.0/32 10.9.1.0/24");
+    assert_eq!(lab.send(1000, BENIGN, 2), 2, "others of the network are denied");
+    let holding = [
+        "10.9.0.1/32",
+        "10.9.0.0/31",
+        "10.9.0.0/25",
+        "10.9.0.0/24",
+        "10.9.0.0/23",
+        "10.9.0.0/18",
+        "10.0.0.0/8",
+        "0.0.0.0/1",
+        "0.0.0.0/0",
+    ];
+    for prefix in holding {
+        lab.ok(&format!("deny add {prefix} --origin {}", prefix.replace('/', "-")));
+        assert_eq!(lab.send(1000, BENIGN, 2), 0, "{prefix}");
+        lab.ok(&format!("deny remove {prefix} --origin {}", prefix.replace('/', "-")));
+        assert_eq!(lab.send(1000, BENIGN, 2), 2, "{prefix}");
+    }
+}
+
+#[test]
+fn the_filter_has_the_bits_of_the_list_and_no_others() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("deny: {prefixes: [192.0.2.0/23]}");
+    lab.attach("--policy p.yaml");
+    assert_eq!(filter(&lab), filter_of(&["192.0.2.0/23"]));
+    lab.ok("deny add 10.9.0.0/24 2001:db8::/40");
+    assert_eq!(filter(&lab), filter_of(&["192.0.2.0/23", "10.9.0.0/24", "2001:db8::/40"]));
+    lab.policy("deny: {prefixes: [198.51.100.0/25]}");
+    lab.attach("--policy p.yaml");
+    assert_eq!(filter(&lab), filter_of(&["198.51.100.0/25", "10.9.0.0/24", "2001:db8::/40"]));
+    lab.write("c.wirewise", &bundle("second", data_path().unwrap()));
+    lab.ok("swap --bundle c.wirewise");
+    assert_eq!(filter(&lab), filter_of(&["198.51.100.0/25", "10.9.0.0/24", "2001:db8::/40"]));
+    // As one leaves it who has set bits and ended before the prefixes were there.
+    let map = MapHandle::from_pinned_path(lab.pins().join(INTERFACE).join(DENY_FILTER)).unwrap();
+    map.update(&7u32.to_ne_bytes(), &u64::MAX.to_ne_bytes(), MapFlags::ANY).unwrap();
+    lab.ok("deny remove 10.9.0.0/24");
+    assert_eq!(filter(&lab), filter_of(&["198.51.100.0/25", "2001:db8::/40"]));
 }
