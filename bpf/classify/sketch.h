@@ -73,27 +73,35 @@ static __always_inline __u32 ww_handshake(const struct ww_packet *p, const struc
 	return begins + 2 * goes_on;
 }
 
+/* Notes when a direction's latest packet came, and how long before this one. goes: 1 if this packet goes that way, or 0. */
+static __always_inline void ww_go_way(__u64 *seen_ns, __u32 goes, struct ww_context *c)
+{
+	__u64 passed = ww_elapsed(c->now_ns, *seen_ns) & -(__u64)goes;
+	__u32 is_own = goes & (ww_is_not_0(*seen_ns) | ww_is_not_0(*seen_ns >> 32));
+
+	c->is_own |= is_own;
+	c->own_us |= ww_microseconds(passed) & -is_own;
+	*seen_ns += passed;
+}
+
 /* The sequence number behind what a packet occupies; 0 if it occupies nothing, as an acknowledgment alone does. */
 static __always_inline __u32 ww_tcp_end(const struct ww_packet *p)
 {
 	__u32 occupied = p->payload_length + (p->tcp_flags & 1) + (p->tcp_flags >> 1 & 1);
+	__u32 has = (1 ^ ww_is_not_0(p->protocol ^ IPPROTO_TCP)) & ww_is_not_0(p->transport_header_length) &
+		    ww_is_not_0(occupied);
 
-	return p->protocol == IPPROTO_TCP && p->transport_header_length && occupied
-		       ? p->tcp_sequence + occupied
-		       : 0;
+	return (p->tcp_sequence + occupied) & -has;
 }
 
 /* Counts serial numbers (RFC 1982) that are not beyond the furthest so far. 0 is none. */
 static __always_inline void ww_repeats(__u32 *furthest, __u32 *repeats, __u32 x)
 {
-	__u32 ahead = x - *furthest;
+	__u32 ahead = x - *furthest, has = ww_is_not_0(x);
+	__u32 beyond = (1 ^ ww_is_not_0(*furthest)) | (ww_is_not_0(ahead) & (1 ^ ahead >> 31));
 
-	if (!x)
-		return;
-	if (!*furthest || (ahead && ahead < 1U << 31))
-		*furthest = x;
-	else
-		*repeats = ww_increment(*repeats, 1);
+	*furthest += ahead & -(has & beyond);
+	*repeats = ww_increment(*repeats, has & (1 ^ beyond));
 }
 
 #endif

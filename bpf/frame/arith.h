@@ -47,6 +47,15 @@ static __always_inline __u32 ww_increment(__u32 value, __u32 amount)
 	return (__u32)sum - (__u32)(sum >> 32);
 }
 
+/* 1, or 0 of 0. Without a branch. */
+static __always_inline __u32 ww_is_not_0(__u32 value)
+{
+	__u64 negative = -(__u64)value;
+
+	ww_hide(negative);
+	return negative >> 63;
+}
+
 /* Time from then to now, 0 if that runs backwards, as it may in captures. Without a branch. */
 static __always_inline __u64 ww_elapsed(__u64 now, __u64 then)
 {

@@ -527,16 +527,8 @@ def _accumulate(table: Table) -> list[str]:
             "\t}",
         ]
     for way in layout.ways:
-        seen = f"s->{way_variable(way)}"
-        lines += [
-            f"\tif (c->forward == {int(way == 'forward')}) {{",
-            f"\t\t__u64 passed = ww_elapsed(c->now_ns, {seen});",
-            "",
-            f"\t\tc->is_own = {seen} != 0;",
-            "\t\tc->own_us = c->is_own ? ww_microseconds(passed) : 0;",
-            f"\t\t{seen} += passed;",
-            "\t}",
-        ]
+        goes = "c->forward" if way == "forward" else "c->forward ^ 1"
+        lines.append(f"\tww_go_way(&s->{way_variable(way)}, {goes}, c);")
     lines += _count(table, layout.counted, "s->")
     lines += _samples(table, layout.tracks, "s->", window=False)
     for window in layout.windows:
