@@ -4,10 +4,10 @@
     python -m bench.kernel --output build/bench/kernel.json
 
 Programs take turns in short rounds (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in 64 bytes,
-on one CPU: each with the empty one, which counts and drops; those with a model also with flow extraction
-alone; and those with a counterpart in the published style (bench/published) also with that. Figures are
-medians of the rounds, as are differences and ratios to the others of the same rounds. Before a counterpart is
-timed, 100,000 packets of generated traffic must get the same verdicts from both.
+on one CPU: each with the empty one, which counts and drops; those with a model or more features also with
+flow extraction alone; and those with a counterpart in the published style (bench/published) also with that.
+Figures are medians of the rounds, as are differences and ratios to the others of the same rounds. Before a
+counterpart is timed, 100,000 packets of generated traffic must get the same verdicts from both.
 
 Where the kernel puts a program's code is chance and worth 4 % either way, so each is loaded several times.
 Over many flows the program rewrites the packet's source address, which the empty one does not do. Triggered
@@ -31,8 +31,10 @@ from bench.programs import (
     CLOCK,
     EMPTY,
     FLOW,
+    FLOW_BOTH_WAYS,
     FLOW_PACKETS,
     FORESTS,
+    GROUPS,
     NETWORKS,
     PROGRAMS,
     TRIGGER_PACKETS,
@@ -46,9 +48,11 @@ FLOWS = (1, 10_000, 1_000_000)
 _LOADS = 5
 _NAMES = tuple(dict.fromkeys([EMPTY, CLOCK, *PROGRAMS, *TRIGGERED, *published.COUNTERPART]))
 _PUBLISHED = {ours: name for name, ours in published.COUNTERPART.items()}
-_MORE_THAN_FLOW = (
-    AGGREGATES.keys() | FORESTS.keys() | NETWORKS.keys() | TRIGGERED.keys() | published.COUNTERPART.keys()
-)
+_EXTRACTION = {
+    **dict.fromkeys((*AGGREGATES, *FORESTS, *NETWORKS, *TRIGGERED, *published.COUNTERPART), FLOW),
+    **dict.fromkeys(GROUPS, FLOW_BOTH_WAYS),
+}
+"""Program -> what it does beside something else, alone."""
 
 Timed = dict[str, list[float]]
 """Program -> its rounds, in ns a packet."""
@@ -65,7 +69,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     folder = options.output.parent / "objects"
     # A counterpart is timed beside ours, so either name stands for both.
     chosen = dict.fromkeys(published.COUNTERPART.get(name, name) for name in options.program or _NAMES)
-    beside = [FLOW] if _MORE_THAN_FLOW & chosen.keys() else []
+    beside = [_EXTRACTION[name] for name in chosen if name in _EXTRACTION]
     objects: dict[str, Compiled] = {}
     for name in dict.fromkeys([EMPTY, *beside, *chosen]):
         print(f"compiling and verifying {name}", file=sys.stderr)
@@ -104,7 +108,7 @@ def over_flows(
     names = [name for name in chosen if name != EMPTY and not (name in TRIGGERED and flows > 1)]
     results, of_empty = [], []
     for name in names or [EMPTY]:
-        beside = [*([FLOW] if name in _MORE_THAN_FLOW else []), *_counterparts(name)]
+        beside = [*([_EXTRACTION[name]] if name in _EXTRACTION else []), *_counterparts(name)]
         print(f"timing {name}, {_title(flows)}", file=sys.stderr)
         over: tuple[object, ...] = ("--flows", flows)
         if name in TRIGGERED:
@@ -148,11 +152,11 @@ def _result(name: str, flows: int, timed: Timed, program: Compiled) -> dict[str,
         "above_empty_ns": round(beside(EMPTY, sub), 2),
         "ratio": round(beside(EMPTY, truediv), 3),
     }
-    if FLOW in timed and name != FLOW:
+    if flow := _EXTRACTION.get(name):
         result |= {
-            "flow_ns_per_packet": round(median(timed[FLOW]), 2),
-            "above_flow_ns": round(beside(FLOW, sub), 2),
-            "ratio_to_flow": round(beside(FLOW, truediv), 3),
+            "flow_ns_per_packet": round(median(timed[flow]), 2),
+            "above_flow_ns": round(beside(flow, sub), 2),
+            "ratio_to_flow": round(beside(flow, truediv), 3),
         }
     if counterparts := _counterparts(name):
         result["times_faster"] = round(beside(name, truediv, of=counterparts[0]), 3)

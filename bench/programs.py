@@ -68,6 +68,35 @@ AGGREGATES = {
 }
 """Name -> feature sets with an aggregate beside the flow."""
 
+BOTH_WAYS = replace(HARA2023, name="both-ways", key="five-tuple-bidirectional")
+
+
+def _group(name: str, *features: str) -> FeatureSet:
+    """BOTH_WAYS with more features."""
+    more = (*BOTH_WAYS.features, *(Feature.parse(feature) for feature in features))
+    return replace(BOTH_WAYS, name=name, features=more)
+
+
+_WAYS = ("forward", "backward")
+_FIRST_BYTES = ("printable", "zero", "high")
+_OF_PAIRS = ("sum(new_flow", "latest(flow_gap", "mean(flow_gap", "mean_abs_deviation(flow_gap", "sum(length")
+_OF_CLIENTS = ("distinct(server, by=client-port", "distinct(server_port, by=hosts")
+_COMPARED = ("ratio", "deviation")
+GROUPS = {
+    "payload": _group(
+        "payload", *(f"first(payload_{what}, direction={way})" for way in _WAYS for what in _FIRST_BYTES)
+    ),
+    "sequence": _group("sequence", *(f"at(length, {place})" for place in range(1, 9))),
+    "own-times": _group("own-times", *(f"mean(own_iat, direction={way})" for way in _WAYS)),
+    "sent-again": _group("sent-again", *(f"repeats(tcp_end, direction={way})" for way in _WAYS)),
+    "pairs": _group("pairs", *(f"{head}, by=pair, window=10m)" for head in _OF_PAIRS)),
+    "clients": _group("clients", *(f"{head}, window=10m)" for head in _OF_CLIENTS)),
+    "baselines": _group(
+        "baselines", *(f"{how}(count(by=destination, window=1s), baseline=10m)" for how in _COMPARED)
+    ),
+}
+"""Name -> feature sets with a group of features beside those of BOTH_WAYS."""
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -192,13 +221,15 @@ TRIGGERED = {f"{name}-triggered": name for name in NETWORKS}
 FLOW_PACKETS = 100
 TRIGGER_PACKETS = (1, 2, 4, 8, 16)
 FLOW = "flow-hara2023"  # what the triggered ones are compared with
+FLOW_BOTH_WAYS = "flow-both-ways"  # what groups of features are compared with
 
 PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     EMPTY: _empty,
     FLOW: _flow(HARA2023),
     "flow-hara2026": _flow(replace(PRESETS["hara2026"], sharing="per-cpu")),
     "flow-no-time": _flow(NO_TIME),
-    **{name: _flow(feature_set) for name, feature_set in AGGREGATES.items()},
+    FLOW_BOTH_WAYS: _flow(BOTH_WAYS),
+    **{name: _flow(feature_set) for name, feature_set in (AGGREGATES | GROUPS).items()},
     **{name: _trees(*size) for name, size in FORESTS.items()},
     **{name: _network(*size) for name, size in NETWORKS.items()},
 }
