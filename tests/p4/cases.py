@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.fields import ALONE
 from tests.p4.machine import Output, Switch
 from wirewise.feature_sets import FeatureSet
-from wirewise.feature_sets.fields import FIELDS
 from wirewise.models import (
     BinaryMlp,
     BitsInput,
@@ -47,8 +47,7 @@ OPTIONS = [
 
 def feature_set(n_features: int) -> FeatureSet:
     """Of so many features; which they are makes no difference to P4."""
-    names = list(FIELDS)[:n_features]
-    return FeatureSet.from_dict({"name": "case", "features": names})
+    return FeatureSet.from_dict({"name": "case", "features": ALONE[:n_features]})
 
 
 @dataclass

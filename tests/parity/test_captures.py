@@ -15,6 +15,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from tests.fields import ALONE
 from tests.parity import frames as made
 from tests.parity.cases import END_OF_PCAP_NS, Case, reading_all_features, with_thresholds
 from tests.parity.cases import observed_values as observed
@@ -24,7 +25,7 @@ from wirewise.abi import Status
 from wirewise.datasets import read_capture
 from wirewise.errors import InputError
 from wirewise.fate import Fate
-from wirewise.feature_sets import FIELDS, PRESETS, FeatureSet
+from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.feature_sets.packet import TUNNELS, parse
 from wirewise.models.random import random_tree_ensemble
 
@@ -46,7 +47,7 @@ EVERY_FIELD = FeatureSet.from_dict(
         "idle_timeout": "1m",
         "table_size": 64,
         "features": [
-            *(name for name, field in FIELDS.items() if not (field.identity or field.of_aggregates)),
+            *ALONE, "own_iat", "repeats(tcp_end, direction=forward)", "repeats(tcp_end, direction=backward)",
             "count", "mean(length)", "variance(iat)", "mean_abs_deviation(ttl)",
             "first(tcp_flags, window=1s)", "sum(payload_length, window=1s, previous)",
             "count(window=1s, previous)", "deviation_from_mean(iat_or_zero)",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fields import ALONE
 from tests.parity import frames
 from wirewise.feature_sets import FIELDS, PRESETS, Extractor, FeatureSet
 from wirewise.feature_sets.accumulators import ACCUMULATORS, CELLS, COUNT_MAX, SUM_MAX, Bounds, Cell, width
@@ -180,4 +181,4 @@ def test_a_feature_that_costs_a_cache_line_is_named() -> None:
 
 def _unused(feature_set: FeatureSet) -> str:
     read = {feature.field.name for feature in feature_set.features if feature.field}
-    return next(name for name, field in FIELDS.items() if name not in read and not field.identity)
+    return next(name for name in ALONE if name not in read)
