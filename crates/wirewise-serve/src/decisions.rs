@@ -7,8 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
+use reqwest::header::{HeaderMap, HeaderName};
 use reqwest::{Certificate, Client, StatusCode, Url};
 use serde::{Deserialize, Deserializer};
 use wirewised::abi;
@@ -19,11 +18,11 @@ use wirewised::object::deny::Until;
 use wirewised::policy::Prefix;
 use wirewised::text::units::format_bytes;
 
+use crate::requests::{self, because, secret};
+
 /// About two million decisions.
 const MAX_ANSWER: usize = 256 << 20;
-const MAX_KEY: u64 = 4096;
 const MAX_CERTIFICATES: u64 = 1 << 20;
-const CONNECT: Duration = Duration::from_secs(5);
 /// For a whole answer: a local API with SQLite takes ten seconds for 100,000 decisions.
 const ANSWER: Duration = Duration::from_secs(120);
 
@@ -39,15 +38,14 @@ impl LocalApi {
     /// url : such as `http://127.0.0.1:8080`. ca_file : who signed its certificate, if the system does not know.
     pub fn new(url: &Url, key_file: &Path, ca_file: Option<&Path>) -> Result<Self> {
         let mut headers = HeaderMap::new();
-        headers.insert(HeaderName::from_static("x-api-key"), key(key_file)?);
-        let mut builder = Client::builder()
-            .user_agent(concat!("wirewise-bouncer/v", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers)
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER)
-            // The key is for this address, and for no other that an answer or the environment names.
-            .redirect(Policy::none())
-            .no_proxy();
+        let key = secret(
+            key_file,
+            "",
+            "holds no key: one line, as `cscli bouncers add wirewise --output raw` prints it",
+        );
+        headers.insert(HeaderName::from_static("x-api-key"), key?);
+        let user_agent = concat!("wirewise-bouncer/v", env!("CARGO_PKG_VERSION"));
+        let mut builder = requests::client(user_agent, ANSWER).default_headers(headers);
         if let Some(path) = ca_file {
             let refuse =
                 || Error::input(format!("--ca-file {}: no certificates in PEM form", path.display()));
@@ -94,57 +92,17 @@ impl LocalApi {
     }
 }
 
-/// The whole chain, of which reqwest shows the first part; the address is named apart.
-pub fn because(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text = cause.to_string();
-        next = cause.source();
-    }
-    if error.is_timeout() {
-        return "does not answer in time".to_string();
-    }
-    if text.is_empty() { error.to_string() } else { text }
-}
-
 fn stream_of(url: &Url) -> Result<Url> {
-    let refuse =
-        |why: &str| Err(Error::input(format!("--crowdsec: {why}; write such as http://127.0.0.1:8080")));
-    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return refuse("neither http:// nor https://");
-    }
+    let refuse = |why| Err(Error::input(format!("--crowdsec: {why}; write such as http://127.0.0.1:8080")));
+    requests::check(url).or_else(refuse)?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        return refuse("has a name, a password or a query; the key is in --key-file");
+        refuse("has a name, a password or a query; the key is in --key-file")?;
     }
     let mut stream = url.clone();
     stream.set_path(&format!("{}/v1/decisions/stream", url.path().trim_end_matches('/')));
     // All decisions about an address, not only the longest: each is taken back by itself.
     stream.set_query(Some("scopes=ip,range&dedup=false"));
     Ok(stream)
-}
-
-/// Whether the key goes over a network as it is.
-pub fn is_in_clear(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    url.scheme() == "http" && !here
-}
-
-fn key(file: &Path) -> Result<HeaderValue> {
-    let bytes = files::read(file, MAX_KEY)?;
-    let key = bytes.trim_ascii();
-    let fits = !key.is_empty() && key.iter().all(u8::is_ascii_graphic);
-    let value = fits.then(|| HeaderValue::from_bytes(key).ok()).flatten().ok_or_else(|| {
-        Error::input(format!(
-            "{}: holds no key: one line, as `cscli bouncers add wirewise --output raw` prints it",
-            file.display()
-        ))
-    });
-    value.map(|mut value| {
-        value.set_sensitive(true);
-        value
-    })
 }
 
 /// What the local API answers.
@@ -359,7 +317,5 @@ mod tests {
         for wrong in ["ftp://h", "http://a:b@h", "http://h/?key=1", "file:///etc/passwd"] {
             assert!(url(wrong).unwrap_err().to_string().contains("--crowdsec"), "{wrong}");
         }
-        let clear = |text: &str| is_in_clear(&text.parse().unwrap());
-        assert!(clear("http://192.0.2.1:8080") && !clear("http://[::1]") && !clear("https://192.0.2.1"));
     }
 }

@@ -19,6 +19,7 @@ mod openapi;
 mod outputs;
 mod page;
 mod reader;
+mod requests;
 mod seldom;
 mod survey;
 mod sync;
@@ -208,10 +209,8 @@ fn beside() -> Result<PathBuf> {
 }
 
 async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
-    let tls = match &config.tls {
-        Some(files) => Some(Arc::new(tls::Current::new(files.read()?))),
-        None => None,
-    };
+    let tls = config.tls.as_ref().map(tls::Files::read).transpose()?;
+    let tls = tls.map(|config| Arc::new(tls::Current::new(config)));
     let local = listen::control_socket(&config.socket)?;
     let socket = config.socket.path.clone();
     let by_tcp = match config.listen {

@@ -15,7 +15,8 @@ use wirewised::kernel;
 use wirewised::object::deny::{Change, Edit};
 use wirewised::text::units::{Nanoseconds, thousands};
 
-use crate::decisions::{Bans, Left, LocalApi, is_in_clear};
+use crate::decisions::{Bans, Left, LocalApi};
+use crate::requests::is_in_clear;
 
 /// Who denies what is synced.
 const ORIGIN: &str = "crowdsec";

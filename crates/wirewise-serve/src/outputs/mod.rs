@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where events go: a file, sockets of collectors, syslog, the journal, an HTTP server. Each output has a thread and a queue with an end, so one that does
-//! not keep up costs its own events, and neither packets nor the events of the others.
+//! Where events go: a file, sockets of collectors, syslog, the journal, an HTTP server. Each output has a thread and a queue with an end, so
+//! one that does not keep up costs its own events, and neither packets nor the events of the others.
 
 mod file;
 mod journald;

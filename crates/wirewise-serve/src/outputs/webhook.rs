@@ -1,46 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An HTTP server that is told of each event by a request of its own.
+//! Events as HTTP requests, one for each.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::{Builder, Runtime};
 use wirewised::error::{Error, Result};
-use wirewised::files;
 
 use super::{RETRY, Sent, Sink};
-use crate::decisions::{because, is_in_clear};
+use crate::requests::{self, because, is_in_clear, secret};
 
-const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
 /// The longest pause before an event is sent again.
 const LONGEST: Duration = Duration::from_secs(64);
-const MAX_TOKEN: u64 = 4096;
 
 pub struct Webhook {
     url: Url,
     token: Option<HeaderValue>,
     client: Client,
-    /// Of this thread alone, which is the output's.
+    /// Runs requests in the output's own thread.
     runtime: Runtime,
 }
 
 impl Webhook {
     pub fn new(url: Url, token_file: Option<&Path>) -> Result<Self> {
-        let token = token_file.map(read_token).transpose()?;
-        let client = Client::builder()
-            .user_agent(concat!("wirewise/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER)
-            // Events and token are for this address, and for no other that an answer or the environment names.
-            .redirect(Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(|error| Error::other(because(&error)))?;
+        let read = |file| secret(file, "Bearer ", "holds no token: one line of printable characters");
+        let token = token_file.map(read).transpose()?;
+        let client = requests::client(concat!("wirewise/", env!("CARGO_PKG_VERSION")), ANSWER).build();
+        let client = client.map_err(|error| Error::other(because(&error)))?;
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| Error::other(&error))?;
         Ok(Self { url, token, client, runtime })
@@ -49,9 +39,7 @@ impl Webhook {
 
 /// Refuses an address that requests cannot go to, or that a token must not.
 pub fn check(url: &Url, has_token: bool) -> std::result::Result<(), String> {
-    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err("neither http:// nor https://".to_string());
-    }
+    requests::check(url)?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("has a name or a password; a token goes into `token_file`".to_string());
     }
@@ -59,18 +47,6 @@ pub fn check(url: &Url, has_token: bool) -> std::result::Result<(), String> {
         return Err("would send the token over the network as it is; write https://".to_string());
     }
     Ok(())
-}
-
-fn read_token(file: &Path) -> Result<HeaderValue> {
-    let bytes = files::read(file, MAX_TOKEN)?;
-    let token = bytes.trim_ascii();
-    let fits = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
-    let value = fits.then(|| HeaderValue::from_bytes(&[b"Bearer ", token].concat()).ok()).flatten();
-    let mut value = value.ok_or_else(|| {
-        Error::input(format!("{}: holds no token: one line of printable characters", file.display()))
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 impl Sink for Webhook {

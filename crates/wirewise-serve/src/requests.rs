@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What requests to other people's HTTP servers have in common: who may hear the secret that they carry, and what is said when they fail.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Url};
+use wirewised::error::{Error, Result};
+use wirewised::files;
+
+const CONNECT: Duration = Duration::from_secs(5);
+const MAX_SECRET: u64 = 4096;
+
+/// answer : how long a whole answer may take.
+pub fn client(user_agent: &str, answer: Duration) -> ClientBuilder {
+    Client::builder()
+        .user_agent(user_agent)
+        .connect_timeout(CONNECT)
+        .timeout(answer)
+        // What is sent is for one address, and for no other that an answer or the environment names.
+        .redirect(Policy::none())
+        .no_proxy()
+}
+
+/// A header with the one line of a file behind `before`. otherwise : said of a file that holds something else.
+pub fn secret(file: &Path, before: &str, otherwise: &str) -> Result<HeaderValue> {
+    let bytes = files::read(file, MAX_SECRET)?;
+    let line = bytes.trim_ascii();
+    let fits = !line.is_empty() && line.iter().all(u8::is_ascii_graphic);
+    let value = fits.then(|| HeaderValue::from_bytes(&[before.as_bytes(), line].concat()).ok()).flatten();
+    let mut value = value.ok_or_else(|| Error::input(format!("{}: {otherwise}", file.display())))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Refuses an address that requests cannot go to.
+pub fn check(url: &Url) -> std::result::Result<(), &'static str> {
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err("neither http:// nor https://");
+    }
+    Ok(())
+}
+
+/// Whether others on the way can read what is sent.
+pub fn is_in_clear(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    url.scheme() == "http" && !here
+}
+
+/// The last of an error's causes, of which reqwest shows the first; the address is named apart.
+pub fn because(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text = cause.to_string();
+        next = cause.source();
+    }
+    if error.is_timeout() {
+        return "does not answer in time".to_string();
+    }
+    if text.is_empty() { error.to_string() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_https_and_this_machine_are_not_in_the_clear() {
+        let clear = |text: &str| is_in_clear(&text.parse().unwrap());
+        assert!(clear("http://192.0.2.1:8080") && !clear("http://[::1]") && !clear("https://192.0.2.1"));
+    }
+}
