@@ -9,6 +9,18 @@
 #include "classify/packet.h"
 #include "frame/hook.h"
 
+/* Whether a list of ports has one. ports: the map. protocol: 0 if the packet has no ports. first: word where the list begins. */
+static __always_inline int ww_has_port(void *ports, __u32 protocol, __u32 port, __u32 first)
+{
+	__u32 word = first + (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
+	__u64 *bits;
+
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
+		return 0;
+	bits = bpf_map_lookup_elem(ports, &word);
+	return bits && *bits >> (port & 63) & 1;
+}
+
 /* The allow list; not called if it is empty. Global functions, so that they use none of ww_main's stack. */
 __noinline int ww_allowed_prefix4(__be32 source)
 {
@@ -31,13 +43,7 @@ __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 
 __noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)
 {
-	__u32 word = first + (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
-	__u64 *ports;
-
-	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
-		return 0;
-	ports = bpf_map_lookup_elem(&ww_allow_ports, &word);
-	return ports && *ports >> (port & 63) & 1 ? WW_ALLOWED_PORT : 0;
+	return ww_has_port(&ww_allow_ports, protocol, port, first) ? WW_ALLOWED_PORT : 0;
 }
 
 /* Packets without which a host loses its network: path MTU discovery, neighbour discovery (from its own link: with a hop limit of 255, RFC 4861), DHCP.
@@ -121,18 +127,6 @@ __weak __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, 
 	return status;
 }
 
-/* protocol: 0 if the packet has no ports. */
-static __always_inline int ww_denied_port(__u32 protocol, __u32 port)
-{
-	__u32 word = (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
-	__u64 *ports;
-
-	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
-		return 0;
-	ports = bpf_map_lookup_elem(&ww_deny_ports, &word);
-	return ports && *ports >> (port & 63) & 1;
-}
-
 /* Whether a bit of the filter is set. Only then is the list itself looked at: that takes two calls and a longest-prefix match, and most packets
  * are of nobody who is on it. */
 static __always_inline int ww_filtered(__u32 word, __u32 bit)
@@ -171,7 +165,7 @@ static __always_inline int ww_denied(WW_HOOK_CTX *ctx, struct ww_scratch *scratc
 	if (ww_config.denies) {
 		int may_be = allow & WW_ALLOW_UNLESS_BANNED;
 
-		if (allow & WW_ALLOW_UNLESS_PORT_DENIED && ww_denied_port(protocol, port))
+		if (allow & WW_ALLOW_UNLESS_PORT_DENIED && ww_has_port(&ww_deny_ports, protocol, port, 0))
 			transport |= WW_PORT_IS_DENIED;
 		if (!may_be && !(transport & WW_PORT_IS_DENIED))
 			may_be = version == 4

@@ -77,7 +77,7 @@ static __always_inline __u32 ww_handshake(const struct ww_packet *p, const struc
 static __always_inline void ww_go_way(__u64 *seen_ns, __u32 goes, struct ww_context *c)
 {
 	__u64 passed = ww_elapsed(c->now_ns, *seen_ns) & -(__u64)goes;
-	__u32 is_own = goes & (ww_is_not_0(*seen_ns) | ww_is_not_0(*seen_ns >> 32));
+	__u32 is_own = goes & ww_is_not_0(*seen_ns);
 
 	c->is_own |= is_own;
 	c->own_us |= ww_microseconds(passed) & -is_own;

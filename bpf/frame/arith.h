@@ -47,10 +47,10 @@ static __always_inline __u32 ww_increment(__u32 value, __u32 amount)
 	return (__u32)sum - (__u32)(sum >> 32);
 }
 
-/* 1, or 0 of 0. Without a branch. */
-static __always_inline __u32 ww_is_not_0(__u32 value)
+/* 1, or 0 of 0. value: below 2^63. Without a branch. */
+static __always_inline __u32 ww_is_not_0(__u64 value)
 {
-	__u64 negative = -(__u64)value;
+	__u64 negative = -value;
 
 	ww_hide(negative);
 	return negative >> 63;
