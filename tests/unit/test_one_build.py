@@ -18,20 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 def crates(*selected: str) -> set[tuple[str, str]]:
     """Name and version, and features, of all that a selection of the workspace is made of."""
-    command = [
-        "cargo",
-        "tree",
-        "--locked",
-        "--offline",
-        "--prefix",
-        "none",
-        "--format",
-        "{p}\t{f}",
-        *selected,
-    ]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )  # fmt: skip
+    command = ["cargo", "tree", "--locked", "--offline", "--prefix=none", "--format={p}\t{f}", *selected]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert not done.returncode, done.stderr
     lines = {line.removesuffix(" (*)").rpartition("\t") for line in done.stdout.splitlines() if line}
     return {(name, features) for name, _, features in lines if "(/" not in name}

@@ -274,7 +274,7 @@ FIELDS: Registry[Field] = Registry(
             "own_iat",
             "us",
             IAT_MAX,
-            "time since the flow's previous packet of the same direction; a direction's first is no sample",
+            "time since the flow's previous packet of the same direction, from each direction's second on",
             "c->own_us",
             lambda c: _microseconds(c.own_ns or 0),
             of_way=True,

@@ -311,6 +311,11 @@ class ScopeState:
                 cell.update(state, context.mix(x) if cell.mixed else x, n, track.bounds)
 
 
+def _since(before_ns: int, time_ns: int) -> int | None:
+    """Nanoseconds since `before_ns`, where 0 means that there was nothing: then None."""
+    return max(0, time_ns - before_ns) if before_ns else None
+
+
 class FlowState:
     """Reference state of one flow or aggregate: what the generated struct ww_state holds."""
 
@@ -329,18 +334,18 @@ class FlowState:
 
     def begin_flow(self, time_ns: int) -> int | None:
         """A flow of the aggregate begins. How long after the one before; None if there was none."""
-        before = self.flow_seen_ns  # 0: there was none
+        before = self.flow_seen_ns
         self.flow_seen_ns = max(before, time_ns)
-        return max(0, time_ns - before) if before else None
+        return _since(before, time_ns)
 
     def go_way(self, forward: int, time_ns: int) -> int | None:
         """A packet of a direction. How long after the one before; None if there was none."""
         way = DIRECTIONS[not forward]
         if way not in self.way_seen_ns:
             return None
-        before = self.way_seen_ns[way]  # 0: there was none
+        before = self.way_seen_ns[way]
         self.way_seen_ns[way] = max(before, time_ns)
-        return max(0, time_ns - before) if before else None
+        return _since(before, time_ns)
 
     def sample(self, context: Context, time_ns: int) -> bool:
         """Account one packet seen at time_ns. Whether a round of probes is whole with it."""
