@@ -9,16 +9,16 @@
 #include "classify/packet.h"
 #include "frame/hook.h"
 
-/* Whether a list of ports has one. ports: the map. protocol: 0 if the packet has no ports. first: word where the list begins. */
-static __always_inline int ww_has_port(void *ports, __u32 protocol, __u32 port, __u32 first)
+/* Whether a list of ports has one: the word of the list that has its bit (first: where the list begins), and what is found there. The map itself
+ * is not handed to a function: compiled for the processor, its type is what a look-up knows it by. */
+static __always_inline __u32 ww_port_word(__u32 protocol, __u32 port, __u32 first)
 {
-	__u32 word = first + (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
-	__u64 *bits;
+	return first + (protocol == IPPROTO_UDP ? WW_ALLOW_PORT_WORDS : 0) + port / 64;
+}
 
-	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP)
-		return 0;
-	bits = bpf_map_lookup_elem(ports, &word);
-	return bits && *bits >> (port & 63) & 1;
+static __always_inline int ww_has_port(const __u64 *bits, __u32 protocol, __u32 port)
+{
+	return bits && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) && *bits >> (port & 63) & 1;
 }
 
 /* The allow list; not called if it is empty. Global functions, so that they use none of ww_main's stack. */
@@ -43,7 +43,9 @@ __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 
 __noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)
 {
-	return ww_has_port(&ww_allow_ports, protocol, port, first) ? WW_ALLOWED_PORT : 0;
+	__u32 word = ww_port_word(protocol, port, first);
+
+	return ww_has_port(bpf_map_lookup_elem(&ww_allow_ports, &word), protocol, port) ? WW_ALLOWED_PORT : 0;
 }
 
 /* Packets without which a host loses its network: path MTU discovery, neighbour discovery (from its own link: with a hop limit of 255, RFC 4861), DHCP.
@@ -165,8 +167,12 @@ static __always_inline int ww_denied(WW_HOOK_CTX *ctx, struct ww_scratch *scratc
 	if (ww_config.denies) {
 		int may_be = allow & WW_ALLOW_UNLESS_BANNED;
 
-		if (allow & WW_ALLOW_UNLESS_PORT_DENIED && ww_has_port(&ww_deny_ports, protocol, port, 0))
-			transport |= WW_PORT_IS_DENIED;
+		if (allow & WW_ALLOW_UNLESS_PORT_DENIED) {
+			__u32 word = ww_port_word(protocol, port, 0);
+
+			if (ww_has_port(bpf_map_lookup_elem(&ww_deny_ports, &word), protocol, port))
+				transport |= WW_PORT_IS_DENIED;
+		}
 		if (!may_be && !(transport & WW_PORT_IS_DENIED))
 			may_be = version == 4
 					 ? ww_may_be_denied4(ww_outgoing() ? p->destination4 : p->source4)
