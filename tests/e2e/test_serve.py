@@ -141,18 +141,20 @@ def test_a_namespace_may_be_deleted(lab: Lab) -> None:
     until("its interface is gone", lambda: not other_end())
 
 
-def test_a_process_that_carries_packets_is_started_again(lab: Lab) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_process_that_carries_packets_is_started_again(lab: Lab, kills: int) -> None:
     lab.write(lab.entry(plane="af-packet"))
     service = lab.start()
     until("it is kept", lab.kept)
     carriers = [lab.attached()["carrier"]["process"]]
-    for outages in (1, 2):
+    for outages in range(1, kills + 1):
         os.kill(carriers[-1], signal.SIGKILL)
         until("it is said", lambda: lab.metric("wirewise_serve_outages_total") == outages)  # noqa: B023
         until("another carries", lambda: lab.attached()["carrier"]["answers"])
         carriers.append(lab.attached()["carrier"]["process"])
-    assert len(set(carriers)) == 3
+    assert len(set(carriers)) == kills + 1
     assert lab.metric("wirewise_carrier_answers") == 1
+    print(f"{lab.metric('wirewise_serve_outage_seconds_total') / kills:.3f} s an outage")
     # It outlives the service, and the next one watches over it.
     service.kill()
     service.wait(PATIENCE_S)
@@ -237,12 +239,17 @@ def test_many_and_slow_connections_do_no_harm(lab: Lab) -> None:
     assert asked(connection, "GET", "/metrics", secret)[0] == 200
 
 
-def test_killed_at_any_moment_it_leaves_old_or_new(lab: Lab) -> None:
+@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_it_leaves_old_or_new(lab: Lab, kills: int) -> None:
     draw = random.Random(5)
+
+    def judged() -> int:
+        return sum(int(row["packets"]) for row in lab.look("stats")["status"])
+
     lab.write(lab.entry())
     service = lab.start()
     until("it is kept", lab.kept)
-    for _ in range(12):
+    for _ in range(kills):
         name, mode = draw.choice(["first", "second"]), draw.choice(["observe", "enforce"])
         lab.write(lab.entry(bundle=f"{name}.wirewise", policy="drop.yaml", mode=mode))
         service.send_signal(signal.SIGHUP)
@@ -252,6 +259,9 @@ def test_killed_at_any_moment_it_leaves_old_or_new(lab: Lab) -> None:
         between = lab.attached()
         assert between["bundle"]["name"] in ("first", "second")
         assert between["plane_obtained"] == "xdp-native"
+        before = judged()
+        lab.send(3)
+        until("packets are judged without the service", lambda: judged() == before + 3)  # noqa: B023
         service = lab.start()
         until("it is kept", lambda: lab.kept() and lab.attached()["bundle"]["name"] == name)  # noqa: B023
         until("its mode", lambda: lab.attached()["mode"] == mode)  # noqa: B023

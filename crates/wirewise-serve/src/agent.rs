@@ -65,6 +65,9 @@ impl Order {
         if let Some(workers) = wish.workers {
             order = order.with("--workers", workers.to_string());
         }
+        if let Some(size) = wish.flow_table_size {
+            order = order.with("--flow-table-size", size.to_string());
+        }
         order
     }
 

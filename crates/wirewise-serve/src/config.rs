@@ -69,6 +69,8 @@ pub struct Wish {
     pub to: Option<String>,
     /// Threads of a plane in user space.
     pub workers: Option<u32>,
+    /// Flows that fit, for each CPU where it has a table of its own; without it, as many as the bundle says.
+    pub flow_table_size: Option<u32>,
     /// Whether what merges packets before the program is switched off while it runs.
     #[serde(default)]
     pub offloads_off: bool,
@@ -154,8 +156,8 @@ impl Wish {
 
     /// Whether one can take the other's place by a swap and a change of mode.
     pub fn is_like(&self, other: &Self) -> bool {
-        (self.plane, self.outgoing, &self.to, self.workers)
-            == (other.plane, other.outgoing, &other.to, other.workers)
+        (self.plane, self.outgoing, &self.to, self.workers, self.flow_table_size)
+            == (other.plane, other.outgoing, &other.to, other.workers, other.flow_table_size)
     }
 
     fn check(&self) -> Result<()> {
