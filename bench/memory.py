@@ -56,7 +56,7 @@ def measure(program: Compiled, folder: Path, sizes: tuple[int, ...] = SIZES) -> 
             packets = write(capture, size)
             for what, options in commands.items():
                 command = [agent.find(), what.partition(" ")[0], capture, *options, "--json"]
-                said, peak, seconds = _run(list(map(str, command)))
+                said, peak, seconds = measured(list(map(str, command)))
                 if said["packets"] != packets:
                     raise WirewiseError(f"{what}: read {said['packets']} of {packets} packets")
                 results.append(
@@ -96,7 +96,7 @@ def _times(duration: int) -> Iterator[int]:
         start += duration
 
 
-def _run(command: list[str]) -> tuple[dict[str, Any], int, float]:
+def measured(command: list[str]) -> tuple[dict[str, Any], int, float]:
     """What a command says as JSON, its peak resident memory in KiB, and the seconds it took."""
     start = perf_counter()
     launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *command]

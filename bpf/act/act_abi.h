@@ -9,7 +9,7 @@
 #include "abi.h"
 #include "act/metadata.h"
 
-#define WW_ACT_VERSION 2 /* of the layout of the actor's maps, which outlive an agent */
+#define WW_ACT_VERSION 3 /* of the layout of the actor's maps, which outlive an agent */
 
 #define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
 #define WW_STATIONS 16384  /* seen behind the ports of a bridge */
@@ -131,6 +131,12 @@ struct ww_ban_bucket {
 	struct ww_ban_key key[WW_BAN_WAYS];
 	__u64 reserved[6];
 };
+
+/* Map ww_ban_filter: a bit for each hash of the first WW_BAN_NETWORK4 or WW_BAN_NETWORK6 bits of an address: 1 if somebody there was banned. */
+#define WW_BAN_NETWORK4 24
+#define WW_BAN_NETWORK6 40
+#define WW_BAN_FILTER_BITS 23
+#define WW_BAN_FILTER_WORDS 131072
 
 /* Element of the array ww_handshakes, found by the hash of a connection's ends; connections may share one, and then the last counts. Numbers are
  * acknowledgement << 32 | sequence of the segment with which the peer completes the handshake. */
@@ -399,7 +405,9 @@ struct ww_act_policy {
 	__u64 tell_every_ns; /* while a flow or source goes on, it has an event so often */
 	__u32 each;	     /* enum ww_each */
 	struct ww_ban_kind ban[WW_BAN_KINDS];
-	__u32 proofs; /* 1: some class bans only who has proved its address */
+	__u8 proofs; /* 1: some class bans only who has proved its address */
+	__u8 wide_bans; /* 1: some ban is of more addresses than those that have a bit of ww_ban_filter in common */
+	__u8 reserved[2];
 	struct ww_evidence_rule evidence;
 };
 

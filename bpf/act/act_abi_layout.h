@@ -228,6 +228,8 @@ WW_AT(ww_act_policy, tell_every_ns, 8968);
 WW_AT(ww_act_policy, each, 8976);
 WW_AT(ww_act_policy, ban, 8980);
 WW_AT(ww_act_policy, proofs, 8996);
+WW_AT(ww_act_policy, wide_bans, 8997);
+WW_AT(ww_act_policy, reserved, 8998);
 WW_AT(ww_act_policy, evidence, 9000);
 
 WW_SIZE(ww_asked, 120);

@@ -74,7 +74,7 @@ static __always_inline int ww_denied_otherwise(WW_HOOK_CTX *ctx, __u64 transport
 		return WW_DENIED_PORT;
 	if (!(ww_act_config.acts & WW_STEER_BAN))
 		return 0;
-	if (ww_banned(ctx))
+	if (ww_may_be_banned() && ww_banned(ctx))
 		return WW_BANNED;
 	if (ww_act_policy.proofs)
 		ww_prove(ctx, transport);
@@ -87,7 +87,7 @@ __noinline int ww_denied4(WW_HOOK_ARG *ctx, __be32 peer, __be32 own, __u64 trans
 
 	if (ww_act_config.acts & WW_STEER_BAN)
 		ww_note4(peer, own);
-	status = ww_listed4(peer);
+	status = ww_act_config.acts & WW_STEER_DENY ? ww_listed4(peer) : 0;
 	return status ? status : ww_denied_otherwise(ctx, transport);
 }
 
@@ -99,7 +99,7 @@ __noinline int ww_denied6(WW_HOOK_ARG *ctx, const struct ww_ends6 *ends, __u64 t
 		return 0;
 	if (ww_act_config.acts & WW_STEER_BAN)
 		ww_note6(ends);
-	status = ww_listed6(ends);
+	status = ww_act_config.acts & WW_STEER_DENY ? ww_listed6(ends) : 0;
 	return status ? status : ww_denied_otherwise(ctx, transport);
 }
 

@@ -59,6 +59,7 @@ WW_MAP(ww_deny_origins, BPF_MAP_TYPE_ARRAY, __u32, struct ww_deny_origin, WW_DEN
 WW_MAP(ww_told_of, BPF_MAP_TYPE_LRU_HASH, struct ww_told_key, struct ww_told, WW_TOLD, 0);
 /* Who is banned, and for how long; and who has proved its address. */
 WW_MAP(ww_bans, BPF_MAP_TYPE_ARRAY, __u32, struct ww_ban_bucket, WW_BAN_BUCKETS, BPF_F_MMAPABLE);
+WW_MAP(ww_ban_filter, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_BAN_FILTER_WORDS, BPF_F_MMAPABLE);
 WW_MAP(ww_handshakes, BPF_MAP_TYPE_ARRAY, __u32, struct ww_handshake, WW_HANDSHAKES, BPF_F_MMAPABLE);
 
 /* What belongs to a CPU, or 0. */

@@ -48,7 +48,7 @@ pub const METADATA: u32 = 0x31d7_a2c5;
 pub const METADATA_VERSION: u32 = 1;
 pub const METADATA_SCORE: u32 = 1;
 pub const VERDICTS: u32 = 65_536;
-pub const ACT_VERSION: u32 = 2;
+pub const ACT_VERSION: u32 = 3;
 pub const INTERFACES: u32 = 1024;
 pub const STATIONS: u32 = 16_384;
 pub const FIXED: u32 = 4096;
@@ -64,6 +64,10 @@ pub const BAN_WAYS: usize = 4;
 pub const BAN_BUCKETS: u32 = 16_384;
 pub const BAN_FREE: u32 = 0;
 pub const BAN_BUSY: u32 = 1;
+pub const BAN_NETWORK4: u32 = 24;
+pub const BAN_NETWORK6: u32 = 40;
+pub const BAN_FILTER_BITS: u32 = 23;
+pub const BAN_FILTER_WORDS: u32 = 131_072;
 pub const HANDSHAKES: u32 = 65_536;
 pub const PROOF_BYTES: u32 = 65_536;
 pub const MAX_SPREAD: usize = 16;
@@ -1485,7 +1489,9 @@ pub struct ActPolicy {
     pub tell_every_ns: u64,
     pub each: u32,
     pub ban: [BanKind; BAN_KINDS],
-    pub proofs: u32,
+    pub proofs: u8,
+    pub wide_bans: u8,
+    pub reserved: [u8; 2],
     pub evidence: EvidenceRule,
 }
 
@@ -1498,6 +1504,8 @@ const _: () = {
     assert!(offset_of!(ActPolicy, each) == 8976);
     assert!(offset_of!(ActPolicy, ban) == 8980);
     assert!(offset_of!(ActPolicy, proofs) == 8996);
+    assert!(offset_of!(ActPolicy, wide_bans) == 8997);
+    assert!(offset_of!(ActPolicy, reserved) == 8998);
     assert!(offset_of!(ActPolicy, evidence) == 9000);
 };
 

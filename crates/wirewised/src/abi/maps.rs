@@ -459,6 +459,9 @@ maps! {
     /// who is banned, and for how long
     BANS = "ww_bans", Host: Map::array(size_of::<abi::BanBucket>(), abi::BAN_BUCKETS as usize)
         .steering(abi::STEER_BAN, Of::All);
+    /// networks in which somebody was banned, as bits
+    BAN_FILTER = "ww_ban_filter", Host: Map::array(8, abi::BAN_FILTER_WORDS as usize)
+        .steering(abi::STEER_BAN, Of::All);
     /// handshakes of TCP by which senders prove their addresses
     HANDSHAKES = "ww_handshakes", Host: Map::array(size_of::<abi::Handshake>(), abi::HANDSHAKES as usize)
         .steering(abi::STEER_BAN, Of::All);

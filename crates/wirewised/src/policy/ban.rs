@@ -66,6 +66,11 @@ impl Kind {
         }
     }
 
+    /// Whether it bans more than addresses that have a bit of `ww_ban_filter` in common.
+    fn is_wide(self) -> bool {
+        u32::from(self.length4) < abi::BAN_NETWORK4 || u32::from(self.length6) < abi::BAN_NETWORK6
+    }
+
     fn to_abi(self) -> abi::BanKind {
         abi::BanKind { there: 1, length4: self.length4, length6: self.length6, pair: self.pair.into() }
     }
@@ -140,6 +145,7 @@ pub(super) fn write(bans: &[Option<Ban>], act: &mut abi::ActPolicy) {
         steer.ban_ms = (ban.time.0 / MILLISECOND) as u32;
         steer.ban_kind = kinds.iter().position(|kind| *kind == ban.kind).unwrap_or_default() as u8;
         steer.spoofable = ban.spoofable.into();
-        act.proofs |= u32::from(!ban.spoofable);
+        act.proofs |= u8::from(!ban.spoofable);
+        act.wide_bans |= u8::from(ban.kind.is_wide());
     }
 }

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a deny list and bans cost, and how long a list of a million prefixes takes to load.
+
+    python -m bench.lists --output build/bench/lists.json
+
+A tree of depth 5 is attached to a veth interface for each case. The kernel runs each program on the same UDP
+packet of one flow, in many short rounds in which they take turns; the median of the rounds counts. The empty
+program only passes packets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from ctypes import (
+    CDLL,
+    Structure,
+    addressof,
+    byref,
+    c_char,
+    c_uint32,
+    c_uint64,
+    create_string_buffer,
+    get_errno,
+    sizeof,
+)
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import files, machine
+from bench.memory import measured
+from bench.programs import HARA2023, forest
+from wirewise import agent
+from wirewise.compiler import compile
+from wirewise.demo.network import Wire, wire
+from wirewise.errors import WirewiseError
+
+_SYSCALL = {"x86_64": 321, "aarch64": 280}
+_LOAD, _TEST_RUN, _BY_ID = 5, 10, 13
+_XDP, _DROP, _PASS = 6, 1, 2
+_SENDER = "10.1.2.3"
+_FRAME = bytes.fromhex("0200000000020200000000010800") + bytes(
+    [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, *map(int, _SENDER.split(".")), 192, 0, 2, 1]
+    + [0x9C, 0x40, 0, 53, 0, 26, 0, 0] + [0] * 18
+)  # fmt: skip
+_REPEAT = 100_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--prefixes", type=files.at_least(1), default=1_000_000, help="default: %(default)s")
+    parser.add_argument("--rounds", type=files.at_least(1), default=31, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/lists.json"))
+    parser.add_argument("--keep", action="store_true", help="also keep the result in bench/results")
+    return files.report_on(parser.parse_args(arguments), measure, show, keep_as="-lists")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Attaches a program for each case, and has them take turns."""
+    facts, _ = machine.begin()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        made = stack.enter_context(wire())
+        compiled = compile(forest(1, 5), HARA2023, name="tree", classes=["a", "b"], verify="never")
+        compiled.bundle.write(folder / "tree.wirewise")
+        lab = Lab(made, folder)
+        programs = {"empty": _empty()}
+        programs["no list"] = lab.attach("none", "")
+        its_class = lab.class_given("none", programs["no list"])
+        programs["empty list, no match"] = lab.attach("listed", "deny: {}\n")
+        programs["long list, no match"] = lab.attach("long", "deny: {}\n")
+        programs["denied"] = lab.attach("denied", f"deny: {{prefixes: [{_SENDER}/32]}}\n")
+        ban = "{{{}: {{ban: {{by: source, for: 1h, spoofable: true}}}}}}"
+        other = "b" if its_class == "a" else "a"
+        programs["bans, not banned"] = lab.attach("free", f"classes: {ban.format(other)}\n")
+        programs["banned"] = lab.attach("banned", f"classes: {ban.format(its_class)}\n")
+        loaded = lab.load("long", options.prefixes)
+        times: dict[str, list[int]] = {name: [] for name in programs}
+        expected = {"denied": _DROP, "banned": _DROP}
+        for number in range(-1, options.rounds):
+            for name, program in programs.items():
+                answer, duration = _run(program, _REPEAT)
+                if answer != expected.get(name, _PASS):
+                    raise WirewiseError(f"{name}: the program answers {answer}")
+                if number >= 0:
+                    times[name].append(duration)
+    rows = [
+        {"case": name, "ns": median(values), "least": min(values), "most": max(values)}
+        for name, values in times.items()
+    ]
+    conditions = {"rounds": options.rounds, "packets_a_round": _REPEAT, "prefixes": options.prefixes}
+    return {"machine": facts, "conditions": conditions, "cases": rows, "load": loaded}
+
+
+class Lab:
+    """Programs, each on a veth pair of its own in the namespaces of a wire."""
+
+    def __init__(self, made: Wire, folder: Path) -> None:
+        self.made, self.folder = made, folder
+
+    def place(self, case: str) -> list[str]:
+        """Options that name the attachment of a case."""
+        return ["--interface", f"ww{case}", "--netns", self.made.inside]
+
+    def attach(self, case: str, policy: str) -> int:
+        """A descriptor of the program that judges by this policy and enforces it."""
+        pair = ["ip", "-n", self.made.inside, "link", "add", f"ww{case}", "type", "veth"]
+        subprocess.run([*pair, "peer", "name", f"wp{case}"], check=True)
+        for name in (f"ww{case}", f"wp{case}"):
+            subprocess.run(
+                ["ip", "-n", self.made.inside, "link", "set", name, "arp", "off", "up"], check=True
+            )
+        file = self.folder / f"{case}.yaml"
+        file.write_text(f"version: 1\n{policy}")
+        agent.call(
+            "run", "--bundle", self.folder / "tree.wirewise", *self.place(case), "--policy", file,
+            "--mode", "enforce", "--yes",
+        )  # fmt: skip
+        (attached,) = agent.call("status", *self.place(case))["attachments"]
+        return _call(_BY_ID, _Id(attached["program_id"]))
+
+    def class_given(self, case: str, program: int) -> str:
+        """The class that the tree gives to the packet."""
+        _run(program, _REPEAT)
+        rows = agent.call("stats", *self.place(case))["classes"]
+        return str(max(rows, key=lambda row: sum(it["packets"] for it in row["outcomes"].values()))["name"])
+
+    def load(self, case: str, count: int) -> dict[str, Any]:
+        """Loads prefixes, most of them whole addresses; none has the packet's sender."""
+        draw, prefixes = random.Random(1), set[str]()
+        while len(prefixes) < count:
+            length = draw.choice([32, 32, 32, 32, 24, 22])
+            number = draw.randrange(20 << 24, 224 << 24) >> (32 - length) << (32 - length)
+            prefixes.add(f"{'.'.join(str(number >> shift & 255) for shift in (24, 16, 8, 0))}/{length}")
+        file = self.folder / "prefixes.txt"
+        file.write_text("\n".join(sorted(prefixes)) + "\n")
+        command = [str(agent.find()), "deny", "load", str(file), *self.place(case), "--json"]
+        _, peak, seconds = measured(command)
+        return {"prefixes": count, "seconds": round(seconds, 2), "peak_rss_mib": round(peak / 1024, 1)}
+
+
+class _Id(Structure):
+    _fields_ = (("id", c_uint32), ("next", c_uint32), ("flags", c_uint32))
+
+
+class _Program(Structure):
+    _fields_ = (
+        ("type", c_uint32), ("instructions", c_uint32), ("code", c_uint64), ("licence", c_uint64),
+        ("rest", c_char * 96),
+    )  # fmt: skip
+
+
+class _TestRun(Structure):
+    _fields_ = (
+        ("program", c_uint32), ("answer", c_uint32), ("size_in", c_uint32), ("size_out", c_uint32),
+        ("data_in", c_uint64), ("data_out", c_uint64), ("repeat", c_uint32), ("duration", c_uint32),
+        ("rest", c_char * 40),
+    )  # fmt: skip
+
+
+def _call(command: int, attributes: Structure) -> int:
+    libc = CDLL(None, use_errno=True)
+    result = libc.syscall(_SYSCALL[os.uname().machine], command, byref(attributes), sizeof(attributes))
+    if result < 0:
+        raise WirewiseError(f"bpf({command}): {os.strerror(get_errno())}")
+    return int(result)
+
+
+def _empty() -> int:
+    """A descriptor of a program that passes every packet: r0 = XDP_PASS, exit."""
+    code = create_string_buffer(bytes([0xB7, 0, 0, 0, _PASS, 0, 0, 0]) + bytes([0x95] + [0] * 7), 16)
+    licence = create_string_buffer(b"GPL")
+    return _call(_LOAD, _Program(_XDP, 2, addressof(code), addressof(licence)))
+
+
+def _run(program: int, repeat: int) -> tuple[int, int]:
+    """What the program answers, and the ns that a run took on average."""
+    frame = create_string_buffer(_FRAME, len(_FRAME))
+    attributes = _TestRun(program, size_in=len(_FRAME), data_in=addressof(frame), repeat=repeat)
+    _call(_TEST_RUN, attributes)
+    return attributes.answer, attributes.duration
+
+
+def show(report: dict[str, Any]) -> None:
+    """A line for each case."""
+    machine.show(report["machine"])
+    for row in report["cases"]:
+        print(f"  {row['case']:<22} {row['ns']:>6.0f} ns  ({row['least']} to {row['most']})")
+    load = report["load"]
+    print(f"  {load['prefixes']:,} prefixes load in {load['seconds']} s, {load['peak_rss_mib']} MiB at most")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
