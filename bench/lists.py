@@ -5,7 +5,8 @@
 
 A tree of depth 5 is attached to a veth interface for each case. The kernel runs each program on the same UDP
 packet of one flow, in many short rounds in which they take turns; the median of the rounds counts. The empty
-program only passes packets.
+program only passes packets. Then a flood of SYNs comes through a veth pair, from 1,000 senders and each from
+another port, to a tree that drops them by class, with and without bans.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from ctypes import (
     CDLL,
@@ -34,11 +36,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from bench import files, machine
 from bench.memory import measured
 from bench.programs import HARA2023, forest
+from bench.sender import BURST, Sender
 from wirewise import agent
 from wirewise.compiler import compile
+from wirewise.demo.kernel_stats import program_runs, run_time_statistics
 from wirewise.demo.network import Wire, wire
 from wirewise.errors import WirewiseError
 
@@ -50,7 +56,14 @@ _FRAME = bytes.fromhex("0200000000020200000000010800") + bytes(
     [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, *map(int, _SENDER.split(".")), 192, 0, 2, 1]
     + [0x9C, 0x40, 0, 53, 0, 26, 0, 0] + [0] * 18
 )  # fmt: skip
+_SYN = bytes.fromhex(
+    "0200000000020200000000010800"
+    "4500002800000000400600000a010000c0000201"
+    "0000005000000001000000005002040000000000"
+)
 _REPEAT = 100_000
+_SENDERS = 1_000
+_FLOODS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--prefixes", type=files.at_least(1), default=1_000_000, help="default: %(default)s")
     parser.add_argument("--rounds", type=files.at_least(1), default=31, help="default: %(default)s")
+    parser.add_argument(
+        "--seconds", type=files.at_least(1), default=3, help="of each flood; default: %(default)s"
+    )
     parser.add_argument("--output", type=Path, default=Path("build/bench/lists.json"))
     parser.add_argument("--keep", action="store_true", help="also keep the result in bench/results")
     return files.report_on(parser.parse_args(arguments), measure, show, keep_as="-lists")
@@ -83,6 +99,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         programs["bans, not banned"] = lab.attach("free", f"classes: {ban.format(other)}\n")
         programs["banned"] = lab.attach("banned", f"classes: {ban.format(its_class)}\n")
         loaded = lab.load("long", options.prefixes)
+        drop = "classes: {a: {action: drop}, b: {action: drop}}\n"
+        bans = "classes: {a: &all {ban: {by: source, for: 1h, spoofable: true}}, b: *all}\n"
+        flooded = lab.flood({"tree": drop, "tree and bans": bans}, options.seconds)
         times: dict[str, list[int]] = {name: [] for name in programs}
         expected = {"denied": _DROP, "banned": _DROP}
         for number in range(-1, options.rounds):
@@ -96,8 +115,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         {"case": name, "ns": median(values), "least": min(values), "most": max(values)}
         for name, values in times.items()
     ]
-    conditions = {"rounds": options.rounds, "packets_a_round": _REPEAT, "prefixes": options.prefixes}
-    return {"machine": facts, "conditions": conditions, "cases": rows, "load": loaded}
+    conditions = {"flood_rounds": _FLOODS, "flood_seconds": options.seconds, "senders": _SENDERS}
+    conditions |= {"rounds": options.rounds, "packets_a_round": _REPEAT, "prefixes": options.prefixes}
+    return {"machine": facts, "conditions": conditions, "cases": rows, "load": loaded, "flood": flooded}
 
 
 class Lab:
@@ -132,6 +152,45 @@ class Lab:
         _run(program, _REPEAT)
         rows = agent.call("stats", *self.place(case))["classes"]
         return str(max(rows, key=lambda row: sum(it["packets"] for it in row["outcomes"].values()))["name"])
+
+    def flood(self, policies: Mapping[str, str], seconds: int) -> list[dict[str, Any]]:
+        """What a packet costs under each policy, and how many are judged; the policies take turns."""
+        places = {name: f"f{number}" for number, name in enumerate(policies)}
+        for name, policy in policies.items():
+            self.attach(places[name], policy)
+        costs: dict[str, list[float]] = {name: [] for name in policies}
+        rates: dict[str, list[float]] = {name: [] for name in policies}
+        draw = np.random.default_rng(1)
+
+        def vary(frames: np.ndarray, number: int) -> None:
+            senders = (np.arange(BURST) + number * BURST) % _SENDERS
+            frames[:, 28], frames[:, 29] = senders >> 8, senders & 255
+            frames[:, 34:36] = draw.integers(0, 256, (BURST, 2), np.uint8)
+
+        with run_time_statistics():
+            for number in range(_FLOODS + 1):
+                for name, case in places.items():
+                    (attached,) = agent.call("status", *self.place(case))["attachments"]
+                    pin = Path(attached["pins"], "prog")
+                    with Sender(self.made.inside, f"wp{case}", _SYN, vary) as sender:
+                        time.sleep(1)  # until all senders are known
+                        (spent, runs), sent, begin = program_runs(pin), sender.sent, time.monotonic()
+                        time.sleep(seconds)
+                        sender.check()
+                        (spent, runs) = (
+                            now - then for now, then in zip(program_runs(pin), (spent, runs), strict=True)
+                        )
+                        rate = (sender.sent - sent) / (time.monotonic() - begin)
+                    if number:
+                        costs[name].append(spent / runs)
+                        rates[name].append(rate)
+        return [
+            {
+                "policy": name, "ns": round(median(costs[name])), "least": round(min(costs[name])),
+                "most": round(max(costs[name])), "packets_per_second": round(median(rates[name])),
+            }
+            for name in policies
+        ]  # fmt: skip
 
     def load(self, case: str, count: int) -> dict[str, Any]:
         """Loads prefixes, most of them whole addresses; none has the packet's sender."""
@@ -194,6 +253,9 @@ def show(report: dict[str, Any]) -> None:
     machine.show(report["machine"])
     for row in report["cases"]:
         print(f"  {row['case']:<22} {row['ns']:>6.0f} ns  ({row['least']} to {row['most']})")
+    for row in report["flood"]:
+        rate = f"{row['packets_per_second']:,} packets/s"
+        print(f"  flood: {row['policy']:<15} {row['ns']:>6} ns  ({row['least']} to {row['most']}), {rate}")
     load = report["load"]
     print(f"  {load['prefixes']:,} prefixes load in {load['seconds']} s, {load['peak_rss_mib']} MiB at most")
 

@@ -18,11 +18,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from ctypes import CDLL, POINTER, Structure, c_int, c_size_t, c_uint, c_void_p, get_errno
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,14 +29,12 @@ import numpy as np
 
 from bench import files, machine
 from bench.programs import HARA2023, forest
+from bench.sender import BURST, Sender
 from wirewise import agent
 from wirewise.compiler import compile
-from wirewise.demo.network import Wire, inside_namespace, wire
-from wirewise.demo.sender import open_sender
+from wirewise.demo.network import Wire, wire
 from wirewise.errors import WirewiseError
 
-_BURST = 64
-"""Frames of one system call; the queue of a veth holds 256."""
 _FRAME = 60
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -46,9 +42,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; gives the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--flows", type=files.at_least(_BURST), default=1_000_000, help="default: %(default)s"
-    )
+    parser.add_argument("--flows", type=files.at_least(BURST), default=1_000_000, help="default: %(default)s")
     parser.add_argument(
         "--rate", type=files.at_least(1), default=200_000, help="packets/s; default: %(default)s"
     )
@@ -63,8 +57,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     facts, _ = machine.begin()
     size = 1 << math.ceil(math.log2(2 * options.flows))
     with tempfile.TemporaryDirectory() as name, wire() as made, serving(Path(name), made, size) as service:
-        sender = Sender(made, options.flows, options.rate)
-        with sender:
+        with flood(made, options.flows, options.rate) as sender:
             print("filling the flow table", file=sys.stderr)
             while sender.sent < 2 * options.flows:
                 sender.check()
@@ -185,72 +178,18 @@ def _wait(process: subprocess.Popen[bytes], attached: Callable[[], bool]) -> Non
     raise WirewiseError("the service did not attach the program within a minute")
 
 
-class _Part(Structure):
-    _fields_ = (("base", c_void_p), ("length", c_size_t))
+def flood(made: Wire, flows: int, rate: int) -> Sender:
+    """Sends one packet of each flow in turn."""
+    head = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, _FRAME - 14, 0, 0, 0, 0, 64, 17, 0, 0]
+    ends = [10, 0, 0, 0, 192, 0, 2, 1, 0x9C, 0x40, 0, 53, 0, _FRAME - 34]
+    frame = bytes(head + ends).ljust(_FRAME, b"\0")
+    sources = np.arange(flows, dtype=">u4") + (10 << 24)
 
+    def vary(frames: np.ndarray, number: int) -> None:
+        begin = number % (flows // BURST) * BURST
+        frames[:, 26:30] = sources[begin : begin + BURST].view(np.uint8).reshape(BURST, 4)
 
-class _Head(Structure):
-    _fields_ = (
-        ("name", c_void_p), ("name_length", c_uint), ("parts", POINTER(_Part)), ("count", c_size_t),
-        ("control", c_void_p), ("control_length", c_size_t), ("flags", c_int),
-    )  # fmt: skip
-
-
-class _Message(Structure):
-    _fields_ = (("head", _Head), ("length", c_uint))
-
-
-class Sender(threading.Thread):
-    """Sends one packet of each flow in turn, at a rate; many frames a system call, as Python cannot."""
-
-    def __init__(self, made: Wire, flows: int, rate: int) -> None:
-        super().__init__(daemon=True)
-        self.made, self.flows, self.rate = made, flows, rate
-        self.sent, self.failure, self.over = 0, "", False
-
-    def __enter__(self) -> Sender:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over = True
-        self.join()
-
-    def check(self) -> None:
-        """Raises WirewiseError if nothing is sent any more."""
-        if not self.is_alive():
-            raise WirewiseError(f"{self.made.sender}: {self.failure or 'sending ended'}")
-
-    def run(self) -> None:
-        with suppress(Exception):
-            inside_namespace(self.made.outside, self._send)
-
-    def _send(self) -> None:
-        libc = CDLL(None, use_errno=True)
-        frames = np.zeros((_BURST, _FRAME), np.uint8)
-        frames[:, :14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]
-        frames[:, 14:24] = [0x45, 0, 0, _FRAME - 14, 0, 0, 0, 0, 64, 17]
-        frames[:, 30:40] = [192, 0, 2, 1, 0x9C, 0x40, 0, 53, 0, _FRAME - 34]
-        parts = (_Part * _BURST)(*(_Part(frames[it].ctypes.data, _FRAME) for it in range(_BURST)))
-        messages = (_Message * _BURST)(
-            *(_Message(_Head(parts=POINTER(_Part)(part), count=1)) for part in parts)
-        )
-        sources = np.arange(self.flows, dtype=">u4") + (10 << 24)
-        bursts = self.flows // _BURST
-        with open_sender(self.made.sender) as opened:
-            start, number = time.monotonic(), 0
-            while not self.over:
-                wait = start + number * _BURST / self.rate - time.monotonic()
-                if wait > 0:
-                    time.sleep(wait)
-                begin = number % bursts * _BURST
-                frames[:, 26:30] = sources[begin : begin + _BURST].view(np.uint8).reshape(_BURST, 4)
-                count = libc.sendmmsg(opened.fileno(), messages, _BURST, 0)
-                if count < 0:
-                    self.failure = os.strerror(get_errno())
-                    return
-                self.sent += count
-                number += 1
+    return Sender(made.outside, made.sender, frame, vary, rate)
 
 
 def show(report: dict[str, Any]) -> None:
