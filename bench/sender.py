@@ -38,7 +38,7 @@ class _Message(Structure):
 class Sender(threading.Thread):
     """Sends from an interface until it is left.
 
-    frame : all packets before they are varied. vary : told the frames of the next burst, shape (BURST, bytes),
+    frame : all packets, before they are varied. vary : told the frames of a burst, shape (BURST, bytes),
     and its number. rate : packets/s; without it, as fast as it can.
     """
 
