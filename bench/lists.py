@@ -125,19 +125,21 @@ class Lab:
 
     def __init__(self, made: Wire, folder: Path) -> None:
         self.made, self.folder = made, folder
+        self.ends: dict[str, tuple[str, str]] = {}
+        """Interfaces of each case: with the program, and to send from; their names have the wire remove all."""
 
     def place(self, case: str) -> list[str]:
         """Options that name the attachment of a case."""
-        return ["--interface", f"ww{case}", "--netns", self.made.inside]
+        return ["--interface", self.ends[case][0], "--netns", self.made.inside]
 
     def attach(self, case: str, policy: str) -> int:
         """A descriptor of the program that judges by this policy and enforces it."""
-        pair = ["ip", "-n", self.made.inside, "link", "add", f"ww{case}", "type", "veth"]
-        subprocess.run([*pair, "peer", "name", f"wp{case}"], check=True)
-        for name in (f"ww{case}", f"wp{case}"):
-            subprocess.run(
-                ["ip", "-n", self.made.inside, "link", "set", name, "arp", "off", "up"], check=True
-            )
+        number = len(self.ends)
+        ends = self.ends[case] = (f"{self.made.receiver}{number}", f"{self.made.sender}{number}")
+        ip = ["ip", "-n", self.made.inside, "link"]
+        subprocess.run([*ip, "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
+        for name in ends:
+            subprocess.run([*ip, "set", name, "arp", "off", "up"], check=True)
         file = self.folder / f"{case}.yaml"
         file.write_text(f"version: 1\n{policy}")
         agent.call(
@@ -172,7 +174,7 @@ class Lab:
                 for name, case in places.items():
                     (attached,) = agent.call("status", *self.place(case))["attachments"]
                     pin = Path(attached["pins"], "prog")
-                    with Sender(self.made.inside, f"wp{case}", _SYN, vary) as sender:
+                    with Sender(self.made.inside, self.ends[case][1], _SYN, vary) as sender:
                         time.sleep(1)  # until all senders are known
                         (spent, runs), sent, begin = program_runs(pin), sender.sent, time.monotonic()
                         time.sleep(seconds)
