@@ -260,7 +260,8 @@ pub async fn flows(
         Order::Packets => Sort::Packets,
     };
     reading(move || {
-        let wanted = Wanted { limit: which.limit, sort: Some(sort), class: which.class.clone(), all: false };
+        let wanted =
+            Wanted { limit: which.limit, sort: Some(sort), class: which.class.clone(), ..Wanted::default() };
         each(&service.root, &Which { interface: which.interface }, |it| {
             let found = it.flows(&wanted)?;
             let mut flows = Vec::new();

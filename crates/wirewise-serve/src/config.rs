@@ -14,6 +14,7 @@ use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
 
+use crate::ipfix::Export;
 use crate::limits::Rates;
 use crate::outputs::Outputs;
 use crate::tls;
@@ -44,6 +45,8 @@ pub struct Config {
     /// Where events go.
     #[serde(default)]
     pub events: Outputs,
+    /// Where flows go.
+    pub ipfix: Option<Export>,
 }
 
 /// What is to run on an interface, or on each that a pattern names. Paths are relative to the configuration until `Config::read` has
@@ -377,7 +380,7 @@ mod tests {
             ("version: 1\nevents: [{journald: a, facility: local0}]\n", "`facility` is for `syslog`"),
             ("version: 1\nevents: {syslog: a, facility: local8}\n", "no facility is called 'local8'"),
             ("version: 1\nevents: {syslog: 'tls://192.0.2.1:1'}\n", "udp://ADDRESS:PORT"),
-            ("version: 1\nevents: {syslog: 'udp://loghost:514'}\n", "no address with a port"),
+            ("version: 1\nevents: {syslog: 'udp://loghost:514'}\n", "not an address with a port"),
             ("version: 1\nevents: [{file: a}, {file: a}]\n", "there twice"),
             ("version: 1\nevents: eve.json\n", "a list of outputs"),
             ("version: 1\nevents: {webhook: example.org}\n", "write such as https://HOST/PATH"),
@@ -385,6 +388,24 @@ mod tests {
             ("version: 1\nevents: {webhook: 'http://192.0.2.1/', token_file: a}\n", "write https://"),
             ("version: 1\nevents: {webhook: 'http://192.0.2.1/', only: [bann]}\n", "did you mean 'ban'"),
             ("version: 1\nevents: {file: a, only: [ban]}\n", "`only` is for `webhook`, not for `file`"),
+            ("version: 1\nipfix: {}\n", "collector"),
+            ("version: 1\nipfix: {colector: a}\n", "did you mean 'collector'"),
+            (
+                "version: 1\nipfix: {collector: /run/socket}\n",
+                "write udp://ADDRESS:PORT or tcp://ADDRESS:PORT",
+            ),
+            ("version: 1\nipfix: {collector: 'udp://collector:4739'}\n", "not an address with a port"),
+            ("version: 1\nipfix: {collector: 'sctp://192.0.2.1:4739'}\n", "'sctp://' is not known"),
+            ("version: 1\nipfix: {collector: 'udp://192.0.2.1:4739', idle: 60}\n", "is not a duration"),
+            (
+                "version: 1\nipfix: {collector: 'udp://192.0.2.1:4739', idle: 10ms}\n",
+                "`idle`: 10ms is out of range; 1s to 24h",
+            ),
+            (
+                "version: 1\nipfix: {collector: 'udp://192.0.2.1:4739', active: 25h}\n",
+                "`active`: 25h is out of range",
+            ),
+            ("version: 1\nipfix: {collector: 'udp://192.0.2.1:4739', enterprise: 0}\n", "nonzero"),
             ("version: 1\nlisten: 127.0.0.1:80\n", "nobody could ask"),
             ("version: 1\ntokens: [{name: a, role: read, sha256: 12}]\n", "64 hexadecimal digits"),
             ("version: 1\ntokens: [{name: a, role: admin, sha256: 12}]\n", "read"),

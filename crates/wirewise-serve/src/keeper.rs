@@ -18,6 +18,7 @@ use wirewised::error::{Error, Kind, Result};
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
 use crate::config::{Config, Place, Token, Wish};
+use crate::ipfix::ExportHealth;
 use crate::kept::{self, Applied, Fingerprint};
 use crate::manager;
 use crate::outputs::OutputHealth;
@@ -79,6 +80,8 @@ pub struct Health {
     pub refused_reloads: u64,
     /// Where events go, in the configuration's order.
     pub outputs: Vec<OutputHealth>,
+    /// Where flows go; null without `ipfix`.
+    pub ipfix: Option<ExportHealth>,
     pub places: Vec<PlaceHealth>,
     /// Interfaces that the configuration names and that are not there.
     pub missing: Vec<Place>,
@@ -160,13 +163,13 @@ impl Beside {
     fn check(&self, config: &Config) -> Result<Option<Arc<ServerConfig>>> {
         let fixed = |config: &Config| {
             let listen = (config.listen, config.tls.is_some(), config.limits);
-            (listen, config.socket.path.clone(), config.events.clone())
+            (listen, config.socket.path.clone(), config.events.clone(), config.ipfix.clone())
         };
         if fixed(config) == fixed(&self.first) {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `limits`, `socket` and `events` hold until the service is started again; \
+            "`listen`, whether it has `tls`, `limits`, `socket`, `events` and `ipfix` hold until the service is started again; \
              restart it, or leave them as they were",
         ))
     }

@@ -9,6 +9,7 @@ mod carriers;
 mod config;
 mod decisions;
 mod events;
+mod ipfix;
 mod keeper;
 mod kept;
 mod limits;
@@ -241,6 +242,8 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     }
     let moved = Arc::new(AtomicU64::default());
     let outputs = config.events.run(Root::at(&cli.pin_root), &board, &moved)?;
+    let export =
+        config.ipfix.as_ref().map(|export| export.run(Root::at(&cli.pin_root), &board)).transpose()?;
     tokio::spawn(signals(tell.clone(), moved)?);
     tokio::spawn(ticks(tell));
     keeper
@@ -253,6 +256,9 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         .await;
     manager::stopping();
     outputs.end();
+    if let Some(export) = export {
+        export.end();
+    }
     let _ = std::fs::remove_file(&socket);
     Ok(())
 }

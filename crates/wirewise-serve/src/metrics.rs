@@ -373,6 +373,16 @@ impl Readings {
                 })
                 .collect(),
         )?;
+        writer.counters(
+            "wirewise_serve_ipfix_records",
+            "Records of flows for the IPFIX collector: written, or lost",
+            None,
+            health
+                .ipfix
+                .iter()
+                .flat_map(|it| [(label("fate", "written"), it.written), (label("fate", "lost"), it.lost)])
+                .collect(),
+        )?;
         let labels = |place: &crate::keeper::PlaceHealth| {
             labels_of(&place.place.interface, place.place.netns.as_deref())
         };

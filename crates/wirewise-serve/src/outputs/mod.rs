@@ -4,7 +4,7 @@
 
 mod file;
 mod journald;
-mod receiver;
+pub mod receiver;
 mod syslog;
 mod webhook;
 
@@ -30,7 +30,7 @@ use wirewised::text::nearest::choose;
 use crate::events::{Hears, Told, follow};
 use crate::keeper::Board;
 use crate::seldom::Seldom;
-use receiver::Receiver;
+use receiver::{Address, Receiver};
 
 /// Events that may wait for an output.
 const WAITING: usize = 4096;
@@ -58,7 +58,7 @@ enum Output {
     File { path: PathBuf, rotate_bytes: u64, keep: u32 },
     UnixStream(PathBuf),
     UnixDatagram(PathBuf),
-    Syslog { to: syslog::Address, facility: u8 },
+    Syslog { to: Address, facility: u8 },
     Journald(PathBuf),
     Webhook { url: Url, token_file: Option<PathBuf>, only: Vec<Outcome> },
 }
@@ -128,7 +128,8 @@ impl Written {
         })?;
         let keep = self.keep.unwrap_or(5);
         let file = self.file.map(|path| Output::File { path, rotate_bytes, keep });
-        let syslog = self.syslog.as_deref().map(str::parse).transpose()?;
+        let syslog = self.syslog.as_deref().map(str::parse).transpose();
+        let syslog = syslog.map_err(|why: String| format!("`syslog`: {why}"))?;
         let webhook = self.webhook.as_deref().map(|url| hook(url, self.token_file, self.only)).transpose()?;
         file.or(self.unix_stream.map(Output::UnixStream))
             .or(self.unix_dgram.map(Output::UnixDatagram))
@@ -195,7 +196,7 @@ impl Output {
             Self::File { path, .. }
             | Self::UnixStream(path)
             | Self::UnixDatagram(path)
-            | Self::Syslog { to: syslog::Address::Unix(path), .. }
+            | Self::Syslog { to: Address::Unix(path), .. }
             | Self::Journald(path) => Some(path),
             Self::Webhook { token_file, .. } => token_file.as_mut(),
             Self::Syslog { .. } => None,
@@ -236,14 +237,10 @@ impl Output {
             }
             Self::UnixStream(path) => Box::new(Lines(unix(path, Type::STREAM)?)),
             Self::UnixDatagram(path) => Box::new(Lines(unix(path, Type::DGRAM)?)),
-            Self::Syslog { to: syslog::Address::Unix(path), facility } => {
-                Box::new(syslog::Syslog::new(unix(path, Type::DGRAM)?, *facility, false))
-            }
-            Self::Syslog { to: syslog::Address::Udp(address), facility } => {
-                Box::new(syslog::Syslog::new(Receiver::ip(*address, Type::DGRAM), *facility, false))
-            }
-            Self::Syslog { to: syslog::Address::Tcp(address), facility } => {
-                Box::new(syslog::Syslog::new(Receiver::ip(*address, Type::STREAM), *facility, true))
+            Self::Syslog { to, facility } => {
+                let receiver = to.receiver().map_err(|error| Error::input(format!("{to}: {error}")))?;
+                let counts_octets = receiver.is_stream();
+                Box::new(syslog::Syslog::new(receiver, *facility, counts_octets))
             }
             Self::Journald(path) => Box::new(journald::Journal(unix(path, Type::DGRAM)?)),
             Self::Webhook { url, token_file, .. } => {
@@ -278,7 +275,7 @@ impl Outputs {
             }
             if let Output::UnixStream(path)
             | Output::UnixDatagram(path)
-            | Output::Syslog { to: syslog::Address::Unix(path), .. }
+            | Output::Syslog { to: Address::Unix(path), .. }
             | Output::Journald(path) = output
                 && let Err(error) = Receiver::unix(path, Type::DGRAM)
             {

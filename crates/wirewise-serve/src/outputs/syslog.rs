@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Syslog as in RFC 5424: in datagrams (RFC 5426), or by TCP with the length of each message in front of it (RFC 6587, 3.4.1).
 
-use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
 
 use super::receiver::{self, Receiver};
 use super::{Sent, Sink, severity};
@@ -18,45 +14,6 @@ pub const FACILITIES: &[&str] = &[
 ];
 /// Longest name of a host (RFC 5424, 6).
 const HOST_NAME: usize = 255;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    Unix(PathBuf),
-    Udp(SocketAddr),
-    Tcp(SocketAddr),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let ip = |text: &str| {
-            text.parse().map_err(|_| {
-                format!(
-                    "`syslog`: '{text}' is no address with a port, such as 192.0.2.1:514 or [2001:db8::1]:514"
-                )
-            })
-        };
-        match text.split_once("://") {
-            None => Ok(Self::Unix(PathBuf::from(text))),
-            Some(("udp", address)) => Ok(Self::Udp(ip(address)?)),
-            Some(("tcp", address)) => Ok(Self::Tcp(ip(address)?)),
-            Some((other, _)) => Err(format!(
-                "`syslog`: '{other}://' is not known; there are: udp://ADDRESS:PORT, tcp://ADDRESS:PORT, a socket's path"
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "{}", path.display()),
-            Self::Udp(address) => write!(f, "udp://{address}"),
-            Self::Tcp(address) => write!(f, "tcp://{address}"),
-        }
-    }
-}
 
 pub struct Syslog {
     receiver: Receiver,
@@ -102,16 +59,6 @@ fn header(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_as_they_are_written() {
-        for text in ["/dev/log", "udp://192.0.2.1:514", "tcp://[2001:db8::1]:601"] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
-        }
-        for (text, why) in [("tls://192.0.2.1:6514", "'tls://'"), ("udp://loghost:514", "'loghost:514'")] {
-            assert!(text.parse::<Address>().unwrap_err().contains(why), "{text}");
-        }
-    }
 
     #[test]
     fn names_of_hosts_fit_the_header() {

@@ -5,7 +5,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{Attachment, inside, names, pins, status};
 use crate::abi::maps::{
-    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, FLOWS4, PER_CPU, POLICY, Scope, of_scopes,
+    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, FLOWS4, PER_CPU, POLICY, Scope, VERDICTS,
+    of_scopes,
 };
 use crate::abi::{self, Action, Mode};
 use crate::bundle::manifest::Sharing;
@@ -22,6 +23,7 @@ use crate::reading::flow_listing::ListedTable;
 use crate::reading::flows::{Flows, Wanted};
 use crate::reading::policy::{class_mode, effective_mode};
 use crate::reading::pools::Pools;
+use crate::reading::scores::Scores;
 use crate::reading::statistics::{MetadataCounters, Statistics};
 use crate::reading::status::{AskedMode, Class, Status};
 use crate::reading::tunnels::Tunnels;
@@ -126,6 +128,14 @@ impl Attachment {
         Flows::new(tables, verdict, self.class_names(), wanted)
     }
 
+    /// The scores that its flows got; `None`: the policy does not keep them (`verdicts`).
+    pub fn scores(&self) -> Result<Option<Scores>> {
+        if self.element()?.act.verdicts == 0 {
+            return Ok(None);
+        }
+        Ok(self.optional_map(VERDICTS)?.map(Scores::new))
+    }
+
     /// How far its flows are from those that its model learned from.
     pub fn drift(&self) -> Result<Drift> {
         let meta = self.meta.as_ref();
@@ -180,18 +190,23 @@ impl Attachment {
 
     /// Interfaces under the same root whose programs use the same flow tables, in order.
     pub fn shares_flows_with(&self) -> Vec<String> {
-        let id = |map: MapHandle| map.info().ok().map(|info| info.info.id);
-        let Some(own) = self.map(FLOWS4).ok().and_then(id) else { return Vec::new() };
+        let Some(own) = self.flow_table_id() else { return Vec::new() };
         let directories = self.directory.parent().and_then(|root| std::fs::read_dir(root).ok());
         let others = directories.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         // What ran before a swap, and a shadow, lie beside an interface's own directory.
         let of_interfaces = others
             .filter(|place| *place != self.directory && !place.to_string_lossy().contains(names::BESIDE));
-        let sharing = of_interfaces
-            .filter(|place| MapHandle::from_pinned_path(place.join(FLOWS4)).ok().and_then(id) == Some(own));
+        let sharing = of_interfaces.filter(|place| {
+            MapHandle::from_pinned_path(place.join(FLOWS4)).ok().and_then(|map| id_of(&map)) == Some(own)
+        });
         let mut interfaces: Vec<_> = sharing.map(|place| pins::interface_of(&place)).collect();
         interfaces.sort();
         interfaces
+    }
+
+    /// The same for those that use the same flow tables.
+    pub fn flow_table_id(&self) -> Option<u32> {
+        self.map(FLOWS4).ok().and_then(|map| id_of(&map))
     }
 
     /// Whether all CPUs share the flow tables.
@@ -238,4 +253,8 @@ impl Attachment {
         };
         Ok(names.map(class).collect())
     }
+}
+
+fn id_of(map: &MapHandle) -> Option<u32> {
+    map.info().ok().map(|info| info.info.id)
 }

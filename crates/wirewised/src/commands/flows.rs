@@ -3,6 +3,7 @@
 
 use crate::attachment::args::AttachmentArgs;
 use crate::error::Result;
+use crate::reading::flow_listing::Idle;
 use crate::reading::flows::{Sort, Wanted};
 use crate::views;
 use crate::views::flows::State;
@@ -47,7 +48,8 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let running = args.which.find()?;
-    let wanted = Wanted { limit: args.limit, sort: args.sort, class: args.class.clone(), all: args.all };
+    let idle = if args.all { Idle::Since(0) } else { Idle::Timeout };
+    let wanted = Wanted { limit: args.limit, sort: args.sort, class: args.class.clone(), idle };
     let flows = running.flows(&wanted)?;
     if args.json {
         views::flows::print_json(&running.interface, &flows)

@@ -66,7 +66,7 @@ impl Vlans {
     }
 
     /// Of the outermost tag, and of the one behind it, 0: none.
-    fn ids(self) -> [u16; 2] {
+    pub fn ids(self) -> [u16; 2] {
         let [low, middle, high] = self.0.map(u16::from);
         [low | (middle & 15) << 8, middle >> 4 | high << 4]
     }
@@ -183,6 +183,26 @@ impl Flow {
         };
         features.iter().zip(&self.features).map(value).collect()
     }
+
+    /// Bytes of all packets, IP headers included. `None`: the state does not say.
+    pub fn bytes(&self) -> Option<u64> {
+        let of_one_direction =
+            || self.variable("sum_length_forward")?.checked_add(self.variable("sum_length_backward")?);
+        self.variable("sum_length").or_else(of_one_direction)
+    }
+
+    /// When the first packet came. `None`: the state does not say.
+    pub fn first_seen_ns(&self) -> Option<u64> {
+        if self.packets == 1 {
+            return Some(self.last_seen_ns);
+        }
+        let before_last = || self.last_seen_ns.checked_sub(self.variable("sum_iat")?.checked_mul(1000)?);
+        self.variable("first_seen_ns").or_else(before_last)
+    }
+
+    fn variable(&self, name: &str) -> Option<u64> {
+        self.state.get(name)?.as_u64()
+    }
 }
 
 /// An array map, wherever it lies.
@@ -263,27 +283,35 @@ impl<'a> FlowTable<'a> {
 
     /// Every entry in use, in the order of the table.
     pub fn flows(&self) -> impl Iterator<Item = Flow> + '_ {
+        self.flows_since(0)
+    }
+
+    /// As `flows`, of entries whose last packet came then or later; of others little more than that time is read.
+    pub fn flows_since(&self, time_ns: u64) -> impl Iterator<Item = Flow> + '_ {
         let mut entry = vec![0; self.entry_size];
         (0..self.map.entries() * abi::WAYS)
-            .filter_map(move |index| self.read(index / abi::WAYS, index % abi::WAYS, &mut entry))
+            .filter_map(move |index| self.read(index / abi::WAYS, index % abi::WAYS, time_ns, &mut entry))
     }
 
     /// The flow at a place of the map; `None`: there is none.
     pub fn at(&self, bucket: u32, way: u32) -> Option<Flow> {
-        self.read(bucket.checked_sub(self.first)?, way, &mut vec![0; self.entry_size])
+        self.read(bucket.checked_sub(self.first)?, way, 0, &mut vec![0; self.entry_size])
     }
 
-    fn read(&self, bucket: u32, way: u32, entry: &mut [u8]) -> Option<Flow> {
+    fn read(&self, bucket: u32, way: u32, since_ns: u64, entry: &mut [u8]) -> Option<Flow> {
         let state = self.layout.state_offset(self.ip_version);
         let offset = way as usize * self.entry_size;
         let claim = self.layout.claim.map(|claim| offset + state + claim as usize);
-        if self.map.read_part(bucket, offset, claim, entry) { self.flow(entry, bucket, way) } else { None }
+        if !self.map.read_part(bucket, offset, claim, entry) {
+            return None;
+        }
+        self.flow(entry, bucket, way, since_ns)
     }
 
-    fn flow(&self, entry: &[u8], bucket: u32, way: u32) -> Option<Flow> {
+    fn flow(&self, entry: &[u8], bucket: u32, way: u32, since_ns: u64) -> Option<Flow> {
         let (slot, key) = entry.split_at_checked(size_of::<abi::Slot>())?;
         let slot: abi::Slot = bytemuck::pod_read_unaligned(slot);
-        if slot.packets == 0 {
+        if slot.packets == 0 || slot.last_seen_ns < since_ns {
             return None;
         }
         let key = FlowKey::read(key, self.ip_version, self.layout.has_teid())?;

@@ -30,9 +30,18 @@ pub struct Listing {
     tables: Vec<ListedTable>,
     verdict: u8,
     now_ns: u64,
-    /// Entries idle for longer than the idle timeout too.
-    all: bool,
+    idle: Idle,
     class_id: Option<u8>,
+}
+
+/// How long ago the last packet of a flow may have come.
+#[derive(Debug, Default, Clone, Copy)]
+pub enum Idle {
+    /// At most the idle timeout ago.
+    #[default]
+    Timeout,
+    /// At this time or later, on the clock of the flow tables.
+    Since(u64),
 }
 
 /// One of the flow tables.
@@ -62,8 +71,8 @@ impl ListedTable {
 
 impl Listing {
     /// verdict : the bit of entries with a verdict of this program. class_id : only flows whose last verdict is this class.
-    pub fn new(tables: Vec<ListedTable>, verdict: u8, now_ns: u64, all: bool, class_id: Option<u8>) -> Self {
-        Self { tables, verdict, now_ns, all, class_id }
+    pub fn new(tables: Vec<ListedTable>, verdict: u8, now_ns: u64, idle: Idle, class_id: Option<u8>) -> Self {
+        Self { tables, verdict, now_ns, idle, class_id }
     }
 
     /// What the flows' state gives for people to read.
@@ -81,7 +90,7 @@ impl Listing {
             for first in (0..table.map.max_entries()).step_by(WINDOW as usize) {
                 let flows = self.window(table, first)?;
                 flows
-                    .flows()
+                    .flows_since(self.since(table))
                     .filter(|flow| self.wants(table, flow))
                     .try_for_each(|flow| visit(index, &flow))?;
             }
@@ -98,8 +107,14 @@ impl Listing {
     }
 
     fn wants(&self, table: &ListedTable, flow: &Flow) -> bool {
-        let idle = self.now_ns.saturating_sub(flow.last_seen_ns) > table.layout.idle_timeout_ns;
-        (self.all || !idle) && (self.class_id.is_none() || self.class_id == flow.class_id)
+        flow.last_seen_ns >= self.since(table) && (self.class_id.is_none() || self.class_id == flow.class_id)
+    }
+
+    fn since(&self, table: &ListedTable) -> u64 {
+        match self.idle {
+            Idle::Timeout => self.now_ns.saturating_sub(table.layout.idle_timeout_ns),
+            Idle::Since(time_ns) => time_ns,
+        }
     }
 
     /// How many flows there are, and where those of the highest rank lie, at most `limit`, the highest first.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::flow_table::{Flow, FlowValue};
-use crate::reading::flow_listing::{ListedFlow, ListedTable, Listing};
+use crate::reading::flow_listing::{Idle, ListedFlow, ListedTable, Listing};
 
 /// Which flows are wanted.
 #[derive(Debug, Default)]
@@ -17,8 +17,7 @@ pub struct Wanted {
     pub sort: Option<Sort>,
     /// Only those whose last verdict is this class.
     pub class: Option<String>,
-    /// Also entries idle for longer than the idle timeout.
-    pub all: bool,
+    pub idle: Idle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,7 +58,7 @@ impl Flows {
     pub fn new(tables: Vec<ListedTable>, verdict: u8, classes: Vec<String>, wanted: &Wanted) -> Result<Self> {
         let class_id = wanted.class.as_ref().map(|class| class_id(&classes, class)).transpose()?;
         let now_ns = kernel::monotonic_ns();
-        let listing = Listing::new(tables, verdict, now_ns, wanted.all, class_id);
+        let listing = Listing::new(tables, verdict, now_ns, wanted.idle, class_id);
         let limit = if wanted.limit == 0 { usize::MAX } else { wanted.limit };
         let rank = |flow: &Flow| match wanted.sort {
             Some(Sort::Packets) => flow.packets.into(),

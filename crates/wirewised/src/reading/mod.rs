@@ -14,6 +14,7 @@ pub mod meta;
 pub mod notices;
 pub mod policy;
 pub mod pools;
+pub mod scores;
 pub mod statistics;
 pub mod status;
 pub mod tunnels;
