@@ -126,7 +126,7 @@ class Lab:
     def __init__(self, made: Wire, folder: Path) -> None:
         self.made, self.folder = made, folder
         self.ends: dict[str, tuple[str, str]] = {}
-        """Interfaces of each case: with the program, and to send from; their names have the wire remove all."""
+        """Interfaces of each case: with the program, and to send from. The wire removes such names."""
 
     def place(self, case: str) -> list[str]:
         """Options that name the attachment of a case."""
