@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.serving import PATIENCE_S, until
+from tests.e2e.serving import until
+from tests.patience import PATIENCE_S
 from wirewise.demo.network import inside_namespace, within
 
 CROWDSEC = Path(__file__).parents[2] / "build/tools/crowdsec"

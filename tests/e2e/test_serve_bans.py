@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import pytest
 
 from tests.e2e import crowdsec, needs
 from tests.e2e.crowdsec import KEY, URL, LocalApi
-from tests.e2e.serving import PATIENCE_S, Lab, until
+from tests.e2e.serving import Lab, until
 from tests.e2e.test_cpus import A
+from tests.patience import PATIENCE_S
 from wirewise import agent
 from wirewise.demo.network import within
 
@@ -30,7 +31,7 @@ with_gobgp = pytest.mark.skipif(
 )
 
 
-def write(lab: Lab, *outputs: dict[str, object], time: str = "60s", **more: object) -> None:
+def write(lab: Lab, *outputs: Mapping[str, object], time: str = "60s", **more: object) -> None:
     (lab.folder / "ban.yaml").write_text(
         "version: 1\ndeny: {}\n"
         f"classes: {{attack: {{ban: {{by: source, for: {time}, spoofable: true}}}}}}\n"
@@ -133,7 +134,7 @@ def speaker(folder: Path, name: str, namespace: str, config: str) -> Iterator[Pa
     (folder / f"{name}.toml").write_text(config)
     path = folder / f"{name}.sock"
     path.unlink(missing_ok=True)
-    words = ["-f", folder / f"{name}.toml", "--pprof-disable", "--api-hosts", f"unix://{path}"]
+    words = ["-f", str(folder / f"{name}.toml"), "--pprof-disable", "--api-hosts", f"unix://{path}"]
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen([*within(namespace), GOBGP / "gobgpd", *words], stdout=log, stderr=log)
     try:
@@ -200,7 +201,7 @@ def test_a_ban_is_a_route_upstream_for_as_long_as_it_holds(lab: Lab) -> None:
         write(lab, {"bgp": f"unix://{own}"})
         service = serve(lab)
         lab.send(15)
-        until("the neighbour has the route", lambda: routes(upstream))
+        until("the neighbour has the route", lambda: bool(routes(upstream)))
         ((prefix, paths),) = (routes(upstream) or {}).items()
         attributes = {it["type"]: it for it in paths[0]["attrs"]}
         assert (prefix, attributes[8]["communities"]) == (route, [BLACKHOLE])
@@ -210,7 +211,7 @@ def test_a_ban_is_a_route_upstream_for_as_long_as_it_holds(lab: Lab) -> None:
 
         # A service that dies leaves its routes to the next one.
         lab.send(1)
-        until("it is banned again", lambda: routes(upstream))
+        until("it is banned again", lambda: bool(routes(upstream)))
         service.kill()
         service.wait(PATIENCE_S)
         lift(lab)
@@ -220,12 +221,12 @@ def test_a_ban_is_a_route_upstream_for_as_long_as_it_holds(lab: Lab) -> None:
 
         # One that ends in order takes its routes along, and the next one announces what still holds.
         lab.send(1)
-        until("it is banned again", lambda: routes(upstream))
+        until("it is banned again", lambda: bool(routes(upstream)))
         service.terminate()
         assert service.wait(PATIENCE_S) == 0
         assert routes(own) == {}
         serve(lab)
-        until("the ban holds still", lambda: routes(upstream))
+        until("the ban holds still", lambda: bool(routes(upstream)))
     # The daemon is started again, without a neighbour.
     until("it is said", lambda: of_output(lab)["error"])
     with speaker(lab.folder, "own", outside, OWN) as own:
