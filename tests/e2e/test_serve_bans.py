@@ -101,7 +101,7 @@ def test_bans_become_decisions_and_decisions_denials(lab: Lab, api: LocalApi) ->
     # A server that was started again refuses its earlier tokens.
     server.kill()
     server.wait(PATIENCE_S)
-    until("it is said", lambda: lab.state()["crowdsec"]["error"])
+    until("the error shows", lambda: lab.state()["crowdsec"]["error"])
     assert lab.metrics()["wirewise_serve_crowdsec_follows{}"] == 0
     assert denied() == ["192.0.2.7/32"]
     api.start()
@@ -122,7 +122,7 @@ def test_a_wrong_password_is_said_and_bans_wait(lab: Lab, api: LocalApi) -> None
     lab.start(by=within(lab.made.outside))
     until("it is kept", lab.kept)
     lab.send(15)
-    until("it is said", lambda: "cscli machines add" in (of_output(lab)["error"] or ""))
+    until("the error shows", lambda: "cscli machines add" in (of_output(lab)["error"] or ""))
     assert "another" not in lab.log.read_text()
     api.cscli("machines", "add", "tests", "--password", "another", "--force", "-f", "/dev/null")
     until("it waited", lambda: of_output(lab)["written"] == 1)
@@ -228,7 +228,7 @@ def test_a_ban_is_a_route_upstream_for_as_long_as_it_holds(lab: Lab) -> None:
         serve(lab)
         until("the ban holds still", lambda: bool(routes(upstream)))
     # The daemon is started again, without a neighbour.
-    until("it is said", lambda: of_output(lab)["error"])
+    until("the error shows", lambda: of_output(lab)["error"])
     with speaker(lab.folder, "own", outside, OWN) as own:
         until("it is announced again", lambda: list(routes(own) or {}) == [route])
         until("all is well", lambda: of_output(lab)["error"] is None)

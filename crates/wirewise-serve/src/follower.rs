@@ -88,7 +88,7 @@ impl Source {
         Ok(Followed::new(api, own))
     }
 
-    /// Follows for as long as the service runs. What fails is told, and tried again.
+    /// Follows for as long as the service runs. Failures are logged and retried.
     pub async fn follow(self, mut followed: Followed, root: Root, board: Board) {
         board.lock().crowdsec = Some(FollowHealth { from: self.url.to_string(), ..FollowHealth::default() });
         if is_in_clear(&self.url) {

@@ -34,7 +34,7 @@ const PROGRAM: &str = "gobgp";
 const VERSION: u32 = 1;
 /// How soon a ban that has ended is noticed.
 const PULSE: Duration = Duration::from_secs(1);
-/// How often the daemon is asked whether it still has the routes: one that was started again has none.
+/// How often to check that the daemon still has the routes: after a restart it has none.
 const ASKED: Duration = Duration::from_secs(5);
 /// How long one command may take.
 const COMMAND: Duration = Duration::from_secs(5);
@@ -56,13 +56,13 @@ pub enum Target {
     Tcp(SocketAddr),
 }
 
-/// What a route asks of routers.
+/// The kind of route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// To drop what goes to the prefix, and with a check of sources (RFC 5635) what comes from it.
+    /// Routers drop what goes to the prefix, and with a check of sources (RFC 5635) what comes from it.
     Blackhole,
-    /// To drop what comes from the prefix.
+    /// Routers drop what comes from the prefix.
     Flowspec,
 }
 
@@ -425,7 +425,7 @@ async fn all(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What an earlier service announced; nothing where there is no file.
+/// The routes that an earlier service announced; empty without a file.
 fn read(file: &std::path::Path) -> Result<Vec<Route>> {
     let said = |why: String| {
         Error::other(format!(

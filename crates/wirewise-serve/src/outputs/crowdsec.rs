@@ -50,7 +50,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The origin of its decisions. Of this machine alone, so that others of ours follow them.
+    /// The origin of its decisions. Each machine has its own, so that our other machines follow them.
     pub fn origin(&self) -> String {
         format!("wirewise/{}", self.name)
     }
@@ -121,7 +121,7 @@ impl Sink for Alerts {
         let ends: Vec<_> = [event.flow.src_ip, event.flow.dest_ip].into_iter().flatten().collect();
         let ban = bans::latest(&self.root, &event.in_iface, &ends).map_err(io::Error::other)?;
         let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        let Some(ban) = ban else { return refuse("the ban was over before CrowdSec was told of it") };
+        let Some(ban) = ban else { return refuse("the ban ended before it was reported") };
         if ban.destination.is_some() {
             return refuse("a ban by pair is about one receiver, and a decision would be about all");
         }

@@ -42,7 +42,7 @@ impl Poster {
         answer.map_err(|error| io::Error::other(because(&error)))
     }
 
-    /// What an answer holds, at most so many bytes.
+    /// The body of an answer, with at most `most` bytes.
     pub fn body(&self, answer: Response, most: usize) -> io::Result<Vec<u8>> {
         let body = self.runtime.block_on(requests::body(answer, most));
         body.map_err(|error| io::Error::other(because(&error)))?
@@ -62,7 +62,7 @@ pub fn check(url: &Url, key: &str, has_secret: bool) -> std::result::Result<(), 
     Ok(())
 }
 
-/// The error that a status stands for, if it is not one of success.
+/// Turns a status other than success into an error.
 pub fn taken(status: StatusCode) -> io::Result<()> {
     if status.is_success() {
         return Ok(());
