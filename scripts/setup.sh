@@ -106,15 +106,15 @@ if [ ${#wanted[@]} -gt 0 ]; then
     quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${names[@]}"
 fi
 
-# Servers of others that tests start: Prometheus evaluates contrib/prometheus, CrowdSec decides what `deny sync` follows, nfdump collects what
-# `ipfix` exports. Unpacked, not installed: the packages would start them.
+# Servers of others that tests start: Prometheus evaluates contrib/prometheus, CrowdSec decides what `deny sync` follows and hears of bans,
+# GoBGP announces bans, nfdump collects what `ipfix` exports. Unpacked, not installed: the packages would start them.
 unpacked() (
     rm -rf "build/tools/$1" && mkdir -p "build/tools/$1" && cd "build/tools/$1" &&
         apt-get download "$1" && dpkg-deb --extract "$1"_*.deb . && rm "$1"_*.deb
 )
 update=(apt-get update -qq)
 [ "$(id -u)" = 0 ] || update=(sudo "${update[@]}")
-for name in prometheus crowdsec nfdump; do
+for name in prometheus crowdsec gobgpd nfdump; do
     if [ "$level" = dev ] && [ ! -x "build/tools/$name/usr/bin/$name" ] && command -v apt-get >/dev/null; then
         say "unpacking $name"
         { unpacked "$name" || { "${update[@]}" && unpacked "$name"; }; } >/dev/null 2>&1 ||

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -17,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.e2e import needs
+from tests.e2e import crowdsec, needs
+from tests.e2e.crowdsec import KEY, LocalApi
 from tests.e2e.sending import send_all
 from tests.e2e.serving import PATIENCE_S, until
 from tests.e2e.test_cpus import A, B, udp
@@ -27,101 +26,16 @@ from wirewise import agent
 from wirewise.demo.network import Wire, inside_namespace, wire, within
 from wirewise.demo.sender import open_sender
 
-ROOT = Path(__file__).parents[2]
-CROWDSEC = ROOT / "build/tools/crowdsec"
-PROGRAMS = CROWDSEC / "usr/bin"
-KEY = "a-key-of-this-test"
 SENDER = A[0]
 
-pytestmark = [
-    *needs.marks(),
-    pytest.mark.skipif(not (PROGRAMS / "cscli").exists(), reason="tools: no crowdsec, see scripts/setup.sh"),
-]
+pytestmark = [*needs.marks(), crowdsec.is_there]
 
 
 @dataclass
-class Lab:
-    """A program with a deny list inside, and a local API outside, which loopback alone reaches."""
+class Lab(LocalApi):
+    """A program with a deny list inside, and a local API outside."""
 
-    made: Wire
-    folder: Path
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-    def spawn(self, *command: str | Path) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as log:
-            process = subprocess.Popen([*within(self.made.outside), *command], stdout=log, stderr=log)
-        self.processes.append(process)
-        return process
-
-    def start(self, **tls: str) -> subprocess.Popen[bytes]:
-        """CrowdSec without anything but its local API: no logs to read, no central API."""
-        paths = {f"{name}_dir": str(self.folder / name) for name in ("config", "data", "hub")}
-        for path in paths.values():
-            Path(path).mkdir(exist_ok=True)
-        for name in ("profiles", "simulation"):
-            (self.folder / f"{name}.yaml").write_bytes((CROWDSEC / f"etc/crowdsec/{name}.yaml").read_bytes())
-        for name in ("console.yaml", "machine.yaml"):
-            (self.folder / name).touch()
-        (self.folder / "hub/.index.json").write_text("{}")
-        server = {
-            "listen_uri": "127.0.0.1:8080",
-            "profiles_path": str(self.folder / "profiles.yaml"),
-            "console_path": str(self.folder / "console.yaml"),
-        }
-        config = {
-            "common": {"daemonize": False, "log_media": "stdout", "working_dir": "."},
-            "config_paths": {
-                **paths,
-                "simulation_path": str(self.folder / "simulation.yaml"),
-                "index_path": str(self.folder / "hub/.index.json"),
-                "notification_dir": paths["config_dir"],
-                "plugin_dir": paths["config_dir"],
-            },
-            "db_config": {
-                "type": "sqlite",
-                "db_path": str(self.folder / "data/crowdsec.db"),
-                "use_wal": True,
-            },
-            "plugin_config": {"user": "nobody", "group": "nogroup"},
-            "api": {
-                "client": {"credentials_path": str(self.folder / "machine.yaml")},
-                "server": {**server, **({"tls": tls} if tls else {})},
-            },
-            "prometheus": {"enabled": False},
-        }
-        (self.folder / "config.yaml").write_text(yaml.safe_dump(config))
-        if not (self.folder / "key").exists():
-            credentials = self.folder / "machine.yaml"
-            url = "http://127.0.0.1:8080"
-            self.cscli("machines", "add", "tests", "--password", "secret", "-f", str(credentials), "-u", url)
-            self.cscli("bouncers", "add", "wirewise", "--key", KEY)
-            (self.folder / "key").write_text(f"{KEY}\n")
-        process = self.spawn(PROGRAMS / "crowdsec", "-c", self.folder / "config.yaml", "-no-cs")
-        until("it listens", lambda: process.poll() is not None or self.listens())
-        assert process.poll() is None, self.log.read_text()
-        return process
-
-    def listens(self) -> bool:
-        def connect() -> bool:
-            with socket.socket() as tried:
-                return tried.connect_ex(("127.0.0.1", 8080)) == 0
-
-        return inside_namespace(self.made.outside, connect)
-
-    def cscli(self, *words: str) -> str:
-        program = [str(PROGRAMS / "cscli"), "-c", str(self.folder / "config.yaml")]
-        command = [*within(self.made.outside), *program, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-        assert done.returncode == 0, (words, done.stderr)
-        return done.stdout
-
-    def decide(self, value: str, duration: str, *more: str) -> None:
-        scope = "--range" if "/" in value else "--ip"
-        self.cscli("decisions", "add", scope, value, "--duration", duration, *more)
+    made: Wire = field(kw_only=True)
 
     def words(self, *options: str, scheme: str = "http") -> list[str]:
         of_api = ["--crowdsec", f"{scheme}://127.0.0.1:8080", "--key-file", str(self.folder / "key")]
@@ -160,10 +74,7 @@ class Lab:
         return counted()["denied_prefix"] - before["denied_prefix"]
 
     def end(self) -> None:
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait(PATIENCE_S)
+        super().end()
         words = ["detach", "--interface", self.made.receiver, "--netns", self.made.inside]
         subprocess.run([agent.find(), *words], check=False, capture_output=True)
 
@@ -174,7 +85,7 @@ def lab(tmp_path: Path, bundles: Path) -> Iterator[Lab]:
     policy.write_text("version: 1\nclasses: {}\ndeny: {}\n")
     with wire() as made:
         subprocess.run(["ip", "-n", made.outside, "link", "set", "lo", "up"], check=True)
-        lab = Lab(made, tmp_path)
+        lab = Lab(tmp_path, made.outside, made=made)
         try:
             lab.look(
                 "run", "--bundle", str(bundles / "first.wirewise"), "--policy", str(policy),

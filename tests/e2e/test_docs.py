@@ -52,6 +52,7 @@ NOT_RUN = {
     "wirewised deny remove --origin spamhaus": "the same",
     "wirewised deny list": "the same",
     "cscli bouncers add wirewise": "tests/e2e/test_crowdsec.py",
+    "cscli machines add edge1": "tests/e2e/test_serve_bans.py",
     "wirewised deny sync": "the same",
     "wirewised bans list": "crates/wirewised/tests/agent/bans.rs",
     "wirewised bans lift 192.0.2.7": "the same",

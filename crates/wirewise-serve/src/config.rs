@@ -14,6 +14,7 @@ use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
 
+use crate::follower::Source;
 use crate::ipfix::Export;
 use crate::limits::Rates;
 use crate::outputs::Outputs;
@@ -47,6 +48,8 @@ pub struct Config {
     pub events: Outputs,
     /// Where flows go.
     pub ipfix: Option<Export>,
+    /// Whose decisions the deny lists follow.
+    pub crowdsec: Option<Source>,
 }
 
 /// What is to run on an interface, or on each that a pattern names. Paths are relative to the configuration until `Config::read` has
@@ -202,6 +205,9 @@ impl Config {
             wish.policy = wish.policy.take().map(|policy| folder.join(policy));
         }
         config.events.relative_to(folder);
+        if let Some(crowdsec) = &mut config.crowdsec {
+            crowdsec.relative_to(folder);
+        }
         if let Some(tls) = &mut config.tls {
             tls.relative_to(folder);
         }
@@ -241,6 +247,7 @@ impl Config {
             ));
         }
         self.events.check()?;
+        self.crowdsec.as_ref().map_or(Ok(()), Source::check)?;
         let mut names = BTreeSet::new();
         for token in &self.tokens {
             if token.sha256.len() != 64 || !token.sha256.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -387,6 +394,21 @@ mod tests {
             ("version: 1\nevents: {webhook: 'ftp://192.0.2.1/'}\n", "neither http:// nor https://"),
             ("version: 1\nevents: {webhook: 'http://192.0.2.1/', token_file: a}\n", "write https://"),
             ("version: 1\nevents: {webhook: 'http://192.0.2.1/', only: [bann]}\n", "did you mean 'ban'"),
+            ("version: 1\nevents: {crowdsec: 'http://127.0.0.1:8080'}\n", "cscli machines add"),
+            (
+                "version: 1\nevents: {crowdsec: 'http://192.0.2.1:8080', machine: a, password_file: b}\n",
+                "write https://",
+            ),
+            ("version: 1\nevents: {file: a, machine: b}\n", "`machine` is for `crowdsec`, not for `file`"),
+            ("version: 1\nevents: {bgp: '192.0.2.1:50051'}\n", "on this machine"),
+            ("version: 1\nevents: {bgp: '127.0.0.1:1', routes: blackhol}\n", "did you mean 'blackhole'"),
+            (
+                "version: 1\nevents: {bgp: '127.0.0.1:1', never: [192.0.2.1/24]}\n",
+                "did you mean 192.0.2.0/24",
+            ),
+            ("version: 1\nevents: [{bgp: '127.0.0.1:1'}, {bgp: '127.0.0.1:2'}]\n", "one is possible"),
+            ("version: 1\ncrowdsec: {url: 'http://127.0.0.1:8080'}\n", "key_file"),
+            ("version: 1\ncrowdsec: {url: 'http://127.0.0.1:8080', key_file: a, interval: 1ms}\n", "100ms"),
             ("version: 1\nevents: {file: a, only: [ban]}\n", "`only` is for `webhook`, not for `file`"),
             ("version: 1\nipfix: {}\n", "collector"),
             ("version: 1\nipfix: {colector: a}\n", "did you mean 'collector'"),

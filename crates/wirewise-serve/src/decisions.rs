@@ -8,12 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName};
-use reqwest::{Certificate, Client, StatusCode, Url};
+use reqwest::{Client, StatusCode, Url};
 use serde::{Deserialize, Deserializer};
 use wirewised::abi;
 use wirewised::error::{Error, Result};
-use wirewised::files;
 use wirewised::harmless::harmless;
+use wirewised::kernel;
 use wirewised::object::deny::Until;
 use wirewised::policy::Prefix;
 use wirewised::text::units::format_bytes;
@@ -22,9 +22,18 @@ use crate::requests::{self, because, secret};
 
 /// About two million decisions.
 const MAX_ANSWER: usize = 256 << 20;
-const MAX_CERTIFICATES: u64 = 1 << 20;
 /// For a whole answer: a local API with SQLite takes ten seconds for 100,000 decisions.
 const ANSWER: Duration = Duration::from_secs(120);
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+
+/// The origin of what is denied because CrowdSec decided so.
+pub const ORIGIN: &str = "crowdsec";
+
+/// The wait after a failure. failures : in a row before it.
+pub fn pause(failures: u32) -> Duration {
+    LAST_RETRY.min(FIRST_RETRY * 2u32.saturating_pow(failures))
+}
 
 /// Where the decisions come from.
 #[derive(Debug)]
@@ -35,8 +44,10 @@ pub struct LocalApi {
 }
 
 impl LocalApi {
-    /// url : such as `http://127.0.0.1:8080`. ca_file : who signed its certificate, if the system does not know.
-    pub fn new(url: &Url, key_file: &Path, ca_file: Option<&Path>) -> Result<Self> {
+    /// url : such as `http://127.0.0.1:8080`, under the name that its user knows. ca_file : who signed its certificate, if the system does not
+    /// know.
+    pub fn new((name, url): (&str, &Url), key_file: &Path, ca_file: Option<&Path>) -> Result<Self> {
+        let url = stream_of(name, url)?;
         let mut headers = HeaderMap::new();
         let key = secret(
             key_file,
@@ -45,26 +56,17 @@ impl LocalApi {
         );
         headers.insert(HeaderName::from_static("x-api-key"), key?);
         let user_agent = concat!("wirewise-bouncer/v", env!("CARGO_PKG_VERSION"));
-        let mut builder = requests::client(user_agent, ANSWER).default_headers(headers);
-        if let Some(path) = ca_file {
-            let refuse =
-                || Error::input(format!("--ca-file {}: no certificates in PEM form", path.display()));
-            let bytes = files::read(path, MAX_CERTIFICATES)?;
-            let certificates = Certificate::from_pem_bundle(&bytes).map_err(|_| refuse())?;
-            if certificates.is_empty() {
-                return Err(refuse());
-            }
-            builder = certificates.into_iter().fold(builder, |it, one| it.add_root_certificate(one));
-        }
-        let client = builder.build().map_err(|error| Error::other(because(&error)))?;
-        Ok(Self { client, url: stream_of(url)?, key_file: key_file.display().to_string() })
+        let builder = requests::client(user_agent, ANSWER).default_headers(headers);
+        let client =
+            requests::trusting(builder, ca_file)?.build().map_err(|error| Error::other(because(&error)))?;
+        Ok(Self { client, url, key_file: key_file.display().to_string() })
     }
 
     /// The decisions, or how they changed since the last call. all : those that hold, whatever was said before.
     pub async fn ask(&self, all: bool) -> Result<Vec<u8>> {
         let failed = |error: reqwest::Error| self.says(because(&error));
         let request = self.client.get(self.url.clone()).query(&[("startup", all)]);
-        let mut answer = request.send().await.map_err(failed)?;
+        let answer = request.send().await.map_err(failed)?;
         match answer.status() {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -75,15 +77,11 @@ impl LocalApi {
             }
             status => return Err(self.says(format!("answers {status}, not with decisions"))),
         }
-        let mut bytes = Vec::new();
-        while let Some(part) = answer.chunk().await.map_err(failed)? {
-            if bytes.len() + part.len() > MAX_ANSWER {
-                let limit = format_bytes(MAX_ANSWER as u64);
-                return Err(self.says(format!("answers with more than {limit}, which is too much")));
-            }
-            bytes.extend_from_slice(&part);
-        }
-        Ok(bytes)
+        let bytes = requests::body(answer, MAX_ANSWER).await.map_err(failed)?;
+        bytes.ok_or_else(|| {
+            let limit = format_bytes(MAX_ANSWER as u64);
+            self.says(format!("answers with more than {limit}, which is too much"))
+        })
     }
 
     /// An error that names who it is about.
@@ -92,11 +90,11 @@ impl LocalApi {
     }
 }
 
-fn stream_of(url: &Url) -> Result<Url> {
-    let refuse = |why| Err(Error::input(format!("--crowdsec: {why}; write such as http://127.0.0.1:8080")));
+fn stream_of(name: &str, url: &Url) -> Result<Url> {
+    let refuse = |why| Err(Error::input(format!("{name}: {why}; write such as http://127.0.0.1:8080")));
     requests::check(url).or_else(refuse)?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        refuse("has a name, a password or a query; the key is in --key-file")?;
+        refuse("has a name, a password or a query; the key is in a file of its own")?;
     }
     let mut stream = url.clone();
     stream.set_path(&format!("{}/v1/decisions/stream", url.path().trim_end_matches('/')));
@@ -125,6 +123,8 @@ struct Decision<'a> {
     value: Cow<'a, str>,
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    origin: Cow<'a, str>,
 }
 
 /// A list, which is `null` if it is empty, but never missing.
@@ -132,15 +132,22 @@ fn listed<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// The bans that hold, by the number of the decision. Several may be about one prefix.
+/// The bans that hold.
 #[derive(Debug, Default)]
-pub struct Bans(HashMap<u64, (Prefix, Until)>);
+pub struct Bans {
+    /// By the number of the decision. Several may be about one prefix.
+    held: HashMap<u64, (Prefix, Until)>,
+    /// Origins whose decisions are left alone, because whoever follows has made them.
+    own: Vec<String>,
+}
 
 /// Decisions that are not followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Left {
     /// With another type, such as captcha, or another scope.
     pub other: usize,
+    /// Made by whoever follows.
+    pub own: usize,
     /// Without an address or a time that can be read.
     pub unreadable: usize,
     #[serde(skip)]
@@ -148,20 +155,29 @@ pub struct Left {
 }
 
 impl Bans {
+    /// own : origins whose decisions are left alone.
+    pub fn except(own: Vec<String>) -> Self {
+        Self { own, ..Self::default() }
+    }
+
     /// Follows an answer. all : it has all that hold. now_s : CLOCK_BOOTTIME. An answer that cannot be read changes nothing.
     pub fn follow(&mut self, answer: &[u8], all: bool, now_s: u32) -> std::result::Result<Left, String> {
         let answer: Answer<'_> = serde_json::from_slice(answer)
             .map_err(|error| format!("does not answer as CrowdSec's local API does: {error}"))?;
         if all {
-            self.0.clear();
+            self.held.clear();
         }
-        self.0.retain(|_, (_, until)| *until > now_s);
+        self.held.retain(|_, (_, until)| *until > now_s);
         for gone in &answer.deleted {
-            self.0.remove(&gone.id);
+            self.held.remove(&gone.id);
         }
         let mut left = Left::default();
         for new in &answer.new {
             let of_addresses = ["ip", "range"].iter().any(|scope| new.scope.eq_ignore_ascii_case(scope));
+            if self.own.iter().any(|own| *own == new.origin) {
+                left.own += 1;
+                continue;
+            }
             if !of_addresses || !new.kind.eq_ignore_ascii_case("ban") {
                 left.other += 1;
                 continue;
@@ -169,10 +185,10 @@ impl Bans {
             match prefix_of(&new.value).zip(seconds_of(&new.duration)) {
                 // Expired on its way here.
                 Some((_, seconds)) if seconds <= 0.0 => {
-                    self.0.remove(&new.id);
+                    self.held.remove(&new.id);
                 }
                 Some((prefix, seconds)) => {
-                    self.0.insert(new.id, (prefix, until(seconds, now_s)));
+                    self.held.insert(new.id, (prefix, until(seconds, now_s)));
                 }
                 None => {
                     left.unreadable += 1;
@@ -189,7 +205,7 @@ impl Bans {
     /// Each prefix, until the last decision about it ends.
     pub fn prefixes(&self) -> BTreeMap<Prefix, Until> {
         let mut prefixes = BTreeMap::new();
-        for (prefix, until) in self.0.values() {
+        for (prefix, until) in self.held.values() {
             let last = prefixes.entry(*prefix).or_insert(*until);
             *last = (*last).max(*until);
         }
@@ -197,7 +213,35 @@ impl Bans {
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.held.len()
+    }
+}
+
+/// Keeps up with the decisions of a local API.
+pub struct Followed {
+    pub api: LocalApi,
+    pub bans: Bans,
+    /// Whether the next answer has to have all decisions: at the start, and after one that may have been lost.
+    all: bool,
+}
+
+impl Followed {
+    /// own : origins whose decisions are left alone.
+    pub fn new(api: LocalApi, own: Vec<String>) -> Self {
+        Self { api, bans: Bans::except(own), all: true }
+    }
+
+    /// Asks once. An error changes nothing in what is held.
+    pub async fn pull(&mut self) -> Result<Left> {
+        let all = std::mem::replace(&mut self.all, true);
+        let answer = self.api.ask(all).await?;
+        let left = self.bans.follow(&answer, all, kernel::boot_s()).map_err(|why| self.api.says(why))?;
+        // From here on nothing of the answer is lost.
+        self.all = false;
+        if let Some(example) = &left.example {
+            tracing::warn!("{} decisions cannot be read, such as: {example}", left.unreadable);
+        }
+        Ok(left)
     }
 }
 
@@ -296,6 +340,17 @@ mod tests {
     }
 
     #[test]
+    fn own_decisions_are_left_alone() {
+        let mut bans = Bans::except(vec!["wirewise/here".to_string()]);
+        let by = |id, origin: &str| decision(id, "192.0.2.7", "1h").replace("cscli", origin);
+        let two = [by(1, "wirewise/here"), by(2, "wirewise/there")];
+        let left = bans.follow(answer(&two, &[]).as_bytes(), true, NOW).unwrap();
+        assert_eq!((left.own, bans.len()), (1, 1));
+        bans.follow(answer(&[], &[by(1, "wirewise/here")]).as_bytes(), false, NOW).unwrap();
+        assert_eq!(bans.len(), 1);
+    }
+
+    #[test]
     fn an_answer_that_is_none_changes_nothing() {
         let mut bans = Bans::default();
         bans.follow(answer(&[decision(1, "192.0.2.7", "1m")], &[]).as_bytes(), true, NOW).unwrap();
@@ -310,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_key_goes_to_one_address_and_is_not_in_it() {
-        let url = |text: &str| stream_of(&text.parse().unwrap()).map(|url| url.to_string());
+        let url = |text: &str| stream_of("--crowdsec", &text.parse().unwrap()).map(|url| url.to_string());
         let query = "/v1/decisions/stream?scopes=ip,range&dedup=false";
         assert_eq!(url("http://[::1]:8080").unwrap(), format!("http://[::1]:8080{query}"));
         assert_eq!(url("https://h/crowdsec/").unwrap(), format!("https://h/crowdsec{query}"));

@@ -2,7 +2,7 @@
 //! Makes what runs what the configuration wishes: at the start, when the configuration is read again, when interfaces come and go, and
 //! when a process that carries packets ends. Every change is made by one command of the agent, and has one that undoes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use wirewised::error::{Error, Kind, Result};
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
 use crate::config::{Config, Place, Token, Wish};
+use crate::follower::FollowHealth;
 use crate::ipfix::ExportHealth;
 use crate::kept::{self, Applied, Fingerprint};
 use crate::manager;
@@ -82,9 +83,14 @@ pub struct Health {
     pub outputs: Vec<OutputHealth>,
     /// Where flows go; null without `ipfix`.
     pub ipfix: Option<ExportHealth>,
+    /// How following CrowdSec goes; null where the configuration does not have it.
+    pub crowdsec: Option<FollowHealth>,
     pub places: Vec<PlaceHealth>,
     /// Interfaces that the configuration names and that are not there.
     pub missing: Vec<Place>,
+    /// Whether a configuration was applied, or refused.
+    #[serde(skip)]
+    begun: bool,
 }
 
 #[derive(Debug, Default, Clone, Serialize, utoipa::ToSchema)]
@@ -110,6 +116,17 @@ pub struct Board(Arc<Mutex<Health>>);
 impl Board {
     pub fn lock(&self) -> MutexGuard<'_, Health> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The interfaces on which the service keeps something; `None`: it has not begun to.
+    pub fn interfaces(&self) -> Option<BTreeSet<String>> {
+        let health = self.lock();
+        let names = health.places.iter().map(|place| place.place.interface.clone());
+        health.begun.then(|| names.collect())
+    }
+
+    pub fn keeps(&self, interface: &str) -> bool {
+        self.lock().places.iter().any(|place| place.place.interface == interface)
     }
 }
 
@@ -163,13 +180,14 @@ impl Beside {
     fn check(&self, config: &Config) -> Result<Option<Arc<ServerConfig>>> {
         let fixed = |config: &Config| {
             let listen = (config.listen, config.tls.is_some(), config.limits);
-            (listen, config.socket.path.clone(), config.events.clone(), config.ipfix.clone())
+            let outside = (config.events.clone(), config.ipfix.clone(), config.crowdsec.clone());
+            (listen, config.socket.path.clone(), outside)
         };
         if fixed(config) == fixed(&self.first) {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `limits`, `socket`, `events` and `ipfix` hold until the service is started again; \
+            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `ipfix` and `crowdsec` hold until the service is started again; \
              restart it, or leave them as they were",
         ))
     }
@@ -670,6 +688,8 @@ impl Keeper {
                 entry.outage_seconds = total.as_secs_f64();
             }
         }
-        self.board.lock().places = places.into_values().collect();
+        let mut health = self.board.lock();
+        health.places = places.into_values().collect();
+        health.begun = true;
     }
 }

@@ -86,14 +86,19 @@ pub fn read(file: &Path) -> Result<BTreeMap<Place, Applied>> {
     Ok(kept.applied.into_iter().map(|applied| (applied.place.clone(), applied)).collect())
 }
 
-/// Replaces the file as a whole.
+/// Replaces the file.
 pub fn write(file: &Path, applied: &BTreeMap<Place, Applied>) -> Result<()> {
     let kept = Kept { version: VERSION, applied: applied.values().cloned().collect() };
     let text = serde_json::to_vec_pretty(&kept).map_err(|error| Error::other(error.to_string()))?;
+    replace(file, &text)
+}
+
+/// Replaces a file as a whole, or leaves it as it was.
+pub fn replace(file: &Path, text: &[u8]) -> Result<()> {
     let failed = |error: io::Error| Error::other(format!("{}: {error}", file.display()));
     let folder = file.parent().unwrap_or(Path::new("."));
     let mut new = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    new.write_all(&text).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
+    new.write_all(text).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
     new.persist(file).map_err(|error| failed(error.error))?;
     Ok(())
 }

@@ -5,10 +5,12 @@
 
 mod agent;
 mod api;
+mod bans;
 mod carriers;
 mod config;
 mod decisions;
 mod events;
+mod follower;
 mod ipfix;
 mod keeper;
 mod kept;
@@ -48,6 +50,7 @@ use crate::api::Service;
 use crate::config::{Config, DEFAULT_FILE, Role};
 use crate::keeper::{Beside, Board, Event, Keeper, TICK};
 use crate::limits::Limits;
+use crate::outputs::Around;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -222,6 +225,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         ),
         None => None,
     };
+    let crowdsec = config.crowdsec.as_ref().map(|source| source.open(config.events.origins())).transpose()?;
     let (tell, events) = mpsc::unbounded_channel();
     let board = Board::default();
     let state = cli.state.clone().unwrap_or_else(|| socket.with_file_name("serve.json"));
@@ -229,7 +233,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let keeper = Keeper::new(
         agent.clone(),
         cli.config.clone(),
-        state,
+        state.clone(),
         tell.clone(),
         board.clone(),
         Beside { tokens: Arc::clone(&tokens), tls: tls.clone(), first: config.clone() },
@@ -241,9 +245,13 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         tokio::spawn(listen::answer_by_tcp(listener, service, tls, Arc::new(Limits::new(config.limits))));
     }
     let moved = Arc::new(AtomicU64::default());
-    let outputs = config.events.run(Root::at(&cli.pin_root), &board, &moved)?;
-    let export =
-        config.ipfix.as_ref().map(|export| export.run(Root::at(&cli.pin_root), &board)).transpose()?;
+    let root = Root::at(&cli.pin_root);
+    let around = Around { root: root.clone(), board: board.clone(), moved: Arc::clone(&moved), state };
+    let outputs = config.events.run(around)?;
+    if let (Some(source), Some(followed)) = (config.crowdsec.clone(), crowdsec) {
+        tokio::spawn(source.follow(followed, root.clone(), board.clone()));
+    }
+    let export = config.ipfix.as_ref().map(|export| export.run(root, &board)).transpose()?;
     tokio::spawn(signals(tell.clone(), moved)?);
     tokio::spawn(ticks(tell));
     keeper

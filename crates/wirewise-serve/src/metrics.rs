@@ -383,6 +383,43 @@ impl Readings {
                 .flat_map(|it| [(label("fate", "written"), it.written), (label("fate", "lost"), it.lost)])
                 .collect(),
         )?;
+        let routes = health.outputs.iter().filter_map(|it| Some((it, it.routes?)));
+        writer.gauges(
+            "wirewise_serve_bgp_routes",
+            "Bans in force by whether BGP has a route for them",
+            None,
+            routes
+                .flat_map(|(it, routes)| {
+                    let labels = |state: &str| vec![("to", it.to.clone()), ("state", state.to_string())];
+                    [
+                        (labels("announced"), routes.announced as i64),
+                        (labels("refused"), routes.refused as i64),
+                    ]
+                })
+                .collect(),
+        )?;
+        let crowdsec: Vec<_> = health.crowdsec.iter().collect();
+        writer.gauges(
+            "wirewise_serve_crowdsec_decisions",
+            "Bans that CrowdSec has decided and that deny lists follow",
+            None,
+            crowdsec.iter().map(|it| (none(), it.decisions as i64)).collect(),
+        )?;
+        writer.gauges(
+            "wirewise_serve_crowdsec_follows",
+            "Whether CrowdSec answered last and every deny list is as it says",
+            None,
+            crowdsec
+                .iter()
+                .map(|it| (none(), i64::from(it.pulled.is_some() && it.error.is_none())))
+                .collect(),
+        )?;
+        writer.counters(
+            "wirewise_serve_crowdsec_failures",
+            "Times that CrowdSec did not answer or a deny list could not be changed",
+            None,
+            crowdsec.iter().map(|it| (none(), it.failures)).collect(),
+        )?;
         let labels = |place: &crate::keeper::PlaceHealth| {
             labels_of(&place.place.interface, place.place.netns.as_deref())
         };

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Url};
+use reqwest::{Certificate, Client, ClientBuilder, Response, Url};
 use wirewised::error::{Error, Result};
 use wirewised::files;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const MAX_SECRET: u64 = 4096;
+const MAX_CERTIFICATES: u64 = 1 << 20;
 
 /// answer : how long a whole answer may take.
 pub fn client(user_agent: &str, answer: Duration) -> ClientBuilder {
@@ -25,15 +26,51 @@ pub fn client(user_agent: &str, answer: Duration) -> ClientBuilder {
         .no_proxy()
 }
 
-/// A header with the one line of a file behind `before`. otherwise : said of a file that holds something else.
-pub fn secret(file: &Path, before: &str, otherwise: &str) -> Result<HeaderValue> {
+/// Also trusts the certificates of a file, beside those that the system trusts.
+pub fn trusting(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<ClientBuilder> {
+    let Some(path) = ca_file else { return Ok(builder) };
+    let refuse = || Error::input(format!("{}: no certificates in PEM form", path.display()));
+    let bytes = files::read(path, MAX_CERTIFICATES)?;
+    let certificates = Certificate::from_pem_bundle(&bytes).map_err(|_| refuse())?;
+    if certificates.is_empty() {
+        return Err(refuse());
+    }
+    Ok(certificates.into_iter().fold(builder, |it, one| it.add_root_certificate(one)))
+}
+
+/// The one line of a file. otherwise : the complaint about a file that holds something else.
+pub fn secret_line(file: &Path, otherwise: &str) -> Result<String> {
     let bytes = files::read(file, MAX_SECRET)?;
     let line = bytes.trim_ascii();
     let fits = !line.is_empty() && line.iter().all(u8::is_ascii_graphic);
-    let value = fits.then(|| HeaderValue::from_bytes(&[before.as_bytes(), line].concat()).ok()).flatten();
-    let mut value = value.ok_or_else(|| Error::input(format!("{}: {otherwise}", file.display())))?;
+    let text = std::str::from_utf8(line).ok().filter(|_| fits);
+    text.map(str::to_string).ok_or_else(|| Error::input(format!("{}: {otherwise}", file.display())))
+}
+
+/// A header with the one line of a file behind `before`. otherwise : the complaint about a file that holds something else.
+pub fn secret(file: &Path, before: &str, otherwise: &str) -> Result<HeaderValue> {
+    let line = secret_line(file, otherwise)?;
+    sensitive(&format!("{before}{line}"))
+        .ok_or_else(|| Error::input(format!("{}: {otherwise}", file.display())))
+}
+
+/// A header that is never printed; `None`: no header can have this value.
+pub fn sensitive(value: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(value).ok()?;
     value.set_sensitive(true);
-    Ok(value)
+    Some(value)
+}
+
+/// What an answer holds; `None`: more than `most` bytes.
+pub async fn body(mut answer: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    while let Some(part) = answer.chunk().await? {
+        if bytes.len() + part.len() > most {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(Some(bytes))
 }
 
 /// Refuses an address that requests cannot go to.

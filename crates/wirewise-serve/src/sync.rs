@@ -11,17 +11,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use wirewised::attachment::args::AttachmentArgs;
 use wirewised::attachment::deny::DenyList;
 use wirewised::error::{Error, Kind, Result};
-use wirewised::kernel;
 use wirewised::object::deny::{Change, Edit};
 use wirewised::text::units::{Nanoseconds, thousands};
 
-use crate::decisions::{Bans, Left, LocalApi};
+use crate::decisions::{Followed, Left, LocalApi, ORIGIN, pause};
 use crate::requests::is_in_clear;
 
-/// Who denies what is synced.
-const ORIGIN: &str = "crowdsec";
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(60);
 const EXAMPLES: &str = "\
 Examples:
   cscli bouncers add wirewise --output raw > key       a key for this bouncer; the file should be readable by root only
@@ -52,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s")]
     interval: Nanoseconds,
 
+    /// Leave decisions of this origin alone, such as those that `crowdsec` under `events` of the service makes
+    #[arg(long, value_name = "ORIGIN")]
+    except: Vec<String>,
+
     /// Ask for all decisions, put them into force, and end
     #[arg(long)]
     once: bool,
@@ -75,17 +74,14 @@ pub struct Args {
 /// The list, and what is to be on it.
 struct Sync<'a> {
     args: &'a Args,
-    api: LocalApi,
-    bans: Bans,
-    /// Whether the next answer has to have all decisions: at the start, and after one that may have been lost.
-    all: bool,
+    followed: Followed,
     /// Whether a list was put into force.
     begun: bool,
 }
 
 pub async fn run(args: &Args) -> Result<()> {
-    let api = LocalApi::new(&args.crowdsec, &args.key_file, args.ca_file.as_deref())?;
-    let mut sync = Sync { args, api, bans: Bans::default(), all: true, begun: false };
+    let api = LocalApi::new(("--crowdsec", &args.crowdsec), &args.key_file, args.ca_file.as_deref())?;
+    let mut sync = Sync { args, followed: Followed::new(api, args.except.clone()), begun: false };
     // What cannot be done at all is an error before CrowdSec is asked.
     sync.on_list(|list| list.plan(ORIGIN, Edit::Add([].into()), true).map(drop))?;
     if is_in_clear(&args.crowdsec) {
@@ -118,7 +114,7 @@ impl Sync<'_> {
                 // At the start somebody reads it, and nothing is in force yet.
                 Err(error) if !self.begun && error.kind() == Kind::Input => return Err(error),
                 Err(error) => {
-                    let wait = LAST_RETRY.min(FIRST_RETRY * 2u32.saturating_pow(failures));
+                    let wait = pause(failures);
                     failures += 1;
                     tracing::warn!(
                         "{error}; what is denied stays so until it expires; trying again in {} s",
@@ -143,16 +139,8 @@ impl Sync<'_> {
 
     /// Asks once, and brings the list into line; also if nothing changed, as a program may have been attached anew.
     async fn round(&mut self) -> Result<()> {
-        let all = std::mem::replace(&mut self.all, true);
-        let answer = self.api.ask(all).await?;
-        let left = self.bans.follow(&answer, all, kernel::boot_s()).map_err(|why| self.api.says(why))?;
-        drop(answer);
-        // From here on nothing of the answer is lost.
-        self.all = false;
-        if let Some(example) = &left.example {
-            tracing::warn!("{} decisions cannot be read, such as: {example}", left.unreadable);
-        }
-        let edit = Edit::Replace(self.bans.prefixes());
+        let left = self.followed.pull().await?;
+        let edit = Edit::Replace(self.followed.bans.prefixes());
         let (interface, change) = self.on_list(|list| {
             let change = list.plan(ORIGIN, edit, self.args.yes)?;
             if !self.args.dry_run && !change.is_empty() {
@@ -192,7 +180,7 @@ impl Sync<'_> {
                 json!({
                     "interface": interface,
                     "origin": ORIGIN,
-                    "decisions": self.bans.len(),
+                    "decisions": self.followed.bans.len(),
                     "changes": counts,
                     "left": left,
                     "dry_run": self.args.dry_run,
@@ -206,7 +194,7 @@ impl Sync<'_> {
             count(counts.added),
             count(counts.changed),
             count(counts.removed),
-            count(self.bans.len()),
+            count(self.followed.bans.len()),
             match left.other + left.unreadable {
                 0 => String::new(),
                 other => format!(", and {} that are no bans of addresses", count(other)),

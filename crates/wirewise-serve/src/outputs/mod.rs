@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where events go: a file, sockets of collectors, syslog, the journal, an HTTP server. Each output has a thread and a queue with an end, so
-//! one that does not keep up costs its own events, and neither packets nor the events of the others.
+//! Where events go: a file, sockets of collectors, syslog, the journal, an HTTP server; and bans, also to CrowdSec and BGP. Each output has a
+//! thread and a queue with an end, so one that does not keep up costs its own events, and neither packets nor the events of the others.
 
+mod bgp;
+mod crowdsec;
 mod file;
 mod journald;
+mod post;
 pub mod receiver;
 mod syslog;
 mod webhook;
@@ -21,9 +24,11 @@ use serde::Serialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use socket2::Type;
+use tokio::runtime::{Builder, Runtime};
 use wirewised::abi::Outcome;
 use wirewised::attachment::pins::Root;
 use wirewised::error::{Error, Result};
+use wirewised::policy::Prefix;
 use wirewised::reading::events::{self as agent, Event};
 use wirewised::text::nearest::choose;
 
@@ -61,6 +66,8 @@ enum Output {
     Syslog { to: Address, facility: u8 },
     Journald(PathBuf),
     Webhook { url: Url, token_file: Option<PathBuf>, only: Vec<Outcome> },
+    Crowdsec(crowdsec::Machine),
+    Bgp(bgp::Wish),
 }
 
 /// As it is written: flat, so that an unknown key is answered with the one that was meant.
@@ -87,6 +94,21 @@ struct Written {
     token_file: Option<PathBuf>,
     /// Outcomes whose events it gets; without it, all events.
     only: Option<Vec<String>>,
+    /// CrowdSec's local API, which gets bans as alerts.
+    crowdsec: Option<String>,
+    /// By which name and password.
+    machine: Option<String>,
+    password_file: Option<PathBuf>,
+    /// Certificates that sign the local API's, beside those that the system trusts.
+    ca_file: Option<PathBuf>,
+    /// Where gobgpd listens, which announces bans.
+    bgp: Option<String>,
+    /// As `blackhole` or `flowspec`.
+    routes: Option<String>,
+    /// How many routes there are at most.
+    most: Option<usize>,
+    /// Prefixes that are never announced.
+    never: Option<Vec<Prefix>>,
 }
 
 impl Written {
@@ -98,6 +120,8 @@ impl Written {
             ("syslog", self.syslog.is_some()),
             ("journald", self.journald.is_some()),
             ("webhook", self.webhook.is_some()),
+            ("crowdsec", self.crowdsec.is_some()),
+            ("bgp", self.bgp.is_some()),
         ];
         let given: Vec<_> = kinds.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name).collect();
         let [kind] = given[..] else {
@@ -113,6 +137,12 @@ impl Written {
             ("facility", self.facility.is_some(), "syslog"),
             ("token_file", self.token_file.is_some(), "webhook"),
             ("only", self.only.is_some(), "webhook"),
+            ("machine", self.machine.is_some(), "crowdsec"),
+            ("password_file", self.password_file.is_some(), "crowdsec"),
+            ("ca_file", self.ca_file.is_some(), "crowdsec"),
+            ("routes", self.routes.is_some(), "bgp"),
+            ("most", self.most.is_some(), "bgp"),
+            ("never", self.never.is_some(), "bgp"),
         ] {
             if is_given && kind != of {
                 return Err(format!("`{key}` is for `{of}`, not for `{kind}`"));
@@ -131,11 +161,18 @@ impl Written {
         let syslog = self.syslog.as_deref().map(str::parse).transpose();
         let syslog = syslog.map_err(|why: String| format!("`syslog`: {why}"))?;
         let webhook = self.webhook.as_deref().map(|url| hook(url, self.token_file, self.only)).transpose()?;
+        let crowdsec = self.crowdsec.as_deref();
+        let crowdsec =
+            crowdsec.map(|url| machine(url, self.machine, self.password_file, self.ca_file)).transpose()?;
+        let bgp = self.bgp.as_deref();
+        let bgp = bgp.map(|to| announced(to, self.routes.as_deref(), self.most, self.never)).transpose()?;
         file.or(self.unix_stream.map(Output::UnixStream))
             .or(self.unix_dgram.map(Output::UnixDatagram))
             .or(syslog.map(|to| Output::Syslog { to, facility: facility as u8 }))
             .or(self.journald.map(Output::Journald))
             .or(webhook)
+            .or(crowdsec)
+            .or(bgp)
             .ok_or_else(|| format!("`{kind}` is empty"))
     }
 }
@@ -148,7 +185,7 @@ fn hook(
     let said = |why: String| format!("`webhook: {written}`: {why}");
     let url: Url =
         written.parse().map_err(|error| said(format!("{error}; write such as https://HOST/PATH")))?;
-    webhook::check(&url, token_file.is_some()).map_err(said)?;
+    post::check(&url, "token_file", token_file.is_some()).map_err(said)?;
     let outcome = |name: &String| {
         Outcome::ALL.iter().copied().find(|outcome| outcome.name() == name).ok_or_else(|| {
             let names: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
@@ -157,6 +194,43 @@ fn hook(
     };
     let only = only.unwrap_or_default().iter().map(outcome).collect::<std::result::Result<_, _>>()?;
     Ok(Output::Webhook { url, token_file, only })
+}
+
+fn machine(
+    written: &str,
+    name: Option<String>,
+    password_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+) -> std::result::Result<Output, String> {
+    let said = |why: String| format!("`crowdsec: {written}`: {why}");
+    let url =
+        written.parse().map_err(|error| said(format!("{error}; write such as http://127.0.0.1:8080")))?;
+    let (Some(name), Some(password_file)) = (name, password_file) else {
+        let why = "needs `machine` and `password_file`; `cscli machines add NAME --password PASSWORD -f /dev/null` makes them";
+        return Err(said(why.to_string()));
+    };
+    let machine = crowdsec::Machine { url, name, password_file, ca_file };
+    machine.check().map_err(said)?;
+    Ok(Output::Crowdsec(machine))
+}
+
+fn announced(
+    written: &str,
+    routes: Option<&str>,
+    most: Option<usize>,
+    never: Option<Vec<Prefix>>,
+) -> std::result::Result<Output, String> {
+    let forms = [("blackhole", bgp::Form::Blackhole), ("flowspec", bgp::Form::Flowspec)];
+    let routes = routes.unwrap_or("blackhole");
+    let form = forms.iter().find(|(name, _)| *name == routes).map(|(_, form)| *form);
+    Ok(Output::Bgp(bgp::Wish {
+        target: written.parse().map_err(|why| format!("`bgp`: {why}"))?,
+        form: form.ok_or_else(|| {
+            format!("`routes`: '{routes}'; {}", choose(routes, &forms.map(|(name, _)| name)))
+        })?,
+        most: most.unwrap_or(bgp::MOST),
+        never: never.unwrap_or_default(),
+    }))
 }
 
 impl<'de> Deserialize<'de> for Outputs {
@@ -190,27 +264,36 @@ impl<'de> Deserialize<'de> for Outputs {
 }
 
 impl Output {
-    /// The path that it names, if it names one.
-    fn path(&mut self) -> Option<&mut PathBuf> {
+    /// The paths that it names.
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
         match self {
             Self::File { path, .. }
             | Self::UnixStream(path)
             | Self::UnixDatagram(path)
             | Self::Syslog { to: Address::Unix(path), .. }
-            | Self::Journald(path) => Some(path),
-            Self::Webhook { token_file, .. } => token_file.as_mut(),
-            Self::Syslog { .. } => None,
+            | Self::Journald(path) => vec![path],
+            Self::Webhook { token_file, .. } => token_file.iter_mut().collect(),
+            Self::Crowdsec(machine) => {
+                machine.ca_file.iter_mut().chain([&mut machine.password_file]).collect()
+            }
+            Self::Syslog { .. } | Self::Bgp(_) => Vec::new(),
         }
     }
 
     /// Whether it gets an event.
     fn wants(&self, event: &Event) -> bool {
         match self {
+            Self::Crowdsec(_) | Self::Bgp(_) => event.wirewise.outcome == Some(Outcome::Ban),
             Self::Webhook { only, .. } if !only.is_empty() => {
                 event.wirewise.outcome.is_some_and(|outcome| only.contains(&outcome))
             }
             _ => true,
         }
+    }
+
+    /// Whether it only gets events of interfaces that the service keeps: others hear of them, and act by them.
+    fn is_about_own(&self) -> bool {
+        matches!(self, Self::Crowdsec(_) | Self::Bgp(_))
     }
 
     /// Its key in the configuration, and where it leads.
@@ -223,11 +306,13 @@ impl Output {
             Self::Syslog { to, .. } => ("syslog", to.to_string()),
             Self::Journald(path) => ("journald", shown(path)),
             Self::Webhook { url, .. } => ("webhook", shown_url(url)),
+            Self::Crowdsec(machine) => ("crowdsec", shown_url(&machine.url)),
+            Self::Bgp(wish) => ("bgp", wish.target.to_string()),
         }
     }
 
-    /// moved : how often somebody said that files were moved.
-    fn open(&self, moved: &Arc<AtomicU64>) -> Result<Box<dyn Sink>> {
+    fn open(&self, around: &Around) -> Result<Box<dyn Sink>> {
+        let Around { root, board, moved, state } = around;
         let unix = |path: &Path, kind| {
             Receiver::unix(path, kind).map_err(|error| Error::input(format!("{}: {error}", path.display())))
         };
@@ -246,6 +331,11 @@ impl Output {
             Self::Webhook { url, token_file, .. } => {
                 Box::new(webhook::Webhook::new(url.clone(), token_file.as_deref())?)
             }
+            Self::Crowdsec(machine) => Box::new(crowdsec::Alerts::new(machine.clone(), root.clone())?),
+            Self::Bgp(wish) => {
+                let file = state.with_extension("bgp.json");
+                Box::new(bgp::Announcer::new(wish.clone(), root.clone(), board.clone(), file)?)
+            }
         })
     }
 }
@@ -257,15 +347,27 @@ impl Outputs {
 
     /// Makes its paths absolute.
     pub fn relative_to(&mut self, folder: &Path) {
-        for path in self.0.iter_mut().filter_map(Output::path) {
+        for path in self.0.iter_mut().flat_map(Output::paths) {
             *path = folder.join(&*path);
         }
+    }
+
+    /// Origins of decisions that these outputs make at CrowdSec.
+    pub fn origins(&self) -> Vec<String> {
+        let of = |output: &Output| match output {
+            Output::Crowdsec(machine) => Some(machine.origin()),
+            _ => None,
+        };
+        self.0.iter().filter_map(of).collect()
     }
 
     pub fn check(&self) -> Result<()> {
         let said = |why: String| Err(Error::input(format!("`events`: {why}")));
         if self.0.len() > MOST {
             return said(format!("has {} outputs; {MOST} are possible", self.0.len()));
+        }
+        if self.0.iter().filter(|output| matches!(output, Output::Bgp(_))).count() > 1 {
+            return said("has several outputs `bgp`; one is possible".to_string());
         }
         let mut names = std::collections::BTreeSet::new();
         for output in &self.0 {
@@ -299,9 +401,12 @@ impl Outputs {
     }
 
     /// Opens what must be there, and tells all outputs of events from then on, until `Running::end`.
-    pub fn run(&self, root: Root, board: &Board, moved: &Arc<AtomicU64>) -> Result<Running> {
+    pub fn run(&self, around: Around) -> Result<Running> {
+        let board = &around.board;
         let told = self.told();
         let ends = Arc::new(AtomicBool::new(false));
+        let takes_back = self.0.iter().any(|output| matches!(output, Output::Bgp(_)));
+        let patience = if takes_back { bgp::TO_END } else { TO_END };
         let (working, ended) = channel();
         board.lock().outputs = self.0.iter().map(|output| OutputHealth::new(output.name())).collect();
         let mut fan = Fan::default();
@@ -314,21 +419,35 @@ impl Outputs {
                 ends: Arc::clone(&ends),
             });
             let (tell, queue) = sync_channel(WAITING);
-            let (sink, working) = (output.open(moved)?, working.clone());
+            let (sink, working) = (output.open(&around)?, working.clone());
             fan.0.push((output.clone(), tell, Arc::clone(&account)));
             std::thread::spawn(move || work(sink, &queue, &account, working));
         }
         let listens = Arc::clone(&ends);
         if !fan.0.is_empty() {
-            std::thread::spawn(move || follow(&root, &told, || !listens.load(Ordering::Relaxed), &mut fan));
+            std::thread::spawn(move || {
+                follow(&around.root, &told, || !listens.load(Ordering::Relaxed), &mut fan)
+            });
         }
-        Ok(Running { ends, ended })
+        Ok(Running { ends, ended, patience })
     }
+}
+
+/// What outputs know of the service.
+pub struct Around {
+    /// The attachments whose events they get.
+    pub root: Root,
+    pub board: Board,
+    /// How often somebody said that files were moved.
+    pub moved: Arc<AtomicU64>,
+    /// Where the service notes what it did; theirs is beside it.
+    pub state: PathBuf,
 }
 
 /// Outputs at work.
 pub struct Running {
     ends: Arc<AtomicBool>,
+    patience: Duration,
     /// Closed by the last thread that ends.
     ended: Queue<()>,
 }
@@ -337,7 +456,7 @@ impl Running {
     /// Lets outputs have what waits for them, for a moment.
     pub fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
-        if self.ended.recv_timeout(TO_END) == Err(RecvTimeoutError::Timeout) {
+        if self.ended.recv_timeout(self.patience) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("the service ends before all outputs have all events");
         }
     }
@@ -355,6 +474,17 @@ pub struct OutputHealth {
     pub lost: u64,
     /// Why the latest could not be handed over; null once one was.
     pub error: Option<String>,
+    /// For `bgp`.
+    pub routes: Option<Routes>,
+}
+
+/// What became of the bans in force.
+#[derive(Debug, Default, Clone, Copy, Serialize, utoipa::ToSchema)]
+pub struct Routes {
+    /// Routes that gobgpd has.
+    pub announced: u64,
+    /// Bans without a route: beyond `most`, of allowed addresses, or too wide.
+    pub refused: u64,
 }
 
 impl OutputHealth {
@@ -418,7 +548,10 @@ struct Fan(Vec<(Output, SyncSender<Arc<Sent>>, Arc<Account>)>);
 impl Hears for Fan {
     fn event(&mut self, event: &Event, json: &str) {
         let sent = Arc::new(Sent { event: event.clone(), json: json.to_string() });
-        for (_, tell, account) in self.0.iter().filter(|(output, ..)| output.wants(event)) {
+        for (output, tell, account) in self.0.iter().filter(|(output, ..)| output.wants(event)) {
+            if output.is_about_own() && !account.board.keeps(&event.in_iface) {
+                continue;
+            }
             if tell.try_send(Arc::clone(&sent)).is_err() {
                 account.lost(1, "it does not keep up");
             }
@@ -444,6 +577,20 @@ trait Sink: Send {
     /// Whether the event that was refused may still be taken later.
     fn may_pass(&self, error: &io::Error) -> bool;
 
+    /// How soon to flush again although no event came; `None`: only after events.
+    fn pulse(&self) -> Option<Duration> {
+        None
+    }
+
+    fn routes(&self) -> Option<Routes> {
+        None
+    }
+
+    /// The service ends.
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// How long to wait before that. tries : that came before the last.
     fn pause(&self, _tries: u32) -> Duration {
         RETRY
@@ -452,15 +599,29 @@ trait Sink: Send {
 
 /// Gives a sink what its queue has, until nobody fills it any more.
 fn work(mut sink: Box<dyn Sink>, queue: &Queue<Arc<Sent>>, account: &Account, working: Sender<()>) {
-    while let Ok(first) = queue.recv() {
-        let mut next = Some(first);
+    loop {
+        let first = match sink.pulse() {
+            None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(pulse) => queue.recv_timeout(pulse),
+        };
+        if matches!(first, Err(RecvTimeoutError::Disconnected)) {
+            break;
+        }
+        let mut next = first.ok();
         while let Some(sent) = next {
             hand_over(&mut *sink, &sent, account);
             next = queue.try_recv().ok();
         }
-        if let Err(error) = sink.flush() {
-            account.fails(&error);
+        match sink.flush() {
+            Err(error) => account.fails(&error),
+            // What has a pulse does its work there.
+            Ok(()) if sink.pulse().is_some() => account.note(|health| health.error = None),
+            Ok(()) => {}
         }
+        account.note(|health| health.routes = sink.routes());
+    }
+    if let Err(error) = sink.end() {
+        account.fails(&error);
     }
     drop(working);
 }
@@ -479,6 +640,11 @@ fn hand_over(sink: &mut dyn Sink, sent: &Sent, account: &Account) {
             }
         }
     }
+}
+
+/// For an output whose thread runs what is asynchronous.
+fn runtime() -> Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().map_err(|error| Error::other(&error))
 }
 
 /// Without its query, which may hold a secret.

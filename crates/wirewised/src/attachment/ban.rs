@@ -1,13 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether senders can prove their addresses where packets are judged, so that nobody has another banned.
+//! Whether senders can prove their addresses where packets are judged, so that nobody has another banned; and which bans are in force.
 
+use libbpf_rs::MapCore;
+
+use crate::abi::Mode;
+use crate::abi::maps::{ALLOW4, ALLOW6, BANS};
+use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::outgoing;
 use crate::attachment::way_out::Judged;
 use crate::error::{Error, Result};
-use crate::policy::Policy;
+use crate::kernel;
+use crate::object::bans::{Ban, Table};
+use crate::object::deny::prefix_of;
+use crate::policy::{Policy, Prefix};
+use crate::reading::policy::effective_mode;
 
 pub const CHECK: &str = "ban";
+
+impl Attachment {
+    /// The bans for which packets are dropped now; none in observe mode, nor where the policy has no class that bans.
+    pub fn bans(&self) -> Result<Vec<Ban>> {
+        let element = self.element()?;
+        let enforces = effective_mode(&element.policy, kernel::boot_ns()) == Mode::Enforce;
+        let map = if enforces && element.bans() { self.optional_map(BANS)? } else { None };
+        let Some(map) = map else { return Ok(Vec::new()) };
+        let mut bans = Table::open(&map)?.read(kernel::monotonic_ns())?;
+        bans.retain(|ban| !ban.would);
+        Ok(bans)
+    }
+
+    /// The prefixes of the allow list.
+    pub fn allowed(&self) -> Result<Vec<Prefix>> {
+        let mut prefixes = Vec::new();
+        for name in [ALLOW4, ALLOW6] {
+            if let Some(map) = self.optional_map(name)? {
+                prefixes.extend(map.keys().filter_map(|key| prefix_of(&key)));
+            }
+        }
+        Ok(prefixes)
+    }
+}
 
 /// Refuses bans that could never be made; warns of those that a forged packet can make.
 pub fn admit(policy: &mut Policy, judged: &Judged<'_>) -> Result<Vec<Finding>> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The deny list of what is attached: read, and changed while packets pass.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
@@ -8,13 +9,14 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::abi::Mode;
 use crate::abi::maps::{ALLOW4, ALLOW6};
-use crate::attachment::Attachment;
+use crate::attachment::pins::Root;
 use crate::attachment::session::Session;
 use crate::attachment::staged_policy::settle;
+use crate::attachment::{Attachment, Whereabouts, succession};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::kernel::memory::{Bounds, limits};
-use crate::object::deny::{Change, Edit, Held, Maps};
+use crate::object::deny::{Change, Edit, Held, Maps, Until};
 use crate::policy::Prefix;
 use crate::reading::policy::effective_mode;
 use crate::text::units::format_bytes;
@@ -79,6 +81,49 @@ impl<'a> DenyList<'a> {
         let found = map.lookup(&Prefix::from(address).map_key(), MapFlags::ANY);
         Ok(found.ok().flatten().is_some())
     }
+}
+
+/// Has an origin deny these prefixes and no others, on each of these interfaces where a policy has a deny list. Returns the interface of each, and
+/// what changed there. The others go on if one fails.
+pub fn replace_on(
+    interfaces: &BTreeSet<String>,
+    root: &Root,
+    origin: &str,
+    wanted: &BTreeMap<Prefix, Until>,
+) -> Result<Vec<(String, Result<Change>)>> {
+    let each = |act: &dyn Fn(&Attachment) -> Result<Change>| -> Result<Vec<_>> {
+        let is_meant = |ours: &Attachment| {
+            ours.link.is_some()
+                && ours.whereabouts != Whereabouts::Gone
+                && interfaces.contains(&ours.interface)
+        };
+        let mut changes = Vec::new();
+        for ours in Attachment::all(root)?.attachments.into_iter().filter(is_meant) {
+            let change = match ours.element().map(|element| element.denies()) {
+                Ok(false) => continue,
+                Ok(true) => act(&ours),
+                Err(error) => Err(error),
+            };
+            changes.push((ours.interface.clone(), change));
+        }
+        Ok(changes)
+    };
+    let edit = || Edit::Replace(wanted.clone());
+    let planned = each(&|ours| DenyList::read(ours)?.plan(origin, edit(), true))?;
+    // Without a change others need not wait.
+    if planned.iter().all(|(_, change)| change.as_ref().is_ok_and(Change::is_empty)) {
+        return Ok(planned);
+    }
+    let _lock = root.lock()?;
+    succession::tidy_all(root)?;
+    each(&|ours| {
+        let list = DenyList::read(ours)?;
+        let change = list.plan(origin, edit(), true)?;
+        if !change.is_empty() {
+            list.apply(&change)?;
+        }
+        Ok(change)
+    })
 }
 
 /// Refuses a list that needs more memory than is left, which the kernel would kill for.

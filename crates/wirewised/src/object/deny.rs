@@ -340,7 +340,8 @@ fn elements(map: &impl MapCore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(batches.map_err(|error| failed(map, &error))?.collect())
 }
 
-fn prefix_of(key: &[u8]) -> Option<Prefix> {
+/// The prefix that is a key of a trie; `None`: not such a key.
+pub fn prefix_of(key: &[u8]) -> Option<Prefix> {
     if let Ok(abi::Prefix4 { length, address }) = try_pod_read_unaligned(key) {
         return Some(Prefix { address: address.into(), length: length.try_into().ok()? });
     }
