@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 15;
+pub const ABI_VERSION: u32 = 16;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -48,7 +48,7 @@ pub const METADATA: u32 = 0x31d7_a2c5;
 pub const METADATA_VERSION: u32 = 1;
 pub const METADATA_SCORE: u32 = 1;
 pub const VERDICTS: u32 = 65_536;
-pub const ACT_VERSION: u32 = 2;
+pub const ACT_VERSION: u32 = 3;
 pub const INTERFACES: u32 = 1024;
 pub const STATIONS: u32 = 16_384;
 pub const FIXED: u32 = 4096;
@@ -257,6 +257,7 @@ pub const STEER_METADATA: u32 = 2_097_152;
 pub const STEER_VERDICTS: u32 = 4_194_304;
 pub const STEER_BAN: u32 = 8_388_608;
 pub const STEER_EVIDENCE: u32 = 16_777_216;
+pub const STEER_INPUTS: u32 = 33_554_432;
 
 codes! {
     /// `enum ww_each`.
@@ -367,7 +368,7 @@ pub struct Config {
     pub next: u32,
     pub frags: u32,
     pub denies: u32,
-    pub reserved: u32,
+    pub inputs: u32,
     pub meaning: [u8; MEANING_BYTES],
 }
 
@@ -401,7 +402,7 @@ const _: () = {
     assert!(offset_of!(Config, next) == 216);
     assert!(offset_of!(Config, frags) == 220);
     assert!(offset_of!(Config, denies) == 224);
-    assert!(offset_of!(Config, reserved) == 228);
+    assert!(offset_of!(Config, inputs) == 228);
     assert!(offset_of!(Config, meaning) == 232);
 };
 
@@ -737,6 +738,20 @@ const _: () = {
     assert!(offset_of!(Event, count) == 88);
     assert!(offset_of!(Event, flags) == 96);
     assert!(offset_of!(Event, reserved) == 100);
+};
+
+/// `struct ww_event_inputs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct EventInputs {
+    pub sequence: u32,
+    pub inferred: u32,
+}
+
+const _: () = {
+    assert!(size_of::<EventInputs>() == 8);
+    assert!(offset_of!(EventInputs, sequence) == 0);
+    assert!(offset_of!(EventInputs, inferred) == 4);
 };
 
 /// `struct ww_record`.
@@ -1483,7 +1498,8 @@ pub struct ActPolicy {
     pub verdicts: u32,
     pub steer: [Steer; MAX_CLASSES],
     pub tell_every_ns: u64,
-    pub each: u32,
+    pub each: u16,
+    pub inputs: u16,
     pub ban: [BanKind; BAN_KINDS],
     pub proofs: u32,
     pub evidence: EvidenceRule,
@@ -1496,6 +1512,7 @@ const _: () = {
     assert!(offset_of!(ActPolicy, steer) == 8);
     assert!(offset_of!(ActPolicy, tell_every_ns) == 8968);
     assert!(offset_of!(ActPolicy, each) == 8976);
+    assert!(offset_of!(ActPolicy, inputs) == 8978);
     assert!(offset_of!(ActPolicy, ban) == 8980);
     assert!(offset_of!(ActPolicy, proofs) == 8996);
     assert!(offset_of!(ActPolicy, evidence) == 9000);
