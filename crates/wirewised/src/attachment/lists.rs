@@ -62,7 +62,7 @@ pub fn bans(ours: &Attachment) -> Result<Table> {
     Table::open(&ours.optional_map(BANS)?.ok_or_else(none)?)
 }
 
-/// A denied prefix as JSON. who : denies it, each for so many seconds, `None`: for ever.
+/// A denied prefix as JSON. who : denies it, each with the seconds that are left, `None`: for ever.
 pub fn denial(prefix: &Prefix, who: &[(&str, Option<u32>)]) -> Value {
     let who = who.iter().map(|(name, left)| json!({ "origin": name, "for_s": left }));
     json!({ "prefix": prefix.to_string(), "denied_by": who.collect::<Vec<_>>() })

@@ -83,7 +83,7 @@ impl Held {
         each.filter_map(|(name, until)| Some((name.as_deref()?, (until != 0).then_some(until)?))).collect()
     }
 
-    /// Prefixes that are denied, each with who denies it and for how many seconds; `None`: until it is removed. What has expired is in the
+    /// Prefixes that are denied, each with its origins and the seconds that are left; `None`: until it is removed. What has expired is in the
     /// tables until the next change. now_s : CLOCK_BOOTTIME.
     pub fn denials(&self, now_s: u32) -> impl Iterator<Item = (&Prefix, Vec<(&str, Option<u32>)>)> {
         let left = move |until: Until| match until {

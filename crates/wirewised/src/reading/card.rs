@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a bundle says of its model: where it comes from, and how good it was found to be.
+//! The card of a model: where it comes from, and how good it was found to be.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,9 +17,9 @@ pub struct Card {
     pub created: String,
     pub model: String,
     pub signer: Option<Signer>,
-    /// With what the policy asks for each.
+    /// Each with its action and mode under the policy.
     pub classes: Vec<Class>,
-    /// Of flows.
+    /// The flow key.
     pub key: String,
     pub features: Vec<Feature>,
     /// What `wirewise compile` was given of these; `None`: nothing.
@@ -29,7 +29,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// classes : with what the policy asks for each.
+    /// classes : with action and mode under the policy.
     pub fn new(interface: &str, bundle: &Bundle, classes: Vec<Class>) -> Self {
         let manifest = bundle.manifest.clone();
         Self {

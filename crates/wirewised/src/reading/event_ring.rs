@@ -16,17 +16,17 @@ pub struct EventRing {
     /// Whose counters say how many events there were.
     cpus: MappedArray,
     events: MappedArray,
-    /// Of a program whose events have features.
+    /// `None`: the policy does not ask for features.
     inputs: Option<MappedArray>,
     /// Events of each CPU that were read, or that it is too late for.
     past: Vec<u64>,
     missed: u64,
 }
 
-/// An event, with what its class was computed from.
+/// An event with its features.
 pub struct Told {
     pub event: Event,
-    /// All of the feature set's; empty if the program does not keep them, or the model did not run on this packet.
+    /// The whole feature set; empty if the program does not keep them, or the model did not run on this packet.
     pub features: Vec<i64>,
 }
 

@@ -121,7 +121,7 @@ pub struct Judgement {
     /// Of a bank of networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
-    /// What the model read of this packet, as it compares it; empty if the policy does not ask for it, or the model did not run on this
+    /// The features that the model read, as the integers that it compares; empty if the policy does not ask for it, or the model did not run on this
     /// packet.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub features: Vec<(String, i64)>,

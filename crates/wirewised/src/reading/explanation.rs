@@ -11,7 +11,7 @@ use crate::bundle::tree::Path;
 use crate::reading::meta::Input;
 use crate::text::units::thousands;
 
-/// Of the features that an event had.
+/// Why the features of an event give its class.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
     pub bundle: String,
@@ -19,7 +19,7 @@ pub struct Explanation {
     /// Those that the model reads.
     pub features: Vec<FeatureValue>,
     pub trees: Vec<TreeWay>,
-    /// Why there are no trees.
+    /// Why no tree is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_shown: Option<String>,
 }

@@ -116,7 +116,7 @@ impl BundleMeta {
 
 fn inputs(bundle: &Bundle) -> Vec<Input> {
     let names = &bundle.manifest.feature_names;
-    // Of a model that says nothing of it, all may be.
+    // A manifest that does not list them leaves all features possible.
     let used = used_features(&bundle.manifest, &bundle.model).unwrap_or_else(|_| (0..names.len()).collect());
     used.into_iter().map(|place| Input { name: names[place].clone(), place }).collect()
 }
