@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 15
+#define WW_ABI_VERSION 16
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -181,7 +181,7 @@ struct ww_config {
 	__u32 next;   /* 1: what passes goes on to the program in ww_next, if there is one */
 	__u32 frags;  /* 1: at XDP, frames may lie in several buffers (xdp.frags) */
 	__u32 denies; /* 1: the policy has a deny list */
-	__u32 reserved;
+	__u32 inputs; /* 1: events have the features of their packet, in ww_event_inputs */
 	__u8 meaning
 		[WW_MEANING_BYTES]; /* digest of the names in the manifest; written by the compiler, read by the agent */
 };
@@ -371,6 +371,12 @@ struct ww_event {
 };
 
 #define WW_EVENT_SWAPPED 1 /* the flow's first packet went from the key's destination to its source */
+
+/* Map ww_event_inputs, an element for each of ww_events: what the model computed an event's class from. Its features follow. */
+struct ww_event_inputs {
+	__u32 sequence; /* of the event that they are of; others have none */
+	__u32 inferred; /* 0: the model did not run on this packet, so its features mean nothing */
+};
 
 /* What a row has of the packet's headers, and memory for it, a power of two. */
 #define WW_RECORD_HEADERS 192

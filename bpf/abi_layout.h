@@ -42,7 +42,7 @@ WW_AT(ww_config, record, 212);
 WW_AT(ww_config, next, 216);
 WW_AT(ww_config, frags, 220);
 WW_AT(ww_config, denies, 224);
-WW_AT(ww_config, reserved, 228);
+WW_AT(ww_config, inputs, 228);
 WW_AT(ww_config, meaning, 232);
 
 WW_SIZE(ww_key4, 16);
@@ -166,6 +166,10 @@ WW_AT(ww_event, changed, 80);
 WW_AT(ww_event, count, 88);
 WW_AT(ww_event, flags, 96);
 WW_AT(ww_event, reserved, 100);
+
+WW_SIZE(ww_event_inputs, 8);
+WW_AT(ww_event_inputs, sequence, 0);
+WW_AT(ww_event_inputs, inferred, 4);
 
 WW_SIZE(ww_record, 288);
 WW_AT(ww_record, time_ns, 0);

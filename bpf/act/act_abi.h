@@ -46,6 +46,7 @@ enum ww_steer_kind {
 	WW_STEER_VERDICTS = 4194304, /* not of a class: flows and their classes in ww_verdicts */
 	WW_STEER_BAN = 8388608, /* not in ww_steer.kinds: the policy bans who sends packets of some class */
 	WW_STEER_EVIDENCE = 16777216, /* not of a class: the policy asks for evidence against senders */
+	WW_STEER_INPUTS = 33554432,   /* not of a class: events have the features of their packet */
 };
 
 /* What only a socket buffer has: XDP hands it over to a program at TC. */
@@ -403,7 +404,8 @@ struct ww_act_policy {
 	__u32 verdicts; /* 1: ww_verdicts is kept */
 	struct ww_steer steer[WW_MAX_CLASSES];
 	__u64 tell_every_ns; /* while a flow or source goes on, it has an event so often */
-	__u32 each;	     /* enum ww_each */
+	__u16 each;	     /* enum ww_each */
+	__u16 inputs;	     /* 1: events have the features of their packet */
 	struct ww_ban_kind ban[WW_BAN_KINDS];
 	__u8 proofs; /* 1: some class bans only who has proved its address */
 	__u8 wide_bans; /* 1: some ban is of more addresses than those that have a bit of ww_ban_filter in common */

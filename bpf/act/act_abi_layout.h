@@ -226,6 +226,7 @@ WW_AT(ww_act_policy, verdicts, 4);
 WW_AT(ww_act_policy, steer, 8);
 WW_AT(ww_act_policy, tell_every_ns, 8968);
 WW_AT(ww_act_policy, each, 8976);
+WW_AT(ww_act_policy, inputs, 8978);
 WW_AT(ww_act_policy, ban, 8980);
 WW_AT(ww_act_policy, proofs, 8996);
 WW_AT(ww_act_policy, wide_bans, 8997);

@@ -207,7 +207,7 @@ static __always_inline int ww_follow(struct ww_frame *frame, const struct ww_pac
 	if (infer) {
 		ww_extract(frame->percpu->scratch.feature, flow.state, p, &context);
 		slot = ww_release_entry(&frame->percpu->scratch, &flow, &context, version);
-		if (ww_unlikely(ww_config.trace))
+		if (ww_unlikely(ww_config.trace || ww_config.inputs))
 			ww_trace_features(&frame->percpu->scratch);
 #if WW_TAIL_CALLS
 		ww_begin_inference(&frame->percpu->scratch);
@@ -286,6 +286,8 @@ static __always_inline int ww_process(WW_HOOK_CTX *ctx, const int go_ipv6)
 	cpu = bpf_get_smp_processor_id();
 	if (ww_unlikely(!ww_begin_frame(&frame, cpu)))
 		return WW_VERDICT_PASS;
+	if (ww_config.inputs)
+		frame.percpu->scratch.inferred = 0;
 	if (ww_unlikely(ww_config.trace)) {
 		frame.percpu->scratch.inferred = 0;
 		frame.percpu->scratch.now_ns = frame.now_ns;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What tests and `explain` see of a packet's way; behind ww_config.trace, so live traffic pays nothing. */
+/* What tests and `explain` see of a packet's way, behind ww_config.trace, and events of its features, behind ww_config.inputs; so other live
+ * traffic pays nothing. */
 #ifndef WW_TRACE_H
 #define WW_TRACE_H
 

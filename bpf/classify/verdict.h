@@ -102,6 +102,28 @@ __weak __noinline __u64 ww_told(const struct ww_scratch *scratch, __u64 what, __
 	return packets;
 }
 
+/* An element of ww_event_inputs. */
+struct ww_inputs {
+	struct ww_event_inputs of;
+	__s64 feature[WW_FEATURES];
+};
+
+WW_MAP(ww_event_inputs, BPF_MAP_TYPE_ARRAY, __u32, struct ww_inputs, WW_EVENTS, BPF_F_MMAPABLE);
+
+/* What the event's packet was judged by. index: the event's place. sequence: its number. */
+static __always_inline void ww_send_inputs(const struct ww_scratch *scratch, __u32 index, __u32 sequence)
+{
+	struct ww_inputs *inputs = bpf_map_lookup_elem(&ww_event_inputs, &index);
+
+	if (!inputs)
+		return;
+	inputs->of.sequence = sequence;
+	inputs->of.inferred = scratch->inferred;
+#pragma unroll
+	for (int i = 0; i < WW_FEATURES; i++)
+		inputs->feature[i] = scratch->feature[i];
+}
+
 /* Writes an event over the oldest of this CPU, within the policy's event rate: without a reader the newest are kept. (A BPF ring buffer
  * that is full refuses what is new.) what: see frame/event.h. */
 static __always_inline int ww_send_event(struct ww_stats *stats, struct ww_scratch *scratch,
@@ -146,6 +168,8 @@ static __always_inline int ww_send_event(struct ww_stats *stats, struct ww_scrat
 	event->count = count;
 	event->flags = what & WW_WHAT_SWAPPED ? WW_EVENT_SWAPPED : 0;
 	stats->events_sent++;
+	if (ww_config.inputs)
+		ww_send_inputs(scratch, index, stats->events_sent);
 	__sync_lock_test_and_set(&event->sequence, (__u32)stats->events_sent);
 	if (ww_config.acts)
 		ww_told(scratch, what, now, WW_TELL_SENT);

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -144,3 +146,39 @@ def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
         assert not (tmp_path / "out").exists()
+
+
+def test_the_page_is_served_while_the_attack_goes_on_and_all_is_gone_afterwards(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        demo("-o", tmp_path, "--packets", "8000", "--duration", "5", "--page"),
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    said = ""
+    try:
+        assert process.stdout is not None
+        while not (found := re.search(r"http://(127\.0\.0\.1:\d+)/#token=([0-9a-f]{64})\s", said)):
+            line = process.stdout.readline()
+            assert line, said
+            said += line.replace("\n", " ")
+        connection = http.client.HTTPConnection(found[1], timeout=PATIENCE_S)
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            connection.request("GET", "/api/v1/flows", headers={"Authorization": f"Bearer {found[2]}"})
+            (attached,) = [
+                it
+                for it in json.loads(connection.getresponse().read())["attachments"]
+                if str(process.pid) in it["interface"]
+            ]
+            if attached["count"]:
+                break
+            assert time.monotonic() < until, "no flow came"
+            time.sleep(0.05)
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=PATIENCE_S)[0]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in said
+    assert left_behind(process.pid) == []

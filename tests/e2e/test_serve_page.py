@@ -17,6 +17,12 @@ pytestmark = needs.marks()
 
 WIDTHS = (360, 1440)
 
+WATCHED = """version: 1
+classes: {attack: {action: drop, ban: {by: source, for: 10m, spoofable: true}}}
+events: {features: true, rate: 1000/s, burst: 1000}
+deny: {}
+"""
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, bundles: Path) -> Iterator[tuple[Lab, str, str]]:
@@ -24,10 +30,16 @@ def served(tmp_path_factory: pytest.TempPathFactory, bundles: Path) -> Iterator[
     with lab_in(tmp_path_factory.mktemp("service"), bundles) as lab:
         port = free_port()
         secret, may_operate = token("page", "operate")
-        lab.write(lab.entry(policy="drop.yaml"), listen=f"127.0.0.1:{port}", tokens=[may_operate])
+        (lab.folder / "watched.yaml").write_text(WATCHED)
+        lab.write(lab.entry(policy="watched.yaml"), listen=f"127.0.0.1:{port}", tokens=[may_operate])
         lab.start()
         until("it is kept", lab.kept)
         yield lab, f"http://127.0.0.1:{port}/", secret
+
+
+def names(lab: Lab) -> str:
+    """Whether an element is of this lab: other tests' interfaces may be on the page, too."""
+    return f"(it) => it.textContent.includes('{lab.made.receiver}')"
 
 
 def opened(page: browser.Page, address: str, secret: str, width: int, *, dark: bool = False) -> None:
@@ -65,7 +77,7 @@ def test_the_page_shows_what_happens_at_every_width(served: tuple[Lab, str, str]
                 )
                 assert lab.made.receiver in page.evaluate("document.getElementById('interfaces').textContent")
                 assert {url.removeprefix(address).split("?")[0] for url in page.requests} <= {
-                    "", "page.css", "page.js", "data:,",
+                    "", "page.css", "page.js", "common.js", "details.js", "data:,",
                     *(f"api/v1/{name}" for name in ("stats", "status", "state", "flows", "events")),
                 }  # fmt: skip
                 unnamed = (
@@ -94,9 +106,7 @@ def test_an_attack_is_on_the_page_within_two_seconds(served: tuple[Lab, str, str
 
 def test_what_changes_something_is_asked_for_twice(served: tuple[Lab, str, str], tmp_path: Path) -> None:
     lab, address, secret = served
-    # Other tests' interfaces may be on the page, too.
-    named = f"(it) => it.textContent.includes('{lab.made.receiver}')"
-    own = f"[...document.querySelectorAll('article')].find({named})"
+    own = f"[...document.querySelectorAll('article')].find({names(lab)})"
 
     def press(page: browser.Page, button: str, answer: str) -> None:
         page.evaluate(f"{own}.querySelector('[aria-label^=\"{button} \"]').click()")
@@ -116,6 +126,65 @@ def test_what_changes_something_is_asked_for_twice(served: tuple[Lab, str, str],
         until("why not", lambda: page.evaluate("document.getElementById('answer').className") == "bad")
         press(page, "Observe", "yes")
         until("it is done", lambda: lab.attached()["mode"] == "observe")
+
+
+def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    lab.send(30)
+    text = "document.getElementById('why-text').textContent"
+    own = f"[...document.querySelectorAll('#events tr')].find({names(lab)})"
+    shots = Path(os.environ.get("WIREWISE_SCREENSHOTS", tmp_path))
+    with browser.page(tmp_path / "browser") as page:
+        for width in WIDTHS:
+            page.evaluate("sessionStorage.clear()") if page.requests else None
+            opened(page, address, secret, width, dark=width == WIDTHS[0])
+            until("it is told", lambda: bool(page.evaluate(f"{own} !== undefined")))
+            page.evaluate(f"{own}.querySelector('button').click()")
+            until("it is explained", lambda: "votes for attack" in page.evaluate(text))
+            assert "> 10" in page.evaluate(text)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            (shots / f"why-{width}.png").write_bytes(page.screenshot())
+            page.evaluate("document.querySelector('#why button[value=close]').click()")
+            assert page.complaints == []
+
+
+def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    own = f"[...document.querySelectorAll('#listed tr')].filter({names(lab)})"
+    choice = f"[...document.getElementById('deny-where').options].findIndex({names(lab)})"
+    models = "document.getElementById('models').textContent"
+    shots = Path(os.environ.get("WIREWISE_SCREENSHOTS", tmp_path))
+
+    def listed(page: browser.Page) -> str:
+        return str(page.evaluate(f"{own}.map((it) => it.textContent).join()"))
+
+    def confirm(page: browser.Page) -> None:
+        until("it asks", lambda: bool(page.evaluate("document.getElementById('confirm').open")))
+        page.evaluate("document.querySelector('#confirm button[value=yes]').click()")
+
+    with browser.page(tmp_path / "browser") as page:
+        for width in WIDTHS:
+            page.evaluate("sessionStorage.clear()") if page.requests else None
+            opened(page, address, secret, width, dark=width != WIDTHS[0])
+            for section in ("lists", "models"):
+                page.evaluate(f"document.getElementById('{section}-section').open = true")
+            until("it can be chosen", lambda: page.evaluate(choice) >= 0)
+            page.evaluate(f"document.getElementById('deny-where').selectedIndex = {choice}")
+            page.evaluate("document.getElementById('deny-prefix').value = '198.51.100.9'")
+            page.evaluate("document.querySelector('#deny button').click()")
+            confirm(page)
+            until("it is denied", lambda: "198.51.100.9/32" in listed(page))
+            until("the model is shown", lambda: f"first on {lab.made.receiver}" in page.evaluate(models))
+            for said in ("SHA-256", "Drift by feature", "Shadow against active", "five-tuple"):
+                assert said in page.evaluate(models), said
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            (shots / f"details-{width}.png").write_bytes(page.screenshot())
+            page.evaluate(
+                f"{own}.find((it) => it.textContent.includes('198.51')).querySelector('button').click()"
+            )
+            confirm(page)
+            until("it is let in", lambda: "198.51" not in listed(page))
+            assert page.complaints == []
 
 
 def test_a_wrong_token_is_asked_for_again(served: tuple[Lab, str, str], tmp_path: Path) -> None:

@@ -1,92 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows what the API answers. Whatever comes from there is text, and is put in as text.
+// Shows what happens, each second anew.
+
+import { $, Refused, ask, change, end, login, make, number, read, row, short } from "./common.js";
+import { begin, why } from "./details.js";
 
 const EACH_MS = 1000;
 const KEPT_SECONDS = 120;
 const KEPT_EVENTS = 200;
 const HITS = ["drop", "would-drop", "limited", "would-limit", "ban", "would-ban", "acted", "would-act"];
 
-const $ = (id) => document.getElementById(id);
 const history = new Map();
-let events = [];
 let lastEvent = "";
-
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children.map((child) => (child instanceof Node ? child : String(child))));
-  return element;
-}
-
-function row(...cells) {
-  return make("tr", {}, ...cells.map((cell) => (cell instanceof Node ? cell : make("td", {}, cell ?? ""))));
-}
-
-const number = (value) => make("td", { class: "number" }, value);
-
-function short(value) {
-  if (value === null || value === undefined) return "";
-  const units = ["", "k", "M", "G", "T"];
-  let unit = 0;
-  while (value >= 10000 && unit < units.length - 1) {
-    value /= 1000;
-    unit += 1;
-  }
-  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)}${units[unit]}`;
-}
-
-class Refused extends Error {}
-
-async function ask(path, method = "GET") {
-  const token = sessionStorage.getItem("token");
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const response = await fetch(path, { method, headers, cache: "no-store" });
-  if (response.status === 401) throw new Refused("this token is not known");
-  return response;
-}
-
-async function read(path) {
-  const response = await ask(path);
-  const body = await response.json();
-  if (!response.ok) throw new Error(body.error.message);
-  return body;
-}
-
-// Shows a dialog until it is closed. An event of the one before may still be on its way when it opens.
-function closed(dialog) {
-  return new Promise((resolve) => {
-    const onClose = () => {
-      if (dialog.open) return;
-      dialog.removeEventListener("close", onClose);
-      resolve(dialog.returnValue);
-    };
-    dialog.addEventListener("close", onClose);
-    dialog.returnValue = "";
-    dialog.showModal();
-  });
-}
-
-async function login(why) {
-  $("login-error").textContent = why;
-  await closed($("login"));
-  sessionStorage.setItem("token", $("token").value.trim());
-  $("token").value = "";
-}
-
-async function confirmed(text) {
-  $("confirm-text").textContent = text;
-  return (await closed($("confirm"))) === "yes";
-}
-
-async function change(path, text) {
-  if (!(await confirmed(text))) return;
-  $("answer").textContent = "";
-  const response = await ask(path, "POST");
-  const body = await response.json();
-  const said = response.ok ? body.changes.join("; ") || "nothing to change" : body.error.message;
-  $("answer").textContent = said;
-  $("answer").className = response.ok ? "good" : "bad";
-}
 
 // Packets since the reading before, a second: all, and those that were dropped, limited or sent elsewhere, or would be.
 function note(key, classes, seconds) {
@@ -137,6 +61,9 @@ function chart(points, name) {
 
 const places = new Map();
 
+// Events name the interface only.
+const placeOf = (name) => [...places.values()].map(({ place }) => place).find((place) => place.interface === name) ?? { interface: name };
+
 // One card an interface. Buttons stay as they are, so that a key press between two readings finds its button.
 function card(key, place) {
   if (!places.has(key)) {
@@ -155,7 +82,7 @@ function card(key, place) {
       buttons.append(button);
     }
     const article = make("article", {}, make("header", {}, title, mode), body, buttons);
-    places.set(key, { article, mode, body, buttons });
+    places.set(key, { place, article, mode, body, buttons });
     $("interfaces").append(article);
   }
   return places.get(key);
@@ -204,7 +131,6 @@ async function now() {
 }
 
 const PROTOCOLS = { 1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 132: "SCTP" };
-const end = (address, port) => (address ? (port === undefined || port === null ? address : `${address.includes(":") ? `[${address}]` : address}:${port}`) : "");
 
 async function flows() {
   const { attachments } = await read("api/v1/flows?sort=packets&limit=10");
@@ -229,21 +155,30 @@ async function service() {
   $("service").replaceChildren(...(bad.length ? bad : ["Everything runs as configured."]).map((text) => make("li", {}, text)));
 }
 
-function showEvents() {
-  $("events").replaceChildren(...events.map((event) => row(
+function eventRow(event) {
+  const button = make("button", { class: "small", "aria-label": `Why ${event.wirewise.class} from ${event.src_ip ?? "this flow"}` }, "Why");
+  button.addEventListener("click", () => why(event, placeOf(event.in_iface)));
+  return row(make("td", {}, button),
     make("td", { title: event.timestamp }, new Date(event.timestamp).toLocaleTimeString("en-GB")), event.wirewise.class,
     event.wirewise.outcome, end(event.src_ip, event.src_port), end(event.dest_ip, event.dest_port), event.in_iface,
-    number(event.wirewise.packets))));
+    number(event.wirewise.packets));
+}
+
+// What is shown already stays as it is, so that a key press finds its button.
+function showEvents(heard) {
+  const table = $("events");
+  for (const event of heard.slice(-KEPT_EVENTS)) table.prepend(eventRow(event));
+  while (table.children.length > KEPT_EVENTS) table.lastChild.remove();
 }
 
 function heard(text) {
   const event = JSON.parse(text);
   if (event.event_type === "missed") {
     $("events-note").textContent = "Newest first; there were more than could be read.";
-    return;
+    return [];
   }
   lastEvent = event.timestamp > lastEvent ? event.timestamp : lastEvent;
-  events = [event, ...events].slice(0, KEPT_EVENTS);
+  return [event];
 }
 
 // Server-sent events, by a request that can carry the token. The service ends it after a while; then the next begins where it ended.
@@ -258,9 +193,7 @@ async function listen() {
         if (done) break;
         const parts = (rest + value).split("\n\n");
         rest = parts.pop();
-        const before = events;
-        for (const part of parts) if (part.startsWith("data: ")) heard(part.slice(6));
-        if (events !== before) showEvents();
+        showEvents(parts.filter((part) => part.startsWith("data: ")).flatMap((part) => heard(part.slice(6))));
       }
     } catch (error) {
       if (error instanceof Refused) return;
@@ -271,7 +204,14 @@ async function listen() {
 
 async function main() {
   $("reload").addEventListener("click", () => change("api/v1/reload", "Read the configuration again, and apply it?"));
+  begin(() => [...places].map(([key, { place }]) => ({ key, ...place })));
   let listens = false;
+  // An address may bring its token behind a #, which browsers send to nobody.
+  const brought = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (brought) {
+    sessionStorage.setItem("token", brought);
+    window.history.replaceState(null, "", location.pathname);
+  }
   if (!sessionStorage.getItem("token")) await login("");
   for (let round = 0; ; round += 1) {
     try {

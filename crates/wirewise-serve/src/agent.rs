@@ -3,6 +3,7 @@
 //! process of its own, so that neither a bundle's memory nor a failure stays in the service.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
@@ -11,6 +12,7 @@ use tokio::process::{Child, Command};
 use wirewised::abi::Mode;
 use wirewised::commands::by_service::COLUMNS;
 use wirewised::error::{Error, Kind, Result};
+use wirewised::policy::Prefix;
 
 use crate::config::{Place, Wish};
 use crate::manager;
@@ -29,9 +31,10 @@ pub struct Order {
 }
 
 impl Order {
+    /// command : of one word or two.
     fn new(command: &str, place: &Place) -> Self {
-        let mut arguments: Vec<OsString> =
-            vec![command.into(), "--interface".into(), (&place.interface).into()];
+        let mut arguments: Vec<OsString> = command.split(' ').map(OsString::from).collect();
+        arguments.extend(["--interface".into(), (&place.interface).into()]);
         if let Some(netns) = &place.netns {
             arguments.extend(["--netns".into(), netns.into()]);
         }
@@ -40,6 +43,11 @@ impl Order {
 
     fn with(mut self, option: &str, value: impl Into<OsString>) -> Self {
         self.arguments.extend([option.into(), value.into()]);
+        self
+    }
+
+    fn argument(mut self, value: String) -> Self {
+        self.arguments.push(value.into());
         self
     }
 
@@ -101,6 +109,21 @@ impl Order {
 
     pub fn detach(place: &Place) -> Self {
         Self::new("detach", place)
+    }
+
+    /// Drops what a prefix sends, for a number of seconds.
+    pub fn deny(place: &Place, prefix: &Prefix, seconds: u32) -> Self {
+        Self::new("deny add", place).with("--for", format!("{seconds}s")).argument(prefix.to_string())
+    }
+
+    /// Lets a prefix in again that was denied by hand.
+    pub fn allow(place: &Place, prefix: &Prefix) -> Self {
+        Self::new("deny remove", place).argument(prefix.to_string())
+    }
+
+    /// Ends the bans that hold for an address.
+    pub fn pardon(place: &Place, address: IpAddr) -> Self {
+        Self::new("bans lift", place).argument(address.to_string())
     }
 
     /// Succeeds where a program runs and answers, and says what does.

@@ -2,9 +2,10 @@
 //! The API, for peers whom the kernel names (by the control socket) and for tokens (by `listen`). Without either, a request learns
 //! nothing.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
@@ -13,7 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -22,9 +23,11 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use wirewised::abi::Mode;
+use wirewised::attachment::lists::Lists;
 use wirewised::attachment::pins::Root;
 use wirewised::attachment::{Attachment, Listing};
 use wirewised::error::{Error, Result};
+use wirewised::policy::Prefix;
 use wirewised::reading::events as agent;
 use wirewised::reading::flows::{Sort, Wanted};
 
@@ -38,6 +41,11 @@ use crate::{metrics, page};
 
 /// Flows in one answer.
 const MOST_FLOWS: usize = 1000;
+/// Entries of a list in one answer.
+const MOST_LISTED: usize = 1000;
+static LISTING: Mutex<()> = Mutex::new(());
+/// A month, in seconds: what is to be denied for longer belongs into the policy.
+const LONGEST_DENIAL: u32 = 30 * 24 * 3600;
 /// Events that may wait for a slow reader.
 const TOLD_AT_A_TIME: usize = 4096;
 
@@ -84,12 +92,17 @@ pub fn routes(service: Service) -> Router {
         .route("/api/v1/status", get(status))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/drift", get(drift))
+        .route("/api/v1/card", get(card))
+        .route("/api/v1/explain", get(explain))
+        .route("/api/v1/lists", get(lists))
         .route("/api/v1/flows", get(flows))
         .route("/api/v1/events", get(events))
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/reload", post(reload))
         .route("/api/v1/mode", post(mode))
         .route("/api/v1/rollback", post(rollback))
+        .route("/api/v1/deny", post(deny))
+        .route("/api/v1/lift", post(lift))
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(middleware::from_fn_with_state(service.clone(), admit))
         // The page says nothing by itself; what it shows it asks for with the reader's token.
@@ -215,6 +228,62 @@ pub async fn drift(
     Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || each(&service.root, &which, |it| Ok(json!(it.drift()?)))).await
+}
+
+/// The card of the model that runs: features, classes, and how good it was found to be.
+#[utoipa::path(get, path = "/api/v1/card", params(Which), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn card(
+    State(service): State<Service>,
+    Asked(which): Asked<Which>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || each(&service.root, &which, |it| Ok(json!(it.card()?)))).await
+}
+
+/// Who is denied or banned: the first thousand of each list, and how many there are.
+#[utoipa::path(get, path = "/api/v1/lists", params(Which), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn lists(
+    State(service): State<Service>,
+    Asked(which): Asked<Which>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || {
+        // One at a time: a list may have millions of prefixes.
+        let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
+        each(&service.root, &which, |it| Ok(json!(Lists::read(it, MOST_LISTED)?)))
+    })
+    .await
+}
+
+/// Which features.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Judged {
+    interface: String,
+    /// `features` of an event, as JSON.
+    features: String,
+}
+
+/// Why the model gives an event its class: features in their units, and the way through each tree.
+#[utoipa::path(get, path = "/api/v1/explain", params(Judged), responses((status = 200, body = Object), (status = 404, body = Failure)))]
+pub async fn explain(
+    State(service): State<Service>,
+    Asked(judged): Asked<Judged>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || {
+        let found = attachments(&service.root, Some(&judged.interface))?;
+        let features: BTreeMap<String, i64> = serde_json::from_str(&judged.features)
+            .map_err(|error| Error::input(format!("`features` is not what an event has: {error}")))?;
+        // Interfaces of several network namespaces may have the same name.
+        let mut why = None;
+        for attachment in found {
+            match attachment.explain(&features) {
+                Ok(explanation) => return Ok(Json(json!(explanation))),
+                Err(error) => why = Some(error),
+            }
+        }
+        Err(why.unwrap_or_else(|| Error::input(format!("nothing is attached to '{}'", judged.interface))))
+    })
+    .await
 }
 
 /// Which flows.
@@ -412,6 +481,91 @@ pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Resp
 pub async fn rollback(service: State<Service>, Asked(undo): Asked<Undo>) -> Response {
     let place = Place { netns: undo.netns, interface: undo.interface };
     operate(service, place, Operation::Rollback).await
+}
+
+/// Whom to deny where.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Denial {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
+    /// An address, or a prefix such as 192.0.2.0/24.
+    prefix: String,
+    #[serde(default = "ten_minutes")]
+    #[param(minimum = 1, maximum = 2_592_000, default = 600)]
+    seconds: u32,
+}
+
+fn ten_minutes() -> u32 {
+    600
+}
+
+/// Has all that a prefix sends dropped for a while. The policy has to have a deny list, and whom it allows is let through all the same.
+#[utoipa::path(post, path = "/api/v1/deny", params(Denial), responses((status = 200, body = Summary)))]
+pub async fn deny(
+    service: State<Service>,
+    origin: Option<Extension<Origin>>,
+    Asked(denial): Asked<Denial>,
+) -> Response {
+    if !(1..=LONGEST_DENIAL).contains(&denial.seconds) {
+        let text = format!(
+            "`seconds` must be from 1 to {LONGEST_DENIAL}; the policy's `deny` has those who stay denied"
+        );
+        return said(StatusCode::BAD_REQUEST, &text);
+    }
+    let prefix = match denial.prefix.parse::<Prefix>() {
+        Ok(prefix) => prefix,
+        Err(rule) => return said(StatusCode::CONFLICT, &rule),
+    };
+    if let Some(Extension(Origin(address))) = origin
+        && !address.is_loopback()
+        && prefix.contains(address.to_canonical())
+    {
+        return said(
+            StatusCode::CONFLICT,
+            &format!("{prefix} holds {address}, from where you ask: you would lock yourself out"),
+        );
+    }
+    let place = Place { netns: denial.netns, interface: denial.interface };
+    operate(service, place, Operation::Deny { prefix, seconds: denial.seconds }).await
+}
+
+/// Whom to let in again where.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Pardon {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
+    /// As the list has it.
+    prefix: String,
+    #[param(inline)]
+    list: List,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum List {
+    /// Only what was denied by hand or by this API.
+    Denied,
+    Banned,
+}
+
+/// Lets in again who is denied or banned.
+#[utoipa::path(post, path = "/api/v1/lift", params(Pardon), responses((status = 200, body = Summary)))]
+pub async fn lift(service: State<Service>, Asked(pardon): Asked<Pardon>) -> Response {
+    let prefix = match pardon.prefix.parse::<Prefix>() {
+        Ok(prefix) => prefix,
+        Err(rule) => return said(StatusCode::CONFLICT, &rule),
+    };
+    let operation = match pardon.list {
+        List::Denied => Operation::Allow(prefix),
+        List::Banned => Operation::Pardon(prefix.address),
+    };
+    operate(service, Place { netns: pardon.netns, interface: pardon.interface }, operation).await
 }
 
 async fn operate(State(service): State<Service>, place: Place, operation: Operation) -> Response {

@@ -3,6 +3,7 @@
 //! when a process that carries packets ends. Every change is made by one command of the agent, and has one that undoes it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use wirewised::abi::Mode;
 use wirewised::error::{Error, Kind, Result};
+use wirewised::policy::Prefix;
 
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
@@ -63,6 +65,14 @@ pub enum Event {
 pub enum Operation {
     Mode(Mode),
     Rollback,
+    Deny {
+        prefix: Prefix,
+        seconds: u32,
+    },
+    /// What was denied by hand.
+    Allow(Prefix),
+    /// Whatever bans hold for it.
+    Pardon(IpAddr),
 }
 
 /// What applying a configuration changed.
@@ -628,6 +638,15 @@ impl Keeper {
                 (Order::mode(place, &applied.wish, mode), format!("{place}: mode {}", mode.name()))
             }
             Operation::Rollback => (Order::rollback(place), format!("{place}: back to what ran before")),
+            Operation::Deny { prefix, seconds } => {
+                (Order::deny(place, &prefix, seconds), format!("{place}: {prefix} denied for {seconds} s"))
+            }
+            Operation::Allow(prefix) => {
+                (Order::allow(place, &prefix), format!("{place}: {prefix} no longer denied"))
+            }
+            Operation::Pardon(address) => {
+                (Order::pardon(place, address), format!("{place}: {address} no longer banned"))
+            }
         };
         self.agent.does(&order).await?;
         tracing::info!("{change}");

@@ -41,12 +41,17 @@ pub struct Readings {
         api::status,
         api::stats,
         api::drift,
+        api::card,
+        api::explain,
+        api::lists,
         api::flows,
         api::events,
         api::openapi,
         api::reload,
         api::mode,
-        api::rollback
+        api::rollback,
+        api::deny,
+        api::lift
     ),
     components(schemas(Failure)),
     security(("token" = [])),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page: three files in this program, which ask the API for all that they show.
+//! The page: a few files in this program, which ask the API for all that they show.
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -22,11 +22,11 @@ fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
 }
 
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    const SCRIPT: &str = "text/javascript; charset=utf-8";
     Router::new()
         .route("/", get(async || file("text/html; charset=utf-8", include_str!("../page/index.html"))))
         .route("/page.css", get(async || file("text/css; charset=utf-8", include_str!("../page/page.css"))))
-        .route(
-            "/page.js",
-            get(async || file("text/javascript; charset=utf-8", include_str!("../page/page.js"))),
-        )
+        .route("/page.js", get(async || file(SCRIPT, include_str!("../page/page.js"))))
+        .route("/common.js", get(async || file(SCRIPT, include_str!("../page/common.js"))))
+        .route("/details.js", get(async || file(SCRIPT, include_str!("../page/details.js"))))
 }

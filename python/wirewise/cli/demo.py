@@ -44,6 +44,15 @@ def demo(
     no_watch: Annotated[
         bool, typer.Option("--no-watch", help="No live view while packets are sent.")
     ] = False,
+    page: Annotated[
+        bool,
+        typer.Option(
+            "--page", help="Send the attack again and again, and serve a page on this machine that shows it."
+        ),
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, max=1440, help="With --page: for how long, unless Ctrl-C ends it.")
+    ] = 10.0,
     as_json: Json = False,
 ) -> None:
     """Train a forest on packets, attach it to an interface, send an attack through it, and report.
@@ -51,7 +60,7 @@ def demo(
     Nothing outside two network namespaces of its own is touched, and they are removed at the end; only a BPF
     file system stays, where none was mounted. Needs root, for the namespaces.
     """
-    from wirewise.demo import Options, run
+    from wirewise.demo import Options, run, show_page
     from wirewise.errors import InputError, choose
 
     if split not in ("time", "files"):
@@ -65,7 +74,13 @@ def demo(
         packets=packets,
         watch=not (no_watch or as_json),
         quiet=as_json,
+        page_minutes=minutes,
     )
+    if page:
+        if as_json:
+            raise InputError("--page --json", "has no report to print", "leave out one of them")
+        show_page(options)
+        return
     report = run(options)
     if as_json:
         print_json(report)

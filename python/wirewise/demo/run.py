@@ -17,6 +17,7 @@ from wirewise.datasets.manifest import BENIGN
 from wirewise.demo import material as materials
 from wirewise.demo.material import Material, Split
 from wirewise.demo.network import check_needs, wire
+from wirewise.demo.page import show
 from wirewise.demo.results import make_report, second_look
 from wirewise.demo.session import play
 from wirewise.errors import InputError
@@ -32,7 +33,7 @@ class Options:
 
     output : folder for the bundle, the policy, the headers sent and report.json. captures : a folder with a
     manifest.json; None makes packets. duration_s : of what is sent; None is 12 s for made packets, and 10,000
-    packets/s for captures. packets : about how many to make.
+    packets/s for captures. packets : about how many to make. page_minutes : for how long `show_page` sends.
     """
 
     output: Path = Path("build/demo")
@@ -45,6 +46,7 @@ class Options:
     depth: int = 11
     watch: bool = True
     quiet: bool = False
+    page_minutes: float = 10.0
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -53,22 +55,8 @@ def run(options: Options) -> dict[str, Any]:
     Everything it makes in the system is removed when it ends, is interrupted or fails. Raises WirewiseError.
     """
     began = time.monotonic()
-    check_needs()
-    material = _material(options)
-    _make_folder(options.output)
-    with step("training the forest", quiet=options.quiet):
-        training = train(
-            material.table,
-            "forest",
-            depth=options.depth,
-            trees=options.trees,
-            class_weight=material.class_weight,
-            seed=options.seed,
-            refit=True,
-        )
-    bundle = _compile(options, material, training)
-    bundle_path, policy_path = options.output / "demo.wirewise", options.output / "policy.yaml"
-    bundle.write(bundle_path)
+    material, training, bundle, bundle_path = _prepare(options)
+    policy_path = options.output / "policy.yaml"
     write_atomically(policy_path, _policy(bundle.classes).encode())
     with wire() as made:
         tags = 2 * len(material.kinds)
@@ -90,6 +78,40 @@ def run(options: Options) -> dict[str, Any]:
     report = make_report(material, played, offline, bundle.classes, facts)
     write_atomically(options.output / "report.json", (json.dumps(report, indent=2) + "\n").encode())
     return report
+
+
+def show_page(options: Options) -> None:
+    """Play the demo's attack again and again, with a service whose page shows it, and print where that is.
+
+    It ends after `page_minutes` or at a signal; what it makes in the system is removed then. Raises
+    WirewiseError.
+    """
+    material, _, bundle, bundle_path = _prepare(options)
+    policy_path = options.output / "policy-page.yaml"
+    write_atomically(policy_path, _policy(bundle.classes, **_FOR_THE_PAGE).encode())
+    with wire() as made:
+        show(made, bundle_path, policy_path, material.tagged(), options.page_minutes)
+
+
+def _prepare(options: Options) -> tuple[Material, Training, Bundle, Path]:
+    """What is sent, what was learned, and the bundle with its file."""
+    check_needs()
+    material = _material(options)
+    _make_folder(options.output)
+    with step("training the forest", quiet=options.quiet):
+        training = train(
+            material.table,
+            "forest",
+            depth=options.depth,
+            trees=options.trees,
+            class_weight=material.class_weight,
+            seed=options.seed,
+            refit=True,
+        )
+    bundle = _compile(options, material, training)
+    bundle_path = options.output / "demo.wirewise"
+    bundle.write(bundle_path)
+    return material, training, bundle, bundle_path
 
 
 def _make_folder(path: Path) -> None:
@@ -128,7 +150,11 @@ def _compile(options: Options, material: Material, training: Training) -> Bundle
     return compiled.bundle
 
 
-def _policy(classes: list[str]) -> str:
+_FOR_THE_PAGE = {"deny": {}, "events": {"features": True, "each": "flow", "rate": "20/s", "burst": 20}}
+"""What makes events few enough to read, and has them say why; and a list to try."""
+
+
+def _policy(classes: list[str], **more: Any) -> str:
     """Drop every class but benign."""
     actions = {name: "pass" if name == BENIGN else "drop" for name in classes}
-    return yaml.safe_dump({"version": 1, "classes": actions, "trigger": "every"}, sort_keys=False)
+    return yaml.safe_dump({"version": 1, "classes": actions, "trigger": "every", **more}, sort_keys=False)

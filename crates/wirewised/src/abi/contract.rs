@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 15;
+pub const ABI_VERSION: u32 = 16;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -261,6 +261,7 @@ pub const STEER_METADATA: u32 = 2_097_152;
 pub const STEER_VERDICTS: u32 = 4_194_304;
 pub const STEER_BAN: u32 = 8_388_608;
 pub const STEER_EVIDENCE: u32 = 16_777_216;
+pub const STEER_INPUTS: u32 = 33_554_432;
 
 codes! {
     /// `enum ww_each`.
@@ -371,7 +372,7 @@ pub struct Config {
     pub next: u32,
     pub frags: u32,
     pub denies: u32,
-    pub reserved: u32,
+    pub inputs: u32,
     pub meaning: [u8; MEANING_BYTES],
 }
 
@@ -405,7 +406,7 @@ const _: () = {
     assert!(offset_of!(Config, next) == 216);
     assert!(offset_of!(Config, frags) == 220);
     assert!(offset_of!(Config, denies) == 224);
-    assert!(offset_of!(Config, reserved) == 228);
+    assert!(offset_of!(Config, inputs) == 228);
     assert!(offset_of!(Config, meaning) == 232);
 };
 
@@ -741,6 +742,20 @@ const _: () = {
     assert!(offset_of!(Event, count) == 88);
     assert!(offset_of!(Event, flags) == 96);
     assert!(offset_of!(Event, reserved) == 100);
+};
+
+/// `struct ww_event_inputs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct EventInputs {
+    pub sequence: u32,
+    pub inferred: u32,
+}
+
+const _: () = {
+    assert!(size_of::<EventInputs>() == 8);
+    assert!(offset_of!(EventInputs, sequence) == 0);
+    assert!(offset_of!(EventInputs, inferred) == 4);
 };
 
 /// `struct ww_record`.
@@ -1487,7 +1502,8 @@ pub struct ActPolicy {
     pub verdicts: u32,
     pub steer: [Steer; MAX_CLASSES],
     pub tell_every_ns: u64,
-    pub each: u32,
+    pub each: u16,
+    pub inputs: u16,
     pub ban: [BanKind; BAN_KINDS],
     pub proofs: u8,
     pub wide_bans: u8,
@@ -1502,6 +1518,7 @@ const _: () = {
     assert!(offset_of!(ActPolicy, steer) == 8);
     assert!(offset_of!(ActPolicy, tell_every_ns) == 8968);
     assert!(offset_of!(ActPolicy, each) == 8976);
+    assert!(offset_of!(ActPolicy, inputs) == 8978);
     assert!(offset_of!(ActPolicy, ban) == 8980);
     assert!(offset_of!(ActPolicy, proofs) == 8996);
     assert!(offset_of!(ActPolicy, wide_bans) == 8997);

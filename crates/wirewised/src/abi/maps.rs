@@ -77,6 +77,8 @@ pub enum Value {
     Blank,
     /// A row of features. No bundle has such a map.
     Row,
+    /// The features of an event.
+    Inputs,
 }
 
 /// What the entries of a table count by.
@@ -116,6 +118,8 @@ pub enum Need {
     Record,
     /// One whose policy has a deny list.
     Denies,
+    /// One whose events have the features of their packet.
+    Inputs,
     /// One whose policy asks for one of these `STEER_*`.
     Steering(u32, Of),
 }
@@ -177,6 +181,7 @@ impl Need {
             Self::Next => config.next != 0,
             Self::Record => config.record != 0,
             Self::Denies => config.denies != 0,
+            Self::Inputs => config.inputs != 0,
             Self::Steering(kinds, of) => {
                 let carried = config.acts & abi::STEER_CARRIED != 0;
                 let captured = config.acts & abi::STEER_TOLD != 0;
@@ -265,7 +270,9 @@ impl Map {
         match self.value {
             Value::UpTo(most) => 0..=most as u64,
             Value::Exactly(size) => size as u64..=size as u64,
-            Value::Bucket(..) | Value::Blank | Value::Row => unreachable!("{} is not a variable", self.name),
+            Value::Bucket(..) | Value::Blank | Value::Row | Value::Inputs => {
+                unreachable!("{} is not a variable", self.name)
+            }
         }
     }
 }
@@ -319,6 +326,9 @@ maps! {
     /// copies on their way to the plane in user space that sends them
     COPIES = "ww_copies", Bundle: Map::indexed(Kind::PerfEvents, 4, 1)
         .steering(abi::STEER_MIRROR, Of::UserSpace);
+    /// what the model computed the class of each event from
+    EVENT_INPUTS = "ww_event_inputs", Bundle: Map::new(Kind::Array, 4, Value::Inputs, abi::EVENTS as usize)
+        .room(Room::PerCpu(abi::EVENTS as usize)).when(Need::Inputs);
     /// rows to train on
     RECORDS = "ww_records", Bundle: Map::new(Kind::Array, 4, Value::Row, 1)
         .room(Room::Records).when(Need::Record);
@@ -535,6 +545,7 @@ pub fn document() -> String {
             Value::Bucket(..) => format!("{} entries", abi::WAYS),
             Value::Blank => "an entry".to_owned(),
             Value::Row => "a row".to_owned(),
+            Value::Inputs => "8 and 8 per feature".to_owned(),
         };
         let entries = match map.room {
             Room::Declared => map.entries.to_string(),
@@ -548,6 +559,7 @@ pub fn document() -> String {
             Need::Next => "`next`".to_owned(),
             Need::Record => "`record`".to_owned(),
             Need::Denies => "a deny list".to_owned(),
+            Need::Inputs => "`events: {features}`".to_owned(),
             Need::Steering(kinds, of) => {
                 let of = match of {
                     Of::All => "",

@@ -217,7 +217,8 @@ impl Element {
             (self.denies(), STEER_DENY),
             (self.bans(), STEER_BAN),
             (self.policy.rules & RULE_EVIDENCE != 0, STEER_EVIDENCE),
-            (self.act.each != Each::Packet.code(), STEER_TELL),
+            (u32::from(self.act.each) != Each::Packet.code(), STEER_TELL),
+            (self.act.inputs != 0, STEER_INPUTS),
             (self.act.metadata != 0, STEER_METADATA),
             (self.act.verdicts != 0, STEER_VERDICTS),
         ];

@@ -17,6 +17,7 @@ pub mod forwarding;
 pub mod health;
 pub mod interfaces;
 mod limits;
+pub mod lists;
 pub mod lockout;
 pub(crate) mod names;
 pub mod next;

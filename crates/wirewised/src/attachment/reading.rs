@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be read from an attachment's maps, by the readers of `reading/`.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{Attachment, inside, names, pins, status};
 use crate::abi::maps::{
-    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENTS, FLOWS4, PER_CPU, POLICY, Scope, VERDICTS,
-    of_scopes,
+    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENT_INPUTS, EVENTS, FLOWS4, PER_CPU, POLICY,
+    Scope, VERDICTS, of_scopes,
 };
 use crate::abi::{self, Action, Mode};
+use crate::bundle::Bundle;
 use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::mapped::MappedArray;
 use crate::object::{other_layout, policy_maps, read_element, value_of};
 use crate::reading::agreement::Agreement;
+use crate::reading::card::Card;
 use crate::reading::counters::Counters;
 use crate::reading::drift::{Compared, Drift, Live};
 use crate::reading::event_ring::EventRing;
 use crate::reading::events::Events;
+use crate::reading::explanation::Explanation;
 use crate::reading::flow_listing::ListedTable;
 use crate::reading::flows::{Flows, Wanted};
 use crate::reading::policy::{class_mode, effective_mode};
@@ -159,15 +165,45 @@ impl Attachment {
 
     /// Packets of classes that do not simply pass: those that are kept come first.
     pub fn events(&self) -> Result<Events> {
-        let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?)?;
+        let inputs = self.optional_map(EVENT_INPUTS)?;
+        let ring = EventRing::open(&self.map(PER_CPU)?, &self.map(EVENTS)?, inputs.as_ref())?;
         let networks = self.meta.as_ref().map(|meta| meta.networks.clone()).unwrap_or_default();
-        Ok(Events::new(
+        let inputs = self.meta.as_ref().map(|meta| meta.inputs.clone()).unwrap_or_default();
+        let events = Events::new(
             ring,
             (self.map(POLICY)?, self.optional_map(ACT_POLICY)?),
             &self.interface,
             |class_id| self.class_name(class_id),
             networks,
-        ))
+        );
+        Ok(events.with_inputs(inputs))
+    }
+
+    /// The bundle that runs, from its file.
+    fn bundle(&self) -> Result<Bundle> {
+        let Some(meta) = &self.meta else {
+            return Err(Error::other(format!("{}: nobody remembers which bundle runs", self.interface)));
+        };
+        let bundle = Bundle::read(Path::new(&meta.bundle.file))?;
+        if bundle.digest != meta.bundle.digest {
+            return Err(Error::other(format!(
+                "{}: holds another bundle than the one that runs on {}; put that back, or `wirewised swap` to this one",
+                meta.bundle.file, self.interface
+            )));
+        }
+        Ok(bundle)
+    }
+
+    /// Why its model gives the class it gives. features : of an event, by name.
+    pub fn explain(&self, features: &BTreeMap<String, i64>) -> Result<Explanation> {
+        let bundle = self.bundle()?;
+        let inputs = self.meta.as_ref().map_or(&[][..], |meta| &meta.inputs);
+        Explanation::new(&bundle, inputs, features).map_err(Error::input)
+    }
+
+    /// What is known of its model.
+    pub fn card(&self) -> Result<Card> {
+        Ok(Card::new(&self.interface, &self.bundle()?, self.classes()?))
     }
 
     /// How far the second model agrees; `None`: there is none.

@@ -6,6 +6,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::abi;
 use crate::abi::maps::{Map, Value, find};
 use crate::bundle::manifest::Flow;
 
@@ -70,6 +71,11 @@ pub(super) fn value_bytes(map: &Map, flow: &Flow) -> Option<RangeInclusive<u64>>
         Value::Blank => {
             let aggregates = flow.aggregates.iter().map(|aggregate| u64::from(aggregate.entry6_size));
             Some(flow.state_offset(6) as u64..=u64::from(flow.entry6_size) + aggregates.sum::<u64>())
+        }
+        // Who reads it compares the size with the number of features.
+        Value::Inputs => {
+            let most = size_of::<abi::EventInputs>() + size_of::<i64>() * abi::MAX_FEATURES;
+            Some(size_of::<abi::EventInputs>() as u64..=most as u64)
         }
         Value::UpTo(_) | Value::Row => None,
     }

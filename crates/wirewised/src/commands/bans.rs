@@ -4,14 +4,14 @@
 use std::net::IpAddr;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::abi::maps::BANS;
 use crate::attachment::Attachment;
 use crate::attachment::args::{AttachmentArgs, ChangeArgs};
+use crate::attachment::lists;
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::object::bans::{Ban, Table};
+use crate::object::bans::Ban;
 use crate::text::output;
 use crate::text::table;
 
@@ -68,28 +68,6 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn open(ours: &Attachment) -> Result<Table> {
-    let none = || {
-        Error::input(format!(
-            "the policy on {} bans nobody; give a class `ban: {{by: source, for: 60s}}`",
-            ours.interface
-        ))
-    };
-    if !ours.element()?.bans() {
-        return Err(none());
-    }
-    Table::open(&ours.optional_map(BANS)?.ok_or_else(none)?)
-}
-
-fn form(ban: &Ban, now_ns: u64) -> Value {
-    json!({
-        "source": ban.source.to_string(),
-        "destination": ban.destination,
-        "for_ms": ban.until_ns.saturating_sub(now_ns) / 1_000_000,
-        "would": ban.would,
-    })
-}
-
 fn print(bans: &[Ban], now_ns: u64) {
     let head = ["source", "destination", "for", ""].map(str::to_string);
     let row = |ban: &Ban| {
@@ -107,9 +85,9 @@ fn print(bans: &[Ban], now_ns: u64) {
 
 fn list(ours: &Attachment, json: bool) -> Result<()> {
     let now = kernel::monotonic_ns();
-    let bans = open(ours)?.read(now)?;
+    let bans = lists::bans(ours)?.read(now)?;
     if json {
-        let bans: Vec<_> = bans.iter().map(|ban| form(ban, now)).collect();
+        let bans: Vec<_> = bans.iter().map(|ban| ban.form(now)).collect();
         return output::print_json(&json!({ "interface": ours.interface, "bans": bans }));
     }
     println!("{} banned on {}", bans.len(), ours.interface);
@@ -119,7 +97,7 @@ fn list(ours: &Attachment, json: bool) -> Result<()> {
 
 /// addresses : `None` lifts all.
 fn lift(ours: &Attachment, addresses: Option<&Vec<IpAddr>>, change: &ChangeArgs) -> Result<()> {
-    let (table, now) = (open(ours)?, kernel::monotonic_ns());
+    let (table, now) = (lists::bans(ours)?, kernel::monotonic_ns());
     let mut bans = table.read(now)?;
     if let Some(addresses) = addresses {
         if let Some(free) = addresses.iter().find(|it| !bans.iter().any(|ban| ban.source.contains(**it))) {
@@ -131,7 +109,7 @@ fn lift(ours: &Attachment, addresses: Option<&Vec<IpAddr>>, change: &ChangeArgs)
         bans.retain(|ban| table.lift(ban));
     }
     if change.json {
-        let bans: Vec<_> = bans.iter().map(|ban| form(ban, now)).collect();
+        let bans: Vec<_> = bans.iter().map(|ban| ban.form(now)).collect();
         let lifted = json!({ "interface": ours.interface, "lifted": bans, "dry_run": change.dry_run });
         return output::print_json(&lifted);
     }

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::abi;
 use crate::attachment::args::{AttachmentArgs, ChangeArgs};
 use crate::attachment::deny::DenyList;
+use crate::attachment::lists;
 use crate::commands::serve;
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -217,27 +218,19 @@ impl EditArgs {
 fn list(which: &AttachmentArgs, origin: Option<&str>, json: bool) -> Result<()> {
     let ours = which.find()?;
     let list = DenyList::read(&ours)?;
-    let (held, now) = (&list.held, kernel::boot_s());
-    // What has expired is in the tables until the next change.
-    let holds = |until: Until| until == abi::DENY_FOREVER || until > now;
-    let entries = held.entries.iter().filter_map(|(prefix, denied)| {
-        let who = held.who(denied).into_iter().filter(|(_, until)| holds(*until));
-        let who: Vec<_> = who.filter(|(name, _)| origin.is_none_or(|origin| origin == *name)).collect();
+    let of_origin = |name: &str| origin.is_none_or(|origin| origin == name);
+    let entries = list.held.denials(kernel::boot_s()).filter_map(|(prefix, mut who)| {
+        who.retain(|(name, _)| of_origin(name));
         (!who.is_empty()).then_some((prefix, who))
     });
-    let left = |until: Until| (until != abi::DENY_FOREVER).then(|| until - now);
     if json {
-        let entries = entries.map(|(prefix, who)| {
-            let who = who.iter().map(|(name, until)| json!({ "origin": name, "for_s": left(*until) }));
-            json!({ "prefix": prefix.to_string(), "denied_by": who.collect::<Vec<_>>() })
-        });
-        let entries: Vec<_> = entries.collect();
+        let entries: Vec<_> = entries.map(|(prefix, who)| lists::denial(prefix, &who)).collect();
         return output::print_json(&json!({ "interface": ours.interface, "prefixes": entries }));
     }
     let head = ["prefix", "denied by", "for"].map(str::to_string);
     let rows = entries.flat_map(|(prefix, who)| {
-        let row = |(name, until): (&str, Until)| {
-            let time = left(until).map_or("ever".to_string(), |seconds| format!("{seconds} s"));
+        let row = |(name, left): (&str, Option<u32>)| {
+            let time = left.map_or("ever".to_string(), |seconds| format!("{seconds} s"));
             [prefix.to_string(), name.to_string(), time]
         };
         who.into_iter().map(row).collect::<Vec<_>>()

@@ -17,6 +17,7 @@ use crate::offline::runtime::RuntimeName;
 use crate::offline::trace_output::class_name;
 use crate::packets::headers::{self, Header};
 use crate::policy::Policy;
+use crate::reading::explanation::{Adds, FeatureValue, feature_values, speaks_for};
 use crate::text::output;
 use crate::text::units::thousands;
 
@@ -60,7 +61,7 @@ struct Explanation<'a> {
     refused: bool,
     /// False: the trigger did not fire, and the verdict is that of an earlier packet.
     inferred: bool,
-    features: Vec<FeatureValue<'a>>,
+    features: Vec<FeatureValue>,
     paths: Vec<Path>,
     /// Why there are no paths of a model that is not made of trees.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,15 +74,6 @@ struct Explanation<'a> {
     outcome: Option<Outcome>,
     mode: Mode,
     passed: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct FeatureValue<'a> {
-    name: &'a str,
-    /// What the model compares; `value` in `unit` is this over 2^fraction_bits.
-    raw: i64,
-    value: f64,
-    unit: &'a str,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -153,19 +145,6 @@ fn explain<'a>(
     })
 }
 
-fn feature_values<'a>(bundle: &'a Bundle, features: &[i64]) -> Vec<FeatureValue<'a>> {
-    let manifest = &bundle.manifest;
-    let value = |(index, &raw): (usize, &i64)| {
-        let (unit, bits) = manifest
-            .features
-            .get(index)
-            .map_or(("", 0), |feature| (feature.unit.as_str(), feature.fraction_bits));
-        let scale = (f64::from(bits)).exp2();
-        FeatureValue { name: &manifest.feature_names[index], raw, value: raw as f64 / scale, unit }
-    };
-    features.iter().enumerate().map(value).collect()
-}
-
 fn meaning(status: Status) -> &'static str {
     match status {
         Status::Classified => "classified",
@@ -222,8 +201,7 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &M
         }
         println!();
         println!("model  ({})", bundle.manifest.model.summary);
-        let votes = matches!(model, Model::Trees(trees) if trees.votes());
-        let adds = if votes { Adds::Votes } else { Adds::Scores(e.scores.len()) };
+        let adds = Adds::of(model, e.scores.len());
         for path in e.paths.iter().take(trees) {
             print_path(path, &e.features, &bundle.manifest.classes, adds);
         }
@@ -256,61 +234,11 @@ fn print(explanation: &Explanation<'_>, trees: usize, bundle: &Bundle, model: &M
     }
 }
 
-fn print_path(path: &Path, features: &[FeatureValue<'_>], classes: &[String], adds: Adds) {
+fn print_path(path: &Path, features: &[FeatureValue], classes: &[String], adds: Adds) {
     println!("  tree {}: {}", path.tree, speaks_for(path, classes, adds));
     for step in &path.steps {
         let sign = if step.left { "<=" } else { ">" };
         let (value, threshold) = (thousands(step.value), thousands(step.threshold));
         println!("    {} = {value} {sign} {threshold}", features[step.feature].name);
-    }
-}
-
-/// What a leaf adds to the result: a vote for a class, or scores to so many outputs.
-#[derive(Clone, Copy)]
-enum Adds {
-    Votes,
-    Scores(usize),
-}
-
-/// What the leaf at the end of a tree's path says.
-fn speaks_for(path: &Path, classes: &[String], adds: Adds) -> String {
-    let name = |id: usize| classes.get(id).map_or("an unknown class", String::as_str);
-    let scores: Vec<_> = path.leaf.iter().map(|score| thousands(*score)).collect();
-    let scores = scores.join(", ");
-    match (adds, path.leaf.as_slice(), path.output) {
-        (Adds::Votes, &[class, ..], _) => {
-            format!("votes for {}", name(usize::try_from(class).unwrap_or(usize::MAX)))
-        }
-        (Adds::Scores(1), &[score, ..], _) => {
-            format!("speaks for {}, score {scores}", name(usize::from(score > 0)))
-        }
-        (Adds::Scores(_), &[score], Some(output)) => {
-            let way = if score < 0 { "against" } else { "for" };
-            format!("speaks {way} {}, score {scores}", name(output as usize))
-        }
-        (_, leaf, _) => {
-            let most = leaf.iter().enumerate().rev().max_by_key(|(_, score)| **score);
-            format!("speaks for {}, scores {scores}", name(most.map_or(usize::MAX, |(id, _)| id)))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_leaf_names_the_class_it_speaks_for() {
-        let classes = ["benign", "scan", "flood"].map(String::from);
-        for (leaf, output, adds, said) in [
-            (vec![2], None, Adds::Votes, "votes for flood"),
-            (vec![-5_000], None, Adds::Scores(1), "speaks for benign, score -5,000"),
-            (vec![7], Some(0), Adds::Scores(1), "speaks for scan, score 7"),
-            (vec![-7], Some(2), Adds::Scores(3), "speaks against flood, score -7"),
-            (vec![5, 9, 9], None, Adds::Scores(3), "speaks for scan, scores 5, 9, 9"),
-        ] {
-            let path = Path { tree: 0, steps: Vec::new(), leaf, output };
-            assert_eq!(speaks_for(&path, &classes, adds), said);
-        }
     }
 }

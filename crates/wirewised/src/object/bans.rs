@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libbpf_rs::MapCore;
+use serde_json::{Value, json};
 
 use crate::abi::maps::BANS;
 use crate::abi::{self, BanBucket, BanKey};
@@ -31,6 +32,18 @@ struct Place {
     bucket: u32,
     way: usize,
     tag: u32,
+}
+
+impl Ban {
+    /// As JSON. now_ns : CLOCK_MONOTONIC.
+    pub fn form(&self, now_ns: u64) -> Value {
+        json!({
+            "source": self.source.to_string(),
+            "destination": self.destination,
+            "for_ms": self.until_ns.saturating_sub(now_ns) / 1_000_000,
+            "would": self.would,
+        })
+    }
 }
 
 /// The map, to be read and written while packets pass.

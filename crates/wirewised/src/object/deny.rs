@@ -83,6 +83,20 @@ impl Held {
         each.filter_map(|(name, until)| Some((name.as_deref()?, (until != 0).then_some(until)?))).collect()
     }
 
+    /// Prefixes that are denied, each with its origins and the seconds that are left; `None`: until it is removed. What has expired is in the
+    /// tables until the next change. now_s : CLOCK_BOOTTIME.
+    pub fn denials(&self, now_s: u32) -> impl Iterator<Item = (&Prefix, Vec<(&str, Option<u32>)>)> {
+        let left = move |until: Until| match until {
+            abi::DENY_FOREVER => Some(None),
+            until => until.checked_sub(now_s).filter(|left| *left > 0).map(Some),
+        };
+        self.entries.iter().filter_map(move |(prefix, denied)| {
+            let who = self.who(denied).into_iter();
+            let who: Vec<_> = who.filter_map(|(name, until)| Some((name, left(until)?))).collect();
+            (!who.is_empty()).then_some((prefix, who))
+        })
+    }
+
     /// What `edit` changes. now_s : CLOCK_BOOTTIME; what expired before goes, whoever denied it.
     pub fn change(&self, origin: &str, edit: Edit, now_s: u32) -> Result<Change> {
         let number = self.number(origin)?;

@@ -106,6 +106,7 @@ impl Opened {
         config.hook = hook.code();
         config.acts = settings.acts;
         config.denies = (settings.acts & abi::STEER_DENY != 0).into();
+        config.inputs = (settings.acts & abi::STEER_INPUTS != 0).into();
         config.model = model(&self.bytes);
         let tells = settings.shadow != abi::Shadow::Second && settings.acts & abi::STEER_DESCRIBES != 0;
         config.describes = tells.into();

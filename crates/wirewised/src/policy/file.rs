@@ -31,6 +31,7 @@ pub struct EventsFile {
     pub each: Option<String>,
     #[serde(default, deserialize_with = "from_text")]
     pub update: Option<Nanoseconds>,
+    pub features: Option<Switch>,
 }
 
 /// Either a bare name (`drop`) or a mapping.

@@ -111,6 +111,8 @@ pub struct Policy {
     pub each: abi::Each,
     /// How often a flow or source that goes on has an event.
     pub event_update: Nanoseconds,
+    /// Events have the features of their packet.
+    pub event_features: bool,
     /// In the order of their names; each has a class that goes there.
     pub pools: Vec<Pool>,
     /// Those that are known from then on; `None`: as before.
@@ -157,6 +159,7 @@ impl Policy {
             events: Limit { rate: Rate::per_second(100), burst: DEFAULT_BURST },
             each: abi::Each::Packet,
             event_update: EVENT_UPDATE,
+            event_features: false,
             pools: Vec::new(),
             tunnels: None,
             metadata: false,
@@ -187,6 +190,7 @@ impl Policy {
             return Err(format!("version {} is not supported; this wirewised reads version 1", file.version));
         }
         let allow = file.allow.unwrap_or_default();
+        let event_features = file.events.as_ref().and_then(|file| file.features).unwrap_or_default().0;
         let (events, each, event_update) = events(file.events)?;
         let pools = pools::pools(file.pools)?;
         let actions = class_actions(file.classes.unwrap_or_default(), classes, &pools)?;
@@ -224,6 +228,7 @@ impl Policy {
             events,
             each,
             event_update,
+            event_features,
             metadata: file.metadata.unwrap_or_default().0,
             verdicts: file.verdicts.unwrap_or_default().0,
             next: file.next.map(next).transpose()?,
@@ -274,7 +279,8 @@ impl Policy {
             }
         }
         (policy.event_interval_ns, policy.event_burst_ns) = self.events.to_abi();
-        (act.each, act.tell_every_ns) = (self.each.code(), self.event_update.0);
+        (act.each, act.tell_every_ns) = (self.each.code() as u16, self.event_update.0);
+        act.inputs = self.event_features.into();
         let elements = policy.class_policy.iter_mut().zip(&mut act.steer);
         for ((element, steer), class) in elements.zip(&self.actions) {
             element.action = class.action.code().code();
@@ -374,13 +380,14 @@ impl Policy {
             .filter_map(|(class, policy)| Some((class.as_str(), policy.ban?)))
     }
 
-    /// What all classes need, a deny list, bans, evidence, events that are not of packets, and what applies to every packet: `abi::STEER_*` bits.
+    /// What all classes need, a deny list, bans, evidence, events that are not of packets or have features, and what applies to every packet: `abi::STEER_*` bits.
     pub fn steering_kinds(&self) -> u32 {
         let denies = if self.deny.is_some() { abi::STEER_DENY } else { 0 };
         let tells = if self.each == abi::Each::Packet { 0 } else { abi::STEER_TELL };
+        let inputs = if self.event_features { abi::STEER_INPUTS } else { 0 };
         let bans = if self.bans().next().is_some() { abi::STEER_BAN } else { 0 };
         let weighs = if self.evidence.is_some() { abi::STEER_EVIDENCE } else { 0 };
-        let of_none = denies | bans | weighs | tells | self.describes();
+        let of_none = denies | bans | weighs | tells | inputs | self.describes();
         self.steering().fold(of_none, |kinds, (_, steering)| kinds | steering.kinds())
     }
 

@@ -94,6 +94,7 @@ fn events(policy: &Policy) -> Value {
     let mut events = limit(&policy.events);
     events["each"] = policy.each.name().into();
     events["update_ns"] = policy.event_update.0.into();
+    events["features"] = policy.event_features.into();
     events
 }
 

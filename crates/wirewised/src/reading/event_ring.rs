@@ -6,8 +6,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use libbpf_rs::MapCore;
 
-use crate::abi::maps::EVENTS;
-use crate::abi::{self, Event, Stats};
+use crate::abi::maps::{EVENT_INPUTS, EVENTS};
+use crate::abi::{self, Event, EventInputs, Stats};
 use crate::error::Result;
 use crate::object::mapped::MappedArray;
 use crate::object::other_layout;
@@ -16,14 +16,23 @@ pub struct EventRing {
     /// Whose counters say how many events there were.
     cpus: MappedArray,
     events: MappedArray,
+    /// `None`: the policy does not ask for features.
+    inputs: Option<MappedArray>,
     /// Events of each CPU that were read, or that it is too late for.
     past: Vec<u64>,
     missed: u64,
 }
 
+/// An event with its features.
+pub struct Told {
+    pub event: Event,
+    /// The whole feature set; empty if the program does not keep them, or the model did not run on this packet.
+    pub features: Vec<i64>,
+}
+
 /// What lies in an event's place.
 enum EventSlot {
-    Whole(Event),
+    Whole(Told),
     /// It is being written.
     Unfinished,
     /// A newer one.
@@ -31,14 +40,20 @@ enum EventSlot {
 }
 
 impl EventRing {
-    /// The events that are kept come first. cpus, events : the maps `ww_cpu` and `ww_events`.
-    pub fn open(cpus: &impl MapCore, events: &impl MapCore) -> Result<Self> {
+    /// The events that are kept come first. cpus, events, inputs : the maps `ww_cpu`, `ww_events` and, if there is one, `ww_event_inputs`.
+    pub fn open(cpus: &impl MapCore, events: &impl MapCore, inputs: Option<&impl MapCore>) -> Result<Self> {
         let cpus = MappedArray::per_cpu(cpus)?;
         let events = MappedArray::new(events)?;
         if events.value_size() != size_of::<Event>() || events.entries() != cpus.entries() * abi::EVENTS {
             return Err(other_layout(EVENTS));
         }
-        let mut ring = Self { cpus, events, past: Vec::new(), missed: 0 };
+        let inputs = inputs.map(MappedArray::new).transpose()?;
+        if inputs.as_ref().is_some_and(|inputs| {
+            inputs.entries() != events.entries() || inputs.value_size() < size_of::<EventInputs>()
+        }) {
+            return Err(other_layout(EVENT_INPUTS));
+        }
+        let mut ring = Self { cpus, events, inputs, past: Vec::new(), missed: 0 };
         ring.past = (0..ring.cpus.entries()).map(|cpu| oldest(ring.sent(cpu))).collect();
         Ok(ring)
     }
@@ -49,7 +64,7 @@ impl EventRing {
     }
 
     /// What is new, in the order of time.
-    pub fn read(&mut self) -> Vec<Event> {
+    pub fn read(&mut self) -> Vec<Told> {
         let mut found = Vec::new();
         for cpu in 0..self.cpus.entries() {
             let sent = self.sent(cpu);
@@ -67,7 +82,7 @@ impl EventRing {
             }
             self.past[cpu as usize] = past;
         }
-        found.sort_by_key(|event| event.time_ns);
+        found.sort_by_key(|told| told.event.time_ns);
         found
     }
 
@@ -85,12 +100,26 @@ impl EventRing {
             _ => return EventSlot::Gone,
         }
         let event = self.events.read::<Event>(index);
+        let features = self.features(index, number as u32);
         // The copy is whole if nobody began to write before it ended.
         fence(Ordering::Acquire);
         match event {
-            Some(event) if sequence() == Some(number as u32) => EventSlot::Whole(event),
+            Some(event) if sequence() == Some(number as u32) => EventSlot::Whole(Told { event, features }),
             _ => EventSlot::Gone,
         }
+    }
+
+    /// Those beside an event; none if they are of another one, such as the one before a swap.
+    fn features(&self, index: u32, sequence: u32) -> Vec<i64> {
+        let Some(inputs) = &self.inputs else { return Vec::new() };
+        let head = inputs.read::<EventInputs>(index);
+        if !head.is_some_and(|head| head.sequence == sequence && head.inferred != 0) {
+            return Vec::new();
+        }
+        let start = size_of::<EventInputs>();
+        let mut features = vec![0i64; (inputs.value_size() - start) / size_of::<i64>()];
+        inputs.read_part(index, start, bytemuck::cast_slice_mut(&mut features));
+        features
     }
 }
 

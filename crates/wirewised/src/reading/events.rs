@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytemuck::Zeroable;
 use libbpf_rs::MapHandle;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 use crate::abi::{self, Key4, Outcome};
 use crate::error::Result;
@@ -14,7 +15,8 @@ use crate::kernel;
 use crate::object::flow_table::{FlowKey, Vlans};
 use crate::object::policy_maps;
 use crate::reading::community_id::{community_id, flow_id};
-use crate::reading::event_ring::EventRing;
+use crate::reading::event_ring::{EventRing, Told};
+use crate::reading::meta::Input;
 use crate::stop::Stop;
 
 /// How soon a listener hears of a new event.
@@ -119,6 +121,18 @@ pub struct Judgement {
     /// Of a bank of networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
+    /// The features that the model read, as the integers that it compares; empty if the policy does not ask for it, or the model did not run on this
+    /// packet.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
+    pub features: Vec<(String, i64)>,
+}
+
+fn by_name<S: Serializer>(features: &[(String, i64)], to: S) -> std::result::Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(features.len()))?;
+    for (name, value) in features {
+        map.serialize_entry(name, value)?;
+    }
+    map.end()
 }
 
 /// Whose answer is another than before, and which it is.
@@ -195,6 +209,7 @@ pub struct Events {
     /// The index is the class id.
     classes: Vec<String>,
     networks: Vec<String>,
+    inputs: Vec<Input>,
     /// The classifier's part, and the actor's.
     policy: (MapHandle, Option<MapHandle>),
     sensor: Option<String>,
@@ -228,7 +243,20 @@ impl Events {
         networks: Vec<String>,
     ) -> Self {
         let classes = (0..=u8::MAX).map(class_name).collect();
-        Self { ring, interface: interface.to_string(), classes, networks, policy, sensor: None }
+        Self {
+            ring,
+            interface: interface.to_string(),
+            classes,
+            networks,
+            inputs: Vec::new(),
+            policy,
+            sensor: None,
+        }
+    }
+
+    /// Events name what the model read.
+    pub fn with_inputs(self, inputs: Vec<Input>) -> Self {
+        Self { inputs, ..self }
     }
 
     /// Events name this sensor.
@@ -250,8 +278,8 @@ impl Events {
             true => abi::Element::zeroed(),
             false => policy_maps::element_of(&self.policy.0, self.policy.1.as_ref())?,
         };
-        for event in &events {
-            let event = self.in_words(event, &policy, epoch);
+        for told in &events {
+            let event = self.in_words(told, &policy, epoch);
             listeners.iter_mut().try_for_each(|listener| listener.event(&event))?;
         }
         listeners.iter_mut().try_for_each(|listener| listener.caught_up())
@@ -267,7 +295,8 @@ impl Events {
         }
     }
 
-    fn in_words(&self, event: &abi::Event, policy: &abi::Element, epoch: SystemTime) -> Event {
+    fn in_words(&self, told: &Told, policy: &abi::Element, epoch: SystemTime) -> Event {
+        let event = &told.event;
         let key = key(event);
         let class = &self.classes[usize::from(event.class_id)];
         let outcome = Outcome::from_code(event.outcome.into());
@@ -290,6 +319,11 @@ impl Events {
                 count: Some(event.count).filter(|count| *count > 1),
                 answers: (!self.networks.is_empty())
                     .then(|| Answers::new(&self.networks, event.answers, event.changed)),
+                features: self
+                    .inputs
+                    .iter()
+                    .filter_map(|input| Some((input.name.clone(), *told.features.get(input.place)?)))
+                    .collect(),
             },
         }
     }
@@ -362,6 +396,7 @@ mod tests {
             length: 40,
             count: None,
             answers: None,
+            features: Vec::new(),
         };
         let event = Event {
             timestamp: timestamp(UNIX_EPOCH + Duration::new(1_071_580_904, 891_921_999)),
@@ -393,6 +428,7 @@ mod tests {
             length: 40,
             count: None,
             answers: None,
+            features: Vec::new(),
         };
         assert_eq!(judged(Some(Outcome::Acted), "dscp, mirror").happened(), "acted (dscp, mirror)");
         assert_eq!(judged(Some(Outcome::NotActed), "challenge").happened(), "not-acted (challenge)");

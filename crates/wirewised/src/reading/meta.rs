@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::abi;
 use crate::bundle::Bundle;
 use crate::bundle::manifest::Flow;
+use crate::bundle::model::used_features;
 use crate::bundle::reference::Reference;
 use crate::bundle::signature::Signer;
 use crate::error::Result;
@@ -50,6 +51,9 @@ pub struct Meta {
     /// Names of a bank's networks; empty for other models.
     #[serde(default)]
     pub networks: Vec<String>,
+    /// What the model reads.
+    #[serde(default)]
+    pub inputs: Vec<Input>,
     pub flow: Flow,
     /// What its flows are compared with.
     #[serde(default)]
@@ -62,6 +66,13 @@ pub struct Meta {
     /// Where the program reads the time.
     pub clock: String,
     pub policy: PolicyMeta,
+}
+
+/// A feature, and its place in the feature set.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Input {
+    pub name: String,
+    pub place: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -103,6 +114,13 @@ impl BundleMeta {
     }
 }
 
+fn inputs(bundle: &Bundle) -> Vec<Input> {
+    let names = &bundle.manifest.feature_names;
+    // A manifest that does not list them leaves all features possible.
+    let used = used_features(&bundle.manifest, &bundle.model).unwrap_or_else(|_| (0..names.len()).collect());
+    used.into_iter().map(|place| Input { name: names[place].clone(), place }).collect()
+}
+
 impl PolicyMeta {
     pub fn new(file: Option<&Path>, policy: &Policy) -> Self {
         Self {
@@ -139,6 +157,7 @@ impl Meta {
             bundle: BundleMeta::new(bundle, file),
             classes: manifest.classes.clone(),
             networks: manifest.model.networks.clone().unwrap_or_default(),
+            inputs: inputs(bundle),
             flow: manifest.flow.clone(),
             reference: manifest.reference.clone(),
             decapsulate: bundle.decapsulate(),

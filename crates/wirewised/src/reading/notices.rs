@@ -300,6 +300,7 @@ mod tests {
                 length: 40,
                 count: None,
                 answers: None,
+                features: Vec::new(),
             },
             weight: Weight {
                 class_id,

@@ -293,6 +293,7 @@ mod tests {
                 length: 40,
                 count: None,
                 answers: None,
+                features: Vec::new(),
             },
         }
     }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a model makes of a packet's features: what they are, and the way through the trees.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::bundle::Bundle;
+use crate::bundle::model::{Model, n_outputs};
+use crate::bundle::tree::Path;
+use crate::reading::meta::Input;
+use crate::text::units::thousands;
+
+/// Why the features of an event give its class.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    pub bundle: String,
+    pub model: String,
+    /// Those that the model reads.
+    pub features: Vec<FeatureValue>,
+    pub trees: Vec<TreeWay>,
+    /// Why no tree is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_shown: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct FeatureValue {
+    pub name: String,
+    /// What the model compares; `value` in `unit` is this over 2^fraction_bits.
+    pub raw: i64,
+    pub value: f64,
+    pub unit: String,
+}
+
+/// A tree's tests of the features, and what its leaf says.
+#[derive(Debug, Serialize)]
+pub struct TreeWay {
+    pub says: String,
+    pub tests: Vec<Test>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Test {
+    pub feature: String,
+    /// In the feature's unit.
+    pub value: f64,
+    pub threshold: f64,
+    /// Whether the value is not above the threshold.
+    pub below: bool,
+}
+
+impl Explanation {
+    /// given : by name, as events have them; all that the model reads. inputs : what that is. The error says what does not fit.
+    pub fn new(bundle: &Bundle, inputs: &[Input], given: &BTreeMap<String, i64>) -> Result<Self, String> {
+        let manifest = &bundle.manifest;
+        let mut features = vec![0; manifest.feature_names.len()];
+        for input in inputs {
+            let value = given.get(&input.name);
+            features[input.place] = *value.ok_or_else(|| {
+                format!("the model reads {}, which is not among the features given", input.name)
+            })?;
+        }
+        if let Some(other) = given.keys().find(|name| !inputs.iter().any(|input| input.name == **name)) {
+            return Err(format!(
+                "the model reads no feature {other:?}; the event may be of the bundle before the last swap"
+            ));
+        }
+        let broken = |rule: String| format!("model.json: {rule}");
+        let model = Model::parse(&bundle.model).map_err(broken)?;
+        let adds = Adds::of(&model, n_outputs(manifest, &bundle.model).map_err(broken)?);
+        let values = feature_values(bundle, &features);
+        let scale = |place: usize, raw: i64| {
+            let bits = manifest.features.get(place).map_or(0, |feature| feature.fraction_bits);
+            raw as f64 / f64::from(bits).exp2()
+        };
+        let way = |path: &Path| TreeWay {
+            says: speaks_for(path, &manifest.classes, adds),
+            tests: path
+                .steps
+                .iter()
+                .map(|step| Test {
+                    feature: manifest.feature_names[step.feature].clone(),
+                    value: scale(step.feature, step.value),
+                    threshold: scale(step.feature, step.threshold),
+                    below: step.left,
+                })
+                .collect(),
+        };
+        Ok(Self {
+            bundle: manifest.name.clone(),
+            model: manifest.model.summary.clone(),
+            trees: model.paths(&features).map_err(broken)?.iter().map(way).collect(),
+            features: inputs.iter().map(|input| values[input.place].clone()).collect(),
+            not_shown: model.not_shown(&manifest.model.family),
+        })
+    }
+}
+
+/// Values with their names and units. features : all of the bundle's, as integers.
+pub fn feature_values(bundle: &Bundle, features: &[i64]) -> Vec<FeatureValue> {
+    let manifest = &bundle.manifest;
+    let value = |(index, &raw): (usize, &i64)| {
+        let (unit, bits) = manifest
+            .features
+            .get(index)
+            .map_or((String::new(), 0), |feature| (feature.unit.clone(), feature.fraction_bits));
+        let scale = (f64::from(bits)).exp2();
+        FeatureValue { name: manifest.feature_names[index].clone(), raw, value: raw as f64 / scale, unit }
+    };
+    features.iter().enumerate().map(value).collect()
+}
+
+/// What a leaf adds to the result: a vote for a class, or scores to so many outputs.
+#[derive(Clone, Copy)]
+pub enum Adds {
+    Votes,
+    Scores(usize),
+}
+
+impl Adds {
+    /// outputs : of the model.
+    pub fn of(model: &Model, outputs: usize) -> Self {
+        let votes = matches!(model, Model::Trees(trees) if trees.votes());
+        if votes { Self::Votes } else { Self::Scores(outputs) }
+    }
+}
+
+/// What the leaf at the end of a tree's path says.
+pub fn speaks_for(path: &Path, classes: &[String], adds: Adds) -> String {
+    let name = |id: usize| classes.get(id).map_or("an unknown class", String::as_str);
+    let scores: Vec<_> = path.leaf.iter().map(|score| thousands(*score)).collect();
+    let scores = scores.join(", ");
+    match (adds, path.leaf.as_slice(), path.output) {
+        (Adds::Votes, &[class, ..], _) => {
+            format!("votes for {}", name(usize::try_from(class).unwrap_or(usize::MAX)))
+        }
+        (Adds::Scores(1), &[score, ..], _) => {
+            format!("speaks for {}, score {scores}", name(usize::from(score > 0)))
+        }
+        (Adds::Scores(_), &[score], Some(output)) => {
+            let way = if score < 0 { "against" } else { "for" };
+            format!("speaks {way} {}, score {scores}", name(output as usize))
+        }
+        (_, leaf, _) => {
+            let most = leaf.iter().enumerate().rev().max_by_key(|(_, score)| **score);
+            format!("speaks for {}, scores {scores}", name(most.map_or(usize::MAX, |(id, _)| id)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaf_names_the_class_it_speaks_for() {
+        let classes = ["benign", "scan", "flood"].map(String::from);
+        for (leaf, output, adds, said) in [
+            (vec![2], None, Adds::Votes, "votes for flood"),
+            (vec![-5_000], None, Adds::Scores(1), "speaks for benign, score -5,000"),
+            (vec![7], Some(0), Adds::Scores(1), "speaks for scan, score 7"),
+            (vec![-7], Some(2), Adds::Scores(3), "speaks against flood, score -7"),
+            (vec![5, 9, 9], None, Adds::Scores(3), "speaks for scan, scores 5, 9, 9"),
+        ] {
+            let path = Path { tree: 0, steps: Vec::new(), leaf, output };
+            assert_eq!(speaks_for(&path, &classes, adds), said);
+        }
+    }
+}
