@@ -30,6 +30,8 @@ case $level in
         optional+=(xdp-tools)
         # Simulates the Verilog that the target of this name writes.
         packages+=(iverilog)
+        # Goes by the mark of a class in tests.
+        packages+=(nftables)
         # A test looks at the report in it. Ubuntu has it as a snap only: left out there, and the test is skipped.
         optional+=(chromium)
         ;;

@@ -37,8 +37,11 @@ def start(lab: Lab, *outputs: dict[str, object]) -> subprocess.Popen[bytes]:
 
 
 def own(lab: Lab, events: list[dict[str, Any]]) -> list[int]:
-    """Packets of their flow so far, of this lab's events; others' may be attached."""
-    return [it["wirewise"]["packets"] for it in events if it["in_iface"] == lab.made.receiver]
+    """Packets of their flow so far, of this lab's events; others' may be attached.
+
+    Sorted: a sender that moves to another CPU has its events in another ring, which may be read first.
+    """
+    return sorted(it["wirewise"]["packets"] for it in events if it["in_iface"] == lab.made.receiver)
 
 
 def in_json(collector: Collector) -> list[dict[str, Any]]:
