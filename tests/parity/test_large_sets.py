@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.multiplicity import seeds
 from tests.parity.cases import Case, model_of_kind, random_feature, random_fuzzer, shape_of_kind
 from tests.parity.harness import assert_agree, needs_kernel
 from wirewise.errors import InputError
@@ -56,10 +57,10 @@ def random_large_set(random: Random) -> FeatureSet:
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [
-        ("majority", "inline"),
         ("rows and one-output trees", "tail-calls"),
         ("int8", "functions"),
-        ("bank", "functions"),
+        pytest.param("majority", "inline", marks=pytest.mark.slow),
+        pytest.param("bank", "functions", marks=pytest.mark.slow),
     ],
 )
 def test_a_program_in_more_functions_agrees(kind: str, shape: str, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_a_program_in_more_functions_agrees(kind: str, shape: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("clang", CLANGS)
-@pytest.mark.parametrize("draw", range(DRAWS))
+@pytest.mark.parametrize("draw", seeds(1, DRAWS))
 def test_a_large_set_loads_or_is_refused_by_name(draw: int, clang: str) -> None:
     random = Random(f"large set {draw}")
     feature_set = random_large_set(random)
@@ -98,13 +99,17 @@ def test_a_large_set_loads_or_is_refused_by_name(draw: int, clang: str) -> None:
 
 
 @pytest.mark.parametrize("clang", CLANGS)
-def test_the_set_of_bytes_and_pairs_loads(clang: str) -> None:
-    feature_set = bytes_and_pairs()
-    for kind in ("majority", "one-output trees", "int8"):
-        random = Random(kind)
-        frames = random_fuzzer(random, feature_set).packets(400)
-        model = model_of_kind(kind, random, feature_set, frames)
-        statistics, why = ask_verifier(
-            ebpf.build(ebpf.emit(model, feature_set), clang=clang).object, must=True
-        )
-        assert statistics, why
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "majority",
+        pytest.param("one-output trees", marks=pytest.mark.slow),
+        pytest.param("int8", marks=pytest.mark.slow),
+    ],
+)
+def test_the_set_of_bytes_and_pairs_loads(kind: str, clang: str) -> None:
+    feature_set, random = bytes_and_pairs(), Random(kind)
+    frames = random_fuzzer(random, feature_set).packets(400)
+    model = model_of_kind(kind, random, feature_set, frames)
+    statistics, why = ask_verifier(ebpf.build(ebpf.emit(model, feature_set), clang=clang).object, must=True)
+    assert statistics, why
