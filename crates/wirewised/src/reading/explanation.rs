@@ -111,7 +111,7 @@ pub fn feature_values(bundle: &Bundle, features: &[i64]) -> Vec<FeatureValue> {
     features.iter().enumerate().map(value).collect()
 }
 
-/// What a leaf adds to the result: a vote for a class, or scores to so many outputs.
+/// What a leaf adds to the result: a vote for a class, or a score to each output.
 #[derive(Clone, Copy)]
 pub enum Adds {
     Votes,
