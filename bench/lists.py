@@ -12,26 +12,15 @@ another port, to a tree that drops them by class, with and without bans.
 from __future__ import annotations
 
 import argparse
-import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from ctypes import (
-    CDLL,
-    Structure,
-    addressof,
-    byref,
-    c_char,
-    c_uint32,
-    c_uint64,
-    create_string_buffer,
-    get_errno,
-    sizeof,
-)
+from ctypes import addressof, create_string_buffer
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,12 +33,11 @@ from bench.programs import HARA2023, forest
 from bench.sender import BURST, Sender
 from wirewise import agent
 from wirewise.compiler import compile
-from wirewise.demo.kernel_stats import program_runs, run_time_statistics
+from wirewise.demo.kernel_stats import bpf, open_program, program_runs, run_program, run_time_statistics
 from wirewise.demo.network import Wire, wire
 from wirewise.errors import WirewiseError
 
-_SYSCALL = {"x86_64": 321, "aarch64": 280}
-_LOAD, _TEST_RUN, _BY_ID = 5, 10, 13
+_LOAD = 5
 _XDP, _DROP, _PASS = 6, 1, 2
 _SENDER = "10.1.2.3"
 _FRAME = bytes.fromhex("0200000000020200000000010800") + bytes(
@@ -106,7 +94,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         expected = {"denied": _DROP, "banned": _DROP}
         for number in range(-1, options.rounds):
             for name, program in programs.items():
-                answer, duration = _run(program, _REPEAT)
+                answer, duration = run_program(program, _FRAME, _REPEAT)
                 if answer != expected.get(name, _PASS):
                     raise WirewiseError(f"{name}: the program answers {answer}")
                 if number >= 0:
@@ -146,12 +134,16 @@ class Lab:
             "run", "--bundle", self.folder / "tree.wirewise", *self.place(case), "--policy", file,
             "--mode", "enforce", "--yes",
         )  # fmt: skip
+        return open_program(self.pin(case))
+
+    def pin(self, case: str) -> Path:
+        """Of the program."""
         (attached,) = agent.call("status", *self.place(case))["attachments"]
-        return _call(_BY_ID, _Id(attached["program_id"]))
+        return Path(attached["pins"], "prog")
 
     def class_given(self, case: str, program: int) -> str:
         """The class that the tree gives to the packet."""
-        _run(program, _REPEAT)
+        run_program(program, _FRAME, _REPEAT)
         rows = agent.call("stats", *self.place(case))["classes"]
         return str(max(rows, key=lambda row: sum(it["packets"] for it in row["outcomes"].values()))["name"])
 
@@ -172,8 +164,7 @@ class Lab:
         with run_time_statistics():
             for number in range(_FLOODS + 1):
                 for name, case in places.items():
-                    (attached,) = agent.call("status", *self.place(case))["attachments"]
-                    pin = Path(attached["pins"], "prog")
+                    pin = self.pin(case)
                     with Sender(self.made.inside, self.ends[case][1], _SYN, vary) as sender:
                         time.sleep(1)  # until all senders are known
                         (spent, runs), sent, begin = program_runs(pin), sender.sent, time.monotonic()
@@ -208,46 +199,11 @@ class Lab:
         return {"prefixes": count, "seconds": round(seconds, 2), "peak_rss_mib": round(peak / 1024, 1)}
 
 
-class _Id(Structure):
-    _fields_ = (("id", c_uint32), ("next", c_uint32), ("flags", c_uint32))
-
-
-class _Program(Structure):
-    _fields_ = (
-        ("type", c_uint32), ("instructions", c_uint32), ("code", c_uint64), ("licence", c_uint64),
-        ("rest", c_char * 96),
-    )  # fmt: skip
-
-
-class _TestRun(Structure):
-    _fields_ = (
-        ("program", c_uint32), ("answer", c_uint32), ("size_in", c_uint32), ("size_out", c_uint32),
-        ("data_in", c_uint64), ("data_out", c_uint64), ("repeat", c_uint32), ("duration", c_uint32),
-        ("rest", c_char * 40),
-    )  # fmt: skip
-
-
-def _call(command: int, attributes: Structure) -> int:
-    libc = CDLL(None, use_errno=True)
-    result = libc.syscall(_SYSCALL[os.uname().machine], command, byref(attributes), sizeof(attributes))
-    if result < 0:
-        raise WirewiseError(f"bpf({command}): {os.strerror(get_errno())}")
-    return int(result)
-
-
 def _empty() -> int:
     """A descriptor of a program that passes every packet: r0 = XDP_PASS, exit."""
     code = create_string_buffer(bytes([0xB7, 0, 0, 0, _PASS, 0, 0, 0]) + bytes([0x95] + [0] * 7), 16)
     licence = create_string_buffer(b"GPL")
-    return _call(_LOAD, _Program(_XDP, 2, addressof(code), addressof(licence)))
-
-
-def _run(program: int, repeat: int) -> tuple[int, int]:
-    """What the program answers, and the ns that a run took on average."""
-    frame = create_string_buffer(_FRAME, len(_FRAME))
-    attributes = _TestRun(program, size_in=len(_FRAME), data_in=addressof(frame), repeat=repeat)
-    _call(_TEST_RUN, attributes)
-    return attributes.answer, attributes.duration
+    return bpf(_LOAD, struct.pack("IIQQ", _XDP, 2, addressof(code), addressof(licence)))
 
 
 def show(report: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ _TEST_RUN_BYTES = 80
 _STATS_RUN_TIME = 0
 
 
-def _bpf(command: int, attributes: bytes) -> int:
+def bpf(command: int, attributes: bytes) -> int:
     """The bpf system call; gives its file descriptor."""
     return _call(command, ctypes.create_string_buffer(attributes, len(attributes)))
 
@@ -42,15 +42,16 @@ def _call(command: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
     return result
 
 
-def _open(pin: Path) -> int:
+def open_program(pin: Path) -> int:
+    """A descriptor of a pinned program; the caller closes it."""
     path = ctypes.create_string_buffer(bytes(pin))
-    return _bpf(_OBJ_GET, struct.pack("QII", ctypes.addressof(path), 0, 0))
+    return bpf(_OBJ_GET, struct.pack("QII", ctypes.addressof(path), 0, 0))
 
 
 @contextmanager
 def run_time_statistics() -> Iterator[None]:
     """Let the kernel measure every BPF program while the block runs (Linux 5.8 and newer)."""
-    handle = _bpf(_ENABLE_STATS, struct.pack("I", _STATS_RUN_TIME))
+    handle = bpf(_ENABLE_STATS, struct.pack("I", _STATS_RUN_TIME))
     try:
         yield
     finally:
@@ -61,22 +62,26 @@ def time_runs(pin: Path, frames: Iterable[bytes]) -> list[int]:
     """Nanoseconds that a pinned program takes for each frame, run by hand (BPF_PROG_TEST_RUN), one after the
     other; frames are asked for when it is their turn.
     """
-    handle, took = _open(pin), []
+    handle = open_program(pin)
     try:
-        for frame in frames:
-            data = ctypes.create_string_buffer(frame, len(frame))
-            fields = (handle, 0, len(frame), 0, ctypes.addressof(data), 0, 1, 0)
-            attributes = ctypes.create_string_buffer(struct.pack("IIIIQQII", *fields), _TEST_RUN_BYTES)
-            _call(_TEST_RUN, attributes)
-            took.append(struct.unpack("IIIIQQII", attributes.raw[:40])[-1])
+        return [run_program(handle, frame)[1] for frame in frames]
     finally:
         os.close(handle)
-    return took
+
+
+def run_program(handle: int, frame: bytes, repeat: int = 1) -> tuple[int, int]:
+    """What a program answers for a frame, run by hand, and the nanoseconds that a run took on average."""
+    data = ctypes.create_string_buffer(frame, len(frame))
+    fields = (handle, 0, len(frame), 0, ctypes.addressof(data), 0, repeat, 0)
+    attributes = ctypes.create_string_buffer(struct.pack("IIIIQQII", *fields), _TEST_RUN_BYTES)
+    _call(_TEST_RUN, attributes)
+    said = struct.unpack("IIIIQQII", attributes.raw[:40])
+    return said[1], said[-1]
 
 
 def program_runs(pin: Path) -> tuple[int, int]:
     """Nanoseconds and runs of a pinned program since the statistics were switched on."""
-    handle = _open(pin)
+    handle = open_program(pin)
     try:
         text = Path("/proc/self/fdinfo", str(handle)).read_text(encoding="utf-8")
     finally:
