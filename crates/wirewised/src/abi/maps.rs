@@ -504,6 +504,13 @@ pub fn of_scopes(wanted: impl Fn(Scope) -> bool) -> impl Iterator<Item = &'stati
     MAPS.iter().filter(move |map| wanted(map.scope)).map(|map| map.name)
 }
 
+/// The maps that are there for one `STEER_*` alone.
+pub fn of_steering(kind: u32) -> impl Iterator<Item = &'static str> {
+    MAPS.iter()
+        .filter(move |map| matches!(map.need, Need::Steering(kinds, _) if kinds == kind))
+        .map(|map| map.name)
+}
+
 /// Whether another load of the same bundle uses this map too.
 pub fn is_shared_by_loads(map: &str) -> bool {
     find(map).is_some_and(|map| map.scope != Scope::Load)

@@ -12,7 +12,7 @@ use std::path::Path;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::{known, share, update_link, with_tables_of};
-use crate::abi::maps::{AGREEMENT, BAN_FILTER, BANS, FIRST, HANDSHAKES, NEXT, Scope, TAIL_CALLS, of_scopes};
+use crate::abi::maps::{AGREEMENT, FIRST, NEXT, Scope, TAIL_CALLS, of_scopes, of_steering};
 use crate::abi::{self, MAX_TAIL_CALLS};
 use crate::abi::{Clock, Shadow};
 use crate::attachment::Attachment;
@@ -74,11 +74,8 @@ pub fn load(ours: &Attachment, bundle: &Bundle, file: &Path, running: Option<&Pa
         frags: config.frags != 0,
         ..Settings::live(runs)?
     })?;
-    share(
-        &mut second,
-        ours,
-        of_scopes(|scope| scope == Scope::AllowList).chain([BANS, BAN_FILTER, HANDSHAKES]),
-    )?;
+    let keep_out = of_scopes(|scope| scope == Scope::AllowList).chain(of_steering(abi::STEER_BAN));
+    share(&mut second, ours, keep_out)?;
     let outgoing_too = ours.outgoing.is_some();
     let next = followed::of(ours)?;
     next.as_ref().map_or(Ok(()), |next| next.check_room(&first, second.tail_calls() + 1))?;
