@@ -70,10 +70,6 @@ impl Explanation {
         let model = Model::parse(&bundle.model).map_err(broken)?;
         let adds = Adds::of(&model, n_outputs(manifest, &bundle.model).map_err(broken)?);
         let values = feature_values(bundle, &features);
-        let scale = |place: usize, raw: i64| {
-            let bits = manifest.features.get(place).map_or(0, |feature| feature.fraction_bits);
-            raw as f64 / f64::from(bits).exp2()
-        };
         let way = |path: &Path| TreeWay {
             says: speaks_for(path, &manifest.classes, adds),
             tests: path
@@ -81,8 +77,8 @@ impl Explanation {
                 .iter()
                 .map(|step| Test {
                     feature: manifest.feature_names[step.feature].clone(),
-                    value: scale(step.feature, step.value),
-                    threshold: scale(step.feature, step.threshold),
+                    value: in_unit(bundle, step.feature, step.value),
+                    threshold: in_unit(bundle, step.feature, step.threshold),
                     below: step.left,
                 })
                 .collect(),
@@ -100,15 +96,19 @@ impl Explanation {
 /// Values with their names and units. features : all of the bundle's, as integers.
 pub fn feature_values(bundle: &Bundle, features: &[i64]) -> Vec<FeatureValue> {
     let manifest = &bundle.manifest;
-    let value = |(index, &raw): (usize, &i64)| {
-        let (unit, bits) = manifest
-            .features
-            .get(index)
-            .map_or((String::new(), 0), |feature| (feature.unit.clone(), feature.fraction_bits));
-        let scale = (f64::from(bits)).exp2();
-        FeatureValue { name: manifest.feature_names[index].clone(), raw, value: raw as f64 / scale, unit }
+    let value = |(place, &raw): (usize, &i64)| FeatureValue {
+        name: manifest.feature_names[place].clone(),
+        raw,
+        value: in_unit(bundle, place, raw),
+        unit: manifest.features.get(place).map_or_else(String::new, |feature| feature.unit.clone()),
     };
     features.iter().enumerate().map(value).collect()
+}
+
+/// A feature's integer in the feature's unit. place : in the feature set.
+fn in_unit(bundle: &Bundle, place: usize, raw: i64) -> f64 {
+    let bits = bundle.manifest.features.get(place).map_or(0, |feature| feature.fraction_bits);
+    raw as f64 / f64::from(bits).exp2()
 }
 
 /// What a leaf adds to the result: a vote for a class, or a score to each output.
