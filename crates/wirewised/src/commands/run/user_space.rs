@@ -81,7 +81,7 @@ fn ours(attachment: &Attachment) -> Result<Option<Arc<Note>>> {
     let Some((link, _)) = &attachment.link else { return Ok(None) };
     let note = Note::open(link.as_fd())
         .map_err(|error| Error::other(format!("{}: cannot read its link: {error}", attachment.interface)))?;
-    Ok(note.filter(|note| note.carrier().process == std::process::id()).map(Arc::new))
+    Ok(note.filter(|note| note.process() == std::process::id()).map(Arc::new))
 }
 
 /// Waits until no more packets are carried, and leaves nothing behind.

@@ -180,13 +180,19 @@ impl Note {
             return false;
         }
         if words.process_namespace.load(Ordering::Relaxed) == process_namespace() {
-            let began = process_began(words.process.load(Ordering::Acquire));
+            let began = process_began(self.process());
             return began == Some(words.process_began.load(Ordering::Relaxed));
         }
         let silence = kernel::monotonic_ns().saturating_sub(words.alive_ns.load(Ordering::Relaxed));
         silence < SILENCE_NS
     }
 
+    /// Number of the process that carries packets, or did.
+    pub fn process(&self) -> u32 {
+        self.words().process.load(Ordering::Acquire)
+    }
+
+    /// Waits for a sign of life.
     pub fn carrier(&self) -> Carrier {
         let words = self.words();
         let text = |text: &[AtomicU8]| Some(read_text(text)).filter(|text| !text.is_empty());
@@ -195,7 +201,7 @@ impl Note {
         Carrier {
             is_alive: self.is_alive(),
             answers: self.answers(),
-            process: words.process.load(Ordering::Relaxed),
+            process: self.process(),
             to: text(&words.to),
             obtained: read_text(&words.obtained),
             lanes: lanes.map(|counts| LaneCounts::from_array(counts.each_ref().map(load))).collect(),
@@ -275,7 +281,7 @@ impl Note {
     }
 
     fn silent(&self) -> io::Error {
-        io::Error::other(silence(self.words().process.load(Ordering::Relaxed), self.is_alive()))
+        io::Error::other(silence(self.process(), self.is_alive()))
     }
 }
 
