@@ -108,6 +108,8 @@ pub struct ExportHealth {
     pub lost: u64,
     /// Why the latest could not be handed over; null once one was.
     pub error: Option<String>,
+    /// Passes over the flow tables. Each sends what became idle, or lasted for another `active`, since the pass before.
+    pub passes: u64,
     /// Whose flows are exported.
     pub domains: Vec<DomainHealth>,
 }
@@ -149,7 +151,8 @@ impl Export {
             session: Session::default(),
             hung_up: false,
             board: board.clone(),
-            trouble: Seldom::default(),
+            collector_trouble: Seldom::default(),
+            table_trouble: Seldom::default(),
         };
         let (stop, stopped) = channel();
         let (working, ended) = channel();
@@ -210,7 +213,8 @@ struct Exporter {
     /// Since when in this pass nobody is there: the rest of it is lost.
     hung_up: bool,
     board: Board,
-    trouble: Seldom,
+    collector_trouble: Seldom,
+    table_trouble: Seldom,
 }
 
 /// What the records of an attachment's flows have in common.
@@ -296,13 +300,16 @@ impl Exporter {
         for sharing in tables.values() {
             let (domain, own) = (domain(&sharing[0]), sharing.len() == 1);
             if let Err(error) = self.flows(&sharing[0], domain.domain, own, span) {
-                self.say(&error.to_string());
+                self.say(&self.table_trouble, &error.to_string());
             }
             domains.push(domain);
         }
         let known: BTreeSet<_> = domains.iter().map(|it| it.domain).collect();
         self.session.templates.retain(|(domain, _), _| known.contains(domain));
-        self.note(|health| health.domains = domains);
+        self.note(|health| {
+            health.passes += 1;
+            health.domains = domains;
+        });
     }
 
     /// own : no other interface uses the same flow tables.
@@ -397,11 +404,11 @@ impl Exporter {
 
     fn fails(&self, error: &io::Error, so: &str) {
         self.note(|health| health.error = Some(error.to_string()));
-        self.say(&format!("{error}; {so}"));
+        self.say(&self.collector_trouble, &format!("{error}; {so}"));
     }
 
-    fn say(&self, what: &str) {
-        if self.trouble.is_due() {
+    fn say(&self, trouble: &Seldom, what: &str) {
+        if trouble.is_due() {
             tracing::error!("ipfix: {}: {what}", self.export.collector);
         }
     }
