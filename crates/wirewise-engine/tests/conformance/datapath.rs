@@ -15,7 +15,15 @@ const CONFIG: &str = ".rodata.ww_config";
 /// `clock` of `struct ww_config`: the time in front of the packet; there is none, so it is 0 for all.
 const CLOCK: (usize, u32) = (4, 2);
 const TRACE: (usize, u32) = (20, 1);
-const SIZES: [(&str, u32); 3] = [("ww_flows4", 256), ("ww_flows6", 256), ("ww_deny_filter", 64)];
+/// Every element is read after every packet. Nothing is in the lists, and the first events are enough.
+const SIZES: [(&str, u32); 6] = [
+    ("ww_flows4", 256),
+    ("ww_flows6", 256),
+    ("ww_deny_filter", 64),
+    ("ww_deny_ports", 64),
+    ("ww_allow_ports", 64),
+    ("ww_events", 512),
+];
 
 fn object() -> Vec<u8> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
