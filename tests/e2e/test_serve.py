@@ -154,6 +154,7 @@ def test_a_process_that_carries_packets_is_started_again(lab: Lab, kills: int) -
         carriers.append(lab.attached()["carrier"]["process"])
     assert len(set(carriers)) == kills + 1
     assert lab.metric("wirewise_carrier_answers") == 1
+    assert "Seccomp:\t2" in Path(f"/proc/{carriers[-1]}/status").read_text()
     print(f"{lab.metric('wirewise_serve_outage_seconds_total') / kills:.3f} s an outage")
     # It outlives the service, and the next one watches over it.
     service.kill()

@@ -17,6 +17,8 @@ use wirewised::plane::Plane;
 use crate::follower::Source;
 use crate::ipfix::Export;
 use crate::limits::Rates;
+#[cfg(feature = "otlp")]
+use crate::otlp;
 use crate::outputs::Outputs;
 use crate::tls;
 
@@ -48,6 +50,9 @@ pub struct Config {
     pub events: Outputs,
     /// Where flows go.
     pub ipfix: Option<Export>,
+    /// Where the numbers of `/metrics` go.
+    #[cfg(feature = "otlp")]
+    pub otlp: Option<otlp::Export>,
     /// Whose decisions the deny lists follow.
     pub crowdsec: Option<Source>,
 }
@@ -207,6 +212,10 @@ impl Config {
         config.events.relative_to(folder);
         if let Some(crowdsec) = &mut config.crowdsec {
             crowdsec.relative_to(folder);
+        }
+        #[cfg(feature = "otlp")]
+        if let Some(otlp) = &mut config.otlp {
+            otlp.relative_to(folder);
         }
         if let Some(tls) = &mut config.tls {
             tls.relative_to(folder);

@@ -93,6 +93,9 @@ pub struct Health {
     pub outputs: Vec<OutputHealth>,
     /// Where flows go; null without `ipfix`.
     pub ipfix: Option<ExportHealth>,
+    /// Where the numbers of `/metrics` go; null without `otlp`.
+    #[cfg(feature = "otlp")]
+    pub otlp: Option<crate::otlp::PushHealth>,
     /// How following CrowdSec goes; null where the configuration does not have it.
     pub crowdsec: Option<FollowHealth>,
     pub places: Vec<PlaceHealth>,
@@ -191,13 +194,15 @@ impl Beside {
         let fixed = |config: &Config| {
             let listen = (config.listen, config.tls.is_some(), config.limits);
             let outside = (config.events.clone(), config.ipfix.clone(), config.crowdsec.clone());
+            #[cfg(feature = "otlp")]
+            let outside = (outside, config.otlp.clone());
             (listen, config.socket.path.clone(), outside)
         };
         if fixed(config) == fixed(&self.first) {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `ipfix` and `crowdsec` hold until the service is started again; \
+            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `ipfix`, `otlp` and `crowdsec` hold until the service is started again; \
              restart it, or leave them as they were",
         ))
     }

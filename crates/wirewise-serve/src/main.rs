@@ -8,6 +8,7 @@ mod api;
 mod bans;
 mod carriers;
 mod config;
+mod confinement;
 mod decisions;
 mod events;
 mod follower;
@@ -19,6 +20,8 @@ mod listen;
 mod manager;
 mod metrics;
 mod openapi;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod outputs;
 mod page;
 mod reader;
@@ -225,6 +228,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         ),
         None => None,
     };
+    confinement::begin()?;
     let crowdsec = config.crowdsec.as_ref().map(|source| source.open(config.events.origins())).transpose()?;
     let (tell, events) = mpsc::unbounded_channel();
     let board = Board::default();
@@ -251,6 +255,9 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     if let (Some(source), Some(followed)) = (config.crowdsec.clone(), crowdsec) {
         tokio::spawn(source.follow(followed, root.clone(), board.clone()));
     }
+    #[cfg(feature = "otlp")]
+    let _pushing =
+        config.otlp.as_ref().map(|export| export.run(Root::at(&cli.pin_root), &board)).transpose()?;
     let export = config.ipfix.as_ref().map(|export| export.run(root, &board)).transpose()?;
     tokio::spawn(signals(tell.clone(), moved)?);
     tokio::spawn(ticks(tell));

@@ -68,6 +68,11 @@ fn label(name: &'static str, value: &str) -> Labels {
     vec![(name, value.to_string())]
 }
 
+/// A label's value as OpenMetrics writes it; the library writes values as they are. Interfaces and classes may be named anything.
+pub fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 /// Writes families of samples.
 struct Writer<'a> {
     encoder: DescriptorEncoder<'a>,
@@ -114,6 +119,7 @@ impl Writer<'_> {
         }
         let mut family = self.encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for (labels, value) in samples {
+            let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, escaped(value))).collect();
             metric(value).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
@@ -381,6 +387,17 @@ impl Readings {
                 .ipfix
                 .iter()
                 .flat_map(|it| [(label("fate", "written"), it.written), (label("fate", "lost"), it.lost)])
+                .collect(),
+        )?;
+        #[cfg(feature = "otlp")]
+        writer.counters(
+            "wirewise_serve_otlp_exports",
+            "Exports of these numbers by OTLP: taken by the collector, or failed",
+            None,
+            health
+                .otlp
+                .iter()
+                .flat_map(|it| [(label("result", "taken"), it.taken), (label("result", "failed"), it.failed)])
                 .collect(),
         )?;
         let routes = health.outputs.iter().filter_map(|it| Some((it, it.routes?)));

@@ -73,6 +73,13 @@ pub async fn body(mut answer: Response, most: usize) -> reqwest::Result<Option<V
     Ok(Some(bytes))
 }
 
+/// Without its query, which may hold a secret.
+pub fn shown(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(None);
+    shown.to_string()
+}
+
 /// Refuses an address that requests cannot go to.
 pub fn check(url: &Url) -> std::result::Result<(), &'static str> {
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {

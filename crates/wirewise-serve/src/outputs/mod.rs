@@ -6,7 +6,7 @@ mod bgp;
 mod crowdsec;
 mod file;
 mod journald;
-mod post;
+pub mod post;
 pub mod receiver;
 mod syslog;
 mod webhook;
@@ -34,6 +34,7 @@ use wirewised::text::nearest::choose;
 
 use crate::events::{Hears, Told, follow};
 use crate::keeper::Board;
+use crate::requests;
 use crate::seldom::Seldom;
 use receiver::{Address, Receiver};
 
@@ -305,8 +306,8 @@ impl Output {
             Self::UnixDatagram(path) => ("unix_dgram", shown(path)),
             Self::Syslog { to, .. } => ("syslog", to.to_string()),
             Self::Journald(path) => ("journald", shown(path)),
-            Self::Webhook { url, .. } => ("webhook", shown_url(url)),
-            Self::Crowdsec(machine) => ("crowdsec", shown_url(&machine.url)),
+            Self::Webhook { url, .. } => ("webhook", requests::shown(url)),
+            Self::Crowdsec(machine) => ("crowdsec", requests::shown(&machine.url)),
             Self::Bgp(wish) => ("bgp", wish.target.to_string()),
         }
     }
@@ -645,13 +646,6 @@ fn hand_over(sink: &mut dyn Sink, sent: &Sent, account: &Account) {
 /// For an output whose thread runs what is asynchronous.
 fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().map_err(|error| Error::other(&error))
-}
-
-/// Without its query, which may hold a secret.
-fn shown_url(url: &Url) -> String {
-    let mut shown = url.clone();
-    shown.set_query(None);
-    shown.to_string()
 }
 
 /// The JSON as it is, a line each where the socket has no messages.
