@@ -2,10 +2,7 @@
 //! System calls that neither the service nor a command of the agent ever makes, which the kernel refuses to them from here on: what a fault
 //! in what reads packets, requests or bundles could not be made to do. The unit for systemd admits still fewer; this also holds without it.
 
-use std::io;
-
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
-use wirewised::error::{Error, Result};
 
 /// Modules and kernels, the machine's time and power, other processes' memory, mounts and roots, ports, keys, other machines' calls.
 const REFUSED: &[libc::c_long] = &[
@@ -59,23 +56,17 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// For all threads of this process, and what they start, until they end. A refused call is answered with EPERM.
-pub fn begin() -> Result<()> {
-    let failed = |why: String| Error::other(format!("cannot refuse system calls (seccomp): {why}"));
-    let filter = filter().map_err(failed)?;
-    match seccompiler::apply_filter_all_threads(&filter) {
-        Ok(()) => Ok(()),
-        Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error))
-            if error.kind() == io::ErrorKind::InvalidInput || error.raw_os_error() == Some(libc::ENOSYS) =>
-        {
-            tracing::warn!("the kernel has no seccomp: system calls are not filtered");
-            Ok(())
-        }
-        Err(error) => Err(failed(error.to_string())),
+/// For all threads of this process, and what they start, until they end. A refused call is answered with EPERM. Where the kernel has no
+/// filters, or those around this process leave it no right to more, the service works as well without.
+pub fn begin() {
+    let applied = filter()
+        .and_then(|filter| seccompiler::apply_filter_all_threads(&filter).map_err(|error| error.to_string()));
+    if let Err(why) = applied {
+        tracing::warn!("system calls that the service never makes are not refused (seccomp): {why}");
     }
 }
 
-fn filter() -> std::result::Result<BpfProgram, String> {
+fn filter() -> Result<BpfProgram, String> {
     let rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
@@ -85,6 +76,7 @@ fn filter() -> std::result::Result<BpfProgram, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::process::Command;
 
     use super::*;
@@ -111,7 +103,7 @@ mod tests {
             if answer < 0 { io::Error::last_os_error().raw_os_error() } else { None }
         };
         assert_eq!(changes_nothing(), None);
-        begin().unwrap();
+        begin();
         assert_eq!(changes_nothing(), Some(libc::EPERM));
         assert_eq!(std::thread::spawn(changes_nothing).join().unwrap(), Some(libc::EPERM));
         let status = Command::new("cat").arg("/proc/self/status").output().unwrap();

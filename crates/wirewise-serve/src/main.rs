@@ -228,7 +228,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         ),
         None => None,
     };
-    confinement::begin()?;
+    confinement::begin();
     let crowdsec = config.crowdsec.as_ref().map(|source| source.open(config.events.origins())).transpose()?;
     let (tell, events) = mpsc::unbounded_channel();
     let board = Board::default();
