@@ -122,6 +122,10 @@ async fn admit(State(service): State<Service>, request: Request, next: Next) -> 
         let admitted = peer.role >= Role::Operate;
         let verdict = if admitted { "admitted" } else { "refused" };
         tracing::info!("audit: {} asks for {} {path:?}: {verdict}", peer.name, request.method());
+        service.board.audit(json!({
+            "peer": peer.name, "method": request.method().as_str(), "path": path,
+            "query": request.uri().query(), "result": verdict,
+        }));
         if !admitted {
             return said(StatusCode::FORBIDDEN, "this needs the role `operate`");
         }

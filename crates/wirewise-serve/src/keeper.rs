@@ -2,7 +2,7 @@
 //! Makes what runs what the configuration wishes: at the start, when the configuration is read again, when interfaces come and go, and
 //! when a process that carries packets ends. Every change is made by one command of the agent, and has one that undoes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use wirewised::abi::Mode;
 use wirewised::error::{Error, Kind, Result};
 use wirewised::policy::Prefix;
+use wirewised::reading::drift::Level;
 
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
@@ -25,6 +26,7 @@ use crate::ipfix::ExportHealth;
 use crate::kept::{self, Applied, Fingerprint};
 use crate::manager;
 use crate::outputs::OutputHealth;
+use crate::outputs::records::{self, AUDITS};
 use crate::survey::{self, Watch};
 use crate::tls;
 
@@ -104,6 +106,14 @@ pub struct Health {
     /// Whether a configuration was applied, or refused.
     #[serde(skip)]
     begun: bool,
+    /// The verdict and the highest PSI of each attachment that has a verdict, by its directory.
+    #[serde(skip)]
+    pub drift: BTreeMap<PathBuf, (Level, f64)>,
+    /// Whether an output takes audits, and those that none was given yet.
+    #[serde(skip)]
+    pub audited: bool,
+    #[serde(skip)]
+    audits: VecDeque<Value>,
 }
 
 #[derive(Debug, Default, Clone, Serialize, utoipa::ToSchema)]
@@ -129,6 +139,22 @@ pub struct Board(Arc<Mutex<Health>>);
 impl Board {
     pub fn lock(&self) -> MutexGuard<'_, Health> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has outputs told who asked for a change. what : and what came of it.
+    pub fn audit(&self, what: Value) {
+        let mut health = self.lock();
+        if health.audited {
+            if health.audits.len() == AUDITS {
+                health.audits.pop_front();
+                tracing::warn!("audit: outputs do not keep up; the log has what they miss");
+            }
+            health.audits.push_back(records::audit(what));
+        }
+    }
+
+    pub fn take_audits(&self) -> VecDeque<Value> {
+        std::mem::take(&mut self.lock().audits)
     }
 
     /// The interfaces on which the service keeps something; `None`: it has not begun to.
@@ -194,6 +220,7 @@ impl Beside {
         let fixed = |config: &Config| {
             let listen = (config.listen, config.tls.is_some(), config.limits);
             let outside = (config.events.clone(), config.ipfix.clone(), config.crowdsec.clone());
+            let outside = (outside, config.stats_every, config.program_times);
             #[cfg(feature = "otlp")]
             let outside = (outside, config.otlp.clone());
             (listen, config.socket.path.clone(), outside)
@@ -202,7 +229,7 @@ impl Beside {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `ipfix`, `otlp` and `crowdsec` hold until the service is started again; \
+            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `stats_every`, `program_times`, `ipfix`, `otlp` and `crowdsec` hold until the service is started again; \
              restart it, or leave them as they were",
         ))
     }
@@ -315,6 +342,12 @@ impl Keeper {
                         Err(error) => tracing::error!("read again, and refused; what runs goes on: {error}"),
                     }
                     self.note(result.as_ref().err());
+                    self.board.audit(json!({
+                        "change": "reload",
+                        "result": if result.is_ok() { "applied" } else { "refused" },
+                        "changes": result.as_ref().map_or(&[][..], |summary| &summary.changes),
+                        "error": result.as_ref().err().map(Error::to_string),
+                    }));
                     if let Some(answer) = answer {
                         let _ = answer.send(result);
                     }

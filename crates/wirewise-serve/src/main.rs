@@ -47,6 +47,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use wirewised::attachment::pins::{DEFAULT_ROOT, Root};
 use wirewised::error::{Error, Result};
+use wirewised::kernel::objects;
 
 use crate::agent::Agent;
 use crate::api::Service;
@@ -229,6 +230,9 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         None => None,
     };
     confinement::begin();
+    let _measured = config.program_times.then(objects::measure_programs).transpose().map_err(|error| {
+        Error::other(format!("`program_times`: the kernel does not measure programs: {error}"))
+    })?;
     let crowdsec = config.crowdsec.as_ref().map(|source| source.open(config.events.origins())).transpose()?;
     let (tell, events) = mpsc::unbounded_channel();
     let board = Board::default();
@@ -251,7 +255,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let moved = Arc::new(AtomicU64::default());
     let root = Root::at(&cli.pin_root);
     let around = Around { root: root.clone(), board: board.clone(), moved: Arc::clone(&moved), state };
-    let outputs = config.events.run(around)?;
+    let outputs = config.events.run(around, config.stats_every)?;
     if let (Some(source), Some(followed)) = (config.crowdsec.clone(), crowdsec) {
         tokio::spawn(source.follow(followed, root.clone(), board.clone()));
     }

@@ -2,7 +2,9 @@
 //! What monitoring reads. Every number about packets is read from the maps when it is asked for, so that there is one count of each. The
 //! number of series depends on interfaces, classes and CPUs of a configuration, never on flows or addresses.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -15,7 +17,9 @@ use wirewised::abi::{Mode, Outcome};
 use wirewised::attachment::pins::Root;
 use wirewised::attachment::{Attachment, Listing};
 use wirewised::error::Result;
+use wirewised::kernel::objects;
 use wirewised::plane::Plane;
+use wirewised::reading::drift::Level;
 use wirewised::reading::statistics::Statistics;
 use wirewised::reading::status::Status;
 
@@ -31,6 +35,7 @@ type Sample<T> = (Labels, T);
 
 /// What one interface says.
 struct Reading {
+    directory: PathBuf,
     labels: Labels,
     status: Status,
     statistics: Statistics,
@@ -56,7 +61,7 @@ fn read(attachment: &Attachment) -> Result<Reading> {
     let statistics = attachment.statistics_beside(&status, &attachment.counters()?, None)?;
     let netns = status.network_namespace.as_ref().and_then(|elsewhere| elsewhere.netns.clone());
     let labels = labels_of(&status.interface, netns.as_deref());
-    Ok(Reading { labels, status, statistics })
+    Ok(Reading { directory: attachment.directory.clone(), labels, status, statistics })
 }
 
 /// That every number of an interface has.
@@ -173,6 +178,8 @@ impl Collector for Readings {
         of_packets(&mut writer, &readings)?;
         of_tables(&mut writer, &readings)?;
         of_programs(&mut writer, &readings)?;
+        of_times(&mut writer, &readings)?;
+        of_drift(&mut writer, &readings, &self.board.lock().drift.clone())?;
         self.of_service(&mut writer)
     }
 }
@@ -325,6 +332,54 @@ fn of_programs(writer: &mut Writer<'_>, readings: &[Reading]) -> fmt::Result {
             ];
             vec![(labels, 1)]
         }),
+    )
+}
+
+/// Time that the kernel spends in programs, which it counts while somebody asks it to: `program_times` of the configuration.
+fn of_times(writer: &mut Writer<'_>, readings: &[Reading]) -> fmt::Result {
+    let times: Vec<_> = readings
+        .iter()
+        .filter_map(|reading| {
+            let (time_ns, runs) = objects::program_times(reading.status.program_id?)?;
+            (runs > 0).then(|| (reading.labels.clone(), time_ns, runs))
+        })
+        .collect();
+    writer.seconds(
+        "wirewise_program_time",
+        "Time in the program, of the runs below",
+        times.iter().map(|(labels, time_ns, _)| (labels.clone(), *time_ns as f64 / 1e9)).collect(),
+    )?;
+    writer.counters(
+        "wirewise_program_runs",
+        "Runs of the program while the kernel measured them",
+        None,
+        times.into_iter().map(|(labels, _, runs)| (labels, runs)).collect(),
+    )
+}
+
+/// drift : as it was last told, by directory.
+fn of_drift(
+    writer: &mut Writer<'_>,
+    readings: &[Reading],
+    drift: &BTreeMap<PathBuf, (Level, f64)>,
+) -> fmt::Result {
+    let known: Vec<_> = readings
+        .iter()
+        .filter_map(|reading| Some((reading.labels.clone(), drift.get(&reading.directory)?)))
+        .collect();
+    writer.gauges(
+        "wirewise_drift_level",
+        "How far live flows are from training: 0 like it, 1 to be watched, 2 out of depth",
+        None,
+        known.iter().map(|(labels, (level, _))| (labels.clone(), *level as i64)).collect(),
+    )?;
+    writer.family(
+        "wirewise_drift_psi",
+        "Population stability index of the feature that is farthest from training",
+        None,
+        MetricType::Gauge,
+        known.iter().map(|(labels, (_, psi))| (labels.clone(), *psi)).collect(),
+        ConstGauge::new,
     )
 }
 

@@ -117,7 +117,8 @@ impl Alerts {
 }
 
 impl Sink for Alerts {
-    fn send(&mut self, Sent { event, .. }: &Sent) -> io::Result<()> {
+    fn send(&mut self, sent: &Sent) -> io::Result<()> {
+        let Some(event) = &sent.event else { return Ok(()) };
         let ends: Vec<_> = [event.flow.src_ip, event.flow.dest_ip].into_iter().flatten().collect();
         let ban = bans::latest(&self.root, &event.in_iface, &ends).map_err(io::Error::other)?;
         let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));

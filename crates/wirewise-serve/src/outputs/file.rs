@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use wirewised::error::{Error, Result};
 
+use super::records::Kind;
 use super::{LAST_LINES, Sent, Sink};
 use crate::events::Told;
 
@@ -109,10 +110,25 @@ pub fn last(path: &Path) -> Option<Told> {
     file.take(LAST_LINES).read_to_end(&mut end).ok()?;
     let end = String::from_utf8_lossy(&end);
     let time = |line: &str| {
-        let event: Value = serde_json::from_str(line).ok()?;
-        Some(event["timestamp"].as_str()?.to_string())
+        let object: Value = serde_json::from_str(line).ok()?;
+        let is_record = Kind::ALL.iter().any(|kind| object["event_type"] == kind.name());
+        Some((object["timestamp"].as_str()?.to_string(), !is_record))
     };
-    let until = time(end.lines().last()?)?;
-    let then = end.lines().rev().take_while(|line| time(line).as_ref() == Some(&until)).map(str::to_string);
-    Some(Told::of(until.clone(), then.collect()))
+    let mut until = None;
+    let mut then = Vec::new();
+    for line in end.lines().rev() {
+        let Some((time, is_event)) = time(line) else { break };
+        if !is_event {
+            // An event of this time may still have been on its way.
+            continue;
+        }
+        let until = until.get_or_insert_with(|| time.clone());
+        if time != *until {
+            break;
+        }
+        then.push(line.to_string());
+    }
+    // Nothing but records: the oldest of them comes after events that nobody knows any more.
+    let oldest = || end.lines().find_map(time).map(|(time, _)| time);
+    Some(Told::of(until.or_else(oldest)?, then))
 }

@@ -4,26 +4,28 @@
 use std::io;
 
 use super::receiver::{self, Receiver};
-use super::{Sent, Sink, severity};
+use super::{Sent, Sink};
 
 pub struct Journal(pub Receiver);
 
 impl Sink for Journal {
-    fn send(&mut self, Sent { event, json }: &Sent) -> io::Result<()> {
-        let address = |address: Option<std::net::IpAddr>| address.map(|it| it.to_string());
-        let fields = [
-            ("MESSAGE", Some(json.clone())),
-            ("PRIORITY", Some(severity(event).to_string())),
-            ("SYSLOG_IDENTIFIER", Some("wirewise".to_string())),
-            ("WIREWISE_EVENT_TYPE", Some(event.event_type.to_string())),
-            ("WIREWISE_INTERFACE", Some(event.in_iface.clone())),
-            ("WIREWISE_CLASS", Some(event.wirewise.class.clone())),
-            ("WIREWISE_OUTCOME", event.wirewise.outcome.map(|outcome| outcome.name().to_string())),
-            ("WIREWISE_FLOW_ID", Some(event.flow_id.to_string())),
-            ("WIREWISE_SRC_IP", address(event.flow.src_ip)),
-            ("WIREWISE_DEST_IP", address(event.flow.dest_ip)),
-        ];
+    fn send(&mut self, Sent { json, kind, severity, event, .. }: &Sent) -> io::Result<()> {
         let mut datagram = Vec::new();
+        add(&mut datagram, "MESSAGE", json);
+        add(&mut datagram, "PRIORITY", &severity.to_string());
+        add(&mut datagram, "SYSLOG_IDENTIFIER", "wirewise");
+        add(&mut datagram, "WIREWISE_EVENT_TYPE", kind);
+        let address = |address: Option<std::net::IpAddr>| address.map(|it| it.to_string());
+        let fields = event.iter().flat_map(|event| {
+            [
+                ("WIREWISE_INTERFACE", Some(event.in_iface.clone())),
+                ("WIREWISE_CLASS", Some(event.wirewise.class.clone())),
+                ("WIREWISE_OUTCOME", event.wirewise.outcome.map(|outcome| outcome.name().to_string())),
+                ("WIREWISE_FLOW_ID", Some(event.flow_id.to_string())),
+                ("WIREWISE_SRC_IP", address(event.flow.src_ip)),
+                ("WIREWISE_DEST_IP", address(event.flow.dest_ip)),
+            ]
+        });
         for (name, value) in fields {
             if let Some(value) = value {
                 add(&mut datagram, name, &value);

@@ -8,6 +8,7 @@ mod file;
 mod journald;
 pub mod post;
 pub mod receiver;
+pub mod records;
 mod syslog;
 mod webhook;
 
@@ -23,6 +24,7 @@ use reqwest::Url;
 use serde::Serialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use socket2::Type;
 use tokio::runtime::{Builder, Runtime};
 use wirewised::abi::Outcome;
@@ -31,12 +33,14 @@ use wirewised::error::{Error, Result};
 use wirewised::policy::Prefix;
 use wirewised::reading::events::{self as agent, Event};
 use wirewised::text::nearest::choose;
+use wirewised::text::units::Nanoseconds;
 
 use crate::events::{Hears, Told, follow};
 use crate::keeper::Board;
 use crate::requests;
 use crate::seldom::Seldom;
 use receiver::{Address, Receiver};
+use records::{Kind, Reporter};
 
 /// Events that may wait for an output.
 const WAITING: usize = 4096;
@@ -48,11 +52,43 @@ const TO_END: Duration = Duration::from_secs(1);
 const MOST: usize = 16;
 /// Longer than all events of one time.
 const LAST_LINES: u64 = 64 << 10;
+/// Of syslog's severities.
+const INFORMATION: u8 = 6;
 
-/// An event, and its JSON.
+/// What is sent: an event, or a record of another kind.
 struct Sent {
-    event: Event,
     json: String,
+    /// As EVE writes it.
+    timestamp: String,
+    kind: &'static str,
+    host: Option<String>,
+    /// As syslog counts it.
+    severity: u8,
+    event: Option<Event>,
+}
+
+impl Sent {
+    fn event(event: &Event, json: &str) -> Self {
+        Self {
+            json: json.to_string(),
+            timestamp: event.timestamp.clone(),
+            kind: event.event_type,
+            host: event.host.clone(),
+            severity: severity(event),
+            event: Some(event.clone()),
+        }
+    }
+
+    fn record(kind: Kind, record: &Value) -> Self {
+        Self {
+            json: record.to_string(),
+            timestamp: record["timestamp"].as_str().unwrap_or_default().to_string(),
+            kind: kind.name(),
+            host: record["host"].as_str().map(str::to_string),
+            severity: INFORMATION,
+            event: None,
+        }
+    }
 }
 
 /// The `events` of the configuration: one output, or a list.
@@ -60,7 +96,14 @@ struct Sent {
 pub struct Outputs(Vec<Output>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Output {
+struct Output {
+    to: Target,
+    /// What it gets beside events.
+    records: Vec<Kind>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
     File { path: PathBuf, rotate_bytes: u64, keep: u32 },
     UnixStream(PathBuf),
     UnixDatagram(PathBuf),
@@ -95,6 +138,8 @@ struct Written {
     token_file: Option<PathBuf>,
     /// Outcomes whose events it gets; without it, all events.
     only: Option<Vec<String>>,
+    /// What it gets beside events.
+    records: Option<Vec<String>>,
     /// CrowdSec's local API, which gets bans as alerts.
     crowdsec: Option<String>,
     /// By which name and password.
@@ -114,6 +159,7 @@ struct Written {
 
 impl Written {
     fn output(self) -> std::result::Result<Output, String> {
+        let records = self.records()?;
         let kinds = [
             ("file", self.file.is_some()),
             ("unix_stream", self.unix_stream.is_some()),
@@ -149,6 +195,9 @@ impl Written {
                 return Err(format!("`{key}` is for `{of}`, not for `{kind}`"));
             }
         }
+        if self.records.is_some() && ["crowdsec", "bgp"].contains(&kind) {
+            return Err(format!("`{kind}` gets bans, and no `records`"));
+        }
         let rotate_bytes = self.rotate_bytes.unwrap_or(100_000_000);
         if rotate_bytes < LAST_LINES {
             return Err(format!("`rotate_bytes` must be {LAST_LINES} or more"));
@@ -158,7 +207,7 @@ impl Written {
             format!("no facility is called '{facility}'; {}", choose(facility, syslog::FACILITIES))
         })?;
         let keep = self.keep.unwrap_or(5);
-        let file = self.file.map(|path| Output::File { path, rotate_bytes, keep });
+        let file = self.file.map(|path| Target::File { path, rotate_bytes, keep });
         let syslog = self.syslog.as_deref().map(str::parse).transpose();
         let syslog = syslog.map_err(|why: String| format!("`syslog`: {why}"))?;
         let webhook = self.webhook.as_deref().map(|url| hook(url, self.token_file, self.only)).transpose()?;
@@ -167,14 +216,26 @@ impl Written {
             crowdsec.map(|url| machine(url, self.machine, self.password_file, self.ca_file)).transpose()?;
         let bgp = self.bgp.as_deref();
         let bgp = bgp.map(|to| announced(to, self.routes.as_deref(), self.most, self.never)).transpose()?;
-        file.or(self.unix_stream.map(Output::UnixStream))
-            .or(self.unix_dgram.map(Output::UnixDatagram))
-            .or(syslog.map(|to| Output::Syslog { to, facility: facility as u8 }))
-            .or(self.journald.map(Output::Journald))
+        let to = file
+            .or(self.unix_stream.map(Target::UnixStream))
+            .or(self.unix_dgram.map(Target::UnixDatagram))
+            .or(syslog.map(|to| Target::Syslog { to, facility: facility as u8 }))
+            .or(self.journald.map(Target::Journald))
             .or(webhook)
             .or(crowdsec)
             .or(bgp)
-            .ok_or_else(|| format!("`{kind}` is empty"))
+            .ok_or_else(|| format!("`{kind}` is empty"))?;
+        Ok(Output { to, records })
+    }
+
+    fn records(&self) -> std::result::Result<Vec<Kind>, String> {
+        let kind = |name: &String| {
+            Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
+                let names = Kind::ALL.map(Kind::name);
+                format!("`records`: there are no records called '{name}'; {}", choose(name, &names))
+            })
+        };
+        self.records.iter().flatten().map(kind).collect()
     }
 }
 
@@ -182,7 +243,7 @@ fn hook(
     written: &str,
     token_file: Option<PathBuf>,
     only: Option<Vec<String>>,
-) -> std::result::Result<Output, String> {
+) -> std::result::Result<Target, String> {
     let said = |why: String| format!("`webhook: {written}`: {why}");
     let url: Url =
         written.parse().map_err(|error| said(format!("{error}; write such as https://HOST/PATH")))?;
@@ -194,7 +255,7 @@ fn hook(
         })
     };
     let only = only.unwrap_or_default().iter().map(outcome).collect::<std::result::Result<_, _>>()?;
-    Ok(Output::Webhook { url, token_file, only })
+    Ok(Target::Webhook { url, token_file, only })
 }
 
 fn machine(
@@ -202,7 +263,7 @@ fn machine(
     name: Option<String>,
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
-) -> std::result::Result<Output, String> {
+) -> std::result::Result<Target, String> {
     let said = |why: String| format!("`crowdsec: {written}`: {why}");
     let url =
         written.parse().map_err(|error| said(format!("{error}; write such as http://127.0.0.1:8080")))?;
@@ -212,7 +273,7 @@ fn machine(
     };
     let machine = crowdsec::Machine { url, name, password_file, ca_file };
     machine.check().map_err(said)?;
-    Ok(Output::Crowdsec(machine))
+    Ok(Target::Crowdsec(machine))
 }
 
 fn announced(
@@ -220,11 +281,11 @@ fn announced(
     routes: Option<&str>,
     most: Option<usize>,
     never: Option<Vec<Prefix>>,
-) -> std::result::Result<Output, String> {
+) -> std::result::Result<Target, String> {
     let forms = [("blackhole", bgp::Form::Blackhole), ("flowspec", bgp::Form::Flowspec)];
     let routes = routes.unwrap_or("blackhole");
     let form = forms.iter().find(|(name, _)| *name == routes).map(|(_, form)| *form);
-    Ok(Output::Bgp(bgp::Wish {
+    Ok(Target::Bgp(bgp::Wish {
         target: written.parse().map_err(|why| format!("`bgp`: {why}"))?,
         form: form.ok_or_else(|| {
             format!("`routes`: '{routes}'; {}", choose(routes, &forms.map(|(name, _)| name)))
@@ -264,7 +325,7 @@ impl<'de> Deserialize<'de> for Outputs {
     }
 }
 
-impl Output {
+impl Target {
     /// The paths that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         match self {
@@ -348,15 +409,15 @@ impl Outputs {
 
     /// Makes its paths absolute.
     pub fn relative_to(&mut self, folder: &Path) {
-        for path in self.0.iter_mut().flat_map(Output::paths) {
+        for path in self.0.iter_mut().flat_map(|output| output.to.paths()) {
             *path = folder.join(&*path);
         }
     }
 
     /// Origins of decisions that these outputs make at CrowdSec.
     pub fn origins(&self) -> Vec<String> {
-        let of = |output: &Output| match output {
-            Output::Crowdsec(machine) => Some(machine.origin()),
+        let of = |output: &Output| match &output.to {
+            Target::Crowdsec(machine) => Some(machine.origin()),
             _ => None,
         };
         self.0.iter().filter_map(of).collect()
@@ -367,19 +428,19 @@ impl Outputs {
         if self.0.len() > MOST {
             return said(format!("has {} outputs; {MOST} are possible", self.0.len()));
         }
-        if self.0.iter().filter(|output| matches!(output, Output::Bgp(_))).count() > 1 {
+        if self.0.iter().filter(|output| matches!(output.to, Target::Bgp(_))).count() > 1 {
             return said("has several outputs `bgp`; one is possible".to_string());
         }
         let mut names = std::collections::BTreeSet::new();
         for output in &self.0 {
-            let (kind, to) = output.name();
+            let (kind, to) = output.to.name();
             if !names.insert((kind, to.clone())) {
                 return said(format!("`{kind}: {to}` is there twice, and would get each event twice"));
             }
-            if let Output::UnixStream(path)
-            | Output::UnixDatagram(path)
-            | Output::Syslog { to: Address::Unix(path), .. }
-            | Output::Journald(path) = output
+            if let Target::UnixStream(path)
+            | Target::UnixDatagram(path)
+            | Target::Syslog { to: Address::Unix(path), .. }
+            | Target::Journald(path) = &output.to
                 && let Err(error) = Receiver::unix(path, Type::DGRAM)
             {
                 return said(format!("`{kind}: {to}`: {error}; a socket's path has at most 107 characters"));
@@ -391,8 +452,8 @@ impl Outputs {
     /// How far an earlier service got, by its file. Without a file nobody knows, and events from now on are told: collectors would
     /// otherwise get those that the program keeps at every start.
     fn told(&self) -> Told {
-        let file = self.0.iter().find_map(|output| match output {
-            Output::File { path, .. } => Some(path),
+        let file = self.0.iter().find_map(|output| match &output.to {
+            Target::File { path, .. } => Some(path),
             _ => None,
         });
         match file {
@@ -402,29 +463,33 @@ impl Outputs {
     }
 
     /// Opens what must be there, and tells all outputs of events from then on, until `Running::end`.
-    pub fn run(&self, around: Around) -> Result<Running> {
+    pub fn run(&self, around: Around, stats_every: Nanoseconds) -> Result<Running> {
         let board = &around.board;
         let told = self.told();
         let ends = Arc::new(AtomicBool::new(false));
-        let takes_back = self.0.iter().any(|output| matches!(output, Output::Bgp(_)));
+        let takes_back = self.0.iter().any(|output| matches!(output.to, Target::Bgp(_)));
         let patience = if takes_back { bgp::TO_END } else { TO_END };
         let (working, ended) = channel();
-        board.lock().outputs = self.0.iter().map(|output| OutputHealth::new(output.name())).collect();
-        let mut fan = Fan::default();
+        board.lock().outputs = self.0.iter().map(|output| OutputHealth::new(output.to.name())).collect();
+        let mut fan = Vec::new();
         for (index, output) in self.0.iter().enumerate() {
             let account = Arc::new(Account {
                 board: board.clone(),
                 index,
-                name: output.name(),
+                name: output.to.name(),
                 trouble: Seldom::default(),
                 ends: Arc::clone(&ends),
             });
             let (tell, queue) = sync_channel(WAITING);
-            let (sink, working) = (output.open(&around)?, working.clone());
-            fan.0.push((output.clone(), tell, Arc::clone(&account)));
+            let (sink, working) = (output.to.open(&around)?, working.clone());
+            fan.push((output.clone(), tell, Arc::clone(&account)));
             std::thread::spawn(move || work(sink, &queue, &account, working));
         }
-        let listens = Arc::clone(&ends);
+        let mut fan = Fan(Arc::new(fan));
+        let reporter = Reporter { root: around.root.clone(), board: board.clone(), stats_every };
+        let (listens, reports, to) = (Arc::clone(&ends), Arc::clone(&ends), fan.clone());
+        board.lock().audited = to.wants(Kind::Audit);
+        std::thread::spawn(move || reporter.report(&to, &reports));
         if !fan.0.is_empty() {
             std::thread::spawn(move || {
                 follow(&around.root, &told, || !listens.load(Ordering::Relaxed), &mut fan)
@@ -516,6 +581,12 @@ impl Account {
         });
     }
 
+    fn give(&self, queue: &SyncSender<Arc<Sent>>, sent: &Arc<Sent>) {
+        if queue.try_send(Arc::clone(sent)).is_err() {
+            self.lost(1, "it does not keep up");
+        }
+    }
+
     fn lost(&self, events: u64, why: &str) {
         self.note(|health| health.lost += events);
         self.say(&format!("events are lost: {why}"));
@@ -543,24 +614,39 @@ impl Account {
 }
 
 /// Passes events on to the queue of each output, and waits for none.
-#[derive(Default)]
-struct Fan(Vec<(Output, SyncSender<Arc<Sent>>, Arc<Account>)>);
+#[derive(Clone)]
+struct Fan(Arc<Vec<Queued>>);
+
+type Queued = (Output, SyncSender<Arc<Sent>>, Arc<Account>);
+
+impl Fan {
+    /// Whether an output takes records of a kind.
+    fn wants(&self, kind: Kind) -> bool {
+        self.0.iter().any(|(output, ..)| output.records.contains(&kind))
+    }
+
+    fn record(&self, kind: Kind, record: &Value) {
+        let sent = Arc::new(Sent::record(kind, record));
+        for (_, tell, account) in self.0.iter().filter(|(output, ..)| output.records.contains(&kind)) {
+            account.give(tell, &sent);
+        }
+    }
+}
 
 impl Hears for Fan {
     fn event(&mut self, event: &Event, json: &str) {
-        let sent = Arc::new(Sent { event: event.clone(), json: json.to_string() });
-        for (output, tell, account) in self.0.iter().filter(|(output, ..)| output.wants(event)) {
-            if output.is_about_own() && !account.board.keeps(&event.in_iface) {
+        let sent = Arc::new(Sent::event(event, json));
+        for (Output { to, .. }, tell, account) in self.0.iter().filter(|(output, ..)| output.to.wants(event))
+        {
+            if to.is_about_own() && !account.board.keeps(&event.in_iface) {
                 continue;
             }
-            if tell.try_send(Arc::clone(&sent)).is_err() {
-                account.lost(1, "it does not keep up");
-            }
+            account.give(tell, &sent);
         }
     }
 
     fn missed(&mut self, events: u64) {
-        for (.., account) in &self.0 {
+        for (.., account) in self.0.iter() {
             account.lost(events, "they were overwritten before they were read");
         }
     }
@@ -668,6 +754,6 @@ fn severity(event: &Event) -> u8 {
         Some(1) => 2,
         Some(2) => 3,
         Some(_) => 4,
-        None => 6,
+        None => INFORMATION,
     }
 }

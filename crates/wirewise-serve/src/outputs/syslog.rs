@@ -4,7 +4,7 @@
 use std::io;
 
 use super::receiver::{self, Receiver};
-use super::{Sent, Sink, severity};
+use super::{Sent, Sink};
 
 /// By their numbers (RFC 5424, table 1).
 pub const FACILITIES: &[&str] = &[
@@ -28,12 +28,12 @@ impl Syslog {
         Self { receiver, facility, counts_octets, host }
     }
 
-    fn message(&self, Sent { event, json }: &Sent) -> String {
-        let priority = self.facility * 8 + severity(event);
+    fn message(&self, Sent { json, timestamp, kind, host, severity, .. }: &Sent) -> String {
+        let priority = self.facility * 8 + severity;
         // RFC 3339 has a colon in the zone, EVE has none.
-        let time = event.timestamp.replace("+0000", "+00:00");
-        let host = header(event.host.as_deref().unwrap_or(&self.host));
-        let (process, kind) = (std::process::id(), event.event_type);
+        let time = timestamp.replace("+0000", "+00:00");
+        let host = header(host.as_deref().unwrap_or(&self.host));
+        let process = std::process::id();
         format!("<{priority}>1 {time} {host} wirewise {process} {kind} - {json}")
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -36,6 +36,19 @@ pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
         name: name.to_string_lossy().into_owned(),
         verified_instructions: info.verified_insns,
     })
+}
+
+/// Nanoseconds in a program, and runs of it, since it was loaded and while the kernel measured them; `None`: it is gone, or this process may not
+/// ask by a number (CAP_SYS_ADMIN).
+pub fn program_times(id: u32) -> Option<(u64, u64)> {
+    let info = info_of_program(program_by_id(id).ok()?.as_fd()).ok()?;
+    Some((info.run_time_ns, info.run_cnt))
+}
+
+/// Has the kernel measure the time in all programs for as long as the descriptor is open.
+pub fn measure_programs() -> io::Result<OwnedFd> {
+    // SAFETY: takes a number only.
+    owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
 
 /// The number of a map that is one of notes, by name and size of its value; `None`: it is something else.
