@@ -344,4 +344,4 @@ def test_ipfix_holds_until_the_service_is_started_again(lab: Lab) -> None:
     lab.write(lab.entry(bundle="voting.wirewise"), ipfix={"collector": "udp://127.0.0.1:10"})
     code, answer = lab.reload()
     assert code == 409
-    assert "`ipfix` and `crowdsec` hold until the service is started again" in answer["error"]["message"]
+    assert "`crowdsec` hold until the service is started again" in answer["error"]["message"]

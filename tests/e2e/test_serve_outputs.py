@@ -41,7 +41,8 @@ def own(lab: Lab, events: list[dict[str, Any]]) -> list[int]:
 
     Sorted: a sender that moves to another CPU has its events in another ring, which may be read first.
     """
-    return sorted(it["wirewise"]["packets"] for it in events if it["in_iface"] == lab.made.receiver)
+    ours = (it for it in events if it.get("in_iface") == lab.made.receiver)
+    return sorted(it["wirewise"]["packets"] for it in ours if it["event_type"] in ("wirewise", "alert"))
 
 
 def in_json(collector: Collector) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def test_numbers_and_who_asked_for_changes_are_recorded(lab: Lab) -> None:
     counted(lab)
     with unix(lab.folder / "datagram", DATAGRAM) as datagram:
         outputs = [{"file": "eve.json", "records": ["stats", "audit"]}, {"unix_dgram": "datagram"}]
-        lab.write(lab.entry(policy="count.yaml"), events=outputs, stats_every="1s")
+        lab.write(lab.entry(policy="count.yaml"), events=outputs, records={"stats": "1s"})
         service = lab.start()
         until("it is kept", lab.kept)
         lab.send(13)
@@ -50,7 +50,7 @@ def test_numbers_and_who_asked_for_changes_are_recorded(lab: Lab) -> None:
         path = f"/api/v1/mode?interface={lab.made.receiver}&netns={lab.made.inside}&mode=observe"
         assert asked(Local(lab.socket), "POST", path)[0] == 200
         until("it is recorded", lambda: len(records(lab, "audit")) == 1)
-        lab.write(lab.entry(bundle="nosuch", policy="count.yaml"), events=outputs, stats_every="1s")
+        lab.write(lab.entry(bundle="nosuch", policy="count.yaml"), events=outputs, records={"stats": "1s"})
         assert lab.reload()[0] == 409
         until("they are recorded", lambda: len(records(lab, "audit")) == 3)
         mode, request, reload = (it["audit"] for it in records(lab, "audit"))
@@ -67,7 +67,7 @@ def test_numbers_and_who_asked_for_changes_are_recorded(lab: Lab) -> None:
     service.terminate()
     assert service.wait(PATIENCE_S) == 0
     lab.send(1)
-    lab.write(lab.entry(policy="count.yaml"), events=outputs, stats_every="1s")
+    lab.write(lab.entry(policy="count.yaml"), events=outputs, records={"stats": "1s"})
     lab.start()
     until("the new one is there", lambda: in_file(lab) == [11, 12, 13, 14])
 
@@ -115,3 +115,24 @@ def test_drift_is_recorded_and_measured(lab: Lab) -> None:
     lab.send(10)
     until("runs are measured", lambda: lab.metric("wirewise_program_runs_total") >= 10)
     assert lab.metric("wirewise_program_time_seconds_total") > 0
+
+
+def test_flows_that_are_over_are_recorded(lab: Lab) -> None:
+    output = {"file": "eve.json", "records": ["flow"]}
+    lab.write(lab.entry(), events=output, records={"idle": "1s"})
+    lab.start()
+    until("it is kept", lab.kept)
+    send(lab, talk(IPV4, 1000, 3, 2))
+
+    def found() -> list[dict[str, Any]]:
+        return [it for it in records(lab, "flow") if it["src_ip"] == IPV4[0]]
+
+    until("it is over", lambda: bool(found()))
+    flow = found()[-1]
+    assert [flow[it] for it in ("src_ip", "src_port", "dest_ip", "dest_port", "proto")] == [
+        IPV4[0], 1000, IPV4[1], 53, "UDP",
+    ]  # fmt: skip
+    # The key is that of one direction.
+    assert (flow["flow"]["pkts"], flow["flow"]["reason"]) == (3, "timeout")
+    assert flow["wirewise"]["class"] == "benign"
+    assert flow["flow_id"] > 0

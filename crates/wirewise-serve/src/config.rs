@@ -13,7 +13,6 @@ use wirewised::commands::by_service::USUAL_SOCKET;
 use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
 use wirewised::plane::Plane;
-use wirewised::text::units::Nanoseconds;
 
 use crate::follower::Source;
 use crate::ipfix::Export;
@@ -21,6 +20,7 @@ use crate::limits::Rates;
 #[cfg(feature = "otlp")]
 use crate::otlp;
 use crate::outputs::Outputs;
+use crate::outputs::records::Often;
 use crate::tls;
 
 pub const DEFAULT_FILE: &str = "/etc/wirewise/wirewised.yaml";
@@ -52,9 +52,9 @@ pub struct Config {
     /// Whether the kernel measures the time in programs, which costs each run some.
     #[serde(default)]
     pub program_times: bool,
-    /// How often `stats` are recorded.
-    #[serde(default = "each_minute", deserialize_with = "duration")]
-    pub stats_every: Nanoseconds,
+    /// How often outputs get what is no event.
+    #[serde(default)]
+    pub records: Often,
     /// Where flows go.
     pub ipfix: Option<Export>,
     /// Where the numbers of `/metrics` go.
@@ -154,18 +154,6 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Mode,
     known.copied().ok_or_else(|| {
         serde::de::Error::custom(format!("no mode is called '{name}'; there are: observe, enforce"))
     })
-}
-
-fn each_minute() -> Nanoseconds {
-    Nanoseconds(60_000_000_000)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Nanoseconds, D::Error> {
-    let time = String::deserialize(deserializer)?.parse::<Nanoseconds>().map_err(serde::de::Error::custom)?;
-    if time.0 < 1_000_000_000 {
-        return Err(serde::de::Error::custom(format!("{time} is too short; 1s is the least")));
-    }
-    Ok(time)
 }
 
 fn usual_socket() -> PathBuf {

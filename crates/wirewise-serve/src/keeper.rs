@@ -220,7 +220,7 @@ impl Beside {
         let fixed = |config: &Config| {
             let listen = (config.listen, config.tls.is_some(), config.limits);
             let outside = (config.events.clone(), config.ipfix.clone(), config.crowdsec.clone());
-            let outside = (outside, config.stats_every, config.program_times);
+            let outside = (outside, config.records, config.program_times);
             #[cfg(feature = "otlp")]
             let outside = (outside, config.otlp.clone());
             (listen, config.socket.path.clone(), outside)
@@ -229,7 +229,7 @@ impl Beside {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `stats_every`, `program_times`, `ipfix`, `otlp` and `crowdsec` hold until the service is started again; \
+            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `records`, `program_times`, `ipfix`, `otlp` and `crowdsec` hold until the service is started again; \
              restart it, or leave them as they were",
         ))
     }

@@ -24,6 +24,7 @@ mod openapi;
 mod otlp;
 mod outputs;
 mod page;
+mod passes;
 mod reader;
 mod requests;
 mod seldom;
@@ -255,7 +256,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let moved = Arc::new(AtomicU64::default());
     let root = Root::at(&cli.pin_root);
     let around = Around { root: root.clone(), board: board.clone(), moved: Arc::clone(&moved), state };
-    let outputs = config.events.run(around, config.stats_every)?;
+    let outputs = config.events.run(around, config.records)?;
     if let (Some(source), Some(followed)) = (config.crowdsec.clone(), crowdsec) {
         tokio::spawn(source.follow(followed, root.clone(), board.clone()));
     }

@@ -4,6 +4,8 @@
 
 use std::net::IpAddr;
 
+use crate::passes::Reason;
+
 /// Octets of a message that fit in a frame, whatever tunnel the frame goes through.
 const MOST: usize = 1400;
 const VERSION: u16 = 10;
@@ -16,13 +18,6 @@ const ENTERPRISE_BIT: u16 = 1 << 15;
 /// In a template, of elements of any length; and octets of those whose length takes one octet of a record.
 const VARIABLE: u16 = u16::MAX;
 const LONGEST_TEXT: usize = 254;
-
-/// Why a record is sent (flowEndReason).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    Idle = 1,
-    Active = 2,
-}
 
 /// A flow, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,13 +20,10 @@ use wirewised::text::units::Nanoseconds;
 use crate::keeper::Board;
 use crate::metrics;
 use crate::outputs::post::{self, Poster};
+use crate::passes;
 use crate::requests;
 use crate::seldom::Seldom;
 
-const SECOND: u64 = 1_000_000_000;
-const SHORTEST: Nanoseconds = Nanoseconds(SECOND);
-const LONGEST: Nanoseconds = Nanoseconds(24 * 3600 * SECOND);
-const USUAL: Nanoseconds = Nanoseconds(60 * SECOND);
 /// Of an answer: a count and a sentence.
 const MOST_ANSWERED: usize = 1 << 16;
 
@@ -60,11 +57,8 @@ impl TryFrom<Written> for Export {
         let said = |key: &str, why: String| format!("`otlp`: `{key}`: {why}");
         let url: Url = written.url.parse().map_err(|why| said("url", format!("{why}")))?;
         post::check(&url, "token_file", written.token_file.is_some()).map_err(|why| said("url", why))?;
-        let every: Nanoseconds =
-            written.every.map_or(Ok(USUAL), |text| text.parse()).map_err(|why| said("every", why))?;
-        if every < SHORTEST || every > LONGEST {
-            return Err(said("every", format!("{every} is out of range; {SHORTEST} to {LONGEST}")));
-        }
+        let every =
+            passes::period("every", written.every, passes::MINUTE).map_err(|why| format!("`otlp`: {why}"))?;
         Ok(Self { url, every, token_file: written.token_file, ca_file: written.ca_file })
     }
 }

@@ -33,14 +33,13 @@ use wirewised::error::{Error, Result};
 use wirewised::policy::Prefix;
 use wirewised::reading::events::{self as agent, Event};
 use wirewised::text::nearest::choose;
-use wirewised::text::units::Nanoseconds;
 
 use crate::events::{Hears, Told, follow};
 use crate::keeper::Board;
 use crate::requests;
 use crate::seldom::Seldom;
 use receiver::{Address, Receiver};
-use records::{Kind, Reporter};
+use records::{Kind, Often, Reporter};
 
 /// Events that may wait for an output.
 const WAITING: usize = 4096;
@@ -463,7 +462,7 @@ impl Outputs {
     }
 
     /// Opens what must be there, and tells all outputs of events from then on, until `Running::end`.
-    pub fn run(&self, around: Around, stats_every: Nanoseconds) -> Result<Running> {
+    pub fn run(&self, around: Around, often: Often) -> Result<Running> {
         let board = &around.board;
         let told = self.told();
         let ends = Arc::new(AtomicBool::new(false));
@@ -486,7 +485,7 @@ impl Outputs {
             std::thread::spawn(move || work(sink, &queue, &account, working));
         }
         let mut fan = Fan(Arc::new(fan));
-        let reporter = Reporter { root: around.root.clone(), board: board.clone(), stats_every };
+        let reporter = Reporter { root: around.root.clone(), board: board.clone(), often };
         let (listens, reports, to) = (Arc::clone(&ends), Arc::clone(&ends), fan.clone());
         board.lock().audited = to.wants(Kind::Audit);
         std::thread::spawn(move || reporter.report(&to, &reports));
