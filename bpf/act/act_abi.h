@@ -9,7 +9,7 @@
 #include "abi.h"
 #include "act/metadata.h"
 
-#define WW_ACT_VERSION 3 /* of the layout of the actor's maps, which outlive an agent */
+#define WW_ACT_VERSION 4 /* of the layout of the actor's maps, which outlive an agent */
 
 #define WW_INTERFACES 1024 /* that packets may leave by, of both files; for forwarding, all that there are */
 #define WW_STATIONS 16384  /* seen behind the ports of a bridge */
@@ -77,6 +77,7 @@ struct ww_denied {
 /* Map ww_deny_origins: what an origin is called; empty: its place is free. For agents; the data path does not read it. */
 struct ww_deny_origin {
 	__u8 name[WW_DENY_NAME];
+	__u64 before; /* packets that ww_act_cpu.denied counted at its place before it had that */
 };
 
 /* What an event is of. */
@@ -434,6 +435,8 @@ struct ww_act_cpu {
 	__u64 undescribed;   /* and that got none: the driver has no room for it */
 	__u64 room[WW_ROOM]; /* of the action at work, for what its stack has no room for */
 	struct ww_asked asked;
+	__u64 denied
+		[WW_DENY_ORIGINS]; /* packets that the deny list kept out, by the origin that denies their prefix longest, the first of several */
 };
 
 #endif

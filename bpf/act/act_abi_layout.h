@@ -53,8 +53,9 @@ WW_AT(ww_denied, until_s, 0);
 WW_AT(ww_denied, length, 4);
 WW_AT(ww_denied, origin_until_s, 8);
 
-WW_SIZE(ww_deny_origin, 32);
+WW_SIZE(ww_deny_origin, 40);
 WW_AT(ww_deny_origin, name, 0);
+WW_AT(ww_deny_origin, before, 32);
 
 WW_SIZE(ww_told_key, 56);
 WW_AT(ww_told_key, key, 0);
@@ -242,13 +243,14 @@ WW_AT(ww_asked, connection, 80);
 WW_AT(ww_asked, ports, 112);
 WW_AT(ww_asked, reserved, 116);
 
-WW_SIZE(ww_act_cpu, 2200);
+WW_SIZE(ww_act_cpu, 2248);
 WW_AT(ww_act_cpu, answer_tat_ns, 0);
 WW_AT(ww_act_cpu, bounce_tat_ns, 8);
 WW_AT(ww_act_cpu, described, 16);
 WW_AT(ww_act_cpu, undescribed, 24);
 WW_AT(ww_act_cpu, room, 32);
 WW_AT(ww_act_cpu, asked, 2080);
+WW_AT(ww_act_cpu, denied, 2200);
 
 #undef WW_AT
 #undef WW_SIZE

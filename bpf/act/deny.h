@@ -20,6 +20,21 @@ static __always_inline int ww_still_denied(const struct ww_denied *what)
 	return until == WW_DENY_FOREVER || bpf_ktime_get_boot_ns() < until * 1000000000ULL;
 }
 
+static __always_inline void ww_count_denied(const struct ww_denied *what)
+{
+	struct ww_act_cpu *percpu = ww_this_cpu();
+
+	if (!percpu)
+		return;
+	_Pragma("clang loop unroll(full)") for (int i = 0; i < WW_DENY_ORIGINS; i++)
+	{
+		if (what->origin_until_s[i] == what->until_s) {
+			percpu->denied[i]++;
+			break;
+		}
+	}
+}
+
 /* Looks for the longest prefix that is denied still: one that has expired does not shield the address from those that hold it. key: of all
  * the address's bits; the length is changed. */
 #define WW_DENIED_BY(map, key, bits)                                                    \
@@ -33,6 +48,7 @@ static __always_inline int ww_still_denied(const struct ww_denied *what)
 			if (!found)                                                     \
 				break;                                                  \
 			if (ww_still_denied(found)) {                                   \
+				ww_count_denied(found);                                 \
 				denied = 1;                                             \
 				break;                                                  \
 			}                                                               \

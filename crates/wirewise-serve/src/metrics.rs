@@ -224,6 +224,15 @@ fn of_packets(writer: &mut Writer<'_>, readings: &[Reading]) -> fmt::Result {
         }),
     )?;
     writer.counters(
+        "wirewise_denied_packets",
+        "Packets that the deny list kept out, by the origin that denies their address longest",
+        None,
+        of_each(readings, |reading| {
+            let rows = reading.statistics.denied.iter();
+            rows.map(|row| (label("origin", &row.origin), row.packets)).collect()
+        }),
+    )?;
+    writer.counters(
         "wirewise_shadow_packets",
         "Packets on which a second model agreed with the first or did not",
         None,

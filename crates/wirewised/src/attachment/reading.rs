@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapHandle};
 
 use super::{Attachment, inside, names, pins, status};
 use crate::abi::maps::{
@@ -17,7 +17,7 @@ use crate::bundle::manifest::Sharing;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::mapped::MappedArray;
-use crate::object::{other_layout, policy_maps, read_element, value_of};
+use crate::object::{act_cpus, deny, policy_maps, read_element, value_of};
 use crate::reading::agreement::Agreement;
 use crate::reading::card::Card;
 use crate::reading::counters::Counters;
@@ -30,7 +30,7 @@ use crate::reading::flows::{Flows, Wanted};
 use crate::reading::policy::{class_mode, effective_mode};
 use crate::reading::pools::Pools;
 use crate::reading::scores::Scores;
-use crate::reading::statistics::{MetadataCounters, Statistics};
+use crate::reading::statistics::{DeniedRow, MetadataCounters, Statistics};
 use crate::reading::status::{AskedMode, Class, Status};
 use crate::reading::tunnels::Tunnels;
 
@@ -100,7 +100,16 @@ impl Attachment {
     ) -> Result<Statistics> {
         let networks = self.meta.as_ref().map_or(&[][..], |meta| &meta.networks);
         let statistics = Statistics::new(status, now, before, networks);
-        Ok(Statistics { metadata: self.metadata_counters()?, ..statistics })
+        Ok(Statistics { metadata: self.metadata_counters()?, denied: self.denied_by()?, ..statistics })
+    }
+
+    fn denied_by(&self) -> Result<Vec<DeniedRow>> {
+        if !self.element()?.denies() {
+            return Ok(Vec::new());
+        }
+        let maps = deny::Maps::open(|name| self.optional_map(name).ok().flatten());
+        let rows = maps.map_or(Ok(Vec::new()), |maps| maps.kept_out())?;
+        Ok(rows.into_iter().map(|(origin, packets)| DeniedRow { origin, packets }).collect())
     }
 
     /// Packets with and without room for their verdict in front; `None`: the policy has no `metadata`.
@@ -109,11 +118,8 @@ impl Attachment {
             return Ok(None);
         }
         let Some(map) = self.optional_map(ACT_CPU)? else { return Ok(None) };
-        let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let bytes = bytes.ok_or_else(|| other_layout(ACT_CPU))?;
         let mut sum = MetadataCounters::default();
-        for cpu in bytes.chunks_exact(size_of::<abi::ActCpu>()) {
-            let cpu: abi::ActCpu = bytemuck::pod_read_unaligned(cpu);
+        for cpu in act_cpus(&map)? {
             sum.written += cpu.described;
             sum.no_room += cpu.undescribed;
         }

@@ -8,11 +8,11 @@ use bytemuck::{Zeroable, bytes_of, try_pod_read_unaligned};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::abi::maps::{DENY_FILTER, DENY_ORIGINS, DENY4, DENY6};
+use crate::abi::maps::{ACT_CPU, DENY_FILTER, DENY_ORIGINS, DENY4, DENY6};
 use crate::error::{Error, Result, shortage};
 use crate::kernel::change;
 use crate::object::deny_filter::Filter;
-use crate::object::maps::{failed, no_map, other_layout, update};
+use crate::object::maps::{act_cpus, failed, no_map, other_layout, update};
 use crate::policy::{Policy, Prefix};
 
 /// The origin of what the policy itself denies.
@@ -31,6 +31,7 @@ pub struct Maps<M> {
     v6: M,
     filter: M,
     origins: M,
+    cpus: M,
 }
 
 /// What the maps hold.
@@ -250,6 +251,12 @@ impl Change {
     }
 }
 
+/// `None`: the place is free.
+fn name_of(origin: &abi::DenyOrigin) -> Option<String> {
+    let end = origin.name.iter().position(|byte| *byte == 0).unwrap_or(origin.name.len());
+    (end != 0).then(|| String::from_utf8_lossy(&origin.name[..end]).into_owned())
+}
+
 impl<M: MapCore> Maps<M> {
     /// `None`: the program has no deny list.
     pub fn open(find: impl Fn(&str) -> Option<M>) -> Option<Self> {
@@ -258,7 +265,32 @@ impl<M: MapCore> Maps<M> {
             v6: find(DENY6)?,
             filter: find(DENY_FILTER)?,
             origins: find(DENY_ORIGINS)?,
+            cpus: find(ACT_CPU)?,
         })
+    }
+
+    /// Packets that each origin kept out since it has been in the list: of an address that several deny, the one that denies it longest.
+    pub fn kept_out(&self) -> Result<Vec<(String, u64)>> {
+        let counts = self.counts()?;
+        let mut kept_out = Vec::new();
+        for (number, count) in counts.into_iter().enumerate() {
+            let origin = self.origin(number)?;
+            kept_out.extend(name_of(&origin).map(|name| (name, count.saturating_sub(origin.before))));
+        }
+        Ok(kept_out)
+    }
+
+    /// By place.
+    fn counts(&self) -> Result<[u64; abi::DENY_ORIGINS]> {
+        let mut counts = [0u64; abi::DENY_ORIGINS];
+        for cpu in act_cpus(&self.cpus)? {
+            counts.iter_mut().zip(cpu.denied).for_each(|(sum, one)| *sum += one);
+        }
+        Ok(counts)
+    }
+
+    fn origin(&self, number: usize) -> Result<abi::DenyOrigin> {
+        super::maps::read_element(&self.origins, number as u32)
     }
 
     pub fn read(&self) -> Result<Held> {
@@ -272,9 +304,7 @@ impl<M: MapCore> Maps<M> {
             }
         }
         for (number, place) in held.origins.iter_mut().enumerate() {
-            let name: abi::DenyOrigin = super::maps::read_element(&self.origins, number as u32)?;
-            let end = name.name.iter().position(|byte| *byte == 0).unwrap_or(name.name.len());
-            *place = (end != 0).then(|| String::from_utf8_lossy(&name.name[..end]).into_owned());
+            *place = name_of(&self.origin(number)?);
         }
         Ok(held)
     }
@@ -305,7 +335,7 @@ impl<M: MapCore> Maps<M> {
     /// Names come before their prefixes, and go after them.
     fn apply_names(&self, change: &Change, come: bool) -> Result<()> {
         for (number, name) in change.names.iter().filter(|(_, name)| name.is_some() == come) {
-            let mut origin = abi::DenyOrigin::zeroed();
+            let mut origin = abi::DenyOrigin { before: self.counts()?[*number], ..abi::DenyOrigin::zeroed() };
             let name = name.as_deref().unwrap_or_default().as_bytes();
             origin.name[..name.len()].copy_from_slice(name);
             update(&self.origins, bytes_of(&(*number as u32)), bytes_of(&origin))?;

@@ -4,7 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
-use crate::abi::maps::{ACT_CONFIG, CONFIG, Room, Value, find, variable};
+use crate::abi::maps::{ACT_CONFIG, ACT_CPU, CONFIG, Room, Value, find, variable};
 use crate::error::{Error, Result};
 use crate::kernel::change;
 
@@ -63,6 +63,14 @@ pub fn read_element<T: bytemuck::AnyBitPattern>(map: &impl MapCore, index: u32) 
     value.and_then(|bytes| bytemuck::try_pod_read_unaligned(bytes.get(..size_of::<T>())?).ok()).ok_or_else(
         || Error::other(format!("{name}: not as this agent knows it; it was attached by another version")),
     )
+}
+
+/// What each CPU has of the actor's.
+pub fn act_cpus(map: &impl MapCore) -> Result<Vec<abi::ActCpu>> {
+    let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+    let bytes = bytes.ok_or_else(|| other_layout(ACT_CPU))?;
+    let cpus = bytes.chunks_exact(size_of::<abi::ActCpu>());
+    Ok(cpus.map(bytemuck::pod_read_unaligned).collect())
 }
 
 /// An element of `ww_backend_counts` or `ww_tunnel_counts`, which have counters for each CPU.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters with the names of what they count, and rates.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -36,6 +38,9 @@ pub struct Statistics {
     /// Packets with their verdict in front; absent: the policy does not ask for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<MetadataCounters>,
+    /// Packets that the deny list kept out, by origin: of an address that several deny, the one that denies it longest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<DeniedRow>,
     /// How far a second model on the same packets agrees; null if there is none.
     pub shadow: Option<Agreement>,
 }
@@ -46,6 +51,12 @@ pub struct MetadataCounters {
     pub written: u64,
     /// Packets that passed without it, because the driver has no room.
     pub no_room: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DeniedRow {
+    pub origin: String,
+    pub packets: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,6 +129,7 @@ impl Statistics {
                 .map(|(name, yes)| NetworkRow { name: name.clone(), yes })
                 .collect(),
             metadata: None,
+            denied: Vec::new(),
             shadow: status.shadow.clone(),
         }
     }
@@ -145,6 +157,10 @@ impl Statistics {
             let (written, no_room) = (sum.written + one.written, sum.no_room + one.no_room);
             Some(MetadataCounters { written, no_room })
         });
+        let mut denied = BTreeMap::new();
+        for row in all.iter().flat_map(|one| &one.denied) {
+            *denied.entry(row.origin.clone()).or_default() += row.packets;
+        }
         let network =
             |(id, row): (usize, &NetworkRow)| NetworkRow { name: row.name.clone(), yes: stats.said_yes[id] };
         Some(Self {
@@ -162,6 +178,7 @@ impl Statistics {
             events: (&stats).into(),
             networks: first.networks.iter().enumerate().map(network).collect(),
             metadata,
+            denied: denied.into_iter().map(|(origin, packets)| DeniedRow { origin, packets }).collect(),
             shadow: None,
         })
     }

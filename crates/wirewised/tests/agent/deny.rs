@@ -72,6 +72,36 @@ fn who_is_denied_while_traffic_flows_is_so_at_every_hook() {
     }
 }
 
+/// Packets that an origin kept out; `None`: it is not in the list.
+fn kept_out(lab: &Lab, origin: &str) -> Option<u64> {
+    let stats = lab.stats();
+    let rows = stats["denied"].as_array()?;
+    rows.iter().find(|row| row["origin"] == origin)?["packets"].as_u64()
+}
+
+#[test]
+fn packets_are_counted_for_the_origin_that_kept_them_out() {
+    let Some(lab) = Lab::new() else { return };
+    lab.policy("deny: {}");
+    lab.attach("--policy p.yaml --mode enforce");
+    assert_eq!(kept_out(&lab, "hand"), None);
+    lab.ok(&format!("deny add {SENDER} --for 1h"));
+    lab.send(1000, BENIGN, 2);
+    assert_eq!(kept_out(&lab, "hand"), Some(2));
+    // It denies the same address for longer.
+    lab.ok(&format!("deny add {SENDER} --origin long"));
+    lab.send(1000, BENIGN, 3);
+    assert_eq!((kept_out(&lab, "hand"), kept_out(&lab, "long")), (Some(2), Some(3)));
+    lab.ok(&format!("deny remove {SENDER} --origin long"));
+    lab.send(1000, BENIGN, 4);
+    assert_eq!((kept_out(&lab, "hand"), kept_out(&lab, "long")), (Some(6), None));
+    // Whoever gets the place of another begins at 0.
+    lab.ok(&format!("deny add {SENDER} --origin other"));
+    assert_eq!(kept_out(&lab, "other"), Some(0));
+    lab.send(1000, BENIGN, 1);
+    assert_eq!(kept_out(&lab, "other"), Some(1));
+}
+
 #[test]
 fn workers_in_user_space_go_by_the_list_when_the_command_ends() {
     let Some(lab) = Lab::new() else { return };

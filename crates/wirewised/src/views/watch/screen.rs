@@ -230,6 +230,7 @@ mod tests {
             events: EventCounters { sent: 0, limited: 0 },
             networks: Vec::new(),
             metadata: None,
+            denied: Vec::new(),
             shadow: None,
         }
     }
