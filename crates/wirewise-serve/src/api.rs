@@ -385,7 +385,7 @@ struct Browser {
 }
 
 impl Hears for Browser {
-    fn event(&mut self, _event: &agent::Event, json: &str) {
+    fn event(&mut self, _place: &Place, _event: &agent::Event, json: &str) {
         if self.lost > 0 {
             let gap = json!({"event_type": "missed", "events": self.lost}).to_string();
             if self.tell.try_send(gap).is_err() {

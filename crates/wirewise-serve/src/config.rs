@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use glob::Pattern;
 use serde::{Deserialize, Deserializer, Serialize};
 use wirewised::abi::Mode;
+use wirewised::attachment::{Attachment, Whereabouts};
 use wirewised::commands::by_service::USUAL_SOCKET;
 use wirewised::error::{Error, Result};
 use wirewised::files::yaml::from_yaml;
-use wirewised::plane::Plane;
+use wirewised::plane::{Drops, Plane};
 
+use crate::evidence::Evidence;
 use crate::follower::Source;
 use crate::ipfix::Export;
 use crate::limits::Rates;
@@ -49,6 +51,8 @@ pub struct Config {
     /// Where events go.
     #[serde(default)]
     pub events: Outputs,
+    /// Where the packets of alerts are written.
+    pub evidence: Option<Evidence>,
     /// Whether the kernel measures the time in programs, which costs each run some.
     #[serde(default)]
     pub program_times: bool,
@@ -95,6 +99,9 @@ pub struct Wish {
     /// Whether a bundle whose features need another flow state may begin with empty flow tables.
     #[serde(default)]
     pub reset_flows: bool,
+    /// Whether packets of its alerts are written, where the configuration has `evidence`.
+    #[serde(default = "yes")]
+    pub evidence: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -125,10 +132,24 @@ pub enum Role {
 }
 
 /// Where a program is to run.
-#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema,
+)]
 pub struct Place {
     pub netns: Option<String>,
     pub interface: String,
+}
+
+impl Place {
+    /// Where an attachment is.
+    pub fn of(attachment: &Attachment) -> Self {
+        let netns = (attachment.whereabouts == Whereabouts::Elsewhere).then(|| {
+            let directory =
+                || attachment.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            attachment.namespace().map_or_else(directory, |other| other.name)
+        });
+        Self { netns, interface: attachment.interface.clone() }
+    }
 }
 
 impl std::fmt::Display for Place {
@@ -154,6 +175,10 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Mode,
     known.copied().ok_or_else(|| {
         serde::de::Error::custom(format!("no mode is called '{name}'; there are: observe, enforce"))
     })
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn usual_socket() -> PathBuf {
@@ -217,6 +242,9 @@ impl Config {
             wish.policy = wish.policy.take().map(|policy| folder.join(policy));
         }
         config.events.relative_to(folder);
+        if let Some(evidence) = &mut config.evidence {
+            evidence.relative_to(folder);
+        }
         if let Some(crowdsec) = &mut config.crowdsec {
             crowdsec.relative_to(folder);
         }
@@ -263,6 +291,7 @@ impl Config {
             ));
         }
         self.events.check()?;
+        self.check_evidence()?;
         self.crowdsec.as_ref().map_or(Ok(()), Source::check)?;
         let mut names = BTreeSet::new();
         for token in &self.tokens {
@@ -280,6 +309,27 @@ impl Config {
             return Err(Error::input(
                 "`listen` without `tokens`: nobody could ask; `wirewised serve --new-token` makes one",
             ));
+        }
+        Ok(())
+    }
+
+    fn check_evidence(&self) -> Result<()> {
+        if self.evidence.is_none() {
+            return Ok(());
+        }
+        if self.events.count() == 0 {
+            return Err(Error::input(
+                "`evidence` without `events`: no alert would name its capture; add `events: {file: FILE}`",
+            ));
+        }
+        for wish in &self.interfaces {
+            if wish.evidence && wish.is_carried() && wish.plane.abilities().drops == Drops::Always {
+                return Err(Error::input(format!(
+                    "interface '{}': `evidence` cannot have the packets of plane {}, which leave the kernel before a raw socket \
+                     sees them; write `evidence: false` for this interface, or choose another plane, such as `plane: tc-ingress`",
+                    wish.interface, wish.plane
+                )));
+            }
         }
         Ok(())
     }

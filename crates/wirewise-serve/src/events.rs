@@ -11,6 +11,8 @@ use wirewised::error::{Error, Result};
 use wirewised::kernel;
 use wirewised::reading::events::{Event, Events, Listener};
 
+use crate::config::Place;
+
 /// How often events are looked for, and after how many such rounds attachments are.
 const PAUSE: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: u32 = 10;
@@ -54,12 +56,13 @@ impl Told {
 
 /// Who hears of events; each with its JSON.
 pub trait Hears {
-    fn event(&mut self, event: &Event, json: &str);
+    fn event(&mut self, place: &Place, event: &Event, json: &str);
     fn missed(&mut self, events: u64);
 }
 
 /// An attachment whose events are read.
 struct Source {
+    place: Place,
     program: Option<u32>,
     events: Events,
     told: Told,
@@ -77,7 +80,8 @@ pub fn follow(root: &Root, told: &Told, listens: impl Fn() -> bool, hears: &mut 
         }
         round = round.wrapping_add(1);
         for source in sources.values_mut() {
-            let mut newer = Newer { hears, told: &mut source.told, catches_up: source.catches_up };
+            let Source { place, told, catches_up, .. } = source;
+            let mut newer = Newer { hears, place, told, catches_up: *catches_up };
             if source.events.tell(&mut [&mut newer]).is_err() {
                 // It is opened again, if it is still there.
                 source.program = None;
@@ -102,7 +106,8 @@ fn look(root: &Root, told: &Told, sources: &mut BTreeMap<PathBuf, Source>) {
                 events = events.with_sensor(&host);
             }
             let told = known.map_or_else(|| told.clone(), |source| source.told.clone());
-            sources.insert(it.directory.clone(), Source { program, events, told, catches_up: true });
+            let place = Place::of(&it);
+            sources.insert(it.directory.clone(), Source { place, program, events, told, catches_up: true });
         }
     }
 }
@@ -110,6 +115,7 @@ fn look(root: &Root, told: &Told, sources: &mut BTreeMap<PathBuf, Source>) {
 /// Passes on what was not told before.
 struct Newer<'a> {
     hears: &'a mut dyn Hears,
+    place: &'a Place,
     told: &'a mut Told,
     catches_up: bool,
 }
@@ -121,7 +127,7 @@ impl Listener for Newer<'_> {
             return Ok(());
         }
         self.told.add(event, &json);
-        self.hears.event(event, &json);
+        self.hears.event(self.place, event, &json);
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use wirewised::reading::drift::Level;
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
 use crate::config::{Config, Place, Token, Wish};
+use crate::evidence::EvidenceHealth;
 use crate::follower::FollowHealth;
 use crate::ipfix::ExportHealth;
 use crate::kept::{self, Applied, Fingerprint};
@@ -93,6 +94,8 @@ pub struct Health {
     pub refused_reloads: u64,
     /// Where events go, in the configuration's order.
     pub outputs: Vec<OutputHealth>,
+    /// What became of the packets of alerts; null without `evidence`.
+    pub evidence: Option<EvidenceHealth>,
     /// Where flows go; null without `ipfix`.
     pub ipfix: Option<ExportHealth>,
     /// Where the numbers of `/metrics` go; null without `otlp`.
@@ -130,6 +133,9 @@ pub struct PlaceHealth {
     /// Times the process that carries the packets ended though nobody wished it.
     pub outages: u64,
     pub outage_seconds: f64,
+    /// Whether the packets of its alerts are to be written.
+    #[serde(skip)]
+    pub evidence: bool,
 }
 
 /// `Health`, shared with those who show it.
@@ -220,7 +226,7 @@ impl Beside {
         let fixed = |config: &Config| {
             let listen = (config.listen, config.tls.is_some(), config.limits);
             let outside = (config.events.clone(), config.ipfix.clone(), config.crowdsec.clone());
-            let outside = (outside, config.records, config.program_times);
+            let outside = (outside, config.evidence.clone(), config.records, config.program_times);
             #[cfg(feature = "otlp")]
             let outside = (outside, config.otlp.clone());
             (listen, config.socket.path.clone(), outside)
@@ -229,8 +235,8 @@ impl Beside {
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(
-            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `records`, `program_times`, `ipfix`, `otlp` and `crowdsec` hold until the service is started again; \
-             restart it, or leave them as they were",
+            "`listen`, whether it has `tls`, `limits`, `socket`, `events`, `records`, `program_times`, `evidence`, `ipfix`, `otlp` and `crowdsec` hold until the service is \
+             started again; restart it, or leave them as they were",
         ))
     }
 
@@ -385,6 +391,12 @@ impl Keeper {
             return Err(Error::other(why));
         }
         self.failed.clear();
+        for (place, target) in &wished {
+            // What needs no command of the agent.
+            if let Some(applied) = self.applied.get_mut(place) {
+                applied.wish.evidence = target.wish.evidence;
+            }
+        }
         self.beside.change(&config, encryption);
         let _ = self.watch.follow(&config.namespaces())?;
         self.config = Some(config);
@@ -728,6 +740,7 @@ impl Keeper {
                     mode: applied.wish.mode.name().to_string(),
                     bundle: applied.wish.bundle.display().to_string(),
                     kept: true,
+                    evidence: applied.wish.evidence,
                     ..PlaceHealth::default()
                 },
             );

@@ -11,6 +11,7 @@ mod config;
 mod confinement;
 mod decisions;
 mod events;
+mod evidence;
 mod follower;
 mod ipfix;
 mod keeper;
@@ -255,7 +256,9 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     }
     let moved = Arc::new(AtomicU64::default());
     let root = Root::at(&cli.pin_root);
-    let around = Around { root: root.clone(), board: board.clone(), moved: Arc::clone(&moved), state };
+    let (evidence, desk) = config.evidence.as_ref().map(|wish| wish.run(&board)).transpose()?.unzip();
+    let around =
+        Around { root: root.clone(), board: board.clone(), moved: Arc::clone(&moved), state, evidence: desk };
     let outputs = config.events.run(around, config.records)?;
     if let (Some(source), Some(followed)) = (config.crowdsec.clone(), crowdsec) {
         tokio::spawn(source.follow(followed, root.clone(), board.clone()));
@@ -276,6 +279,9 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         .await;
     manager::stopping();
     outputs.end();
+    if let Some(evidence) = evidence {
+        evidence.end();
+    }
     if let Some(export) = export {
         export.end();
     }

@@ -23,6 +23,7 @@ use wirewised::reading::drift::Level;
 use wirewised::reading::statistics::Statistics;
 use wirewised::reading::status::Status;
 
+use crate::evidence::EvidenceHealth;
 use crate::keeper::Board;
 
 /// The content type of what `text` returns.
@@ -463,6 +464,28 @@ impl Readings {
                 .iter()
                 .flat_map(|it| [(label("result", "taken"), it.taken), (label("result", "failed"), it.failed)])
                 .collect(),
+        )?;
+        let evidence: Vec<_> = health.evidence.iter().collect();
+        let fates = |it: &EvidenceHealth| {
+            [("written", it.written), ("covered", it.covered), ("skipped", it.skipped), ("failed", it.failed)]
+        };
+        writer.counters(
+            "wirewise_serve_evidence_alerts",
+            "Alerts by what became of their capture: written, covered by an earlier one of the flow, skipped for a limit, or failed",
+            None,
+            evidence.iter().flat_map(|it| fates(it).map(|(fate, count)| (label("fate", fate), count))).collect(),
+        )?;
+        writer.counters(
+            "wirewise_serve_evidence_lost_frames",
+            "Frames that captures may lack, because raw sockets had no room for them",
+            None,
+            evidence.iter().map(|it| (none(), it.lost)).collect(),
+        )?;
+        writer.gauges(
+            "wirewise_serve_evidence_size",
+            "What captures of alerts take of the disk",
+            Some(Unit::Bytes),
+            evidence.iter().map(|it| (none(), it.bytes as i64)).collect(),
         )?;
         let routes = health.outputs.iter().filter_map(|it| Some((it, it.routes?)));
         writer.gauges(

@@ -29,7 +29,7 @@ pub fn exists(namespace: Option<&str>) -> bool {
 }
 
 /// What `work` says in a network namespace; `None`: there is none of this name, or it cannot be entered.
-fn within<T: Send>(namespace: Option<&str>, work: impl FnOnce() -> T + Send) -> Option<T> {
+pub fn within<T: Send>(namespace: Option<&str>, work: impl FnOnce() -> T + Send) -> Option<T> {
     match namespace {
         None => Some(work()),
         Some(name) => Other::named(name)?.within(work),

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use wirewised::attachment::Attachment;
 use wirewised::attachment::pins::Root;
-use wirewised::attachment::{Attachment, Whereabouts};
 use wirewised::error::{Error, Result};
 use wirewised::kernel;
 use wirewised::reading::flows::FoundFlow;
@@ -323,12 +323,7 @@ impl Exporter {
 }
 
 fn domain(attachment: &Attachment) -> DomainHealth {
-    let netns = (attachment.whereabouts == Whereabouts::Elsewhere).then(|| {
-        let directory =
-            || attachment.directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        attachment.namespace().map_or_else(directory, |other| other.name)
-    });
-    let place = Place { netns, interface: attachment.interface.clone() };
+    let place = Place::of(attachment);
     let digest =
         Sha256::digest(format!("{}/{}", place.netns.as_deref().unwrap_or_default(), place.interface));
     let [a, b, c, d, ..]: [u8; 32] = digest.into();

@@ -14,6 +14,7 @@ use wirewised::error::{Error, Result};
 use super::records::Kind;
 use super::{LAST_LINES, Sent, Sink};
 use crate::events::Told;
+use crate::evidence;
 
 /// What cannot be written is lost: a disk that is full stays so for long.
 pub struct Log {
@@ -126,7 +127,7 @@ pub fn last(path: &Path) -> Option<Told> {
         if time != *until {
             break;
         }
-        then.push(line.to_string());
+        then.push(evidence::without_link(line));
     }
     // Nothing but records: the oldest of them comes after events that nobody knows any more.
     let oldest = || end.lines().find_map(time).map(|(time, _)| time);

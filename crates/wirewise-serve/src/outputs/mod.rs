@@ -34,7 +34,9 @@ use wirewised::policy::Prefix;
 use wirewised::reading::events::{self as agent, Event};
 use wirewised::text::nearest::choose;
 
+use crate::config::Place;
 use crate::events::{Hears, Told, follow};
+use crate::evidence::Desk;
 use crate::keeper::Board;
 use crate::requests;
 use crate::seldom::Seldom;
@@ -373,7 +375,7 @@ impl Target {
     }
 
     fn open(&self, around: &Around) -> Result<Box<dyn Sink>> {
-        let Around { root, board, moved, state } = around;
+        let Around { root, board, moved, state, .. } = around;
         let unix = |path: &Path, kind| {
             Receiver::unix(path, kind).map_err(|error| Error::input(format!("{}: {error}", path.display())))
         };
@@ -462,8 +464,8 @@ impl Outputs {
     }
 
     /// Opens what must be there, and tells all outputs of events from then on, until `Running::end`.
-    pub fn run(&self, around: Around, often: Often) -> Result<Running> {
-        let board = &around.board;
+    pub fn run(&self, mut around: Around, often: Often) -> Result<Running> {
+        let board = around.board.clone();
         let told = self.told();
         let ends = Arc::new(AtomicBool::new(false));
         let takes_back = self.0.iter().any(|output| matches!(output.to, Target::Bgp(_)));
@@ -484,14 +486,15 @@ impl Outputs {
             fan.push((output.clone(), tell, Arc::clone(&account)));
             std::thread::spawn(move || work(sink, &queue, &account, working));
         }
-        let mut fan = Fan(Arc::new(fan));
+        let fan = Fan(Arc::new(fan));
+        let mut teller = Teller { fan: fan.clone(), evidence: around.evidence.take() };
         let reporter = Reporter { root: around.root.clone(), board: board.clone(), often };
         let (listens, reports, to) = (Arc::clone(&ends), Arc::clone(&ends), fan.clone());
         board.lock().audited = to.wants(Kind::Audit);
         std::thread::spawn(move || reporter.report(&to, &reports));
         if !fan.0.is_empty() {
             std::thread::spawn(move || {
-                follow(&around.root, &told, || !listens.load(Ordering::Relaxed), &mut fan)
+                follow(&around.root, &told, || !listens.load(Ordering::Relaxed), &mut teller)
             });
         }
         Ok(Running { ends, ended, patience })
@@ -507,6 +510,8 @@ pub struct Around {
     pub moved: Arc<AtomicU64>,
     /// Where the service notes what it did; theirs is beside it.
     pub state: PathBuf,
+    /// Who has packets of alerts written.
+    pub evidence: Option<Desk>,
 }
 
 /// Outputs at work.
@@ -632,10 +637,18 @@ impl Fan {
     }
 }
 
-impl Hears for Fan {
-    fn event(&mut self, event: &Event, json: &str) {
-        let sent = Arc::new(Sent::event(event, json));
-        for (Output { to, .. }, tell, account) in self.0.iter().filter(|(output, ..)| output.to.wants(event))
+/// Passes on events, alerts with the names of their captures.
+struct Teller {
+    fan: Fan,
+    evidence: Option<Desk>,
+}
+
+impl Hears for Teller {
+    fn event(&mut self, place: &Place, event: &Event, json: &str) {
+        let linked = self.evidence.as_mut().and_then(|desk| desk.link(place, event));
+        let sent = Arc::new(Sent::event(event, linked.as_deref().unwrap_or(json)));
+        for (Output { to, .. }, tell, account) in
+            self.fan.0.iter().filter(|(output, ..)| output.to.wants(event))
         {
             if to.is_about_own() && !account.board.keeps(&event.in_iface) {
                 continue;
@@ -645,7 +658,7 @@ impl Hears for Fan {
     }
 
     fn missed(&mut self, events: u64) {
-        for (.., account) in self.0.iter() {
+        for (.., account) in self.fan.0.iter() {
             account.lost(events, "they were overwritten before they were read");
         }
     }

@@ -59,6 +59,14 @@ pub fn bind(socket: &impl AsRawFd, interface: u32, protocol: i32) -> io::Result<
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Cuts the packets that a raw socket receives to this length.
+pub fn keep_first(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
+    let mut whole = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: bytes };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut whole };
+    // The kernel copies the program that this points to.
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+}
+
 /// Sends messages by a raw socket, passing over those that the kernel does not take: too long for the interface, which is down, or its queue
 /// is full. Returns how many were sent, and how many were not. An error: the socket's interface is gone.
 ///

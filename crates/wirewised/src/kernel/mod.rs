@@ -220,6 +220,14 @@ pub fn monotonic_ns() -> u64 {
     outside_namespace(clock_ns(libc::CLOCK_MONOTONIC), offsets().monotonic_ns)
 }
 
+/// The time between two ticks, which is how exact the data path's clock is at worst.
+pub fn tick_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills a timespec that outlives it.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    time.tv_nsec as u64
+}
+
 /// The clock of `bpf_ktime_get_boot_ns`, which goes on while the machine sleeps: what a person means by a length of time.
 pub fn boot_ns() -> u64 {
     outside_namespace(clock_ns(libc::CLOCK_BOOTTIME), offsets().boottime_ns)

@@ -12,6 +12,18 @@ use crate::bundle::manifest::{Flow as Layout, FlowFeature, INTERVALS, PACKETS, S
 use crate::error::{Error, Result};
 use crate::object::mapped::MappedArray;
 
+/// With a name in Suricata's log.
+const PROTOCOLS: [(u8, &str); 8] = [
+    (1, "ICMP"),
+    (6, "TCP"),
+    (17, "UDP"),
+    (33, "DCCP"),
+    (47, "GRE"),
+    (58, "IPv6-ICMP"),
+    (132, "SCTP"),
+    (136, "UDPLite"),
+];
+
 /// A flow key in words: what it is for a person or JSON. Parts that the feature set's key has not are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct FlowKey {
@@ -122,20 +134,16 @@ impl FlowKey {
 
     /// As Suricata writes it: a number of three digits where it knows no name. `None`: the key has no protocol.
     pub fn protocol_name(&self) -> Option<String> {
-        let name = match self.protocol {
-            0 => return None,
-            1 => "ICMP",
-            6 => "TCP",
-            17 => "UDP",
-            33 => "DCCP",
-            47 => "GRE",
-            58 => "IPv6-ICMP",
-            132 => "SCTP",
-            136 => "UDPLite",
-            number => return Some(format!("{number:03}")),
-        };
-        Some(name.to_string())
+        let named = PROTOCOLS.iter().find(|(number, _)| *number == self.protocol);
+        let name = || named.map_or_else(|| format!("{:03}", self.protocol), |(_, name)| name.to_string());
+        (self.protocol != 0).then(name)
     }
+}
+
+/// The protocol that `FlowKey::protocol_name` names.
+pub fn protocol_number(name: &str) -> Option<u8> {
+    let named = PROTOCOLS.iter().find(|(_, known)| *known == name);
+    named.map_or_else(|| name.parse().ok(), |(number, _)| Some(*number))
 }
 
 /// An entry in use.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use wirewise_capture::{Format, Packet, Writer};
+use wirewise_capture::{Format, LinkType, Packet, Writer};
 
 use crate::error::Result;
 use crate::files::place::cannot_write;
@@ -26,6 +26,17 @@ impl CaptureOut {
 
     pub fn write(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.writer.write(packet).map_err(|error| cannot_write(self.file.path(), &error))
+    }
+
+    /// wire_length : bytes of the frame on the wire, of which there may be fewer here.
+    pub fn write_frame(&mut self, time_ns: u64, wire_length: usize, frame: &[u8]) -> Result<()> {
+        let (number, link) = (self.writer.packets() + 1, LinkType::ETHERNET);
+        let wire_length = u32::try_from(wire_length).unwrap_or(u32::MAX);
+        self.write(&Packet { number, time_ns, wire_length, link, original: frame, frame })
+    }
+
+    pub fn packets(&self) -> u64 {
+        self.writer.packets()
     }
 
     /// The whole file, to commit.

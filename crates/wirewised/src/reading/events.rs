@@ -349,6 +349,11 @@ pub fn timestamp(time: SystemTime) -> String {
     format!("{}+0000", humantime::format_rfc3339_micros(time).to_string().trim_end_matches('Z'))
 }
 
+/// The time that `timestamp` wrote.
+pub fn moment(timestamp: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339(&format!("{}Z", timestamp.strip_suffix("+0000")?)).ok()
+}
+
 fn key(event: &abi::Event) -> FlowKey {
     // 0 too where the key has no tunnel.
     let teid = Some(event.key.teid as u32).filter(|teid| *teid != 0);
@@ -416,6 +421,13 @@ mod tests {
             r#""wirewise":{"class":"attack","action":"drop","outcome":"drop","packets":3,"length":40}}"#
         );
         assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_timestamp_is_read_as_it_was_written() {
+        let time = UNIX_EPOCH + Duration::new(1_071_580_904, 891_921_000);
+        assert_eq!(moment(&timestamp(time)), Some(time));
+        assert_eq!(moment("2003-12-16T13:21:44.891921Z"), None);
     }
 
     #[test]

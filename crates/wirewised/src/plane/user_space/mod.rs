@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::plane::Plane;
 use crate::text::shell::quoted;
 
+pub use af_packet::{Seen, Tap};
 pub use af_xdp::Receiver;
 pub use carrier::{Carrier, End};
 pub use engines::Pins;

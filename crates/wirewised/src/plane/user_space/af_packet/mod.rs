@@ -5,6 +5,7 @@
 mod interface;
 mod ring;
 mod sender;
+mod tap;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use wirewise_lane::{Fate, Judge, Lane, LaneCounts};
 
 use self::interface::Interface;
-use self::ring::{Fanout, Ring};
+use self::ring::{Fanout, Ring, Shape};
 use self::sender::Sender;
 use super::options::{TO, Takes, WORKERS};
 use super::{Carried, Footprint, Kind, Lanes, STEERS, Wanted};
@@ -21,6 +22,8 @@ use crate::error::{Error, Result};
 use crate::interface::offloads::Direction;
 use crate::kernel;
 use crate::plane::{Abilities, Drops, Plane, Site};
+
+pub use tap::{Seen, Tap};
 
 pub const KIND: Kind = Kind {
     name: PLANE.0.name,
@@ -49,7 +52,7 @@ impl Carried for AfPacket {
         let lanes = workers(wanted)?;
         let rings = u64::from(lanes) * if wanted.to.is_some() { 2 } else { 1 };
         // The kernel counts rings as nobody's.
-        Ok(Footprint { lanes, used: 0, mapped: rings * ring::BYTES as u64 })
+        Ok(Footprint { lanes, used: 0, mapped: rings * Shape::of_plane(wanted.to.is_some()).bytes() as u64 })
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Result<Lanes> {
@@ -97,7 +100,7 @@ struct Ends {
 impl Way {
     fn open(from: &str, to: Option<&str>, fanout: &mut Fanout) -> Result<Self> {
         let interface = Interface::find(from)?;
-        let ring = Ring::open(&interface, to.is_some(), fanout)?;
+        let ring = Ring::open(&interface, Shape::of_plane(to.is_some()), fanout)?;
         let ends = |to: &str| -> Result<Ends> {
             let on = Sender::open(Interface::find(to)?)?;
             Ok(Ends { on, back: Sender::open(interface.clone())? })

@@ -15,13 +15,8 @@ use crate::interface::socket::{self, get, set};
 
 /// A block has room for the largest merged packet.
 const BLOCK_BYTES: u32 = 1 << 18;
-const BLOCKS: u32 = 32;
-/// Of a ring.
-pub const BYTES: usize = (BLOCK_BYTES * BLOCKS) as usize;
 /// What the kernel takes for the least; with this version of the ring packets may be longer.
 const FRAME_BYTES: u32 = 1 << 11;
-/// A block that is not full is given over after so many milliseconds.
-const GIVE_OVER_MS: u32 = 1;
 /// Room in front of a frame, for the VLAN tag that the driver took off and for headers that a policy puts around it.
 const RESERVE: u32 = 80;
 /// What is left of it in any case: the tag, and the longest outer headers (IPv6 and GUE).
@@ -99,6 +94,36 @@ impl Fanout {
     }
 }
 
+/// What a ring is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    blocks: u32,
+    /// Milliseconds after which a block that is not full is given over.
+    give_over_ms: u32,
+    /// What passes is sent on: packets for others are received too, and what is left to do of them is kept.
+    to_send: bool,
+    /// What the host sends is received too.
+    outgoing: bool,
+    /// Bytes of a packet that are kept; `None`: all.
+    snap: Option<u32>,
+}
+
+impl Shape {
+    pub fn of_plane(to_send: bool) -> Self {
+        Self { blocks: 32, give_over_ms: 1, to_send, outgoing: false, snap: None }
+    }
+
+    /// Looks on, in both directions, with less memory and fewer wake-ups.
+    pub fn of_tap(snap: u32) -> Self {
+        Self { blocks: 8, give_over_ms: 20, to_send: false, outgoing: true, snap: Some(snap) }
+    }
+
+    /// What the ring takes of memory.
+    pub const fn bytes(&self) -> usize {
+        (BLOCK_BYTES * self.blocks) as usize
+    }
+}
+
 /// `struct tpacket_stats_v3`; reading it sets it to zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
@@ -113,56 +138,63 @@ pub struct Burst<'a> {
     pub area: &'a mut [u8],
     pub packets: &'a mut [Span],
     pub offloads: &'a mut [Offload],
-    /// Longer than a block, so not whole.
-    pub cut: &'a [bool],
+    pub arrivals: &'a [Arrival],
+}
+
+/// When a packet came, and how long it was.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// Since 1970.
+    pub time_ns: u64,
+    /// Bytes on the wire: more than there are here if the packet is longer than a block, or than the ring keeps.
+    pub wire_length: usize,
 }
 
 pub struct Ring {
     socket: OwnedFd,
     start: *mut u8,
+    shape: Shape,
     /// The block that comes next, or is under way.
     block: usize,
     /// In the block: where the next packet is, and how many are left.
     at: usize,
     left: u32,
-    with_offloads: bool,
     packets: Vec<Span>,
     offloads: Vec<Offload>,
-    cut: Vec<bool>,
+    arrivals: Vec<Arrival>,
 }
 
 // SAFETY: the mapping belongs to this value alone.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// to_send : what passes is sent on: packets for others are received too, and what is left to do of them is kept.
-    pub fn open(interface: &Interface, to_send: bool, fanout: &mut Fanout) -> Result<Self> {
+    pub fn open(interface: &Interface, shape: Shape, fanout: &mut Fanout) -> Result<Self> {
         let failed = |error: io::Error| interface.failed("a raw socket", &error);
         let socket = socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed)?;
-        Self::prepare(&socket, to_send).map_err(failed)?;
+        Self::prepare(&socket, &shape).map_err(failed)?;
         let (flags, access) = (libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE);
-        let length = BYTES;
+        let length = shape.bytes();
         // SAFETY: a new shared mapping of the socket's ring, which has `length` bytes.
         let start = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, socket.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(failed(io::Error::last_os_error()));
         }
-        let (packets, offloads, cut) = (Vec::new(), Vec::new(), Vec::new());
+        let (packets, offloads, arrivals) = (Vec::new(), Vec::new(), Vec::new());
         let ring = Self {
             socket,
             start: start.cast(),
+            shape,
             block: 0,
             at: 0,
             left: 0,
-            with_offloads: to_send,
             packets,
             offloads,
-            cut,
+            arrivals,
         };
         // Packets come from here on.
         socket::bind(&ring.socket, interface.index, libc::ETH_P_ALL).map_err(failed)?;
         fanout.enter(&ring.socket).map_err(failed)?;
-        if to_send {
+        if shape.to_send {
             let all = libc::packet_mreq {
                 mr_ifindex: interface.index as i32,
                 mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -174,21 +206,24 @@ impl Ring {
         Ok(ring)
     }
 
-    fn prepare(socket: &OwnedFd, to_send: bool) -> io::Result<()> {
+    fn prepare(socket: &OwnedFd, shape: &Shape) -> io::Result<()> {
         let option = |option: i32, value: i32| set(socket, libc::SOL_PACKET, option, &value);
         option(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32)?;
         option(libc::PACKET_RESERVE, RESERVE as i32)?;
-        // What is sent here, by the host or by us, is not received.
-        option(libc::PACKET_IGNORE_OUTGOING, 1)?;
-        if to_send {
+        // What is sent here, by the host or by us.
+        option(libc::PACKET_IGNORE_OUTGOING, i32::from(!shape.outgoing))?;
+        if shape.to_send {
             option(libc::PACKET_VNET_HDR, 1)?;
+        }
+        if let Some(snap) = shape.snap {
+            socket::keep_first(socket, snap)?;
         }
         let ring = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES,
-            tp_block_nr: BLOCKS,
+            tp_block_nr: shape.blocks,
             tp_frame_size: FRAME_BYTES,
-            tp_frame_nr: BLOCK_BYTES / FRAME_BYTES * BLOCKS,
-            tp_retire_blk_tov: GIVE_OVER_MS,
+            tp_frame_nr: BLOCK_BYTES / FRAME_BYTES * shape.blocks,
+            tp_retire_blk_tov: shape.give_over_ms,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
@@ -211,7 +246,7 @@ impl Ring {
     }
 
     fn block(&self) -> *mut u8 {
-        // SAFETY: `block` is below BLOCKS, so inside the mapping.
+        // SAFETY: `block` is below the number of blocks, so inside the mapping.
         unsafe { self.start.add(self.block * BLOCK_BYTES as usize) }
     }
 
@@ -235,7 +270,7 @@ impl Ring {
         }
         self.packets.clear();
         self.offloads.clear();
-        self.cut.clear();
+        self.arrivals.clear();
         let block = self.block();
         // SAFETY: the block is ours until we give it back, and nothing else refers to it; BLOCK_BYTES of the mapping.
         let area = unsafe { std::slice::from_raw_parts_mut(block, BLOCK_BYTES as usize) };
@@ -246,7 +281,12 @@ impl Ring {
             self.at += header.tp_next_offset as usize;
         }
         self.left -= count as u32;
-        Some(Burst { area, packets: &mut self.packets, offloads: &mut self.offloads, cut: &self.cut })
+        Some(Burst {
+            area,
+            packets: &mut self.packets,
+            offloads: &mut self.offloads,
+            arrivals: &self.arrivals,
+        })
     }
 
     /// Notes a packet; a VLAN tag that was taken off comes back to its place.
@@ -254,11 +294,12 @@ impl Ring {
         let start = self.at + header.tp_mac as usize;
         let mut span = Span { start, length: header.tp_snaplen as usize, headroom: 0 };
         let inside = span.start.checked_add(span.length).is_some_and(|end| end <= area.len());
-        if !inside || start < OFFLOAD_BYTES.max(TAG_BYTES) || self.is_sent(area) {
+        if !inside || start < OFFLOAD_BYTES.max(TAG_BYTES) || (!self.shape.outgoing && self.is_sent(area)) {
             return;
         }
+        let mut wire_length = header.tp_len as usize;
         let mut offload = Offload { start, ..Offload::default() };
-        if self.with_offloads {
+        if self.shape.to_send {
             offload.words.copy_from_slice(&area[start - OFFLOAD_BYTES..start]);
         }
         if header.tp_status & libc::TP_STATUS_VLAN_VALID != 0 && span.length >= ADDRESSES {
@@ -269,15 +310,17 @@ impl Ring {
             area[tag..tag + 2].copy_from_slice(&kind.to_be_bytes());
             area[tag + 2..tag + TAG_BYTES].copy_from_slice(&(header.hv1.tp_vlan_tci as u16).to_be_bytes());
             (span.start, span.length) = (start - TAG_BYTES, span.length + TAG_BYTES);
+            wire_length += TAG_BYTES;
             offload.follow(span.start);
         }
         // What is merged is too long, or would have to be cut behind the headers that it gets.
-        if self.with_offloads && !offload.is_merged() {
+        if self.shape.to_send && !offload.is_merged() {
             span.headroom = HEADROOM;
         }
         self.packets.push(span);
         self.offloads.push(offload);
-        self.cut.push(header.tp_snaplen < header.tp_len);
+        let time_ns = u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec);
+        self.arrivals.push(Arrival { time_ns, wire_length });
     }
 
     /// Whether the packet is one that was sent here; its address lies behind its description.
@@ -291,7 +334,7 @@ impl Ring {
     pub fn done(&mut self) {
         if self.left == 0 {
             self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.block = (self.block + 1) % BLOCKS as usize;
+            self.block = (self.block + 1) % self.shape.blocks as usize;
         }
     }
 }
@@ -306,6 +349,6 @@ fn header_at(area: &[u8], at: usize) -> Option<libc::tpacket3_hdr> {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping of `open`, which nothing points into any more.
-        unsafe { libc::munmap(self.start.cast(), BYTES) };
+        unsafe { libc::munmap(self.start.cast(), self.shape.bytes()) };
     }
 }

@@ -32,10 +32,11 @@ impl Sender {
         let area = burst.area.as_mut_ptr();
         let mut parts = [[libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2]; BURST];
         let (mut count, mut unsent) = (0, 0);
-        let packets = burst.packets.iter().zip(burst.offloads.iter_mut()).zip(burst.cut).zip(fates);
-        for (((packet, offload), cut), _) in packets.filter(|(_, of)| **of == fate) {
+        let packets = burst.packets.iter().zip(burst.offloads.iter_mut()).zip(burst.arrivals).zip(fates);
+        for (((packet, offload), arrival), _) in packets.filter(|(_, of)| **of == fate) {
             offload.follow(packet.start);
-            if *cut {
+            // Not whole.
+            if packet.length < arrival.wire_length {
                 unsent += 1;
                 continue;
             }
