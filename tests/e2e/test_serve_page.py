@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import browser, needs
-from tests.e2e.serving import Lab, free_port, lab_in, token, until
+from tests.e2e.serving import Lab, Local, asked, free_port, lab_in, token, until
 
 pytestmark = needs.marks()
 
@@ -126,6 +127,61 @@ def test_what_changes_something_is_asked_for_twice(served: tuple[Lab, str, str],
         until("why not", lambda: page.evaluate("document.getElementById('answer').className") == "bad")
         press(page, "Observe", "yes")
         until("it is done", lambda: lab.attached()["mode"] == "observe")
+
+
+def test_a_class_is_enforced_for_some_minutes(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    own = f"[...document.querySelectorAll('article')].find({names(lab)})"
+
+    def shown() -> str:
+        return str(page.evaluate(f"{own}.textContent"))
+
+    def asked_mode() -> dict[str, object] | None:
+        (attack,) = (it for it in lab.attached()["classes"] if it["name"] == "attack")
+        return attack["asked"] and dict(attack["asked"])
+
+    def submit(mode: str, minutes: int) -> None:
+        page.evaluate(
+            f"(() => {{ const [name, mode] = {own}.querySelectorAll('select'); name.value = 'attack';"
+            f" mode.value = '{mode}'; {own}.querySelector('input').value = {minutes};"
+            f" {own}.querySelector('form button').click(); }})()"
+        )
+        until("it asks", lambda: bool(page.evaluate("document.getElementById('confirm').open")))
+        page.evaluate("document.querySelector('#confirm button[value=yes]').click()")
+
+    with browser.page(tmp_path) as page:
+        opened(page, address, secret, 800)
+        until(
+            "the class can be chosen",
+            lambda: bool(page.evaluate(f"{own}.querySelectorAll('option').length > 2")),
+        )
+        submit("enforce", 10)
+        until("it is done", lambda: (asked_mode() or {}).get("mode") == "enforce")
+        remaining = (asked_mode() or {})["remaining_seconds"]
+        assert isinstance(remaining, float)
+        assert 0 < remaining <= 600
+        answer = "document.getElementById('answer').textContent"
+        until("the limits of it are said", lambda: "as a whole observes" in page.evaluate(answer))
+        until("its end is shown", lambda: re.search(r"observe, \d+ (min|s) left", shown()) is not None)
+        submit("observe", 1)
+        until("it observes", lambda: (asked_mode() or {}).get("mode") == "observe")
+    for query, code, rule in (
+        ("class=atack", 409, 'no class \\"atack\\"'),
+        ("seconds=0", 400, "from 1 to"),
+        ("seconds=2592001", 400, "from 1 to"),
+    ):
+        place = f"interface={lab.made.receiver}&netns={lab.made.inside}&mode=observe"
+        got, body = asked(Local(lab.socket), "POST", f"/api/v1/mode?{place}&{query}")
+        assert got == code, body
+        assert rule in body
+    # Without a time, the mode stays; here, that of the policy again.
+    assert (
+        asked(Local(lab.socket), "POST", f"/api/v1/mode?{place}&class=attack".replace("observe", "enforce"))[
+            0
+        ]
+        == 200
+    )
+    until("nothing else is asked for", lambda: asked_mode() is None)
 
 
 def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is asked for when somebody wants to see it: why an event, who is denied or banned, what is known of the models.
 
-import { $, change, closed, make, number, read, row } from "./common.js";
+import { $, change, closed, left, make, number, read, row } from "./common.js";
 
 const EACH_MS = 5000;
 const SHOWN_TREES = 5;
@@ -65,10 +65,8 @@ export async function why(event, place) {
 
 // ---- lists and bans
 
-const left = (seconds) => (seconds === null ? "until removed" : seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
-
 function listed(place, prefix, by, seconds, list) {
-  const cells = [place.key, prefix, by, number(left(seconds))];
+  const cells = [place.key, prefix, by, number(seconds === null ? "until removed" : left(seconds))];
   if (list === null) return row(...cells, "");
   const button = make("button", { class: "small", "aria-label": `Lift ${prefix} on ${place.key}` }, "Lift");
   button.addEventListener("click", async () => {

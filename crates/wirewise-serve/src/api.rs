@@ -44,8 +44,8 @@ const MOST_FLOWS: usize = 1000;
 /// Entries of a list in one answer.
 const MOST_LISTED: usize = 1000;
 static LISTING: Mutex<()> = Mutex::new(());
-/// A month, in seconds: what is to be denied for longer belongs into the policy.
-const LONGEST_DENIAL: u32 = 30 * 24 * 3600;
+/// A month, in seconds: what is to last longer belongs into the policy.
+const LONGEST: u32 = 30 * 24 * 3600;
 /// Events that may wait for a slow reader.
 const TOLD_AT_A_TIME: usize = 4096;
 
@@ -446,6 +446,11 @@ pub struct Change {
     netns: Option<String>,
     #[param(inline)]
     mode: WantedMode,
+    /// Only this class, as `wirewised mode` does.
+    class: Option<String>,
+    /// For so long, counted in the data path; afterwards the other mode holds. Without `class`, for every class.
+    #[param(minimum = 1, maximum = 2_592_000)]
+    seconds: Option<u32>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -465,7 +470,7 @@ pub struct Undo {
     netns: Option<String>,
 }
 
-/// Observes or enforces, until the configuration is read again.
+/// Observes or enforces: an interface until the configuration is read again, or classes until that is changed or its time is over.
 #[utoipa::path(post, path = "/api/v1/mode", params(Change), responses((status = 200, body = Summary)))]
 pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Response {
     let mode = match change.mode {
@@ -473,7 +478,15 @@ pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Resp
         WantedMode::Enforce => Mode::Enforce,
     };
     let place = Place { netns: change.netns, interface: change.interface };
-    operate(service, place, Operation::Mode(mode)).await
+    if change.seconds.is_some_and(|seconds| !(1..=LONGEST).contains(&seconds)) {
+        let text = format!("`seconds` must be from 1 to {LONGEST}; without it, the mode stays");
+        return said(StatusCode::BAD_REQUEST, &text);
+    }
+    let operation = match (change.class, change.seconds) {
+        (None, None) => Operation::Mode(mode),
+        (class, seconds) => Operation::ClassMode { mode, class, seconds },
+    };
+    operate(service, place, operation).await
 }
 
 /// Undoes the last swap, until the configuration is read again.
@@ -509,10 +522,9 @@ pub async fn deny(
     origin: Option<Extension<Origin>>,
     Asked(denial): Asked<Denial>,
 ) -> Response {
-    if !(1..=LONGEST_DENIAL).contains(&denial.seconds) {
-        let text = format!(
-            "`seconds` must be from 1 to {LONGEST_DENIAL}; the policy's `deny` has those who stay denied"
-        );
+    if !(1..=LONGEST).contains(&denial.seconds) {
+        let text =
+            format!("`seconds` must be from 1 to {LONGEST}; the policy's `deny` has those who stay denied");
         return said(StatusCode::BAD_REQUEST, &text);
     }
     let prefix = match denial.prefix.parse::<Prefix>() {
