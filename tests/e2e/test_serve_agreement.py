@@ -109,6 +109,12 @@ def compare(lab: Lab, collector: Collector, port: int) -> None:
     flows = [without_times(flow) for flow in lab.look("flows")["flows"]]
     assert [without_times(flow) for flow in of_api(lab, "flows")["flows"]] == flows
     assert [(flow["packets"], flow["class"]) for flow in flows] == [(PACKETS, "attack")] * FLOWS
+    talkers = of_api(lab, "talkers")
+    for kind, address in (("sources", A[0]), ("targets", B[0])):
+        assert talkers[kind] == {
+            "first": [{"address": address, "packets": all_packets, "flows": FLOWS}],
+            "exact": True,
+        }
     # By flow, the last event has the packets that the table has.
     last = {event["flow_id"]: event["wirewise"]["packets"] for event in events}
     assert sorted(last.values()) == [PACKETS] * FLOWS

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e import browser, needs
 from tests.e2e.serving import Lab, Local, asked, free_port, lab_in, token, until
+from tests.e2e.test_cpus import A, B
 
 pytestmark = needs.marks()
 
@@ -206,6 +207,7 @@ def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> 
 
 def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tmp_path: Path) -> None:
     lab, address, secret = served
+    lab.send(3)
     own = f"[...document.querySelectorAll('#listed tr')].filter({names(lab)})"
     choice = f"[...document.getElementById('deny-where').options].findIndex({names(lab)})"
     models = "document.getElementById('models').textContent"
@@ -222,7 +224,7 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
         for width in WIDTHS:
             page.evaluate("sessionStorage.clear()") if page.requests else None
             opened(page, address, secret, width, dark=width != WIDTHS[0])
-            for section in ("lists", "models"):
+            for section in ("talkers", "lists", "models"):
                 page.evaluate(f"document.getElementById('{section}-section').open = true")
             until("it can be chosen", lambda: page.evaluate(choice) >= 0)
             page.evaluate(f"document.getElementById('deny-where').selectedIndex = {choice}")
@@ -233,6 +235,13 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
             until("the model is shown", lambda: f"first on {lab.made.receiver}" in page.evaluate(models))
             for said in ("SHA-256", "Drift by feature", "Shadow against active", "five-tuple"):
                 assert said in page.evaluate(models), said
+            until(
+                "sources and targets are shown",
+                lambda: all(
+                    it in page.evaluate("document.getElementById('talkers').textContent")
+                    for it in (A[0], B[0])
+                ),
+            )
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             (shots / f"details-{width}.png").write_bytes(page.screenshot())
             page.evaluate(

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked for when somebody wants to see it: why an event, who is denied or banned, what is known of the models.
+// What is asked for when somebody wants to see it: why an event, who sends and receives the most, who is denied or banned, what is known of the models.
 
 import { $, change, closed, left, make, number, read, row } from "./common.js";
 
 const EACH_MS = 5000;
 const SHOWN_TREES = 5;
+const SHOWN_TALKERS = 10;
 
 let interfaces = () => [];
 
@@ -61,6 +62,22 @@ export async function why(event, place) {
     $("why-text").replaceChildren(make("p", { class: "bad" }, error.message));
   }
   if ((await answer) === "deny") await denial(place, event.src_ip, 10);
+}
+
+// ---- sources and targets
+
+async function talkers() {
+  const { attachments } = await read(`api/v1/talkers?limit=${SHOWN_TALKERS}`);
+  const top = (title, kind) => {
+    const all = attachments.flatMap((it) => it[kind].first.map((talker) => ({ name: it.interface, ...talker })));
+    all.sort((one, other) => other.packets - one.packets);
+    const rows = all.slice(0, SHOWN_TALKERS).map((it) => row(it.address, number(it.packets.toLocaleString("en")), number(it.flows.toLocaleString("en")), it.name));
+    return make("div", {}, table([[title], ["Packets", "number"], ["Flows", "number"], ["Interface"]], rows));
+  };
+  const inexact = attachments.filter(({ sources, targets }) => !(sources.exact && targets.exact)).map((it) => it.interface);
+  $("talkers-section").querySelector(".note").textContent = "Of the flows that are in the flow tables now."
+    + (inexact.length ? ` At least so much on ${inexact.join(", ")}: there are too many addresses to count each.` : "");
+  $("talkers").replaceChildren(top("Source", "sources"), top("Target", "targets"));
 }
 
 // ---- lists and bans
@@ -192,6 +209,7 @@ function whileOpen(section, show) {
 // where : the interfaces that are shown now.
 export function begin(where) {
   interfaces = where;
+  whileOpen($("talkers-section"), talkers);
   whileOpen($("lists-section"), lists);
   whileOpen($("models-section"), models);
   $("deny").addEventListener("submit", async (event) => {

@@ -37,12 +37,16 @@ use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Health, Operation, Summary};
 use crate::kept::hexadecimal;
 use crate::openapi::{Described, Failure, Readings};
+use crate::talkers::Talkers;
 use crate::{metrics, page};
 
 /// Flows in one answer.
 const MOST_FLOWS: usize = 1000;
 /// Entries of a list in one answer.
 const MOST_LISTED: usize = 1000;
+/// Sources, and targets, in one answer.
+const MOST_TALKERS: usize = 100;
+/// One at a time: lists and flow tables may have millions of entries.
 static LISTING: Mutex<()> = Mutex::new(());
 /// A month, in seconds: what is to last longer belongs into the policy.
 const LONGEST: u32 = 30 * 24 * 3600;
@@ -96,6 +100,7 @@ pub fn routes(service: Service) -> Router {
         .route("/api/v1/explain", get(explain))
         .route("/api/v1/lists", get(lists))
         .route("/api/v1/flows", get(flows))
+        .route("/api/v1/talkers", get(talkers))
         .route("/api/v1/events", get(events))
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/reload", post(reload))
@@ -246,7 +251,6 @@ pub async fn lists(
     Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || {
-        // One at a time: a list may have millions of prefixes.
         let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
         each(&service.root, &which, |it| Ok(json!(Lists::read(it, MOST_LISTED)?)))
     })
@@ -340,6 +344,39 @@ pub async fn flows(
             })?;
             Ok(json!({"interface": it.interface, "count": found.count(), "flows": flows}))
         })
+    })
+    .await
+}
+
+/// How many sources and targets.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WhichTalkers {
+    interface: Option<String>,
+    /// Of each, per attachment.
+    #[serde(default = "ten")]
+    #[param(minimum = 1, maximum = 100, default = 10)]
+    limit: usize,
+}
+
+fn ten() -> usize {
+    10
+}
+
+/// Who sends and who receives the most packets, of the flows that are in the tables.
+#[utoipa::path(get, path = "/api/v1/talkers", params(WhichTalkers), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn talkers(
+    State(service): State<Service>,
+    Asked(which): Asked<WhichTalkers>,
+) -> std::result::Result<Json<Value>, Response> {
+    if which.limit == 0 || which.limit > MOST_TALKERS {
+        return Err(said(StatusCode::BAD_REQUEST, &format!("`limit` must be from 1 to {MOST_TALKERS}")));
+    }
+    reading(move || {
+        let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = which.limit;
+        each(&service.root, &Which { interface: which.interface }, |it| Ok(json!(Talkers::read(it, limit)?)))
     })
     .await
 }

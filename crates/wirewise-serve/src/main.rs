@@ -26,6 +26,7 @@ mod requests;
 mod seldom;
 mod survey;
 mod sync;
+mod talkers;
 mod tls;
 
 use std::io::IsTerminal;
