@@ -31,6 +31,21 @@ function tree({ says, tests }, index) {
   return make("div", {}, make("h4", {}, `Tree ${index}: ${says}`), make("ol", {}, ...steps));
 }
 
+// What a network would say with one feature at either end of what it tells apart is computed, not estimated; shares of a score would be made up.
+function networkParts({ class: name, scores, inputs }, event) {
+  const change = ({ value, class: other }) => (other === name ? "no change" : `${other} at ${amount(value)}`);
+  const rows = inputs.map(({ feature, encoded, otherwise }) => row(feature, number(encoded === null ? "as bits" : amount(encoded)),
+    ...(otherwise.length ? otherwise.map(change) : ["makes no difference", ""])));
+  return [
+    make("h4", {}, `Scores: ${name}`),
+    table([["Class"], ["Score", "number"]], scores.map((it) => row(it.class, number(it.score.toLocaleString("en"))))),
+    ...(scores.length === 1 ? [make("p", { class: "faint" }, "The class is this one if its score is above 0.")] : []),
+    make("h4", {}, "If one feature alone were another"),
+    table([["Feature"], ["Network gets", "number"], ["At its lowest"], ["At its highest"]], rows),
+    ...(name !== event.wirewise.class ? [make("p", {}, `The event has another class: ${event.wirewise.class}.`)] : []),
+  ];
+}
+
 async function explained(event, place) {
   const { features } = event.wirewise;
   if (!features) {
@@ -42,6 +57,8 @@ async function explained(event, place) {
   return [
     make("p", { class: "faint" }, `${said.bundle}: ${said.model}`),
     table([["Feature"], ["Value", "number"], ["Unit"]], rows),
+    ...said.outside.map((it) => make("p", {}, `${it.feature} = ${amount(it.value)} is outside what training saw (${amount(it.low)} to ${amount(it.high)}), so the class is unknown.`)),
+    ...(said.network ? networkParts(said.network, event) : []),
     ...said.trees.slice(0, SHOWN_TREES).map(tree),
     ...(more > 0 ? [make("details", {}, make("summary", {}, `${more} more trees`), ...said.trees.slice(SHOWN_TREES).map((it, index) => tree(it, index + SHOWN_TREES)))] : []),
     ...(said.not_shown ? [make("p", {}, said.not_shown)] : []),

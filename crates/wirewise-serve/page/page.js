@@ -134,7 +134,7 @@ async function now() {
     const table = make("table", {},
       make("thead", {}, make("tr", {}, ...["Class", "Action", "Mode"].map((text) => make("th", {}, text)),
         ...["Packets/s", "bit/s", "Packets", "Not passed"].map((text) => make("th", { class: "number" }, text)))),
-      make("tbody", {}, ...rates.map((it, i) => row(it.name, stats.classes[i].action, modes.get(it.name), number(short(it.rate)),
+      make("tbody", {}, ...rates.map((it, i) => row(it.name, make("td", { class: "wrap" }, stats.classes[i].action), modes.get(it.name), number(short(it.rate)),
         number(short(it.bits)), number(it.packets.toLocaleString("en")), number(it.hits.toLocaleString("en"))))));
     shown.body.replaceChildren(
       make("p", { class: "faint" }, `${stats.bundle ?? "unknown bundle"} on ${status?.plane_obtained ?? "nothing any more"}, since ${status?.since ?? "?"}`),
