@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service says of a network's scores is what the reference computes."""
+"""The service's explanation of a network has the scores that the reference computes."""
 
 from __future__ import annotations
 

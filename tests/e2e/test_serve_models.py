@@ -96,7 +96,7 @@ def test_drift_a_shadow_and_a_network_are_shown(compared: tuple[Lab, str, str], 
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 name = f"{width}{'-dark' if dark else ''}"
                 (shots / f"models-{name}.png").write_bytes(page.screenshot())
-                until("it is told", lambda: bool(page.evaluate(f"{event} !== undefined")))
+                until("the event is shown", lambda: bool(page.evaluate(f"{event} !== undefined")))
                 page.evaluate(f"{event}.querySelector('button').click()")
                 until("it is explained", lambda: "If one feature alone" in page.evaluate(WHY))
                 (shots / f"network-{name}.png").write_bytes(page.screenshot())

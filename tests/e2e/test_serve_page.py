@@ -182,7 +182,7 @@ def test_a_class_is_enforced_for_some_minutes(served: tuple[Lab, str, str], tmp_
         ]
         == 200
     )
-    until("nothing else is asked for", lambda: asked_mode() is None)
+    until("no mode of its own is left", lambda: asked_mode() is None)
 
 
 def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> None:

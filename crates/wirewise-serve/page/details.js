@@ -35,7 +35,7 @@ function tree({ says, tests }, index) {
 function networkParts({ class: name, scores, inputs }, event) {
   const change = ({ value, class: other }) => (other === name ? "no change" : `${other} at ${amount(value)}`);
   const rows = inputs.map(({ feature, encoded, otherwise }) => row(feature, number(encoded === null ? "as bits" : amount(encoded)),
-    ...(otherwise.length ? otherwise.map(change) : ["makes no difference", ""])));
+    ...(otherwise.length ? otherwise.map(change) : ["makes no difference", ""]).map((text) => make("td", { class: "wrap" }, text))));
   return [
     make("h4", {}, `Scores: ${name}`),
     table([["Class"], ["Score", "number"]], scores.map((it) => row(it.class, number(it.score.toLocaleString("en"))))),

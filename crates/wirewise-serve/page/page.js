@@ -70,8 +70,8 @@ function forAWhile(key, where) {
   const classes = make("select", {}, option("", "every class"));
   const mode = make("select", {}, option("observe", "observe"), option("enforce", "enforce"));
   const minutes = make("input", { type: "number", min: 1, max: 43200, value: 10, required: "" });
-  const form = make("form", { class: "fields" }, make("label", {}, "Have ", classes), make("label", {}, "only ", mode),
-    make("label", {}, "for minutes ", minutes), make("button", { "aria-label": `Change the mode on ${key} for a while` }, "For a while"));
+  const form = make("form", { class: "fields" }, make("label", {}, "Class ", classes), make("label", {}, "Mode ", mode),
+    make("label", {}, "Minutes ", minutes), make("button", { "aria-label": `Change the mode on ${key} for a while` }, "For a while"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const other = mode.value === "observe" ? "enforce" : "observe";
@@ -142,7 +142,7 @@ async function now() {
       make("p", { class: "legend" }, make("span", {}, "all packets"), make("span", { class: "is-hit" }, "dropped or acted on, or would be"),
         make("b", {}, `top: ${short(Math.max(0, ...history.get(key).points.map((point) => point.all)))} packets/s`)),
       make("div", { class: "scroll" }, table),
-      ...(stats.shadow ? [make("p", {}, `Shadow: disagrees on ${stats.shadow.disagree} of ${stats.shadow.packets} packets`)] : []),
+      ...(stats.shadow ? [make("p", {}, `Shadow: disagrees on ${stats.shadow.disagree.toLocaleString("en")} of ${stats.shadow.packets.toLocaleString("en")} packets`)] : []),
     );
   }
   for (const [key, { article }] of places) {

@@ -354,7 +354,7 @@ pub async fn flows(
 #[into_params(parameter_in = Query)]
 pub struct WhichTalkers {
     interface: Option<String>,
-    /// Of each, per attachment.
+    /// Sources, and as many targets, per attachment.
     #[serde(default = "ten")]
     #[param(minimum = 1, maximum = 100, default = 10)]
     limit: usize,

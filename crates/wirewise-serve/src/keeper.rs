@@ -65,7 +65,7 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub enum Operation {
     Mode(Mode),
-    /// Of one class or of all, for a while or until it is changed.
+    /// Sets the mode of one class or all classes, for a while or until it is changed.
     ClassMode {
         mode: Mode,
         class: Option<String>,

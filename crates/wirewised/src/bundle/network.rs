@@ -34,12 +34,12 @@ struct Layer {
     /// By neuron, then input.
     weights: Vec<Vec<i64>>,
     bias: Vec<i64>,
-    /// Of int8, by neuron.
+    /// In int8 networks, by neuron.
     #[serde(default)]
     multiplier: Vec<i64>,
     #[serde(default)]
     shift: u32,
-    /// Of Q16: the largest activation.
+    /// In Q16 networks: the largest activation.
     #[serde(default)]
     ceiling: Option<i64>,
 }
@@ -101,7 +101,7 @@ impl Network {
     }
 }
 
-/// Of the bits of a feature.
+/// Values beyond which the bits of a feature do not change.
 fn ends(encoding: &Encoding) -> (i64, i64) {
     match encoding {
         Encoding::Steps { thresholds } => {
