@@ -163,7 +163,10 @@ def test_a_class_is_enforced_for_some_minutes(served: tuple[Lab, str, str], tmp_
         assert 0 < remaining <= 600
         answer = "document.getElementById('answer').textContent"
         until("the limits of it are said", lambda: "as a whole observes" in page.evaluate(answer))
-        until("its end is shown", lambda: re.search(r"observe, \d+ (min|s) left", shown()) is not None)
+        until(
+            "its end is shown",
+            lambda: re.search(r"observe \(asked: enforce, \d+ (min|s) left\)", shown()) is not None,
+        )
         submit("observe", 1)
         until("it observes", lambda: (asked_mode() or {}).get("mode") == "observe")
     for query, code, rule in (

@@ -126,7 +126,7 @@ async function now() {
     const shown = card(key, { interface: stats.interface, netns });
     const rates = note(key, stats.classes, seconds);
     shown.mode.textContent = modeText(stats.mode, status?.enforce_remaining_seconds);
-    const modes = new Map((status?.classes ?? []).map(({ name, mode, asked }) => [name, modeText(mode, asked?.remaining_seconds)]));
+    const modes = new Map((status?.classes ?? []).map(({ name, mode, asked }) => [name, asked && asked.mode !== mode ? `${mode} (asked: ${modeText(asked.mode, asked.remaining_seconds)})` : modeText(mode, asked?.remaining_seconds)]));
     for (const { name } of stats.classes) {
       if (![...shown.classes.options].some(({ value }) => value === name)) shown.classes.append(make("option", { value: name }, name));
     }
