@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At rest, commands, metrics, events and the API that the page shows tell the same."""
+"""At rest, commands, metrics, events, IPFIX and the API that the page shows tell the same."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import socket
 import subprocess
 from typing import Any
 
 from tests.e2e import needs
+from tests.e2e.collectors import Collector, ip
 from tests.e2e.sending import send_all
-from tests.e2e.serving import Lab, Local, asked, until
+from tests.e2e.serving import Lab, Local, asked, free_port, until
 from tests.e2e.test_cpus import A, B, udp
+from tests.e2e.test_serve_ipfix import ENTERPRISE, decoded, domain, key, number
 from wirewise import agent
 from wirewise.demo.network import inside_namespace
 from wirewise.demo.sender import open_sender
@@ -47,11 +50,21 @@ def without_times(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_all_tell_the_same(lab: Lab) -> None:
+    port = free_port()
+    with ip(port, socket.SOCK_DGRAM) as collector:
+        compare(lab, collector, port)
+
+
+def compare(lab: Lab, collector: Collector, port: int) -> None:
     (lab.folder / "count.yaml").write_text(
         "version: 1\nclasses: {attack: {action: count, severity: 2}}\n"
         "events: {rate: 100000/s, burst: 100000}\n"
     )
-    lab.write(lab.entry(policy="count.yaml"), events={"file": "eve.json"})
+    lab.write(
+        lab.entry(policy="count.yaml"),
+        events={"file": "eve.json"},
+        ipfix={"collector": f"udp://127.0.0.1:{port}", "idle": "1s", "enterprise": ENTERPRISE},
+    )
     lab.start()
     until("it is kept", lab.kept)
 
@@ -96,6 +109,31 @@ def test_all_tell_the_same(lab: Lab) -> None:
     flows = [without_times(flow) for flow in lab.look("flows")["flows"]]
     assert [without_times(flow) for flow in of_api(lab, "flows")["flows"]] == flows
     assert [(flow["packets"], flow["class"]) for flow in flows] == [(PACKETS, "attack")] * FLOWS
+    talkers = of_api(lab, "talkers")
+    for kind, address in (("sources", A[0]), ("targets", B[0])):
+        assert talkers[kind] == {
+            "first": [{"address": address, "packets": all_packets, "flows": FLOWS}],
+            "exact": True,
+        }
     # By flow, the last event has the packets that the table has.
     last = {event["flow_id"]: event["wirewise"]["packets"] for event in events}
     assert sorted(last.values()) == [PACKETS] * FLOWS
+
+    def exported() -> dict[tuple[object, ...], tuple[int, str]]:
+        """By flow, packets and class of the record with the most: a pause as long as `idle` makes several."""
+        records = sorted(decoded(collector, domain(lab)), key=lambda record: number(record[0, 86]))
+        return {
+            key(record): (number(record[0, 86]), record[ENTERPRISE, 2].decode())
+            for record in records
+            if (ENTERPRISE, 2) in record
+        }
+
+    shown = {
+        tuple(flow[it] for it in ("source", "source_port", "destination", "destination_port", "protocol")): (
+            flow["packets"],
+            flow["class"],
+        )
+        for flow in flows
+    }
+    until("IPFIX has as much", lambda: sum(packets for packets, _ in exported().values()) >= all_packets)
+    assert exported() == shown

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import browser, needs
-from tests.e2e.serving import Lab, free_port, lab_in, token, until
+from tests.e2e.serving import Lab, Local, asked, free_port, lab_in, token, until
+from tests.e2e.test_cpus import A, B
 
 pytestmark = needs.marks()
 
@@ -128,6 +130,64 @@ def test_what_changes_something_is_asked_for_twice(served: tuple[Lab, str, str],
         until("it is done", lambda: lab.attached()["mode"] == "observe")
 
 
+def test_a_class_is_enforced_for_some_minutes(served: tuple[Lab, str, str], tmp_path: Path) -> None:
+    lab, address, secret = served
+    own = f"[...document.querySelectorAll('article')].find({names(lab)})"
+
+    def shown() -> str:
+        return str(page.evaluate(f"{own}.textContent"))
+
+    def asked_mode() -> dict[str, object] | None:
+        (attack,) = (it for it in lab.attached()["classes"] if it["name"] == "attack")
+        return attack["asked"] and dict(attack["asked"])
+
+    def submit(mode: str, minutes: int) -> None:
+        page.evaluate(
+            f"(() => {{ const [name, mode] = {own}.querySelectorAll('select'); name.value = 'attack';"
+            f" mode.value = '{mode}'; {own}.querySelector('input').value = {minutes};"
+            f" {own}.querySelector('form button').click(); }})()"
+        )
+        until("it asks", lambda: bool(page.evaluate("document.getElementById('confirm').open")))
+        page.evaluate("document.querySelector('#confirm button[value=yes]').click()")
+
+    with browser.page(tmp_path) as page:
+        opened(page, address, secret, 800)
+        until(
+            "the class can be chosen",
+            lambda: bool(page.evaluate(f"{own}.querySelectorAll('option').length > 2")),
+        )
+        submit("enforce", 10)
+        until("it is done", lambda: (asked_mode() or {}).get("mode") == "enforce")
+        remaining = (asked_mode() or {})["remaining_seconds"]
+        assert isinstance(remaining, float)
+        assert 0 < remaining <= 600
+        answer = "document.getElementById('answer').textContent"
+        until("the limits of it are said", lambda: "as a whole observes" in page.evaluate(answer))
+        until(
+            "its end is shown",
+            lambda: re.search(r"observe \(asked: enforce, \d+ (min|s) left\)", shown()) is not None,
+        )
+        submit("observe", 1)
+        until("it observes", lambda: (asked_mode() or {}).get("mode") == "observe")
+    for query, code, rule in (
+        ("class=atack", 409, 'no class \\"atack\\"'),
+        ("seconds=0", 400, "from 1 to"),
+        ("seconds=2592001", 400, "from 1 to"),
+    ):
+        place = f"interface={lab.made.receiver}&netns={lab.made.inside}&mode=observe"
+        got, body = asked(Local(lab.socket), "POST", f"/api/v1/mode?{place}&{query}")
+        assert got == code, body
+        assert rule in body
+    # Without a time, the mode stays; here, that of the policy again.
+    assert (
+        asked(Local(lab.socket), "POST", f"/api/v1/mode?{place}&class=attack".replace("observe", "enforce"))[
+            0
+        ]
+        == 200
+    )
+    until("no mode of its own is left", lambda: asked_mode() is None)
+
+
 def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> None:
     lab, address, secret = served
     lab.send(30)
@@ -150,6 +210,7 @@ def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> 
 
 def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tmp_path: Path) -> None:
     lab, address, secret = served
+    lab.send(3)
     own = f"[...document.querySelectorAll('#listed tr')].filter({names(lab)})"
     choice = f"[...document.getElementById('deny-where').options].findIndex({names(lab)})"
     models = "document.getElementById('models').textContent"
@@ -166,7 +227,7 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
         for width in WIDTHS:
             page.evaluate("sessionStorage.clear()") if page.requests else None
             opened(page, address, secret, width, dark=width != WIDTHS[0])
-            for section in ("lists", "models"):
+            for section in ("talkers", "lists", "models"):
                 page.evaluate(f"document.getElementById('{section}-section').open = true")
             until("it can be chosen", lambda: page.evaluate(choice) >= 0)
             page.evaluate(f"document.getElementById('deny-where').selectedIndex = {choice}")
@@ -177,6 +238,13 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
             until("the model is shown", lambda: f"first on {lab.made.receiver}" in page.evaluate(models))
             for said in ("SHA-256", "Drift by feature", "Shadow against active", "five-tuple"):
                 assert said in page.evaluate(models), said
+            until(
+                "sources and targets are shown",
+                lambda: all(
+                    it in page.evaluate("document.getElementById('talkers').textContent")
+                    for it in (A[0], B[0])
+                ),
+            )
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             (shots / f"details-{width}.png").write_bytes(page.screenshot())
             page.evaluate(

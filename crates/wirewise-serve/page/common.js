@@ -27,6 +27,9 @@ export function short(value) {
   return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)}${units[unit]}`;
 }
 
+// A time that is left.
+export const left = (seconds) => (seconds < 120 ? `${Math.ceil(seconds)} s` : `${Math.round(seconds / 60)} min`);
+
 export class Refused extends Error {}
 
 export async function ask(path, method = "GET") {

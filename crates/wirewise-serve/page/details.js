@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked for when somebody wants to see it: why an event, who is denied or banned, what is known of the models.
+// What is asked for when somebody wants to see it: why an event, who sends and receives the most, who is denied or banned, what is known of the models.
 
-import { $, change, closed, make, number, read, row } from "./common.js";
+import { $, change, closed, left, make, number, read, row } from "./common.js";
 
 const EACH_MS = 5000;
 const SHOWN_TREES = 5;
+const SHOWN_TALKERS = 10;
 
 let interfaces = () => [];
 
@@ -30,6 +31,21 @@ function tree({ says, tests }, index) {
   return make("div", {}, make("h4", {}, `Tree ${index}: ${says}`), make("ol", {}, ...steps));
 }
 
+// What a network would say with one feature at either end of what it tells apart is computed, not estimated; shares of a score would be made up.
+function networkParts({ class: name, scores, inputs }, event) {
+  const change = ({ value, class: other }) => (other === name ? "no change" : `${other} at ${amount(value)}`);
+  const rows = inputs.map(({ feature, encoded, otherwise }) => row(feature, number(encoded === null ? "as bits" : amount(encoded)),
+    ...(otherwise.length ? otherwise.map(change) : ["makes no difference", ""]).map((text) => make("td", { class: "wrap" }, text))));
+  return [
+    make("h4", {}, `Scores: ${name}`),
+    table([["Class"], ["Score", "number"]], scores.map((it) => row(it.class, number(it.score.toLocaleString("en"))))),
+    ...(scores.length === 1 ? [make("p", { class: "faint" }, "The class is this one if its score is above 0.")] : []),
+    make("h4", {}, "If one feature alone were another"),
+    table([["Feature"], ["Network gets", "number"], ["At its lowest"], ["At its highest"]], rows),
+    ...(name !== event.wirewise.class ? [make("p", {}, `The event has another class: ${event.wirewise.class}.`)] : []),
+  ];
+}
+
 async function explained(event, place) {
   const { features } = event.wirewise;
   if (!features) {
@@ -41,6 +57,8 @@ async function explained(event, place) {
   return [
     make("p", { class: "faint" }, `${said.bundle}: ${said.model}`),
     table([["Feature"], ["Value", "number"], ["Unit"]], rows),
+    ...said.outside.map((it) => make("p", {}, `${it.feature} = ${amount(it.value)} is outside what training saw (${amount(it.low)} to ${amount(it.high)}), so the class is unknown.`)),
+    ...(said.network ? networkParts(said.network, event) : []),
     ...said.trees.slice(0, SHOWN_TREES).map(tree),
     ...(more > 0 ? [make("details", {}, make("summary", {}, `${more} more trees`), ...said.trees.slice(SHOWN_TREES).map((it, index) => tree(it, index + SHOWN_TREES)))] : []),
     ...(said.not_shown ? [make("p", {}, said.not_shown)] : []),
@@ -63,12 +81,26 @@ export async function why(event, place) {
   if ((await answer) === "deny") await denial(place, event.src_ip, 10);
 }
 
+// ---- sources and targets
+
+async function talkers() {
+  const { attachments } = await read(`api/v1/talkers?limit=${SHOWN_TALKERS}`);
+  const top = (title, kind) => {
+    const all = attachments.flatMap((it) => it[kind].first.map((talker) => ({ name: it.interface, ...talker })));
+    all.sort((one, other) => other.packets - one.packets);
+    const rows = all.slice(0, SHOWN_TALKERS).map((it) => row(it.address, number(it.packets.toLocaleString("en")), number(it.flows.toLocaleString("en")), it.name));
+    return make("div", {}, table([[title], ["Packets", "number"], ["Flows", "number"], ["Interface"]], rows));
+  };
+  const inexact = attachments.filter(({ sources, targets }) => !(sources.exact && targets.exact)).map((it) => it.interface);
+  $("talkers-section").querySelector(".note").textContent = "Of the flows that are in the flow tables now."
+    + (inexact.length ? ` At least so much on ${inexact.join(", ")}: there are too many addresses to count each.` : "");
+  $("talkers").replaceChildren(top("Source", "sources"), top("Target", "targets"));
+}
+
 // ---- lists and bans
 
-const left = (seconds) => (seconds === null ? "until removed" : seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
-
 function listed(place, prefix, by, seconds, list) {
-  const cells = [place.key, prefix, by, number(left(seconds))];
+  const cells = [place.key, prefix, by, number(seconds === null ? "until removed" : left(seconds))];
   if (list === null) return row(...cells, "");
   const button = make("button", { class: "small", "aria-label": `Lift ${prefix} on ${place.key}` }, "Lift");
   button.addEventListener("click", async () => {
@@ -194,6 +226,7 @@ function whileOpen(section, show) {
 // where : the interfaces that are shown now.
 export function begin(where) {
   interfaces = where;
+  whileOpen($("talkers-section"), talkers);
   whileOpen($("lists-section"), lists);
   whileOpen($("models-section"), models);
   $("deny").addEventListener("submit", async (event) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shows what happens, each second anew.
 
-import { $, Refused, ask, change, end, login, make, number, read, row, short } from "./common.js";
+import { $, Refused, ask, change, end, left, login, make, number, read, row, short } from "./common.js";
 import { begin, why } from "./details.js";
 
 const EACH_MS = 1000;
@@ -64,7 +64,28 @@ const places = new Map();
 // Events name the interface only.
 const placeOf = (name) => [...places.values()].map(({ place }) => place).find((place) => place.interface === name) ?? { interface: name };
 
-// One card an interface. Buttons stay as they are, so that a key press between two readings finds its button.
+// The mode of a class, or of all, for some minutes: the data path itself counts them.
+function forAWhile(key, where) {
+  const option = (value, text) => make("option", { value }, text);
+  const classes = make("select", {}, option("", "every class"));
+  const mode = make("select", {}, option("observe", "observe"), option("enforce", "enforce"));
+  const minutes = make("input", { type: "number", min: 1, max: 43200, value: 10, required: "" });
+  const form = make("form", { class: "fields" }, make("label", {}, "Class ", classes), make("label", {}, "Mode ", mode),
+    make("label", {}, "Minutes ", minutes), make("button", { "aria-label": `Change the mode on ${key} for a while` }, "For a while"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const other = mode.value === "observe" ? "enforce" : "observe";
+    const query = new URLSearchParams({ mode: mode.value, seconds: 60 * Number(minutes.value), ...(classes.value ? { class: classes.value } : {}) });
+    change(`api/v1/mode?${where}&${query}`,
+      `Have ${classes.value || "every class"} on ${key} ${mode.value} for ${minutes.value} minutes, and ${other} after that?`);
+  });
+  return { form, classes };
+}
+
+// What a mode is called, with the time that it has left.
+const modeText = (mode, seconds) => (typeof seconds === "number" ? `${mode}, ${left(seconds)} left` : mode);
+
+// One card per interface. Buttons stay as they are, so that a key press between two readings finds its button.
 function card(key, place) {
   if (!places.has(key)) {
     const title = make("h3", {}, key);
@@ -81,8 +102,9 @@ function card(key, place) {
       button.addEventListener("click", () => change(path, question));
       buttons.append(button);
     }
-    const article = make("article", {}, make("header", {}, title, mode), body, buttons);
-    places.set(key, { place, article, mode, body, buttons });
+    const whileForm = forAWhile(key, where);
+    const article = make("article", {}, make("header", {}, title, mode), body, buttons, whileForm.form);
+    places.set(key, { place, article, mode, body, classes: whileForm.classes });
     $("interfaces").append(article);
   }
   return places.get(key);
@@ -103,12 +125,16 @@ async function now() {
     seen.add(key);
     const shown = card(key, { interface: stats.interface, netns });
     const rates = note(key, stats.classes, seconds);
-    shown.mode.textContent = stats.mode;
+    shown.mode.textContent = modeText(stats.mode, status?.enforce_remaining_seconds);
+    const modes = new Map((status?.classes ?? []).map(({ name, mode, asked }) => [name, asked && asked.mode !== mode ? `${mode} (asked: ${modeText(asked.mode, asked.remaining_seconds)})` : modeText(mode, asked?.remaining_seconds)]));
+    for (const { name } of stats.classes) {
+      if (![...shown.classes.options].some(({ value }) => value === name)) shown.classes.append(make("option", { value: name }, name));
+    }
     shown.mode.className = `badge ${stats.mode.startsWith("enforce") ? "bad" : "good"}`;
     const table = make("table", {},
-      make("thead", {}, make("tr", {}, ...["Class", "Action"].map((text) => make("th", {}, text)),
+      make("thead", {}, make("tr", {}, ...["Class", "Action", "Mode"].map((text) => make("th", {}, text)),
         ...["Packets/s", "bit/s", "Packets", "Not passed"].map((text) => make("th", { class: "number" }, text)))),
-      make("tbody", {}, ...rates.map((it, i) => row(it.name, stats.classes[i].action, number(short(it.rate)),
+      make("tbody", {}, ...rates.map((it, i) => row(it.name, make("td", { class: "wrap" }, stats.classes[i].action), modes.get(it.name), number(short(it.rate)),
         number(short(it.bits)), number(it.packets.toLocaleString("en")), number(it.hits.toLocaleString("en"))))));
     shown.body.replaceChildren(
       make("p", { class: "faint" }, `${stats.bundle ?? "unknown bundle"} on ${status?.plane_obtained ?? "nothing any more"}, since ${status?.since ?? "?"}`),
@@ -116,7 +142,7 @@ async function now() {
       make("p", { class: "legend" }, make("span", {}, "all packets"), make("span", { class: "is-hit" }, "dropped or acted on, or would be"),
         make("b", {}, `top: ${short(Math.max(0, ...history.get(key).points.map((point) => point.all)))} packets/s`)),
       make("div", { class: "scroll" }, table),
-      ...(stats.shadow ? [make("p", {}, `Shadow: disagrees on ${stats.shadow.disagree} of ${stats.shadow.packets} packets`)] : []),
+      ...(stats.shadow ? [make("p", {}, `Shadow: disagrees on ${stats.shadow.disagree.toLocaleString("en")} of ${stats.shadow.packets.toLocaleString("en")} packets`)] : []),
     );
   }
   for (const [key, { article }] of places) {
@@ -150,7 +176,9 @@ async function service() {
     ...state.missing.map((place) => `${place.interface}${place.netns ? ` in ${place.netns}` : ""} is not there`),
     ...state.places.filter((place) => place.outages).map((place) => `${place.interface}: its carrier ended ${place.outages} times, ${place.outage_seconds.toFixed(1)} s in all`),
   ];
-  $("health").textContent = bad.length ? `${bad.length} to look at` : `all ${state.places.length} as configured`;
+  const count = state.places.length;
+  const well = count === 1 ? "1 interface, as configured" : count ? `${count} interfaces, all as configured` : "no interface to keep yet";
+  $("health").textContent = bad.length ? `${bad.length} to look at` : well;
   $("health").className = bad.length ? "bad" : "good";
   $("service").replaceChildren(...(bad.length ? bad : ["Everything runs as configured."]).map((text) => make("li", {}, text)));
 }

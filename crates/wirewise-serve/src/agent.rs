@@ -107,6 +107,16 @@ impl Order {
             .flag("--yes", true)
     }
 
+    /// Sets the mode of classes, for a number of seconds or until it is changed.
+    pub fn class_mode(place: &Place, classes: &[String], mode: Mode, seconds: Option<u32>) -> Self {
+        let order = Self::new("mode", place).argument(mode.name().to_string());
+        let order = classes.iter().fold(order, |it, class| it.argument(format!("--class={class}")));
+        match seconds {
+            None => order,
+            Some(seconds) => order.with("--for", format!("{seconds}s")),
+        }
+    }
+
     pub fn detach(place: &Place) -> Self {
         Self::new("detach", place)
     }

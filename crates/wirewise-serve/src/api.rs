@@ -37,15 +37,19 @@ use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Health, Operation, Summary};
 use crate::kept::hexadecimal;
 use crate::openapi::{Described, Failure, Readings};
+use crate::talkers::Talkers;
 use crate::{metrics, page};
 
 /// Flows in one answer.
 const MOST_FLOWS: usize = 1000;
 /// Entries of a list in one answer.
 const MOST_LISTED: usize = 1000;
+/// Sources, and targets, in one answer.
+const MOST_TALKERS: usize = 100;
+/// One at a time: lists and flow tables may have millions of entries.
 static LISTING: Mutex<()> = Mutex::new(());
-/// A month, in seconds: what is to be denied for longer belongs into the policy.
-const LONGEST_DENIAL: u32 = 30 * 24 * 3600;
+/// A month, in seconds: what is to last longer belongs into the policy.
+const LONGEST: u32 = 30 * 24 * 3600;
 /// Events that may wait for a slow reader.
 const TOLD_AT_A_TIME: usize = 4096;
 
@@ -96,6 +100,7 @@ pub fn routes(service: Service) -> Router {
         .route("/api/v1/explain", get(explain))
         .route("/api/v1/lists", get(lists))
         .route("/api/v1/flows", get(flows))
+        .route("/api/v1/talkers", get(talkers))
         .route("/api/v1/events", get(events))
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/reload", post(reload))
@@ -250,7 +255,6 @@ pub async fn lists(
     Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || {
-        // One at a time: a list may have millions of prefixes.
         let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
         each(&service.root, &which, |it| Ok(json!(Lists::read(it, MOST_LISTED)?)))
     })
@@ -344,6 +348,39 @@ pub async fn flows(
             })?;
             Ok(json!({"interface": it.interface, "count": found.count(), "flows": flows}))
         })
+    })
+    .await
+}
+
+/// How many sources and targets.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WhichTalkers {
+    interface: Option<String>,
+    /// Sources, and as many targets, per attachment.
+    #[serde(default = "ten")]
+    #[param(minimum = 1, maximum = 100, default = 10)]
+    limit: usize,
+}
+
+fn ten() -> usize {
+    10
+}
+
+/// Who sends and who receives the most packets, of the flows that are in the tables.
+#[utoipa::path(get, path = "/api/v1/talkers", params(WhichTalkers), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn talkers(
+    State(service): State<Service>,
+    Asked(which): Asked<WhichTalkers>,
+) -> std::result::Result<Json<Value>, Response> {
+    if which.limit == 0 || which.limit > MOST_TALKERS {
+        return Err(said(StatusCode::BAD_REQUEST, &format!("`limit` must be from 1 to {MOST_TALKERS}")));
+    }
+    reading(move || {
+        let _alone = LISTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = which.limit;
+        each(&service.root, &Which { interface: which.interface }, |it| Ok(json!(Talkers::read(it, limit)?)))
     })
     .await
 }
@@ -450,6 +487,11 @@ pub struct Change {
     netns: Option<String>,
     #[param(inline)]
     mode: WantedMode,
+    /// Only this class, as `wirewised mode` does.
+    class: Option<String>,
+    /// For so long, counted in the data path; afterwards the other mode holds. Without `class`, for every class.
+    #[param(minimum = 1, maximum = 2_592_000)]
+    seconds: Option<u32>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -469,7 +511,7 @@ pub struct Undo {
     netns: Option<String>,
 }
 
-/// Observes or enforces, until the configuration is read again.
+/// Observes or enforces: an interface until the configuration is read again, or classes until that is changed or its time is over.
 #[utoipa::path(post, path = "/api/v1/mode", params(Change), responses((status = 200, body = Summary)))]
 pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Response {
     let mode = match change.mode {
@@ -477,7 +519,15 @@ pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Resp
         WantedMode::Enforce => Mode::Enforce,
     };
     let place = Place { netns: change.netns, interface: change.interface };
-    operate(service, place, Operation::Mode(mode)).await
+    if change.seconds.is_some_and(|seconds| !(1..=LONGEST).contains(&seconds)) {
+        let text = format!("`seconds` must be from 1 to {LONGEST}; without it, the mode stays");
+        return said(StatusCode::BAD_REQUEST, &text);
+    }
+    let operation = match (change.class, change.seconds) {
+        (None, None) => Operation::Mode(mode),
+        (class, seconds) => Operation::ClassMode { mode, class, seconds },
+    };
+    operate(service, place, operation).await
 }
 
 /// Undoes the last swap, until the configuration is read again.
@@ -513,10 +563,9 @@ pub async fn deny(
     origin: Option<Extension<Origin>>,
     Asked(denial): Asked<Denial>,
 ) -> Response {
-    if !(1..=LONGEST_DENIAL).contains(&denial.seconds) {
-        let text = format!(
-            "`seconds` must be from 1 to {LONGEST_DENIAL}; the policy's `deny` has those who stay denied"
-        );
+    if !(1..=LONGEST).contains(&denial.seconds) {
+        let text =
+            format!("`seconds` must be from 1 to {LONGEST}; the policy's `deny` has those who stay denied");
         return said(StatusCode::BAD_REQUEST, &text);
     }
     let prefix = match denial.prefix.parse::<Prefix>() {

@@ -17,6 +17,7 @@ use wirewised::abi::Mode;
 use wirewised::error::{Error, Kind, Result};
 use wirewised::policy::Prefix;
 use wirewised::reading::drift::Level;
+use wirewised::text::nearest::choose;
 
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
@@ -64,9 +65,15 @@ pub enum Event {
     Stop,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Operation {
     Mode(Mode),
+    /// Sets the mode of one class or all classes, for a while or until it is changed.
+    ClassMode {
+        mode: Mode,
+        class: Option<String>,
+        seconds: Option<u32>,
+    },
     Rollback,
     Deny {
         prefix: Prefix,
@@ -687,6 +694,9 @@ impl Keeper {
             Operation::Mode(mode) => {
                 (Order::mode(place, &applied.wish, mode), format!("{place}: mode {}", mode.name()))
             }
+            Operation::ClassMode { mode, class, seconds } => {
+                self.class_mode(place, mode, class, seconds).await?
+            }
             Operation::Rollback => (Order::rollback(place), format!("{place}: back to what ran before")),
             Operation::Deny { prefix, seconds } => {
                 (Order::deny(place, &prefix, seconds), format!("{place}: {prefix} denied for {seconds} s"))
@@ -701,6 +711,37 @@ impl Keeper {
         self.agent.does(&order).await?;
         tracing::info!("{change}");
         Ok(Summary { changes: vec![change] })
+    }
+
+    /// The order that sets the mode of classes, and what it changes in words.
+    async fn class_mode(
+        &self,
+        place: &Place,
+        mode: Mode,
+        class: Option<String>,
+        seconds: Option<u32>,
+    ) -> Result<(Order, String)> {
+        let status = self.agent.does(&Order::check(place)).await?;
+        let status = &status["attachments"][0];
+        let classes = status["classes"].as_array().into_iter().flatten();
+        let known: Vec<String> =
+            classes.filter_map(|class| class["name"].as_str()).map(str::to_string).collect();
+        let chosen = match class {
+            None => known,
+            Some(class) if known.contains(&class) => vec![class],
+            Some(class) => {
+                let text = format!("{place}: the bundle has no class {class:?}; {}", choose(&class, &known));
+                return Err(Error::input(text));
+            }
+        };
+        let time = seconds.map_or(String::new(), |seconds| format!(" for {seconds} s"));
+        let bound = if mode == Mode::Enforce && status["mode"] != Mode::Enforce.name() {
+            "; nothing is enforced while the interface as a whole observes"
+        } else {
+            ""
+        };
+        let change = format!("{place}: {}: mode {}{time}{bound}", chosen.join(", "), mode.name());
+        Ok((Order::class_mode(place, &chosen, mode, seconds), change))
     }
 
     /// A process that carried packets has ended.

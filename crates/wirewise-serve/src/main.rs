@@ -31,6 +31,7 @@ mod requests;
 mod seldom;
 mod survey;
 mod sync;
+mod talkers;
 mod tls;
 
 use std::io::IsTerminal;

@@ -45,6 +45,7 @@ pub struct Readings {
         api::explain,
         api::lists,
         api::flows,
+        api::talkers,
         api::events,
         api::openapi,
         api::reload,

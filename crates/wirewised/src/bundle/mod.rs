@@ -10,6 +10,7 @@ pub mod inspection;
 pub mod manifest;
 pub mod model;
 pub mod names;
+pub mod network;
 pub mod program;
 pub mod ready_model;
 pub mod reference;

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::abi;
 use crate::bundle::manifest::Manifest;
-use crate::bundle::shape::{self, BANK, BINARY, INT8, Q16, TREES};
+use crate::bundle::shape::{self, BANK, BINARY, BOUNDED, INT8, Q16, TREES};
 use crate::bundle::tree::{Ensemble, MAJORITY, Path};
 
 /// Features that can make a difference: the program computes no others. `ir` is read of a bundle whose manifest does
@@ -55,6 +56,9 @@ pub enum Model {
 impl Model {
     /// The error says what rule of the format is broken.
     pub fn parse(ir: &[u8]) -> Result<Self, String> {
+        if let Some(bounded) = Bounded::parse(ir)? {
+            return Self::parse(bounded.inside());
+        }
         Ok(match shape::family(ir)?.as_str() {
             TREES => Self::Trees(Ensemble::parse(ir)?),
             INT8 | Q16 | BINARY | BANK => Self::Network,
@@ -83,6 +87,32 @@ impl Model {
     }
 }
 
+/// A model that says `unknown` where a feature is outside what training saw of it.
+#[derive(Debug, Deserialize)]
+pub struct Bounded {
+    model: Box<RawValue>,
+    /// Feature, and the least and the most that training saw.
+    pub bounds: Vec<(usize, i64, i64)>,
+}
+
+impl Bounded {
+    /// `None`: the model has no bounds.
+    pub fn parse(ir: &[u8]) -> Result<Option<Self>, String> {
+        if shape::family(ir)? != BOUNDED {
+            return Ok(None);
+        }
+        let bounded: Self = serde_json::from_slice(ir).map_err(|error| error.to_string())?;
+        match shape::family(bounded.inside())?.as_str() {
+            BOUNDED => Err("bounds have a model with bounds inside".to_string()),
+            _ => Ok(Some(bounded)),
+        }
+    }
+
+    pub fn inside(&self) -> &[u8] {
+        self.model.get().as_bytes()
+    }
+}
+
 /// Of bundles made before the manifest stated it.
 fn used_by_ir(ir: &[u8]) -> Result<BTreeSet<usize>, String> {
     let used = match shape::family(ir)?.as_str() {
@@ -97,9 +127,9 @@ fn used_by_ir(ir: &[u8]) -> Result<BTreeSet<usize>, String> {
 
 /// The input scaler of one feature, in int8 and Q16 networks.
 #[derive(Debug, Deserialize)]
-struct Scaler {
-    low: i64,
-    high: i64,
+pub(super) struct Scaler {
+    pub(super) low: i64,
+    pub(super) high: i64,
     zero: i64,
     multiplier: i64,
     shift: u32,
@@ -142,10 +172,11 @@ impl Dense {
 
 impl Scaler {
     /// In 128 bits, so that a broken model cannot overflow; a shift out of range counts as none.
-    fn scale(&self, x: i64) -> i128 {
-        let product = (i128::from(x) - i128::from(self.zero)) * i128::from(self.multiplier);
+    pub(super) fn scale(&self, x: i64) -> i128 {
+        let x = x.max(self.low).min(self.high);
+        let product = (i128::from(x) - i128::from(self.zero)).saturating_mul(i128::from(self.multiplier));
         let shift = if self.shift > 62 { 0 } else { self.shift };
-        (product + ((1i128 << shift) >> 1)) >> shift
+        product.saturating_add((1i128 << shift) >> 1) >> shift
     }
 }
 

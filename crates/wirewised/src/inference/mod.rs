@@ -16,7 +16,7 @@ use serde_json::Value;
 pub use blocks::Instructions;
 
 use crate::abi;
-use crate::inference::binary::Network;
+use crate::inference::binary::{Encoding, Network};
 
 /// Of a try: enough to tell the sets apart, and a tenth of a millisecond with 256-32-16-2.
 const TRIED_ROWS: usize = 512;
@@ -117,6 +117,12 @@ impl Executor {
     /// Whether any feature that this is makes a difference.
     pub fn reads(&self, feature: usize) -> bool {
         self.network.reads(feature) || self.bounds.iter().any(|bound| bound.feature == feature)
+    }
+
+    /// How the network gets a feature.
+    pub fn encodings(&self, feature: usize) -> impl Iterator<Item = &Encoding> {
+        let inputs = self.network.inputs.iter().filter(move |input| input.feature == feature);
+        inputs.map(|input| &input.encoding)
     }
 
     pub fn instructions(&self) -> Instructions {

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a model makes of a packet's features: what they are, and the way through the trees.
+//! What a model makes of a packet's features: what they are, the way through the trees, and the scores of a network.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::bundle::Bundle;
-use crate::bundle::model::{Model, n_outputs};
+use crate::bundle::model::{Bounded, Model, n_outputs};
+use crate::bundle::network::{Network, decide};
 use crate::bundle::tree::Path;
+use crate::files::json;
 use crate::reading::meta::Input;
 use crate::text::units::thousands;
+
+/// More than the largest network has that can be computed here.
+const NETWORK: json::Limits = json::Limits { bytes: 8 << 20, depth: 16, elements: 1 << 18 };
 
 /// Why the features of an event give its class.
 #[derive(Debug, Serialize)]
@@ -19,7 +24,11 @@ pub struct Explanation {
     /// Those that the model reads.
     pub features: Vec<FeatureValue>,
     pub trees: Vec<TreeWay>,
-    /// Why no tree is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkWay>,
+    /// Features outside what training saw; the class is `unknown` if there are any.
+    pub outside: Vec<Outside>,
+    /// Why neither trees nor scores are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_shown: Option<String>,
 }
@@ -50,6 +59,96 @@ pub struct Test {
     pub below: bool,
 }
 
+/// What a network gives, and what it would give if one feature were another.
+#[derive(Debug, Serialize)]
+pub struct NetworkWay {
+    pub class: String,
+    pub scores: Vec<Score>,
+    pub inputs: Vec<NetworkInput>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Score {
+    pub class: String,
+    pub score: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct NetworkInput {
+    pub feature: String,
+    /// As the first layer gets it; `None`: as bits.
+    pub encoded: Option<f64>,
+    /// With this feature at the ends of what the network tells apart, and all others as they are.
+    pub otherwise: Vec<Otherwise>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Otherwise {
+    /// In the feature's unit.
+    pub value: f64,
+    pub class: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Outside {
+    pub feature: String,
+    /// In the feature's unit, as the bounds are.
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl NetworkWay {
+    /// `None`: the network cannot be computed here. ir : model.json, without bounds.
+    fn new(bundle: &Bundle, ir: &[u8], inputs: &[Input], features: &[i64]) -> Result<Option<Self>, String> {
+        let Some(network) = Network::parse(&json::from_slice(ir, &NETWORK)?)? else { return Ok(None) };
+        let classes = &bundle.manifest.classes;
+        let name = |class: usize| classes.get(class).map_or("an unknown class", String::as_str).to_string();
+        let scores = network.scores(features)?;
+        let otherwise = |place: usize, value: i64| {
+            let mut changed = features.to_vec();
+            changed[place] = value;
+            let class = name(decide(&network.scores(&changed)?));
+            Ok(Otherwise { value: in_unit(bundle, place, value), class })
+        };
+        let input = |input: &Input| {
+            let ends = network.range(input.place).map_or(Vec::new(), |(low, high)| vec![low, high]);
+            Ok(NetworkInput {
+                feature: input.name.clone(),
+                encoded: network.encoded(input.place, features[input.place]),
+                otherwise: ends
+                    .into_iter()
+                    .map(|end| otherwise(input.place, end))
+                    .collect::<Result<_, String>>()?,
+            })
+        };
+        // A single score is that of the second class.
+        let first = usize::from(scores.len() == 1);
+        let score = |(class, score): (usize, &i64)| Score { class: name(first + class), score: *score };
+        Ok(Some(Self {
+            class: name(decide(&scores)),
+            scores: scores.iter().enumerate().map(score).collect(),
+            inputs: inputs.iter().map(input).collect::<Result<_, String>>()?,
+        }))
+    }
+}
+
+/// Features outside the bounds. features : all of the bundle's.
+fn outside(bundle: &Bundle, bounds: &[(usize, i64, i64)], features: &[i64]) -> Vec<Outside> {
+    let mut found = Vec::new();
+    for &(place, low, high) in bounds {
+        let (Some(&value), Some(name)) = (features.get(place), bundle.manifest.feature_names.get(place))
+        else {
+            continue;
+        };
+        if !(low..=high).contains(&value) {
+            let [value, low, high] = [value, low, high].map(|it| in_unit(bundle, place, it));
+            found.push(Outside { feature: name.clone(), value, low, high });
+        }
+    }
+    found
+}
+
 impl Explanation {
     /// given : by name, as events have them; all that the model reads. inputs : what that is. The error says what does not fit.
     pub fn new(bundle: &Bundle, inputs: &[Input], given: &BTreeMap<String, i64>) -> Result<Self, String> {
@@ -67,7 +166,16 @@ impl Explanation {
             ));
         }
         let broken = |rule: String| format!("model.json: {rule}");
-        let model = Model::parse(&bundle.model).map_err(broken)?;
+        let bounded = Bounded::parse(&bundle.model).map_err(broken)?;
+        let (ir, bounds) = match &bounded {
+            Some(bounded) => (bounded.inside(), bounded.bounds.as_slice()),
+            None => (&bundle.model[..], &[][..]),
+        };
+        let model = Model::parse(ir).map_err(broken)?;
+        let network = match model {
+            Model::Network => NetworkWay::new(bundle, ir, inputs, &features).map_err(broken)?,
+            Model::Trees(_) | Model::Unknown => None,
+        };
         let adds = Adds::of(&model, n_outputs(manifest, &bundle.model).map_err(broken)?);
         let values = feature_values(bundle, &features);
         let way = |path: &Path| TreeWay {
@@ -88,7 +196,12 @@ impl Explanation {
             model: manifest.model.summary.clone(),
             trees: model.paths(&features).map_err(broken)?.iter().map(way).collect(),
             features: inputs.iter().map(|input| values[input.place].clone()).collect(),
-            not_shown: model.not_shown(&manifest.model.family),
+            not_shown: match network {
+                Some(_) => None,
+                None => model.not_shown(&manifest.model.family),
+            },
+            network,
+            outside: outside(bundle, bounds, &features),
         })
     }
 }
