@@ -69,6 +69,17 @@ class Lab:
     folder: Path
     services: list[subprocess.Popen[bytes]] = field(default_factory=list)
     socket_folder: Path | None = None
+    root: list[str | Path] = field(default_factory=list)
+    """Options that name where pins are: of this lab alone, for a service tells of all that it finds there."""
+
+    def __post_init__(self) -> None:
+        self.pins = Path("/sys/fs/bpf") / f"ww-{self.made.receiver}"
+        self.root = ["--pin-root", self.pins]
+
+    @property
+    def place(self) -> list[str | Path]:
+        """Options of the agent that name what is attached here."""
+        return ["--interface", self.made.receiver, "--netns", self.made.inside, *self.root]
 
     @property
     def config(self) -> Path:
@@ -106,7 +117,7 @@ class Lab:
         """by : a command that becomes the one behind it."""
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [*by, SERVE, "--config", self.config, *options],
+                [*by, SERVE, "--config", self.config, *self.root, *options],
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **(environment or {})},
@@ -155,7 +166,7 @@ class Lab:
         return sum(fitting)
 
     def look(self, command: str, *options: str) -> dict[str, Any]:
-        return agent.call(command, "--interface", self.made.receiver, *options, "--netns", self.made.inside)
+        return agent.call(command, *self.place, *options)
 
     def attached(self) -> dict[str, Any]:
         (found,) = self.look("status")["attachments"]
@@ -180,8 +191,9 @@ class Lab:
             ):
                 ps = [shutil.which("pkill") or "pkill", "-KILL", "-f", f"run --interface {interface} "]
                 subprocess.run(ps, check=False)
-                command = [agent.find(), "detach", "--interface", interface, "--netns", namespace]
+                command = [agent.find(), "detach", "--interface", interface, "--netns", namespace, *self.root]
                 subprocess.run(command, check=False, capture_output=True)
+        shutil.rmtree(self.pins, ignore_errors=True)
 
 
 def make_bundles(folder: Path) -> None:

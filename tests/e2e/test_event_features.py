@@ -22,8 +22,7 @@ BORDER = 10
 
 def told(lab: Lab) -> list[dict[str, Any]]:
     """Verdicts from `events --json`, one per packet."""
-    place = ("--interface", lab.made.receiver, "--netns", lab.made.inside)
-    command = [agent.find(), "events", "--json", *place]
+    command = [agent.find(), "events", "--json", *lab.place]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [json.loads(line)["wirewise"] for line in said.splitlines()]
 

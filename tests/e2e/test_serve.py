@@ -116,7 +116,7 @@ def test_interfaces_come_and_go(lab: Lab) -> None:
     until("it is kept", lab.kept)
     subprocess.run(["ip", "-n", lab.made.inside, "link", "del", lab.made.receiver], check=True)
     until("nothing is kept", lambda: lab.state()["places"] == [])
-    assert not Path("/sys/fs/bpf/wirewise", lab.made.receiver).exists()
+    assert not (lab.pins / lab.made.receiver).exists()
     again = ["link", "add", lab.made.sender, "netns", lab.made.outside, "type", "veth", "peer", "name"]
     subprocess.run(["ip", *again, lab.made.receiver, "netns", lab.made.inside], check=True)
     until("it is kept again", lab.kept)

@@ -93,9 +93,8 @@ def compare(lab: Lab, collector: Collector, port: int) -> None:
     assert (sent, stats["events"]["sent"], stats["events"]["limited"]) == (attacks, attacks, 0)
 
     events = written()
-    command = [*("--interface", lab.made.receiver), *("--netns", lab.made.inside)]
     told = subprocess.run(
-        [agent.find(), "events", "--json", *command], check=True, capture_output=True
+        [agent.find(), "events", "--json", *lab.place], check=True, capture_output=True
     ).stdout
     assert list(map(json.loads, told.splitlines())) == events
     assert streamed(lab, attacks) == events

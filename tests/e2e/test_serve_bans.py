@@ -40,8 +40,7 @@ def write(lab: Lab, *outputs: Mapping[str, object], time: str = "60s", **more: o
 
 
 def lift(lab: Lab) -> None:
-    of_list = ("--interface", lab.made.receiver, "--netns", lab.made.inside)
-    agent.call("bans", "lift", "--all", *of_list)
+    agent.call("bans", "lift", "--all", *lab.place)
 
 
 def of_output(lab: Lab) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def test_bans_become_decisions_and_decisions_denials(lab: Lab, api: LocalApi) ->
     api.decide("192.0.2.7", "4h")
 
     def denied() -> list[str]:
-        listed = agent.call("deny", "list", "--interface", lab.made.receiver, "--netns", lab.made.inside)
+        listed = agent.call("deny", "list", *lab.place)
         return [it["prefix"] for it in listed["prefixes"]]
 
     until("another's decision is followed", lambda: bool(denied()))

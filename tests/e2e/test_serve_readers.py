@@ -67,6 +67,8 @@ def reader(lab: Lab) -> Iterator[Reader]:
     try:
         folder.chmod(0o755)
         lab.socket_folder = folder
+        # As members name none.
+        lab.root = []
         program = Path(shutil.copy(agent.find(), folder))
         (lab.folder / "count.yaml").write_text("version: 1\nclasses: {attack: count}\n")
         lab.write(lab.entry(policy="count.yaml"), socket={"path": str(lab.socket), "group": GROUP})

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::abi::maps::{Scope, of_scopes};
+use crate::abi::maps::{BAN_FILTER, BANS, DENY_FILTER, DENY_PORTS, HANDSHAKES, Scope, of_scopes};
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::forwarding;
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::interface::netdev::Device;
 use crate::kernel;
 use crate::kernel::pinned::Provisional;
+use crate::object::deny::BYTES_A_PREFIX;
 use crate::object::{Loaded, Opened, Settings, policy_maps};
 use crate::policy::Policy;
 use crate::reading::meta::{Meta, PolicyMeta};
@@ -30,7 +31,12 @@ pub struct Prepared {
     pub table_size: u32,
     /// Bytes of both flow tables.
     pub table_bytes: u64,
+    /// Bytes for those who are kept out, by a deny list or by bans, without the prefixes that others may add.
+    pub list_bytes: u64,
 }
+
+/// What a deny list has whatever it holds, and what bans have.
+const LISTS: [&str; 5] = [DENY_FILTER, DENY_PORTS, BANS, BAN_FILTER, HANDSHAKES];
 
 pub fn prepare(request: &AttachRequest) -> Result<Prepared> {
     prepare_with(request, None)
@@ -77,7 +83,10 @@ fn prepare_with(request: &AttachRequest, first: Option<&Attachment>) -> Result<P
         u64::from(aggregate.table_size) * u64::from(aggregate.entry4_size + aggregate.entry6_size)
     });
     let table_bytes = u64::from(table_size) * u64::from(tables) * entry + aggregates.sum::<u64>();
-    Ok(Prepared { opened, config, shards: settings.shards, sharing, table_size, table_bytes })
+    let denied = request.policy.as_ref().and_then(|(_, policy)| policy.deny.as_ref());
+    let prefixes = denied.map_or(0, |deny| deny.prefixes.len() as u64);
+    let list_bytes = opened.map_bytes(&LISTS) + prefixes * BYTES_A_PREFIX;
+    Ok(Prepared { opened, config, shards: settings.shards, sharing, table_size, table_bytes, list_bytes })
 }
 
 /// Pins everything but a link, and writes the policy. All of it is gone again if the result is dropped.

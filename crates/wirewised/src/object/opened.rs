@@ -235,6 +235,13 @@ impl Opened {
         }
     }
 
+    /// Bytes that maps of these names will have, of those that are made. Comes after `prepare`.
+    pub fn map_bytes(&self, names: &[&str]) -> u64 {
+        let made =
+            self.object.maps().filter(|map| map.autocreate() && names.iter().any(|name| map.name() == *name));
+        made.map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
+    }
+
     /// Lets the program use a map that is there instead of one of its own, with what it holds. No such map in the object:
     /// nothing happens. Comes after `prepare`.
     pub fn share(&mut self, name: &str, map: &impl MapCore) -> Result<()> {

@@ -23,6 +23,8 @@ fn packets(lab: &Lab, status: &str) -> u64 {
 fn a_policy_denies_below_its_allow_list() {
     let Some(lab) = Lab::new() else { return };
     lab.policy("deny: {prefixes: [10.9.0.0/24]}");
+    let plan = lab.ok(&format!("run --interface {INTERFACE} --bundle b.wirewise --policy p.yaml --dry-run"));
+    assert!(plan.contains("kept out     3.0 MiB for a deny list or bans"), "{plan}");
     lab.attach("--policy p.yaml");
     assert_eq!(lab.send(1000, BENIGN, 3), 3, "nothing is dropped in observe mode");
     assert_eq!((packets(&lab, "denied_prefix"), lab.stats()["inferred"].as_u64()), (3, Some(0)));

@@ -20,7 +20,7 @@ const ADDRESSES_PER_WORKER: u64 = 96 << 20;
 /// What has to be in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes of the flow tables.
+    /// Bytes of the flow tables, and of lists beside them.
     pub tables: u64,
     /// Bytes of the object.
     pub object: u64,

@@ -411,7 +411,7 @@ fn check_memory(
     prepared: &Prepared,
 ) -> Result<Option<Finding>> {
     Ok(memory::check(&memory::Needs {
-        tables: prepared.table_bytes,
+        tables: prepared.table_bytes + prepared.list_bytes,
         object: request.bundle.object.len() as u64,
         packets: user_space::footprint(wanted, request.plane)?,
     }))
@@ -511,8 +511,11 @@ fn tell_memory(plan: &AttachPlan, prepared: &Prepared) {
     if matches!(plan, AttachPlan::Adopt(_) | AttachPlan::Reload(_)) {
         return;
     }
-    let Prepared { sharing, table_size, shards, table_bytes, .. } = prepared;
+    let Prepared { sharing, table_size, shards, table_bytes, list_bytes, .. } = prepared;
     println!("  flow tables  {}, {}", sharing.describe(table_size, *shards), format_bytes(*table_bytes));
+    if *list_bytes > 0 {
+        println!("  kept out     {} for a deny list or bans", format_bytes(*list_bytes));
+    }
 }
 
 /// Says what was done: as JSON, which is returned, or as text.
