@@ -23,7 +23,7 @@ pytestmark = needs.marks()
 
 
 def records(lab: Lab, kind: str) -> list[dict[str, Any]]:
-    """Of this lab's interface, or of none."""
+    """Those that name this lab's interface, or none."""
     lines = map(json.loads, (lab.folder / "eve.json").read_text().splitlines())
     return [
         it
@@ -61,7 +61,7 @@ def test_numbers_and_who_asked_for_changes_are_recorded(lab: Lab) -> None:
         assert "nosuch" in reload["error"]
         until("others have events only", lambda: len(datagram.messages) >= 3)
         assert {json.loads(it)["event_type"] for it in datagram.messages} <= {"wirewise", "alert"}
-    # Records are no events: the next service tells no event twice, and none never.
+    # The next service must not take records for events: it reports each event once.
     count = len(records(lab, "stats"))
     until("records come last", lambda: len(records(lab, "stats")) > count)
     service.terminate()

@@ -56,7 +56,7 @@ pub struct Config {
     /// Whether the kernel measures the time in programs, which costs each run some.
     #[serde(default)]
     pub program_times: bool,
-    /// How often outputs get what is no event.
+    /// How often outputs get records beside events.
     #[serde(default)]
     pub records: Often,
     /// Where flows go.

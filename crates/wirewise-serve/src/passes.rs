@@ -20,13 +20,13 @@ use wirewised::text::units::Nanoseconds;
 
 const SECOND: u64 = 1_000_000_000;
 pub const MINUTE: Nanoseconds = Nanoseconds(60 * SECOND);
-/// Of all periods.
+/// The limits of every period.
 const SHORTEST: Nanoseconds = Nanoseconds(SECOND);
 const LONGEST: Nanoseconds = Nanoseconds(24 * 3600 * SECOND);
 /// The longest time between passes.
 const PASS: Duration = Duration::from_secs(10);
 
-/// Why a flow is told of (flowEndReason of RFC 5102).
+/// Why a flow is reported (flowEndReason of RFC 5102).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     Idle = 1,
@@ -61,18 +61,18 @@ impl Span {
     }
 }
 
-/// When flows are told of.
+/// When flows are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Time without packets until a flow is over.
     pub idle: Nanoseconds,
-    /// How often a flow that lasts is told of.
+    /// How often a flow that goes on is reported.
     pub active: Nanoseconds,
 }
 
 /// What the records of an attachment's flows have in common.
 pub struct Source<'a> {
-    /// Of the interface; 0: a device that is not the kernel's.
+    /// Index of the interface; 0: a device that the kernel does not have.
     pub index: u32,
     /// What the flow key has.
     pub key: &'a str,

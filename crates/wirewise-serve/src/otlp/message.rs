@@ -40,7 +40,7 @@ impl Family<'_> {
     }
 }
 
-/// text : in the OpenMetrics text format, as this program writes it. now_ns : since 1970.
+/// text : this program's own OpenMetrics text. now_ns : since 1970.
 pub fn of_text(text: &str, host: &str, now_ns: u128) -> Value {
     let mut metrics = Vec::new();
     let mut family = Family::default();

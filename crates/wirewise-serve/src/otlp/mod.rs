@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The numbers of `/metrics`, sent by OTLP over HTTP (OpenTelemetry protocol 1, in its JSON form) to whoever cannot come for them. Numbers are
+//! The numbers of `/metrics`, sent to a collector by OTLP over HTTP (OpenTelemetry protocol 1, in its JSON form), for networks where nobody can scrape. Numbers are
 //! read for each export, and none is kept: one that fails is not repeated, as the next has the same counts, grown.
 
 mod message;
@@ -24,7 +24,7 @@ use crate::passes;
 use crate::requests;
 use crate::seldom::Seldom;
 
-/// Of an answer: a count and a sentence.
+/// An answer has a count and a sentence.
 const MOST_ANSWERED: usize = 1 << 16;
 
 /// The `otlp` of the configuration.
@@ -40,7 +40,7 @@ pub struct Export {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    /// Of metrics: `http://ADDRESS:4318/v1/metrics`.
+    /// Where the collector takes metrics: `http://ADDRESS:4318/v1/metrics`.
     url: String,
     /// Time from one export to the next.
     every: Option<String>,

@@ -53,7 +53,7 @@ const TO_END: Duration = Duration::from_secs(1);
 const MOST: usize = 16;
 /// Longer than all events of one time.
 const LAST_LINES: u64 = 64 << 10;
-/// Of syslog's severities.
+/// A severity of syslog.
 const INFORMATION: u8 = 6;
 
 /// What is sent: an event, or a record of another kind.
@@ -233,7 +233,7 @@ impl Written {
         let kind = |name: &String| {
             Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
                 let names = Kind::ALL.map(Kind::name);
-                format!("`records`: there are no records called '{name}'; {}", choose(name, &names))
+                format!("`records`: '{name}' is unknown; {}", choose(name, &names))
             })
         };
         self.records.iter().flatten().map(kind).collect()

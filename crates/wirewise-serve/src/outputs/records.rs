@@ -102,7 +102,7 @@ impl Reporter {
         let mut levels = BTreeMap::new();
         let (mut flows_due, mut from_ns) = (begun + self.often.flows.pause(), kernel::monotonic_ns());
         loop {
-            // Looked at before the rest, so that what was asked in the last moment is told.
+            // Looked at before the rest, so that a request of the last moment is recorded too.
             let last = ends.load(Ordering::Relaxed);
             for audit in self.board.take_audits() {
                 to.record(Kind::Audit, &audit);
