@@ -70,7 +70,7 @@ class Lab:
     services: list[subprocess.Popen[bytes]] = field(default_factory=list)
     socket_folder: Path | None = None
     root: list[str | Path] = field(default_factory=list)
-    """Options that name where pins are: a directory for each lab, because a service reports everything that it finds there."""
+    """Where pins are: in a directory of this lab, as a service reports all that it finds there."""
 
     def __post_init__(self) -> None:
         self.pins = Path("/sys/fs/bpf") / f"ww-{self.made.receiver}"
