@@ -169,6 +169,37 @@ def test_a_process_that_carries_packets_is_started_again(lab: Lab, kills: int) -
     until("another carries", lambda: lab.attached()["carrier"]["answers"])
 
 
+def test_an_operator_swaps_and_tries_a_bundle_beside(lab: Lab) -> None:
+    lab.write(lab.entry())
+    lab.start()
+    until("it is kept", lab.kept)
+
+    def post(path: str) -> int:
+        place = f"interface={lab.made.receiver}&netns={lab.made.inside}"
+        return asked(Local(lab.socket), "POST", f"/api/v1/{path}&{place}")[0]
+
+    def runs() -> str:
+        return str(lab.attached()["bundle"]["name"])
+
+    assert (post("swap?bundle=second.wirewise"), runs()) == (200, "second")
+    assert (lab.reload()[0], runs()) == (200, "first")
+    assert post("shadow?change=begin&bundle=second.wirewise") == 200
+    lab.send(8)
+    shadow = lab.look("stats")["shadow"]
+    assert (shadow["agree"], shadow["disagree"]) == (5, 3)
+    assert (post("shadow?change=promote"), runs()) == (200, "second")
+    assert post("shadow?change=begin&bundle=first.wirewise") == 200
+    assert post("shadow?change=end") == 200
+    assert (lab.look("stats")["shadow"], runs()) == (None, "second")
+    for elsewhere in ("../first.wirewise", str(lab.folder / "first.wirewise"), "..", ""):
+        assert post(f"swap?bundle={elsewhere}") == 409, elsewhere
+    assert post("shadow?change=begin") == post("shadow?change=end&bundle=first.wirewise") == 409
+    path = f"/api/v1/doctor?interface={lab.made.receiver}&netns={lab.made.inside}"
+    code, body = asked(Local(lab.socket), "GET", path)
+    assert (code, "findings" in json.loads(body)) == (200, True)
+    assert asked(Local(lab.socket), "GET", "/api/v1/doctor?interface=a&netns=/proc/1/ns/net")[0] == 404
+
+
 def test_without_a_token_nothing_is_said(lab: Lab) -> None:
     port = free_port()
     (reader, may_read), (operator, may_operate) = token("scraper", "read"), token("team", "operate")

@@ -205,7 +205,9 @@ def test_a_ban_is_a_route_upstream_for_as_long_as_it_holds(lab: Lab) -> None:
         attributes = {it["type"]: it for it in paths[0]["attrs"]}
         assert (prefix, attributes[8]["communities"]) == (route, [BLACKHOLE])
         until("it is counted", lambda: of_output(lab)["routes"] == {"announced": 1, "refused": 0})
+        assert lab.metric("wirewise_bans") == 1
         lift(lab)
+        assert lab.metric("wirewise_bans") == 0
         until("who is let in has no route", lambda: routes(upstream) == {})
 
         # A service that dies leaves its routes to the next one.

@@ -93,6 +93,29 @@ impl Order {
             .flag("--yes", true)
     }
 
+    /// Another bundle under the policy in force.
+    pub fn replace_model(place: &Place, bundle: &Path) -> Self {
+        Self::new("swap", place).with("--bundle", bundle).flag("--yes", true)
+    }
+
+    /// Another bundle beside what runs.
+    pub fn shadow(place: &Place, bundle: &Path) -> Self {
+        Self::replace_model(place, bundle).flag("--shadow", true)
+    }
+
+    /// Has the shadow take over.
+    pub fn promote(place: &Place) -> Self {
+        Self::new("swap", place).flag("--promote", true).flag("--yes", true)
+    }
+
+    pub fn end_shadow(place: &Place) -> Self {
+        Self::new("swap", place).flag("--no-shadow", true)
+    }
+
+    pub fn doctor(place: &Place) -> Self {
+        Self::new("doctor", place)
+    }
+
     pub fn rollback(place: &Place) -> Self {
         Self::new("rollback", place)
     }
@@ -161,6 +184,14 @@ impl Agent {
     /// Does it, and says what it printed. The error is the agent's own.
     pub async fn does(&self, order: &Order) -> Result<Value> {
         self.asks(self.command(order).arg("--json")).await
+    }
+
+    /// What a command says that also fails because of what it found.
+    pub async fn finds(&self, order: &Order) -> Result<Value> {
+        let mut command = self.command(order);
+        let output = command.arg("--json").kill_on_drop(true).output().await;
+        let output = output.map_err(|error| self.not_started(&error))?;
+        serde_json::from_slice(&output.stdout).map_err(|_| said(&output.stderr, output.status))
     }
 
     /// What a policy file means for a bundle, with all the files that it names.

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use wirewised::abi::Mode;
 use wirewised::attachment::lists::Lists;
@@ -31,7 +31,7 @@ use wirewised::policy::Prefix;
 use wirewised::reading::events as agent;
 use wirewised::reading::flows::{Sort, Wanted};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Order as Command};
 use crate::config::{Place, Role, Token};
 use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Health, Operation, Summary};
@@ -48,6 +48,8 @@ const MOST_LISTED: usize = 1000;
 const MOST_TALKERS: usize = 100;
 /// One at a time: lists and flow tables may have millions of entries.
 static LISTING: Mutex<()> = Mutex::new(());
+/// Examinations at a time, each of which is a process.
+static EXAMINATIONS: Semaphore = Semaphore::const_new(2);
 /// A month, in seconds: what is to last longer belongs into the policy.
 const LONGEST: u32 = 30 * 24 * 3600;
 /// Events that may wait for a slow reader.
@@ -102,10 +104,13 @@ pub fn routes(service: Service) -> Router {
         .route("/api/v1/flows", get(flows))
         .route("/api/v1/talkers", get(talkers))
         .route("/api/v1/events", get(events))
+        .route("/api/v1/doctor", get(doctor))
         .route("/api/v1/openapi.json", get(openapi))
         .route("/api/v1/reload", post(reload))
         .route("/api/v1/mode", post(mode))
         .route("/api/v1/rollback", post(rollback))
+        .route("/api/v1/swap", post(swap))
+        .route("/api/v1/shadow", post(shadow))
         .route("/api/v1/deny", post(deny))
         .route("/api/v1/lift", post(lift))
         .fallback(async || StatusCode::NOT_FOUND)
@@ -535,6 +540,90 @@ pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Resp
 pub async fn rollback(service: State<Service>, Asked(undo): Asked<Undo>) -> Response {
     let place = Place { netns: undo.netns, interface: undo.interface };
     operate(service, place, Operation::Rollback).await
+}
+
+/// Which bundle to run where.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Swap {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
+    /// A file beside the configuration, or a ready model such as @flood.
+    bundle: String,
+}
+
+/// Replaces the bundle and keeps the policy, until the configuration is read again.
+#[utoipa::path(post, path = "/api/v1/swap", params(Swap), responses((status = 200, body = Summary)))]
+pub async fn swap(service: State<Service>, Asked(swap): Asked<Swap>) -> Response {
+    let place = Place { netns: swap.netns, interface: swap.interface };
+    operate(service, place, Operation::Swap(swap.bundle)).await
+}
+
+/// What to do with a shadow where.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Shadow {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
+    /// Begin, let it take over, or end it.
+    #[param(inline)]
+    change: ShadowChange,
+    /// To begin with: a file beside the configuration, or a ready model such as @flood.
+    bundle: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum ShadowChange {
+    Begin,
+    Promote,
+    End,
+}
+
+/// Runs a bundle beside the one that judges, on the same packets; lets it take over; or ends it.
+#[utoipa::path(post, path = "/api/v1/shadow", params(Shadow), responses((status = 200, body = Summary)))]
+pub async fn shadow(service: State<Service>, Asked(shadow): Asked<Shadow>) -> Response {
+    let place = Place { netns: shadow.netns, interface: shadow.interface };
+    let operation = match (shadow.change, shadow.bundle) {
+        (ShadowChange::Begin, Some(bundle)) => Operation::Shadow(bundle),
+        (ShadowChange::Begin, None) => {
+            return said(StatusCode::CONFLICT, "`change=begin` needs a `bundle`");
+        }
+        (_, Some(_)) => return said(StatusCode::CONFLICT, "`bundle` is for `change=begin` only"),
+        (ShadowChange::Promote, None) => Operation::Promote,
+        (ShadowChange::End, None) => Operation::EndShadow,
+    };
+    operate(service, place, operation).await
+}
+
+/// Which interface to look at.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Examined {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
+}
+
+/// Looks at host and interface for what stands in the way, as `wirewised doctor` does.
+#[utoipa::path(get, path = "/api/v1/doctor", params(Examined), responses((status = 200, body = Object), (status = 404, body = Failure), (status = 503, body = Failure)))]
+pub async fn doctor(State(service): State<Service>, Asked(examined): Asked<Examined>) -> Response {
+    if examined.netns.as_ref().is_some_and(|name| name.contains('/')) {
+        return said(StatusCode::NOT_FOUND, "`netns` is a name under /run/netns");
+    }
+    let place = Place { netns: examined.netns, interface: examined.interface };
+    let Ok(_place) = EXAMINATIONS.try_acquire() else {
+        return said(StatusCode::SERVICE_UNAVAILABLE, "others are being answered; ask again");
+    };
+    match service.agent.finds(&Command::doctor(&place)).await {
+        Ok(found) => Json(found).into_response(),
+        Err(error) => said(StatusCode::NOT_FOUND, &error.to_string()),
+    }
 }
 
 /// Whom to deny where.

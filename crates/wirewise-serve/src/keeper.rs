@@ -21,7 +21,7 @@ use wirewised::text::nearest::choose;
 
 use crate::agent::{Agent, Order};
 use crate::carriers::Watched;
-use crate::config::{Config, Place, Token, Wish};
+use crate::config::{Config, Place, Token, Wish, is_ready_model};
 use crate::evidence::EvidenceHealth;
 use crate::follower::FollowHealth;
 use crate::ipfix::ExportHealth;
@@ -75,6 +75,11 @@ pub enum Operation {
         seconds: Option<u32>,
     },
     Rollback,
+    /// Another bundle, by its name beside the configuration, or a ready model.
+    Swap(String),
+    Shadow(String),
+    Promote,
+    EndShadow,
     Deny {
         prefix: Prefix,
         seconds: u32,
@@ -454,7 +459,10 @@ impl Keeper {
         for (place, wish) in config.wished(&present) {
             match self.fingerprint(&wish).await {
                 Ok(fingerprint) => {
-                    targets.insert(place.clone(), Applied { place, wish, fingerprint, unsure: false });
+                    targets.insert(
+                        place.clone(),
+                        Applied { place, wish, fingerprint, digest: None, unsure: false },
+                    );
                 }
                 Err(error) if all => return Err(Error::other(format!("{place}: {error}"))),
                 // What runs there stays.
@@ -494,11 +502,12 @@ impl Keeper {
                 steps.push(Step::Start { new });
                 continue;
             };
-            let Some(mode) = self.mode_of(place).await else {
+            let Some((mode, digest)) = self.state_of(place).await else {
                 steps.push(Step::Start { new });
                 continue;
             };
             old.wish.mode = mode;
+            old.unsure |= old.digest.is_some() && digest != old.digest;
             if !old.wish.is_like(&new.wish) {
                 steps.push(Step::Restart { old, new });
             } else if !old.holds(&new) || mode != new.wish.mode {
@@ -508,13 +517,14 @@ impl Keeper {
         steps
     }
 
-    /// The mode that was asked for where a program runs, whoever asked; `None`: none runs.
-    async fn mode_of(&self, place: &Place) -> Option<Mode> {
+    /// The mode that was asked for where a program runs, and the digest of its bundle, whoever asked; `None`: none runs.
+    async fn state_of(&self, place: &Place) -> Option<(Mode, Option<String>)> {
         let said = self.agent.does(&Order::check(place)).await.ok()?;
         let found = &said["attachments"][0];
         // Where the time of enforcement is over, it was asked for all the same.
         let enforces = found["mode"] == Mode::Enforce.name() || found["mode_as_asked"] == Value::Bool(false);
-        Some(if enforces { Mode::Enforce } else { Mode::Observe })
+        let mode = if enforces { Mode::Enforce } else { Mode::Observe };
+        Some((mode, found["bundle"]["digest"].as_str().map(str::to_string)))
     }
 
     /// Whether a step would succeed, as far as the agent can know before.
@@ -565,7 +575,8 @@ impl Keeper {
         match step {
             Step::Stop { old } => self.applied.remove(&old.place),
             Step::Start { new } | Step::Change { new, .. } | Step::Restart { new, .. } => {
-                self.applied.insert(new.place.clone(), new.clone())
+                let digest = self.state_of(&new.place).await.and_then(|(_, digest)| digest);
+                self.applied.insert(new.place.clone(), Applied { digest, ..new.clone() })
             }
         };
         kept::write(&self.state_file, &self.applied)
@@ -698,6 +709,16 @@ impl Keeper {
                 self.class_mode(place, mode, class, seconds).await?
             }
             Operation::Rollback => (Order::rollback(place), format!("{place}: back to what ran before")),
+            Operation::Swap(bundle) => {
+                let order = Order::replace_model(place, &self.bundle(&bundle)?);
+                (order, format!("{place}: swapped for {bundle}"))
+            }
+            Operation::Shadow(bundle) => {
+                let order = Order::shadow(place, &self.bundle(&bundle)?);
+                (order, format!("{place}: {bundle} as a shadow"))
+            }
+            Operation::Promote => (Order::promote(place), format!("{place}: the shadow has taken over")),
+            Operation::EndShadow => (Order::end_shadow(place), format!("{place}: no shadow any more")),
             Operation::Deny { prefix, seconds } => {
                 (Order::deny(place, &prefix, seconds), format!("{place}: {prefix} denied for {seconds} s"))
             }
@@ -711,6 +732,20 @@ impl Keeper {
         self.agent.does(&order).await?;
         tracing::info!("{change}");
         Ok(Summary { changes: vec![change] })
+    }
+
+    /// A bundle that an operator names. Files elsewhere are not for those who ask from afar.
+    fn bundle(&self, name: &str) -> Result<PathBuf> {
+        if is_ready_model(Path::new(name)) {
+            return Ok(name.into());
+        }
+        let is_plain = Path::new(name).file_name() == Some(name.as_ref());
+        let folder = self.config_file.parent().filter(|_| is_plain).ok_or_else(|| {
+            Error::input(format!(
+                "`bundle` is the name of a file beside the configuration, or a ready model such as @flood, not '{name}'"
+            ))
+        })?;
+        Ok(folder.join(name))
     }
 
     /// The order that sets the mode of classes, and what it changes in words.

@@ -21,6 +21,9 @@ pub struct Applied {
     pub place: Place,
     pub wish: Wish,
     pub fingerprint: Fingerprint,
+    /// Digest of the bundle that ran then, as the agent says it; another one is somebody else's.
+    #[serde(default)]
+    pub digest: Option<String>,
     /// A change of it was begun, and nobody noted its end.
     #[serde(default)]
     pub unsure: bool,

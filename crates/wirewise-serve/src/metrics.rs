@@ -40,6 +40,8 @@ struct Reading {
     labels: Labels,
     status: Status,
     statistics: Statistics,
+    /// In force; `None`: the policy bans nobody.
+    bans: Option<usize>,
 }
 
 /// All numbers, in the OpenMetrics text format.
@@ -62,7 +64,8 @@ fn read(attachment: &Attachment) -> Result<Reading> {
     let statistics = attachment.statistics_beside(&status, &attachment.counters()?, None)?;
     let netns = status.network_namespace.as_ref().and_then(|elsewhere| elsewhere.netns.clone());
     let labels = labels_of(&status.interface, netns.as_deref());
-    Ok(Reading { directory: attachment.directory.clone(), labels, status, statistics })
+    let bans = attachment.element()?.bans().then(|| attachment.bans()).transpose()?.map(|bans| bans.len());
+    Ok(Reading { directory: attachment.directory.clone(), labels, status, statistics, bans })
 }
 
 /// That every number of an interface has.
@@ -232,6 +235,12 @@ fn of_packets(writer: &mut Writer<'_>, readings: &[Reading]) -> fmt::Result {
             let rows = reading.statistics.denied.iter();
             rows.map(|row| (label("origin", &row.origin), row.packets)).collect()
         }),
+    )?;
+    writer.gauges(
+        "wirewise_bans",
+        "Bans by which packets are dropped now",
+        None,
+        of_each(readings, |reading| reading.bans.iter().map(|bans| (Vec::new(), *bans as i64)).collect()),
     )?;
     writer.counters(
         "wirewise_shadow_packets",

@@ -47,10 +47,13 @@ pub struct Readings {
         api::flows,
         api::talkers,
         api::events,
+        api::doctor,
         api::openapi,
         api::reload,
         api::mode,
         api::rollback,
+        api::swap,
+        api::shadow,
         api::deny,
         api::lift
     ),
