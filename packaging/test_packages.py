@@ -173,6 +173,7 @@ def test_the_package_has_everything_in_its_place(debian: Path) -> None:
         "/etc/wirewise/policy.yaml",
         "/usr/lib/systemd/system/wirewised@.service",
         "/usr/lib/systemd/system/wirewised.service",
+        "/usr/lib/systemd/system/wirewised.socket",
         "/usr/share/bash-completion/completions/wirewised",
         "/usr/share/zsh/vendor-completions/_wirewised",
         "/usr/share/fish/vendor_completions.d/wirewised.fish",
@@ -184,7 +185,7 @@ def test_the_package_has_everything_in_its_place(debian: Path) -> None:
 
 
 def test_systemd_finds_no_fault_with_the_unit(debian: Path) -> None:
-    for unit in ("wirewised@eth0.service", "wirewised.service"):
+    for unit in ("wirewised@eth0.service", "wirewised.service", "wirewised.socket"):
         assert done("chroot", debian, "systemd-analyze", "verify", "--man=no", unit) == ""
 
 

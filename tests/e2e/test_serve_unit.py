@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e import needs
 from tests.e2e.certificates import authority, signed
-from tests.e2e.serving import PATIENCE_S, Lab, asked, free_port, token, until
+from tests.e2e.serving import PATIENCE_S, SERVE, Lab, asked, free_port, token, until
 from wirewise import agent
 
 pytestmark = needs.marks()
@@ -92,6 +92,43 @@ def test_without_a_watchdog_nothing_is_told_of_it(lab: Lab) -> None:
     lab.start(environment={"NOTIFY_SOCKET": str(lab.folder / "notify")})
     manager.until("READY=1")
     assert manager.heard(TICKS_S) == []
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-socket-activate"), reason="tools: systemd-socket-activate is not installed"
+)
+def test_sockets_that_the_manager_opened_are_answered_at(lab: Lab) -> None:
+    secret, may_read = token("reader", "read")
+    port = free_port()
+    by = ["systemd-socket-activate", "-l", lab.socket, "-l", f"127.0.0.1:{port}"]
+    lab.write(lab.entry(), listen=f"127.0.0.1:{port}", tokens=[may_read])
+    service = lab.start(by=by)
+    until("it is kept", lab.kept)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    assert asked(connection, "GET", "/api/v1/state", secret)[0] == 200
+    service.terminate()
+    assert service.wait(PATIENCE_S) == 0
+    # It is the manager's, for the next one.
+    assert lab.socket.is_socket()
+    # One that the configuration does not have is nobody's.
+    with subprocess.Popen(
+        ["systemd-socket-activate", "-l", lab.folder / "other.sock", SERVE, "--config", lab.config],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as other:
+        try:
+            until("it listens", lambda: connects(lab.folder / "other.sock"))
+            said = other.communicate(timeout=PATIENCE_S)[1]
+        finally:
+            other.kill()
+    assert other.returncode == 2
+    assert "ListenStream=" in said
+
+
+def connects(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as one:
+        return one.connect_ex(str(path)) == 0
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="tools: systemd-analyze is not installed")

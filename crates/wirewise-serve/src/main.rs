@@ -222,9 +222,12 @@ fn beside() -> Result<PathBuf> {
 async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     let tls = config.tls.as_ref().map(tls::Files::read).transpose()?;
     let tls = tls.map(|config| Arc::new(tls::Current::new(config)));
-    let local = listen::control_socket(&config.socket)?;
     let socket = config.socket.path.clone();
+    let manager::Sockets { control, listen } = manager::sockets(&socket, config.listen)?;
+    let is_ours = control.is_none();
+    let local = control.map_or_else(|| listen::control_socket(&config.socket), Ok)?;
     let by_tcp = match config.listen {
+        Some(_) if listen.is_some() => listen,
         Some(address) => Some(
             TcpListener::bind(address)
                 .await
@@ -286,7 +289,9 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
     if let Some(export) = export {
         export.end();
     }
-    let _ = std::fs::remove_file(&socket);
+    if is_ours {
+        let _ = std::fs::remove_file(&socket);
+    }
     Ok(())
 }
 
