@@ -86,6 +86,25 @@ def test_a_service_that_hangs_is_silent(lab: Lab) -> None:
     assert service.wait(PATIENCE_S) == 0
 
 
+def test_lines_for_the_journal_have_their_priority(lab: Lab) -> None:
+    lab.write(lab.entry())
+    lab.start(environment={"JOURNAL_STREAM": "8:1"})
+    until("it is kept", lab.kept)
+    lab.write(lab.entry(bundle="nosuch.wirewise"))
+    assert lab.reload()[0] == 409
+    until("it is logged", lambda: "<3>read again, and refused" in lab.log.read_text())
+    assert "<6>audit: user 0 asks for POST" in lab.log.read_text()
+    lab.end()
+    lab.log.unlink()
+    lab.write(lab.entry())
+    lab.start("--log-level", "error")
+    until("it is kept", lab.kept)
+    lab.write(lab.entry(bundle="nosuch.wirewise"))
+    assert lab.reload()[0] == 409
+    until("it is logged", lambda: "ERROR read again, and refused" in lab.log.read_text())
+    assert "audit" not in lab.log.read_text()
+
+
 def test_without_a_watchdog_nothing_is_told_of_it(lab: Lab) -> None:
     manager = Manager(lab.folder / "notify")
     lab.write()

@@ -18,6 +18,7 @@ mod keeper;
 mod kept;
 mod limits;
 mod listen;
+mod log;
 mod manager;
 mod metrics;
 mod openapi;
@@ -45,9 +46,6 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use wirewised::attachment::pins::{DEFAULT_ROOT, Root};
 use wirewised::error::{Error, Result};
 use wirewised::kernel::objects;
@@ -57,6 +55,7 @@ use crate::api::Service;
 use crate::config::{Config, DEFAULT_FILE, Role};
 use crate::keeper::{Beside, Board, Event, Keeper, TICK};
 use crate::limits::Limits;
+use crate::log::LogLevel;
 use crate::outputs::Around;
 
 const EXAMPLES: &str = "\
@@ -97,6 +96,10 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
 
+    /// The least that is logged on standard error
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
+
     /// Print the result as JSON, and an error too
     #[arg(long)]
     json: bool,
@@ -120,30 +123,17 @@ const SYNC: &str = "deny-sync";
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == SYNC) {
         let args = sync::Args::parse_from(std::env::args_os().skip(1));
-        return ends(sync::run(&args), args.json);
+        return ends(sync::run(&args), args.json, LogLevel::Info);
     }
     let cli = Cli::parse();
-    ends(run(&cli), cli.json)
+    ends(run(&cli), cli.json, cli.log_level)
 }
 
 /// Runs to the end. json : whether an error is to be an object.
-fn ends(work: impl Future<Output = Result<()>>, json: bool) -> ExitCode {
+fn ends(work: impl Future<Output = Result<()>>, json: bool, least: LogLevel) -> ExitCode {
     // A terminal has a person behind it.
     let json = json && !std::io::stderr().is_terminal();
-    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    // Libraries log their warnings only: libbpf's other messages are of little use to an operator.
-    let shown = Targets::new()
-        .with_default(tracing::Level::WARN)
-        .with_target("wirewised_serve", tracing::Level::INFO);
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .without_time()
-        .with_level(!journal)
-        .finish()
-        .with(shown)
-        .init();
+    log::begin(least);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&Error::other(format!("cannot start: {error}")), json),
