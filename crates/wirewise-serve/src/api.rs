@@ -506,11 +506,11 @@ enum WantedMode {
     Enforce,
 }
 
-/// Where the last swap is to be undone.
+/// A place.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Undo {
+pub struct At {
     interface: String,
     /// Network namespace, by its name; without it, the service's own.
     netns: Option<String>,
@@ -536,9 +536,9 @@ pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Resp
 }
 
 /// Undoes the last swap, until the configuration is read again.
-#[utoipa::path(post, path = "/api/v1/rollback", params(Undo), responses((status = 200, body = Summary)))]
-pub async fn rollback(service: State<Service>, Asked(undo): Asked<Undo>) -> Response {
-    let place = Place { netns: undo.netns, interface: undo.interface };
+#[utoipa::path(post, path = "/api/v1/rollback", params(At), responses((status = 200, body = Summary)))]
+pub async fn rollback(service: State<Service>, Asked(at): Asked<At>) -> Response {
+    let place = Place { netns: at.netns, interface: at.interface };
     operate(service, place, Operation::Rollback).await
 }
 
@@ -600,23 +600,13 @@ pub async fn shadow(service: State<Service>, Asked(shadow): Asked<Shadow>) -> Re
     operate(service, place, operation).await
 }
 
-/// Which interface to look at.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct Examined {
-    interface: String,
-    /// Network namespace, by its name; without it, the service's own.
-    netns: Option<String>,
-}
-
-/// Looks at host and interface for what stands in the way, as `wirewised doctor` does.
-#[utoipa::path(get, path = "/api/v1/doctor", params(Examined), responses((status = 200, body = Object), (status = 404, body = Failure), (status = 503, body = Failure)))]
-pub async fn doctor(State(service): State<Service>, Asked(examined): Asked<Examined>) -> Response {
-    if examined.netns.as_ref().is_some_and(|name| name.contains('/')) {
+/// What `wirewised doctor` finds there.
+#[utoipa::path(get, path = "/api/v1/doctor", params(At), responses((status = 200, body = Object), (status = 404, body = Failure), (status = 503, body = Failure)))]
+pub async fn doctor(State(service): State<Service>, Asked(at): Asked<At>) -> Response {
+    if at.netns.as_ref().is_some_and(|name| name.contains('/')) {
         return said(StatusCode::NOT_FOUND, "`netns` is a name under /run/netns");
     }
-    let place = Place { netns: examined.netns, interface: examined.interface };
+    let place = Place { netns: at.netns, interface: at.interface };
     let Ok(_place) = EXAMINATIONS.try_acquire() else {
         return said(StatusCode::SERVICE_UNAVAILABLE, "others are being answered; ask again");
     };

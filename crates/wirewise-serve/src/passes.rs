@@ -18,7 +18,7 @@ use wirewised::reading::flows::{FoundFlow, Wanted};
 use wirewised::reading::scores::Scores;
 use wirewised::text::units::Nanoseconds;
 
-const SECOND: u64 = 1_000_000_000;
+pub const SECOND: u64 = 1_000_000_000;
 pub const MINUTE: Nanoseconds = Nanoseconds(60 * SECOND);
 /// The limits of every period.
 const SHORTEST: Nanoseconds = Nanoseconds(SECOND);
@@ -101,10 +101,19 @@ pub fn period(
     written: Option<String>,
     usual: Nanoseconds,
 ) -> std::result::Result<Nanoseconds, String> {
+    period_within(key, written, usual, LONGEST)
+}
+
+pub fn period_within(
+    key: &str,
+    written: Option<String>,
+    usual: Nanoseconds,
+    longest: Nanoseconds,
+) -> std::result::Result<Nanoseconds, String> {
     let time = written.map_or(Ok(usual), |text| text.parse());
     let time: Nanoseconds = time.map_err(|why| format!("`{key}`: {why}"))?;
-    if time < SHORTEST || time > LONGEST {
-        return Err(format!("`{key}`: {time} is out of range; {SHORTEST} to {LONGEST}"));
+    if time < SHORTEST || time > longest {
+        return Err(format!("`{key}`: {time} is out of range; {SHORTEST} to {longest}"));
     }
     Ok(time)
 }

@@ -24,13 +24,13 @@ use wirewised::text::units::Nanoseconds;
 
 use crate::config::Place;
 use crate::keeper::Board;
+use crate::passes::{self, SECOND};
 use crate::seldom::Seldom;
 use capture::Request;
 use selector::Selector;
 use shelf::Shelf;
 use watcher::Watcher;
 
-const SECOND: u64 = 1_000_000_000;
 /// Captures at work at a time. Each has a buffer.
 const AT_WORK: usize = 16;
 /// Captures in an `each`, whose flows are remembered.
@@ -89,13 +89,9 @@ impl TryFrom<Written> for Evidence {
                 .ok_or_else(|| said(key, format!("{number} is out of range; {least} to {most}")))
         };
         let time = |key: &str, given: Option<String>, usual: u64, longest: u64| {
-            let time: Nanoseconds = given
-                .map_or(Ok(Nanoseconds(usual * SECOND)), |text| text.parse())
-                .map_err(|why| said(key, why))?;
-            let (least, most) = (Nanoseconds(SECOND), Nanoseconds(longest * SECOND));
-            let fits = (least..=most).contains(&time);
-            fits.then_some(Duration::from_nanos(time.0))
-                .ok_or_else(|| said(key, format!("{time} is out of range; {least} to {most}")))
+            let (usual, longest) = (Nanoseconds(usual * SECOND), Nanoseconds(longest * SECOND));
+            let time = passes::period_within(key, given, usual, longest);
+            time.map(|time| Duration::from_nanos(time.0)).map_err(|why| format!("`evidence`: {why}"))
         };
         let evidence = Self {
             directory: written.directory,
