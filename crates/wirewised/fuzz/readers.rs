@@ -19,6 +19,8 @@ pub mod error;
 pub mod files;
 #[path = "../src/harmless.rs"]
 pub mod harmless;
+#[path = "../src/inference/mod.rs"]
+pub mod inference;
 #[path = "../src/trust/keys.rs"]
 pub mod keys;
 #[path = "../src/labels/mod.rs"]
@@ -29,8 +31,6 @@ pub mod limits;
 pub mod packets;
 #[path = "../src/policy/mod.rs"]
 pub mod policy;
-#[path = "../src/inference/rows/mod.rs"]
-pub mod rows;
 #[macro_use]
 #[path = "../src/text/mod.rs"]
 pub mod text;

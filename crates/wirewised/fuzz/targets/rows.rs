@@ -5,7 +5,7 @@
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
-use readers::rows::Rows;
+use readers::inference::rows::Rows;
 
 fuzz_target!(|data: &[u8]| {
     if let Err(message) = read(data.to_vec()) {
