@@ -32,6 +32,8 @@ case $level in
         packages+=(iverilog)
         # Goes by the mark of a class in tests.
         packages+=(nftables)
+        # systemd-analyze and systemd-socket-activate try the units.
+        packages+=(systemd)
         # A test looks at the report in it. Ubuntu has it as a snap only: left out there, and the test is skipped.
         optional+=(chromium)
         ;;
