@@ -137,7 +137,7 @@ class Lab:
         return open_program(self.pin(case))
 
     def pin(self, case: str) -> Path:
-        """Of the program."""
+        """Where the program is pinned."""
         (attached,) = agent.call("status", *self.place(case))["attachments"]
         return Path(attached["pins"], "prog")
 

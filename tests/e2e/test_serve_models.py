@@ -84,7 +84,6 @@ def test_drift_a_shadow_and_a_network_are_shown(compared: tuple[Lab, str, str], 
     with browser.page(tmp_path / "browser") as page:
         for width in WIDTHS:
             for dark in (False, True):
-                page.evaluate("sessionStorage.clear()") if page.requests else None
                 opened(page, address, secret, width, dark=dark)
                 page.evaluate("document.getElementById('models-section').open = true")
                 until("the model is shown", lambda: bool(page.evaluate(f"{own} !== undefined")))

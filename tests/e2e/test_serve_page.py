@@ -46,6 +46,9 @@ def names(lab: Lab) -> str:
 
 def opened(page: browser.Page, address: str, secret: str, width: int, *, dark: bool = False) -> None:
     """The page, as it is after the token was typed."""
+    if page.requests:
+        # It was open before, and remembers the token.
+        page.evaluate("sessionStorage.clear()")
     page.open(address, width, dark=dark)
     until("it asks for a token", lambda: bool(page.evaluate("document.getElementById('login').open")))
     page.evaluate(f"document.getElementById('token').value = {secret!r}")
@@ -60,7 +63,6 @@ def test_the_page_shows_what_happens_at_every_width(served: tuple[Lab, str, str]
     with browser.page(tmp_path / "browser") as page:
         for width in WIDTHS:
             for dark in (False, True):
-                page.evaluate("sessionStorage.clear()") if page.requests else None
                 opened(page, address, secret, width, dark=dark)
                 until(
                     "events are there",
@@ -196,7 +198,6 @@ def test_an_event_is_explained(served: tuple[Lab, str, str], tmp_path: Path) -> 
     shots = Path(os.environ.get("WIREWISE_SCREENSHOTS", tmp_path))
     with browser.page(tmp_path / "browser") as page:
         for width in WIDTHS:
-            page.evaluate("sessionStorage.clear()") if page.requests else None
             opened(page, address, secret, width, dark=width == WIDTHS[0])
             until("it is told", lambda: bool(page.evaluate(f"{own} !== undefined")))
             page.evaluate(f"{own}.querySelector('button').click()")
@@ -225,7 +226,6 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
 
     with browser.page(tmp_path / "browser") as page:
         for width in WIDTHS:
-            page.evaluate("sessionStorage.clear()") if page.requests else None
             opened(page, address, secret, width, dark=width != WIDTHS[0])
             for section in ("talkers", "lists", "models"):
                 page.evaluate(f"document.getElementById('{section}-section').open = true")
