@@ -95,7 +95,7 @@ def measured(table: Table, seed: int) -> Iterator[dict[str, Any]]:
     place = np.cumsum(learned) - 1
     said = {name: np.zeros((len(rows), len(classes))) for name in ("first", *map(_name, SECOND))}
     tested = np.zeros(len(rows), np.bool_)
-    for part in folds(frame, "source", FOLDS, seed=seed):
+    for part in folds(frame, "source", FOLDS, seed=seed, classes=truth):
         first = lessons[0].teach(make_estimator("forest", trees=20, depth=12, seed=seed), part.learn)
         said["first"][part.test] = out_of_fold.scores(first, rows[part.test], len(classes))
         tested[part.test] = True

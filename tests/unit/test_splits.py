@@ -91,6 +91,21 @@ def test_folds_test_every_row_once(labels_of: list[list[str]], count: int, seed:
         assert sorted(row for part in parts for row in part.test) == list(range(len(frame)))
 
 
+def test_a_label_of_one_capture_is_kept_apart_where_its_class_has_others() -> None:
+    """Benign against attack, `b` comes from one capture only, and `c` is the attack to learn from."""
+    frame = frame_of([["a", "a"], ["a", "c"], ["b", "b"], ["c", "a"]])
+    attack = (frame["label"] != "a").cast(pl.Int64).to_numpy()
+    for part in folds(frame, "capture", 4, classes=attack):
+        assert not part.alone
+        assert_apart(frame, part)
+    by_label = list(folds(frame, "capture", 4))
+    assert by_label and all(part.alone == ("b",) for part in by_label)
+    alone = folds(
+        frame_of([["a"], ["a"], ["b", "c"]]), "capture", 2, classes=np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    )
+    assert [part.alone for part in alone] == [("b", "c"), ("b", "c")], "the class has one capture"
+
+
 def test_the_default_is_by_capture_where_a_class_has_two() -> None:
     assert split(frame_of([["a", "a"], ["b", "b"]])).by == "flow"
     mixed = split(frame_of([["a"], ["a"], ["b", "b", "b"]]))

@@ -96,13 +96,22 @@ def split(frame: pl.DataFrame, by: str | None = None, *, test_share: float = 0.3
     return Split(by, *_apart(units, tested, by), single)
 
 
-def folds(frame: pl.DataFrame, by: str, count: int, *, seed: int = 0) -> Iterator[Split]:
+def folds(
+    frame: pl.DataFrame,
+    by: str,
+    count: int,
+    *,
+    seed: int = 0,
+    classes: NDArray[np.int64] | None = None,
+) -> Iterator[Split]:
     """`count` splits that test each row once, with no group of the kind `by` ("source", "capture", "host" or
     "flow") on both sides.
 
-    A label with fewer groups than folds is tested in as many of them as it has groups.
+    A label with fewer groups than folds is tested in as many of them as it has groups. classes : the class
+    of each row, (n,), where several labels are one; a label of a single group is then not split by flow if
+    its class has other groups to be learned from.
     """
-    single = alone(frame, by) if by != "flow" else tuple(frame["label"].unique().to_list())
+    single = alone(frame, by, classes) if by != "flow" else tuple(frame["label"].unique().to_list())
     units = _units(frame, by, single)
     fold_of = _deal(_labels_of(units), count, seed)
     for fold in range(count):
@@ -111,10 +120,16 @@ def folds(frame: pl.DataFrame, by: str, count: int, *, seed: int = 0) -> Iterato
             yield Split(by, *_apart(units, tested, by), single)
 
 
-def alone(frame: pl.DataFrame, by: str = "capture") -> tuple[str, ...]:
-    """The labels that come from a single source, capture or host."""
-    groups = frame.select("label", group=_group(frame, by)).group_by("label").agg(pl.col("group").n_unique())
-    return tuple(sorted(groups.filter(pl.col("group") < 2)["label"].to_list()))
+def alone(
+    frame: pl.DataFrame, by: str = "capture", classes: NDArray[np.int64] | None = None
+) -> tuple[str, ...]:
+    """The labels that come from a single source, capture or host. classes : of each row, (n,): the labels
+    whose class does; None: each label is a class.
+    """
+    of = frame["label"] if classes is None else pl.Series(classes)
+    rows = frame.select("label", of=of, group=_group(frame, by))
+    groups = rows.group_by("of").agg(pl.col("group").n_unique(), pl.col("label").unique())
+    return tuple(sorted(groups.filter(pl.col("group") < 2)["label"].explode().to_list()))
 
 
 def _units(frame: pl.DataFrame, by: str, single: Sequence[str]) -> pl.DataFrame:

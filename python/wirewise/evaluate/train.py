@@ -304,7 +304,7 @@ def cross_validate(
         said = np.full(len(labels), -1, np.int64)
         scores = np.zeros((len(labels), len(classes)))
         has_scores = True
-        for part in splits(frame, by, count, seed=seed):
+        for part in splits(frame, by, count, seed=seed, classes=labels):
             said[part.test], of_part = predict(part)
             has_scores &= of_part is not None
             scores[part.test] = 0 if of_part is None else of_part
