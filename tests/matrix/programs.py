@@ -40,7 +40,7 @@ PUBLISHED: dict[str, Callable[[], ebpf.Sources]] = {
     name: partial(published.sources, name, 1) for name in published.COUNTERPART
 }
 SHARED: dict[str, Callable[[], ebpf.Sources]] = {
-    f"{name}, shared": partial(_flow_extraction, name) for name in ("hara2023", "hara2026")
+    f"{name}, shared": partial(_flow_extraction, name) for name in ("hara2023", "hara2026", "pairs")
 }
 # Those that take clang longest first, so that the last ones to end are short.
 OBJECTS: dict[str, Callable[[], ebpf.Sources]] = {**LARGEST, **PROGRAMS, **KERNEL_ONLY, **PUBLISHED, **SHARED}

@@ -21,14 +21,13 @@ from wirewise.targets.ebpf.target import ask_verifier
 
 pytestmark = needs_kernel
 
-ROOT = Path(__file__).parents[2]
 CLANGS = [path for name in ("clang-14", "clang-19") if (path := shutil.which(name))]
 DRAWS = 4
 
 
 def bytes_and_pairs() -> FeatureSet:
     """88 features, by source, destination, pair, client port and hosts."""
-    return FeatureSet.load(ROOT / "bench" / "pairs.yaml")
+    return FeatureSet.load(Path(__file__).with_name("bytes_and_pairs.yaml"))
 
 
 def random_large_set(random: Random) -> FeatureSet:
