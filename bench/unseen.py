@@ -42,12 +42,14 @@ class Way:
     depth: int
     two_classes: bool
     recipe: Recipe
+    leaf: int | None = None
 
     @property
     def name(self) -> str:
         classes = "two classes" if self.two_classes else "a class for each kind"
         rows = "all rows" if self.recipe == Recipe() else "recipe"
-        return f"{self.estimator} {self.trees}x{self.depth}, {classes}, {rows}"
+        leaf = f", leaves of {self.leaf}" if self.leaf else ""
+        return f"{self.estimator} {self.trees}x{self.depth}{leaf}, {classes}, {rows}"
 
 
 WAYS = (
@@ -55,6 +57,7 @@ WAYS = (
     Way("forest", 10, 10, True, Recipe()),
     Way("forest", 10, 10, True, RECIPE),
     Way("forest", 20, 12, True, RECIPE),
+    Way("forest", 20, 12, True, RECIPE, leaf=20),
     Way("extra-trees", 20, 12, True, RECIPE),
     Way("boosting", 30, 10, True, RECIPE),
 )
@@ -100,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
 def measured(table: Table, way: Way, dealings: int) -> list[dict[str, Any]]:
     """For each of SHOWN what each dealing lost on sources judged by the margin of others, and found."""
     training = train(
-        table, way.estimator, trees=way.trees, depth=way.depth, two_classes=way.two_classes,
+        table, way.estimator, trees=way.trees, depth=way.depth, leaf=way.leaf, two_classes=way.two_classes,
         recipe=way.recipe, group="source", seeds=dealings,
     )  # fmt: skip
     if training.folds is None or not training.folds.scored:

@@ -26,6 +26,7 @@ from wirewise.datasets.captures import ETHERNET, CapturedPacket
 from wirewise.datasets.table import SOURCE, build_table_from
 from wirewise.errors import InputError, WirewiseError
 from wirewise.evaluate import Training, out_of_fold, train
+from wirewise.evaluate.classes import TWO_CLASSES
 from wirewise.evaluate.lesson import Recipe
 from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.files import write_atomically
@@ -68,6 +69,7 @@ class Making:
     two_classes: bool
     recipe: Recipe
     by: str
+    leaf: int | None = None
 
 
 def floods(feature_set: FeatureSet, captures: Sequence[Path]) -> Table:
@@ -101,7 +103,9 @@ MAKINGS = {
     "@flood": Making(
         FeatureSet.load(HERE / "flood.yaml"), floods, "forest", 20, 10, False, _RECIPE, "source"
     ),
-    "@intrusion": Making(PRESETS["intrusion"], conversations, "forest", 20, 12, True, _RECIPE, "source"),
+    "@intrusion": Making(
+        PRESETS["pairs"], conversations, "forest", 20, 12, True, _RECIPE, "source", leaf=20
+    ),
     "@voip-or-bulk": Making(
         FeatureSet.load(HERE / "voip-or-bulk.yaml"), sessions, "forest", 10, 8, False,
         Recipe(first=100, flows=500, alike="capture"), "capture",
@@ -133,8 +137,8 @@ def made(model: Ready, making: Making, captures: Sequence[Path]) -> dict[str, by
     table = making.table(making.feature_set, captures)
     with step(f"training {model.name}"):
         training = train(
-            table, making.estimator, trees=making.trees, depth=making.depth, two_classes=making.two_classes,
-            recipe=making.recipe, group=making.by, seeds=SEEDS, refit=True,
+            table, making.estimator, trees=making.trees, depth=making.depth, leaf=making.leaf,
+            two_classes=making.two_classes, recipe=making.recipe, group=making.by, seeds=SEEDS, refit=True,
         )  # fmt: skip
     imported = import_model(training.estimator, classes=training.classes, margin=True)
     facts = training.facts | {KEY: {"name": model.name}}
@@ -221,7 +225,12 @@ def card_of(model: Ready, training: Training, bundle: ww.Bundle, captures: Seque
         ]
         note = "Figures are shares of packets, in captures that no training has seen."
         return "\n".join([*lines, "", note, ""])
-    return "\n".join([*lines, *_found(model.wish, crossed.scored)])
+    alone = (
+        "While the only source of a family is judged, they have not met its kind at all."
+        if manifest.classes == TWO_CLASSES
+        else "A family of one source is dealt by flow, so its figure is too good."
+    )
+    return "\n".join([*lines, *_found(model.wish, crossed.scored, alone)])
 
 
 def _units(training: Training) -> list[str]:
@@ -233,9 +242,9 @@ def _is_made(unit: str) -> bool:
     return unit.startswith(MADE)
 
 
-def _found(wish: float, dealings: Sequence[pl.DataFrame]) -> list[str]:
+def _found(wish: float, dealings: Sequence[pl.DataFrame], alone: str) -> list[str]:
     """What each dealing finds by the margin that it calls for: of each family, and of each of its sources.
-    Sources of made traffic are one.
+    Sources of made traffic are one. alone : what is to know of families with one source.
     """
     shares: dict[tuple[str, str], list[float]] = {}
     lost = []
@@ -255,8 +264,7 @@ def _found(wish: float, dealings: Sequence[pl.DataFrame]) -> list[str]:
         f"that the other sources call for, {_range(lost)} of them lose a packet.",
         "",
         "Found is the share of flows with a verdict against them on any packet, by models that have not "
-        f"seen the source; in brackets the range over {len(dealings)} ways to deal the sources. A family of "
-        "one source is dealt by flow, so its figure is too good.",
+        f"seen the source; in brackets the range over {len(dealings)} ways to deal the sources. {alone}",
         "",
         "| family | source | found |", "| --- | --- | ---: |",
     ]  # fmt: skip

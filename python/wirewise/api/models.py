@@ -46,6 +46,7 @@ def train(
     feature_set: AnyFeatureSet | None = None,
     depth: int = 10,
     trees: int = 10,
+    leaf: int | None = None,
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
@@ -70,7 +71,8 @@ def train(
       are left out.
     - estimator: "tree", "forest", "extra-trees", "boosting", "mlp" or "bnn"; or an unfitted classifier.
     - feature_set: the one that made the table; needed for a data frame, which does not say it.
-    - depth, trees: of each tree, and how many (for boosting, rounds).
+    - depth, trees: of each tree, and how many (for boosting, rounds). leaf: least rows of a leaf; None: 1,
+      for boosting 20.
     - hidden, encoding: neurons of a network's hidden layers; how "bnn" reads features.
     - class_weight: "balanced", weights by class name, or None: all packets weigh the same.
     - two_classes: learn benign against attack, whatever kind of attack a label says.
@@ -101,7 +103,7 @@ def train(
     """
     rows = table_of(table, feature_set)
     training = evaluate.train(
-        rows, estimator, depth=depth, trees=trees, hidden=hidden, encoding=encoding,
+        rows, estimator, depth=depth, trees=trees, leaf=leaf, hidden=hidden, encoding=encoding,
         class_weight=class_weight, two_classes=two_classes,
         recipe=Recipe(learn_first, flows_per_capture, weights), test_share=test_share, seed=seed,
         refit=refit, group=group, folds=folds, seeds=seeds,

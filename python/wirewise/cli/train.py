@@ -44,6 +44,9 @@ def train(
     ] = "forest",
     trees: Annotated[int, typer.Option(help="Number of trees; for boosting, of rounds.")] = 10,
     depth: Annotated[int, typer.Option(help="Largest depth of a tree.")] = 10,
+    leaf: Annotated[
+        int | None, typer.Option(help="Least rows of a leaf of a tree. Default: 1; for boosting 20.")
+    ] = None,
     network: NetworkOption = None,
     hidden: Annotated[
         str | None,
@@ -170,6 +173,7 @@ def train(
             estimator,
             depth=depth,
             trees=trees,
+            leaf=leaf,
             hidden=widths,
             encoding=encoding or "steps",
             class_weight=_weights(class_weight),
@@ -189,7 +193,7 @@ def train(
         )
     facts = {
         **training.facts,
-        **_settings(estimator, kind, widths, encoding or "steps", trees, depth),
+        **_settings(estimator, kind, widths, encoding or "steps", trees, depth, leaf),
         "class_weight": class_weight or [],
     }
     if plot:
@@ -272,14 +276,20 @@ def _print_taught(taught: Comparison, teacher: str) -> None:
 
 
 def _settings(
-    estimator: str, kind: str, hidden: Sequence[int], encoding: str, trees: int, depth: int
+    estimator: str,
+    kind: str,
+    hidden: Sequence[int],
+    encoding: str,
+    trees: int,
+    depth: int,
+    leaf: int | None,
 ) -> dict[str, Any]:
     """What a record of the training says of the estimator's own settings."""
     if estimator == "bnn":
         return {"encoding": encoding, "hidden": list(hidden)}
     if estimator == "mlp":
         return {"network": kind, "hidden": list(hidden)}
-    return {"trees": trees, "depth": depth}
+    return {"trees": trees, "depth": depth} | ({} if leaf is None else {"leaf": leaf})
 
 
 def write_estimator(

@@ -159,6 +159,7 @@ def train(
     *,
     depth: int = 10,
     trees: int = 10,
+    leaf: int | None = None,
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
     class_weight: str | Mapping[str, float] | None = None,
@@ -179,10 +180,11 @@ def train(
     """Fit an estimator to a table and test it on captures, or flows, it has not seen.
 
     table : its unlabelled rows are left out. estimator : a name of ESTIMATORS, or an unfitted scikit-learn
-    classifier. depth : of each tree. trees : how many; for boosting, rounds. hidden : for "mlp" and "bnn",
-    neurons of each hidden layer. encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all
-    classes weigh the same), weights by class name (1 if not named), or None (all packets weigh the same). A
-    heavier `benign` lets more attack packets pass and stops fewer benign ones. two_classes :
+    classifier. depth : of each tree. trees : how many; for boosting, rounds. leaf : least rows of a leaf;
+    None: as scikit-learn, 1, for boosting 20. hidden : for "mlp" and "bnn", neurons of each hidden layer.
+    encoding : for "bnn", see `binary_encoding`. class_weight : "balanced" (all classes weigh the same),
+    weights by class name (1 if not named), or None (all packets weigh the same). A heavier `benign` lets more
+    attack packets pass and stops fewer benign ones. two_classes :
     learn benign against attack, whatever kind it is labelled as. recipe : which rows are learned from, and
     whether captures weigh the same; None: all rows do. group : what is kept on one side of the split, one of
     GROUPS; None: see `split`. folds : of the cross-validation; None: FOLDS for trees of TREES that are split
@@ -201,7 +203,9 @@ def train(
     usable = table.labelled
     classes = check_classes(usable, two=two_classes)
     rows, labels = matrix(usable), numbers(usable, classes)
-    settings = {"depth": depth, "trees": trees, "hidden": hidden, "encoding": encoding, "seed": seed}
+    settings = {
+        "depth": depth, "trees": trees, "leaf": leaf, "hidden": hidden, "encoding": encoding, "seed": seed
+    }  # fmt: skip
 
     lesson = Lesson.of(
         table, rows, labels, classes,
@@ -355,10 +359,13 @@ def make_estimator(
     depth: int,
     trees: int,
     seed: int,
+    leaf: int | None = None,
     hidden: Sequence[int] | None = None,
     encoding: str = "steps",
 ) -> Any:
-    """An unfitted classifier from its name in ESTIMATORS; of anything else, an unfitted copy."""
+    """An unfitted classifier from its name in ESTIMATORS; of anything else, an unfitted copy. Raises
+    InputError for settings out of range.
+    """
     if not isinstance(estimator, str):
         from sklearn.base import clone
 
@@ -371,4 +378,7 @@ def make_estimator(
         return make_bnn(hidden or HIDDEN["binary"], encoding, seed)
     if not 1 <= depth <= 32 or not 1 <= trees <= 1000:
         raise InputError(f"depth {depth} and {trees} trees", "must be 1 to 32 and 1 to 1000")
-    return TREES[estimator](depth, trees, seed)
+    if leaf is not None and leaf < 1:
+        raise InputError(f"leaves of {leaf} rows", "must have 1 or more")
+    made = TREES[estimator](depth, trees, seed)
+    return made if leaf is None else made.set_params(min_samples_leaf=leaf)
