@@ -334,6 +334,11 @@ impl Config {
         Ok(())
     }
 
+    /// Whether it takes CAP_SYS_ADMIN: to enter network namespaces, or to ask for the times of programs.
+    pub fn needs_admin(&self) -> bool {
+        self.program_times || self.interfaces.iter().any(|wish| wish.netns.is_some())
+    }
+
     /// The network namespaces that it names; `None` is the service's own.
     pub fn namespaces(&self) -> BTreeSet<Option<String>> {
         self.interfaces.iter().map(|wish| wish.netns.clone()).collect()
