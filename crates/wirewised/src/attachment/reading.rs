@@ -8,8 +8,8 @@ use libbpf_rs::{MapCore, MapHandle};
 
 use super::{Attachment, inside, names, pins, status};
 use crate::abi::maps::{
-    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENT_INPUTS, EVENTS, FLOWS4, PER_CPU, POLICY,
-    Scope, VERDICTS, of_scopes,
+    self, ACT_CPU, ACT_POLICY, AGREEMENT, BANS, CONFIG, Counted, EVENT_INPUTS, EVENTS, FLOWS4, PER_CPU,
+    POLICY, Scope, VERDICTS, of_scopes,
 };
 use crate::abi::{self, Action, Mode};
 use crate::bundle::Bundle;
@@ -182,7 +182,7 @@ impl Attachment {
             |class_id| self.class_name(class_id),
             networks,
         );
-        Ok(events.with_inputs(inputs))
+        Ok(events.with_inputs(inputs).with_bans(self.optional_map(BANS)?))
     }
 
     /// The bundle that runs, from its file.
