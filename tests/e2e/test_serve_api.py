@@ -30,12 +30,12 @@ class Served:
         self.port = free_port()
         self.reader, may_read = token("reader", "read")
         self.operator, may_operate = token("operator", "operate")
-        lab.write(
-            lab.entry(),
-            listen=f"127.0.0.1:{self.port}",
-            tokens=[may_read, may_operate],
-            limits=UNLIMITED,
-        )
+        self.fixed: dict[str, object] = {
+            "listen": f"127.0.0.1:{self.port}",
+            "tokens": [may_read, may_operate],
+            "limits": UNLIMITED,
+        }
+        lab.write(lab.entry(), **self.fixed)
         self.process = lab.start()
         until("it is kept", lab.kept)
 
@@ -53,7 +53,7 @@ def test_answers_are_as_described(lab: Lab) -> None:
     schema = lab.folder / "openapi.json"
     schema.write_text(document)
     operations = {(method, path) for path, item in json.loads(document)["paths"].items() for method in item}
-    assert len(operations) == 20
+    assert len(operations) == 21
     for method, path in operations:
         assert served.ask(method.upper(), path) == (401, ""), path
 
@@ -89,6 +89,21 @@ def test_answers_are_as_described(lab: Lab) -> None:
     assert served.process.poll() is None
     assert lab.kept()
     assert served.reader not in lab.log.read_text()
+
+
+def test_the_policy_is_that_of_the_status(lab: Lab) -> None:
+    served = Served(lab)
+    lab.write(lab.entry(policy="drop.yaml", mode="enforce"), **served.fixed)
+    assert lab.reload()[0] == 200
+    code, answer = served.ask("GET", f"/api/v1/policy?interface={lab.made.receiver}", served.reader)
+    assert code == 200
+    (policy,) = json.loads(answer)["attachments"]
+    assert [it["action"] for it in policy["classes"]] == ["pass", "drop"]
+    assert policy["mode"] == "enforce"
+    assert policy["policy"]["file"] == str(lab.folder / "drop.yaml")
+    (status,) = json.loads(served.ask("GET", "/api/v1/status", served.reader)[1])["attachments"]
+    assert policy == {name: status[name] for name in policy}
+    assert served.ask("GET", "/api/v1/policy?interface=nosuch", served.reader)[0] == 404
 
 
 def test_events_are_a_stream(lab: Lab) -> None:
