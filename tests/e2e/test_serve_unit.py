@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit for systemd: its watchdog hears the service, and it leaves the service the system calls and capabilities that it needs."""
+"""The unit for systemd: its watchdog hears the service, and its system calls and capabilities are enough."""
 
 from __future__ import annotations
 

@@ -627,8 +627,8 @@ pub async fn shadow(service: State<Service>, Asked(shadow): Asked<Shadow>) -> Re
 /// What `wirewised doctor` finds there.
 #[utoipa::path(get, path = "/api/v1/doctor", params(At), responses((status = 200, body = Object), (status = 404, body = Failure), (status = 503, body = Failure)))]
 pub async fn doctor(State(service): State<Service>, Asked(at): Asked<At>) -> Response {
-    if at.netns.as_ref().is_some_and(|name| name.contains('/')) {
-        return said(StatusCode::NOT_FOUND, "`netns` is a name under /run/netns");
+    if let Some(Err(why)) = at.netns.as_deref().map(check_netns) {
+        return said(StatusCode::NOT_FOUND, &why);
     }
     let place = Place { netns: at.netns, interface: at.interface };
     let Ok(_place) = EXAMINATIONS.try_acquire() else {
