@@ -77,7 +77,7 @@ pub struct Banned {
     /// `None`: the ban was lifted before the event was read, or its place has been given to another one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub source: Option<Prefix>,
-    /// Of a ban by pair.
+    /// Only a ban by pair has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<IpAddr>,
     /// As the policy calls it.
@@ -392,7 +392,7 @@ impl Banned {
     ) -> Option<Self> {
         let steer = policy.steer.get(usize::from(event.class_id)).filter(|steer| steer.ban_ms != 0)?;
         let kind = policy.ban.get(usize::from(steer.ban_kind)).filter(|_| bans(event))?;
-        let until_ns = event.time_ns + u64::from(steer.ban_ms) * 1_000_000;
+        let until_ns = event.time_ns.saturating_add(u64::from(steer.ban_ms) * 1_000_000);
         let ends = key.ends().map(|(address, _)| address);
         // A key of both directions does not say which end sent the packet, and others have one end only. The data path knew both.
         let fits = |ban: &&Ban| {
