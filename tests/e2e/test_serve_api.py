@@ -133,7 +133,7 @@ def test_a_thousand_connections_and_slow_ones_do_no_harm(lab: Lab) -> None:
                 if number % 2:
                     each.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: ")
             except OSError:
-                continue  # closed at once, as there are enough of them
+                continue  # closed at once, because there are enough
             if number % 100 == 0:
                 assert asked(Local(lab.socket), "GET", "/api/v1/state")[0] == 200
                 assert len(list(descriptors.iterdir())) < before + 80
@@ -188,7 +188,7 @@ def test_ten_thousand_hostile_connections_leave_nothing_behind(lab: Lab) -> None
                 source = f"127.1.{number}.{each // PER_ADDRESS + 1}"
                 address = ("127.0.0.1", served.port)
                 held.append(socket.create_connection(address, PATIENCE_S, source_address=(source, 0)))
-                with suppress(OSError):  # closed at once, as there are enough of them
+                with suppress(OSError):  # closed at once, because there are enough
                     held[-1].sendall(HOSTILE[each % len(HOSTILE)])
             # An honest question is answered, and packets are judged, while all of them hold on.
             assert asked(Local(lab.socket), "GET", "/api/v1/state")[0] == 200

@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// All that is answered to what a peer sends. Behind it come requests that end the connection, more of them than a body may swallow.
+    /// The answers to some bytes. Requests that end the connection follow them, more than a body may swallow.
     async fn answers(sent: &[u8], routes: Router) -> String {
         let last = "\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".repeat(10);
         let (near, far) = duplex(64 << 10);
