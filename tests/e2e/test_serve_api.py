@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tests import needs as packages
@@ -30,12 +31,12 @@ class Served:
         self.port = free_port()
         self.reader, may_read = token("reader", "read")
         self.operator, may_operate = token("operator", "operate")
-        lab.write(
-            lab.entry(),
-            listen=f"127.0.0.1:{self.port}",
-            tokens=[may_read, may_operate],
-            limits=UNLIMITED,
-        )
+        self.fixed: dict[str, object] = {
+            "listen": f"127.0.0.1:{self.port}",
+            "tokens": [may_read, may_operate],
+            "limits": UNLIMITED,
+        }
+        lab.write(lab.entry(), **self.fixed)
         self.process = lab.start()
         until("it is kept", lab.kept)
 
@@ -53,7 +54,7 @@ def test_answers_are_as_described(lab: Lab) -> None:
     schema = lab.folder / "openapi.json"
     schema.write_text(document)
     operations = {(method, path) for path, item in json.loads(document)["paths"].items() for method in item}
-    assert len(operations) == 20
+    assert len(operations) == 21
     for method, path in operations:
         assert served.ask(method.upper(), path) == (401, ""), path
 
@@ -91,6 +92,21 @@ def test_answers_are_as_described(lab: Lab) -> None:
     assert served.reader not in lab.log.read_text()
 
 
+def test_the_policy_is_that_of_the_status(lab: Lab) -> None:
+    served = Served(lab)
+    lab.write(lab.entry(policy="drop.yaml", mode="enforce"), **served.fixed)
+    assert lab.reload()[0] == 200
+    code, answer = served.ask("GET", f"/api/v1/policy?interface={lab.made.receiver}", served.reader)
+    assert code == 200
+    (policy,) = json.loads(answer)["attachments"]
+    assert [it["action"] for it in policy["classes"]] == ["pass", "drop"]
+    assert policy["mode"] == "enforce"
+    assert policy["policy"]["file"] == str(lab.folder / "drop.yaml")
+    (status,) = json.loads(served.ask("GET", "/api/v1/status", served.reader)[1])["attachments"]
+    assert policy == {name: status[name] for name in policy}
+    assert served.ask("GET", "/api/v1/policy?interface=nosuch", served.reader)[0] == 404
+
+
 def test_events_are_a_stream(lab: Lab) -> None:
     served = Served(lab)
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
@@ -117,7 +133,7 @@ def test_a_thousand_connections_and_slow_ones_do_no_harm(lab: Lab) -> None:
                 if number % 2:
                     each.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: ")
             except OSError:
-                continue  # closed at once, as there are enough of them
+                continue  # closed at once, because there are enough
             if number % 100 == 0:
                 assert asked(Local(lab.socket), "GET", "/api/v1/state")[0] == 200
                 assert len(list(descriptors.iterdir())) < before + 80
@@ -134,3 +150,63 @@ def test_a_thousand_connections_and_slow_ones_do_no_harm(lab: Lab) -> None:
         for each in held:
             each.close()
     until("they are let go", lambda: len(list(descriptors.iterdir())) <= before + 1)
+
+
+WAVES, WAVE = 20, 500
+"""10,000 connections; as many at a time as this process may have open."""
+
+PER_ADDRESS = 25
+"""Fewer than one address may have, so that it is the service's own limit that counts."""
+
+HOSTILE = (
+    b"",
+    b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: ",
+    b"POST /api/v1/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+    b"GET /" + b"a" * 20_000,
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+    b"GET /api/v1/state HTTP/1.1\r\n" + b"A: b\r\n" * 2_000,
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET /api/v1/flows?limit=1 HTTP/1.1\r\nHost: a\r\n\r\n" * 20,
+)
+
+
+def test_ten_thousand_hostile_connections_leave_nothing_behind(lab: Lab) -> None:
+    served = Served(lab)
+    process = Path(f"/proc/{served.process.pid}")
+
+    def memory() -> int:
+        (kilobytes,) = re.findall(r"^VmRSS:\s+(\d+) kB$", (process / "status").read_text(), re.MULTILINE)
+        return int(kilobytes) * 1024
+
+    def descriptors() -> int:
+        return len(list((process / "fd").iterdir()))
+
+    def wave(number: int) -> None:
+        held: list[socket.socket] = []
+        try:
+            for each in range(WAVE):
+                source = f"127.1.{number}.{each // PER_ADDRESS + 1}"
+                address = ("127.0.0.1", served.port)
+                held.append(socket.create_connection(address, PATIENCE_S, source_address=(source, 0)))
+                with suppress(OSError):  # closed at once, because there are enough
+                    held[-1].sendall(HOSTILE[each % len(HOSTILE)])
+            # An honest question is answered, and packets are judged, while all of them hold on.
+            assert asked(Local(lab.socket), "GET", "/api/v1/state")[0] == 200
+            assert descriptors() < at_rest + 2 * 64 + 16
+            lab.send(10)
+            judged = 10 * (number + 1)
+            until("packets are judged", lambda: lab.metric("wirewise_packets_total") >= judged)
+        finally:
+            for one in held:
+                one.close()
+        until("they are let go", lambda: descriptors() <= at_rest + 1)
+
+    at_rest = descriptors()
+    wave(0)
+    before = memory()
+    for number in range(1, WAVES):
+        wave(number)
+    assert memory() < before + (4 << 20)
+    assert served.process.poll() is None
+    assert served.ask("GET", "/metrics", served.reader)[0] == 200
+    assert "panicked" not in lab.log.read_text()

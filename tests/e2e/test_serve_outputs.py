@@ -14,6 +14,8 @@ import pytest
 from tests.e2e import collectors, needs
 from tests.e2e.collectors import Collector, counted, ip, journal, lines, syslog, unix, web
 from tests.e2e.serving import PATIENCE_S, SERVE, Lab, free_port, until
+from tests.e2e.test_cpus import A
+from wirewise import agent
 
 pytestmark = needs.marks()
 
@@ -249,3 +251,26 @@ def test_check_refuses_a_path_that_no_socket_can_have(tmp_path: Path, output: st
         assert done.returncode == code, done.stderr
     assert f"`{output}: {path}`" in done.stderr
     assert "at most 107 characters" in done.stderr
+
+
+def test_a_ban_is_an_event_of_its_own_type(lab: Lab) -> None:
+    """The same in a file and from the agent."""
+    (lab.folder / "ban.yaml").write_text(
+        "version: 1\nclasses: {attack: {severity: 1, ban: {by: source, for: 60s, spoofable: true}}}\n"
+    )
+    lab.write(lab.entry(policy="ban.yaml", mode="enforce"), events={"file": "eve.json"})
+    lab.start()
+    until("it is kept", lab.kept)
+    lab.send(15)
+    until("it is written", lambda: "attack" in (lab.folder / "eve.json").read_text())
+    (line,) = (lab.folder / "eve.json").read_text().splitlines()
+    told = json.loads(line)
+    assert (told["event_type"], told["wirewise"]["outcome"]) == ("ban", "ban")
+    assert told["alert"]["action"] == "blocked"
+    until_time = told["ban"].pop("until")
+    assert told["ban"] == {"source": f"{A[0]}/32", "by": "source", "for_ms": 60_000, "class": "attack"}
+    assert until_time > told["timestamp"]
+    command = [agent.find(), "events", "--json", *lab.place]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert list(said) == list(told)
+    assert said["ban"] == {**told["ban"], "until": said["ban"]["until"]}

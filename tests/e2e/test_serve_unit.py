@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit for systemd: its watchdog hears the service, and its filter admits the system calls it needs."""
+"""The unit for systemd: its watchdog hears the service, and its system calls and capabilities are enough."""
 
 from __future__ import annotations
 
 import http.client
 import os
+import re
 import shutil
 import signal
 import socket
@@ -205,3 +206,91 @@ def test_other_system_calls_end_a_process() -> None:
     for call, code in (("getpid()", 0), ("umount2(b'/nonexistent', 0)", -signal.SIGSYS)):
         command = [*filtered, f"import ctypes; ctypes.CDLL(None).{call}"]
         assert subprocess.run(command, check=False, env=environment).returncode == code, call
+
+
+CAPABILITIES = {
+    name: 1 << bit
+    for name, bit in {
+        "CAP_CHOWN": 0,
+        "CAP_NET_ADMIN": 12,
+        "CAP_NET_RAW": 13,
+        "CAP_IPC_LOCK": 14,
+        "CAP_SYS_ADMIN": 21,
+        "CAP_PERFMON": 38,
+        "CAP_BPF": 39,
+    }.items()
+}
+
+
+def bits(*names: str) -> int:
+    return sum(CAPABILITIES[name] for name in names)
+
+
+PROGRAMS = bits("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON")
+COMMANDS = bits("CAP_NET_RAW", "CAP_IPC_LOCK")
+
+
+def held(process: int, name: str) -> set[int]:
+    """A set of capabilities, of each thread."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    texts = [(task / "status").read_text() for task in tasks]
+    return {int(re.findall(rf"^Cap{name}:\t(\w+)$", text, re.MULTILINE)[0], 16) for text in texts}
+
+
+def test_it_keeps_the_capabilities_that_its_configuration_needs(lab: Lab) -> None:
+    events: dict[str, object] = {"events": {"file": "eve.json"}, "evidence": {"directory": "."}}
+    (mine,) = held(os.getpid(), "Prm")
+    for entries, more, own in (
+        ([], {}, PROGRAMS),
+        ([], events, PROGRAMS | bits("CAP_NET_RAW")),
+        ([lab.entry()], {}, PROGRAMS | bits("CAP_SYS_ADMIN")),
+    ):
+        lab.write(*entries, **more)
+        service = lab.start()
+        assert held(service.pid, "Eff") == {own & mine}
+        assert held(service.pid, "Prm") == held(service.pid, "Bnd") == {(own | COMMANDS) & mine}
+        assert "NoNewPrivs:\t1" in Path(f"/proc/{service.pid}/status").read_text()
+        if not entries:
+            lab.write(lab.entry(), **more)
+            code, said = lab.reload()
+            assert code == 409
+            assert "CAP_SYS_ADMIN" in said["error"]["message"]
+        service.terminate()
+        assert service.wait(PATIENCE_S) == 0
+
+
+def test_the_capabilities_of_the_unit_are_enough(lab: Lab) -> None:
+    """Also for what carries packets in user space, which has no more of them than the service."""
+    (names,) = re.findall(r"^CapabilityBoundingSet=(.*)$", UNIT.read_text(), re.MULTILINE)
+    (ambient,) = re.findall(r"^AmbientCapabilities=(.*)$", UNIT.read_text(), re.MULTILINE)
+    assert names == ambient
+    granted = bits(*names.split())
+    assert granted == PROGRAMS | COMMANDS | bits("CAP_SYS_ADMIN", "CAP_CHOWN")
+    wanted = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())])
+    by = ("setpriv", f"--bounding-set={wanted}", f"--inh-caps={wanted}", f"--ambient-caps={wanted}")
+    (lab.folder / "evidence").mkdir()
+    fixed = {
+        "socket": {"path": str(lab.socket), "group": "daemon"},
+        "events": {"file": "eve.json"},
+        "evidence": {"directory": "evidence"},
+    }
+    lab.write(lab.entry(), **fixed)
+    service = lab.start(by=by)
+    assert held(service.pid, "Prm") == {granted & ~bits("CAP_CHOWN")}
+    assert lab.socket.group() == "daemon"
+    for entry in (
+        {"bundle": "second.wirewise", "policy": "drop.yaml", "mode": "enforce"},
+        {"plane": "tc-ingress"},
+        {"plane": "af-xdp", "evidence": False},
+        {"plane": "af-packet"},
+    ):
+        lab.write(lab.entry(**entry), **fixed)
+        code, said = lab.reload()
+        assert code == 200, said
+        assert lab.attached()["attached"]
+        if carrier := lab.attached()["carrier"]:
+            assert held(carrier["process"], "Prm") == {granted & ~bits("CAP_CHOWN")}
+    lab.send(12)
+    until("packets are judged", lambda: lab.metric("wirewise_packets_total") >= 12)
+    service.terminate()
+    assert service.wait(PATIENCE_S) == 0

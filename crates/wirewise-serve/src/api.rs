@@ -30,9 +30,10 @@ use wirewised::error::{Error, Result};
 use wirewised::policy::Prefix;
 use wirewised::reading::events as agent;
 use wirewised::reading::flows::{Sort, Wanted};
+use wirewised::reading::status::Status;
 
 use crate::agent::{Agent, Order as Command};
-use crate::config::{Place, Role, Token};
+use crate::config::{Place, Role, Token, check_netns};
 use crate::events::{Hears, Told, follow};
 use crate::keeper::{Board, Event, Health, Operation, Summary};
 use crate::kept::hexadecimal;
@@ -96,6 +97,7 @@ pub fn routes(service: Service) -> Router {
         .route("/metrics", get(numbers))
         .route("/api/v1/state", get(state))
         .route("/api/v1/status", get(status))
+        .route("/api/v1/policy", get(policy))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/drift", get(drift))
         .route("/api/v1/card", get(card))
@@ -224,6 +226,28 @@ pub async fn status(
     Asked(which): Asked<Which>,
 ) -> std::result::Result<Json<Value>, Response> {
     reading(move || each(&service.root, &which, |it| Ok(json!(it.status()?)))).await
+}
+
+/// The policy in force: mode, and what is done with each class.
+#[utoipa::path(get, path = "/api/v1/policy", params(Which), responses((status = 200, body = Readings), (status = 404, body = Failure)))]
+pub async fn policy(
+    State(service): State<Service>,
+    Asked(which): Asked<Which>,
+) -> std::result::Result<Json<Value>, Response> {
+    reading(move || each(&service.root, &which, |it| Ok(in_force(&it.status()?)))).await
+}
+
+/// By the names that `status` has.
+fn in_force(status: &Status) -> Value {
+    json!({
+        "interface": status.interface,
+        "network_namespace": status.network_namespace,
+        "mode": status.mode,
+        "mode_as_asked": status.mode_as_asked,
+        "enforce_remaining_seconds": status.enforce_remaining_seconds,
+        "classes": status.classes,
+        "policy": status.policy,
+    })
 }
 
 /// What was counted.
@@ -603,8 +627,8 @@ pub async fn shadow(service: State<Service>, Asked(shadow): Asked<Shadow>) -> Re
 /// What `wirewised doctor` finds there.
 #[utoipa::path(get, path = "/api/v1/doctor", params(At), responses((status = 200, body = Object), (status = 404, body = Failure), (status = 503, body = Failure)))]
 pub async fn doctor(State(service): State<Service>, Asked(at): Asked<At>) -> Response {
-    if at.netns.as_ref().is_some_and(|name| name.contains('/')) {
-        return said(StatusCode::NOT_FOUND, "`netns` is a name under /run/netns");
+    if let Some(Err(why)) = at.netns.as_deref().map(check_netns) {
+        return said(StatusCode::NOT_FOUND, &why);
     }
     let place = Place { netns: at.netns, interface: at.interface };
     let Ok(_place) = EXAMINATIONS.try_acquire() else {

@@ -161,6 +161,14 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// Whether it names a network namespace under /run/netns and nothing else, as a path would.
+pub fn check_netns(netns: &str) -> std::result::Result<(), String> {
+    if netns.is_empty() || netns.contains('/') || netns.starts_with('.') {
+        return Err(format!("`netns` is a name under /run/netns, not '{netns}'"));
+    }
+    Ok(())
+}
+
 fn native() -> Plane {
     Plane::XDP_NATIVE
 }
@@ -211,10 +219,8 @@ impl Wish {
         if self.interface.is_empty() || self.interface.contains('/') {
             return said("is no name of an interface, nor a pattern of one".to_string());
         }
-        if let Some(netns) = &self.netns
-            && (netns.is_empty() || netns.contains('/') || netns.starts_with('.'))
-        {
-            return said(format!("`netns` is a name under /run/netns, not '{netns}'"));
+        if let Some(Err(why)) = self.netns.as_deref().map(check_netns) {
+            return said(why);
         }
         if !self.is_carried() && (self.to.is_some() || self.workers.is_some()) {
             return said(format!("`to` and `workers` are for planes in user space, not for {}", self.plane));
@@ -332,6 +338,11 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether it takes CAP_SYS_ADMIN: to enter network namespaces, or to ask for the times of programs.
+    pub fn needs_admin(&self) -> bool {
+        self.program_times || self.interfaces.iter().any(|wish| wish.netns.is_some())
     }
 
     /// The network namespaces that it names; `None` is the service's own.

@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that neither the service nor a command of the agent ever makes, which the kernel refuses to them from here on: what a fault
-//! in what reads packets, requests or bundles could not be made to do. The unit for systemd admits still fewer; this also holds without it.
+//! What a fault in the code that reads packets, requests or bundles cannot be made to do, with or without the unit for systemd: use capabilities
+//! that nothing here needs, and make system calls that neither the service nor a command of the agent ever makes.
 
+use rustix::io::Errno;
+use rustix::thread::{self, CapabilitySet};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+use crate::config::Config;
+
+/// Loading programs, attaching them, and the verifier's leave to use pointers as the flow table does.
+const PROGRAMS: CapabilitySet =
+    CapabilitySet::BPF.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::PERFMON);
+/// Only for the agent's commands, to which they are passed on: raw sockets and locked memory of planes in user space.
+const FOR_COMMANDS: CapabilitySet = CapabilitySet::NET_RAW.union(CapabilitySet::IPC_LOCK);
 
 /// Modules and kernels, the machine's time and power, other processes' memory, mounts and roots, ports, keys, other machines' calls.
 const REFUSED: &[libc::c_long] = &[
@@ -56,14 +66,50 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// For all threads of this process, and what they start, until they end. A refused call is answered with EPERM. Where the kernel has no
-/// filters, or those around this process leave it no right to more, the service works as well without.
-pub fn begin() {
-    let applied = filter()
-        .and_then(|filter| seccompiler::apply_filter_all_threads(&filter).map_err(|error| error.to_string()));
-    if let Err(why) = applied {
+/// For this process and all that it starts, until they end. Comes before its other threads, because each thread has capabilities of its own. What
+/// the process does not have, as in a container, it does without.
+pub fn begin(config: &Config) {
+    if let Err(why) = drop_capabilities(config) {
+        tracing::warn!("capabilities that the service does not need are kept: {why}");
+    }
+    if let Err(why) = refuse_calls() {
         tracing::warn!("system calls that the service never makes are not refused (seccomp): {why}");
     }
+}
+
+/// What the service uses itself.
+fn needs(config: &Config) -> CapabilitySet {
+    let admin = if config.needs_admin() { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+    let raw = if config.evidence.is_some() { CapabilitySet::NET_RAW } else { CapabilitySet::empty() };
+    PROGRAMS | admin | raw
+}
+
+fn drop_capabilities(config: &Config) -> Result<(), Errno> {
+    // Even if the bounding set has more, a program that is started gets nothing back.
+    thread::set_no_new_privs(true)?;
+    let own = needs(config);
+    let kept = own | FOR_COMMANDS;
+    for capability in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
+        // An error: the kernel knows no capability of this number.
+        let is_bound = thread::capability_is_in_bounding_set(capability).unwrap_or(false);
+        if is_bound && !kept.contains(capability) {
+            match thread::remove_capability_from_bounding_set(capability) {
+                // Without CAP_SETPCAP, as under the unit, the set stays as it is.
+                Err(Errno::PERM) => break,
+                result => result?,
+            }
+        }
+    }
+    let mut sets = thread::capabilities(None)?;
+    sets.permitted &= kept;
+    sets.inheritable &= kept;
+    sets.effective &= own;
+    thread::set_capabilities(None, sets)
+}
+
+/// A refused call is answered with EPERM.
+fn refuse_calls() -> Result<(), String> {
+    seccompiler::apply_filter_all_threads(&filter()?).map_err(|error| error.to_string())
 }
 
 fn filter() -> Result<BpfProgram, String> {
@@ -103,7 +149,7 @@ mod tests {
             if answer < 0 { io::Error::last_os_error().raw_os_error() } else { None }
         };
         assert_eq!(changes_nothing(), None);
-        begin();
+        refuse_calls().unwrap();
         assert_eq!(changes_nothing(), Some(libc::EPERM));
         assert_eq!(std::thread::spawn(changes_nothing).join().unwrap(), Some(libc::EPERM));
         let status = Command::new("cat").arg("/proc/self/status").output().unwrap();

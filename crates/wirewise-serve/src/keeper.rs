@@ -244,6 +244,11 @@ impl Beside {
             (listen, config.socket.path.clone(), outside)
         };
         if fixed(config) == fixed(&self.first) {
+            if config.needs_admin() && !self.first.needs_admin() {
+                return Err(Error::input(
+                    "`netns` needs CAP_SYS_ADMIN, which the service gave up at its start because no interface had one; start it again",
+                ));
+            }
             return config.tls.as_ref().map(tls::Files::read).transpose();
         }
         Err(Error::input(

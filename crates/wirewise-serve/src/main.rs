@@ -225,7 +225,7 @@ async fn serve(cli: &Cli, config: Config, agent: Agent) -> Result<()> {
         ),
         None => None,
     };
-    confinement::begin();
+    confinement::begin(&config);
     let _measured = config.program_times.then(objects::measure_programs).transpose().map_err(|error| {
         Error::other(format!("`program_times`: the kernel does not measure programs: {error}"))
     })?;

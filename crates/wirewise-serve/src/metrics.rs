@@ -60,11 +60,11 @@ struct Readings {
 }
 
 fn read(attachment: &Attachment) -> Result<Reading> {
-    let status = attachment.status()?;
-    let statistics = attachment.statistics_beside(&status, &attachment.counters()?, None)?;
+    let (status, policy) = (attachment.status()?, attachment.element()?);
+    let statistics = attachment.statistics_beside(&status, &policy, &attachment.counters()?, None)?;
     let netns = status.network_namespace.as_ref().and_then(|elsewhere| elsewhere.netns.clone());
     let labels = labels_of(&status.interface, netns.as_deref());
-    let bans = attachment.element()?.bans().then(|| attachment.bans()).transpose()?.map(|bans| bans.len());
+    let bans = policy.bans().then(|| attachment.bans_under(&policy)).transpose()?.map(|bans| bans.len());
     Ok(Reading { directory: attachment.directory.clone(), labels, status, statistics, bans })
 }
 

@@ -25,7 +25,7 @@ struct Message {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "only described")]
 pub struct Readings {
-    /// As the command of the same name prints it with --json.
+    /// As the command of the same name prints it with --json; of `policy`, the part of `status` that is about it.
     #[schema(value_type = Vec<Object>)]
     attachments: Vec<Value>,
     /// Why others could not be read.
@@ -39,6 +39,7 @@ pub struct Readings {
         api::numbers,
         api::state,
         api::status,
+        api::policy,
         api::stats,
         api::drift,
         api::card,

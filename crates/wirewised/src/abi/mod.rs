@@ -155,7 +155,7 @@ impl Action {
 impl Outcome {
     /// Whether a packet with it was dropped.
     pub fn drops(self) -> bool {
-        matches!(self, Self::Drop | Self::Limited)
+        matches!(self, Self::Drop | Self::Limited | Self::Ban)
     }
 
     /// Above a column of packets.

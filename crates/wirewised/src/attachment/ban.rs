@@ -3,8 +3,8 @@
 
 use libbpf_rs::MapCore;
 
-use crate::abi::Mode;
 use crate::abi::maps::{ALLOW4, ALLOW6, BANS};
+use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::outgoing;
@@ -21,9 +21,13 @@ pub const CHECK: &str = "ban";
 impl Attachment {
     /// The bans for which packets are dropped now; none in observe mode, nor where the policy has no class that bans.
     pub fn bans(&self) -> Result<Vec<Ban>> {
-        let element = self.element()?;
-        let enforces = effective_mode(&element.policy, kernel::boot_ns()) == Mode::Enforce;
-        let map = if enforces && element.bans() { self.optional_map(BANS)? } else { None };
+        self.bans_under(&self.element()?)
+    }
+
+    /// The same, where the policy in force is known.
+    pub fn bans_under(&self, policy: &abi::Element) -> Result<Vec<Ban>> {
+        let enforces = effective_mode(&policy.policy, kernel::boot_ns()) == Mode::Enforce;
+        let map = if enforces && policy.bans() { self.optional_map(BANS)? } else { None };
         let Some(map) = map else { return Ok(Vec::new()) };
         let mut bans = Table::open(&map)?.read(kernel::monotonic_ns())?;
         bans.retain(|ban| !ban.would);

@@ -59,6 +59,7 @@ use crate::files::owned;
 use crate::interface::netdev;
 use crate::interface::netns;
 use crate::kernel::{self, pinned};
+use crate::plane::Plane;
 use crate::plane::link::{self, LinkInfo};
 use crate::plane::note::Carrier;
 use crate::plane::{Filter, FilterHandle, Note, Port};
@@ -303,8 +304,14 @@ impl Attachment {
 
     /// The other network namespace that has the interface, as far as this process can see.
     pub fn namespace(&self) -> Option<netns::Other> {
+        self.elsewhere().map(|(other, _)| other)
+    }
+
+    /// The same, with the plane on which the program is there.
+    pub fn elsewhere(&self) -> Option<(netns::Other, Plane)> {
         let (Whereabouts::Elsewhere, Some((_, info))) = (self.whereabouts, &self.link) else { return None };
-        netns::find(|| runs_here(info))
+        // Unless the interface was moved, it is where it was attached.
+        netns::find(self.meta.as_ref().map(|meta| meta.namespace), || info.plane().ok()?)
     }
 
     /// The interface, with where it is unless it is here.

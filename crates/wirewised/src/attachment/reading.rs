@@ -8,8 +8,8 @@ use libbpf_rs::{MapCore, MapHandle};
 
 use super::{Attachment, inside, names, pins, status};
 use crate::abi::maps::{
-    self, ACT_CPU, ACT_POLICY, AGREEMENT, CONFIG, Counted, EVENT_INPUTS, EVENTS, FLOWS4, PER_CPU, POLICY,
-    Scope, VERDICTS, of_scopes,
+    self, ACT_CPU, ACT_POLICY, AGREEMENT, BANS, CONFIG, Counted, EVENT_INPUTS, EVENTS, FLOWS4, PER_CPU,
+    POLICY, Scope, VERDICTS, of_scopes,
 };
 use crate::abi::{self, Action, Mode};
 use crate::bundle::Bundle;
@@ -88,23 +88,28 @@ impl Attachment {
 
     /// Counters in words. before : an earlier reading, for rates.
     pub fn statistics(&self, now: &Counters, before: Option<&Counters>) -> Result<Statistics> {
-        self.statistics_beside(&self.status()?, now, before)
+        self.statistics_beside(&self.status()?, &self.element()?, now, before)
     }
 
-    /// As `statistics`, where the status is known.
+    /// As `statistics`, where status and policy are known.
     pub fn statistics_beside(
         &self,
         status: &Status,
+        policy: &abi::Element,
         now: &Counters,
         before: Option<&Counters>,
     ) -> Result<Statistics> {
         let networks = self.meta.as_ref().map_or(&[][..], |meta| &meta.networks);
         let statistics = Statistics::new(status, now, before, networks);
-        Ok(Statistics { metadata: self.metadata_counters()?, denied: self.denied_by()?, ..statistics })
+        Ok(Statistics {
+            metadata: self.metadata_counters(policy)?,
+            denied: self.denied_by(policy)?,
+            ..statistics
+        })
     }
 
-    fn denied_by(&self) -> Result<Vec<DeniedRow>> {
-        if !self.element()?.denies() {
+    fn denied_by(&self, policy: &abi::Element) -> Result<Vec<DeniedRow>> {
+        if !policy.denies() {
             return Ok(Vec::new());
         }
         let maps = deny::Maps::open(|name| self.optional_map(name).ok().flatten());
@@ -113,8 +118,8 @@ impl Attachment {
     }
 
     /// Packets with and without room for their verdict in front; `None`: the policy has no `metadata`.
-    fn metadata_counters(&self) -> Result<Option<MetadataCounters>> {
-        if self.element()?.act.metadata == 0 {
+    fn metadata_counters(&self, policy: &abi::Element) -> Result<Option<MetadataCounters>> {
+        if policy.act.metadata == 0 {
             return Ok(None);
         }
         let Some(map) = self.optional_map(ACT_CPU)? else { return Ok(None) };
@@ -182,7 +187,7 @@ impl Attachment {
             |class_id| self.class_name(class_id),
             networks,
         );
-        Ok(events.with_inputs(inputs))
+        Ok(events.with_inputs(inputs).with_bans(self.optional_map(BANS)?))
     }
 
     /// The bundle that runs, from its file.

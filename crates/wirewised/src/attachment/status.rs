@@ -23,17 +23,18 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
     let meta = attachment.meta.as_ref();
     let link = attachment.link.as_ref().map(|(_, info)| *info);
     let attached = attachment.whereabouts != Whereabouts::Gone;
-    let elsewhere = attachment.namespace();
-    let obtained = link.filter(|_| attached).and_then(|link| {
-        let query = || link.plane().ok()?;
-        elsewhere.as_ref().map_or_else(query, |other| other.within(query).flatten())
-    });
+    let elsewhere = attachment.elsewhere();
+    let obtained = match (&elsewhere, link) {
+        (Some((_, plane)), _) => Some(*plane),
+        (None, Some(link)) if attached => link.plane().ok().flatten(),
+        _ => None,
+    };
     let limited = attached && mode == Mode::Enforce && policy.enforce_until_ns != 0;
     Ok(Status {
         interface: attachment.interface.clone(),
         attached,
         network_namespace: (attachment.whereabouts == Whereabouts::Elsewhere).then(|| Elsewhere {
-            netns: elsewhere.map(|other| other.name),
+            netns: elsewhere.map(|(other, _)| other.name),
             attached_in_inode: meta.map_or(0, |meta| meta.namespace),
         }),
         plane_asked: meta.map(|meta| meta.plane),

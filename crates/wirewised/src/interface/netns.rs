@@ -161,9 +161,15 @@ pub fn others() -> impl Iterator<Item = Other> {
     })
 }
 
-/// The other namespace in which `is_so`.
-pub fn find(is_so: impl Fn() -> bool + Sync) -> Option<Other> {
-    others().find(|other| other.within(&is_so) == Some(true))
+/// The other namespace in which `work` says something, and what it says. likely : the inode of the one to look into first, so that mostly no
+/// other has to be entered.
+pub fn find<T: Send>(likely: Option<u64>, work: impl Fn() -> Option<T> + Sync) -> Option<(Other, T)> {
+    let visit = |other: Other| {
+        let found = other.within(&work).flatten()?;
+        Some((other, found))
+    };
+    let first = likely.and_then(|inode| others().find(|other| other.inode() == Some(inode)));
+    first.and_then(visit).or_else(|| others().find_map(visit))
 }
 
 #[cfg(test)]

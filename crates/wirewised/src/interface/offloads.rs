@@ -220,8 +220,8 @@ impl Merging {
         if self.namespace_cookie == netns::cookie() {
             return set();
         }
-        let namespace = netns::find(|| netns::cookie() == self.namespace_cookie);
-        match namespace.and_then(|namespace| namespace.within(set)) {
+        let namespace = netns::find(None, || (netns::cookie() == self.namespace_cookie).then_some(()));
+        match namespace.and_then(|(namespace, ())| namespace.within(set)) {
             Some(done) => done,
             None if kernel::may_mount() => Ok(()),
             // Not found may mean not allowed to enter: CAP_SYS_ADMIN.

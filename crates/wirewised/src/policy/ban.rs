@@ -76,6 +76,12 @@ impl Kind {
     }
 }
 
+impl From<&abi::BanKind> for Kind {
+    fn from(kind: &abi::BanKind) -> Self {
+        Self { length4: kind.length4, length6: kind.length6, pair: kind.pair != 0 }
+    }
+}
+
 impl fmt::Display for Ban {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind: Kind { length4, length6, .. }, time, spoofable } = self;

@@ -12,8 +12,11 @@ use serde::ser::{SerializeMap, Serializer};
 use crate::abi::{self, Key4, Outcome};
 use crate::error::Result;
 use crate::kernel;
+use crate::object::bans::{Ban, Table};
 use crate::object::flow_table::{FlowKey, Vlans};
 use crate::object::policy_maps;
+use crate::policy::Prefix;
+use crate::policy::ban::Kind;
 use crate::reading::community_id::{community_id, flow_id};
 use crate::reading::event_ring::{EventRing, Told};
 use crate::reading::meta::Input;
@@ -26,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub const EVENT_TYPE: &str = "wirewise";
 /// The same, with the fields that readers of alerts expect.
 pub const ALERT_TYPE: &str = "alert";
+/// A packet whose sender is banned from it on.
+pub const BAN_TYPE: &str = "ban";
 
 /// A packet of a class that does not simply pass, by the names that Suricata's EVE log has. What the flow key does not have is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,13 +43,16 @@ pub struct Event {
     /// The sensor's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `EVENT_TYPE`, or `ALERT_TYPE` if there is an `alert`.
+    /// As `event_type` says.
     pub event_type: &'static str,
     #[serde(flatten)]
     pub flow: Tuple,
     /// `None`: the policy gives the class no severity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alert: Option<Alert>,
+    /// `None`: nobody is banned for this packet, or the policy in force bans nobody for its class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ban: Option<Banned>,
     pub wirewise: Judgement,
     #[serde(skip)]
     pub weight: Weight,
@@ -61,6 +69,27 @@ pub struct Alert {
     pub category: &'static str,
     /// 1 is the highest.
     pub severity: u32,
+}
+
+/// The ban that began with a packet.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Banned {
+    /// `None`: the ban was lifted before the event was read, or its place has been given to another one.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub source: Option<Prefix>,
+    /// Only a ban by pair has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<IpAddr>,
+    /// As the policy calls it.
+    pub by: &'static str,
+    pub for_ms: u32,
+    /// As `timestamp`, if the ban is not lifted before.
+    pub until: String,
+    pub class: String,
+}
+
+fn as_text<S: Serializer>(prefix: &Option<Prefix>, to: S) -> std::result::Result<S::Ok, S::Error> {
+    prefix.map(|prefix| prefix.to_string()).serialize(to)
 }
 
 /// What an event adds to sums.
@@ -212,6 +241,7 @@ pub struct Events {
     inputs: Vec<Input>,
     /// The classifier's part, and the actor's.
     policy: (MapHandle, Option<MapHandle>),
+    bans: Option<MapHandle>,
     sensor: Option<String>,
 }
 
@@ -227,9 +257,14 @@ impl Alert {
             severity,
         })
     }
+}
 
-    pub fn event_type(alert: Option<&Self>) -> &'static str {
-        if alert.is_some() { ALERT_TYPE } else { EVENT_TYPE }
+/// What an event is, by what became of its packet and whether its class raises alerts.
+fn event_type(outcome: Option<Outcome>, alert: Option<&Alert>) -> &'static str {
+    match (outcome, alert) {
+        (Some(Outcome::Ban), _) => BAN_TYPE,
+        (_, Some(_)) => ALERT_TYPE,
+        (_, None) => EVENT_TYPE,
     }
 }
 
@@ -250,8 +285,14 @@ impl Events {
             networks,
             inputs: Vec::new(),
             policy,
+            bans: None,
             sensor: None,
         }
+    }
+
+    /// Events of bans name whom they are of. bans : the map of those in force.
+    pub fn with_bans(self, bans: Option<MapHandle>) -> Self {
+        Self { bans, ..self }
     }
 
     /// Events name what the model read.
@@ -278,8 +319,13 @@ impl Events {
             true => abi::Element::zeroed(),
             false => policy_maps::element_of(&self.policy.0, self.policy.1.as_ref())?,
         };
+        // Expired ones too: the events may be older.
+        let bans = match &self.bans {
+            Some(map) if events.iter().any(|told| bans(&told.event)) => Table::open(map)?.read(0)?,
+            _ => Vec::new(),
+        };
         for told in &events {
-            let event = self.in_words(told, &policy, epoch);
+            let event = self.in_words(told, &policy, &bans, epoch);
             listeners.iter_mut().try_for_each(|listener| listener.event(&event))?;
         }
         listeners.iter_mut().try_for_each(|listener| listener.caught_up())
@@ -295,7 +341,7 @@ impl Events {
         }
     }
 
-    fn in_words(&self, told: &Told, policy: &abi::Element, epoch: SystemTime) -> Event {
+    fn in_words(&self, told: &Told, policy: &abi::Element, bans: &[Ban], epoch: SystemTime) -> Event {
         let event = &told.event;
         let key = key(event);
         let class = &self.classes[usize::from(event.class_id)];
@@ -306,9 +352,10 @@ impl Events {
             flow_id: flow_id(&key),
             in_iface: self.interface.clone(),
             host: self.sensor.clone(),
-            event_type: Alert::event_type(alert.as_ref()),
+            event_type: event_type(outcome, alert.as_ref()),
             flow: Tuple::from(&key),
             alert,
+            ban: Banned::new(event, &key, class, &policy.act, bans, epoch),
             weight: Weight::new(event, &key),
             wirewise: Judgement {
                 class: class.clone(),
@@ -326,6 +373,43 @@ impl Events {
                     .collect(),
             },
         }
+    }
+}
+
+fn bans(event: &abi::Event) -> bool {
+    Outcome::from_code(event.outcome.into()) == Some(Outcome::Ban)
+}
+
+impl Banned {
+    /// all : bans that may have begun with this event. epoch : when `time_ns` was zero.
+    fn new(
+        event: &abi::Event,
+        key: &FlowKey,
+        class: &str,
+        policy: &abi::ActPolicy,
+        all: &[Ban],
+        epoch: SystemTime,
+    ) -> Option<Self> {
+        let steer = policy.steer.get(usize::from(event.class_id)).filter(|steer| steer.ban_ms != 0)?;
+        let kind = policy.ban.get(usize::from(steer.ban_kind)).filter(|_| bans(event))?;
+        let until_ns = event.time_ns.saturating_add(u64::from(steer.ban_ms) * 1_000_000);
+        let ends = key.ends().map(|(address, _)| address);
+        // A key of both directions does not say which end sent the packet, and others have one end only. The data path knew both.
+        let fits = |ban: &&Ban| {
+            let of = |end: Option<IpAddr>| end.is_some_and(|end| ban.source.contains(end));
+            let to =
+                |end: Option<IpAddr>| ban.destination.is_none() || end.is_none() || ban.destination == end;
+            !ban.would && (of(ends[0]) && to(ends[1]) || of(ends[1]) && to(ends[0]))
+        };
+        let ban = all.iter().filter(fits).min_by_key(|ban| ban.until_ns.abs_diff(until_ns));
+        Some(Self {
+            source: ban.map(|ban| ban.source),
+            destination: ban.and_then(|ban| ban.destination),
+            by: Kind::from(kind).by(),
+            for_ms: steer.ban_ms,
+            until: timestamp(epoch + Duration::from_nanos(until_ns)),
+            class: class.to_string(),
+        })
     }
 }
 
@@ -411,6 +495,7 @@ mod tests {
             event_type: EVENT_TYPE,
             flow: Tuple::from(&key),
             alert: None,
+            ban: None,
             wirewise,
             weight: Weight::default(),
         };

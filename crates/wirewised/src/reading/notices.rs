@@ -292,6 +292,7 @@ mod tests {
             event_type: EVENT_TYPE,
             flow: Tuple::from(&key),
             alert: None,
+            ban: None,
             wirewise: Judgement {
                 class: format!("class {class_id}"),
                 action: Some("drop".to_string()),

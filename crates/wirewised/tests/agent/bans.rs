@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wirewised::reading::events::moment;
 
 use crate::carrier::{Carrier, wait};
 use crate::lab::{ATTACK, BENIGN, INTERFACE, Lab, RECEIVER, SENDER, bundle, data_path};
@@ -27,6 +28,10 @@ fn banned(lab: &Lab) -> u64 {
 
 fn listed(lab: &Lab) -> Vec<Value> {
     lab.json("bans list")["bans"].as_array().unwrap().clone()
+}
+
+fn events(lab: &Lab) -> Vec<Value> {
+    lab.ok("events --json").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// A segment with a payload that the model takes for attack.
@@ -64,6 +69,13 @@ fn a_banned_source_is_dropped_before_inference_at_every_hook() {
         let bans = listed(&lab);
         assert_eq!((bans.len(), &bans[0]["source"]), (1, &json!(format!("{SENDER}/32"))), "{plane}");
         assert!((50_000..=60_000).contains(&bans[0]["for_ms"].as_u64().unwrap()), "{bans:?}");
+        let told = events(&lab);
+        let ban = &told.iter().find(|event| event["event_type"] == "ban").unwrap()["ban"];
+        let source = format!("{SENDER}/32");
+        let expected = json!({
+            "source": source, "by": "source", "for_ms": 60_000, "until": ban["until"], "class": "attack"
+        });
+        assert_eq!(ban, &expected, "{told:?}");
 
         // A ban outlives the program that made it.
         lab.write("c.wirewise", &bundle("second", data_path().unwrap()));
@@ -95,8 +107,16 @@ fn a_ban_expires_and_is_reported_once() {
     };
     let (seconds, Some((lab, arrived, bans))) = while_it_lasts(look) else { return };
     assert_eq!((arrived, &bans[0]["destination"]), ((0, 0), &RECEIVER.into()));
-    let events = lab.ok("events --json");
-    assert!(events.lines().count() == 1 && events.contains("\"ban\""), "{events}");
+    let told = events(&lab);
+    assert_eq!(
+        (told.len(), &told[0]["event_type"], &told[0]["wirewise"]["outcome"]),
+        (1, &"ban".into(), &"ban".into())
+    );
+    let ban = &told[0]["ban"];
+    assert_eq!((&ban["by"], &ban["destination"]), (&"pair".into(), &RECEIVER.into()));
+    let until = moment(ban["until"].as_str().unwrap()).unwrap();
+    let lasts = until.duration_since(moment(told[0]["timestamp"].as_str().unwrap()).unwrap());
+    assert_eq!(lasts.unwrap(), Duration::from_secs(seconds));
     std::thread::sleep(Duration::from_secs(seconds + 1));
     assert_eq!((lab.send(1000, BENIGN, 2), listed(&lab).len()), (2, 0));
     assert_eq!((lab.send(1000, ATTACK, 2), outcome(&lab, 1, "ban"), banned(&lab)), (0, 2, 6));
@@ -112,6 +132,7 @@ fn nobody_is_dropped_for_what_was_observed() {
     let counted = (outcome(&lab, 1, "would-ban"), outcome(&lab, 1, "would-drop"), banned(&lab));
     assert_eq!(counted, (1, 2, 0));
     assert_eq!(listed(&lab)[0]["would"], true);
+    assert!(events(&lab).iter().all(|event| event["event_type"] == "wirewise" && event.get("ban").is_none()));
     lab.attach("--mode enforce");
     assert_eq!((lab.send(1000, BENIGN, 2), lab.send(1000, ATTACK, 1), lab.send(1000, BENIGN, 2)), (2, 0, 0));
 }

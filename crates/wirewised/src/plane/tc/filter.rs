@@ -158,7 +158,7 @@ impl Filter {
         if words.cookie == netns::cookie() {
             return Some(work(&words));
         }
-        netns::find(|| netns::cookie() == words.cookie)?.within(|| work(&words))
+        netns::find(None, || (netns::cookie() == words.cookie).then_some(()))?.0.within(|| work(&words))
     }
 }
 

@@ -285,6 +285,7 @@ mod tests {
             event_type: EVENT_TYPE,
             flow: Tuple::from(&key),
             alert: None,
+            ban: None,
             weight: Weight::default(),
             wirewise: Judgement {
                 class: "syn-flood".to_string(),
