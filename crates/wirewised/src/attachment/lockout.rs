@@ -59,7 +59,7 @@ pub const WAYS_OUT: &str = "put your address into the policy (`allow: {prefixes:
 pub const RISK: &str =
     "enforcing drops packets whoever sends them, and the policy allows nobody: you may lock yourself out";
 
-/// Of a command that gives no policy.
+/// For commands that take no policy.
 pub const WAYS_OUT_OF_MODE: &str = "allow your address (`wirewised allow add ADDRESS`), or add --yes";
 
 /// Asks on a terminal, refuses elsewhere.

@@ -49,8 +49,7 @@ pub struct Change {
 }
 
 impl Held {
-    /// Prefixes that are allowed still, each with who allows it and the seconds that are left; `None`: until it is removed. now_s :
-    /// CLOCK_BOOTTIME.
+    /// Prefixes that are allowed now. Each has its origins, with the seconds that are left; `None`: until it is removed. now_s : CLOCK_BOOTTIME.
     pub fn allowances(
         &self,
         now_s: u32,
@@ -184,7 +183,7 @@ impl<M: MapCore> Maps<M> {
         Ok(change)
     }
 
-    /// Writes what is new, or none of it where there is no memory for all.
+    /// Writes what is new. If memory runs out, the maps are as they were.
     pub fn put(&self, change: &Change) -> Result<()> {
         let new = change.elements.iter().filter_map(|(prefix, (_, new))| Some((prefix, (*new)?)));
         for (prefix, new) in new {

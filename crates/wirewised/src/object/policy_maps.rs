@@ -56,7 +56,7 @@ pub fn write<M: MapCore>(
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     let mut element = *element;
-    // Of those that `wirewised allow` lets through, the policy knows nothing.
+    // The policy does not know the prefixes that `wirewised allow` lets through.
     element.policy.allow |= prefixes.as_ref().map_or(0, |(_, change)| change.bits);
     let change = pools::Change::begin(&policy.pools, &mut element, &find)?;
     tunnels::write(policy.tunnels.as_deref(), &find)?;

@@ -44,7 +44,7 @@ fn passes(loaded: &Loaded, source: IpAddr) -> bool {
     loaded.entry().unwrap().test_run(input).unwrap().return_value == libbpf_sys::XDP_PASS
 }
 
-/// Has the maps hold these and nothing else. Of each prefix: whether it is allowed still, or was until a second ago.
+/// Has the maps hold these and nothing else. list : for each prefix, whether it is allowed now, and whether without an end.
 fn write(loaded: &Loaded, list: &BTreeMap<Prefix, (bool, bool)>) {
     for name in ["ww_allow4", "ww_allow6"] {
         let map = loaded.map(name).unwrap();
