@@ -10,7 +10,7 @@
 
 #include <linux/types.h>
 
-#define WW_ABI_VERSION 16
+#define WW_ABI_VERSION 17
 
 #define WW_MAX_FEATURES 128 /* of a feature set */
 #define WW_MAX_CLASSES 64   /* of a model; bounds ww_stats and ww_policy */
@@ -300,6 +300,7 @@ struct ww_policy {
 	struct ww_selector selector[WW_SELECTORS];
 	__u32 trigger_every; /* 0: no packet by its number */
 	__u32 reserved;
+	__u64 observe_until_ns; /* clock as of enforce_until_ns; enforcement begins only then; 0: at once */
 };
 
 /* The two ends of an IPv6 packet, as ww_denied6 is given them: the peer's address, which lists are about, and the other one. */
@@ -308,7 +309,7 @@ struct ww_ends6 {
 	__u64 own[2];
 };
 
-/* Key of the LPM tries ww_allow4 (4 address bytes) and ww_allow6 (16); the value is a __u32, unused. */
+/* Key of the LPM tries ww_allow4 (4 address bytes) and ww_allow6 (16); the value is a struct ww_allowed. */
 struct ww_prefix4 {
 	__u32 length;
 	__u8 address[4];
@@ -317,6 +318,16 @@ struct ww_prefix4 {
 struct ww_prefix6 {
 	__u32 length;
 	__u8 address[16];
+};
+
+#define WW_ALLOW_FOREVER 0xffffffff
+
+/* Times are seconds of CLOCK_BOOTTIME, or WW_ALLOW_FOREVER. */
+struct ww_allowed {
+	__u32 until_s;	      /* the later of those that allow it */
+	__u32 length;	      /* of the prefix: once it has expired, one that holds it may still be allowed */
+	__u32 policy_until_s; /* WW_ALLOW_FOREVER: the policy allows it; 0: not. For agents, as the next */
+	__u32 hand_until_s;   /* `wirewised allow` does; 0: not */
 };
 
 /* Map ww_allow_ports: bit p % 64 of element p / 64 allows destination port p of TCP; elements from 1024 on: of UDP; from 2048 and 3072 on:

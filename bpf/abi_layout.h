@@ -99,7 +99,7 @@ WW_AT(ww_captured, time_ns, 0);
 WW_AT(ww_captured, length, 8);
 WW_AT(ww_captured, reserved, 12);
 
-WW_SIZE(ww_policy, 3328);
+WW_SIZE(ww_policy, 3336);
 WW_AT(ww_policy, allow, 0);
 WW_AT(ww_policy, mode, 4);
 WW_AT(ww_policy, enforce_until_ns, 8);
@@ -115,6 +115,7 @@ WW_AT(ww_policy, class_policy, 184);
 WW_AT(ww_policy, selector, 3256);
 WW_AT(ww_policy, trigger_every, 3320);
 WW_AT(ww_policy, reserved, 3324);
+WW_AT(ww_policy, observe_until_ns, 3328);
 
 WW_SIZE(ww_ends6, 32);
 WW_AT(ww_ends6, peer, 0);
@@ -127,6 +128,12 @@ WW_AT(ww_prefix4, address, 4);
 WW_SIZE(ww_prefix6, 20);
 WW_AT(ww_prefix6, length, 0);
 WW_AT(ww_prefix6, address, 4);
+
+WW_SIZE(ww_allowed, 16);
+WW_AT(ww_allowed, until_s, 0);
+WW_AT(ww_allowed, length, 4);
+WW_AT(ww_allowed, policy_until_s, 8);
+WW_AT(ww_allowed, hand_until_s, 12);
 
 WW_SIZE(ww_counter, 16);
 WW_AT(ww_counter, packets, 0);

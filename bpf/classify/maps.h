@@ -69,8 +69,10 @@ WW_MAP(ww_hosts4, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_hosts4, 1, BPF_F_M
 WW_MAP(ww_hosts6, BPF_MAP_TYPE_ARRAY, __u32, struct ww_bucket_hosts6, 1, BPF_F_MMAPABLE);
 #endif
 WW_MAP(ww_limit, BPF_MAP_TYPE_ARRAY, __u32, __u64, WW_MAX_CLASSES, BPF_F_MMAPABLE);
-WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
-WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, __u32, WW_ALLOW_PREFIXES, BPF_F_NO_PREALLOC);
+WW_MAP(ww_allow4, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix4, struct ww_allowed, WW_ALLOW_PREFIXES,
+       BPF_F_NO_PREALLOC);
+WW_MAP(ww_allow6, BPF_MAP_TYPE_LPM_TRIE, struct ww_prefix6, struct ww_allowed, WW_ALLOW_PREFIXES,
+       BPF_F_NO_PREALLOC);
 WW_MAP(ww_allow_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 4 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);
 /* The deny list's ports, and what tells most packets that none of its prefixes is theirs. The prefixes are the actor's. */
 WW_MAP(ww_deny_ports, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2 * WW_ALLOW_PORT_WORDS, BPF_F_MMAPABLE);

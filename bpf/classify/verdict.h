@@ -51,12 +51,17 @@ static __always_inline __u64 ww_mode_time(__u64 now)
 	return ww_config.clock == WW_CLOCK_METADATA ? now : bpf_ktime_get_boot_ns();
 }
 
-/* Enforcement may end at a given time; the data path itself then falls back to observing, whether or not the agent is alive. */
+/* Enforcement may begin and end at given times; the data path itself goes by them, whether or not the agent is alive. */
 static __always_inline int ww_enforcing(__u64 now)
 {
+	__u64 from = ww_policy.observe_until_ns, until = ww_policy.enforce_until_ns;
+
 	if (ww_policy.mode != WW_MODE_ENFORCE)
 		return 0;
-	return !ww_policy.enforce_until_ns || ww_mode_time(now) < ww_policy.enforce_until_ns;
+	if (ww_likely(!(from | until)))
+		return 1;
+	now = ww_mode_time(now);
+	return now >= from && (!until || now < until);
 }
 
 /* The same of a class, which may observe for a while where the policy is enforced. */

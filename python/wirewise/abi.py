@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-ABI_VERSION = 16
+ABI_VERSION = 17
 MAX_FEATURES = 128
 MAX_CLASSES = 64
 MAX_WIDTH = 128

@@ -47,6 +47,9 @@ NOT_RUN = {
     "make models ": "minutes, and captures; tests/e2e/test_ready.py makes models from fewer packets",
     "wirewised serve ": "until a signal; tests/e2e/test_serve.py runs it",
     'sudo adduser "$USER" wirewise': "it changes a user; tests/e2e/test_serve_readers.py has such a one",
+    "wirewised allow add 192.0.2.7 2001:db8::/32 --for 10m": "crates/wirewised/tests/agent/allow.rs",
+    "wirewised allow remove 192.0.2.7": "the same",
+    "wirewised allow list": "the same",
     "wirewised deny add 192.0.2.7 2001:db8::/32 --for 10m": "crates/wirewised/tests/agent/deny.rs",
     "wirewised deny load drop.txt --origin spamhaus": "the same",
     "wirewised deny remove --origin spamhaus": "the same",
@@ -60,6 +63,8 @@ NOT_RUN = {
     "wirewised run --bundle model.wirewise --interface 'wan*' --share-flows":
         "crates/wirewised/tests/agent/several.rs",
     "wirewised mode --class port-scan": "crates/wirewised/tests/agent/modes.rs",
+    "wirewised mode observe --for 1h": "the same",
+    "wirewised mode enforce --for 10m": "the same",
     "sudo env LIBXDP_SKIP_DISPATCHER=1 xdp-filter load eth0": "crates/wirewised/tests/agent/next.rs",
     "sudo ln /sys/fs/bpf/xdp-filter/programs/": "the same",
     "sudo wirewised run --bundle model.wirewise --interface eth0 --policy policy.yaml --replace": "the same",

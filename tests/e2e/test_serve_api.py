@@ -54,7 +54,7 @@ def test_answers_are_as_described(lab: Lab) -> None:
     schema = lab.folder / "openapi.json"
     schema.write_text(document)
     operations = {(method, path) for path, item in json.loads(document)["paths"].items() for method in item}
-    assert len(operations) == 21
+    assert len(operations) == 22
     for method, path in operations:
         assert served.ask(method.upper(), path) == (401, ""), path
 
@@ -105,6 +105,28 @@ def test_the_policy_is_that_of_the_status(lab: Lab) -> None:
     (status,) = json.loads(served.ask("GET", "/api/v1/status", served.reader)[1])["attachments"]
     assert policy == {name: status[name] for name in policy}
     assert served.ask("GET", "/api/v1/policy?interface=nosuch", served.reader)[0] == 404
+
+
+def test_who_is_allowed_is_listed_until_that_is_lifted(lab: Lab) -> None:
+    served = Served(lab)
+    place = f"interface={lab.made.receiver}&netns={lab.made.inside}"
+    add, lift = f"/api/v1/allow?{place}", f"/api/v1/lift?{place}&list=allowed"
+
+    def listed() -> list[tuple[str, str]]:
+        _, said = served.ask("GET", f"/api/v1/lists?interface={lab.made.receiver}", served.reader)
+        (lists,) = json.loads(said)["attachments"]
+        return [(it["prefix"], it["allowed_by"][0]["origin"]) for it in lists["allowed"]["first"]]
+
+    assert served.ask("POST", f"{add}&prefix=192.0.2.7", served.reader)[0] == 403
+    assert served.ask("POST", f"{add}&prefix=192.0.2.7&seconds=0", served.operator)[0] == 400
+    assert served.ask("POST", f"{add}&prefix=192.0.2.7/33", served.operator)[0] == 409
+    for prefix in ("192.0.2.7", "2001:db8::/32"):
+        assert served.ask("POST", f"{add}&prefix={prefix}&seconds=600", served.operator)[0] == 200
+    assert listed() == [("192.0.2.7/32", "hand"), ("2001:db8::/32", "hand")]
+    assert served.ask("POST", f"{lift}&prefix=192.0.2.7", served.operator)[0] == 200
+    assert served.ask("POST", f"{lift}&prefix=192.0.2.7", served.operator)[0] == 409
+    assert listed() == [("2001:db8::/32", "hand")]
+    assert "/api/v1/allow" in lab.log.read_text()
 
 
 def test_events_are_a_stream(lab: Lab) -> None:

@@ -139,13 +139,15 @@ def test_a_class_is_enforced_for_some_minutes(served: tuple[Lab, str, str], tmp_
     def shown() -> str:
         return str(page.evaluate(f"{own}.textContent"))
 
+    at = f"interface={lab.made.receiver}&netns={lab.made.inside}"
+
     def asked_mode() -> dict[str, object] | None:
         (attack,) = (it for it in lab.attached()["classes"] if it["name"] == "attack")
         return attack["asked"] and dict(attack["asked"])
 
-    def submit(mode: str, minutes: int) -> None:
+    def submit(mode: str, minutes: int, name: str = "attack") -> None:
         page.evaluate(
-            f"(() => {{ const [name, mode] = {own}.querySelectorAll('select'); name.value = 'attack';"
+            f"(() => {{ const [name, mode] = {own}.querySelectorAll('select'); name.value = '{name}';"
             f" mode.value = '{mode}'; {own}.querySelector('input').value = {minutes};"
             f" {own}.querySelector('form button').click(); }})()"
         )
@@ -171,12 +173,23 @@ def test_a_class_is_enforced_for_some_minutes(served: tuple[Lab, str, str], tmp_
         )
         submit("observe", 1)
         until("it observes", lambda: (asked_mode() or {}).get("mode") == "observe")
+        # And the interface as a whole.
+        submit("enforce", 10, "")
+        until("it enforces", lambda: lab.attached()["mode"] == "enforce")
+        until("its end is shown", lambda: re.search(r"enforce, \d+ (min|s) left", shown()) is not None)
+        submit("observe", 1, "")
+        until("it observes for a while", lambda: lab.attached()["observe_remaining_seconds"] is not None)
+        until("its end is shown", lambda: re.search(r"observe, \d+ (min|s) left", shown()) is not None)
+        assert asked(Local(lab.socket), "POST", f"/api/v1/mode?{at}&mode=observe")[0] == 200
+        answer = asked(Local(lab.socket), "POST", f"/api/v1/mode?{at}&mode=observe&seconds=60")
+        assert answer[0] == 409
+        assert "nothing to return to" in answer[1]
     for query, code, rule in (
         ("class=atack", 409, 'no class \\"atack\\"'),
         ("seconds=0", 400, "from 1 to"),
         ("seconds=2592001", 400, "from 1 to"),
     ):
-        place = f"interface={lab.made.receiver}&netns={lab.made.inside}&mode=observe"
+        place = f"{at}&mode=observe"
         got, body = asked(Local(lab.socket), "POST", f"/api/v1/mode?{place}&{query}")
         assert got == code, body
         assert rule in body
@@ -224,6 +237,13 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
         until("it asks", lambda: bool(page.evaluate("document.getElementById('confirm').open")))
         page.evaluate("document.querySelector('#confirm button[value=yes]').click()")
 
+    def press(page: browser.Page, entry: str, button: str) -> None:
+        allowed = "" if entry == "allowed" else "!"
+        is_it = f"it.textContent.includes('198.51') && {allowed}it.textContent.includes('allowed:')"
+        row = f"{own}.find((it) => {is_it})"
+        page.evaluate(f"{row}.querySelector('button[aria-label^=\"{button}\"]').click()")
+        confirm(page)
+
     with browser.page(tmp_path / "browser") as page:
         for width in WIDTHS:
             opened(page, address, secret, width, dark=width != WIDTHS[0])
@@ -247,10 +267,11 @@ def test_lists_and_models_are_shown_and_changed(served: tuple[Lab, str, str], tm
             )
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             (shots / f"details-{width}.png").write_bytes(page.screenshot())
-            page.evaluate(
-                f"{own}.find((it) => it.textContent.includes('198.51')).querySelector('button').click()"
-            )
-            confirm(page)
+            press(page, "denied", "Allow for")
+            until("it is allowed", lambda: "allowed: hand" in listed(page))
+            press(page, "allowed", "Lift")
+            until("it is no longer", lambda: "allowed: hand" not in listed(page))
+            press(page, "denied", "Lift")
             until("it is let in", lambda: "198.51" not in listed(page))
             assert page.complaints == []
 

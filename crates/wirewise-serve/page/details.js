@@ -23,6 +23,11 @@ function denial(place, prefix, minutes) {
   return change(path, `Have ${place.interface} drop all that ${prefix} sends, for ${minutes} minutes?`);
 }
 
+function allowance(place, prefix, minutes) {
+  const path = `api/v1/allow?${query(place, { prefix, seconds: 60 * minutes })}`;
+  return change(path, `Have ${place.interface} let all through that ${prefix} sends, for ${minutes} minutes, though it is denied or banned?`);
+}
+
 // ---- why
 
 function tree({ says, tests }, index) {
@@ -99,23 +104,33 @@ async function talkers() {
 
 // ---- lists and bans
 
+// list : what takes it off there; null: nothing here does.
 function listed(place, prefix, by, seconds, list) {
-  const cells = [place.key, prefix, by, number(seconds === null ? "until removed" : left(seconds))];
-  if (list === null) return row(...cells, "");
-  const button = make("button", { class: "small", "aria-label": `Lift ${prefix} on ${place.key}` }, "Lift");
-  button.addEventListener("click", async () => {
-    await change(`api/v1/lift?${query(place, { prefix, list })}`, `Let ${prefix} in again on ${place.key}?`);
-    await lists();
-  });
-  return row(...cells, make("td", {}, button));
+  const button = (text, act) => {
+    const made = make("button", { class: "small", "aria-label": `${text} ${prefix} on ${place.key}` }, text);
+    made.addEventListener("click", async () => {
+      await act();
+      await lists();
+    });
+    return made;
+  };
+  const question = list === "allowed" ? `Allow ${prefix} on ${place.key} no longer?` : `Let ${prefix} in again on ${place.key}?`;
+  const lift = () => change(`api/v1/lift?${query(place, { prefix, list })}`, question);
+  const minutes = Number($("deny-minutes").value) || 10;
+  return row(place.key, prefix, by, number(seconds === null ? "until removed" : left(seconds)), make("td", {},
+    ...(by.startsWith("allowed") ? [] : [button(`Allow for ${minutes} min`, () => allowance(place, prefix, minutes)), " "]),
+    ...(list === null ? [] : [button("Lift", lift)])));
 }
 
 async function lists() {
   const { attachments } = await read("api/v1/lists");
   const rows = [];
   const notes = [];
-  for (const { interface: name, denied, banned } of attachments) {
+  for (const { interface: name, allowed, denied, banned } of attachments) {
     const place = interfaces().find((it) => it.interface === name) ?? { key: name, interface: name };
+    for (const { prefix, allowed_by: who } of allowed.first) {
+      for (const { origin, for_s: seconds } of who) rows.push(listed(place, prefix, `allowed: ${origin}`, seconds, origin === "hand" ? "allowed" : null));
+    }
     for (const { prefix, denied_by: who } of denied?.first ?? []) {
       // What others deny, they lift.
       for (const { origin, for_s: seconds } of who) rows.push(listed(place, prefix, origin, seconds, origin === "hand" ? "denied" : null));
@@ -124,7 +139,7 @@ async function lists() {
       const by = `ban${destination ? ` to ${destination}` : ""}${would ? ", observed only" : ""}`;
       rows.push(listed(place, source, by, Math.ceil(ms / 1000), "banned"));
     }
-    for (const [list, what] of [[denied, "denied"], [banned, "banned"]]) {
+    for (const [list, what] of [[allowed, "allowed"], [denied, "denied"], [banned, "banned"]]) {
       if (list && list.count > list.first.length) notes.push(`${place.key}: ${list.count.toLocaleString("en")} ${what}, of which ${list.first.length} are shown.`);
     }
     if (!denied) notes.push(`${place.key}: its policy has no deny list (deny: {}).`);
@@ -133,7 +148,7 @@ async function lists() {
   const shown = $("listed");
   const text = (all) => all.map((it) => it.textContent).join("\n");
   if (text(rows) !== text([...shown.children])) shown.replaceChildren(...rows);
-  $("listed-note").textContent = [...(rows.length ? [] : ["Nobody is denied or banned."]), ...notes].join(" ");
+  $("listed-note").textContent = [...(rows.length ? [] : ["Nobody is allowed, denied or banned."]), ...notes].join(" ");
   const select = $("deny-where");
   const keys = interfaces().map(({ key }) => key);
   if (keys.join() !== [...select.options].map(({ value }) => value).join()) {
@@ -233,7 +248,8 @@ export function begin(where) {
     event.preventDefault();
     const place = interfaces().find(({ key }) => key === $("deny-where").value);
     if (!place) return;
-    await denial(place, $("deny-prefix").value.trim(), Number($("deny-minutes").value));
+    const ask = event.submitter?.value === "allow" ? allowance : denial;
+    await ask(place, $("deny-prefix").value.trim(), Number($("deny-minutes").value));
     await lists();
   });
 }

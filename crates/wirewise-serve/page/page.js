@@ -64,20 +64,20 @@ const places = new Map();
 // Events name the interface only.
 const placeOf = (name) => [...places.values()].map(({ place }) => place).find((place) => place.interface === name) ?? { interface: name };
 
-// The mode of a class, or of all, for some minutes: the data path itself counts them.
+// The mode of the interface, or of a class, for some minutes: the data path itself counts them.
 function forAWhile(key, where) {
   const option = (value, text) => make("option", { value }, text);
-  const classes = make("select", {}, option("", "every class"));
+  const classes = make("select", {}, option("", "the interface"));
   const mode = make("select", {}, option("observe", "observe"), option("enforce", "enforce"));
   const minutes = make("input", { type: "number", min: 1, max: 43200, value: 10, required: "" });
-  const form = make("form", { class: "fields" }, make("label", {}, "Class ", classes), make("label", {}, "Mode ", mode),
+  const form = make("form", { class: "fields" }, make("label", {}, "Of ", classes), make("label", {}, "Mode ", mode),
     make("label", {}, "Minutes ", minutes), make("button", { "aria-label": `Change the mode on ${key} for a while` }, "For a while"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const other = mode.value === "observe" ? "enforce" : "observe";
     const query = new URLSearchParams({ mode: mode.value, seconds: 60 * Number(minutes.value), ...(classes.value ? { class: classes.value } : {}) });
     change(`api/v1/mode?${where}&${query}`,
-      `Have ${classes.value || "every class"} on ${key} ${mode.value} for ${minutes.value} minutes, and ${other} after that?`);
+      `Have ${classes.value ? `${classes.value} on ${key}` : key} ${mode.value} for ${minutes.value} minutes, and ${other} after that?`);
   });
   return { form, classes };
 }
@@ -125,7 +125,7 @@ async function now() {
     seen.add(key);
     const shown = card(key, { interface: stats.interface, netns });
     const rates = note(key, stats.classes, seconds);
-    shown.mode.textContent = modeText(stats.mode, status?.enforce_remaining_seconds);
+    shown.mode.textContent = modeText(status?.mode ?? stats.mode, status?.enforce_remaining_seconds ?? status?.observe_remaining_seconds);
     const modes = new Map((status?.classes ?? []).map(({ name, mode, asked }) => [name, asked && asked.mode !== mode ? `${mode} (asked: ${modeText(asked.mode, asked.remaining_seconds)})` : modeText(mode, asked?.remaining_seconds)]));
     for (const { name } of stats.classes) {
       if (![...shown.classes.options].some(({ value }) => value === name)) shown.classes.append(make("option", { value: name }, name));

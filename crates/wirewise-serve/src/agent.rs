@@ -130,14 +130,22 @@ impl Order {
             .flag("--yes", true)
     }
 
-    /// Sets the mode of classes, for a number of seconds or until it is changed.
-    pub fn class_mode(place: &Place, classes: &[String], mode: Mode, seconds: Option<u32>) -> Self {
+    /// Sets the mode of a class, for a number of seconds or until it is changed.
+    pub fn class_mode(place: &Place, class: &str, mode: Mode, seconds: Option<u32>) -> Self {
         let order = Self::new("mode", place).argument(mode.name().to_string());
-        let order = classes.iter().fold(order, |it, class| it.argument(format!("--class={class}")));
+        let order = order.argument(format!("--class={class}"));
         match seconds {
             None => order,
             Some(seconds) => order.with("--for", format!("{seconds}s")),
         }
+    }
+
+    /// Sets the mode of the interface for a number of seconds; then the other holds.
+    pub fn mode_for(place: &Place, mode: Mode, seconds: u32) -> Self {
+        Self::new("mode", place)
+            .argument(mode.name().to_string())
+            .with("--for", format!("{seconds}s"))
+            .flag("--yes", true)
     }
 
     pub fn detach(place: &Place) -> Self {
@@ -150,8 +158,18 @@ impl Order {
     }
 
     /// Lets a prefix in again that was denied by hand.
-    pub fn allow(place: &Place, prefix: &Prefix) -> Self {
+    pub fn deny_no_longer(place: &Place, prefix: &Prefix) -> Self {
         Self::new("deny remove", place).argument(prefix.to_string())
+    }
+
+    /// Lets through whatever a prefix sends, for a number of seconds.
+    pub fn allow(place: &Place, prefix: &Prefix, seconds: u32) -> Self {
+        Self::new("allow add", place).with("--for", format!("{seconds}s")).argument(prefix.to_string())
+    }
+
+    /// Ends that.
+    pub fn allow_no_longer(place: &Place, prefix: &Prefix) -> Self {
+        Self::new("allow remove", place).argument(prefix.to_string())
     }
 
     /// Ends the bans that hold for an address.

@@ -113,6 +113,7 @@ pub fn routes(service: Service) -> Router {
         .route("/api/v1/rollback", post(rollback))
         .route("/api/v1/swap", post(swap))
         .route("/api/v1/shadow", post(shadow))
+        .route("/api/v1/allow", post(allow))
         .route("/api/v1/deny", post(deny))
         .route("/api/v1/lift", post(lift))
         .fallback(async || StatusCode::NOT_FOUND)
@@ -518,7 +519,7 @@ pub struct Change {
     mode: WantedMode,
     /// Only this class, as `wirewised mode` does.
     class: Option<String>,
-    /// For so long, counted in the data path; afterwards the other mode holds. Without `class`, for every class.
+    /// For so long, counted in the data path; afterwards the other mode holds.
     #[param(minimum = 1, maximum = 2_592_000)]
     seconds: Option<u32>,
 }
@@ -540,7 +541,8 @@ pub struct At {
     netns: Option<String>,
 }
 
-/// Observes or enforces: an interface until the configuration is read again, or classes until that is changed or its time is over.
+/// Observes or enforces: an interface until its time is over or the configuration is read again, or a class until its time is over or that is
+/// changed.
 #[utoipa::path(post, path = "/api/v1/mode", params(Change), responses((status = 200, body = Summary)))]
 pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Response {
     let mode = match change.mode {
@@ -554,7 +556,8 @@ pub async fn mode(service: State<Service>, Asked(change): Asked<Change>) -> Resp
     }
     let operation = match (change.class, change.seconds) {
         (None, None) => Operation::Mode(mode),
-        (class, seconds) => Operation::ClassMode { mode, class, seconds },
+        (None, Some(seconds)) => Operation::ModeFor { mode, seconds },
+        (Some(class), seconds) => Operation::ClassMode { mode, class, seconds },
     };
     operate(service, place, operation).await
 }
@@ -688,7 +691,39 @@ pub async fn deny(
     operate(service, place, Operation::Deny { prefix, seconds: denial.seconds }).await
 }
 
-/// Whom to let in again where.
+/// Whom to allow where.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Allowance {
+    interface: String,
+    /// Network namespace, by its name; without it, the service's own.
+    netns: Option<String>,
+    /// An address, or a prefix such as 192.0.2.0/24.
+    prefix: String,
+    #[serde(default = "ten_minutes")]
+    #[param(minimum = 1, maximum = 2_592_000, default = 600)]
+    seconds: u32,
+}
+
+/// Lets through whatever a prefix sends for a while, before the deny list, bans and the model.
+#[utoipa::path(post, path = "/api/v1/allow", params(Allowance), responses((status = 200, body = Summary)))]
+pub async fn allow(service: State<Service>, Asked(allowance): Asked<Allowance>) -> Response {
+    let Allowance { interface, netns, prefix, seconds } = allowance;
+    if !(1..=LONGEST).contains(&seconds) {
+        let text =
+            format!("`seconds` must be from 1 to {LONGEST}; the policy's `allow` has those who stay allowed");
+        return said(StatusCode::BAD_REQUEST, &text);
+    }
+    match prefix.parse::<Prefix>() {
+        Ok(prefix) => {
+            operate(service, Place { netns, interface }, Operation::Allow { prefix, seconds }).await
+        }
+        Err(rule) => said(StatusCode::CONFLICT, &rule),
+    }
+}
+
+/// Whom to take off a list where.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -708,9 +743,11 @@ enum List {
     /// Only what was denied by hand or by this API.
     Denied,
     Banned,
+    /// Only what was allowed by hand or by this API.
+    Allowed,
 }
 
-/// Lets in again who is denied or banned.
+/// Lets in again who is denied or banned; ends an allowance.
 #[utoipa::path(post, path = "/api/v1/lift", params(Pardon), responses((status = 200, body = Summary)))]
 pub async fn lift(service: State<Service>, Asked(pardon): Asked<Pardon>) -> Response {
     let prefix = match pardon.prefix.parse::<Prefix>() {
@@ -718,8 +755,9 @@ pub async fn lift(service: State<Service>, Asked(pardon): Asked<Pardon>) -> Resp
         Err(rule) => return said(StatusCode::CONFLICT, &rule),
     };
     let operation = match pardon.list {
-        List::Denied => Operation::Allow(prefix),
+        List::Denied => Operation::DenyNoLonger(prefix),
         List::Banned => Operation::Pardon(prefix.address),
+        List::Allowed => Operation::AllowNoLonger(prefix),
     };
     operate(service, Place { netns: pardon.netns, interface: pardon.interface }, operation).await
 }

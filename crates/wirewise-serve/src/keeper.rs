@@ -68,10 +68,15 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub enum Operation {
     Mode(Mode),
-    /// Sets the mode of one class or all classes, for a while or until it is changed.
+    /// Sets the mode of the interface for a while.
+    ModeFor {
+        mode: Mode,
+        seconds: u32,
+    },
+    /// Sets the mode of one class, for a while or until it is changed.
     ClassMode {
         mode: Mode,
-        class: Option<String>,
+        class: String,
         seconds: Option<u32>,
     },
     Rollback,
@@ -84,8 +89,14 @@ pub enum Operation {
         prefix: Prefix,
         seconds: u32,
     },
+    Allow {
+        prefix: Prefix,
+        seconds: u32,
+    },
     /// What was denied by hand.
-    Allow(Prefix),
+    DenyNoLonger(Prefix),
+    /// What was allowed by hand.
+    AllowNoLonger(Prefix),
     /// Whatever bans hold for it.
     Pardon(IpAddr),
 }
@@ -526,8 +537,10 @@ impl Keeper {
     async fn state_of(&self, place: &Place) -> Option<(Mode, Option<String>)> {
         let said = self.agent.does(&Order::check(place)).await.ok()?;
         let found = &said["attachments"][0];
-        // Where the time of enforcement is over, it was asked for all the same.
-        let enforces = found["mode"] == Mode::Enforce.name() || found["mode_as_asked"] == Value::Bool(false);
+        // Where the policy's time of enforcement is over, it was asked for all the same.
+        let is_over =
+            found["mode_as_asked"] == Value::Bool(false) && !found["policy"]["enforce_for_ns"].is_null();
+        let enforces = found["mode"] == Mode::Enforce.name() || is_over;
         let mode = if enforces { Mode::Enforce } else { Mode::Observe };
         Some((mode, found["bundle"]["digest"].as_str().map(str::to_string)))
     }
@@ -710,6 +723,10 @@ impl Keeper {
             Operation::Mode(mode) => {
                 (Order::mode(place, &applied.wish, mode), format!("{place}: mode {}", mode.name()))
             }
+            Operation::ModeFor { mode, seconds } => {
+                let change = format!("{place}: mode {} for {seconds} s", mode.name());
+                (Order::mode_for(place, mode, seconds), change)
+            }
             Operation::ClassMode { mode, class, seconds } => {
                 self.class_mode(place, mode, class, seconds).await?
             }
@@ -727,8 +744,14 @@ impl Keeper {
             Operation::Deny { prefix, seconds } => {
                 (Order::deny(place, &prefix, seconds), format!("{place}: {prefix} denied for {seconds} s"))
             }
-            Operation::Allow(prefix) => {
-                (Order::allow(place, &prefix), format!("{place}: {prefix} no longer denied"))
+            Operation::Allow { prefix, seconds } => {
+                (Order::allow(place, &prefix, seconds), format!("{place}: {prefix} allowed for {seconds} s"))
+            }
+            Operation::DenyNoLonger(prefix) => {
+                (Order::deny_no_longer(place, &prefix), format!("{place}: {prefix} no longer denied"))
+            }
+            Operation::AllowNoLonger(prefix) => {
+                (Order::allow_no_longer(place, &prefix), format!("{place}: {prefix} no longer allowed"))
             }
             Operation::Pardon(address) => {
                 (Order::pardon(place, address), format!("{place}: {address} no longer banned"))
@@ -753,12 +776,12 @@ impl Keeper {
         Ok(folder.join(name))
     }
 
-    /// The order that sets the mode of classes, and what it changes in words.
+    /// The order that sets the mode of a class, and what it changes in words.
     async fn class_mode(
         &self,
         place: &Place,
         mode: Mode,
-        class: Option<String>,
+        class: String,
         seconds: Option<u32>,
     ) -> Result<(Order, String)> {
         let status = self.agent.does(&Order::check(place)).await?;
@@ -766,22 +789,18 @@ impl Keeper {
         let classes = status["classes"].as_array().into_iter().flatten();
         let known: Vec<String> =
             classes.filter_map(|class| class["name"].as_str()).map(str::to_string).collect();
-        let chosen = match class {
-            None => known,
-            Some(class) if known.contains(&class) => vec![class],
-            Some(class) => {
-                let text = format!("{place}: the bundle has no class {class:?}; {}", choose(&class, &known));
-                return Err(Error::input(text));
-            }
-        };
+        if !known.contains(&class) {
+            let text = format!("{place}: the bundle has no class {class:?}; {}", choose(&class, &known));
+            return Err(Error::input(text));
+        }
         let time = seconds.map_or(String::new(), |seconds| format!(" for {seconds} s"));
         let bound = if mode == Mode::Enforce && status["mode"] != Mode::Enforce.name() {
             "; nothing is enforced while the interface as a whole observes"
         } else {
             ""
         };
-        let change = format!("{place}: {}: mode {}{time}{bound}", chosen.join(", "), mode.name());
-        Ok((Order::class_mode(place, &chosen, mode, seconds), change))
+        let change = format!("{place}: {class}: mode {}{time}{bound}", mode.name());
+        Ok((Order::class_mode(place, &class, mode, seconds), change))
     }
 
     /// A process that carried packets has ended.

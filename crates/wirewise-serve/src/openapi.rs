@@ -55,6 +55,7 @@ pub struct Readings {
         api::rollback,
         api::swap,
         api::shadow,
+        api::allow,
         api::deny,
         api::lift
     ),

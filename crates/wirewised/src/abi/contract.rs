@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 
 use bytemuck::{Pod, Zeroable};
 
-pub const ABI_VERSION: u32 = 16;
+pub const ABI_VERSION: u32 = 17;
 pub const MAX_FEATURES: usize = 128;
 pub const MAX_CLASSES: usize = 64;
 pub const MAX_WIDTH: usize = 128;
@@ -38,6 +38,7 @@ pub const SELECT_PROTOCOL: u32 = 1;
 pub const SELECT_SOURCE_PORT: u32 = 2;
 pub const SELECT_DESTINATION_PORT: u32 = 4;
 pub const SELECT_TCP_FLAGS: u32 = 8;
+pub const ALLOW_FOREVER: u32 = 0xffff_ffff;
 pub const ALLOW_PORT_WORDS: u32 = 1024;
 pub const EVENTS: u32 = 2048;
 pub const EVENT_SWAPPED: u32 = 1;
@@ -585,10 +586,11 @@ pub struct Policy {
     pub selector: [Selector; SELECTORS],
     pub trigger_every: u32,
     pub reserved: u32,
+    pub observe_until_ns: u64,
 }
 
 const _: () = {
-    assert!(size_of::<Policy>() == 3328);
+    assert!(size_of::<Policy>() == 3336);
     assert!(offset_of!(Policy, allow) == 0);
     assert!(offset_of!(Policy, mode) == 4);
     assert!(offset_of!(Policy, enforce_until_ns) == 8);
@@ -604,6 +606,7 @@ const _: () = {
     assert!(offset_of!(Policy, selector) == 3256);
     assert!(offset_of!(Policy, trigger_every) == 3320);
     assert!(offset_of!(Policy, reserved) == 3324);
+    assert!(offset_of!(Policy, observe_until_ns) == 3328);
 };
 
 /// `struct ww_ends6`.
@@ -646,6 +649,24 @@ const _: () = {
     assert!(size_of::<Prefix6>() == 20);
     assert!(offset_of!(Prefix6, length) == 0);
     assert!(offset_of!(Prefix6, address) == 4);
+};
+
+/// `struct ww_allowed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Allowed {
+    pub until_s: u32,
+    pub length: u32,
+    pub policy_until_s: u32,
+    pub hand_until_s: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Allowed>() == 16);
+    assert!(offset_of!(Allowed, until_s) == 0);
+    assert!(offset_of!(Allowed, length) == 4);
+    assert!(offset_of!(Allowed, policy_until_s) == 8);
+    assert!(offset_of!(Allowed, hand_until_s) == 12);
 };
 
 /// `struct ww_counter`.

@@ -377,11 +377,19 @@ maps! {
     /// when the rate limit of each class has room again
     LIMIT = "ww_limit", Policy: Map::array(8, abi::MAX_CLASSES);
     /// the allow list's prefixes of IPv4
-    ALLOW4 = "ww_allow4", AllowList:
-        Map::new(Kind::Trie, size_of::<abi::Prefix4>(), Value::Exactly(4), abi::ALLOW_PREFIXES as usize);
+    ALLOW4 = "ww_allow4", AllowList: Map::new(
+        Kind::Trie,
+        size_of::<abi::Prefix4>(),
+        Value::Exactly(size_of::<abi::Allowed>()),
+        abi::ALLOW_PREFIXES as usize,
+    ).changed();
     /// those of IPv6
-    ALLOW6 = "ww_allow6", AllowList:
-        Map::new(Kind::Trie, size_of::<abi::Prefix6>(), Value::Exactly(4), abi::ALLOW_PREFIXES as usize);
+    ALLOW6 = "ww_allow6", AllowList: Map::new(
+        Kind::Trie,
+        size_of::<abi::Prefix6>(),
+        Value::Exactly(size_of::<abi::Allowed>()),
+        abi::ALLOW_PREFIXES as usize,
+    ).changed();
     /// the allow list's ports, as bits: TCP's, then UDP's, then the same of source ports
     ALLOW_PORTS = "ww_allow_ports", AllowList: Map::array(8, 4 * abi::ALLOW_PORT_WORDS as usize);
     /// networks in which the deny list may have prefixes, as bits

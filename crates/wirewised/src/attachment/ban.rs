@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether senders can prove their addresses where packets are judged, so that nobody has another banned; and which bans are in force.
 
-use libbpf_rs::MapCore;
-
-use crate::abi::maps::{ALLOW4, ALLOW6, BANS};
+use crate::abi::maps::BANS;
 use crate::abi::{self, Mode};
 use crate::attachment::Attachment;
+use crate::attachment::allow::AllowList;
 use crate::attachment::doctor::finding::Finding;
 use crate::attachment::outgoing;
 use crate::attachment::way_out::Judged;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::bans::{Ban, Table};
-use crate::object::deny::prefix_of;
 use crate::policy::{Policy, Prefix};
 use crate::reading::policy::effective_mode;
 
@@ -34,15 +32,10 @@ impl Attachment {
         Ok(bans)
     }
 
-    /// The prefixes of the allow list.
+    /// The prefixes that are allowed now.
     pub fn allowed(&self) -> Result<Vec<Prefix>> {
-        let mut prefixes = Vec::new();
-        for name in [ALLOW4, ALLOW6] {
-            if let Some(map) = self.optional_map(name)? {
-                prefixes.extend(map.keys().filter_map(|key| prefix_of(&key)));
-            }
-        }
-        Ok(prefixes)
+        let list = AllowList::read(self)?;
+        Ok(list.held.allowances(kernel::boot_s()).map(|(prefix, _)| *prefix).collect())
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::MapHandle;
 
 use crate::abi::Mode;
-use crate::abi::maps::{ALLOW4, ALLOW6};
+use crate::attachment::allow::AllowList;
 use crate::attachment::pins::Root;
 use crate::attachment::session::Session;
 use crate::attachment::staged_policy::settle;
@@ -18,7 +18,7 @@ use crate::kernel;
 use crate::kernel::memory::{Bounds, limits};
 use crate::object::deny::{Change, Edit, Held, Maps, Until};
 use crate::policy::Prefix;
-use crate::reading::policy::effective_mode;
+use crate::reading::policy::will_enforce;
 use crate::text::units::format_bytes;
 
 /// The deny list of an attachment.
@@ -47,7 +47,7 @@ impl<'a> DenyList<'a> {
     /// What an origin's edit changes. Refused are prefixes that keep out who asks for it, unless `sure`.
     pub fn plan(&self, origin: &str, edit: Edit, sure: bool) -> Result<Change> {
         let change = self.held.change(origin, edit, kernel::boot_s())?;
-        let mode = effective_mode(&self.ours.policy()?, kernel::boot_ns());
+        let mode = will_enforce(&self.ours.policy()?, kernel::boot_ns());
         if mode == Mode::Enforce && !sure {
             self.check_session(&change)?;
         }
@@ -76,10 +76,7 @@ impl<'a> DenyList<'a> {
     }
 
     fn allows(&self, address: IpAddr) -> Result<bool> {
-        let name = if address.is_ipv4() { ALLOW4 } else { ALLOW6 };
-        let Some(map) = self.ours.optional_map(name)? else { return Ok(false) };
-        let found = map.lookup(&Prefix::from(address).map_key(), MapFlags::ANY);
-        Ok(found.ok().flatten().is_some())
+        Ok(AllowList::read(self.ours)?.held.always_allows(address))
     }
 }
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is kept out: by the deny list, and by bans.
+//! Who is let through by the allow list, and who is kept out: by the deny list, and by bans.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::abi::maps::BANS;
 use crate::attachment::Attachment;
+use crate::attachment::allow::AllowList;
 use crate::attachment::deny::DenyList;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::object::bans::Table;
 use crate::policy::Prefix;
 
-/// The beginning of each list, as `wirewised deny list` and `bans list` print it.
+/// The beginning of each list, as `wirewised allow list`, `deny list` and `bans list` print it.
 #[derive(Debug, Serialize)]
 pub struct Lists {
     pub interface: String,
+    pub allowed: Part,
     /// `None`: the policy has no deny list.
     pub denied: Option<Part>,
     /// `None`: the policy bans nobody.
@@ -36,6 +38,9 @@ impl Lists {
             let first: Vec<_> = all.take(limit).collect();
             Part { count: first.len() + all.count(), first }
         };
+        let allowed = AllowList::read(ours)?;
+        let allowances = allowed.held.allowances(kernel::boot_s());
+        let allowed = part(&mut allowances.map(|(prefix, who)| allowance(prefix, &who)));
         let denied = element.denies().then(|| DenyList::read(ours)).transpose()?;
         let denied = denied.map(|list| {
             let denials = list.held.denials(kernel::boot_s());
@@ -44,7 +49,7 @@ impl Lists {
         let now = kernel::monotonic_ns();
         let banned = element.bans().then(|| bans(ours)?.read(now)).transpose()?;
         let banned = banned.map(|bans| part(&mut bans.iter().map(|ban| ban.form(now))));
-        Ok(Self { interface: ours.interface.clone(), denied, banned })
+        Ok(Self { interface: ours.interface.clone(), allowed, denied, banned })
     }
 }
 
@@ -62,8 +67,16 @@ pub fn bans(ours: &Attachment) -> Result<Table> {
     Table::open(&ours.optional_map(BANS)?.ok_or_else(none)?)
 }
 
+/// An allowed prefix as JSON. who : allows it, each with the seconds that are left, `None`: for ever.
+pub fn allowance(prefix: &Prefix, who: &[(&str, Option<u32>)]) -> Value {
+    json!({ "prefix": prefix.to_string(), "allowed_by": each(who) })
+}
+
 /// A denied prefix as JSON. who : denies it, each with the seconds that are left, `None`: for ever.
 pub fn denial(prefix: &Prefix, who: &[(&str, Option<u32>)]) -> Value {
-    let who = who.iter().map(|(name, left)| json!({ "origin": name, "for_s": left }));
-    json!({ "prefix": prefix.to_string(), "denied_by": who.collect::<Vec<_>>() })
+    json!({ "prefix": prefix.to_string(), "denied_by": each(who) })
+}
+
+fn each(who: &[(&str, Option<u32>)]) -> Vec<Value> {
+    who.iter().map(|(name, left)| json!({ "origin": name, "for_s": left })).collect()
 }

@@ -59,13 +59,16 @@ pub const WAYS_OUT: &str = "put your address into the policy (`allow: {prefixes:
 pub const RISK: &str =
     "enforcing drops packets whoever sends them, and the policy allows nobody: you may lock yourself out";
 
+/// For commands that take no policy.
+pub const WAYS_OUT_OF_MODE: &str = "allow your address (`wirewised allow add ADDRESS`), or add --yes";
+
 /// Asks on a terminal, refuses elsewhere.
-pub fn confirm(json: bool) -> Result<()> {
-    let refusal = || Error::input(format!("{RISK}; {WAYS_OUT}"));
+pub fn confirm(json: bool, ways_out: &str) -> Result<()> {
+    let refusal = || Error::input(format!("{RISK}; {ways_out}"));
     if json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(refusal());
     }
-    eprintln!("warning: {RISK}; {WAYS_OUT}");
+    eprintln!("warning: {RISK}; {ways_out}");
     eprint!("Enforce all the same? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An attachment as it is in the kernel now: opened from its pins, whether or not the agent that made it lives.
 
+pub mod allow;
 pub mod args;
 pub mod attach;
 pub mod ban;

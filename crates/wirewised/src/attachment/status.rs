@@ -13,7 +13,7 @@ use crate::attachment::{Attachment, Whereabouts};
 use crate::error::Result;
 use crate::interface::offloads;
 use crate::kernel;
-use crate::reading::policy::effective_mode;
+use crate::reading::policy::{effective_mode, remaining_ns};
 use crate::reading::status::{Elsewhere, FlowTables, Previous, Second, Status};
 
 pub fn of(attachment: &Attachment) -> Result<Status> {
@@ -29,7 +29,9 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         (None, Some(link)) if attached => link.plane().ok().flatten(),
         _ => None,
     };
-    let limited = attached && mode == Mode::Enforce && policy.enforce_until_ns != 0;
+    let remaining =
+        |of| remaining_ns(&policy, now).filter(|_| attached && mode == of).map(|ns| ns as f64 / 1e9);
+    let over = policy.enforce_until_ns != 0 && policy.enforce_until_ns <= now;
     Ok(Status {
         interface: attachment.interface.clone(),
         attached,
@@ -52,8 +54,9 @@ pub fn of(attachment: &Attachment) -> Result<Status> {
         next: followed::status(attachment)?,
         filter: attachment.filter(),
         mode: attached.then_some(mode),
-        mode_as_asked: mode.code() == policy.mode,
-        enforce_remaining_seconds: limited.then(|| (policy.enforce_until_ns - now) as f64 / 1e9),
+        mode_as_asked: policy.mode == Mode::Observe.code() || !over,
+        enforce_remaining_seconds: remaining(Mode::Enforce),
+        observe_remaining_seconds: remaining(Mode::Observe),
         since: meta.map(|meta| meta.since.clone()),
         bundle: meta.map(|meta| meta.bundle.clone()),
         classes: attachment.classes()?,

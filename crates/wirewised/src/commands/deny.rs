@@ -159,17 +159,23 @@ fn name_of(file: &Path) -> String {
 }
 
 impl DenialArgs {
-    /// Counted from now, in whole seconds: none is denied for less than was asked for.
     fn until(&self, prefixes: impl Iterator<Item = Prefix>) -> BTreeMap<Prefix, Until> {
-        let until = self.time.map_or(abi::DENY_FOREVER, |time| {
-            let seconds = time.0.div_ceil(1_000_000_000) + 1;
-            u32::try_from(seconds)
-                .unwrap_or(u32::MAX)
-                .saturating_add(kernel::boot_s())
-                .min(abi::DENY_FOREVER - 1)
-        });
+        let until = until(self.time);
         prefixes.map(|prefix| (prefix, until)).collect()
     }
+}
+
+/// When an entry of a list ends. Counted from now, in whole seconds: none ends sooner than was asked for.
+pub(super) fn until(time: Option<Nanoseconds>) -> Until {
+    time.map_or(abi::DENY_FOREVER, |time| {
+        let seconds = time.0.div_ceil(1_000_000_000) + 1;
+        u32::try_from(seconds).unwrap_or(u32::MAX).saturating_add(kernel::boot_s()).min(abi::DENY_FOREVER - 1)
+    })
+}
+
+/// What a list's column `for` has. left : seconds; `None`: until it is removed.
+pub(super) fn words_for(left: Option<u32>) -> String {
+    left.map_or("ever".to_string(), |seconds| format!("{seconds} s"))
 }
 
 impl EditArgs {
@@ -229,10 +235,7 @@ fn list(which: &AttachmentArgs, origin: Option<&str>, json: bool) -> Result<()> 
     }
     let head = ["prefix", "denied by", "for"].map(str::to_string);
     let rows = entries.flat_map(|(prefix, who)| {
-        let row = |(name, left): (&str, Option<u32>)| {
-            let time = left.map_or("ever".to_string(), |seconds| format!("{seconds} s"));
-            [prefix.to_string(), name.to_string(), time]
-        };
+        let row = |(name, left): (&str, Option<u32>)| [prefix.to_string(), name.to_string(), words_for(left)];
         who.into_iter().map(row).collect::<Vec<_>>()
     });
     let rows: Vec<_> = std::iter::once(head).chain(rows).collect();

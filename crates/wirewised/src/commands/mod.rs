@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One module a command: its options (`Args`) and `run(&Args)`.
 
+pub mod allow;
 pub mod backends;
 pub mod bans;
 pub mod bench;

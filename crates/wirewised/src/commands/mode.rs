@@ -6,7 +6,9 @@ use serde_json::json;
 use super::trace::ModeArg;
 use crate::abi::Mode;
 use crate::attachment::args::ChangeArgs;
+use crate::attachment::lockout;
 use crate::attachment::{Attachment, policy_change};
+use crate::commands::run;
 use crate::error::{Error, Result};
 use crate::reading::status::Status;
 use crate::text::nearest::choose;
@@ -16,27 +18,32 @@ use crate::text::units::Nanoseconds;
 
 const EXAMPLES: &str = "\
 Examples:
+  wirewised mode observe --for 1h                  only count what would happen, for an hour, then enforce again
+  wirewised mode enforce --for 10m                 enforce for ten minutes, then observe
   wirewised mode --class scan observe --for 1h     only count what would happen to this class, for an hour
   wirewised mode --class scan enforce              end that
-  wirewised mode --class scan enforce --for 10m    enforce it for ten minutes, then observe it
-The program itself goes by the time, whether or not an agent runs. A class enforces only while the whole policy does, which
-`run --mode` decides; modes of classes stay when the policy changes, and `status` shows them.";
+The program itself goes by the time, whether or not an agent runs. A class enforces only while the whole policy does; modes of classes stay
+when the policy changes, and `status` shows both.";
 
-/// Observe or enforce some classes of the policy, at once or for a while.
+/// Observe or enforce the policy or some of its classes, from now on or for a while.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What these classes do from now on
+    /// What the policy does from now on, or these classes do
     #[arg(value_enum, value_name = "MODE")]
     mode: ModeArg,
 
-    /// The class; again for each further one
-    #[arg(long = "class", required = true, value_name = "NAME")]
+    /// Only this class; again for each further one
+    #[arg(long = "class", value_name = "NAME")]
     classes: Vec<String>,
 
     /// How long, such as 1h; afterwards the other mode holds again
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Nanoseconds>,
+
+    /// Enforce even if the policy's allow list is empty, without asking, and though nothing says what a ready model drops here
+    #[arg(long, conflicts_with = "classes")]
+    yes: bool,
 
     #[command(flatten)]
     change: ChangeArgs,
@@ -46,8 +53,17 @@ pub fn run(args: &Args) -> Result<()> {
     let (_lock, ours) = args.change.find_locked()?;
     let mode = Mode::from(args.mode);
     let classes = numbers(&args.classes, &ours.class_names())?;
-    if !args.change.dry_run {
-        policy_change::change_classes(&ours, &classes, mode, args.time.map(|time| time.0))?;
+    let time = args.time.map(|time| time.0);
+    if classes.is_empty() && mode == Mode::Enforce {
+        check(args, &ours)?;
+    }
+    let timed = time.filter(|_| classes.is_empty());
+    let timed = timed.map(|time| policy_change::with_mode_for(&ours, mode, time)).transpose()?;
+    match timed {
+        _ if args.change.dry_run => {}
+        Some(policy) => policy_change::write_mode(&ours, policy)?,
+        None if classes.is_empty() => policy_change::change(&ours, None, Some(mode))?,
+        None => policy_change::change_classes(&ours, &classes, mode, time)?,
     }
     let status = Attachment::open(&ours.directory)?.status()?;
     if args.change.json {
@@ -65,8 +81,26 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// As `run --mode enforce` does.
+fn check(args: &Args, ours: &Attachment) -> Result<()> {
+    if !run::threatens(ours, &args.change.which.root()?, args.yes)? {
+        return Ok(());
+    }
+    if args.change.dry_run {
+        eprintln!("warning: lock-out: {}; {}", lockout::RISK, lockout::WAYS_OUT_OF_MODE);
+        return Ok(());
+    }
+    lockout::confirm(args.change.json, lockout::WAYS_OUT_OF_MODE)
+}
+
 fn report(args: &Args, mode: Mode, ours: &Attachment, status: &Status, classes: &[usize]) {
     let interface = &ours.interface;
+    if classes.is_empty() {
+        return match args.change.dry_run {
+            true => println!("{interface} would {mode} (dry run: nothing was changed)"),
+            false => println!("{interface}: {}", status.describe_mode()),
+        };
+    }
     for class in classes.iter().map(|class| &status.classes[*class]) {
         match args.change.dry_run {
             true => println!("{interface}: {} would {mode} (dry run: nothing was changed)", class.name),
@@ -74,12 +108,11 @@ fn report(args: &Args, mode: Mode, ours: &Attachment, status: &Status, classes: 
         }
     }
     if mode == Mode::Enforce && status.mode != Some(Mode::Enforce) {
-        let (bundle, interface) = (status.bundle.as_ref(), quoted(interface));
-        let file = bundle.map_or("FILE".to_string(), |bundle| quoted(&bundle.file).to_string());
         eprintln!(
             "note: the policy as a whole is in mode {}, so no class is enforced until \
-             `wirewised run --bundle {file} --interface {interface} --mode enforce`",
-            status.describe_mode()
+             `wirewised mode enforce --interface {}`",
+            status.describe_mode(),
+            quoted(interface)
         );
     }
 }

@@ -19,7 +19,7 @@ use crate::bundle::{Bundle, ready_model};
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::policy::Policy;
-use crate::reading::policy::effective_mode;
+use crate::reading::policy::will_enforce;
 use crate::text::output;
 use crate::text::shell::quoted;
 use crate::text::units::format_bytes;
@@ -210,12 +210,12 @@ fn admitted(
         }
     }
     args.lock_out.admit(&mut policy, args.json)?;
-    let mode = effective_mode(&ours.policy()?, kernel::boot_ns());
+    let mode = will_enforce(&ours.policy()?, kernel::boot_ns());
     if stage == Stage::Final && !args.lock_out.yes && lockout::threatens(mode, &policy.to_abi(0, mode)) {
         if args.dry_run {
             eprintln!("warning: lock-out: {}; {}", lockout::RISK, lockout::WAYS_OUT);
         } else {
-            lockout::confirm(args.json)?;
+            lockout::confirm(args.json, lockout::WAYS_OUT)?;
         }
     }
     Ok((file.to_path_buf(), policy))
@@ -287,7 +287,7 @@ fn require_shared_flows_stay(request: &SwapRequest, plan: &SwapPlan) -> Result<(
 /// A ready model that takes over where a policy enforces has to have been tried here, at least as the shadow.
 fn require_tried(request: &SwapRequest, plan: &SwapPlan, args: &LockOutArgs) -> Result<()> {
     let SwapRequest { ours, bundle, .. } = request;
-    let mode = effective_mode(&ours.policy()?, kernel::boot_ns());
+    let mode = will_enforce(&ours.policy()?, kernel::boot_ns());
     let taken = match &request.policy {
         Some((_, policy)) => untried::taken(&policy.to_abi(0, mode), &bundle.manifest.classes),
         None => untried::taken(&ours.element()?, &ours.class_names()),

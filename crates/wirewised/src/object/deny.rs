@@ -379,7 +379,7 @@ impl<M: MapCore> Maps<M> {
 }
 
 /// All that a trie holds.
-fn elements(map: &impl MapCore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub fn elements(map: &impl MapCore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
     Ok(batches.map_err(|error| failed(map, &error))?.collect())
 }

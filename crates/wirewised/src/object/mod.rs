@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An eBPF object of wirewise: opened (no privilege needed), set up for one load, loaded.
 
+pub mod allow;
 pub mod bans;
 pub mod deny;
 pub mod deny_filter;

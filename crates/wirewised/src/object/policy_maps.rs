@@ -11,16 +11,16 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::abi;
 use crate::abi::maps::{
-    ACT_POLICY, ALLOW_PORTS, ALLOW4, ALLOW6, CPUS, DENY_FILTER, DENY_PORTS, FIXED, INTERFACES, LIMIT, MAPS,
-    POLICY, Scope, TUNNELS, find as row, of_scopes,
+    ACT_POLICY, ALLOW_PORTS, ALLOW4, CPUS, DENY_FILTER, DENY_PORTS, FIXED, INTERFACES, LIMIT, MAPS, POLICY,
+    Scope, TUNNELS, find as row, of_scopes,
 };
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::kernel::objects;
 use crate::object::deny_filter::Filter;
 use crate::object::maps::{delete, no_map, update, value_of};
-use crate::object::{deny, pools, tunnels};
-use crate::policy::{Policy, Prefix};
+use crate::object::{allow, deny, pools, tunnels};
+use crate::policy::Policy;
 
 /// Packets that the queue of another CPU holds.
 const CPU_QUEUE: u32 = 2048;
@@ -35,21 +35,29 @@ pub fn write<M: MapCore>(
     find: impl Fn(&str) -> Option<M>,
     settle: impl Fn() -> Result<()>,
 ) -> Result<()> {
-    let (v4, v6): (Vec<_>, Vec<_>) = policy.prefixes.iter().partition(|prefix| prefix.address.is_ipv4());
-    let tables =
-        [PrefixTable::open(ALLOW4, find(ALLOW4), &v4)?, PrefixTable::open(ALLOW6, find(ALLOW6), &v6)?];
-    let tables: Vec<_> = tables.into_iter().flatten().collect();
+    let prefixes = allow::Maps::open(&find);
+    if prefixes.is_none() && !policy.prefixes.is_empty() {
+        return Err(no_map(ALLOW4));
+    }
+    let prefixes = prefixes.map(|maps| {
+        let edit = allow::Edit::Policy(policy.prefixes.iter().copied().collect());
+        let change = maps.plan(&maps.read()?, edit, kernel::boot_s())?;
+        Ok::<_, Error>((maps, change))
+    });
+    let prefixes = prefixes.transpose()?;
     let ports = find(ALLOW_PORTS);
     if ports.is_none() && !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
         return Err(no_map(ALLOW_PORTS));
     }
     let words = policy.port_words();
-    tables.iter().try_for_each(PrefixTable::add)?;
+    prefixes.iter().try_for_each(|(maps, change)| maps.put(change))?;
     deny::write(policy, &find, kernel::boot_s())?;
     merge_ports(&find(DENY_PORTS), &policy.denied_port_words(), |_, new| new)?;
     settle()?;
     merge_ports(&ports, &words, |old, new| old | new)?;
     let mut element = *element;
+    // The policy does not know the prefixes that `wirewised allow` lets through.
+    element.policy.allow |= prefixes.as_ref().map_or(0, |(_, change)| change.bits);
     let change = pools::Change::begin(&policy.pools, &mut element, &find)?;
     tunnels::write(policy.tunnels.as_deref(), &find)?;
     let interfaces = find(INTERFACES);
@@ -71,7 +79,7 @@ pub fn write<M: MapCore>(
     write_element(&element, &find)?;
     change.finish(&find)?;
     merge_ports(&ports, &words, |_, new| new)?;
-    tables.iter().try_for_each(PrefixTable::remove)?;
+    prefixes.iter().try_for_each(|(maps, change)| maps.take(change))?;
     if let Some(map) = &interfaces {
         let stale = |key: &Vec<u8>| !wanted.iter().any(|index| bytes_of(index) == key.as_slice());
         for key in map.keys().filter(stale).collect::<Vec<_>>() {
@@ -297,41 +305,4 @@ fn merge_ports(map: &Option<impl MapCore>, words: &[u64], merge: impl Fn(u64, u6
         }
     }
     Ok(())
-}
-
-/// The allow list of one IP version: what is in the map, and what shall be.
-struct PrefixTable<M> {
-    map: M,
-    present: BTreeSet<Vec<u8>>,
-    wanted: BTreeSet<Vec<u8>>,
-}
-
-impl<M: MapCore> PrefixTable<M> {
-    fn open(name: &str, map: Option<M>, prefixes: &[&Prefix]) -> Result<Option<Self>> {
-        let Some(map) = map else {
-            return if prefixes.is_empty() { Ok(None) } else { Err(no_map(name)) };
-        };
-        let present = map.keys().collect::<BTreeSet<_>>();
-        let wanted = prefixes.iter().map(|prefix| prefix.map_key()).collect::<BTreeSet<_>>();
-        check_room(name, present.union(&wanted).count(), map.max_entries())?;
-        Ok(Some(Self { map, present, wanted }))
-    }
-
-    fn add(&self) -> Result<()> {
-        self.wanted.difference(&self.present).try_for_each(|key| update(&self.map, key, bytes_of(&1u32)))
-    }
-
-    fn remove(&self) -> Result<()> {
-        self.present.difference(&self.wanted).try_for_each(|key| delete(&self.map, key))
-    }
-}
-
-/// Refuses an allow list that a table has no room for. prefixes : of one IP version.
-pub fn check_room(name: &str, prefixes: usize, max_entries: u32) -> Result<()> {
-    if prefixes <= max_entries as usize {
-        return Ok(());
-    }
-    Err(Error::input(format!(
-        "the allow list needs room for {prefixes} prefixes, {name} holds {max_entries}; join neighbouring prefixes"
-    )))
 }

@@ -14,12 +14,11 @@ use crate::abi;
 use crate::abi::maps::{self, Counted, flow_tables};
 use crate::error::{Error, Result, shortage};
 use crate::kernel;
-use crate::object::deny;
 use crate::object::deny_filter::Filter;
 use crate::object::flow_table::Elements;
-use crate::object::policy_maps;
 use crate::object::pools::{self, Held};
 use crate::object::{self, Opened, Settings};
+use crate::object::{allow, deny};
 use crate::offline::tracker::Key;
 use crate::policy::Policy;
 use crate::policy::deny::Deny;
@@ -159,12 +158,12 @@ impl Worker {
         for (name, v4) in [(maps::ALLOW4, true), (maps::ALLOW6, false)] {
             let prefixes = policy.prefixes.iter().filter(|prefix| prefix.address.is_ipv4() == v4).count();
             if let Some(map) = self.engine.map(name) {
-                policy_maps::check_room(name, prefixes, map.spec().max_entries())?;
+                allow::check_room(name, prefixes, map.spec().max_entries())?;
             }
         }
         for prefix in &policy.prefixes {
             let name = if prefix.address.is_ipv4() { maps::ALLOW4 } else { maps::ALLOW6 };
-            self.update(name, &prefix.map_key(), bytemuck::bytes_of(&1u32))?;
+            self.update(name, &prefix.map_key(), bytemuck::bytes_of(&allow::of_policy(prefix)))?;
         }
         if !(policy.ports.is_empty() && policy.source_ports.is_empty()) {
             for (index, word) in (0u32..).zip(policy.port_words()) {

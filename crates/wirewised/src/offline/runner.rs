@@ -17,7 +17,7 @@ use crate::object::flow_table::FlowTable;
 use crate::offline::engine_run::Trust;
 use crate::offline::runtime::{MAX_FRAME, Ran, RunSettings, Runtime, RuntimeName};
 use crate::policy::Policy;
-use crate::reading::policy::set_class_mode;
+use crate::reading::policy::{effective_mode, set_class_mode};
 use crate::text::units::Nanoseconds;
 
 #[derive(Debug, Clone)]
@@ -200,8 +200,7 @@ impl<'a> Runner<'a> {
     }
 
     fn too_short(&self, status: Status, policy: &abi::Policy, now_ns: u64) -> Observation {
-        let in_time = policy.enforce_until_ns == 0 || now_ns < policy.enforce_until_ns;
-        let drops = policy.mode == Mode::Enforce.code() && in_time && policy.drop_malformed != 0;
+        let drops = effective_mode(policy, now_ns) == Mode::Enforce && policy.drop_malformed != 0;
         Observation {
             status,
             fate: if drops { Fate::Dropped } else { Fate::Passed },

@@ -5,10 +5,56 @@ use bytemuck::Zeroable;
 
 use crate::abi::{self, FOREVER, Mode};
 
-/// The mode that holds: enforcement may have run out. now_ns : CLOCK_BOOTTIME.
+/// The mode that holds: enforcement may be yet to begin, or have run out. now_ns : CLOCK_BOOTTIME.
 pub fn effective_mode(policy: &abi::Policy, now_ns: u64) -> Mode {
     let in_time = policy.enforce_until_ns == 0 || now_ns < policy.enforce_until_ns;
-    if policy.mode == Mode::Enforce.code() && in_time { Mode::Enforce } else { Mode::Observe }
+    let begun = now_ns >= policy.observe_until_ns;
+    if policy.mode == Mode::Enforce.code() && in_time && begun { Mode::Enforce } else { Mode::Observe }
+}
+
+/// How long the mode that holds does, if it ends by itself: then the other holds. now_ns : CLOCK_BOOTTIME.
+pub fn remaining_ns(policy: &abi::Policy, now_ns: u64) -> Option<u64> {
+    let after = match effective_mode(policy, now_ns) {
+        Mode::Enforce => policy.enforce_until_ns,
+        Mode::Observe => policy.observe_until_ns,
+    };
+    let ends = policy.mode == Mode::Enforce.code() && after > now_ns;
+    // It may be over before it begins.
+    (ends && effective_mode(policy, after) != effective_mode(policy, now_ns)).then(|| after - now_ns)
+}
+
+/// Has the whole observe or enforce for a time, and then the other mode; `None`: it observes already, and would have nothing to return to.
+pub fn set_mode_for(policy: &mut abi::Policy, mode: Mode, now_ns: u64, time_ns: u64) -> Option<()> {
+    let end = now_ns.saturating_add(time_ns).min(FOREVER - 1);
+    match mode {
+        Mode::Enforce => (policy.observe_until_ns, policy.enforce_until_ns) = (0, end),
+        Mode::Observe => {
+            let ends = remaining_ns(policy, now_ns).is_some();
+            (ends || effective_mode(policy, now_ns) == Mode::Enforce).then_some(())?;
+            policy.observe_until_ns = end;
+        }
+    }
+    policy.mode = Mode::Enforce.code();
+    Some(())
+}
+
+/// Whether a policy enforces now, or will by itself.
+pub fn will_enforce(policy: &abi::Policy, now_ns: u64) -> Mode {
+    let now = effective_mode(policy, now_ns);
+    if remaining_ns(policy, now_ns).is_some() { Mode::Enforce } else { now }
+}
+
+/// Has a new policy, which has no mode yet, go on in that of the old one and for as long.
+///
+/// by_policy : the old policy had a time of its own, which ends with it.
+pub fn carry_mode(old: &abi::Policy, new: &mut abi::Policy, by_policy: bool, now_ns: u64) {
+    new.mode = will_enforce(old, now_ns).code();
+    if new.mode == Mode::Enforce.code() {
+        new.observe_until_ns = old.observe_until_ns;
+        if new.enforce_until_ns == 0 && !by_policy {
+            new.enforce_until_ns = old.enforce_until_ns;
+        }
+    }
 }
 
 /// The mode of a class, as far as that of the whole policy lets it, and for how long if it ends by itself.
@@ -70,6 +116,29 @@ mod tests {
         policy.enforce_until_ns = 11;
         assert_eq!(effective_mode(&policy, 10), Mode::Enforce);
         assert_eq!(effective_mode(&policy, 11), Mode::Observe);
+    }
+
+    #[test]
+    fn the_mode_of_the_whole_ends_by_itself() {
+        let at = |policy: &abi::Policy, now| (effective_mode(policy, now), remaining_ns(policy, now));
+        let mut policy = abi::Policy::zeroed();
+        assert_eq!(set_mode_for(&mut policy, Mode::Observe, 10, 5), None);
+        set_mode_for(&mut policy, Mode::Enforce, 10, 20).unwrap();
+        assert_eq!(
+            [10, 29].map(|now| at(&policy, now)),
+            [(Mode::Enforce, Some(20)), (Mode::Enforce, Some(1))]
+        );
+        assert_eq!(at(&policy, 30), (Mode::Observe, None));
+        // It goes on where it would be by then.
+        set_mode_for(&mut policy, Mode::Observe, 12, 8).unwrap();
+        set_mode_for(&mut policy, Mode::Observe, 15, 8).unwrap();
+        assert_eq!([15, 23, 30].map(|now| at(&policy, now).0), [Mode::Observe, Mode::Enforce, Mode::Observe]);
+        assert_eq!([15, 23].map(|now| at(&policy, now).1), [Some(8), Some(7)]);
+        set_mode_for(&mut policy, Mode::Observe, 23, 50).unwrap();
+        assert_eq!([24, 72, 73].map(|now| at(&policy, now)), [(Mode::Observe, None); 3]);
+        policy = abi::Policy { mode: Mode::Enforce.code(), ..abi::Policy::zeroed() };
+        set_mode_for(&mut policy, Mode::Observe, 10, u64::MAX).unwrap();
+        assert_eq!(at(&policy, 10).0, Mode::Observe);
     }
 
     #[test]

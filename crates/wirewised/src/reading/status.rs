@@ -36,7 +36,10 @@ pub struct Status {
     pub mode: Option<Mode>,
     /// False: enforcement was asked for a time that is over.
     pub mode_as_asked: bool,
+    /// Then it observes; null: it does not enforce, or until that is changed.
     pub enforce_remaining_seconds: Option<f64>,
+    /// Then it enforces; null: it does not observe, or until that is changed.
+    pub observe_remaining_seconds: Option<f64>,
     pub since: Option<String>,
     pub bundle: Option<BundleMeta>,
     pub classes: Vec<Class>,
@@ -170,11 +173,12 @@ impl Elsewhere {
 
 impl Status {
     pub fn describe_mode(&self) -> String {
-        match self.enforce_remaining_seconds {
-            Some(seconds) => format!("enforce, {} left", format_age((seconds * 1e9) as u64)),
+        let mode = self.mode.map_or("none", Mode::name);
+        match self.enforce_remaining_seconds.or(self.observe_remaining_seconds) {
+            Some(seconds) => format!("{mode}, {} left", format_age((seconds * 1e9) as u64)),
             None if !self.attached => "none: nothing is attached any more".to_string(),
             None if !self.mode_as_asked => "observe (the time of enforcement is over)".to_string(),
-            None => self.mode.map_or("none", Mode::name).to_string(),
+            None => mode.to_string(),
         }
     }
 }

@@ -10,6 +10,7 @@ mod lab;
 mod quiet;
 
 mod access;
+mod allow;
 mod balanced_servers;
 mod balancing;
 mod bans;

@@ -34,7 +34,7 @@ use crate::object::{Loaded, Opened, Runs, Settings};
 use crate::plane::{Joining, link};
 use crate::policy::Policy;
 use crate::reading::meta::{BundleMeta, Meta, PolicyMeta};
-use crate::reading::policy::{carry_class_modes, effective_mode};
+use crate::reading::policy::{carry_class_modes, carry_mode};
 use crate::text::shell::quoted;
 
 #[derive(Debug)]
@@ -368,8 +368,10 @@ fn write_policy(request: &SwapRequest, plan: &SwapPlan, loaded: &Loaded) -> Resu
     let (element, remembered) = match &request.policy {
         Some((file, policy)) => {
             policy_maps::copy_changed(from, to)?;
-            let mode = request.mode.unwrap_or_else(|| effective_mode(&before.policy, now));
-            let mut element = policy.to_abi(now, mode);
+            let mut element = policy.to_abi(now, request.mode.unwrap_or(Mode::Observe));
+            if request.mode.is_none() {
+                carry_mode(&before.policy, &mut element.policy, old.policy.enforce_for_ns.is_some(), now);
+            }
             carry_class_modes(&before.policy, &mut element.policy, number);
             policy_maps::write(policy, &element, to, || Ok(()))?;
             (element, PolicyMeta::new(Some(file), policy))

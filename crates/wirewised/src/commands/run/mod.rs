@@ -4,9 +4,11 @@
 mod several;
 mod user_space;
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Parser;
 use serde_json::{Value, json};
 
 use crate::abi::{self, Mode};
@@ -38,7 +40,7 @@ use crate::kernel::bpffs;
 use crate::plane::user_space::{Options, Wanted};
 use crate::plane::{Joining, Order, Plane};
 use crate::policy::Policy;
-use crate::reading::policy::effective_mode;
+use crate::reading::policy::will_enforce;
 use crate::stop::Stop;
 use crate::text::output;
 use crate::text::shell::quoted;
@@ -193,6 +195,40 @@ fn checked(args: &Args, interface: &str) -> Result<Checked> {
     Ok(Checked { request, plan, prepared, findings, threatens })
 }
 
+/// What enforces already, or is to, by these options.
+#[derive(Debug, clap::Parser)]
+struct Again {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Whether what is attached may lock out whoever has it enforce, who has not said yes to that. The error is that of `run --mode enforce`.
+pub fn threatens(ours: &Attachment, root: &Root, yes: bool) -> Result<bool> {
+    let file = ours.meta.as_ref().map_or(Path::new(""), |meta| Path::new(&meta.bundle.file));
+    if !file.is_file() {
+        return Err(Error::input(format!(
+            "{}: what runs is checked by its bundle, and {} is gone; put it back, or `wirewised swap --bundle FILE`",
+            ours.interface,
+            file.display()
+        )));
+    }
+    let words: [&OsStr; 9] = [
+        "run".as_ref(),
+        "--bundle".as_ref(),
+        file.as_ref(),
+        "--interface".as_ref(),
+        ours.interface.as_ref(),
+        "--mode=enforce".as_ref(),
+        "--pin-root".as_ref(),
+        root.path().as_ref(),
+        if yes { "--yes" } else { "--json" }.as_ref(),
+    ];
+    let again = Again::try_parse_from(words).map_err(|error| Error::input(error.to_string()))?;
+    let checked = checked(&again.args, &ours.interface)?;
+    finding::warn(&checked.findings);
+    Ok(checked.threatens)
+}
+
 /// What a plane in user space is to carry.
 fn wanted<'a>(
     args: &'a Args,
@@ -222,7 +258,7 @@ fn run_on(args: &Args, interface: &str) -> Result<()> {
         if args.dry_run {
             findings.push(Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT));
         } else {
-            lockout::confirm(args.json)?;
+            lockout::confirm(args.json, lockout::WAYS_OUT)?;
         }
     }
     if args.dry_run {
@@ -345,7 +381,7 @@ fn read_inputs(args: &Args, interface: &str) -> Result<AttachRequest> {
 /// The mode and the policy that this command lets come into force; `None`: it changes neither.
 fn coming_into_force(request: &AttachRequest, plan: &AttachPlan) -> Result<Option<(Mode, abi::Element)>> {
     let adopted = plan.adopted().map(Attachment::element).transpose()?;
-    let current = adopted.as_ref().map(|policy| effective_mode(&policy.policy, kernel::boot_ns()));
+    let current = adopted.as_ref().map(|policy| will_enforce(&policy.policy, kernel::boot_ns()));
     let mode = request.mode.or(current).unwrap_or(Mode::Observe);
     let policy = match &request.policy {
         Some((_, policy)) => Some(policy.to_abi(0, mode)),

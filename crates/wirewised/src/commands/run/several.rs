@@ -66,7 +66,7 @@ pub fn run(args: &Args, names: &[String]) -> Result<()> {
             let risk = Finding::warning("lock-out", lockout::RISK.to_string(), lockout::WAYS_OUT);
             all[0].findings.push(risk);
         } else {
-            lockout::confirm(args.json)?;
+            lockout::confirm(args.json, lockout::WAYS_OUT)?;
         }
     }
     if args.dry_run {
