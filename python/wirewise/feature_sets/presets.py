@@ -119,9 +119,9 @@ PAIRS = _preset(
     """The preset `intrusion`, with how the payloads of both directions begin, and what client and server did
     in the current minute: flows of the pair, gaps between them, packets and payload; how many servers the
     client asked for this port, how many ports of this server. Many attacks are sessions that look like any
-    other, one by one; what is odd is how often they come, and how alike. Of the sets tried, the one with
-    which most attacks were found on sources that training had not seen (docs/training.md). It has three
-    tables more than `intrusion`.""",
+    other, one by one; what is odd is how often they come, and how alike. On
+    sources that training had not seen, it found more than the other sets tried (docs/training.md). It has
+    three tables more than `intrusion`.""",
     key="five-tuple-bidirectional",
     beside=INTRUSION,
     head="mean(payload_head, direction=forward)",
