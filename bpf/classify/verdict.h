@@ -51,17 +51,21 @@ static __always_inline __u64 ww_mode_time(__u64 now)
 	return ww_config.clock == WW_CLOCK_METADATA ? now : bpf_ktime_get_boot_ns();
 }
 
+/* Whether the policy is enforced at this time, where it has times. Global, so that it uses none of ww_main's stack. */
+__noinline int ww_in_time(__u64 now)
+{
+	__u64 until = ww_policy.enforce_until_ns;
+
+	now = ww_mode_time(now);
+	return now >= ww_policy.observe_until_ns && (!until || now < until);
+}
+
 /* Enforcement may begin and end at given times; the data path itself goes by them, whether or not the agent is alive. */
 static __always_inline int ww_enforcing(__u64 now)
 {
-	__u64 from = ww_policy.observe_until_ns, until = ww_policy.enforce_until_ns;
-
 	if (ww_policy.mode != WW_MODE_ENFORCE)
 		return 0;
-	if (ww_likely(!(from | until)))
-		return 1;
-	now = ww_mode_time(now);
-	return now >= from && (!until || now < until);
+	return ww_likely(!(ww_policy.observe_until_ns | ww_policy.enforce_until_ns)) || ww_in_time(now);
 }
 
 /* The same of a class, which may observe for a while where the policy is enforced. */
