@@ -320,13 +320,13 @@ struct ww_prefix6 {
 	__u8 address[16];
 };
 
-#define WW_ALLOW_FOREVER 0xffffffff
+#define WW_LIST_FOREVER 0xffffffff
 
-/* Times are seconds of CLOCK_BOOTTIME, or WW_ALLOW_FOREVER. */
+/* Times are seconds of CLOCK_BOOTTIME, or WW_LIST_FOREVER. */
 struct ww_allowed {
 	__u32 until_s;	      /* the later of those that allow it */
 	__u32 length;	      /* of the prefix: once it has expired, one that holds it may still be allowed */
-	__u32 policy_until_s; /* WW_ALLOW_FOREVER: the policy allows it; 0: not. For agents, as the next */
+	__u32 policy_until_s; /* WW_LIST_FOREVER: the policy allows it; 0: not. For agents, as the next */
 	__u32 hand_until_s;   /* `wirewised allow` does; 0: not */
 };
 

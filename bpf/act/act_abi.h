@@ -65,9 +65,8 @@ struct ww_ends_key {
 #define WW_DENY_PREFIXES 4194304 /* of one IP version; a trie grows with what it holds */
 #define WW_DENY_ORIGINS 6	 /* who may deny prefixes; the first is the policy */
 #define WW_DENY_NAME 32		 /* bytes of an origin's name, with a zero at its end */
-#define WW_DENY_FOREVER 0xffffffff
 
-/* Value of the tries ww_deny4 and ww_deny6. Times are seconds of CLOCK_BOOTTIME; 0: not denied. */
+/* Value of the tries ww_deny4 and ww_deny6. Times are seconds of CLOCK_BOOTTIME, or WW_LIST_FOREVER; 0: not denied. */
 struct ww_denied {
 	__u32 until_s; /* the last of those below */
 	__u32 length;  /* of the prefix: once it has expired, what holds it may still be denied */

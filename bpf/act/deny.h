@@ -12,20 +12,18 @@
 #include "act/maps.h"
 #include "frame/arith.h"
 #include "frame/hook.h"
+#include "frame/prefixes.h"
 
-static __always_inline int ww_still_denied(const struct ww_denied *what)
+/* What ww_listed4 and ww_listed6 say; counts for whose prefix it is. what: NULL if none. */
+static __always_inline int ww_denied_by(const struct ww_denied *what)
 {
-	__u32 until = what->until_s;
+	struct ww_act_cpu *percpu;
 
-	return until == WW_DENY_FOREVER || bpf_ktime_get_boot_ns() < until * 1000000000ULL;
-}
-
-static __always_inline void ww_count_denied(const struct ww_denied *what)
-{
-	struct ww_act_cpu *percpu = ww_this_cpu();
-
+	if (!what)
+		return 0;
+	percpu = ww_this_cpu();
 	if (!percpu)
-		return;
+		return WW_DENIED_PREFIX;
 	_Pragma("clang loop unroll(full)") for (int i = 0; i < WW_DENY_ORIGINS; i++)
 	{
 		if (what->origin_until_s[i] == what->until_s) {
@@ -33,31 +31,8 @@ static __always_inline void ww_count_denied(const struct ww_denied *what)
 			break;
 		}
 	}
+	return WW_DENIED_PREFIX;
 }
-
-/* Looks for the longest prefix that is denied still: one that has expired does not shield the address from those that hold it. key: of all
- * the address's bits; the length is changed. */
-#define WW_DENIED_BY(map, key, bits)                                                    \
-	({                                                                              \
-		int denied = 0;                                                         \
-                                                                                        \
-		_Pragma("clang loop unroll(disable)") for (int i = 0; i <= (bits); i++) \
-		{                                                                       \
-			struct ww_denied *found = bpf_map_lookup_elem(&(map), (key));   \
-                                                                                        \
-			if (!found)                                                     \
-				break;                                                  \
-			if (ww_still_denied(found)) {                                   \
-				ww_count_denied(found);                                 \
-				denied = 1;                                             \
-				break;                                                  \
-			}                                                               \
-			if (!found->length)                                             \
-				break;                                                  \
-			(key)->length = found->length - 1;                              \
-		}                                                                       \
-		denied;                                                                 \
-	})
 
 /* Whether a prefix of the list is the packet's: WW_DENIED_PREFIX, or 0. Functions of their own, so that their stack is free again when bans are
  * looked up. */
@@ -69,7 +44,7 @@ __noinline int ww_listed4(__be32 peer)
 	if (!(ww_act_config.acts & WW_STEER_DENY))
 		return 0;
 	__builtin_memcpy(key.address, &peer, sizeof(key.address));
-	return WW_DENIED_BY(ww_deny4, &key, 32) ? WW_DENIED_PREFIX : 0;
+	return ww_denied_by(WW_LONGEST_PREFIX(ww_denied, ww_deny4, &key, 32));
 }
 
 __noinline int ww_listed6(const struct ww_ends6 *ends)
@@ -80,7 +55,7 @@ __noinline int ww_listed6(const struct ww_ends6 *ends)
 	if (!(ww_act_config.acts & WW_STEER_DENY) || !ends)
 		return 0;
 	__builtin_memcpy(key.address, ends->peer, sizeof(key.address));
-	return WW_DENIED_BY(ww_deny6, &key, 128) ? WW_DENIED_PREFIX : 0;
+	return ww_denied_by(WW_LONGEST_PREFIX(ww_denied, ww_deny6, &key, 128));
 }
 
 /* Whether a packet that no prefix denies has a denied port or a banned peer; if not, notes what the packet proves. */

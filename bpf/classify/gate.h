@@ -8,6 +8,7 @@
 #include "classify/maps.h"
 #include "classify/packet.h"
 #include "frame/hook.h"
+#include "frame/prefixes.h"
 
 /* Whether a list of ports has one: the word of the list that has its bit (first: where the list begins), and what is found there. The map itself
  * is not handed to a function: compiled for the processor, its type is what a look-up knows it by. */
@@ -21,43 +22,13 @@ static __always_inline int ww_has_port(const __u64 *bits, __u32 protocol, __u32 
 	return bits && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) && *bits >> (port & 63) & 1;
 }
 
-static __always_inline int ww_still_allowed(const struct ww_allowed *what)
-{
-	__u32 until = what->until_s;
-
-	return until == WW_ALLOW_FOREVER || bpf_ktime_get_boot_ns() < until * 1000000000ULL;
-}
-
-/* Looks for the longest prefix that is allowed still: one that has expired does not hide those that hold it. key: of all the address's bits; the
- * length is changed. */
-#define WW_ALLOWED_BY(map, key, bits)                                                   \
-	({                                                                              \
-		int status = 0;                                                         \
-                                                                                        \
-		_Pragma("clang loop unroll(disable)") for (int i = 0; i <= (bits); i++) \
-		{                                                                       \
-			struct ww_allowed *found = bpf_map_lookup_elem(&(map), (key));  \
-                                                                                        \
-			if (!found)                                                     \
-				break;                                                  \
-			if (ww_still_allowed(found)) {                                  \
-				status = WW_ALLOWED_PREFIX;                             \
-				break;                                                  \
-			}                                                               \
-			if (!found->length)                                             \
-				break;                                                  \
-			(key)->length = found->length - 1;                              \
-		}                                                                       \
-		status;                                                                 \
-	})
-
 /* The allow list; not called if it is empty. Global functions, so that they use none of ww_main's stack. */
 __noinline int ww_allowed_prefix4(__be32 source)
 {
 	struct ww_prefix4 prefix = {.length = 32};
 
 	__builtin_memcpy(prefix.address, &source, sizeof(prefix.address));
-	return WW_ALLOWED_BY(ww_allow4, &prefix, 32);
+	return WW_LONGEST_PREFIX(ww_allowed, ww_allow4, &prefix, 32) ? WW_ALLOWED_PREFIX : 0;
 }
 
 __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
@@ -68,7 +39,7 @@ __noinline int ww_allowed_prefix6(const struct ww_prefix6 *prefix)
 		return 0;
 	/* Linux 6.1 accepts no map key in memory that was passed to a global function. */
 	copy = *prefix;
-	return WW_ALLOWED_BY(ww_allow6, &copy, 128);
+	return WW_LONGEST_PREFIX(ww_allowed, ww_allow6, &copy, 128) ? WW_ALLOWED_PREFIX : 0;
 }
 
 __noinline int ww_allowed_port(__u32 protocol, __u32 port, __u32 first)

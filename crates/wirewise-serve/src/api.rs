@@ -643,11 +643,11 @@ pub async fn doctor(State(service): State<Service>, Asked(at): Asked<At>) -> Res
     }
 }
 
-/// Whom to deny where.
+/// Whom to deny or to allow where.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Denial {
+pub struct Entry {
     interface: String,
     /// Network namespace, by its name; without it, the service's own.
     netns: Option<String>,
@@ -662,21 +662,29 @@ fn ten_minutes() -> u32 {
     600
 }
 
+impl Entry {
+    /// Where, whom, and for how many seconds. for_good : who stays on the list, and by what.
+    fn checked(self, for_good: &str) -> std::result::Result<(Place, Prefix, u32), (StatusCode, String)> {
+        let Self { interface, netns, prefix, seconds } = self;
+        if !(1..=LONGEST).contains(&seconds) {
+            let text = format!("`seconds` must be from 1 to {LONGEST}; {for_good}");
+            return Err((StatusCode::BAD_REQUEST, text));
+        }
+        let prefix = prefix.parse().map_err(|rule| (StatusCode::CONFLICT, rule))?;
+        Ok((Place { netns, interface }, prefix, seconds))
+    }
+}
+
 /// Has all that a prefix sends dropped for a while. The policy has to have a deny list, and whom it allows is let through all the same.
-#[utoipa::path(post, path = "/api/v1/deny", params(Denial), responses((status = 200, body = Summary)))]
+#[utoipa::path(post, path = "/api/v1/deny", params(Entry), responses((status = 200, body = Summary)))]
 pub async fn deny(
     service: State<Service>,
     origin: Option<Extension<Origin>>,
-    Asked(denial): Asked<Denial>,
+    Asked(entry): Asked<Entry>,
 ) -> Response {
-    if !(1..=LONGEST).contains(&denial.seconds) {
-        let text =
-            format!("`seconds` must be from 1 to {LONGEST}; the policy's `deny` has those who stay denied");
-        return said(StatusCode::BAD_REQUEST, &text);
-    }
-    let prefix = match denial.prefix.parse::<Prefix>() {
-        Ok(prefix) => prefix,
-        Err(rule) => return said(StatusCode::CONFLICT, &rule),
+    let (place, prefix, seconds) = match entry.checked("the policy's `deny` has those who stay denied") {
+        Ok(checked) => checked,
+        Err((code, why)) => return said(code, &why),
     };
     if let Some(Extension(Origin(address))) = origin
         && !address.is_loopback()
@@ -687,39 +695,15 @@ pub async fn deny(
             &format!("{prefix} holds {address}, from where you ask: you would lock yourself out"),
         );
     }
-    let place = Place { netns: denial.netns, interface: denial.interface };
-    operate(service, place, Operation::Deny { prefix, seconds: denial.seconds }).await
-}
-
-/// Whom to allow where.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct Allowance {
-    interface: String,
-    /// Network namespace, by its name; without it, the service's own.
-    netns: Option<String>,
-    /// An address, or a prefix such as 192.0.2.0/24.
-    prefix: String,
-    #[serde(default = "ten_minutes")]
-    #[param(minimum = 1, maximum = 2_592_000, default = 600)]
-    seconds: u32,
+    operate(service, place, Operation::Deny { prefix, seconds }).await
 }
 
 /// Lets through whatever a prefix sends for a while, before the deny list, bans and the model.
-#[utoipa::path(post, path = "/api/v1/allow", params(Allowance), responses((status = 200, body = Summary)))]
-pub async fn allow(service: State<Service>, Asked(allowance): Asked<Allowance>) -> Response {
-    let Allowance { interface, netns, prefix, seconds } = allowance;
-    if !(1..=LONGEST).contains(&seconds) {
-        let text =
-            format!("`seconds` must be from 1 to {LONGEST}; the policy's `allow` has those who stay allowed");
-        return said(StatusCode::BAD_REQUEST, &text);
-    }
-    match prefix.parse::<Prefix>() {
-        Ok(prefix) => {
-            operate(service, Place { netns, interface }, Operation::Allow { prefix, seconds }).await
-        }
-        Err(rule) => said(StatusCode::CONFLICT, &rule),
+#[utoipa::path(post, path = "/api/v1/allow", params(Entry), responses((status = 200, body = Summary)))]
+pub async fn allow(service: State<Service>, Asked(entry): Asked<Entry>) -> Response {
+    match entry.checked("the policy's `allow` has those who stay allowed") {
+        Ok((place, prefix, seconds)) => operate(service, place, Operation::Allow { prefix, seconds }).await,
+        Err((code, why)) => said(code, &why),
     }
 }
 

@@ -14,7 +14,7 @@ use wirewised::abi;
 use wirewised::error::{Error, Result};
 use wirewised::harmless::harmless;
 use wirewised::kernel;
-use wirewised::object::deny::Until;
+use wirewised::object::prefixes::Until;
 use wirewised::policy::Prefix;
 use wirewised::text::units::format_bytes;
 
@@ -247,7 +247,7 @@ impl Followed {
 
 /// In whole seconds, and none is denied for less than was decided.
 fn until(seconds: f64, now_s: u32) -> Until {
-    (seconds.ceil() as u32).saturating_add(now_s).saturating_add(1).min(abi::DENY_FOREVER - 1)
+    (seconds.ceil() as u32).saturating_add(now_s).saturating_add(1).min(abi::LIST_FOREVER - 1)
 }
 
 /// An address, or a range, which CrowdSec keeps as it was typed: bits behind the prefix say nothing.
@@ -360,7 +360,7 @@ mod tests {
         }
         let long = answer(&[decision(2, "::1", &format!("{}h", "9".repeat(400)))], &[]);
         bans.follow(long.as_bytes(), false, NOW).unwrap();
-        assert_eq!(held(&bans)[1].1, abi::DENY_FOREVER - 1);
+        assert_eq!(held(&bans)[1].1, abi::LIST_FOREVER - 1);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::attachment::lists;
 use crate::commands::serve;
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::object::deny::{Edit, Held, OF_POLICY, Until};
+use crate::object::deny::{Edit, Held};
+use crate::object::prefixes::{OF_POLICY, Until};
 use crate::policy::{Prefix, deny};
 use crate::text::output;
 use crate::text::table;
@@ -167,9 +168,9 @@ impl DenialArgs {
 
 /// When an entry of a list ends. Counted from now, in whole seconds: none ends sooner than was asked for.
 pub(super) fn until(time: Option<Nanoseconds>) -> Until {
-    time.map_or(abi::DENY_FOREVER, |time| {
+    time.map_or(abi::LIST_FOREVER, |time| {
         let seconds = time.0.div_ceil(1_000_000_000) + 1;
-        u32::try_from(seconds).unwrap_or(u32::MAX).saturating_add(kernel::boot_s()).min(abi::DENY_FOREVER - 1)
+        u32::try_from(seconds).unwrap_or(u32::MAX).saturating_add(kernel::boot_s()).min(abi::LIST_FOREVER - 1)
     })
 }
 

@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use bytemuck::{Zeroable, bytes_of, try_pod_read_unaligned};
+use bytemuck::{Zeroable, bytes_of};
 use libbpf_rs::MapCore;
 
 use crate::abi;
 use crate::abi::maps::{ALLOW4, ALLOW6};
 use crate::error::{Error, Result};
-use crate::object::deny::{Counts, OF_POLICY, Until, elements, prefix_of};
-use crate::object::maps::{delete, other_layout, update};
+use crate::object::maps::{delete, update};
+use crate::object::prefixes::{Counts, OF_POLICY, Until, elements, left};
 use crate::policy::Prefix;
 
 /// What allows prefixes beside the policy.
@@ -28,7 +28,7 @@ pub struct Maps<M> {
 #[derive(Debug, Clone, Default)]
 pub struct Held(BTreeMap<Prefix, abi::Allowed>);
 
-/// Times are in seconds of CLOCK_BOOTTIME, or `abi::ALLOW_FOREVER`.
+/// Times are in seconds of CLOCK_BOOTTIME, or `abi::LIST_FOREVER`.
 #[derive(Debug, Clone)]
 pub enum Edit {
     /// The policy allows these and no others.
@@ -54,14 +54,10 @@ impl Held {
         &self,
         now_s: u32,
     ) -> impl Iterator<Item = (&Prefix, Vec<(&'static str, Option<u32>)>)> {
-        let left = move |until: Until| match until {
-            abi::ALLOW_FOREVER => Some(None),
-            until => until.checked_sub(now_s).filter(|left| *left > 0).map(Some),
-        };
         self.0.iter().filter_map(move |(prefix, allowed)| {
             let each = [(OF_POLICY, allowed.policy_until_s), (BY_HAND, allowed.hand_until_s)];
             let who: Vec<_> =
-                each.into_iter().filter_map(|(name, until)| Some((name, left(until)?))).collect();
+                each.into_iter().filter_map(|(name, until)| Some((name, left(until, now_s)?))).collect();
             (!who.is_empty()).then_some((prefix, who))
         })
     }
@@ -70,7 +66,7 @@ impl Held {
     pub fn always_allows(&self, address: IpAddr) -> bool {
         self.0
             .iter()
-            .any(|(prefix, allowed)| allowed.until_s == abi::ALLOW_FOREVER && prefix.contains(address))
+            .any(|(prefix, allowed)| allowed.until_s == abi::LIST_FOREVER && prefix.contains(address))
     }
 
     /// What `edit` changes. now_s : CLOCK_BOOTTIME; what expired before goes.
@@ -83,34 +79,28 @@ impl Held {
                 counts.expired += 1;
             }
         }
-        let mut count = |before: Until, until: Until| match (before, until) {
-            (before, until) if before == until => {}
-            (0, _) => counts.added += 1,
-            (_, 0) => counts.removed += 1,
-            _ => counts.changed += 1,
-        };
         match edit {
             Edit::Policy(wanted) => {
                 for (prefix, allowed) in &mut after {
-                    let until = if wanted.contains(prefix) { abi::ALLOW_FOREVER } else { 0 };
-                    count(std::mem::replace(&mut allowed.policy_until_s, until), until);
+                    let until = if wanted.contains(prefix) { abi::LIST_FOREVER } else { 0 };
+                    counts.count(std::mem::replace(&mut allowed.policy_until_s, until), until);
                 }
                 for prefix in wanted.into_iter().filter(|prefix| !self.0.contains_key(prefix)) {
-                    count(0, abi::ALLOW_FOREVER);
+                    counts.count(0, abi::LIST_FOREVER);
                     after.insert(prefix, of_policy(&prefix));
                 }
             }
             Edit::Add(more) => {
                 for (prefix, until) in more {
                     let allowed = after.entry(prefix).or_insert_with(|| empty(&prefix));
-                    count(std::mem::replace(&mut allowed.hand_until_s, until), until);
+                    counts.count(std::mem::replace(&mut allowed.hand_until_s, until), until);
                 }
             }
             Edit::Remove(fewer) => {
                 for prefix in fewer {
                     let allowed = after.get_mut(&prefix).filter(|allowed| allowed.hand_until_s != 0);
                     let allowed = allowed.ok_or_else(|| self.not_by_hand(&prefix))?;
-                    count(std::mem::take(&mut allowed.hand_until_s), 0);
+                    counts.count(std::mem::take(&mut allowed.hand_until_s), 0);
                 }
             }
         }
@@ -149,7 +139,7 @@ fn empty(prefix: &Prefix) -> abi::Allowed {
 
 /// The element of a prefix that the policy allows.
 pub fn of_policy(prefix: &Prefix) -> abi::Allowed {
-    abi::Allowed { until_s: abi::ALLOW_FOREVER, policy_until_s: abi::ALLOW_FOREVER, ..empty(prefix) }
+    abi::Allowed { until_s: abi::LIST_FOREVER, policy_until_s: abi::LIST_FOREVER, ..empty(prefix) }
 }
 
 impl<M: MapCore> Maps<M> {
@@ -161,12 +151,7 @@ impl<M: MapCore> Maps<M> {
     pub fn read(&self) -> Result<Held> {
         let mut held = BTreeMap::new();
         for (map, name) in [(&self.v4, ALLOW4), (&self.v6, ALLOW6)] {
-            for (key, value) in elements(map)? {
-                let (prefix, allowed) = prefix_of(&key)
-                    .zip(try_pod_read_unaligned(&value).ok())
-                    .ok_or_else(|| other_layout(name))?;
-                held.insert(prefix, allowed);
-            }
+            held.extend(elements(map, name)?);
         }
         Ok(Held(held))
     }
@@ -232,7 +217,7 @@ mod tests {
     use super::*;
 
     const NOW: u32 = 1000;
-    const FOREVER: u32 = abi::ALLOW_FOREVER;
+    const FOREVER: u32 = abi::LIST_FOREVER;
 
     fn set(list: &[&str]) -> BTreeSet<Prefix> {
         list.iter().map(|prefix| prefix.parse().unwrap()).collect()

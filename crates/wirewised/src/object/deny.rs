@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytemuck::{Zeroable, bytes_of, try_pod_read_unaligned};
+use bytemuck::{Zeroable, bytes_of};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
@@ -12,18 +12,12 @@ use crate::abi::maps::{ACT_CPU, DENY_FILTER, DENY_ORIGINS, DENY4, DENY6};
 use crate::error::{Error, Result, shortage};
 use crate::kernel::change;
 use crate::object::deny_filter::Filter;
-use crate::object::maps::{act_cpus, failed, no_map, other_layout, update};
+use crate::object::maps::{act_cpus, failed, no_map, update};
+use crate::object::prefixes::{BATCH, Counts, OF_POLICY, Until, elements, left};
 use crate::policy::{Policy, Prefix};
 
-/// The origin of what the policy itself denies.
-pub const OF_POLICY: &str = "policy";
 /// What the kernel takes for a prefix, at most: its node in the trie and one that joins it to the others.
 pub const BYTES_A_PREFIX: u64 = 192;
-/// Elements that one call reads or writes.
-const BATCH: u32 = 4096;
-
-/// When a prefix is no longer denied, in seconds of CLOCK_BOOTTIME, or `abi::DENY_FOREVER`.
-pub type Until = u32;
 
 /// The maps of the list.
 pub struct Maps<M> {
@@ -61,15 +55,6 @@ pub struct Change {
     pub counts: Counts,
 }
 
-/// Prefixes of the origin whose edit it is, and those of others that had expired.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    pub added: usize,
-    pub changed: usize,
-    pub removed: usize,
-    pub expired: usize,
-}
-
 impl Held {
     /// Those who deny something, and how many prefixes each.
     pub fn origins(&self) -> impl Iterator<Item = (&str, usize)> {
@@ -87,13 +72,9 @@ impl Held {
     /// Prefixes that are denied, each with its origins and the seconds that are left; `None`: until it is removed. What has expired is in the
     /// tables until the next change. now_s : CLOCK_BOOTTIME.
     pub fn denials(&self, now_s: u32) -> impl Iterator<Item = (&Prefix, Vec<(&str, Option<u32>)>)> {
-        let left = move |until: Until| match until {
-            abi::DENY_FOREVER => Some(None),
-            until => until.checked_sub(now_s).filter(|left| *left > 0).map(Some),
-        };
         self.entries.iter().filter_map(move |(prefix, denied)| {
             let who = self.who(denied).into_iter();
-            let who: Vec<_> = who.filter_map(|(name, until)| Some((name, left(until)?))).collect();
+            let who: Vec<_> = who.filter_map(|(name, until)| Some((name, left(until, now_s)?))).collect();
             (!who.is_empty()).then_some((prefix, who))
         })
     }
@@ -106,12 +87,7 @@ impl Held {
         let mut set = |prefix: Prefix, until: Until, counts: &mut Counts| {
             let mut denied = self.entries.get(&prefix).copied().unwrap_or_else(|| empty(&prefix));
             let before = std::mem::replace(&mut denied.origin_until_s[number], until);
-            match (before, until) {
-                (before, until) if before == until => {}
-                (0, _) => counts.added += 1,
-                (_, 0) => counts.removed += 1,
-                _ => counts.changed += 1,
-            }
+            counts.count(before, until);
             after.insert(prefix, denied);
         };
         match edit {
@@ -296,12 +272,7 @@ impl<M: MapCore> Maps<M> {
     pub fn read(&self) -> Result<Held> {
         let mut held = Held::default();
         for (map, name) in [(&self.v4, DENY4), (&self.v6, DENY6)] {
-            for (key, value) in elements(map)? {
-                let (prefix, denied) = prefix_of(&key)
-                    .zip(try_pod_read_unaligned(&value).ok())
-                    .ok_or_else(|| other_layout(name))?;
-                held.entries.insert(prefix, denied);
-            }
+            held.entries.extend(elements::<abi::Denied>(map, name)?);
         }
         for (number, place) in held.origins.iter_mut().enumerate() {
             *place = name_of(&self.origin(number)?);
@@ -378,25 +349,10 @@ impl<M: MapCore> Maps<M> {
     }
 }
 
-/// All that a trie holds.
-pub fn elements(map: &impl MapCore) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let batches = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
-    Ok(batches.map_err(|error| failed(map, &error))?.collect())
-}
-
-/// The prefix that is a key of a trie; `None`: not such a key.
-pub fn prefix_of(key: &[u8]) -> Option<Prefix> {
-    if let Ok(abi::Prefix4 { length, address }) = try_pod_read_unaligned(key) {
-        return Some(Prefix { address: address.into(), length: length.try_into().ok()? });
-    }
-    let abi::Prefix6 { length, address } = try_pod_read_unaligned(key).ok()?;
-    Some(Prefix { address: address.into(), length: length.try_into().ok()? })
-}
-
 /// The element of a prefix that the policy denies.
 pub fn of_policy(prefix: &Prefix) -> abi::Denied {
-    let mut denied = abi::Denied { until_s: abi::DENY_FOREVER, ..empty(prefix) };
-    denied.origin_until_s[0] = abi::DENY_FOREVER;
+    let mut denied = abi::Denied { until_s: abi::LIST_FOREVER, ..empty(prefix) };
+    denied.origin_until_s[0] = abi::LIST_FOREVER;
     denied
 }
 
@@ -407,7 +363,7 @@ pub fn write<M: MapCore>(policy: &Policy, find: impl Fn(&str) -> Option<M>, now_
     };
     let held = maps.read()?;
     let wanted = policy.deny.iter().flat_map(|deny| &deny.prefixes);
-    let wanted = wanted.map(|prefix| (*prefix, abi::DENY_FOREVER)).collect();
+    let wanted = wanted.map(|prefix| (*prefix, abi::LIST_FOREVER)).collect();
     maps.apply(&held, &held.change(OF_POLICY, Edit::Replace(wanted), now_s)?)
 }
 
@@ -416,7 +372,7 @@ mod tests {
     use super::*;
 
     const NOW: u32 = 1000;
-    const FOREVER: u32 = abi::DENY_FOREVER;
+    const FOREVER: u32 = abi::LIST_FOREVER;
 
     fn prefixes<const N: usize>(list: [(&str, Until); N]) -> BTreeMap<Prefix, Until> {
         list.into_iter().map(|(prefix, until)| (prefix.parse().unwrap(), until)).collect()

@@ -13,6 +13,7 @@ mod maps;
 mod opened;
 pub mod policy_maps;
 pub mod pools;
+pub mod prefixes;
 mod settings;
 pub mod tunnels;
 pub mod verifier;

@@ -52,7 +52,7 @@ fn write(loaded: &Loaded, list: &BTreeMap<Prefix, (bool, bool)>) {
     }
     for (prefix, (still, forever)) in list {
         let until = match (still, forever) {
-            (true, true) => abi::ALLOW_FOREVER,
+            (true, true) => abi::LIST_FOREVER,
             (true, false) => boot_s() + 1000,
             (false, _) => boot_s(),
         };
