@@ -228,7 +228,6 @@ PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     FLOW: _flow(HARA2023),
     "flow-hara2026": _flow(replace(PRESETS["hara2026"], sharing="per-cpu")),
     "flow-no-time": _flow(NO_TIME),
-    **{f"flow-{name}": _flow(PRESETS[name]) for name in ("intrusion", "pairs")},
     FLOW_BOTH_WAYS: _flow(BOTH_WAYS),
     **{name: _flow(feature_set) for name, feature_set in (AGGREGATES | GROUPS).items()},
     **{name: _trees(*size) for name, size in FORESTS.items()},

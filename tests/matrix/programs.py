@@ -17,7 +17,9 @@ from wirewise.demo.run import Options
 from wirewise.evaluate import train
 from wirewise.feature_sets import PRESETS, FeatureSet
 from wirewise.files import write_atomically
+from wirewise.formats import model_file
 from wirewise.importers import Imported, import_model
+from wirewise.ready import READY, Ready
 from wirewise.targets import ebpf
 
 
@@ -25,6 +27,12 @@ def _flow_extraction(preset: str) -> ebpf.Sources:
     """A preset's features, over flow tables that CPUs share."""
     said = PRESETS[preset].to_dict()
     return ebpf.emit(None, FeatureSet.from_dict({**said, "flow_table": {"sharing": "shared"}}))
+
+
+def _ready(model: Ready) -> ebpf.Sources:
+    """A model of the package, with its feature set."""
+    loaded, record = model_file.read(model.file), model.record()
+    return ebpf.emit(loaded.model, record.feature_set)
 
 
 BANK = "17 networks 152-128-64-2"
@@ -40,13 +48,18 @@ PUBLISHED: dict[str, Callable[[], ebpf.Sources]] = {
     name: partial(published.sources, name, 1) for name in published.COUNTERPART
 }
 SHARED: dict[str, Callable[[], ebpf.Sources]] = {
-    f"{name}, shared": partial(_flow_extraction, name) for name in ("hara2023", "hara2026", "pairs")
+    f"{name}, shared": partial(_flow_extraction, name) for name in ("hara2023", "hara2026")
+}
+READY_MADE: dict[str, Callable[[], ebpf.Sources]] = {
+    name: partial(_ready, model) for name, model in READY.items()
 }
 # Those that take clang longest first, so that the last ones to end are short.
-OBJECTS: dict[str, Callable[[], ebpf.Sources]] = {**LARGEST, **PROGRAMS, **KERNEL_ONLY, **PUBLISHED, **SHARED}
+OBJECTS: dict[str, Callable[[], ebpf.Sources]] = {
+    **LARGEST, **READY_MADE, **PROGRAMS, **KERNEL_ONLY, **PUBLISHED, **SHARED
+}  # fmt: skip
 """Name -> sources of what is only loaded."""
-SHORT: tuple[str, ...] = ("flow-hara2026", "flow-no-time", "by-destination", BANK, *SHARED)
-"""Of these, what CI loads too: each was refused by an old kernel once, or is quick to make."""
+SHORT: tuple[str, ...] = ("flow-hara2026", "flow-no-time", "by-destination", BANK, *READY_MADE, *SHARED)
+"""Of these, what CI loads too: refused by an old kernel once, quick to make, or run by its name."""
 
 
 @dataclass(frozen=True)
