@@ -246,6 +246,7 @@ fn in_force(status: &Status) -> Value {
         "mode": status.mode,
         "mode_as_asked": status.mode_as_asked,
         "enforce_remaining_seconds": status.enforce_remaining_seconds,
+        "observe_remaining_seconds": status.observe_remaining_seconds,
         "classes": status.classes,
         "policy": status.policy,
     })
