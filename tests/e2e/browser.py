@@ -45,6 +45,8 @@ class Page:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        # Each page begins without what an earlier one kept. Cleared there, it would be missed.
+        self.call("Page.addScriptToEvaluateOnNewDocument", source="sessionStorage.clear()")
 
     def open(self, url: str, width: int, height: int = 900, *, dark: bool = False) -> None:
         """Show a page at this width, in CSS pixels, and wait until it is there."""

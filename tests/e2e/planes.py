@@ -15,7 +15,7 @@ from typing import Any
 from tests.e2e import needs
 from wirewise import agent
 from wirewise.demo.network import Wire, inside_namespace, wire, within
-from wirewise.demo.sender import open_sender
+from wirewise.demo.sender import one_cpu, open_sender
 
 MTU = 1500
 SHORTEST = 14  # bytes of a frame that an interface sends
@@ -121,7 +121,7 @@ def send(ends: Sequence[tuple[str, str]], packets: Sequence[bytes], seen: Callab
         part = packets[start : start + AT_ONCE]
 
         def act(interface: str = interface, part: Sequence[bytes] = part) -> None:
-            with open_sender(interface) as sender:
+            with open_sender(interface) as sender, one_cpu():
                 for frame in part:
                     sender.send(frame)
 

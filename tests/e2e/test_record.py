@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -72,7 +71,6 @@ def attached(made: Wire) -> bool:
 
 def send(made: Wire, frames: Sequence[bytes]) -> None:
     def put() -> None:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         with open_sender(made.sender) as sender:
             send_all(made.sender, sender, frames)
 

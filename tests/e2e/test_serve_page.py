@@ -46,9 +46,6 @@ def names(lab: Lab) -> str:
 
 def opened(page: browser.Page, address: str, secret: str, width: int, *, dark: bool = False) -> None:
     """The page, as it is after the token was typed."""
-    if page.requests:
-        # It was open before, and remembers the token.
-        page.evaluate("sessionStorage.clear()")
     page.open(address, width, dark=dark)
     until("it asks for a token", lambda: bool(page.evaluate("document.getElementById('login').open")))
     page.evaluate(f"document.getElementById('token').value = {secret!r}")

@@ -53,7 +53,7 @@ def send(
     clock, put = time.monotonic_ns, sender.send
     late: list[int] = []
     told = 0
-    with _undisturbed():
+    with one_cpu(), _uncollected():
         start = clock()
         for number, (due_ns, frame) in enumerate(packets):
             wait = start + due_ns - clock()
@@ -73,19 +73,27 @@ def send(
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """One CPU, and no garbage collection.
+def one_cpu() -> Iterator[None]:
+    """The calling thread stays on one CPU.
 
-    A veth pair has no receive hash: packets are handled on the CPU they were sent from. The program keeps
-    flows by CPU, as receive scaling on a real card would, so the sender must not wander.
+    A veth pair has no receive hash: packets are handled on the CPU they were sent from. Where a program keeps
+    flows by CPU, as receive scaling on a real card would have it, and where packets must arrive in the order
+    they were sent, the sender must not wander.
     """
     before = os.sched_getaffinity(0)
-    collecting = gc.isenabled()
     os.sched_setaffinity(0, {max(before)})
-    gc.disable()
     try:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
         if collecting:
             gc.enable()
