@@ -3,11 +3,12 @@
 
     python -m bench.kernel --output build/bench/kernel.json
 
-Programs take turns in short rounds (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in 64 bytes,
-on one CPU: each with the empty one, which counts and drops; those with a model or more features also with
-flow extraction alone; and those with a counterpart in the published style (bench/published) also with that.
-Figures are medians of the rounds, as are differences and ratios to the others of the same rounds. Before a
-counterpart is timed, 100,000 packets of generated traffic must get the same verdicts from both.
+Programs take turns in short rounds (`wirewised bench`), by BPF_PROG_TEST_RUN over a TCP segment in 64 bytes
+(`dns`: a query), on one CPU: each with the empty one, which counts and drops; those with a model or more
+features also with flow extraction alone; and those with a counterpart in the published style
+(bench/published) also with that. Figures are medians of the rounds, as are differences and ratios to the
+others of the same rounds. Before a counterpart is timed, 100,000 packets of generated traffic must get the
+same verdicts from both.
 
 Where the kernel puts a program's code is chance and worth 4 % either way, so each is loaded several times.
 Over many flows the program rewrites the packet's source address, which the empty one does not do. Triggered
@@ -34,6 +35,7 @@ from bench.programs import (
     FLOW_BOTH_WAYS,
     FLOW_PACKETS,
     FORESTS,
+    FRAMES,
     GROUPS,
     NETWORKS,
     PROGRAMS,
@@ -43,6 +45,7 @@ from bench.programs import (
     compiled,
 )
 from wirewise import agent
+from wirewise.datasets import write_capture
 
 FLOWS = (1, 10_000, 1_000_000)
 _LOADS = 5
@@ -115,6 +118,10 @@ def over_flows(
             packets = ",".join(map(str, TRIGGER_PACKETS))
             over = ("--flow-packets", FLOW_PACKETS, "--trigger-packets", packets)
         paths = {of: objects[of].path for of in (EMPTY, *beside, name)}
+        if name in FRAMES:
+            frame = paths[name].with_suffix(".pcap")
+            write_capture(frame, [(0, FRAMES[name]())])
+            over = (*over, "--frame", frame)
         timed = _time(paths, (*over, "--rounds", rounds, "--repeat", repeat), loads)
         of_empty.append(median(timed[EMPTY]))
         if name != EMPTY:

@@ -91,11 +91,28 @@ GROUPS = {
     "sent-again": _group("sent-again", *(f"repeats(tcp_end, direction={way})" for way in _WAYS)),
     "pairs": _group("pairs", *(f"{head}, by=pair, window=10m)" for head in _OF_PAIRS)),
     "clients": _group("clients", *(f"{head}, window=10m)" for head in _OF_CLIENTS)),
+    "dns": _group(
+        "dns", "first(dns_name_length)", "first(dns_type)", "distinct(dns_name, by=pair, window=1m)"
+    ),
     "baselines": _group(
         "baselines", *(f"{how}(count(by=destination, window=1s), baseline=10m)" for how in _COMPARED)
     ),
 }
 """Name -> feature sets with a group of features beside those of BOTH_WAYS."""
+
+
+def _query() -> bytes:
+    from scapy.layers.dns import DNS, DNSQR
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+
+    return bytes(Ether(dst="02:00:00:00:00:01", src="02:00:00:00:00:02")
+                 / IP(src="10.0.0.2", dst="10.0.0.1") / UDP(sport=40000, dport=53)
+                 / DNS(rd=1, qd=DNSQR(qname="www.example.org")))  # fmt: skip
+
+
+FRAMES: dict[str, Callable[[], bytes]] = {"dns": _query}
+"""Name -> the frame that is run, where it is not the agent's TCP segment."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +245,7 @@ PROGRAMS: dict[str, Callable[[], ebpf.Sources]] = {
     FLOW: _flow(HARA2023),
     "flow-hara2026": _flow(replace(PRESETS["hara2026"], sharing="per-cpu")),
     "flow-no-time": _flow(NO_TIME),
+    **{f"flow-{name}": _flow(PRESETS[name]) for name in ("intrusion", "pairs")},
     FLOW_BOTH_WAYS: _flow(BOTH_WAYS),
     **{name: _flow(feature_set) for name, feature_set in (AGGREGATES | GROUPS).items()},
     **{name: _trees(*size) for name, size in FORESTS.items()},

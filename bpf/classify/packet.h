@@ -16,6 +16,11 @@
 #define WW_SPLIT 0
 #endif
 
+/* Of the lower half of what ww_read_question returns; 0: there is no question, for a name has one byte at least. */
+#define WW_QUESTION_NAME_LENGTH(question) ((question) & 0xff)
+#define WW_QUESTION_LABELS(question) ((question) >> 8 & 0xff)
+#define WW_QUESTION_TYPE(question) ((question) >> 16 & 0xffff)
+
 struct ww_packet {
 	__be32 source4;
 	__be32 destination4;
@@ -28,7 +33,9 @@ struct ww_packet {
 	__u32 transport_length; /* behind the network header: by the IP length, or by UDP's if that is less */
 	__u32 transport_header_length;
 	__u32 payload_length;
-	__u32 payload; /* of ww_read_payload; 0 if no feature reads it */
+	__u32 payload;	/* of ww_read_payload; 0 if no feature reads it */
+	__u32 question; /* of ww_read_question, its lower half; and its upper */
+	__u32 question_name;
 	__u32 ttl;
 	__u32 tos;
 	__u32 fragment;	       /* 1: any fragment */

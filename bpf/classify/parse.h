@@ -24,6 +24,7 @@
 #include "classify/packet.h"
 #include "classify/payload.h"
 #include "classify/probe.h"
+#include "classify/question.h"
 #include "frame/arith.h"
 #include "frame/hook.h"
 #include "frame/link.h"
@@ -343,6 +344,9 @@ static __always_inline int ww_parse_network(WW_HOOK_CTX *ctx, struct ww_cursor *
 #if WW_PAYLOAD
 	p->payload = ww_read_payload(ctx, cursor->at - ww_data(ctx) + p->transport_header_length,
 				     p->payload_length);
+#endif
+#if WW_QUESTION
+	ww_parse_question(ctx, cursor->at - ww_data(ctx) + p->transport_header_length, p);
 #endif
 	return 0;
 }

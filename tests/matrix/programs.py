@@ -48,7 +48,7 @@ PUBLISHED: dict[str, Callable[[], ebpf.Sources]] = {
     name: partial(published.sources, name, 1) for name in published.COUNTERPART
 }
 SHARED: dict[str, Callable[[], ebpf.Sources]] = {
-    f"{name}, shared": partial(_flow_extraction, name) for name in ("hara2023", "hara2026")
+    f"{name}, shared": partial(_flow_extraction, name) for name in ("hara2023", "hara2026", "pairs")
 }
 READY_MADE: dict[str, Callable[[], ebpf.Sources]] = {
     name: partial(_ready, model) for name, model in READY.items()

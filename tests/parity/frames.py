@@ -110,6 +110,12 @@ def udp(source: int, destination: int, length: int = 8) -> bytes:
     return struct.pack(">HHHH", source, destination, length & 0xFFFF, 0)
 
 
+def dns(name: bytes, kind: int = 1, questions: int = 1, *, back: bool = False) -> bytes:
+    """A message. name: as it stands in it. kind: of the question, such as 1, A."""
+    head = struct.pack(">6H", 7, 0x8180 if back else 0x0100, questions, 0, 0, 0)
+    return head + name + struct.pack(">HH", kind, 1)
+
+
 def jumbo(payload: int, *, before: bytes = b"") -> tuple[int, bytes]:
     """A hop-by-hop header, as `ipv6` takes extensions, with the option that gives a jumbogram's length.
 
@@ -268,8 +274,19 @@ class Fuzzer:
         # Bytes of all kinds that payload fields tell apart, and of both sides of their bounds.
         kinds = (0, 1, 0x1F, 0x20, 0x41, 0x7E, 0x7F, 0x80, 0xFF)
         payload = bytes(random.choice(kinds) for _ in range(random.randrange(24)))
+        if protocol == UDP and 53 in (from_port, to_port) and random.random() < 0.7:
+            payload = self._asking() + payload
         transport = self._transport(protocol, from_port, to_port, payload) + payload
         return self._ip(version, source, destination, protocol, transport, wild)
+
+    def _asking(self) -> bytes:
+        """A DNS message, of few names so that some are the same, or what is almost one."""
+        random = self.random
+        sizes = [random.choice((1, 2, 3, 6)) for _ in range(random.randrange(5))]
+        if random.random() < 0.1:
+            sizes += random.choice(([63], [63, 63, 63, 59], [1] * random.randint(120, 130), [64], [192]))
+        name = b"".join(bytes([size]) + random.choice((b"a", b"A", b"b")) * size for size in sizes)
+        return dns(name + bytes(1), random.choice((1, 1, 16, 28, 65535)), random.random() > 0.03)
 
     def _transport(self, protocol: int, source: int, destination: int, payload: bytes) -> bytes:
         random = self.random

@@ -13,7 +13,7 @@ from wirewise.errors import MissingFeatureError
 from wirewise.feature_sets import PRESETS
 from wirewise.models.random import random_tree_ensemble
 from wirewise.targets import ebpf
-from wirewise.targets.ebpf.clang import compile_sources
+from wirewise.targets.ebpf.clang import MAXIMUM_SPLIT, compile_sources
 
 
 def test_without_clang_the_error_says_what_to_install(
@@ -37,3 +37,9 @@ def test_the_stack_leaves_ipv4_in_place_beside_an_actor(name: str, sharing: str)
         np.random.default_rng(7), n_features=len(features.features), n_trees=1, depth=8, full=True
     )
     assert not ebpf.build(ebpf.emit(model, features)).split
+
+
+def test_without_a_model_what_does_not_fit_is_cut_as_far_as_can_be() -> None:
+    """Less is not worth it: nobody waits for these packets, and old kernels follow a million instructions."""
+    assert ebpf.build(ebpf.emit(None, PRESETS["hara2023"])).split == 0
+    assert ebpf.build(ebpf.emit(None, PRESETS["intrusion"])).split == MAXIMUM_SPLIT

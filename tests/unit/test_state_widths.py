@@ -149,7 +149,7 @@ def test_bytes_of_the_presets_entries() -> None:
     }
     assert sizes == {
         "hara2023": [64], "flood": [64, 96], "intrusion": [128, 96, 96], "unsw2015": [64, 96, 96, 64],
-        "hara2026": [96], "siracusano2022": [64], "galvao2026": [96], "pairs": [192, 96, 96, 96, 96, 96],
+        "hara2026": [96], "siracusano2022": [64], "galvao2026": [96], "pairs": [224, 96, 96, 128, 96, 96],
     }  # fmt: skip
 
 

@@ -576,6 +576,10 @@ class FeatureSet:
         """Some feature, as above, reads the payload's first bytes."""
         return any(f.field and f.field.needs_payload for f in self.followed(used))
 
+    def needs_question(self, used: Collection[int] | None = None) -> bool:
+        """Some feature, as above, reads the question of DNS messages."""
+        return any(f.field and f.field.needs_question for f in self.followed(used))
+
     def followed(self, used: Collection[int] | None = None) -> tuple[Feature, ...]:
         """The features whose state a flow has: those kept, then all others, or those used, by index."""
         return (*self.kept, *(f for i, f in enumerate(self.features) if used is None or i in used))

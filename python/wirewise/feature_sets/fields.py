@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from wirewise.abi import HASH_WORDS
+from wirewise.feature_sets.dns import MAX_NAME
 from wirewise.feature_sets.packet import MAX_LENGTH, MAX_PAYLOAD_HEAD, Packet
 from wirewise.feature_sets.probes import LOST
 from wirewise.registry import Registry
@@ -73,11 +74,11 @@ class Context:
         """`mix` under this load's seed."""
         return mix(x, self.seed)
 
-    def fold(self, address: bytes) -> int:
-        """An IP address as 32 bits: those of IPv4 as they are, the four words of IPv6 mixed."""
+    def fold(self, value: bytes) -> int:
+        """An IP address or a name as 32 bits: those of IPv4 as they are, the words of others mixed."""
         folded = 0
-        for at in range(0, len(address), 4):
-            word = int.from_bytes(address[at : at + 4], "little")
+        for at in range(0, len(value), 4):
+            word = int.from_bytes(value[at : at + 4], "little")
             folded = (self.mix(folded) if at else 0) ^ word
         return folded
 
@@ -92,12 +93,13 @@ class Field:
     aggregates have it. needs_time : microseconds matter, so the fine clock is read. needs_age : the flow's
     first time is kept. needs_pdu_session : GTP-U's extension headers are read for it. needs_probe : likewise
     the payload of probes, and the fine clock. needs_payload : the first bytes of the payload are, and a
-    packet without any is no sample of it. constant : by the flow key, the value that every packet has under
-    it; None: it varies. identity : it tells hosts or flows apart and says nothing else, so a feature may only
-    count its distinct values. elapses : it is the time since the previous packet of the same flow or
-    aggregate. of_way : it is of the packet's direction in its flow, so flows keep when each direction's
-    latest packet came; a direction's first packet is no sample. serial : it goes round after its maximum, and
-    each direction of a flow has its own.
+    packet without any is no sample of it. needs_question : likewise the question of a DNS message. constant :
+    by the flow key, the value that every packet has under it; None: it varies. identity : it tells hosts
+    or flows apart and says nothing else, so a feature may only count its distinct values. elapses : it is
+    the time since the previous packet of the same flow or aggregate. of_way : it is of the packet's
+    direction in its flow, so flows keep when each direction's latest packet came; a direction's first
+    packet is no sample. serial : it goes round after its maximum, and each direction of a flow has its
+    own.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Field:
     needs_pdu_session: bool = False
     needs_probe: bool = False
     needs_payload: bool = False
+    needs_question: bool = False
     constant: Callable[[str], int | None] = lambda key: None
     identity: bool = False
     elapses: bool = False
@@ -133,6 +136,14 @@ def _of_payload(name: str, place: int, doc: str) -> Field:
     c = f"(p->payload >> {8 * place} & 255)" if place else "(p->payload & 255)"
     read = attrgetter(f"packet.payload_{name}")
     return Field(f"payload_{name}", "bytes", MAX_PAYLOAD_HEAD, doc, c, read, needs_payload=True)
+
+
+def _of_question(name: str, unit: str, maximum: int, doc: str) -> Field:
+    c = f"WW_QUESTION_{name.upper()}(p->question)"
+    return Field(
+        f"dns_{name}", unit, maximum, doc, c, lambda c: getattr(c.packet.question, name, 0),
+        needs_question=True,
+    )  # fmt: skip
 
 
 def _flag(bit: int, name: str) -> Field:
@@ -188,6 +199,18 @@ FIELDS: Registry[Field] = Registry(
         _of_payload("printable", 1, "of these, printable ASCII: 0x20 to 0x7e"),
         _of_payload("zero", 2, "of these, zero"),
         _of_payload("high", 3, "of these, above 0x7f"),
+        _of_question(
+            "name_length", "bytes", MAX_NAME,
+            "of the name that a DNS message over UDP asks for, in the packet: 1 is the root; "
+            "a packet without a question is no sample of these four",
+        ),
+        _of_question("labels", "labels", MAX_NAME // 2, "of that name"),
+        _of_question("type", "type", 65535, "of the question: 1 A, 16 TXT, 28 AAAA, ..."),
+        Field(
+            "dns_name", "identity", _U32_MAX, "that name, in any case of its letters; only for `distinct`",
+            "p->question_name", lambda c: c.fold(c.packet.question.lower) if c.packet.question else 0,
+            needs_question=True, identity=True,
+        ),
         _packet_field(
             "network_header_length", "bytes", 65575, "IPv4 header with options, IPv6 with extensions"
         ),

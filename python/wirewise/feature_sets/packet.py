@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wirewise.abi import Status
-from wirewise.feature_sets import probes
+from wirewise.feature_sets import dns, probes
 
 TUNNELS = ("gtp-u", "vxlan", "gre", "ip-in-ip")
 
@@ -100,6 +100,7 @@ class Packet:
     pdu_direction: int = 0
     """0 without a container, or with one of another type; 1 downlink, 2 uplink."""
     probe: probes.Probe | None = None
+    question: dns.Question | None = None
     payload: bytes = b""
     """What is there of the first `MAX_PAYLOAD_HEAD` bytes behind the transport header."""
     tunnelled: bool = False
@@ -390,9 +391,13 @@ def _parse_transport(frame: bytes, offset: int, packet: Packet) -> None:
     if size > packet.transport_length:
         raise _Refused(bad)
     packet.transport_header_length = size
-    if protocol == _UDP and packet.destination_port == probes.PORT and not packet.fragment:
-        behind = offset + size
-        packet.probe = probes.Probe.read(frame[behind : min(len(frame), behind + packet.payload_length)])
+    if protocol != _UDP:
+        return
+    payload = frame[offset + size : offset + size + packet.payload_length]
+    if packet.destination_port == probes.PORT and not packet.fragment:
+        packet.probe = probes.Probe.read(payload)
+    if dns.PORT in (packet.source_port, packet.destination_port):
+        packet.question = dns.Question.read(payload)
 
 
 def _udp_length(frame: bytes, offset: int, packet: Packet) -> int:

@@ -116,12 +116,12 @@ INTRUSION = _preset(
 
 PAIRS = _preset(
     "pairs",
-    """The preset `intrusion`, with how the payloads of both directions begin, and what client and server did
-    in the current minute: flows of the pair, gaps between them, packets and payload; how many servers the
-    client asked for this port, how many ports of this server. Many attacks are sessions that look like any
-    other, one by one; what is odd is how often they come, and how alike. On
-    sources that training had not seen, it found more than the other sets tried (docs/training.md). It has
-    three tables more than `intrusion`.""",
+    """The preset `intrusion`, with how the payloads of both directions begin, what DNS asks for, and what
+    client and server did in the current minute: flows of the pair, gaps between them, packets, payload
+    and names asked for; how many servers the client asked for this port, how many ports of this server.
+    Many attacks are sessions that look like any other, one by one; what is odd is how often they come,
+    and how alike. On sources that training had not seen, it found more than the other sets tried
+    (docs/training.md). It has three tables more than `intrusion`.""",
     key="five-tuple-bidirectional",
     beside=INTRUSION,
     head="mean(payload_head, direction=forward)",
@@ -132,6 +132,11 @@ PAIRS = _preset(
     printable_back="mean(payload_printable, direction=backward)",
     zeros_back="mean(payload_zero, direction=backward)",
     high_back="mean(payload_high, direction=backward)",
+    name_length="first(dns_name_length)",
+    name_labels="first(dns_labels)",
+    question_type="first(dns_type)",
+    pair_names="distinct(dns_name, by=pair, window=1m)",
+    pair_name_length="mean(dns_name_length, by=pair, window=1m)",
     pair_flows="sum(new_flow, by=pair, window=1m)",
     pair_gap="latest(flow_gap, by=pair, window=1m)",
     pair_mean_gap="mean(flow_gap, by=pair, window=1m)",

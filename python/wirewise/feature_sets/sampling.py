@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which packets of a flow, an aggregate or a window are samples of what is accumulated there.
 
-Each packet is, unless the field says otherwise (the first packet has no inter-arrival time, and one without
+Each packet is, unless the field says otherwise (the first packet has no inter-arrival time, one without
 payload has no bytes), or the feature names a direction.
 """
 
@@ -18,11 +18,11 @@ DIRECTIONS = ("forward", "backward")
 @dataclass(frozen=True, order=True)
 class Sampling:
     """kind : "iat" without the first packet, "own" without the first of each direction, "payload" those with
-    payload, "gap" those that begin a flow of an aggregate which had one before, "" all. direction : of
-    DIRECTIONS, or "" for both.
+    payload, "question" those of DNS that ask for something, "gap" those that begin a flow of an aggregate
+    which had one before, "" all. direction : of DIRECTIONS, or "" for both.
     """
 
-    kind: Literal["", "gap", "iat", "own", "payload"] = ""
+    kind: Literal["", "gap", "iat", "own", "payload", "question"] = ""
     direction: str = ""
 
     @classmethod
@@ -34,6 +34,8 @@ class Sampling:
             return cls("own", direction)
         if field is not None and field.of_aggregates:
             return cls("gap", direction)
+        if field is not None and field.needs_question:
+            return cls("question", direction)
         return cls("payload" if field is not None and field.needs_payload else "", direction)
 
     @property
@@ -44,20 +46,25 @@ class Sampling:
     @property
     def counted(self) -> bool:
         """A flow, too, needs a counter of its own: the number of its packets does not tell."""
-        return self.kind in ("gap", "own", "payload") or bool(self.direction)
+        return self.kind in ("gap", "own", "payload", "question") or bool(self.direction)
 
     @property
     def conditions(self) -> tuple[tuple[Field, str], ...]:
         """C: a field, and what must hold of it, besides what "iat", "own" and "gap" leave out."""
-        payload = ((FIELDS["payload_head"], "!= 0"),) if self.kind == "payload" else ()
+        there = {"payload": "payload_head", "question": "dns_name_length"}.get(self.kind)
         wanted = "== 1" if self.direction == "forward" else "== 0"
-        return (*payload, *(((FIELDS["direction"], wanted),) if self.direction else ()))
+        return (
+            *(((FIELDS[there], "!= 0"),) if there else ()),
+            *(((FIELDS["direction"], wanted),) if self.direction else ()),
+        )
 
     def takes(self, context: Context) -> bool:
         """Whether a packet is a sample."""
         if self.kind == "iat" and context.packets == 1:
             return False
         if self.kind == "payload" and not context.packet.payload_head:
+            return False
+        if self.kind == "question" and context.packet.question is None:
             return False
         if self.kind == "gap" and context.gap_ns is None:
             return False

@@ -18,6 +18,7 @@ from wirewise.abi import ACT_STACK, DENY_STACK, TELL_STACK
 from wirewise.errors import MissingFeatureError, WirewiseError
 from wirewise.feature_sets.feature_set import AGGREGATES, identifier
 from wirewise.targets.ebpf import confined
+from wirewise.targets.ebpf.sources import NO_MODEL
 
 MINIMUM = 14
 _TOO_LARGE = "BPF stack limit"  # clang's error, of a function that takes more by itself
@@ -44,7 +45,8 @@ _FRAME_UNIT = 32
 STACK_OF_PARTS = 5 * 32
 # How the packet's path is cut (WW_SPLIT of pipeline.h): 0, IPv6 has a function of its own; 1, IPv4 has one
 # too; 2, parsing is over before the flow is looked for. Each costs a packet a call more, so the first that
-# fits is taken.
+# fits is taken. Without a model it is the last if it is not 0: the verifier then follows half as many
+# instructions, and more features are read than any model reads.
 MAXIMUM_SPLIT = 2
 _PART = re.compile(r"__noinline \w+ ww_tree_\d+_\d+\(")
 
@@ -146,6 +148,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
             str(folder / "program.bpf.o"),
         ]
         split = 0
+        without_model = any(NO_MODEL in text for text in sources.values())
         # No part of a model behind tail calls is called while the packet's path is on the stack.
         parts = "ww_tail_calls.h" not in sources and any(map(_PART.search, sources.values()))
         limit = STACK_LIMIT - (STACK_OF_PARTS if parts else 0)
@@ -172,7 +175,7 @@ def compile_sources(sources: dict[str, str], *, clang: str | None = None, meanin
                 break
             if last:
                 raise StackError(STACK_LIMIT, None if too_large else needed)
-            split += 1
+            split = MAXIMUM_SPLIT if without_model else split + 1
         data = (folder / "program.bpf.o").read_bytes()
     return Built(data, version, _instructions(data), split)
 
@@ -197,9 +200,9 @@ def _stack(warnings: str) -> int:
     """Bytes of the deepest nest of calls: ww_main, a function of the packet's path and the largest of the
     others, each rounded up as the kernel does; or what finds a place in a shared table, which calls the
     search, and for an aggregate is called itself; or what looks for a socket, which calls the walk over IPv6
-    extensions; or a bank of networks, which calls their layers; or the deny list, or what chooses events,
-    which the agent may link. It may link the actor too, which IPv4 calls where it is, and IPv6 when the rest
-    of its path has returned.
+    extensions; or what reads a question, which calls what folds its name; or a bank of networks, which calls
+    their layers; or the deny list, or what chooses events, which the agent may link. It may link the actor
+    too, which IPv4 calls where it is, and IPv6 when the rest of its path has returned.
 
     What parses at MAXIMUM_SPLIT calls only what the lists need beside it.
 
@@ -219,10 +222,11 @@ def _stack(warnings: str) -> int:
         )
     ]
     sockets = frames.get("ww_established", _FRAME_UNIT) + frames.get("ww_skip_extensions", _FRAME_UNIT)
+    questions = frames.get("ww_read_question", _FRAME_UNIT) + frames.get("ww_fold_name", _FRAME_UNIT)
     layers = [size for name, size in frames.items() if name.startswith("ww_bank_")]
     telling = max(frames.get(f"ww_send_event{version}", _FRAME_UNIT) for version in (4, 6)) + TELL_STACK
     bank = frames.get("ww_bank", _FRAME_UNIT) + max(layers, default=0)
-    beside = max(*(frames.get(name, _FRAME_UNIT) for name in _BESIDE_PARSING), sockets, DENY_STACK)
+    beside = max(*(frames.get(name, _FRAME_UNIT) for name in _BESIDE_PARSING), sockets, questions, DENY_STACK)
     parsing = max(parse4, parse6) + beside
     return main + max(
         parsing, max(path4, path6) + max(*frames.values(), *nested, bank, beside, telling), acting

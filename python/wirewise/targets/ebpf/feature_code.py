@@ -313,6 +313,7 @@ def _options(s: FeatureSet, used: Collection[int]) -> list[str]:
         "WW_NEEDS_TIME": int(s.needs_time(used)),
         "WW_PROBES": int(s.needs_probe(used)),
         "WW_PAYLOAD": int(s.needs_payload(used)),
+        "WW_QUESTION": int(s.needs_question(used)),
         "WW_PATHS": len(s.paths),
         "WW_AGGREGATES": len(s.aggregates(used)),
         **{f"WW_BY_{identifier(by).upper()}": int(by in s.aggregates(used)) for by in AGGREGATES},

@@ -15,6 +15,9 @@ from wirewise.targets.ebpf.families import LOWERINGS
 from wirewise.targets.ebpf.feature_code import feature_set_header
 from wirewise.targets.ebpf.shapes import Lowered, tail_calls
 
+NO_MODEL = "#define WW_NO_MODEL 1"
+"""The line of sources that extract features alone."""
+
 
 @dataclass(frozen=True)
 class Sources(target.Sources):
@@ -77,7 +80,7 @@ def emit(model: Model | None, feature_set: FeatureSet, *, shape: str = "auto") -
 
 
 def _no_model(banner: str) -> str:
-    return "\n".join([banner, "#define WW_NO_MODEL 1", "#define WW_TAIL_CALLS 0", "#define WW_SCORES 0", ""])
+    return "\n".join([banner, NO_MODEL, "#define WW_TAIL_CALLS 0", "#define WW_SCORES 0", ""])
 
 
 def _bounds(model: Model | None, feature_set: FeatureSet) -> str:
